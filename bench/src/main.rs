@@ -1,0 +1,2 @@
+//! Load client of the open model and the recorded results.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Binary JSON: read a field without parsing the document.

@@ -1,0 +1,1 @@
+//! Bounded pool for work that blocks.

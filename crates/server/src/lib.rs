@@ -1,0 +1,1 @@
+//! The database server: declared endpoints, general API, metrics.

@@ -1,0 +1,2 @@
+//! Tasks of the project: test, bench, fuzz, crash.
+fn main() {}
