@@ -1,2 +1,68 @@
-//! Tasks of the project: test, bench, fuzz, crash.
-fn main() {}
+//! Tasks of the project, one command each: `cargo xtask` lists them.
+//!
+//! Every check that continuous integration makes is made by `cargo xtask test`, so that a developer's machine and
+//! the clean one agree. Long campaigns (crashes, fuzzing, comparisons) are commands of their own; their short
+//! versions are ordinary tests.
+
+mod campaign;
+mod tests;
+mod tools;
+
+use std::process::ExitCode;
+
+/// One task: its name, what it takes, what it does, and the function.
+struct Task {
+    name: &'static str,
+    usage: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Result<(), String>,
+}
+
+const TASKS: &[Task] = &[
+    Task {
+        name: "test",
+        usage: "",
+        about: "format, lints, documentation, all tests; what continuous integration runs",
+        run: tests::run,
+    },
+    Task {
+        name: "fuzz",
+        usage: "[TARGET] [SECONDS]",
+        about: "coverage-guided fuzzing with cargo-fuzz (nightly toolchain)",
+        run: campaign::fuzz,
+    },
+    Task {
+        name: "miri",
+        usage: "[CRATE]",
+        about: "the unsafe modules' tests under Miri (nightly)",
+        run: campaign::miri,
+    },
+    Task {
+        name: "sanitize",
+        usage: "[address|thread]",
+        about: "the store's stress tests under a sanitizer (nightly)",
+        run: campaign::sanitize,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(task) = arguments.first().and_then(|name| TASKS.iter().find(|task| task.name == name)) else {
+        list_tasks();
+        return ExitCode::from(if arguments.is_empty() { 0 } else { 2 });
+    };
+    match (task.run)(&arguments[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask {}: {message}", task.name);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn list_tasks() {
+    println!("usage: cargo xtask TASK\n");
+    for task in TASKS {
+        println!("  {:<34} {}", format!("{} {}", task.name, task.usage), task.about);
+    }
+}

@@ -1,0 +1,111 @@
+//! `cargo xtask test`: everything that must hold before a change lands. Its last line counts the tests.
+
+use crate::tools;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What the test binaries reported, added up.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Tally {
+    /// Adds a line of libtest's form `test result: ok. 3 passed; 0 failed; 1 ignored; …`; other lines change nothing.
+    fn add(&mut self, line: &str) {
+        let Some(rest) = line.strip_prefix("test result: ") else { return };
+        let counts = rest.split_once(". ").map_or("", |(_, counts)| counts);
+        for part in counts.split("; ") {
+            let Some((number, what)) = part.split_once(' ') else { continue };
+            let Ok(number) = number.parse::<u64>() else { continue };
+            match what {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.skipped += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Checks format, lints and documentation, then builds and runs all tests.
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    if let Some(unknown) = arguments.first() {
+        return Err(format!("takes no argument, got `{unknown}`"));
+    }
+    // mimalloc and the SQLite that serves as oracle are C, compiled by the build.
+    tools::require("cc", "build-essential")?;
+    step("format", || tools::run("cargo", &["fmt", "--all", "--check"]))?;
+    step("lints", || {
+        tools::run("cargo", &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"])
+    })?;
+    step("documentation", || {
+        tools::run_with(
+            Command::new("cargo")
+                .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet", "--document-private-items"])
+                .env("RUSTDOCFLAGS", "-D warnings"),
+        )
+    })?;
+    let mut tally = Tally::default();
+    let outcome = step("tests", || run_tests(&mut tally));
+    println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
+    outcome
+}
+
+fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    println!("== {name}");
+    let started = Instant::now();
+    let outcome = work();
+    println!(
+        "== {name}: {} in {:.0} s",
+        if outcome.is_ok() { "done" } else { "FAILED" },
+        started.elapsed().as_secs_f64()
+    );
+    outcome
+}
+
+/// Runs every test binary, also after a failure, and counts.
+fn run_tests(tally: &mut Tally) -> Result<(), String> {
+    let mut child = Command::new("cargo")
+        .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+        .current_dir(tools::root())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    let output = child.stdout.take().ok_or("cargo gave no output")?;
+    for line in BufReader::new(output).lines() {
+        let line = line.map_err(|error| format!("reading the tests' output: {error}"))?;
+        println!("{line}");
+        tally.add(&line);
+    }
+    let status = child.wait().map_err(|error| format!("waiting for cargo: {error}"))?;
+    if !status.success() {
+        return Err(format!("the tests ended with {status}"));
+    }
+    if tally.passed == 0 {
+        return Err("no test was run".to_string());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod counting {
+    use super::Tally;
+
+    #[test]
+    fn result_lines_are_added_up_and_others_ignored() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 4 tests",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.00s",
+            "test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s",
+            "12 passed; 3 failed",
+        ] {
+            tally.add(line);
+        }
+        assert_eq!(tally, Tally { passed: 5, failed: 5, skipped: 1 });
+    }
+}

@@ -1,0 +1,55 @@
+//! Programs that tasks need beyond Rust: found, installed where that is possible, or named.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The workspace's root folder.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// Whether a program of this name is on the PATH.
+pub(crate) fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Makes sure that `program` is there; installs Debian's `package` where apt and the rights for it are at hand.
+pub(crate) fn require(program: &str, package: &str) -> Result<(), String> {
+    if is_on_path(program) {
+        return Ok(());
+    }
+    if is_on_path("apt-get") {
+        eprintln!("xtask: `{program}` is missing; installing Debian's package `{package}`");
+        // The package lists of a fresh machine may be empty or old: a failed update is told by the install after it.
+        let _ = Command::new("apt-get").args(["update", "-qq"]).status();
+        let installed = Command::new("apt-get")
+            .args(["install", "-y", "-qq", "--no-install-recommends", package])
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .status();
+        if installed.is_ok_and(|status| status.success()) && is_on_path(program) {
+            return Ok(());
+        }
+    }
+    Err(format!("`{program}` is missing: install it (Debian's package is `{package}`) and run this again"))
+}
+
+/// Runs a command in the workspace's root, its output passed through.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    run_with(Command::new(program).args(arguments))
+}
+
+/// Runs a prepared command in the workspace's root; an exit other than 0 is an error that repeats the command.
+pub(crate) fn run_with(command: &mut Command) -> Result<(), String> {
+    command.current_dir(root());
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{}` ended with {status}", line(command))),
+        Err(error) => Err(format!("cannot start `{}`: {error}", line(command))),
+    }
+}
+
+fn line(command: &Command) -> String {
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    std::iter::once(command.get_program().to_string_lossy().into_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
