@@ -1,0 +1,12 @@
+//! The travels service as a user runs it: the real binary, real sockets, one config file, answers compared with a slow
+//! and obvious reference.
+
+mod ammo;
+mod client;
+mod crash;
+mod data;
+mod edges;
+mod model;
+mod process;
+mod random;
+mod replay;
