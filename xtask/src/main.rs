@@ -4,6 +4,7 @@
 //! the clean one agree. Long campaigns (crashes, fuzzing, comparisons) are commands of their own; their short
 //! versions are ordinary tests.
 
+mod bench;
 mod campaign;
 mod tests;
 mod tools;
@@ -24,6 +25,12 @@ const TASKS: &[Task] = &[
         usage: "",
         about: "format, lints, documentation, all tests; what continuous integration runs",
         run: tests::run,
+    },
+    Task {
+        name: "bench",
+        usage: "http [ROW] [--quick]",
+        about: "measure against the floor and the peers; appends to bench/RESULTS.md unless --quick",
+        run: bench::run,
     },
     Task {
         name: "fuzz",

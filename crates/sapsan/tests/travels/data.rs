@@ -119,6 +119,7 @@ pub(crate) fn visit(random: &mut impl Rng, id: u32, model: &Model) -> Value {
 /// An id in use, of the first few more often, so that lists grow long.
 pub(crate) fn any_id(random: &mut impl Rng, model: &Model, kind: Kind) -> u32 {
     let count = model.table(kind).len().max(1);
-    let place = if random.random_bool(0.5) { random.random_range(0..count.min(4)) } else { random.random_range(0..count) };
+    let place =
+        if random.random_bool(0.5) { random.random_range(0..count.min(4)) } else { random.random_range(0..count) };
     *model.table(kind).keys().nth(place).unwrap_or(&0)
 }

@@ -102,7 +102,9 @@ fn ids_in_bodies_are_whole_numbers_within_32_bits() {
 #[test]
 fn unknown_paths_are_not_found_and_a_path_that_takes_another_method_says_so() {
     let mut scene = Scene::with_a_visit();
-    for target in ["/", "/user", "/users", "/users/", "/visits/1/avg", "/locations/1/visits", "/Users/1", "/users/1/visits/1"] {
+    for target in
+        ["/", "/user", "/users", "/users/", "/visits/1/avg", "/locations/1/visits", "/Users/1", "/users/1/visits/1"]
+    {
         scene.status("GET", target, 404);
     }
     scene.status("DELETE", "/users/1", 405);
@@ -114,11 +116,36 @@ fn bodies_that_break_a_rule_are_refused_and_change_nothing() {
     let mut scene = Scene::with_a_visit();
     let before = scene.client.request("GET", "/visits/1", None);
     for body in [
-        "", " ", "{", "}", "[]", "null", "1", "\"x\"", "{\"mark\":1", "{\"mark\":1}}", "{\"mark\":1,}", "{mark:1}",
-        "{\"mark\":1,\"mark\":1}", "{\"mark\":1,\"mar\\u006b\":1}", "{\"mark\":null}", "{\"mark\":6}", "{\"mark\":-1}",
-        "{\"mark\":1.0}", "{\"mark\":\"1\"}", "{\"mark\":01}", "{\"mark\":+1}", "{\"id\":1}", "{\"id\":2}", "{\"nobody\":1}",
-        "{\"user\":2}", "{\"location\":2}", "{\"mark\":1,\"user\":2}", "{\"visited_at\":9223372036854775808}",
-        "{\"mark\":1}\u{0}", "{\"mark\": 1, \"user\": 4294967296}",
+        "",
+        " ",
+        "{",
+        "}",
+        "[]",
+        "null",
+        "1",
+        "\"x\"",
+        "{\"mark\":1",
+        "{\"mark\":1}}",
+        "{\"mark\":1,}",
+        "{mark:1}",
+        "{\"mark\":1,\"mark\":1}",
+        "{\"mark\":1,\"mar\\u006b\":1}",
+        "{\"mark\":null}",
+        "{\"mark\":6}",
+        "{\"mark\":-1}",
+        "{\"mark\":1.0}",
+        "{\"mark\":\"1\"}",
+        "{\"mark\":01}",
+        "{\"mark\":+1}",
+        "{\"id\":1}",
+        "{\"id\":2}",
+        "{\"nobody\":1}",
+        "{\"user\":2}",
+        "{\"location\":2}",
+        "{\"mark\":1,\"user\":2}",
+        "{\"visited_at\":9223372036854775808}",
+        "{\"mark\":1}\u{0}",
+        "{\"mark\": 1, \"user\": 4294967296}",
     ] {
         scene.post("/visits/1", body, 400);
     }
@@ -171,7 +198,11 @@ fn a_visit_that_moves_is_seen_where_it_went_and_no_longer_where_it_was() {
 fn visits_of_one_moment_are_ordered_by_id() {
     let mut scene = Scene::with_a_visit();
     for (id, mark) in [(300, 1), (2, 2), (256, 4)] {
-        scene.post("/visits/new", &format!(r#"{{"id":{id},"user":1,"location":1,"visited_at":100,"mark":{mark}}}"#), 200);
+        scene.post(
+            "/visits/new",
+            &format!(r#"{{"id":{id},"user":1,"location":1,"visited_at":100,"mark":{mark}}}"#),
+            200,
+        );
     }
     let row = |mark| format!(r#"{{"mark":{mark},"visited_at":100,"place":"Ручей"}}"#);
     scene.get("/users/1/visits", &format!(r#"{{"visits":[{},{},{},{}]}}"#, row(3), row(2), row(4), row(1)));
@@ -208,7 +239,9 @@ fn of_repeated_parameters_the_first_counts_and_unknown_ones_do_not() {
     scene.get("/users/1/visits?fromDate=99&fromDate=x", all);
     scene.get("/users/1/visits?query_id=&x=%zz&%ff=1", all);
     scene.get("/users/1/visits?country=%D0%A0%d0%be%D1%81%D1%81%D0%B8%D1%8F", all);
-    for query in ["fromDate=x&fromDate=99", "country=", "country", "toDistance=", "fromDate=%zz", "country=%ff", "toDate=1.0"] {
+    for query in
+        ["fromDate=x&fromDate=99", "country=", "country", "toDistance=", "fromDate=%zz", "country=%ff", "toDate=1.0"]
+    {
         scene.status("GET", &format!("/users/1/visits?{query}"), 400);
         scene.status("GET", &format!("/users/2/visits?{query}"), 404);
     }

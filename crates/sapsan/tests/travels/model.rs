@@ -146,7 +146,9 @@ impl Model {
 
     fn create(&mut self, kind: Kind, body: &[u8]) -> u16 {
         let Some(entity) = object(body) else { return 400 };
-        let Some(id) = entity.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok()) else { return 400 };
+        let Some(id) = entity.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok()) else {
+            return 400;
+        };
         let complete = kind.fields().iter().all(|field| entity.contains_key(*field));
         if !complete || self.table(kind).contains_key(&id) || !self.is_valid(kind, id, &entity) {
             return 400;

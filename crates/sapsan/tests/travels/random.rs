@@ -56,7 +56,11 @@ fn request(random: &mut ChaCha8Rng, model: &Model) -> (&'static str, String, Opt
         0 => ("GET", format!("/{}/{}{}", kind.name(), key(random, model, kind), query(random, &[])), None),
         1..4 => {
             let id = key(random, model, Kind::Users);
-            ("GET", format!("/users/{id}/visits{}", query(random, &["fromDate", "toDate", "country", "toDistance"])), None)
+            (
+                "GET",
+                format!("/users/{id}/visits{}", query(random, &["fromDate", "toDate", "country", "toDistance"])),
+                None,
+            )
         }
         4..7 => {
             let id = key(random, model, Kind::Locations);
@@ -73,9 +77,8 @@ fn request(random: &mut ChaCha8Rng, model: &Model) -> (&'static str, String, Opt
 
 /// Mostly a key in use; now and then one that is none.
 fn key(random: &mut ChaCha8Rng, model: &Model, kind: Kind) -> String {
-    const STRANGE: [&str; 12] = [
-        "-1", "00", "01", "4294967295", "4294967296", "18446744073709551616", "x", "1x", "%31x", "1.0", "+1", "",
-    ];
+    const STRANGE: [&str; 12] =
+        ["-1", "00", "01", "4294967295", "4294967296", "18446744073709551616", "x", "1x", "%31x", "1.0", "+1", ""];
     if random.random_bool(0.95) {
         data::any_id(random, model, kind).to_string()
     } else {
@@ -105,8 +108,22 @@ fn query(random: &mut ChaCha8Rng, names: &[&str]) -> String {
 
 fn value(random: &mut ChaCha8Rng, name: &str) -> String {
     const BAD: [&str; 16] = [
-        "", "abc", "1.5", "1e3", "-", "--1", "+1", "%", "%4", "%zz", "%ff", "9223372036854775808", "-9223372036854775809",
-        "1%00", "0x10", "%20",
+        "",
+        "abc",
+        "1.5",
+        "1e3",
+        "-",
+        "--1",
+        "+1",
+        "%",
+        "%4",
+        "%zz",
+        "%ff",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "1%00",
+        "0x10",
+        "%20",
     ];
     if random.random_bool(0.03) {
         return (*BAD.choose(random).expect("not empty")).to_owned();
@@ -161,7 +178,8 @@ fn update_body(random: &mut ChaCha8Rng, model: &Model, kind: Kind) -> Vec<u8> {
     match kind {
         Kind::Users => {
             let other = data::any_id(random, model, Kind::Users);
-            let email = if random.random_bool(0.5) { format!("user{other}@list.me") } else { format!("new{other}@list.me") };
+            let email =
+                if random.random_bool(0.5) { format!("user{other}@list.me") } else { format!("new{other}@list.me") };
             some("email", json!(email), random);
             some("gender", json!(if random.random_bool(0.5) { "m" } else { "f" }), random);
             let birth = data::birth(random, model.now);
@@ -187,13 +205,27 @@ fn update_body(random: &mut ChaCha8Rng, model: &Model, kind: Kind) -> Vec<u8> {
 fn spoiled(random: &mut ChaCha8Rng, mut body: Value, kind: Kind) -> Vec<u8> {
     if random.random_bool(0.15) {
         let field = match kind {
-            Kind::Users => *["email", "first_name", "gender", "birth_date", "id", "nobody"].choose(random).expect("some"),
+            Kind::Users => {
+                *["email", "first_name", "gender", "birth_date", "id", "nobody"].choose(random).expect("some")
+            }
             Kind::Locations => *["place", "country", "city", "distance", "id", "nobody"].choose(random).expect("some"),
             Kind::Visits => *["location", "user", "visited_at", "mark", "id", "nobody"].choose(random).expect("some"),
         };
         let bad = [
-            Value::Null, json!(true), json!([1]), json!({"a": 1}), json!("x"), json!(""), json!(-1), json!(6), json!(1.5),
-            json!(4_294_967_296_u64), json!("ж".repeat(51)), json!("ж".repeat(50)), json!("ж".repeat(101)), json!(999_999),
+            Value::Null,
+            json!(true),
+            json!([1]),
+            json!({"a": 1}),
+            json!("x"),
+            json!(""),
+            json!(-1),
+            json!(6),
+            json!(1.5),
+            json!(4_294_967_296_u64),
+            json!("ж".repeat(51)),
+            json!("ж".repeat(50)),
+            json!("ж".repeat(101)),
+            json!(999_999),
         ];
         body[field] = bad.choose(random).expect("not empty").clone();
     }

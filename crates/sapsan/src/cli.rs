@@ -1,0 +1,154 @@
+//! The command line: every command with its arguments, one table from which help is made.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A document server for hot data: one config file becomes a JSON service.
+#[derive(Debug, Parser)]
+#[command(name = "sapsan", version, propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve generated travels data from a temporary folder: nothing to set up
+    Demo(Demo),
+    /// Serve the collections and endpoints that a config file declares
+    Serve(Serve),
+    /// Load files into a data folder: zip, json, ndjson, or - for standard input
+    Import(Import),
+    /// Write seeded test data
+    Generate(Generate),
+    /// Run one SQL query on a data folder
+    Query(Query),
+    /// Tell every mistake of a config file without starting
+    CheckConfig(CheckConfig),
+    /// Check every page, tree and index of a data folder
+    Verify(Folder),
+    /// Show what a data folder holds
+    Stat(Folder),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Where to listen
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub(crate) http: SocketAddr,
+    /// Seed of the generated data
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The service's config file
+    pub(crate) config: PathBuf,
+    /// The data folder; made where there is none
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Where to listen; goes before the file's [server] http
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<SocketAddr>,
+    /// Event loops; goes before the file's [server] threads
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Fixes a value of the file's [params]: NAME=VALUE
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The service's config file
+    pub(crate) config: PathBuf,
+    /// The data folder; made where there is none
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Files: .zip, .json, .ndjson, or - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The collection of arrays and lines that name none
+    #[arg(long, value_name = "NAME")]
+    pub(crate) collection: Option<String>,
+    /// What a bad record does
+    #[arg(long, value_enum, default_value_t = OnError::Stop)]
+    pub(crate) on_error: OnError,
+    /// Threads that read, check and sort
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnError {
+    /// Ends the import; nothing of it stays
+    Stop,
+    /// Leaves the record out, tells it, goes on
+    Skip,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Generate {
+    #[command(subcommand)]
+    pub(crate) what: GenerateWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GenerateWhat {
+    /// Users, locations and visits of the travels service, as a zip of JSON files
+    Travels(GenerateTravels),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GenerateTravels {
+    /// The zip to write
+    pub(crate) out: PathBuf,
+    #[arg(long, default_value_t = 10_057)]
+    pub(crate) users: u32,
+    #[arg(long, default_value_t = 7_628)]
+    pub(crate) locations: u32,
+    #[arg(long, default_value_t = 100_570)]
+    pub(crate) visits: u32,
+    /// The same seed gives the same bytes
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Query {
+    /// The service's config file
+    pub(crate) config: PathBuf,
+    /// The data folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// How rows are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// A parameter of the query, as JSON or else as text: NAME=VALUE
+    #[arg(long = "param", value_name = "NAME=VALUE")]
+    pub(crate) params: Vec<String>,
+    /// The query
+    pub(crate) sql: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Ndjson,
+    Json,
+    Csv,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckConfig {
+    /// The service's config file
+    pub(crate) config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Folder {
+    /// The data folder
+    pub(crate) data: PathBuf,
+}

@@ -1,0 +1,169 @@
+//! What can go wrong with a request, and the one table that maps it to a status.
+//!
+//! Declared endpoints may map three kinds elsewhere and choose their body (`[errors]` of the config file); the general
+//! API always answers with the table's status and a problem document (RFC 9457).
+
+use http::Status;
+use std::borrow::Cow;
+
+/// The kinds of failures, by what the client can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No such path, key or document.
+    NotFound,
+    /// The path is there, but takes other methods.
+    MethodNotAllowed,
+    /// Bad JSON, no body, a broken schema rule, a reference to nobody, a bad parameter, bad SQL.
+    Invalid,
+    /// A key or unique value is in use, or a document is still referred to.
+    Conflict,
+    /// `If-Match` or `If-None-Match` did not hold.
+    PreconditionFailed,
+    /// A body, a result or a query's work is over a limit.
+    TooLarge,
+    /// Only loopback may ask this.
+    Forbidden,
+    /// The name is kept for a later version.
+    NotYet,
+    /// Queues are full: try again.
+    Busy,
+    /// The store takes no writes (failed sync, full disk), or nobody knows whether the change is durable.
+    Unavailable,
+    /// Damaged data or a bug.
+    Internal,
+}
+
+/// Kind, its status, and the problem document's title.
+const TABLE: [(Kind, u16, &str); 11] = [
+    (Kind::NotFound, 404, "Not found"),
+    (Kind::MethodNotAllowed, 405, "Method not allowed"),
+    (Kind::Invalid, 400, "Invalid request"),
+    (Kind::Conflict, 409, "Conflict"),
+    (Kind::PreconditionFailed, 412, "Precondition failed"),
+    (Kind::TooLarge, 413, "Too large"),
+    (Kind::Forbidden, 403, "Forbidden"),
+    (Kind::NotYet, 501, "Not yet"),
+    (Kind::Busy, 503, "Busy, try again"),
+    (Kind::Unavailable, 503, "Unavailable"),
+    (Kind::Internal, 500, "Internal error"),
+];
+
+impl Kind {
+    fn row(self) -> (u16, &'static str) {
+        let row = TABLE.iter().find(|row| row.0 == self);
+        row.map_or((500, "Internal error"), |row| (row.1, row.2))
+    }
+
+    /// The status where no `[errors]` says otherwise.
+    pub fn status(self) -> Status {
+        Status(self.row().0)
+    }
+}
+
+/// One failure, with what a person needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Which kind.
+    pub kind: Kind,
+    /// What, where, and what to do.
+    pub detail: Cow<'static, str>,
+}
+
+impl Failure {
+    /// A failure of this kind.
+    pub fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Failure {
+        Failure { kind, detail: detail.into() }
+    }
+}
+
+/// How declared endpoints answer failures: `[errors]` of the config file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorRules {
+    /// Status of [`Kind::Invalid`].
+    pub invalid: u16,
+    /// Status of [`Kind::Conflict`].
+    pub conflict: u16,
+    /// Status of [`Kind::NotFound`].
+    pub not_found: u16,
+    /// The body of every failure; `None`: a problem document.
+    pub body: Option<String>,
+}
+
+impl Default for ErrorRules {
+    fn default() -> ErrorRules {
+        ErrorRules {
+            invalid: Kind::Invalid.row().0,
+            conflict: Kind::Conflict.row().0,
+            not_found: Kind::NotFound.row().0,
+            body: None,
+        }
+    }
+}
+
+impl ErrorRules {
+    /// The status of a kind under these rules.
+    pub fn status(&self, kind: Kind) -> Status {
+        match kind {
+            Kind::Invalid => Status(self.invalid),
+            Kind::Conflict => Status(self.conflict),
+            Kind::NotFound => Status(self.not_found),
+            other => other.status(),
+        }
+    }
+
+    /// Status, content type and body of the reply to a failure.
+    pub fn reply<'f>(&'f self, failure: &Failure) -> (Status, &'static str, Cow<'f, [u8]>) {
+        let status = self.status(failure.kind);
+        match &self.body {
+            Some(body) => (status, "text/plain; charset=utf-8", Cow::Borrowed(body.as_bytes())),
+            None => (status, PROBLEM, Cow::Owned(problem(status, failure))),
+        }
+    }
+}
+
+/// The media type of problem documents.
+pub const PROBLEM: &str = "application/problem+json";
+
+/// A problem document (RFC 9457): `{"title":…,"status":…,"detail":…}`; its type is `about:blank`, which is left out.
+pub fn problem(status: Status, failure: &Failure) -> Vec<u8> {
+    let mut document = serde_json::Map::new();
+    document.insert("title".to_owned(), failure.kind.row().1.into());
+    document.insert("status".to_owned(), status.0.into());
+    if !failure.detail.is_empty() {
+        document.insert("detail".to_owned(), failure.detail.as_ref().into());
+    }
+    serde_json::Value::Object(document).to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod mapping {
+    use super::{ErrorRules, Failure, Kind, TABLE};
+
+    #[test]
+    fn every_kind_has_its_row() {
+        for (kind, status, _) in TABLE {
+            assert_eq!(kind.status().0, status, "{kind:?}");
+        }
+        assert_eq!(Kind::Conflict.status().0, 409);
+    }
+
+    #[test]
+    fn rules_change_the_status_of_their_kinds_and_the_body() {
+        let rules = ErrorRules { invalid: 422, conflict: 400, not_found: 410, body: Some("no".to_owned()) };
+        let (status, _, body) = rules.reply(&Failure::new(Kind::Conflict, "email in use"));
+        assert_eq!((status.0, body.as_ref()), (400, b"no".as_slice()));
+        assert_eq!(rules.status(Kind::Busy).0, 503);
+        assert_eq!(rules.status(Kind::NotFound).0, 410);
+        assert_eq!(rules.status(Kind::Invalid).0, 422);
+    }
+
+    #[test]
+    fn a_problem_document_tells_title_status_and_detail() {
+        let rules = ErrorRules::default();
+        let (status, media, body) = rules.reply(&Failure::new(Kind::Invalid, "mark: 6 is more than 5"));
+        let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!((status.0, media), (400, "application/problem+json"));
+        assert_eq!(body["detail"], "mark: 6 is more than 5");
+        assert_eq!(body["status"], 400);
+    }
+}

@@ -1,0 +1,331 @@
+//! `cargo xtask bench http`: the server against the floor (`bench/floor.c`), the least program that moves the same bytes.
+//!
+//! Each round runs floor, server, floor; a row gives the medians of the ratios pair by pair, and as noise how far floor
+//! and floor differ. wrk reaches its own limit on fast servers, so the server's CPU per request decides.
+
+use super::process::{Server, free_address};
+use super::results::{Row, append};
+use super::wrk::{Load, Outcome};
+use super::{Cores, Effort, median, wrk};
+use crate::tools;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// "Now" of the generated travels data.
+const NOW: &str = "now=1503966608";
+
+/// What a row is judged by.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    /// Server CPU per request, as a multiple of the floor's.
+    Cpu(f64),
+    /// CPU above the floor at this depth, as a share of the floor's at depth 1; and requests/s as a multiple.
+    Extra { share: f64, rate: f64 },
+    /// Requests/s as a multiple of the floor's.
+    Rate(f64),
+}
+
+/// A shape of requests on one data set.
+struct Shape {
+    name: &'static str,
+    data: Data,
+    make: &'static str,
+    /// A target whose body has the size that is usual for this shape is sampled through these.
+    sample: &'static [&'static str],
+    connections: u32,
+    pipeline: u32,
+    close: bool,
+    bound: Bound,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Data {
+    Train,
+    Million,
+}
+
+const USER_TRAIN: &str = "function make() return wrk.format('GET', '/users/' .. math.random(1, 10057)) end";
+const USER_MILLION: &str = "function make() return wrk.format('GET', '/users/' .. math.random(1, 1000000)) end";
+const USER_CLOSE: &str =
+    "function make() return wrk.format('GET', '/users/' .. math.random(1, 10057), {Connection = 'close'}) end";
+const VISITS: &str = r#"
+function make()
+  local q = {}
+  if math.random() < 0.4 then q[#q + 1] = 'fromDate=' .. math.random(946684800, 1420070400) end
+  if math.random() < 0.4 then q[#q + 1] = 'toDate=' .. math.random(946684800, 1420070400) end
+  if math.random() < 0.4 then q[#q + 1] = 'toDistance=' .. math.random(1, 100) end
+  if math.random() < 0.2 then q[#q + 1] = 'country=%D0%A0%D0%BE%D1%81%D1%81%D0%B8%D1%8F' end
+  return wrk.format('GET', '/users/' .. math.random(1, 10057) .. '/visits' .. (#q > 0 and '?' .. table.concat(q, '&') or ''))
+end"#;
+const AVERAGE: &str = r#"
+function make()
+  local q = {}
+  if math.random() < 0.4 then q[#q + 1] = 'fromDate=' .. math.random(946684800, 1420070400) end
+  if math.random() < 0.4 then q[#q + 1] = 'toDate=' .. math.random(946684800, 1420070400) end
+  if math.random() < 0.4 then q[#q + 1] = 'fromAge=' .. math.random(18, 50) end
+  if math.random() < 0.4 then q[#q + 1] = 'toAge=' .. math.random(50, 90) end
+  if math.random() < 0.4 then q[#q + 1] = 'gender=' .. (math.random() < 0.5 and 'm' or 'f') end
+  return wrk.format('GET', '/locations/' .. math.random(1, 7628) .. '/avg' .. (#q > 0 and '?' .. table.concat(q, '&') or ''))
+end"#;
+
+const USERS: &[&str] = &["/users/17", "/users/444", "/users/1234", "/users/5000", "/users/9999"];
+const LISTS: &[&str] = &[
+    "/users/17/visits",
+    "/users/444/visits?toDistance=50",
+    "/users/1234/visits?fromDate=1180000000",
+    "/users/5000/visits?toDate=1180000000",
+    "/users/9999/visits?fromDate=1100000000&toDistance=70",
+    "/users/77/visits",
+];
+const AVERAGES: &[&str] = &["/locations/17/avg", "/locations/444/avg?gender=m", "/locations/99/avg?fromAge=30"];
+
+const fn user(name: &'static str, data: Data, connections: u32, pipeline: u32, bound: Bound) -> Shape {
+    let make = match data {
+        Data::Train => USER_TRAIN,
+        Data::Million => USER_MILLION,
+    };
+    Shape { name, data, make, sample: USERS, connections, pipeline, close: false, bound }
+}
+
+const SHAPES: &[Shape] = &[
+    user("GET /users/ID, train, 64 connections", Data::Train, 64, 1, Bound::Cpu(1.10)),
+    user("GET /users/ID, train, 256 connections", Data::Train, 256, 1, Bound::Cpu(1.20)),
+    user(
+        "GET /users/ID, train, 64 connections, 16 pipelined",
+        Data::Train,
+        64,
+        16,
+        Bound::Extra { share: 0.10, rate: 0.5 },
+    ),
+    user(
+        "GET /users/ID, train, 256 connections, 16 pipelined",
+        Data::Train,
+        256,
+        16,
+        Bound::Extra { share: 0.20, rate: 0.5 },
+    ),
+    Shape {
+        name: "GET /users/ID/visits, random filters, 64 connections",
+        data: Data::Train,
+        make: VISITS,
+        sample: LISTS,
+        connections: 64,
+        pipeline: 1,
+        close: false,
+        bound: Bound::Cpu(1.30),
+    },
+    Shape {
+        name: "GET /locations/ID/avg, random filters, 64 connections",
+        data: Data::Train,
+        make: AVERAGE,
+        sample: AVERAGES,
+        connections: 64,
+        pipeline: 1,
+        close: false,
+        bound: Bound::Cpu(1.30),
+    },
+    Shape {
+        name: "GET /users/ID, a new connection each, 64 at once",
+        data: Data::Train,
+        make: USER_CLOSE,
+        sample: USERS,
+        connections: 64,
+        pipeline: 1,
+        close: true,
+        bound: Bound::Rate(0.95),
+    },
+    user("GET /users/ID, one million, 64 connections", Data::Million, 64, 1, Bound::Cpu(1.10)),
+    user("GET /users/ID, one million, 256 connections", Data::Million, 256, 1, Bound::Cpu(1.20)),
+    user(
+        "GET /users/ID, one million, 64 connections, 16 pipelined",
+        Data::Million,
+        64,
+        16,
+        Bound::Extra { share: 0.10, rate: 0.5 },
+    ),
+    user(
+        "GET /users/ID, one million, 256 connections, 16 pipelined",
+        Data::Million,
+        256,
+        16,
+        Bound::Extra { share: 0.20, rate: 0.5 },
+    ),
+];
+
+/// Programs and folders of one run.
+struct Stage {
+    effort: Effort,
+    cores: Cores,
+    folder: tempfile::TempDir,
+    sapsan: PathBuf,
+    floor: PathBuf,
+}
+
+pub(super) fn run(effort: Effort, only: Option<&str>) -> Result<(), String> {
+    for (program, package) in [("cc", "build-essential"), ("wrk", "wrk"), ("taskset", "util-linux")] {
+        tools::require(program, package)?;
+    }
+    let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
+    let floor = folder.path().join("floor");
+    let source = tools::root().join("bench/floor.c");
+    tools::run_with(Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&floor).arg(source))?;
+    let stage = Stage { effort, cores: Cores::of_machine(), folder, sapsan: super::sapsan()?, floor };
+    let mut rows = Vec::new();
+    for data in [Data::Train, Data::Million] {
+        let shapes: Vec<&Shape> = SHAPES
+            .iter()
+            .filter(|shape| shape.data == data && only.is_none_or(|only| shape.name.contains(only)))
+            .collect();
+        if shapes.is_empty() {
+            continue;
+        }
+        let server = stage.serve(data)?;
+        for shape in shapes {
+            let row = stage.measure(&server, shape)?;
+            row.print();
+            rows.push(row);
+        }
+        println!("anonymous memory afterwards: {:.1} MB", server.anonymous_bytes() as f64 / 1e6);
+        server.kill();
+    }
+    if effort.record { append("cargo xtask bench http", &rows) } else { Ok(()) }
+}
+
+impl Stage {
+    /// Generates, imports and serves a data set.
+    fn serve(&self, data: Data) -> Result<Server, String> {
+        let (users, locations, visits) = match data {
+            Data::Train => ("10057", "7628", "100570"),
+            Data::Million => ("1000000", "1", "0"),
+        };
+        let zip = self.folder.path().join(format!("{data:?}.zip"));
+        let store = self.folder.path().join(format!("{data:?}.store"));
+        let config = tools::root().join("apps/travels/travels.toml");
+        let counts = ["--users", users, "--locations", locations, "--visits", visits];
+        tools::run_with(Command::new(&self.sapsan).args(["generate", "travels"]).arg(&zip).args(counts))?;
+        tools::run_with(Command::new(&self.sapsan).arg("import").arg(&config).arg("--data").arg(&store).arg(&zip))?;
+        let address = free_address()?;
+        let arguments = [
+            "serve".to_owned(),
+            config.display().to_string(),
+            "--data".to_owned(),
+            store.display().to_string(),
+            "--http".to_owned(),
+            address.to_string(),
+            "--threads".to_owned(),
+            self.cores.threads.to_string(),
+            "--set".to_owned(),
+            NOW.to_owned(),
+        ];
+        Server::start(&self.cores.server, &self.sapsan, &arguments, address)
+    }
+
+    fn floor(&self, body_bytes: usize, close: bool) -> Result<Server, String> {
+        let address = free_address()?;
+        let mut arguments = vec![address.port().to_string(), self.cores.threads.to_string(), body_bytes.to_string()];
+        if close {
+            arguments.push("close".to_owned());
+        }
+        Server::start(&self.cores.server, &self.floor, &arguments, address)
+    }
+
+    fn measure(&self, server: &Server, shape: &Shape) -> Result<Row, String> {
+        let sizes: Result<Vec<usize>, String> =
+            shape.sample.iter().map(|target| body_bytes(server.address, target)).collect();
+        let sizes = sizes?;
+        let floor = self.floor(sizes.iter().sum::<usize>() / sizes.len().max(1), shape.close)?;
+        let load = Load { connections: shape.connections, pipeline: shape.pipeline, make: shape.make.to_owned() };
+        let single = Load { pipeline: 1, ..load.clone() };
+        let folder = self.folder.path();
+        let go =
+            |server: &Server, load: &Load, seed: u64| wrk::run(server, load, &self.cores, self.effort, folder, seed);
+        let mut rounds = Vec::new();
+        for round in 0..self.effort.rounds as u64 {
+            let before = go(&floor, &load, round)?;
+            let ours = go(server, &load, round)?;
+            let after = go(&floor, &load, round)?;
+            let base = if shape.pipeline == 1 {
+                (before.cpu_microseconds + after.cpu_microseconds) / 2.0
+            } else {
+                go(&floor, &single, round)?.cpu_microseconds
+            };
+            rounds.push(Round { before, ours, after, base });
+        }
+        Ok(judge(shape, &rounds))
+    }
+}
+
+/// One round's figures.
+struct Round {
+    before: Outcome,
+    ours: Outcome,
+    after: Outcome,
+    /// The floor's CPU per request at depth 1.
+    base: f64,
+}
+
+impl Round {
+    fn floor_cpu(&self) -> f64 {
+        (self.before.cpu_microseconds + self.after.cpu_microseconds) / 2.0
+    }
+    fn floor_rate(&self) -> f64 {
+        (self.before.requests_per_second + self.after.requests_per_second) / 2.0
+    }
+}
+
+fn judge(shape: &Shape, rounds: &[Round]) -> Row {
+    let of = |figure: &dyn Fn(&Round) -> f64| median(rounds.iter().map(figure).collect());
+    let cpu = of(&|round| round.ours.cpu_microseconds / round.floor_cpu());
+    let rate = of(&|round| round.ours.requests_per_second / round.floor_rate());
+    let extra = of(&|round| (round.ours.cpu_microseconds - round.floor_cpu()) / round.base);
+    let noise = rounds
+        .iter()
+        .map(|round| (round.before.cpu_microseconds / round.after.cpu_microseconds - 1.0).abs())
+        .fold(0.0, f64::max);
+    let failures: u64 = rounds.iter().map(|round| round.ours.failures).sum();
+    let (figure, bound, reached) = match shape.bound {
+        Bound::Cpu(most) => (format!("CPU {cpu:.2} ×"), format!("≤ {most:.2} ×"), cpu <= most),
+        Bound::Rate(least) => {
+            (format!("rate {rate:.2} ×, CPU {cpu:.2} ×"), format!("rate ≥ {least:.2} ×"), rate >= least)
+        }
+        Bound::Extra { share, rate: least } => (
+            format!("extra {extra:.3}, rate {rate:.2} ×"),
+            format!("extra ≤ {share:.2}, rate ≥ {least:.1} ×"),
+            extra <= share && rate >= least,
+        ),
+    };
+    let side = |outcome: &dyn Fn(&Round) -> Outcome| {
+        let cpu = of(&|round| outcome(round).cpu_microseconds);
+        let rate = of(&|round| outcome(round).requests_per_second);
+        format!("{:.0}k/s, {cpu:.2} µs CPU", rate / 1e3)
+    };
+    Row {
+        work: if failures == 0 { shape.name.to_owned() } else { format!("{} ({failures} failed)", shape.name) },
+        other: side(&|round| round.before),
+        ours: side(&|round| round.ours),
+        figure,
+        bound,
+        reached: reached && failures == 0,
+        noise: format!("{:.0} %", noise * 100.0),
+    }
+}
+
+/// The size of a target's body.
+fn body_bytes(address: SocketAddr, target: &str) -> Result<usize, String> {
+    let fetch = || -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").as_bytes())?;
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply)?;
+        Ok(reply)
+    };
+    let reply = fetch().map_err(|error| format!("GET {target}: {error}"))?;
+    let head_end =
+        reply.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(|| format!("GET {target}: no reply"))?;
+    if !reply.starts_with(b"HTTP/1.1 200") {
+        return Err(format!("GET {target}: {}", String::from_utf8_lossy(&reply[..head_end])));
+    }
+    Ok(reply.len() - head_end - 4)
+}

@@ -1,0 +1,62 @@
+//! `cargo xtask bench NAME`: both sides built, pinned to different cores, run alternating; medians and ratios recorded.
+
+mod http;
+mod process;
+mod results;
+mod wrk;
+
+use crate::tools;
+use std::path::PathBuf;
+
+/// How long and how often; `--quick` is for trying a change, not for the record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    rounds: usize,
+    seconds: u32,
+    record: bool,
+}
+
+/// Which cores serve and which load: half each, as the acceptance run does.
+#[derive(Clone, Debug)]
+pub(crate) struct Cores {
+    server: String,
+    load: String,
+    threads: usize,
+}
+
+impl Cores {
+    fn of_machine() -> Cores {
+        let count = std::thread::available_parallelism().map_or(2, usize::from);
+        if count >= 4 {
+            Cores { server: "0,1".to_owned(), load: "2,3".to_owned(), threads: 2 }
+        } else {
+            Cores { server: "0".to_owned(), load: "1".to_owned(), threads: 1 }
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    let quick = arguments.iter().any(|argument| argument == "--quick");
+    let effort = if quick {
+        Effort { rounds: 3, seconds: 1, record: false }
+    } else {
+        Effort { rounds: 5, seconds: 2, record: true }
+    };
+    let mut names = arguments.iter().filter(|argument| !argument.starts_with("--")).map(String::as_str);
+    match (names.next(), names.next()) {
+        (Some("http"), only) => http::run(effort, only),
+        (other, _) => Err(format!("`{}` is no bench; allowed: http", other.unwrap_or(""))),
+    }
+}
+
+/// Builds the server's release binary and gives its path.
+fn sapsan() -> Result<PathBuf, String> {
+    tools::run("cargo", &["build", "--release", "--locked", "--quiet", "--package", "sapsan"])?;
+    Ok(tools::root().join("target/release/sapsan"))
+}
+
+/// The middle value; of an even count the upper middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,89 @@
+//! Closed-loop load with wrk: full speed from a number of connections, requests from a pool made before.
+
+use super::process::Server;
+use super::{Cores, Effort};
+use std::path::Path;
+use std::process::Command;
+
+/// One shape of load.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    pub(super) connections: u32,
+    pub(super) pipeline: u32,
+    /// Lua: a function `make()` that gives one request through `wrk.format`.
+    pub(super) make: String,
+}
+
+/// One run's outcome.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) requests_per_second: f64,
+    pub(super) cpu_microseconds: f64,
+    pub(super) failures: u64,
+}
+
+/// Requests in each thread's pool, as the acceptance run has them.
+const POOL: u32 = 20_000;
+
+fn script(load: &Load, seed: u64) -> String {
+    format!(
+        r#"
+local started = 0
+function setup(thread) started = started + 1 thread:set("seed", {seed} * 100 + started) end
+{make}
+function init(args)
+  math.randomseed(seed)
+  pool = {{}}
+  for i = 1, {count} do
+    local parts = {{}}
+    for k = 1, {pipeline} do parts[k] = make() end
+    pool[i] = table.concat(parts)
+  end
+  at = 0
+end
+function request() at = at % #pool + 1 return pool[at] end
+"#,
+        make = load.make,
+        pipeline = load.pipeline,
+        count = (POOL / load.pipeline).max(500),
+    )
+}
+
+/// Runs the load against a server and reads what it cost.
+pub(super) fn run(
+    server: &Server,
+    load: &Load,
+    cores: &Cores,
+    effort: Effort,
+    folder: &Path,
+    seed: u64,
+) -> Result<Outcome, String> {
+    let file = folder.join("load.lua");
+    std::fs::write(&file, script(load, seed)).map_err(|error| format!("{}: {error}", file.display()))?;
+    let before = server.cpu_seconds();
+    let output = Command::new("taskset")
+        .args(["-c", &cores.load, "wrk"])
+        .arg(format!("-t{}", cores.threads))
+        .arg(format!("-c{}", load.connections))
+        .arg(format!("-d{}s", effort.seconds))
+        .arg("-s")
+        .arg(&file)
+        .arg(format!("http://{}", server.address))
+        .output()
+        .map_err(|error| format!("cannot start wrk: {error}"))?;
+    let cpu_seconds = server.cpu_seconds() - before;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let requests =
+        number_before(&text, " requests in").ok_or_else(|| format!("wrk said nothing of requests:\n{text}"))?;
+    let rate = number_after(&text, "Requests/sec:").ok_or_else(|| format!("wrk said no rate:\n{text}"))?;
+    let failures = number_after(&text, "Non-2xx or 3xx responses:").unwrap_or(0.0) as u64;
+    Ok(Outcome { requests_per_second: rate, cpu_microseconds: cpu_seconds * 1e6 / requests.max(1.0), failures })
+}
+
+fn number_after(text: &str, label: &str) -> Option<f64> {
+    text.split_once(label)?.1.split_whitespace().next()?.parse().ok()
+}
+
+fn number_before(text: &str, label: &str) -> Option<f64> {
+    text.split_once(label)?.0.split_whitespace().next_back()?.parse().ok()
+}
