@@ -1,12 +1,17 @@
 //! A stored document, read in place.
 
+use crate::TEXT_BYTES_MAX;
 use crate::encoder::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
 use crate::error::Damaged;
 use crate::escape;
 use crate::hash::key_hash;
-use crate::table::{FieldTable, NestedTables, read_number};
+use crate::scan::string_stop;
+use crate::table::{FieldTable, Found, NestedTables, body_bytes, number_at};
 use crate::value::Value;
-use crate::walk::{Fields, value_end};
+use crate::walk::Fields;
+
+/// Longer bytes are no stored document. The tables of the longest text take less than twice as much again.
+const STORED_BYTES_MAX: usize = 4 * TEXT_BYTES_MAX;
 
 /// A view of a stored document. Cheap to make and to copy; nothing is decoded until asked for.
 #[derive(Clone, Copy)]
@@ -43,32 +48,39 @@ impl<'a> Document<'a> {
 
     #[inline]
     fn read_header(bytes: &'a [u8]) -> Option<Self> {
+        const WIDTH_1: u8 = FORMAT_VERSION << 4;
+        const WIDTH_2: u8 = WIDTH_1 | 1;
+        const WIDTH_4: u8 = WIDTH_1 | 2;
         let tag = *bytes.first()?;
-        if tag >> 4 != FORMAT_VERSION || tag & 3 == 3 || bytes.len() > u32::MAX as usize {
-            return None;
+        match tag & !(TAG_OBJECT | TAG_NESTED) {
+            WIDTH_1 => Self::read_header_of::<1>(bytes, tag),
+            WIDTH_2 => Self::read_header_of::<2>(bytes, tag),
+            WIDTH_4 => Self::read_header_of::<4>(bytes, tag),
+            _ => None,
         }
-        let width = 1usize << (tag & 3);
+    }
+
+    #[inline(always)]
+    fn read_header_of<const W: usize>(bytes: &'a [u8], tag: u8) -> Option<Self> {
         let is_object = tag & TAG_OBJECT != 0;
         let (mut at, mut count, mut nested_len) = (1, 0, 0);
         if is_object {
-            count = read_number(bytes, at, width)?;
-            at += width;
+            count = number_at::<W>(bytes, at)?;
+            at += W;
         }
         if tag & TAG_NESTED != 0 {
-            nested_len = read_number(bytes, at, width)?;
-            at += width;
+            nested_len = number_at::<W>(bytes, at)?;
+            at += W;
         }
-        if count > bytes.len() {
-            return None;
-        }
-        let nested_at = at + crate::table::body_bytes(count, width);
+        // Both numbers are below 2^32, so nothing here overflows.
+        let nested_at = at + body_bytes(count, W);
         let text_at = nested_at + nested_len;
-        if text_at >= bytes.len() || (bytes[text_at] == b'{') != is_object {
+        if (*bytes.get(text_at)? == b'{') != is_object || bytes.len() > STORED_BYTES_MAX {
             return None;
         }
         Some(Self {
             bytes,
-            width: width as u8,
+            width: W as u8,
             is_object,
             count: count as u32,
             table_at: at as u32,
@@ -92,7 +104,7 @@ impl<'a> Document<'a> {
     /// The whole document as a value.
     #[inline]
     pub fn root(&self) -> Value<'a> {
-        Value::new(*self, 0, self.bytes.len() - self.text_at as usize)
+        self.value(0, self.text().len())
     }
 
     /// Whether the document is an object.
@@ -104,23 +116,23 @@ impl<'a> Document<'a> {
     /// The value of the root object's field `name`.
     #[inline]
     pub fn field(&self, name: &str) -> Option<Value<'a>> {
-        find(*self, self.root_table()?, name, 0, self.text().len()).map(|(_, value)| value)
+        let found = find(self.text(), &self.root_table()?, name)?;
+        Some(self.value(found.start, found.end))
     }
 
     /// The same; asks first where `cache` saw the field last.
     #[inline]
     pub fn field_cached(&self, name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
         let table = self.root_table()?;
-        let index = cache.index as usize;
-        let text = self.text();
-        if let Some(start) = table.value_of(index, text, name.as_bytes())
-            && is_plain(name.as_bytes())
-        {
-            return value_at(*self, &table, index, start, text.len());
-        }
-        let (index, value) = find(*self, table, name, 0, text.len())?;
-        cache.index = index as u32;
-        Some(value)
+        let found = match table.find_at(cache.index as usize, self.text(), name.as_bytes()) {
+            Some(found) if is_plain(name.as_bytes()) => found,
+            _ => {
+                let found = find(self.text(), &table, name)?;
+                cache.index = found.index as u32;
+                found
+            }
+        };
+        Some(self.value(found.start, found.end))
     }
 
     /// How many fields the root object has; 0 for any other root.
@@ -132,8 +144,10 @@ impl<'a> Document<'a> {
     /// The root object's fields in the order sent; none for any other root.
     #[inline]
     pub fn fields(&self) -> Fields<'a> {
-        let text_len = self.text().len();
-        Fields::new(*self, self.root_table(), 0, if self.is_object { text_len } else { 0 })
+        match self.root_table() {
+            Some(table) => Fields::new(*self, Some(table), 0, self.text().len()),
+            None => Fields::empty(),
+        }
     }
 
     /// What documents with the same fields in the same order have in common.
@@ -142,10 +156,22 @@ impl<'a> Document<'a> {
         Shape(u64::from(self.count) << 32 | u64::from(key_hash(bytes)))
     }
 
+    /// The value at `start..end` of the text.
+    #[inline]
+    pub(crate) fn value(&self, start: usize, end: usize) -> Value<'a> {
+        Value::new(self.bytes, self.text_at as usize + start, self.text_at as usize + end)
+    }
+
+    /// Where a value that stands at `at` of the stored bytes stands in the text.
+    #[inline]
+    pub(crate) fn place(&self, at: usize) -> usize {
+        at - self.text_at as usize
+    }
+
     #[inline]
     pub(crate) fn root_table(&self) -> Option<FieldTable<'a>> {
         let body = self.bytes.get(self.table_at as usize..)?;
-        self.is_object.then(|| FieldTable::new(body, self.count as usize, usize::from(self.width)))
+        self.is_object.then(|| FieldTable::new(body, self.count as usize, usize::from(self.width), self.text().len()))
     }
 
     #[inline]
@@ -155,50 +181,29 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Whether a name is stored as it is. Control characters need no look: no key in a text holds one raw.
+/// Whether a name that was found in a text is stored as it is. Control characters need no look: no key holds one raw.
 #[inline]
 pub(crate) fn is_plain(name: &[u8]) -> bool {
-    !name.iter().fold(false, |special, &byte| special | (byte == b'"') | (byte == b'\\'))
+    if name.len() < 16 {
+        return name.iter().all(|&byte| byte != b'"' && byte != b'\\');
+    }
+    string_stop(name, 0) == name.len()
 }
 
-/// Looks `name` up in the table of the object that ends at `end`.
+/// Looks `name` up in an object's table.
 #[inline]
-pub(crate) fn find<'a>(
-    document: Document<'a>,
-    table: FieldTable<'a>,
-    name: &str,
-    _start: usize,
-    end: usize,
-) -> Option<(usize, Value<'a>)> {
-    let text = document.text();
-    let (index, start) = match table.find(text, name.as_bytes()) {
-        Some(found) if is_plain(name.as_bytes()) => found,
-        _ if crate::scan::string_stop(name.as_bytes(), 0) == name.len() => return None,
-        _ => find_escaped(text, table, name)?,
-    };
-    Some((index, value_at(document, &table, index, start, end)?))
+pub(crate) fn find(text: &[u8], table: &FieldTable<'_>, name: &str) -> Option<Found> {
+    match table.find(text, name.as_bytes()) {
+        Some(found) if is_plain(name.as_bytes()) => Some(found),
+        _ if string_stop(name.as_bytes(), 0) == name.len() => None,
+        _ => find_escaped(text, table, name),
+    }
 }
 
 #[cold]
-fn find_escaped(text: &[u8], table: FieldTable<'_>, name: &str) -> Option<(usize, usize)> {
+#[inline(never)]
+fn find_escaped(text: &[u8], table: &FieldTable<'_>, name: &str) -> Option<Found> {
     let mut stored = Vec::with_capacity(name.len() + 8);
     escape::append_escaped(&mut stored, name);
     table.find(text, &stored)
-}
-
-/// The value that begins at `start` and belongs to the field at `index` of the object that ends at `end`.
-#[inline]
-fn value_at<'a>(
-    document: Document<'a>,
-    table: &FieldTable<'a>,
-    index: usize,
-    start: usize,
-    end: usize,
-) -> Option<Value<'a>> {
-    let value_end = if table.is_in_order() {
-        table.position(index + 1).unwrap_or(end).checked_sub(1)?
-    } else {
-        value_end(document.text(), start)?
-    };
-    (start < value_end && value_end < document.text().len()).then(|| Value::new(document, start, value_end))
 }

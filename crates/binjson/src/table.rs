@@ -32,6 +32,7 @@
 use crate::hash::key_hash;
 use crate::lanes::BLOCK;
 use crate::scan::equal_bytes;
+use crate::walk::value_end;
 
 /// Up to this many fields the hashes are compared one after the other.
 pub(crate) const LINEAR_FIELDS_MAX: usize = 256;
@@ -153,12 +154,25 @@ fn hash_byte_of(hash: u32) -> u8 {
 /// The number of `width` bytes at `at`; `None` behind the end.
 #[inline]
 pub(crate) fn read_number(bytes: &[u8], at: usize, width: usize) -> Option<usize> {
-    let rest = bytes.get(at..)?;
-    Some(match width {
-        1 => usize::from(*rest.first()?),
-        2 => usize::from(u16::from_le_bytes(*rest.first_chunk()?)),
-        _ => u32::from_le_bytes(*rest.first_chunk()?) as usize,
-    })
+    match width {
+        1 => number_at::<1>(bytes, at),
+        2 => number_at::<2>(bytes, at),
+        _ => number_at::<4>(bytes, at),
+    }
+}
+
+/// The number of `W` bytes at `at`; `None` behind the end.
+#[inline(always)]
+pub(crate) fn number_at<const W: usize>(bytes: &[u8], at: usize) -> Option<usize> {
+    bytes.get(at..)?.first_chunk::<W>().map(|bytes| number(bytes) as usize)
+}
+
+/// A field that was found: its index in the table, and the range of its value in the text.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) index: usize,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
 }
 
 /// The table of one object: a view into the stored document.
@@ -168,12 +182,14 @@ pub(crate) struct FieldTable<'a> {
     body: &'a [u8],
     pub(crate) count: usize,
     width: usize,
+    /// Where the object ends in the text.
+    object_end: usize,
 }
 
 impl<'a> FieldTable<'a> {
     #[inline]
-    pub(crate) fn new(body: &'a [u8], count: usize, width: usize) -> Self {
-        Self { body, count, width }
+    pub(crate) fn new(body: &'a [u8], count: usize, width: usize, object_end: usize) -> Self {
+        Self { body, count, width, object_end }
     }
 
     /// Whether fields stand in the order sent.
@@ -185,36 +201,56 @@ impl<'a> FieldTable<'a> {
     /// The position at `index` of the table.
     #[inline]
     pub(crate) fn position(&self, index: usize) -> Option<usize> {
+        match self.width {
+            1 => self.position_of::<1>(index),
+            2 => self.position_of::<2>(index),
+            _ => self.position_of::<4>(index),
+        }
+    }
+
+    #[inline(always)]
+    fn position_of<const W: usize>(&self, index: usize) -> Option<usize> {
         if index >= self.count {
             return None;
         }
-        let before = if self.is_in_order() { self.count } else { bucket_count(self.count) * self.width };
-        read_number(self.body, before + index * self.width, self.width)
+        let before = if self.is_in_order() { self.count } else { bucket_count(self.count) * W };
+        number_at::<W>(self.body, before + index * W)
     }
 
-    /// Looks for `key` (stored form): its index in the table and where its value begins.
+    /// Looks for `key`, which must be in its stored form.
     #[inline]
-    pub(crate) fn find(&self, text: &[u8], key: &[u8]) -> Option<(usize, usize)> {
+    pub(crate) fn find(&self, text: &[u8], key: &[u8]) -> Option<Found> {
         let hash = key_hash(key);
-        if self.is_in_order() {
-            self.find_linear(text, key, hash_byte_of(hash))
-        } else {
-            self.find_bucket(text, key, hash)
+        match self.width {
+            _ if !self.is_in_order() => self.find_bucket(text, key, hash),
+            1 => self.find_linear::<1>(text, key, hash_byte_of(hash)),
+            2 => self.find_linear::<2>(text, key, hash_byte_of(hash)),
+            _ => self.find_linear::<4>(text, key, hash_byte_of(hash)),
         }
     }
 
+    /// The field at `index`, if `key` is its key.
     #[inline]
-    fn find_linear(&self, text: &[u8], key: &[u8], hash: u8) -> Option<(usize, usize)> {
+    pub(crate) fn find_at(&self, index: usize, text: &[u8], key: &[u8]) -> Option<Found> {
+        match self.width {
+            1 => self.check_at::<1>(index, text, key),
+            2 => self.check_at::<2>(index, text, key),
+            _ => self.check_at::<4>(index, text, key),
+        }
+    }
+
+    #[inline(always)]
+    fn find_linear<const W: usize>(&self, text: &[u8], key: &[u8], hash: u8) -> Option<Found> {
         for base in (0..self.count).step_by(BLOCK) {
             let in_block = (self.count - base).min(BLOCK);
             let mut hits = match equal_bytes(self.body, base, hash) {
                 Some(mask) => mask & (u32::MAX >> (32 - in_block)),
-                None => (0..in_block).filter(|&i| self.body.get(base + i) == Some(&hash)).fold(0, |m, i| m | 1 << i),
+                None => self.equal_hashes_plain(base, in_block, hash),
             };
             while hits != 0 {
                 let index = base + hits.trailing_zeros() as usize;
-                if let Some(value) = self.value_of(index, text, key) {
-                    return Some((index, value));
+                if let Some(found) = self.check_at::<W>(index, text, key) {
+                    return Some(found);
                 }
                 hits &= hits - 1;
             }
@@ -222,33 +258,65 @@ impl<'a> FieldTable<'a> {
         None
     }
 
-    fn find_bucket(&self, text: &[u8], key: &[u8], hash: u32) -> Option<(usize, usize)> {
+    /// For the very small documents, whose hashes begin less than a block before the end.
+    #[cold]
+    fn equal_hashes_plain(&self, base: usize, in_block: usize, hash: u8) -> u32 {
+        let equal = |&index: &usize| self.body.get(base + index) == Some(&hash);
+        (0..in_block).filter(equal).fold(0, |mask, index| mask | 1 << index)
+    }
+
+    #[inline(never)]
+    fn find_bucket(&self, text: &[u8], key: &[u8], hash: u32) -> Option<Found> {
         let bucket = hash as usize & (bucket_count(self.count) - 1);
         let end = read_number(self.body, bucket * self.width, self.width)?.min(self.count);
         let start = match bucket {
             0 => 0,
             _ => read_number(self.body, (bucket - 1) * self.width, self.width)?,
         };
-        (start..end).find_map(|index| Some((index, self.value_of(index, text, key)?)))
+        (start..end).find_map(|index| self.find_at(index, text, key))
     }
 
-    /// Where the value of the field at `index` begins, if `key` is its key.
-    #[inline]
-    pub(crate) fn value_of(&self, index: usize, text: &[u8], key: &[u8]) -> Option<usize> {
-        let rest = text.get(self.position(index)?..)?;
-        let behind_key = key.len() + 3;
-        let matches = rest.len() > behind_key
-            && rest[1 + key.len()] == b'"'
-            && rest[0] == b'"'
-            && rest[2 + key.len()] == b':'
-            && &rest[1..=key.len()] == key;
-        matches.then(|| text.len() - rest.len() + behind_key)
+    #[inline(always)]
+    fn check_at<const W: usize>(&self, index: usize, text: &[u8], key: &[u8]) -> Option<Found> {
+        let position = self.position_of::<W>(index)?;
+        if !is_key(text.get(position..)?, key) {
+            return None;
+        }
+        let start = position + key.len() + 3;
+        let end = if !self.is_in_order() {
+            value_end(text, start)?
+        } else if index + 1 < self.count {
+            self.position_of::<W>(index + 1)? - 1
+        } else {
+            self.object_end - 1
+        };
+        (start < end && end < text.len()).then_some(Found { index, start, end })
     }
 
     /// The bytes that tell objects of different keys apart: hashes in the order sent, or the sizes of the buckets.
     pub(crate) fn fingerprint_bytes(&self) -> &'a [u8] {
         let len = if self.is_in_order() { self.count } else { bucket_count(self.count) * self.width };
         self.body.get(..len).unwrap_or_default()
+    }
+}
+
+/// Whether `field`, which begins at a key's opening quote, has the key `key`.
+///
+/// Keys are short: two overlapping words instead of a call of `memcmp`, which costs more than all the rest here.
+#[inline(always)]
+fn is_key(field: &[u8], key: &[u8]) -> bool {
+    let len = key.len();
+    let Some((found, behind)) = field.get(1..).and_then(|rest| rest.split_at_checked(len)) else { return false };
+    if behind.first_chunk::<2>() != Some(b"\":") {
+        return false;
+    }
+    match len {
+        8..=16 => {
+            found.first_chunk::<8>() == key.first_chunk::<8>() && found.last_chunk::<8>() == key.last_chunk::<8>()
+        }
+        4..8 => found.first_chunk::<4>() == key.first_chunk::<4>() && found.last_chunk::<4>() == key.last_chunk::<4>(),
+        1..4 => found[0] == key[0] && found[len / 2] == key[len / 2] && found[len - 1] == key[len - 1],
+        _ => found == key,
     }
 }
 
@@ -279,10 +347,10 @@ pub(crate) struct NestedTables<'a> {
 
 impl<'a> NestedTables<'a> {
     /// The table of the object that begins at `place`.
-    pub(crate) fn object(&self, place: usize) -> Option<FieldTable<'a>> {
+    pub(crate) fn object(&self, place: usize, end: usize) -> Option<FieldTable<'a>> {
         let table = self.table(place)?;
         let count = read_number(table, 0, self.width)?;
-        Some(FieldTable::new(table.get(self.width..)?, count, self.width))
+        Some(FieldTable::new(table.get(self.width..)?, count, self.width, end))
     }
 
     /// The table of the array that begins at `place`.

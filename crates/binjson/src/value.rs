@@ -2,6 +2,7 @@
 
 use crate::document::{self, Document};
 use crate::escape;
+use crate::scan::string_stop;
 use crate::table::{ElementTable, FieldTable, INNER_TEXT_MIN};
 use crate::walk::{Fields, Items};
 use std::borrow::Cow;
@@ -29,23 +30,25 @@ pub enum Kind {
 /// A value inside a document: a view, cheap to copy.
 #[derive(Clone, Copy)]
 pub struct Value<'a> {
-    document: Document<'a>,
-    /// Its range in the text; checked when the value was made.
+    /// The whole stored document: its tables are found again when an inner object or array is entered. Keeping them here
+    /// would double the size of every value for the few that need them.
+    bytes: &'a [u8],
+    /// The value's range in `bytes`.
     start: u32,
     end: u32,
 }
 
 impl<'a> Value<'a> {
-    /// The value at `start..end` of the text.
+    /// The value at `start..end` of a stored document's bytes.
     #[inline]
-    pub(crate) fn new(document: Document<'a>, start: usize, end: usize) -> Self {
-        Self { document, start: start as u32, end: end as u32 }
+    pub(crate) fn new(bytes: &'a [u8], start: usize, end: usize) -> Self {
+        Self { bytes, start: start as u32, end: end as u32 }
     }
 
     /// Its minified JSON text.
     #[inline]
     pub fn raw(&self) -> &'a [u8] {
-        self.document.text().get(self.start as usize..self.end as usize).unwrap_or_default()
+        self.bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 
     /// What it is. Damaged bytes count as null.
@@ -123,90 +126,87 @@ impl<'a> Value<'a> {
         self.raw().strip_prefix(b"\"")?.strip_suffix(b"\"")
     }
 
+    /// The document and this value's range in its text, if it begins with `bracket`.
+    #[inline]
+    fn open(&self, bracket: u8) -> Option<(Document<'a>, usize, usize)> {
+        if self.raw().first() != Some(&bracket) {
+            return None;
+        }
+        let document = Document::from_bytes(self.bytes).ok()?;
+        Some((document, document.place(self.start as usize), document.place(self.end as usize)))
+    }
+
     /// The value of field `name`, if this is an object that has it.
     #[inline]
     pub fn field(&self, name: &str) -> Option<Value<'a>> {
-        if self.raw().first() != Some(&b'{') {
-            return None;
+        let (document, start, end) = self.open(b'{')?;
+        if let Some(table) = field_table(&document, start, end) {
+            let found = document::find(document.text(), &table, name)?;
+            return Some(document.value(found.start, found.end));
         }
-        if let Some(table) = self.table() {
-            return document::find(self.document, table, name, self.start as usize, self.end as usize)
-                .map(|(_, value)| value);
-        }
-        if document::is_plain(name.as_bytes()) && crate::scan::string_stop(name.as_bytes(), 0) == name.len() {
-            return self.walk_to(name.as_bytes());
+        let fields = Fields::new(document, None, start, end);
+        if string_stop(name.as_bytes(), 0) == name.len() {
+            return fields.find(name.as_bytes());
         }
         let mut stored = Vec::with_capacity(name.len() + 8);
         escape::append_escaped(&mut stored, name);
-        self.walk_to(&stored)
-    }
-
-    fn walk_to(&self, key: &[u8]) -> Option<Value<'a>> {
-        let mut fields = Fields::new(self.document, None, self.start as usize, self.end as usize);
-        loop {
-            let (found, start, end) = fields.next_range()?;
-            if found == key {
-                return Some(Value::new(self.document, start, end));
-            }
-        }
+        fields.find(&stored)
     }
 
     /// An object's fields in the order sent; none for any other value.
     pub fn fields(&self) -> Fields<'a> {
-        let (start, end) = (self.start as usize, self.end as usize);
-        let is_object = self.raw().first() == Some(&b'{');
-        Fields::new(self.document, self.table(), start, if is_object { end } else { 0 })
-    }
-
-    /// The table of this object, if it has one.
-    #[inline]
-    fn table(&self) -> Option<FieldTable<'a>> {
-        match (self.start, self.end - self.start) {
-            (0, _) => self.document.root_table(),
-            (_, len) if (len as usize) < INNER_TEXT_MIN => None,
-            (start, _) => self.document.nested_tables().object(start as usize),
+        match self.open(b'{') {
+            Some((document, start, end)) => Fields::new(document, field_table(&document, start, end), start, end),
+            None => Fields::empty(),
         }
     }
 
     /// An array's element `index`, from 0.
     pub fn element(&self, index: usize) -> Option<Value<'a>> {
-        if self.raw().first() != Some(&b'[') {
-            return None;
-        }
-        let first = (0, self.start as usize + 1);
-        let (known, at) = match self.element_table() {
+        let (document, start, end) = self.open(b'[')?;
+        let first = (0, start + 1);
+        let (known, at) = match element_table(&document, start, end) {
             Some(table) if index >= table.count => return None,
             Some(table) => table.nearest(index).unwrap_or(first),
             None => first,
         };
-        Items::new(self.document, at, self.end as usize).nth(index - known)
-    }
-
-    /// The table of this array, if it has one.
-    fn element_table(&self) -> Option<ElementTable<'a>> {
-        let is_long = (self.end - self.start) as usize >= INNER_TEXT_MIN;
-        is_long.then(|| self.document.nested_tables().array(self.start as usize)).flatten()
+        Items::new(document, at, end).nth(index - known)
     }
 
     /// An array's elements; none for any other value.
     pub fn elements(&self) -> Items<'a> {
-        let is_array = self.raw().first() == Some(&b'[');
-        Items::new(self.document, self.start as usize + 1, if is_array { self.end as usize } else { 0 })
+        self.open(b'[').map_or_else(Items::empty, |(document, start, end)| Items::new(document, start + 1, end))
     }
 
     /// How many elements an array has, or fields an object; 0 for any other value.
     pub fn len(&self) -> usize {
-        match self.raw().first() {
-            Some(b'{') => self.table().map_or_else(|| self.fields().count(), |table| table.count),
-            Some(b'[') => self.element_table().map_or_else(|| self.elements().count(), |table| table.count),
-            _ => 0,
+        if let Some((document, start, end)) = self.open(b'{') {
+            return field_table(&document, start, end).map_or_else(|| self.fields().count(), |table| table.count);
         }
+        let Some((document, start, end)) = self.open(b'[') else { return 0 };
+        element_table(&document, start, end).map_or_else(|| self.elements().count(), |table| table.count)
     }
 
     /// Whether [`len`](Self::len) is 0.
     pub fn is_empty(&self) -> bool {
         self.fields().next().is_none() && self.elements().next().is_none()
     }
+}
+
+/// The table of the object at `start..end` of the text, if it has one.
+#[inline]
+fn field_table<'a>(document: &Document<'a>, start: usize, end: usize) -> Option<FieldTable<'a>> {
+    match start {
+        0 => document.root_table(),
+        _ if end - start < INNER_TEXT_MIN => None,
+        _ => document.nested_tables().object(start, end),
+    }
+}
+
+/// The table of the array at `start..end` of the text, if it has one.
+#[inline]
+fn element_table<'a>(document: &Document<'a>, start: usize, end: usize) -> Option<ElementTable<'a>> {
+    if end - start < INNER_TEXT_MIN { None } else { document.nested_tables().array(start) }
 }
 
 /// A key, in its stored form.

@@ -69,7 +69,7 @@ pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
 /// The fields of an object, in the order sent.
 #[derive(Clone)]
 pub struct Fields<'a> {
-    document: Document<'a>,
+    document: Option<Document<'a>>,
     /// With a table in order, values need not be skipped: the next field's position ends them.
     table: Option<FieldTable<'a>>,
     index: usize,
@@ -81,27 +81,45 @@ impl<'a> Fields<'a> {
     /// Over the object that takes `start..end` of the text.
     #[inline]
     pub(crate) fn new(document: Document<'a>, table: Option<FieldTable<'a>>, start: usize, end: usize) -> Self {
-        Self { document, table: table.filter(FieldTable::is_in_order), index: 0, at: start + 1, end }
+        let table = table.filter(FieldTable::is_in_order);
+        Self { document: Some(document), table, index: 0, at: start + 1, end }
     }
 
-    /// The next key and the range of its value.
+    /// No fields.
+    pub(crate) fn empty() -> Self {
+        Self { document: None, table: None, index: 0, at: 0, end: 0 }
+    }
+
+    /// The value of the field whose key's stored form is `key`.
+    pub(crate) fn find(mut self, key: &[u8]) -> Option<Value<'a>> {
+        loop {
+            let (found, value) = self.step()?;
+            if found == key {
+                return Some(value);
+            }
+        }
+    }
+
+    /// The next key in its stored form, and its value.
     #[inline]
-    pub(crate) fn next_range(&mut self) -> Option<(&'a [u8], usize, usize)> {
-        let text = self.document.text().get(..self.end)?;
+    fn step(&mut self) -> Option<(&'a [u8], Value<'a>)> {
+        let document = self.document.as_ref()?;
+        let text = document.text().get(..self.end)?;
         if *text.get(self.at)? != b'"' {
             return None;
         }
         let key_end = string_end(text, self.at)?;
         let key = &text[self.at + 1..key_end - 1];
-        let value = key_end + 1;
-        let value_end = match &self.table {
+        let start = key_end + 1;
+        let end = match &self.table {
             Some(table) => table.position(self.index + 1).unwrap_or(self.end).checked_sub(1)?,
-            None => value_end(text, value)?,
+            None => value_end(text, start)?,
         };
-        text.get(value..value_end)?;
+        // A table that points backwards must not make this endless.
+        text.get(start..end)?;
         self.index += 1;
-        self.at = value_end + 1;
-        Some((key, value, value_end))
+        self.at = end + 1;
+        Some((key, document.value(start, end)))
     }
 }
 
@@ -110,23 +128,28 @@ impl<'a> Iterator for Fields<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let (key, start, end) = self.next_range()?;
-        Some((Str::new(key), Value::new(self.document, start, end)))
+        self.step().map(|(key, value)| (Str::new(key), value))
     }
 }
 
 /// The elements of an array.
 #[derive(Clone)]
 pub struct Items<'a> {
-    document: Document<'a>,
+    document: Option<Document<'a>>,
     at: usize,
     end: usize,
 }
 
 impl<'a> Items<'a> {
-    /// Over the array that takes `start..end` of the text, from the element at `at` on.
+    /// Over the array that ends at `end` of the text, from the element at `at` on.
+    #[inline]
     pub(crate) fn new(document: Document<'a>, at: usize, end: usize) -> Self {
-        Self { document, at, end }
+        Self { document: Some(document), at, end }
+    }
+
+    /// No elements.
+    pub(crate) fn empty() -> Self {
+        Self { document: None, at: 0, end: 0 }
     }
 }
 
@@ -135,11 +158,12 @@ impl<'a> Iterator for Items<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Value<'a>> {
+        let document = self.document.as_ref()?;
         // Without the closing bracket: behind the last element the text ends.
-        let text = self.document.text().get(..self.end.checked_sub(1)?)?;
+        let text = document.text().get(..self.end.checked_sub(1)?)?;
         let start = self.at;
         let end = value_end(text, start)?;
         self.at = end + 1;
-        Some(Value::new(self.document, start, end))
+        Some(document.value(start, end))
     }
 }
