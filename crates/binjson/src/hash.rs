@@ -32,7 +32,7 @@ pub(crate) fn key_hash_within(window: &[u8], len: usize) -> u32 {
 
 /// Up to seven bytes, zero-padded.
 #[inline]
-fn short_word(key: &[u8]) -> u64 {
+pub(crate) fn short_word(key: &[u8]) -> u64 {
     let len = key.len();
     if let (Some(head), Some(tail)) = (key.first_chunk::<4>(), key.last_chunk::<4>()) {
         let (head, tail) = (u32::from_le_bytes(*head), u32::from_le_bytes(*tail));

@@ -32,6 +32,7 @@ mod encoder;
 mod error;
 mod escape;
 mod hash;
+mod key;
 mod lanes;
 mod parser;
 mod patch;

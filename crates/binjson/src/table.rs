@@ -29,7 +29,7 @@
 //! A sorted table with binary search was the other way for small objects: it needs a second number for each field to keep
 //! the order sent, and two or three block comparisons beat its unpredictable branches.
 
-use crate::hash::key_hash;
+use crate::key::Key;
 use crate::lanes::BLOCK;
 use crate::scan::equal_bytes;
 use crate::walk::value_end;
@@ -217,10 +217,10 @@ impl<'a> FieldTable<'a> {
         number_at::<W>(self.body, before + index * W)
     }
 
-    /// Looks for `key`, which must be in its stored form.
+    /// Looks for `key`.
     #[inline]
-    pub(crate) fn find(&self, text: &[u8], key: &[u8]) -> Option<Found> {
-        let hash = key_hash(key);
+    pub(crate) fn find(&self, text: &[u8], key: &Key<'_>) -> Option<Found> {
+        let hash = key.hash();
         match self.width {
             _ if !self.is_in_order() => self.find_bucket(text, key, hash),
             1 => self.find_linear::<1>(text, key, hash_byte_of(hash)),
@@ -231,7 +231,7 @@ impl<'a> FieldTable<'a> {
 
     /// The field at `index`, if `key` is its key.
     #[inline]
-    pub(crate) fn find_at(&self, index: usize, text: &[u8], key: &[u8]) -> Option<Found> {
+    pub(crate) fn find_at(&self, index: usize, text: &[u8], key: &Key<'_>) -> Option<Found> {
         match self.width {
             1 => self.check_at::<1>(index, text, key),
             2 => self.check_at::<2>(index, text, key),
@@ -240,7 +240,7 @@ impl<'a> FieldTable<'a> {
     }
 
     #[inline(always)]
-    fn find_linear<const W: usize>(&self, text: &[u8], key: &[u8], hash: u8) -> Option<Found> {
+    fn find_linear<const W: usize>(&self, text: &[u8], key: &Key<'_>, hash: u8) -> Option<Found> {
         for base in (0..self.count).step_by(BLOCK) {
             let in_block = (self.count - base).min(BLOCK);
             let mut hits = match equal_bytes(self.body, base, hash) {
@@ -266,7 +266,7 @@ impl<'a> FieldTable<'a> {
     }
 
     #[inline(never)]
-    fn find_bucket(&self, text: &[u8], key: &[u8], hash: u32) -> Option<Found> {
+    fn find_bucket(&self, text: &[u8], key: &Key<'_>, hash: u32) -> Option<Found> {
         let bucket = hash as usize & (bucket_count(self.count) - 1);
         let end = read_number(self.body, bucket * self.width, self.width)?.min(self.count);
         let start = match bucket {
@@ -277,9 +277,9 @@ impl<'a> FieldTable<'a> {
     }
 
     #[inline(always)]
-    fn check_at<const W: usize>(&self, index: usize, text: &[u8], key: &[u8]) -> Option<Found> {
+    fn check_at<const W: usize>(&self, index: usize, text: &[u8], key: &Key<'_>) -> Option<Found> {
         let position = self.position_of::<W>(index)?;
-        if !is_key(text.get(position..)?, key) {
+        if !key.begins(text.get(position..)?) {
             return None;
         }
         let start = position + key.len() + 3;
@@ -297,26 +297,6 @@ impl<'a> FieldTable<'a> {
     pub(crate) fn fingerprint_bytes(&self) -> &'a [u8] {
         let len = if self.is_in_order() { self.count } else { bucket_count(self.count) * self.width };
         self.body.get(..len).unwrap_or_default()
-    }
-}
-
-/// Whether `field`, which begins at a key's opening quote, has the key `key`.
-///
-/// Keys are short: two overlapping words instead of a call of `memcmp`, which costs more than all the rest here.
-#[inline(always)]
-fn is_key(field: &[u8], key: &[u8]) -> bool {
-    let len = key.len();
-    let Some((found, behind)) = field.get(1..).and_then(|rest| rest.split_at_checked(len)) else { return false };
-    if behind.first_chunk::<2>() != Some(b"\":") {
-        return false;
-    }
-    match len {
-        8..=16 => {
-            found.first_chunk::<8>() == key.first_chunk::<8>() && found.last_chunk::<8>() == key.last_chunk::<8>()
-        }
-        4..8 => found.first_chunk::<4>() == key.first_chunk::<4>() && found.last_chunk::<4>() == key.last_chunk::<4>(),
-        1..4 => found[0] == key[0] && found[len / 2] == key[len / 2] && found[len - 1] == key[len - 1],
-        _ => found == key,
     }
 }
 
