@@ -5,7 +5,7 @@ use crate::encoder::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
 use crate::error::Damaged;
 use crate::escape;
 use crate::hash::key_hash;
-use crate::key::Key;
+use crate::key::{FieldName, Key};
 use crate::scan::string_stop;
 use crate::table::{FieldTable, Found, NestedTables, body_bytes, number_at};
 use crate::value::Value;
@@ -126,15 +126,20 @@ impl<'a> Document<'a> {
     #[inline]
     pub fn field_cached(&self, name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
         let (table, key) = (self.root_table()?, Key::new(name.as_bytes()));
-        let found = match table.find_at(cache.index as usize, self.text(), &key) {
-            Some(found) if key.is_plain_where_found() => found,
-            _ => {
-                let found = find(self.text(), &table, name)?;
-                cache.index = found.index as u32;
-                found
-            }
-        };
-        Some(self.value(found.start, found.end))
+        match table.find_at(cache.index as usize, self.text(), &key) {
+            Some(found) if key.is_plain_where_found() => Some(self.value(found.start, found.end)),
+            _ => field_searched(self.bytes, name, cache),
+        }
+    }
+
+    /// The same for a prepared name: the fastest way to read one field of many documents.
+    #[inline]
+    pub fn field_named(&self, name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
+        let table = self.root_table()?;
+        match table.find_at(cache.index as usize, self.text(), &name.key()) {
+            Some(found) => Some(self.value(found.start, found.end)),
+            None => named_field_searched(self.bytes, name, cache),
+        }
     }
 
     /// How many fields the root object has; 0 for any other root.
@@ -181,6 +186,27 @@ impl<'a> Document<'a> {
         let bytes = self.bytes.get(self.nested_at as usize..self.text_at as usize).unwrap_or_default();
         NestedTables { bytes, width: usize::from(self.width) }
     }
+}
+
+/// Looks `name` up in the root and remembers where it was. Kept out of the cached lookup, and given the bytes alone: a
+/// reference to the document would put it into memory there.
+#[cold]
+#[inline(never)]
+fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
+    let document = Document::from_bytes(bytes).ok()?;
+    let found = find(document.text(), &document.root_table()?, name)?;
+    cache.index = found.index as u32;
+    Some(document.value(found.start, found.end))
+}
+
+/// The same for a prepared name.
+#[cold]
+#[inline(never)]
+fn named_field_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
+    let document = Document::from_bytes(bytes).ok()?;
+    let found = document.root_table()?.find(document.text(), &name.key())?;
+    cache.index = found.index as u32;
+    Some(document.value(found.start, found.end))
 }
 
 /// Looks `name` up in an object's table.

@@ -1,5 +1,6 @@
 //! A key that is looked for: its bytes, and the same as words, so that comparing it is two loads and no call.
 
+use crate::escape;
 use crate::hash::{key_hash, short_word};
 
 /// Keys up to this length are covered by their first and their last eight bytes.
@@ -72,6 +73,34 @@ impl<'k> Key<'k> {
         }
         let special = |word| has_byte(word, b'"') | has_byte(word, b'\\');
         special(self.head) | special(self.tail) == 0
+    }
+}
+
+/// The name of a field, prepared once for lookups in many documents: escaped and cut into words ahead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldName {
+    stored: Box<[u8]>,
+    head: u64,
+    tail: u64,
+}
+
+impl FieldName {
+    /// Prepares `name`.
+    pub fn new(name: &str) -> Self {
+        let mut stored = Vec::with_capacity(name.len());
+        escape::append_escaped(&mut stored, name);
+        let Key { head, tail, .. } = Key::new(&stored);
+        Self { stored: stored.into_boxed_slice(), head, tail }
+    }
+
+    /// The name as it stands between the quotes in a stored text.
+    pub fn stored(&self) -> &[u8] {
+        &self.stored
+    }
+
+    #[inline(always)]
+    pub(crate) fn key(&self) -> Key<'_> {
+        Key { bytes: &self.stored, head: self.head, tail: self.tail }
     }
 }
 

@@ -46,6 +46,7 @@ mod write;
 pub use document::{Document, FieldCache, Shape};
 pub use encoder::{Encoder, SCRATCH_BYTES_KEPT_MAX, encode};
 pub use error::{Damaged, JsonError, JsonErrorKind};
+pub use key::FieldName;
 pub use patch::merge_patch;
 pub use split::{Element, Elements, Lines, split_array, split_lines};
 pub use value::{Kind, Str, Value};

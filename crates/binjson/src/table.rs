@@ -53,6 +53,7 @@ pub(crate) fn width_for(text_len: usize) -> usize {
 }
 
 /// Buckets of an object with `count` fields, more than [`LINEAR_FIELDS_MAX`].
+#[cold]
 fn bucket_count(count: usize) -> usize {
     (count / 4).next_power_of_two()
 }
@@ -284,7 +285,7 @@ impl<'a> FieldTable<'a> {
         }
         let start = position + key.len() + 3;
         let end = if !self.is_in_order() {
-            value_end(text, start)?
+            walked_end(text, start)?
         } else if index + 1 < self.count {
             self.position_of::<W>(index + 1)? - 1
         } else {
@@ -298,6 +299,13 @@ impl<'a> FieldTable<'a> {
         let len = if self.is_in_order() { self.count } else { bucket_count(self.count) * self.width };
         self.body.get(..len).unwrap_or_default()
     }
+}
+
+/// Where the value at `start` ends, for tables whose next position does not tell.
+#[cold]
+#[inline(never)]
+fn walked_end(text: &[u8], start: usize) -> Option<usize> {
+    value_end(text, start)
 }
 
 /// Every how many elements an array's table knows the position, how many there are, and the positions.

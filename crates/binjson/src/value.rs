@@ -2,6 +2,7 @@
 
 use crate::document::{self, Document};
 use crate::escape;
+use crate::key::FieldName;
 use crate::scan::string_stop;
 use crate::table::{ElementTable, FieldTable, INNER_TEXT_MIN};
 use crate::walk::{Fields, Items};
@@ -151,6 +152,16 @@ impl<'a> Value<'a> {
         let mut stored = Vec::with_capacity(name.len() + 8);
         escape::append_escaped(&mut stored, name);
         fields.find(&stored)
+    }
+
+    /// The same for a prepared name.
+    #[inline]
+    pub fn field_named(&self, name: &FieldName) -> Option<Value<'a>> {
+        let (document, start, end) = self.open(b'{')?;
+        match field_table(&document, start, end) {
+            Some(table) => table.find(document.text(), &name.key()).map(|found| document.value(found.start, found.end)),
+            None => Fields::new(document, None, start, end).find(name.stored()),
+        }
     }
 
     /// An object's fields in the order sent; none for any other value.

@@ -4,7 +4,7 @@
 
 mod support;
 
-use binjson::{Document, FieldCache, Kind, encode};
+use binjson::{Document, FieldCache, FieldName, Kind, encode};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
@@ -51,6 +51,8 @@ fn check_value(ours: binjson::Value<'_>, theirs: &Json) {
             assert_eq!(ours.fields().count(), fields.len());
             for (key, value) in fields {
                 check_value(ours.field(key).unwrap_or_else(|| panic!("no field {key:?}")), value);
+                let named = ours.field_named(&FieldName::new(key)).map(|value| value.raw());
+                assert_eq!(named, ours.field(key).map(|value| value.raw()));
             }
             for (key, value) in ours.fields() {
                 assert_eq!(ours.field(&key.as_str().unwrap()).unwrap().raw(), value.raw());
@@ -68,12 +70,14 @@ fn check_document(sent: &str, theirs: &Json) {
     assert_eq!(document.is_object(), theirs.is_object());
     check_value(document.root(), theirs);
     if let Json::Object(fields) = theirs {
-        let mut cache = FieldCache::default();
+        let (mut cache, mut named_cache) = (FieldCache::default(), FieldCache::default());
         for (key, value) in fields {
             check_value(document.field(key).unwrap(), value);
             for _ in 0..2 {
                 let cached = document.field_cached(key, &mut cache).unwrap();
                 assert_eq!(cached.raw(), document.field(key).unwrap().raw());
+                let named = document.field_named(&FieldName::new(key), &mut named_cache).unwrap();
+                assert_eq!(named.raw(), cached.raw());
             }
         }
         assert!(document.field_cached("no such field", &mut cache).is_none());
@@ -144,6 +148,7 @@ fn a_key_with_quotes_is_never_taken_for_the_text_that_looks_like_it() {
     for name in [r#"a":1,"b"#, r#"c\"d"#, "c\\", ""] {
         assert!(document.field(name).is_none(), "{name}");
         assert!(document.field_cached(name, &mut cache).is_none(), "{name}");
+        assert!(document.field_named(&FieldName::new(name), &mut cache).is_none(), "{name}");
     }
     assert_eq!(document.field("c\"d").unwrap().as_i64(), Some(3));
 }
