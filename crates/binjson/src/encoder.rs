@@ -122,3 +122,25 @@ fn fill_nested(nested: &mut Vec<u8>, directory: &mut Vec<(u32, u32)>, scratch: &
     }
     debug_assert!(nested.len() <= text.len());
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Document;
+
+    #[test]
+    fn long_inner_objects_and_arrays_have_tables_wherever_they_nest() {
+        let words = "long enough for a table of its own ".repeat(12);
+        let list = format!("[{}1]", "12345678,".repeat(100));
+        let text = format!(r#"{{"a":{{"w":"{words}","b":{{"w":"{words}","list":{list}}}}},"c":{{"w":"{words}"}}}}"#);
+        let mut out = Vec::new();
+        assert_eq!(super::encode(text.as_bytes(), &mut out), Ok(()));
+        let document = Document::from_bytes(&out).expect("just encoded");
+        let tables = document.nested_tables();
+        let objects: Vec<usize> = text.match_indices(r#"{"w":"#).map(|(place, _)| place).collect();
+        assert_eq!(objects.len(), 3);
+        for place in objects {
+            assert!(tables.object(place, text.len()).is_some(), "object at {place}");
+        }
+        assert!(text.find('[').is_some_and(|place| tables.array(place).is_some_and(|table| table.count == 101)));
+    }
+}
