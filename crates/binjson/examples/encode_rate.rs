@@ -58,7 +58,7 @@ fn large_document() -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = JsonWriter::new(&mut out);
     writer.begin_object().key("id").u64(77).key("customer").string("ООО «Северный пирс»").key("lines").begin_array();
-    for line in 0..210u64 {
+    for line in 0..245u64 {
         writer.begin_object();
         writer.key("line").u64(line).key("sku").string(&format!("SKU-{:06}", line * 7919 % 999_983));
         writer.key("title").string("Фонарь маячный, латунь, 40 см").key("quantity").u64(line % 9 + 1);

@@ -47,7 +47,7 @@ impl<'a> Document<'a> {
         Self::read_header(bytes).ok_or(Damaged)
     }
 
-    // Inlined, the header stays in registers; a call would hand it over through memory, at half of a cached lookup's cost.
+    // Inlined, the header stays in registers; a call would hand it over through memory.
     #[inline(always)]
     fn read_header(bytes: &'a [u8]) -> Option<Self> {
         const WIDTH_1: u8 = FORMAT_VERSION << 4;

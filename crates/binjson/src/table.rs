@@ -27,7 +27,7 @@
 //! ```
 //!
 //! A sorted table with binary search was the other way for small objects: it needs a second number for each field to keep
-//! the order sent, and two or three block comparisons beat its unpredictable branches.
+//! the order sent, and its branches cannot be predicted, where a block comparison has none.
 
 use crate::key::Key;
 use crate::lanes::BLOCK;
