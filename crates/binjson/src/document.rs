@@ -1,0 +1,229 @@
+//! A stored document, read in place.
+
+use crate::TEXT_BYTES_MAX;
+use crate::encoder::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
+use crate::error::Damaged;
+use crate::escape;
+use crate::hash::key_hash;
+use crate::key::{FieldName, Key};
+use crate::scan::string_stop;
+use crate::table::{FieldTable, Found, NestedTables, body_bytes, number_at};
+use crate::value::Value;
+use crate::walk::Fields;
+
+/// Longer bytes are no stored document. The tables of the longest text take less than twice as much again.
+const STORED_BYTES_MAX: usize = 4 * TEXT_BYTES_MAX;
+
+/// A view of a stored document. Cheap to make and to copy; nothing is decoded until asked for.
+#[derive(Clone, Copy)]
+pub struct Document<'a> {
+    bytes: &'a [u8],
+    width: u8,
+    is_object: bool,
+    /// Fields of the root object.
+    count: u32,
+    /// Where the root's table, the nested tables and the text begin.
+    table_at: u32,
+    nested_at: u32,
+    text_at: u32,
+}
+
+/// Remembers where a field stood in the last document: where documents have one shape, the next lookup is one comparison.
+/// The key is compared each time, so a document of another shape, or another name, costs a search and never a wrong answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FieldCache {
+    index: u32,
+}
+
+/// A fingerprint of the names and the order of a root object's fields. Documents of one shape have equal ones; equal
+/// fingerprints are a hint only, for names may collide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape(u64);
+
+impl<'a> Document<'a> {
+    /// A view of the stored document that `bytes` are, neither more nor less. Checks the header only.
+    #[inline]
+    pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, Damaged> {
+        Self::read_header(bytes).ok_or(Damaged)
+    }
+
+    // Inlined, the header stays in registers; a call would hand it over through memory.
+    #[inline(always)]
+    fn read_header(bytes: &'a [u8]) -> Option<Self> {
+        const WIDTH_1: u8 = FORMAT_VERSION << 4;
+        const WIDTH_2: u8 = WIDTH_1 | 1;
+        const WIDTH_4: u8 = WIDTH_1 | 2;
+        let tag = *bytes.first()?;
+        match tag & !(TAG_OBJECT | TAG_NESTED) {
+            WIDTH_1 => Self::read_header_of::<1>(bytes, tag),
+            WIDTH_2 => Self::read_header_of::<2>(bytes, tag),
+            WIDTH_4 => Self::read_header_of::<4>(bytes, tag),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn read_header_of<const W: usize>(bytes: &'a [u8], tag: u8) -> Option<Self> {
+        let is_object = tag & TAG_OBJECT != 0;
+        let (mut at, mut count, mut nested_len) = (1, 0, 0);
+        if is_object {
+            count = number_at::<W>(bytes, at)?;
+            at += W;
+        }
+        if tag & TAG_NESTED != 0 {
+            nested_len = number_at::<W>(bytes, at)?;
+            at += W;
+        }
+        // Both numbers are below 2^32, so nothing here overflows.
+        let nested_at = at + body_bytes(count, W);
+        let text_at = nested_at + nested_len;
+        if (*bytes.get(text_at)? == b'{') != is_object || bytes.len() > STORED_BYTES_MAX {
+            return None;
+        }
+        Some(Self {
+            bytes,
+            width: W as u8,
+            is_object,
+            count: count as u32,
+            table_at: at as u32,
+            nested_at: nested_at as u32,
+            text_at: text_at as u32,
+        })
+    }
+
+    /// The stored bytes.
+    #[inline]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The minified JSON text.
+    #[inline]
+    pub fn text(&self) -> &'a [u8] {
+        &self.bytes[self.text_at as usize..]
+    }
+
+    /// The whole document as a value.
+    #[inline]
+    pub fn root(&self) -> Value<'a> {
+        self.value(0, self.text().len())
+    }
+
+    /// Whether the document is an object.
+    #[inline]
+    pub fn is_object(&self) -> bool {
+        self.is_object
+    }
+
+    /// The value of the root object's field `name`.
+    #[inline]
+    pub fn field(&self, name: &str) -> Option<Value<'a>> {
+        let found = find(self.text(), &self.root_table()?, name)?;
+        Some(self.value(found.start, found.end))
+    }
+
+    /// The same; asks first where `cache` saw the field last.
+    #[inline]
+    pub fn field_cached(&self, name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
+        let (table, key) = (self.root_table()?, Key::new(name.as_bytes()));
+        match table.find_at(cache.index as usize, self.text(), &key) {
+            Some(found) if key.is_plain_where_found() => Some(self.value(found.start, found.end)),
+            _ => field_searched(self.bytes, name, cache),
+        }
+    }
+
+    /// The same for a prepared name: the fastest way to read one field of many documents.
+    #[inline]
+    pub fn field_named(&self, name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
+        let table = self.root_table()?;
+        match table.find_at(cache.index as usize, self.text(), &name.key()) {
+            Some(found) => Some(self.value(found.start, found.end)),
+            None => named_field_searched(self.bytes, name, cache),
+        }
+    }
+
+    /// How many fields the root object has; 0 for any other root.
+    #[inline]
+    pub fn field_count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// The root object's fields in the order sent; none for any other root.
+    #[inline]
+    pub fn fields(&self) -> Fields<'a> {
+        match self.root_table() {
+            Some(table) => Fields::new(*self, Some(table), 0, self.text().len()),
+            None => Fields::empty(),
+        }
+    }
+
+    /// What documents with the same fields in the same order have in common.
+    pub fn shape(&self) -> Shape {
+        let bytes = self.root_table().map(|table| table.fingerprint_bytes()).unwrap_or_default();
+        Shape(u64::from(self.count) << 32 | u64::from(key_hash(bytes)))
+    }
+
+    /// The value at `start..end` of the text.
+    #[inline]
+    pub(crate) fn value(&self, start: usize, end: usize) -> Value<'a> {
+        Value::new(self.bytes, self.text_at as usize + start, self.text_at as usize + end)
+    }
+
+    /// Where a value that stands at `at` of the stored bytes stands in the text.
+    #[inline]
+    pub(crate) fn place(&self, at: usize) -> usize {
+        at - self.text_at as usize
+    }
+
+    #[inline]
+    pub(crate) fn root_table(&self) -> Option<FieldTable<'a>> {
+        let body = self.bytes.get(self.table_at as usize..)?;
+        self.is_object.then(|| FieldTable::new(body, self.count as usize, usize::from(self.width), self.text().len()))
+    }
+
+    #[inline]
+    pub(crate) fn nested_tables(&self) -> NestedTables<'a> {
+        let bytes = self.bytes.get(self.nested_at as usize..self.text_at as usize).unwrap_or_default();
+        NestedTables { bytes, width: usize::from(self.width) }
+    }
+}
+
+/// Looks `name` up in the root and remembers where it was. Kept out of the cached lookup, and given the bytes alone: a
+/// reference to the document would put it into memory there.
+#[cold]
+#[inline(never)]
+fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
+    let document = Document::from_bytes(bytes).ok()?;
+    let found = find(document.text(), &document.root_table()?, name)?;
+    cache.index = found.index as u32;
+    Some(document.value(found.start, found.end))
+}
+
+/// The same for a prepared name.
+#[cold]
+#[inline(never)]
+fn named_field_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
+    let document = Document::from_bytes(bytes).ok()?;
+    let found = document.root_table()?.find(document.text(), &name.key())?;
+    cache.index = found.index as u32;
+    Some(document.value(found.start, found.end))
+}
+
+/// Looks `name` up in an object's table.
+#[inline]
+pub(crate) fn find(text: &[u8], table: &FieldTable<'_>, name: &str) -> Option<Found> {
+    let key = Key::new(name.as_bytes());
+    match table.find(text, &key) {
+        Some(found) if key.is_plain_where_found() => Some(found),
+        _ if string_stop(name.as_bytes(), 0) == name.len() => None,
+        _ => find_escaped(text, table, name),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn find_escaped(text: &[u8], table: &FieldTable<'_>, name: &str) -> Option<Found> {
+    let mut stored = Vec::with_capacity(name.len() + 8);
+    escape::append_escaped(&mut stored, name);
+    table.find(text, &Key::new(&stored))
+}

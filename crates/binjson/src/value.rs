@@ -1,0 +1,258 @@
+//! One JSON value inside a stored document.
+
+use crate::document::{self, Document};
+use crate::escape;
+use crate::key::FieldName;
+use crate::scan::string_stop;
+use crate::table::{ElementTable, FieldTable, INNER_TEXT_MIN};
+use crate::walk::{Fields, Items};
+use std::borrow::Cow;
+
+/// What a value is. A number of digits alone is an `Integer` whatever its magnitude, also `-0`; with a fraction or an
+/// exponent it is a `Number`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// Digits, perhaps with a minus.
+    Integer,
+    /// A number with a fraction or an exponent.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+/// A value inside a document: a view, cheap to copy.
+#[derive(Clone, Copy)]
+pub struct Value<'a> {
+    /// The whole stored document: its tables are found again when an inner object or array is entered. Keeping them here
+    /// would double the size of every value for the few that need them.
+    bytes: &'a [u8],
+    /// The value's range in `bytes`.
+    start: u32,
+    end: u32,
+}
+
+impl<'a> Value<'a> {
+    /// The value at `start..end` of a stored document's bytes.
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8], start: usize, end: usize) -> Self {
+        Self { bytes, start: start as u32, end: end as u32 }
+    }
+
+    /// Its minified JSON text.
+    #[inline]
+    pub fn raw(&self) -> &'a [u8] {
+        self.bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// What it is. Damaged bytes count as null.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        let raw = self.raw();
+        match raw.first() {
+            Some(b'"') => Kind::String,
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            Some(b't' | b'f') => Kind::Bool,
+            Some(b'-' | b'0'..=b'9') if raw[1..].iter().all(u8::is_ascii_digit) => Kind::Integer,
+            Some(b'-' | b'0'..=b'9') => Kind::Number,
+            _ => Kind::Null,
+        }
+    }
+
+    /// Whether it is `null`.
+    #[inline]
+    pub fn is_null(&self) -> bool {
+        self.raw().first() == Some(&b'n')
+    }
+
+    /// An integer of 64 bits. `None` for larger ones, and for anything with a fraction or exponent.
+    #[inline]
+    pub fn as_i64(&self) -> Option<i64> {
+        let raw = self.raw();
+        let (negative, digits) = match raw.split_first()? {
+            (b'-', digits) => (true, digits),
+            _ => (false, raw),
+        };
+        // Nineteen digits cannot overflow 64 bits without a sign, and JSON has no leading zeros that could make more.
+        if digits.is_empty() || digits.len() > 19 {
+            return None;
+        }
+        let mut magnitude = 0u64;
+        for &digit in digits {
+            if !digit.is_ascii_digit() {
+                return None;
+            }
+            magnitude = magnitude * 10 + u64::from(digit - b'0');
+        }
+        if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
+    }
+
+    /// Any number, rounded to the nearest double; beyond the largest it is infinite.
+    #[inline]
+    pub fn as_f64(&self) -> Option<f64> {
+        let raw = self.raw();
+        if !matches!(raw.first(), Some(b'-' | b'0'..=b'9')) {
+            return None;
+        }
+        std::str::from_utf8(raw).ok()?.parse().ok()
+    }
+
+    /// `true` or `false`.
+    #[inline]
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.raw() {
+            b"true" => Some(true),
+            b"false" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// A string's characters; borrowed unless an escape remains in the stored form.
+    #[inline]
+    pub fn as_str(&self) -> Option<Cow<'a, str>> {
+        escape::unescape(self.stored_string()?)
+    }
+
+    /// A string in its stored form, without the quotes: equal strings are equal bytes here, and UTF-8 is not checked again.
+    #[inline]
+    pub fn stored_string(&self) -> Option<&'a [u8]> {
+        self.raw().strip_prefix(b"\"")?.strip_suffix(b"\"")
+    }
+
+    /// The document and this value's range in its text, if it begins with `bracket`.
+    #[inline]
+    fn open(&self, bracket: u8) -> Option<(Document<'a>, usize, usize)> {
+        if self.raw().first() != Some(&bracket) {
+            return None;
+        }
+        let document = Document::from_bytes(self.bytes).ok()?;
+        Some((document, document.place(self.start as usize), document.place(self.end as usize)))
+    }
+
+    /// The value of field `name`, if this is an object that has it.
+    #[inline]
+    pub fn field(&self, name: &str) -> Option<Value<'a>> {
+        let (document, start, end) = self.open(b'{')?;
+        if let Some(table) = field_table(&document, start, end) {
+            let found = document::find(document.text(), &table, name)?;
+            return Some(document.value(found.start, found.end));
+        }
+        let fields = Fields::new(document, None, start, end);
+        if string_stop(name.as_bytes(), 0) == name.len() {
+            return fields.find(name.as_bytes());
+        }
+        let mut stored = Vec::with_capacity(name.len() + 8);
+        escape::append_escaped(&mut stored, name);
+        fields.find(&stored)
+    }
+
+    /// The same for a prepared name.
+    #[inline]
+    pub fn field_named(&self, name: &FieldName) -> Option<Value<'a>> {
+        let (document, start, end) = self.open(b'{')?;
+        match field_table(&document, start, end) {
+            Some(table) => table.find(document.text(), &name.key()).map(|found| document.value(found.start, found.end)),
+            None => Fields::new(document, None, start, end).find(name.stored()),
+        }
+    }
+
+    /// An object's fields in the order sent; none for any other value.
+    pub fn fields(&self) -> Fields<'a> {
+        match self.open(b'{') {
+            Some((document, start, end)) => Fields::new(document, field_table(&document, start, end), start, end),
+            None => Fields::empty(),
+        }
+    }
+
+    /// An array's element `index`, from 0.
+    pub fn element(&self, index: usize) -> Option<Value<'a>> {
+        let (document, start, end) = self.open(b'[')?;
+        let first = (0, start + 1);
+        let (known, at) = match element_table(&document, start, end) {
+            Some(table) if index >= table.count => return None,
+            Some(table) => table.nearest(index).unwrap_or(first),
+            None => first,
+        };
+        Items::new(document, at, end).nth(index - known)
+    }
+
+    /// An array's elements; none for any other value.
+    pub fn elements(&self) -> Items<'a> {
+        self.open(b'[').map_or_else(Items::empty, |(document, start, end)| Items::new(document, start + 1, end))
+    }
+
+    /// How many elements an array has, or fields an object; 0 for any other value.
+    pub fn len(&self) -> usize {
+        if let Some((document, start, end)) = self.open(b'{') {
+            return field_table(&document, start, end).map_or_else(|| self.fields().count(), |table| table.count);
+        }
+        let Some((document, start, end)) = self.open(b'[') else { return 0 };
+        element_table(&document, start, end).map_or_else(|| self.elements().count(), |table| table.count)
+    }
+
+    /// Whether [`len`](Self::len) is 0.
+    pub fn is_empty(&self) -> bool {
+        self.fields().next().is_none() && self.elements().next().is_none()
+    }
+}
+
+/// The table of the object at `start..end` of the text, if it has one.
+#[inline]
+fn field_table<'a>(document: &Document<'a>, start: usize, end: usize) -> Option<FieldTable<'a>> {
+    match start {
+        0 => document.root_table(),
+        _ if end - start < INNER_TEXT_MIN => None,
+        _ => document.nested_tables().object(start, end),
+    }
+}
+
+/// The table of the array at `start..end` of the text, if it has one.
+#[inline]
+fn element_table<'a>(document: &Document<'a>, start: usize, end: usize) -> Option<ElementTable<'a>> {
+    if end - start < INNER_TEXT_MIN { None } else { document.nested_tables().array(start) }
+}
+
+/// A key, in its stored form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Str<'a> {
+    stored: &'a [u8],
+}
+
+impl<'a> Str<'a> {
+    #[inline]
+    pub(crate) fn new(stored: &'a [u8]) -> Self {
+        Self { stored }
+    }
+
+    /// The stored form, without the quotes.
+    #[inline]
+    pub fn stored(&self) -> &'a [u8] {
+        self.stored
+    }
+
+    /// The characters; borrowed unless an escape remains. `None` for damaged bytes.
+    #[inline]
+    pub fn as_str(&self) -> Option<Cow<'a, str>> {
+        escape::unescape(self.stored)
+    }
+}
+
+impl PartialEq<str> for Str<'_> {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str().as_deref() == Some(other)
+    }
+}
+
+impl PartialEq<&str> for Str<'_> {
+    fn eq(&self, other: &&str) -> bool {
+        *self == **other
+    }
+}
