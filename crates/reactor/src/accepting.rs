@@ -176,11 +176,12 @@ impl EventLoop {
         let protocol = match made {
             Ok(Some(protocol)) => protocol,
             refused => {
-                counters.refused.add(1);
-                counters.panics.add(u64::from(refused.is_err()));
                 self.core.ids.give_back(id);
                 drop(stream);
                 self.core.lp.fleet().release(self.core.lp.index());
+                // Counted last: who sees the count sees the connection gone.
+                counters.refused.add(1);
+                counters.panics.add(u64::from(refused.is_err()));
                 return;
             }
         };

@@ -33,6 +33,9 @@ impl Core {
         link.writable |= readiness.writable;
         link.readable |= readiness.readable;
         link.fin_waits |= readiness.ended;
+        if link.listed {
+            return; // its turn comes later in this tick, and there is one in a tick
+        }
         match link.phase {
             Phase::Open if link.readable && link.takes_input() && !link.input_ended => self.input_turn(connection),
             // An edge of EPOLLOUT comes along with every other event; it matters only to a queue that waits for it.
@@ -59,8 +62,9 @@ impl Core {
                     self.end_turn(connection);
                 }
             }
+            Phase::Finishing => self.end_turn(connection),
             Phase::Lingering { .. } => self.linger(&mut connection.link),
-            _ => {}
+            Phase::Connecting | Phase::Closed(_) => {}
         }
     }
 
@@ -227,8 +231,9 @@ impl Core {
     }
 
     fn flush(&mut self, link: &mut Link) {
-        link.congested |= link.output.unsent() > self.settings.output_high_water;
-        if link.writable && !link.output.is_empty() && !link.output_ended {
+        let queued = link.output.unsent();
+        link.congested |= queued > self.settings.output_high_water;
+        if queued > 0 && link.writable && !link.output_ended {
             match link.output.write_to(&mut link.transport) {
                 Ok(taken) => {
                     link.writable = link.output.is_empty();
