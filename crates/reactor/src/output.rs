@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use crate::transport::Transport;
+use crate::transport::{Then, Transport};
 
 /// Pieces given to one `writev`; the kernel takes 1024 at most, and 64 already fill a socket's buffer.
 const PIECES_PER_WRITE: usize = 64;
@@ -77,17 +77,17 @@ impl OutputQueue {
 
     /// Writes until the queue is empty or the kernel takes no more. Gives the number of bytes taken; the queue is
     /// not empty afterwards exactly when the kernel is full.
-    pub(crate) fn write_to(&mut self, transport: &mut Transport) -> io::Result<usize> {
+    pub(crate) fn write_to(&mut self, transport: &mut Transport, then: Then) -> io::Result<usize> {
         let mut total = 0;
         while !self.is_empty() {
             let asked;
             let taken = if self.splices.is_empty() {
                 asked = self.bytes.len() - self.sent;
-                transport.write(&self.bytes[self.sent..])
+                transport.write(&self.bytes[self.sent..], then)
             } else {
                 let (slices, count) = self.slices();
                 asked = slices[..count].iter().map(|slice| slice.len()).sum();
-                transport.write_vectored(&slices[..count])
+                transport.write_vectored(&slices[..count], then)
             };
             match taken {
                 Ok(taken) => {
