@@ -76,6 +76,8 @@ impl EventLoop {
     }
 
     fn tick(&mut self, events: &Events) {
+        // What is listed from here on waits for the next tick: a connection has one turn in a tick.
+        let going_on = std::mem::replace(&mut self.core.ready, std::mem::take(&mut self.going_on));
         let mut events_count = 0;
         for (token, readiness) in events.iter() {
             events_count += 1;
@@ -87,7 +89,7 @@ impl EventLoop {
                 self.settle(token.slot, closed);
             }
         }
-        self.go_on();
+        self.go_on(going_on);
         self.fire_timers();
         if self.core.lp.member().mailbox.has_mail() {
             self.read_mail();
@@ -100,9 +102,7 @@ impl EventLoop {
         counters.events.add(events_count);
     }
 
-    fn go_on(&mut self) {
-        // What is listed during this pass waits for the next tick, after the events of others.
-        let mut going_on = std::mem::replace(&mut self.core.ready, std::mem::take(&mut self.going_on));
+    fn go_on(&mut self, mut going_on: Vec<ConnectionId>) {
         for id in going_on.drain(..) {
             self.turn(id, |core, connection| core.go_on(connection));
         }
