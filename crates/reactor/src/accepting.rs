@@ -1,0 +1,199 @@
+//! Accepting: from the backlog to the loop that will own the connection.
+//!
+//! A listener is edge-triggered: after an event it is accepted from until the kernel has no more, `accepts_per_tick` at a
+//! time. When descriptors, kernel memory or `connections_max` run out, connections stay in the backlog, accepting pauses
+//! (events are only remembered), and goes on when this loop closes a connection or after `accept_pause`. So it neither
+//! spins nor gives up, and it is reported once for each shortage.
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use mio::net::{TcpListener, TcpStream};
+
+use crate::connection::{Connection, Link, Phase};
+use crate::event_loop::{EventLoop, LISTENERS_FROM};
+use crate::fleet::nanoseconds;
+use crate::kernel::{AcceptFailure, Poller, Token, accept_failure};
+use crate::mailbox::Mail;
+use crate::protocol::{Accept, Closed};
+use crate::timers::Due;
+use crate::transport::Transport;
+
+struct Listener {
+    /// `None` once the loop drains.
+    socket: Option<TcpListener>,
+    acceptor: Box<dyn Accept>,
+    /// The kernel may have more.
+    ready: bool,
+}
+
+/// A loop's listening sockets.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    list: Vec<Listener>,
+    paused: bool,
+    /// The present shortage was reported.
+    reported: bool,
+}
+
+enum Accepted {
+    One,
+    NoMore,
+    Pause,
+}
+
+impl Listeners {
+    pub(crate) fn add(
+        &mut self,
+        mut socket: TcpListener,
+        acceptor: Box<dyn Accept>,
+        poller: &Poller,
+    ) -> std::io::Result<()> {
+        let slot = LISTENERS_FROM + self.list.len() as u32;
+        poller.register_listener(&mut socket, Token { slot, generation: 0 })?;
+        self.list.push(Listener { socket: Some(socket), acceptor, ready: true });
+        Ok(())
+    }
+
+    /// An event of one of the loop's own descriptors; the waker's and the alarm's have done their work by waking.
+    pub(crate) fn event(&mut self, token: Token) {
+        if let Some(listener) =
+            token.slot.checked_sub(LISTENERS_FROM).and_then(|index| self.list.get_mut(index as usize))
+        {
+            listener.ready = true;
+        }
+    }
+
+    pub(crate) fn have_more(&self) -> bool {
+        !self.paused && self.list.iter().any(|listener| listener.ready)
+    }
+
+    pub(crate) fn end_pause(&mut self) {
+        self.paused = false;
+    }
+
+    /// Asks the kernel again, whatever it said before.
+    pub(crate) fn look_again(&mut self) {
+        for listener in &mut self.list {
+            listener.ready = listener.socket.is_some();
+        }
+    }
+
+    pub(crate) fn close(&mut self) {
+        for listener in &mut self.list {
+            listener.socket = None;
+            listener.ready = false;
+        }
+    }
+}
+
+impl EventLoop {
+    /// Accepts from every listener that may have more. `true`: the budget ended before the backlogs did.
+    pub(crate) fn accept(&mut self) -> bool {
+        let mut budget = self.core.settings.accepts_per_tick;
+        for index in 0..self.listeners.list.len() {
+            while self.listeners.list[index].ready {
+                if budget == 0 {
+                    return true;
+                }
+                match self.accept_one(index) {
+                    Accepted::One => budget -= 1,
+                    Accepted::NoMore => self.listeners.list[index].ready = false,
+                    Accepted::Pause => {
+                        self.pause_accepting();
+                        return false;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    fn accept_one(&mut self, index: usize) -> Accepted {
+        let Some(socket) = &self.listeners.list[index].socket else { return Accepted::NoMore };
+        let fleet = self.core.lp.fleet();
+        if !fleet.reserve() {
+            self.report_shortage("connections_max is reached");
+            return Accepted::Pause;
+        }
+        let (stream, peer) = match socket.accept() {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                fleet.give_back();
+                return match accept_failure(&error) {
+                    AcceptFailure::Empty => Accepted::NoMore,
+                    AcceptFailure::Gone => Accepted::One,
+                    AcceptFailure::Exhausted => {
+                        self.report_shortage(&error.to_string());
+                        Accepted::Pause
+                    }
+                };
+            }
+        };
+        self.listeners.reported = false;
+        self.core.lp.member().counters.accepted.add(1);
+        self.place(index, stream, peer);
+        Accepted::One
+    }
+
+    fn place(&mut self, index: usize, stream: TcpStream, peer: SocketAddr) {
+        let (here, fleet) = (self.core.lp.index(), self.core.lp.fleet());
+        let there = fleet.place(here);
+        fleet.book(there);
+        if there == here {
+            return self.adopt(index as u16, stream, peer);
+        }
+        let mail = Mail::Accepted { listener: index as u16, stream, peer };
+        match fleet.members[there].mailbox.push(mail) {
+            Ok(()) => self.core.lp.member().counters.handed_over.add(1),
+            // That loop has ended; this one has not.
+            Err(Mail::Accepted { stream, peer, .. }) => {
+                fleet.rebook(there, here);
+                self.adopt(index as u16, stream, peer);
+            }
+            Err(_) => unreachable!("push gives back what it was given"),
+        }
+    }
+
+    /// Makes an accepted and booked connection this loop's own.
+    pub(crate) fn adopt(&mut self, listener: u16, stream: TcpStream, peer: SocketAddr) {
+        let id = self.core.ids.take(self.core.lp.index() as u16);
+        let acceptor = &mut self.listeners.list[usize::from(listener)].acceptor;
+        let made = catch_unwind(AssertUnwindSafe(|| acceptor.accept(peer, id, &self.core.lp)));
+        let counters = &self.core.lp.member().counters;
+        let protocol = match made {
+            Ok(Some(protocol)) => protocol,
+            refused => {
+                counters.refused.add(1);
+                counters.panics.add(u64::from(refused.is_err()));
+                self.core.ids.give_back(id);
+                drop(stream);
+                self.core.lp.fleet().release(self.core.lp.index());
+                return;
+            }
+        };
+        let mut link = Link::new(Transport::Plain(stream), id, peer, Phase::Open);
+        let token = Token { slot: id.slot, generation: id.generation };
+        if link.transport.register(&self.core.poller, token).is_err() {
+            link.close(Closed::Transport);
+        }
+        let mut connection = Box::new(Connection { protocol, link });
+        self.core.open(&mut connection);
+        let closed = connection.link.is_closed();
+        self.connections.insert(connection);
+        self.settle(id.slot, closed);
+    }
+
+    fn pause_accepting(&mut self) {
+        self.listeners.paused = true;
+        self.core.lp.member().counters.accept_pauses.add(1);
+        let again_ns = self.core.now_ns.saturating_add(nanoseconds(self.core.settings.accept_pause));
+        self.core.timers.push(again_ns, Due::AcceptAgain);
+    }
+
+    fn report_shortage(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.listeners.reported, true) {
+            tracing::warn!(loop_index = self.core.lp.index(), why, "new connections wait in the backlog");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! One connection: its protocol, and the link through which [`crate::Io`] lets the protocol act.
+
+use std::net::SocketAddr;
+
+use crate::Settings;
+use crate::input::InputBuffer;
+use crate::output::OutputQueue;
+use crate::protocol::{Closed, ConnectionId, Protocol};
+use crate::transport::Transport;
+
+/// Where a connection stands.
+///
+/// ```text
+///  Connecting --> Open --> Finishing --> Lingering --> Closed
+///      |            |          |                         ^
+///      +------------+----------+-------------------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Outgoing, not made yet.
+    Connecting,
+    Open,
+    /// `finish` was called: the queue is being sent, nothing is read.
+    Finishing,
+    /// All was sent and the write side shut; what still arrives is read and dropped, for `left` bytes more.
+    Lingering {
+        left: usize,
+    },
+    /// To be removed at the end of the turn.
+    Closed(Closed),
+}
+
+/// A connection in its slot.
+pub(crate) struct Connection {
+    pub(crate) protocol: Box<dyn Protocol>,
+    pub(crate) link: Link,
+}
+
+/// All of a connection but its protocol.
+pub(crate) struct Link {
+    pub(crate) transport: Transport,
+    pub(crate) id: ConnectionId,
+    pub(crate) phase: Phase,
+    /// The kernel may have more to read: no read came back short since the last event.
+    pub(crate) readable: bool,
+    /// The kernel may take more: no write came back short since the last event.
+    pub(crate) writable: bool,
+    /// The peer's FIN is known to be in the kernel, so a short read is not the last one.
+    pub(crate) fin_waits: bool,
+    pub(crate) input_ended: bool,
+    /// The protocol wants the write side shut once the queue is empty.
+    pub(crate) end_output: bool,
+    /// It has been shut.
+    pub(crate) output_ended: bool,
+    /// The protocol asked for no input.
+    pub(crate) paused: bool,
+    /// The write queue was above the high-water mark, and not below the low one since.
+    pub(crate) congested: bool,
+    /// `writable` is to be called once the queue is below its low-water mark.
+    pub(crate) wants_writable: bool,
+    /// `input` is to be called although nothing new arrives: its budget ran out, or its pause was ended.
+    pub(crate) wants_input: bool,
+    /// In the loop's ready list.
+    pub(crate) listed: bool,
+    /// In the loop's list of connections whose queue is flushed after a batch of mail.
+    pub(crate) flush_listed: bool,
+    pub(crate) requests_left: u32,
+    pub(crate) input: InputBuffer,
+    pub(crate) output: OutputQueue,
+    /// Tick of the connection's timer; 0: none.
+    pub(crate) deadline_tick: u64,
+    /// Tick at which the wheel looks at this connection; 0: never. At most `deadline_tick` while that is set.
+    pub(crate) armed_tick: u64,
+    /// The precise timer's moment; 0: none.
+    pub(crate) precise_ns: u64,
+    pub(crate) peer: SocketAddr,
+}
+
+impl Link {
+    pub(crate) fn new(transport: Transport, id: ConnectionId, peer: SocketAddr, phase: Phase) -> Self {
+        Self {
+            transport,
+            id,
+            phase,
+            readable: false,
+            writable: phase != Phase::Connecting,
+            fin_waits: false,
+            input_ended: false,
+            end_output: false,
+            output_ended: false,
+            paused: false,
+            congested: false,
+            wants_writable: false,
+            wants_input: false,
+            listed: false,
+            flush_listed: false,
+            requests_left: 0,
+            input: InputBuffer::default(),
+            output: OutputQueue::default(),
+            deadline_tick: 0,
+            armed_tick: 0,
+            precise_ns: 0,
+            peer,
+        }
+    }
+
+    /// Ends the connection, unless it has ended already: the first reason stands.
+    pub(crate) fn close(&mut self, reason: Closed) {
+        if !self.is_closed() {
+            self.phase = Phase::Closed(reason);
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed(_))
+    }
+
+    /// Whether the protocol may be given input now.
+    pub(crate) fn takes_input(&self) -> bool {
+        self.phase == Phase::Open && !self.paused && !self.congested
+    }
+
+    /// Whether the protocol is owed its `writable` call.
+    pub(crate) fn owes_writable(&self, settings: &Settings) -> bool {
+        self.wants_writable && !self.congested && self.output.unsent() <= settings.output_low_water
+    }
+
+    /// Whether this connection has work for the next tick that no event will announce.
+    pub(crate) fn has_more(&self, settings: &Settings) -> bool {
+        match self.phase {
+            Phase::Open => {
+                self.owes_writable(settings)
+                    || self.takes_input()
+                        && (self.wants_input
+                            || self.readable && !self.input_ended && self.input.len() < settings.input_bytes_max)
+            }
+            Phase::Lingering { .. } => self.readable,
+            _ => false,
+        }
+    }
+}

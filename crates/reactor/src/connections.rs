@@ -1,0 +1,73 @@
+//! The slab of a loop's connections, addressed by generational ids.
+//!
+//! Ids and connections are kept apart, so that an id can be given out ([`Ids::take`]) while a connection is borrowed:
+//! that is how a protocol opens an outgoing connection from inside its call. Each connection is boxed: the slab stays
+//! small enough for the cache and grows without moving connections.
+
+use crate::connection::Connection;
+use crate::protocol::ConnectionId;
+
+/// Free places and their next generations.
+#[derive(Default)]
+pub(crate) struct Ids {
+    free: Vec<(u32, u32)>,
+    slots: u32,
+}
+
+impl Ids {
+    /// A free place, the one freed last first (it is warm in the cache).
+    pub(crate) fn take(&mut self, loop_index: u16) -> ConnectionId {
+        let (slot, generation) = self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            (self.slots - 1, 1)
+        });
+        ConnectionId { loop_index, slot, generation }
+    }
+
+    pub(crate) fn give_back(&mut self, id: ConnectionId) {
+        // Generation 0 names the loop's own descriptors.
+        self.free.push((id.slot, id.generation.checked_add(1).unwrap_or(1)));
+    }
+}
+
+/// The connections in their places.
+#[derive(Default)]
+pub(crate) struct Connections {
+    slots: Vec<Option<Box<Connection>>>,
+    count: usize,
+}
+
+impl Connections {
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// How many places there are, for walking over all.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    pub(crate) fn insert(&mut self, connection: Box<Connection>) {
+        let slot = connection.link.id.slot as usize;
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        debug_assert!(self.slots[slot].is_none(), "a free place");
+        self.slots[slot] = Some(connection);
+        self.count += 1;
+    }
+
+    pub(crate) fn get(&mut self, slot: u32, generation: u32) -> Option<&mut Connection> {
+        self.at(slot).filter(|connection| connection.link.id.generation == generation)
+    }
+
+    pub(crate) fn at(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.slots.get_mut(slot as usize)?.as_deref_mut()
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<Box<Connection>> {
+        let removed = self.slots.get_mut(slot as usize)?.take();
+        self.count -= usize::from(removed.is_some());
+        removed
+    }
+}

@@ -1,0 +1,110 @@
+//! What a loop's connections share: buffers lent for a turn, timers, the list of those that go on next tick.
+
+use std::net::SocketAddr;
+
+use crate::connection::{Link, Phase};
+use crate::connections::Ids;
+use crate::input::InputBuffer;
+use crate::kernel::{Poller, Token};
+use crate::pool::Pool;
+use crate::protocol::{ConnectionId, Protocol};
+use crate::timers::Timers;
+use crate::transport::Transport;
+use crate::wheel::{Wheel, tick_after};
+use crate::{Loop, Settings, kernel};
+
+/// An outgoing connection begun inside a protocol's call, to be put into its slot after it.
+pub(crate) struct Opening {
+    pub(crate) link: Link,
+    pub(crate) protocol: Box<dyn Protocol>,
+}
+
+/// The part of a loop that a connection's turn works with.
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) lp: Loop,
+    pub(crate) poller: Poller,
+    pub(crate) now_ns: u64,
+    pub(crate) wheel: Wheel,
+    pub(crate) timers: Timers,
+    pub(crate) ids: Ids,
+    /// Lent to a connection for its turn; without storage while lent.
+    pub(crate) input_lent: InputBuffer,
+    pub(crate) output_lent: Vec<u8>,
+    pub(crate) input_pool: Pool,
+    pub(crate) output_pool: Pool,
+    /// Connections that go on next tick.
+    pub(crate) ready: Vec<ConnectionId>,
+    pub(crate) opening: Vec<Opening>,
+}
+
+impl Core {
+    pub(crate) fn new(settings: Settings, lp: Loop, poller: Poller) -> Self {
+        let now_ns = kernel::now_ns();
+        Self {
+            now_ns,
+            wheel: Wheel::new(now_ns),
+            timers: Timers::default(),
+            ids: Ids::default(),
+            input_lent: InputBuffer::with_storage(settings.read_bytes_per_turn),
+            output_lent: Vec::new(),
+            input_pool: Pool::new(settings.pool_buffers_max),
+            output_pool: Pool::new(settings.pool_buffers_max),
+            ready: Vec::new(),
+            opening: Vec::new(),
+            settings,
+            lp,
+            poller,
+        }
+    }
+
+    /// Puts a connection on the ready list, once.
+    pub(crate) fn list(&mut self, link: &mut Link) {
+        if !link.listed {
+            link.listed = true;
+            self.ready.push(link.id);
+        }
+    }
+
+    /// Sets a connection's coarse timer. Where the wheel would look at it earlier anyway, the wheel is not touched: a
+    /// deadline pushed out on every request costs two stores.
+    pub(crate) fn set_timer(&mut self, link: &mut Link, after_ns: Option<u64>) {
+        link.deadline_tick = after_ns.map_or(0, |after| tick_after(self.now_ns.saturating_add(after)));
+        if link.deadline_tick != 0 && (link.armed_tick == 0 || link.deadline_tick < link.armed_tick) {
+            self.wheel.schedule(link.id.slot, link.deadline_tick);
+            link.armed_tick = link.deadline_tick;
+        }
+    }
+
+    /// Begins an outgoing connection and gives its id; `opening` holds it until the current turn is over.
+    pub(crate) fn begin_connect(
+        &mut self,
+        to: SocketAddr,
+        protocol: impl FnOnce(ConnectionId, &Loop) -> Box<dyn Protocol>,
+    ) -> std::io::Result<ConnectionId> {
+        if !self.lp.fleet().reserve() {
+            return Err(std::io::Error::other("connections_max is reached"));
+        }
+        let id = self.ids.take(self.lp.index() as u16);
+        let begun = kernel::connect(to).and_then(|stream| {
+            let mut transport = Transport::Plain(stream);
+            transport.register(&self.poller, Token { slot: id.slot, generation: id.generation })?;
+            Ok(transport)
+        });
+        match begun {
+            Ok(transport) => {
+                self.lp.fleet().book(self.lp.index());
+                let mut link = Link::new(transport, id, to, Phase::Connecting);
+                self.set_timer(&mut link, Some(crate::fleet::nanoseconds(self.settings.connect_max)));
+                let protocol = protocol(id, &self.lp);
+                self.opening.push(Opening { link, protocol });
+                Ok(id)
+            }
+            Err(error) => {
+                self.ids.give_back(id);
+                self.lp.fleet().give_back();
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The loops of one reactor as seen from any thread: mailboxes, counters, the count of open connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::kernel;
+use crate::mailbox::{Mail, Mailbox, Open, Task};
+use crate::metrics::{Counters, LoopMetrics};
+use crate::protocol::{ConnectionId, Message};
+use crate::wheel::TICK_NS;
+
+/// The shared side of one loop. The parts that different threads write lie on different cache lines.
+pub(crate) struct Member {
+    pub(crate) mailbox: Mailbox,
+    pub(crate) counters: Counters,
+    clock: Clock,
+    open: OpenCount,
+}
+
+#[repr(align(128))]
+struct Clock(AtomicU64);
+
+#[repr(align(128))]
+struct OpenCount(AtomicUsize);
+
+impl Member {
+    pub(crate) fn new(waker: mio::Waker) -> Self {
+        Self {
+            mailbox: Mailbox::new(waker),
+            counters: Counters::default(),
+            clock: Clock(AtomicU64::new(kernel::now_ns())),
+            open: OpenCount(AtomicUsize::new(0)),
+        }
+    }
+
+    pub(crate) fn set_now(&self, now_ns: u64) {
+        self.clock.0.store(now_ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn metrics(&self) -> LoopMetrics {
+        self.counters.read(self.open.0.load(Ordering::Relaxed), &self.mailbox.wakes)
+    }
+}
+
+/// All loops of a reactor.
+pub(crate) struct Fleet {
+    pub(crate) members: Vec<Member>,
+    connections_max: usize,
+    open_total: AtomicUsize,
+}
+
+impl Fleet {
+    pub(crate) fn new(members: Vec<Member>, connections_max: usize) -> Arc<Self> {
+        Arc::new(Self { members, connections_max, open_total: AtomicUsize::new(0) })
+    }
+
+    /// Reserves one of `connections_max`, before the descriptor exists.
+    pub(crate) fn reserve(&self) -> bool {
+        if self.open_total.fetch_add(1, Ordering::Relaxed) < self.connections_max {
+            return true;
+        }
+        self.open_total.fetch_sub(1, Ordering::Relaxed);
+        false
+    }
+
+    pub(crate) fn give_back(&self) {
+        self.open_total.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Books a reserved connection on the loop that will have it.
+    pub(crate) fn book(&self, index: usize) {
+        self.members[index].open.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Moves a booking to another loop.
+    pub(crate) fn rebook(&self, from: usize, to: usize) {
+        self.members[from].open.0.fetch_sub(1, Ordering::Relaxed);
+        self.book(to);
+    }
+
+    /// A booked connection is gone.
+    pub(crate) fn release(&self, index: usize) {
+        self.members[index].open.0.fetch_sub(1, Ordering::Relaxed);
+        self.give_back();
+    }
+
+    /// Which loop a connection accepted by loop `here` goes to: `here`, unless it stands two or more above the least
+    /// loaded. So few connections are spread evenly, and many stay where the kernel's hash put them. Two loops that
+    /// accept at the same moment may both choose the same third one; the next connections even it out.
+    pub(crate) fn place(&self, here: usize) -> usize {
+        let open = |index: usize| self.members[index].open.0.load(Ordering::Relaxed);
+        let mine = open(here);
+        let least = (0..self.members.len()).min_by_key(|index| open(*index)).unwrap_or(here);
+        // The new connection is counted: this loop would have `mine + 1`.
+        if mine > open(least) { least } else { here }
+    }
+}
+
+/// A loop as seen from its own thread and from others: cheap to clone, `Send + Sync`.
+#[derive(Clone)]
+pub struct Loop {
+    fleet: Arc<Fleet>,
+    index: u16,
+}
+
+impl Loop {
+    pub(crate) fn new(fleet: Arc<Fleet>, index: u16) -> Self {
+        Self { fleet, index }
+    }
+
+    pub(crate) fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    pub(crate) fn member(&self) -> &Member {
+        &self.fleet.members[usize::from(self.index)]
+    }
+
+    /// Which loop of the reactor this is.
+    pub fn index(&self) -> usize {
+        usize::from(self.index)
+    }
+
+    /// How many loops the reactor has.
+    pub fn loops_count(&self) -> usize {
+        self.fleet.members.len()
+    }
+
+    /// Another loop of the same reactor.
+    pub fn sibling(&self, index: usize) -> Option<Loop> {
+        let found = (index < self.fleet.members.len()).then(|| u16::try_from(index).ok()).flatten()?;
+        Some(Self::new(Arc::clone(&self.fleet), found))
+    }
+
+    /// Sends a message to a connection of this reactor (on whichever loop its id names), from any thread. One wake-up for
+    /// a sleeping loop, none for a running one. A stale id drops the message (its payload's `Drop` runs on the loop's
+    /// thread, or here when the loop has ended).
+    pub fn send(&self, to: ConnectionId, message: Message) {
+        if let Some(member) = self.fleet.members.get(usize::from(to.loop_index)) {
+            let _ = member.mailbox.push(Mail::Message { to, message });
+        }
+    }
+
+    /// Runs a closure on the loop's thread. Dropped without running when the loop has ended.
+    pub fn run(&self, task: Task) {
+        let _ = self.member().mailbox.push(Mail::Task(task));
+    }
+
+    /// Runs a closure on the loop's thread after a time, rounded up to the wheel's 10 ms.
+    pub fn after(&self, delay: Duration, task: Task) {
+        let at_ns = kernel::now_ns().saturating_add(nanoseconds(delay));
+        let at_ns = at_ns.checked_next_multiple_of(TICK_NS).unwrap_or(at_ns);
+        let _ = self.member().mailbox.push(Mail::At { at_ns, task });
+    }
+
+    /// Runs a closure on the loop's thread at a moment of CLOCK_MONOTONIC, to the microsecond (timerfd). A moment that
+    /// has passed: at once.
+    pub fn at(&self, at_ns: u64, task: Task) {
+        let _ = self.member().mailbox.push(Mail::At { at_ns, task });
+    }
+
+    /// Opens an outgoing connection on this loop. `open` makes its protocol on the loop's thread; the protocol's first
+    /// call is `writable` once connected, or `closed(Transport)`.
+    pub fn connect(&self, to: SocketAddr, open: Open) {
+        let _ = self.member().mailbox.push(Mail::Connect { to, open });
+    }
+
+    /// The loop's coarse clock: nanoseconds of CLOCK_MONOTONIC, read once a tick.
+    pub fn now_ns(&self) -> u64 {
+        self.member().clock.0.load(Ordering::Relaxed)
+    }
+
+    /// The same clock read now, about 20 ns: for measuring inside a tick.
+    pub fn precise_now_ns(&self) -> u64 {
+        kernel::now_ns()
+    }
+
+    /// The loop's counters.
+    pub fn metrics(&self) -> LoopMetrics {
+        self.member().metrics()
+    }
+}
+
+impl std::fmt::Debug for Loop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loop").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+/// A duration as the loop's clock counts; 584 years where it is longer.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,96 @@
+//! Input buffer: the bytes of a connection that were received and not consumed.
+//!
+//! ```text
+//!  0          start            end            bytes.len()
+//!  +----------+----------------+--------------+
+//!  | consumed | filled         | room         |
+//!  +----------+----------------+--------------+
+//! ```
+//!
+//! `bytes` is initialised over its whole length once, so that a read needs neither zeroing nor `unsafe`. An idle
+//! connection's `bytes` is empty: storage is lent by the loop for a turn (see `turn`), and only bytes that wait for more
+//! are copied into storage of their own.
+
+/// Bytes received and not consumed.
+#[derive(Default)]
+pub(crate) struct InputBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+/// The least storage given to bytes that wait.
+const STORAGE_BYTES_MIN: usize = 4096;
+
+impl InputBuffer {
+    pub(crate) fn with_storage(bytes: usize) -> Self {
+        Self { bytes: vec![0; bytes], start: 0, end: 0 }
+    }
+
+    pub(crate) fn has_storage(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
+    pub(crate) fn filled(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Drops the first `n` filled bytes; all of them where there are fewer.
+    pub(crate) fn consume(&mut self, n: usize) {
+        debug_assert!(n <= self.len(), "consumed more than was received");
+        self.start = (self.start + n).min(self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.end..]
+    }
+
+    /// Says that the first `n` bytes of the room were filled.
+    pub(crate) fn fill(&mut self, n: usize) {
+        debug_assert!(n <= self.bytes.len() - self.end, "filled more than the room");
+        self.end = (self.end + n).min(self.bytes.len());
+    }
+
+    /// Makes room after the filled bytes: by moving them to the front, else by doubling up to `filled_max`.
+    /// Without effect at `filled_max`.
+    pub(crate) fn make_room(&mut self, filled_max: usize) {
+        if self.bytes.len() - self.end >= STORAGE_BYTES_MIN / 2 {
+            return;
+        }
+        if self.start >= self.bytes.len() / 2 && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        } else if self.len() < filled_max {
+            let storage = (self.bytes.len() * 2).max(STORAGE_BYTES_MIN).min(self.start + filled_max);
+            self.bytes.resize(storage.max(self.end), 0);
+        }
+    }
+
+    /// Copies the filled bytes into `storage` (a pool's), enlarged where it is too small, and leaves this one empty.
+    pub(crate) fn move_into(&mut self, mut storage: Vec<u8>) -> Self {
+        let filled = self.len();
+        if storage.len() < filled {
+            storage.resize(filled.next_power_of_two().max(STORAGE_BYTES_MIN), 0);
+        }
+        storage[..filled].copy_from_slice(self.filled());
+        (self.start, self.end) = (0, 0);
+        Self { bytes: storage, start: 0, end: filled }
+    }
+
+    /// Gives up the storage; whatever was filled is gone.
+    pub(crate) fn take_storage(&mut self) -> Vec<u8> {
+        (self.start, self.end) = (0, 0);
+        std::mem::take(&mut self.bytes)
+    }
+}

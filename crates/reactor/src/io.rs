@@ -1,0 +1,159 @@
+//! One connection's buffers and switches, handed to each call of its protocol.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Loop;
+use crate::connection::{Link, Phase};
+use crate::core::Core;
+use crate::fleet::nanoseconds;
+use crate::protocol::{Closed, ConnectionId, Protocol};
+use crate::timers::Due;
+
+/// One connection's buffers and switches, handed to each [`Protocol`] call.
+pub struct Io<'a> {
+    pub(crate) link: &'a mut Link,
+    pub(crate) core: &'a mut Core,
+}
+
+impl Io<'_> {
+    /// The bytes received and not consumed yet, contiguous.
+    pub fn input(&self) -> &[u8] {
+        self.link.input.filled()
+    }
+
+    /// Drops the first `n` bytes of the input.
+    pub fn consume(&mut self, n: usize) {
+        self.link.input.consume(n);
+    }
+
+    /// The peer sends no more (half-closed); the input may still hold bytes.
+    pub fn input_ended(&self) -> bool {
+        self.link.input_ended
+    }
+
+    /// Input and output at once, so that a reply can be written from slices of the request.
+    pub fn split(&mut self) -> (&[u8], &mut Vec<u8>) {
+        lend_output(self.link, self.core);
+        (self.link.input.filled(), self.link.output.tail())
+    }
+
+    /// The write queue's tail: appended bytes leave in one write at the end of this connection's turn. Append only:
+    /// what stands before belongs to earlier replies.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        lend_output(self.link, self.core);
+        self.link.output.tail()
+    }
+
+    /// Queues bytes that need not be copied (static files, large fixed bodies), after what was appended so far.
+    pub fn output_shared(&mut self, bytes: Arc<[u8]>) {
+        self.link.output.push_shared(bytes);
+    }
+
+    /// Bytes queued and not yet taken by the kernel.
+    pub fn unsent(&self) -> usize {
+        self.link.output.unsent()
+    }
+
+    /// True while the write queue is above its high-water mark: produce no more until [`Protocol::writable`].
+    pub fn congested(&self) -> bool {
+        self.link.congested || self.link.output.unsent() > self.core.settings.output_high_water
+    }
+
+    /// Asks for one [`Protocol::writable`] call once the queue is below its low-water mark, in a later tick.
+    pub fn notify_writable(&mut self) {
+        self.link.wants_writable = true;
+    }
+
+    /// Stops reading from the socket (back-pressure to the peer) until `resume_input`.
+    pub fn pause_input(&mut self) {
+        self.link.paused = true;
+    }
+
+    /// Reads again, and calls [`Protocol::input`] for what is buffered (in the next tick).
+    pub fn resume_input(&mut self) {
+        if self.link.paused {
+            self.link.paused = false;
+            self.link.wants_input = true;
+        }
+    }
+
+    /// Counts requests against the tick's budget of this connection. `false`: the counted ones are still covered, leave
+    /// the rest for the next tick. Also `false` while [`Io::congested`].
+    pub fn spend(&mut self, requests: u32) -> bool {
+        self.link.requests_left = self.link.requests_left.saturating_sub(requests);
+        let may_go_on = self.link.requests_left > 0 && !self.congested();
+        self.link.wants_input |= !may_go_on;
+        may_go_on
+    }
+
+    /// Sets (or replaces) the connection's one timer, on the loop's wheel (resolution 10 ms); `None` clears it.
+    pub fn set_timer(&mut self, after: Option<Duration>) {
+        self.core.set_timer(self.link, after.map(nanoseconds));
+    }
+
+    /// Sets (or replaces) the connection's precise timer: [`Protocol::precise_timer`] is called at that moment of
+    /// [`Loop::now_ns`]'s clock, to the microsecond; `None` clears it. Dearer than `set_timer`: an entry in a heap.
+    pub fn set_precise_timer(&mut self, at_ns: Option<u64>) {
+        let at_ns = at_ns.map_or(0, |at| at.max(1));
+        if at_ns != 0 && at_ns != self.link.precise_ns {
+            self.core.timers.push(at_ns, Due::Connection(self.link.id));
+        }
+        self.link.precise_ns = at_ns;
+    }
+
+    /// Shuts the write side once all that is queued was sent; input goes on. The connection ends with
+    /// [`Closed::Finished`] when both sides have ended.
+    pub fn end_output(&mut self) {
+        self.link.end_output = true;
+    }
+
+    /// Closes in the way that loses no reply: sends all that is queued, shuts down writing, reads and drops at most
+    /// a bounded number of bytes for a bounded time, closes. The protocol is called no more except `closed`.
+    pub fn finish(&mut self) {
+        if self.link.phase == Phase::Open {
+            self.link.phase = Phase::Finishing;
+            self.core.set_timer(self.link, Some(nanoseconds(self.core.settings.send_stall_max)));
+        } else if self.link.phase == Phase::Connecting {
+            self.link.close(Closed::Finished);
+        }
+    }
+
+    /// Closes at once; queued bytes may be lost.
+    pub fn abort(&mut self) {
+        self.link.close(Closed::Aborted);
+    }
+
+    /// This connection's id.
+    pub fn id(&self) -> ConnectionId {
+        self.link.id
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.link.peer
+    }
+
+    /// The loop, for messages to other connections and for opening outgoing ones.
+    pub fn lp(&self) -> &Loop {
+        &self.core.lp
+    }
+
+    /// Opens an outgoing connection on this loop, on the same footing as accepted ones. Its protocol's first call is
+    /// `writable` once connected, or `closed(Transport)`.
+    pub fn connect(&mut self, to: SocketAddr, protocol: Box<dyn Protocol>) -> std::io::Result<ConnectionId> {
+        self.core.begin_connect(to, |_, _| protocol)
+    }
+}
+
+/// Gives the write queue storage: the loop's own warm buffer if it is at hand, else a spare one.
+fn lend_output(link: &mut Link, core: &mut Core) {
+    if !link.output.has_storage() {
+        let mut storage = std::mem::take(&mut core.output_lent);
+        if storage.capacity() == 0 {
+            storage = core.output_pool.take();
+        }
+        link.output.give_storage(storage);
+    }
+}

@@ -1,0 +1,16 @@
+//! The loop's interface to the kernel: readiness, listening sockets, the alarm, the clock, CPU affinity.
+//!
+//! Everything else of the crate is ordinary code over these few types, so that another kernel interface is a matter of
+//! this folder.
+
+mod affinity;
+mod alarm;
+mod clock;
+mod listening;
+mod poller;
+
+pub(crate) use affinity::pin_to;
+pub(crate) use alarm::Alarm;
+pub(crate) use clock::now_ns;
+pub(crate) use listening::{AcceptFailure, Listening, accept_failure, connect};
+pub(crate) use poller::{Events, Poller, Readiness, Token};

@@ -1,0 +1,95 @@
+//! Readiness of many descriptors: mio's epoll, edge-triggered, both interests registered once.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use mio::event::Source;
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Waker};
+
+/// What names a registered descriptor: a slot and its generation. Generation 0 is for the loop's own descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+const _: () = assert!(usize::BITS == 64, "a token is a slot and a generation in one machine word");
+
+impl From<Token> for mio::Token {
+    fn from(token: Token) -> Self {
+        mio::Token((token.generation as usize) << 32 | token.slot as usize)
+    }
+}
+
+/// What the kernel said of a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readiness {
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// The peer's FIN is among what can be read.
+    pub(crate) ended: bool,
+    pub(crate) failed: bool,
+}
+
+/// Room for the events of one wait.
+pub(crate) struct Events(mio::Events);
+
+impl Events {
+    pub(crate) fn with_room(events: usize) -> Self {
+        Self(mio::Events::with_capacity(events))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Token, Readiness)> + '_ {
+        self.0.iter().map(|event| {
+            let token = event.token().0;
+            let token = Token { slot: token as u32, generation: (token >> 32) as u32 };
+            let readiness = Readiness {
+                readable: event.is_readable(),
+                writable: event.is_writable(),
+                ended: event.is_read_closed(),
+                failed: event.is_error(),
+            };
+            (token, readiness)
+        })
+    }
+}
+
+/// The epoll descriptor of one loop.
+pub(crate) struct Poller(Poll);
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Self> {
+        Poll::new().map(Self)
+    }
+
+    pub(crate) fn waker(&self, token: Token) -> io::Result<Waker> {
+        Waker::new(self.0.registry(), token.into())
+    }
+
+    pub(crate) fn register(&self, source: &mut impl Source, token: Token) -> io::Result<()> {
+        self.0.registry().register(source, token.into(), Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// For a descriptor of the loop's own that only wakes it.
+    pub(crate) fn register_fd(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.0.registry().register(&mut SourceFd(&fd), token.into(), Interest::READABLE)
+    }
+
+    pub(crate) fn register_listener(&self, source: &mut impl Source, token: Token) -> io::Result<()> {
+        self.0.registry().register(source, token.into(), Interest::READABLE)
+    }
+
+    /// Takes what is ready; with `sleep`, waits until something is (the alarm bounds the sleep, not a timeout).
+    pub(crate) fn wait(&mut self, events: &mut Events, sleep: bool) -> io::Result<()> {
+        let timeout = if sleep { None } else { Some(Duration::ZERO) };
+        match self.0.poll(&mut events.0, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                events.0.clear();
+                Ok(())
+            }
+            done => done,
+        }
+    }
+}

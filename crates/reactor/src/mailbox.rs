@@ -1,0 +1,162 @@
+//! Mailbox: how any thread speaks to a loop. Many producers, one consumer, at most one wake-up for each sleep.
+//!
+//! Mail is pushed under a mutex that is held for a push or a swap of two vectors. Beside it stands one atomic word of
+//! two bits, which decides whether a producer must wake the loop:
+//!
+//! ```text
+//!  bit           set by                                       cleared by
+//!  MAIL          a producer, after its push                   the loop, before it takes the mail
+//!  SLEEPING      the loop, only from a word of 0, before it   the loop, after its wait
+//!                waits without a timeout
+//! ```
+//!
+//! A producer sets MAIL and wakes the loop exactly when the word was SLEEPING alone: it is the first since the loop went
+//! to sleep. All changes of the word are read-modify-write operations on one atomic, so they stand in one order:
+//!
+//! - MAIL before the loop's attempt to sleep: the attempt fails, the loop takes the mail.
+//! - MAIL after it: that producer saw SLEEPING and wakes; later ones saw MAIL too and do not.
+//! - A producer that finds MAIL already set leaves the word alone. The loop clears MAIL before it locks the queue: had
+//!   it locked before this producer's push, its clearing would be visible to the producer through the lock.
+//!
+//! Bound: the mailbox has none of its own, for a reply must never be dropped and a loop must never block on another
+//! loop. Its producers are bounded: a late reply answers a request that its connection admitted (connections × requests
+//! in flight), a handed-over connection is counted against `connections_max`, and one stream of bytes between
+//! connections stops at the receiver's high-water mark. `LoopMetrics::mailbox_messages` counts what passed.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mio::net::TcpStream;
+
+use crate::protocol::{ConnectionId, Message, Protocol};
+use crate::{Loop, metrics::Counter};
+
+/// Work for a loop's thread.
+pub type Task = Box<dyn FnOnce(&Loop) + Send>;
+/// Makes the protocol of an outgoing connection, on the loop's thread.
+pub type Open = Box<dyn FnOnce(ConnectionId, &Loop) -> Box<dyn Protocol> + Send>;
+
+/// One piece of mail.
+pub(crate) enum Mail {
+    Message {
+        to: ConnectionId,
+        message: Message,
+    },
+    Task(Task),
+    /// A closure for a later moment.
+    At {
+        at_ns: u64,
+        task: Task,
+    },
+    Connect {
+        to: SocketAddr,
+        open: Open,
+    },
+    /// A connection accepted by another loop for this one; already counted as this loop's.
+    Accepted {
+        listener: u16,
+        stream: TcpStream,
+        peer: SocketAddr,
+    },
+    Drain {
+        deadline_ns: u64,
+    },
+}
+
+const MAIL: u32 = 1;
+const SLEEPING: u32 = 2;
+/// A queue that a burst made longer than this gives its memory back.
+const KEPT_MAIL_MAX: usize = 4096;
+
+struct Queue {
+    mail: Vec<Mail>,
+    closed: bool,
+}
+
+/// One loop's incoming mail. On cache lines of its own: producers write it, and the loop reads it once a tick.
+#[repr(align(128))]
+pub(crate) struct Mailbox {
+    state: AtomicU32,
+    queue: Mutex<Queue>,
+    waker: mio::Waker,
+    /// Wake-ups asked of the kernel, to show that they are few.
+    pub(crate) wakes: Counter,
+}
+
+impl Mailbox {
+    pub(crate) fn new(waker: mio::Waker) -> Self {
+        Self {
+            state: AtomicU32::new(0),
+            queue: Mutex::new(Queue { mail: Vec::new(), closed: false }),
+            waker,
+            wakes: Counter::default(),
+        }
+    }
+
+    /// Leaves `mail` for the loop, or gives it back where the loop has ended.
+    pub(crate) fn push(&self, mail: Mail) -> Result<(), Mail> {
+        {
+            let mut queue = self.lock();
+            if queue.closed {
+                return Err(mail);
+            }
+            queue.mail.push(mail);
+        }
+        if self.state.load(Ordering::Acquire) & MAIL == 0 && self.state.fetch_or(MAIL, Ordering::AcqRel) == SLEEPING {
+            self.wakes.add_shared(1);
+            // Fails only when the eventfd is full, which means that a wake-up is pending anyway.
+            let _ = self.waker.wake();
+        }
+        Ok(())
+    }
+
+    /// The loop is about to wait without a timeout. `false`: there is mail, take it instead.
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.state.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The wait is over. To be called after each `may_sleep` that said `true`.
+    pub(crate) fn awake(&self) {
+        self.state.fetch_and(!SLEEPING, Ordering::AcqRel);
+    }
+
+    pub(crate) fn has_mail(&self) -> bool {
+        self.state.load(Ordering::Acquire) & MAIL != 0
+    }
+
+    /// Takes all mail, in the order of arrival, into `taken` (empty before).
+    pub(crate) fn take(&self, taken: &mut Vec<Mail>) {
+        debug_assert!(taken.is_empty());
+        if taken.capacity() > KEPT_MAIL_MAX {
+            *taken = Vec::new();
+        }
+        self.state.fetch_and(!MAIL, Ordering::AcqRel);
+        std::mem::swap(&mut self.lock().mail, taken);
+    }
+
+    /// Takes what is left and refuses all later mail.
+    pub(crate) fn close(&self) -> Vec<Mail> {
+        let mut queue = self.lock();
+        queue.closed = true;
+        std::mem::take(&mut queue.mail)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Nothing under the lock can panic half-way; a poisoned lock guards a whole queue.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Mail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Message { .. } => "Message",
+            Self::Task(_) => "Task",
+            Self::At { .. } => "At",
+            Self::Connect { .. } => "Connect",
+            Self::Accepted { .. } => "Accepted",
+            Self::Drain { .. } => "Drain",
+        })
+    }
+}

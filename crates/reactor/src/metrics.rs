@@ -1,0 +1,142 @@
+//! Counters of a loop, readable from every thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::protocol::Closed;
+
+/// A number that only grows.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// For the one thread that writes this counter: a plain add, without the bus lock of a shared one.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    /// For counters that several threads write.
+    pub(crate) fn add_shared(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The loop's side. On cache lines of its own, away from what other threads write.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Counters {
+    pub(crate) ticks: Counter,
+    pub(crate) events: Counter,
+    pub(crate) bytes_in: Counter,
+    pub(crate) bytes_out: Counter,
+    pub(crate) accepted: Counter,
+    pub(crate) handed_over: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) connected: Counter,
+    pub(crate) accept_pauses: Counter,
+    pub(crate) mailbox_messages: Counter,
+    pub(crate) stale_messages: Counter,
+    pub(crate) panics: Counter,
+    closed: [Counter; CLOSED_REASONS],
+}
+
+const CLOSED_REASONS: usize = 7;
+
+impl Counters {
+    pub(crate) fn count_closed(&self, reason: Closed) {
+        self.closed[reason as usize].add(1);
+    }
+
+    pub(crate) fn read(&self, open: usize, wakes: &Counter) -> LoopMetrics {
+        let closed = |reason: Closed| self.closed[reason as usize].get();
+        LoopMetrics {
+            open: open as u64,
+            ticks: self.ticks.get(),
+            events: self.events.get(),
+            bytes_in: self.bytes_in.get(),
+            bytes_out: self.bytes_out.get(),
+            accepted: self.accepted.get(),
+            handed_over: self.handed_over.get(),
+            refused: self.refused.get(),
+            connected: self.connected.get(),
+            accept_pauses: self.accept_pauses.get(),
+            mailbox_messages: self.mailbox_messages.get(),
+            stale_messages: self.stale_messages.get(),
+            wakes: wakes.get(),
+            panics: self.panics.get(),
+            closed_finished: closed(Closed::Finished),
+            closed_peer: closed(Closed::Peer),
+            closed_transport: closed(Closed::Transport),
+            closed_drained: closed(Closed::Drained),
+            closed_aborted: closed(Closed::Aborted),
+            closed_panicked: closed(Closed::Panicked),
+            closed_stalled: closed(Closed::Stalled),
+        }
+    }
+}
+
+/// One loop's counters at a moment; each grows for ever except `open`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoopMetrics {
+    /// Connections open now, accepted and outgoing.
+    pub open: u64,
+    /// Turns of the loop.
+    pub ticks: u64,
+    /// Events taken from the kernel.
+    pub events: u64,
+    /// Bytes read from connections.
+    pub bytes_in: u64,
+    /// Bytes written to connections.
+    pub bytes_out: u64,
+    /// Connections accepted by this loop, also those handed over.
+    pub accepted: u64,
+    /// Connections that this loop accepted and another one got.
+    pub handed_over: u64,
+    /// Connections that the acceptor refused.
+    pub refused: u64,
+    /// Outgoing connections made.
+    pub connected: u64,
+    /// Times that accepting paused for lack of descriptors or at `connections_max`.
+    pub accept_pauses: u64,
+    /// Mail taken: messages, closures, handed-over connections.
+    pub mailbox_messages: u64,
+    /// Messages whose connection was gone.
+    pub stale_messages: u64,
+    /// Wake-ups that senders asked of the kernel.
+    pub wakes: u64,
+    /// Panics caught.
+    pub panics: u64,
+    /// Connections closed by [`Closed::Finished`].
+    pub closed_finished: u64,
+    /// Connections closed by [`Closed::Peer`].
+    pub closed_peer: u64,
+    /// Connections closed by [`Closed::Transport`].
+    pub closed_transport: u64,
+    /// Connections closed by [`Closed::Drained`].
+    pub closed_drained: u64,
+    /// Connections closed by [`Closed::Aborted`].
+    pub closed_aborted: u64,
+    /// Connections closed by [`Closed::Panicked`].
+    pub closed_panicked: u64,
+    /// Connections closed by [`Closed::Stalled`].
+    pub closed_stalled: u64,
+}
+
+/// The counters of all loops.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// One for each loop.
+    pub loops: Vec<LoopMetrics>,
+}
+
+impl Metrics {
+    /// The sum of one counter over the loops: `metrics.sum(|l| l.accepted)`.
+    pub fn sum(&self, counter: impl Fn(&LoopMetrics) -> u64) -> u64 {
+        self.loops.iter().map(counter).sum()
+    }
+}

@@ -1,0 +1,168 @@
+//! Start-up: loops, listeners, threads; and the handle of what runs.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mio::net::TcpListener;
+
+use crate::core::Core;
+use crate::event_loop::{ALARM, EventLoop, WAKER};
+use crate::fleet::{Fleet, Loop, Member, nanoseconds};
+use crate::kernel::{self, Alarm, Listening, Poller};
+use crate::mailbox::Mail;
+use crate::metrics::Metrics;
+use crate::protocol::Factory;
+use crate::settings::Settings;
+
+type StartTask = Arc<dyn Fn(&Loop) + Send + Sync>;
+
+/// A set of loops that do not run yet.
+///
+/// ```no_run
+/// # fn f(echo: std::sync::Arc<dyn reactor::Factory>) -> std::io::Result<()> {
+/// let mut reactor = reactor::Reactor::new(reactor::Settings::default())?;
+/// let address = reactor.listen("127.0.0.1:0".parse().unwrap(), echo)?;
+/// let running = reactor.start()?;
+/// running.drain(std::time::Duration::from_secs(5));
+/// running.join()
+/// # }
+/// ```
+pub struct Reactor {
+    settings: Settings,
+    fleet: Arc<Fleet>,
+    pollers: Vec<Poller>,
+    listeners: Vec<(Listening, Arc<dyn Factory>)>,
+    start_tasks: Vec<StartTask>,
+}
+
+impl Reactor {
+    /// Makes the loops' kernel side; fails where descriptors are short.
+    pub fn new(settings: Settings) -> io::Result<Self> {
+        let settings = settings.checked();
+        let pollers = (0..settings.loops).map(|_| Poller::new()).collect::<io::Result<Vec<_>>>()?;
+        let members =
+            pollers.iter().map(|poller| Ok(Member::new(poller.waker(WAKER)?))).collect::<io::Result<Vec<_>>>()?;
+        let fleet = Fleet::new(members, settings.connections_max);
+        Ok(Self { settings, fleet, pollers, listeners: Vec::new(), start_tasks: Vec::new() })
+    }
+
+    /// Listens on `address` (port 0: any free one) with one socket for each loop, and gives the bound address. Fails
+    /// with `AddrInUse` where another server has the port. Connections wait in the backlog until [`Reactor::start`].
+    pub fn listen(&mut self, address: SocketAddr, factory: Arc<dyn Factory>) -> io::Result<SocketAddr> {
+        let listening = Listening::bind(address, self.settings.loops, self.settings.backlog)?;
+        let bound = listening.address;
+        self.listeners.push((listening, factory));
+        Ok(bound)
+    }
+
+    /// Adds a closure that each loop runs on its own thread before its first event.
+    pub fn on_start(&mut self, task: impl Fn(&Loop) + Send + Sync + 'static) {
+        self.start_tasks.push(Arc::new(task));
+    }
+
+    /// The loops, which take mail already and read it once started.
+    pub fn loops(&self) -> Vec<Loop> {
+        all_loops(&self.fleet)
+    }
+
+    /// Starts one thread for each loop.
+    pub fn start(self) -> io::Result<Running> {
+        let mut running =
+            Running { fleet: Arc::clone(&self.fleet), loops: all_loops(&self.fleet), threads: Vec::new() };
+        let mut listeners = self.listeners;
+        for (lp, poller) in all_loops(&self.fleet).into_iter().zip(self.pollers) {
+            let starting = Starting {
+                settings: self.settings.clone(),
+                // Each loop takes one socket of each address.
+                listeners: listeners
+                    .iter_mut()
+                    .filter_map(|(listening, factory)| Some((listening.sockets.pop()?, Arc::clone(factory))))
+                    .collect(),
+                start_tasks: self.start_tasks.clone(),
+                alarm: Alarm::new(&poller, ALARM)?,
+                poller,
+                lp,
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("loop-{}", starting.lp.index()))
+                .spawn(move || starting.run())
+                .inspect_err(|_| running.drain(Duration::ZERO))?;
+            running.threads.push(thread);
+        }
+        Ok(running)
+    }
+}
+
+fn all_loops(fleet: &Arc<Fleet>) -> Vec<Loop> {
+    (0..fleet.members.len()).map(|index| Loop::new(Arc::clone(fleet), index as u16)).collect()
+}
+
+/// What a loop's thread begins with.
+struct Starting {
+    settings: Settings,
+    listeners: Vec<(TcpListener, Arc<dyn Factory>)>,
+    start_tasks: Vec<StartTask>,
+    poller: Poller,
+    alarm: Alarm,
+    lp: Loop,
+}
+
+impl Starting {
+    fn run(self) -> io::Result<()> {
+        if !self.settings.pin.is_empty() {
+            let cpu = self.settings.pin[self.lp.index() % self.settings.pin.len()];
+            if let Err(error) = kernel::pin_to(cpu) {
+                tracing::warn!(cpu, %error, "loop is not pinned");
+            }
+        }
+        let mut event_loop = EventLoop::new(Core::new(self.settings, self.lp.clone(), self.poller), self.alarm);
+        for (socket, factory) in self.listeners {
+            let acceptor = factory.acceptor(&self.lp);
+            event_loop.listeners.add(socket, acceptor, &event_loop.core.poller)?;
+        }
+        for task in self.start_tasks {
+            event_loop.run_task(Box::new(move |lp| task(lp)));
+        }
+        event_loop.run().inspect_err(|error| tracing::error!(%error, "loop ended"))
+    }
+}
+
+/// The loops at work.
+pub struct Running {
+    fleet: Arc<Fleet>,
+    loops: Vec<Loop>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Running {
+    /// One handle for each loop.
+    pub fn loops(&self) -> &[Loop] {
+        &self.loops
+    }
+
+    /// Asks every loop to accept what is queued, close its listeners, let the connections finish, and end; those that
+    /// are left after `limit` are cut. Does not wait: see [`Running::join`]. Asked again, it can only shorten the limit.
+    pub fn drain(&self, limit: Duration) {
+        let deadline_ns = kernel::now_ns().saturating_add(nanoseconds(limit));
+        for member in &self.fleet.members {
+            // A loop that refuses mail has ended already.
+            let _ = member.mailbox.push(Mail::Drain { deadline_ns });
+        }
+    }
+
+    /// Waits until every loop has ended (after [`Running::drain`]).
+    pub fn join(self) -> io::Result<()> {
+        for thread in self.threads {
+            thread.join().map_err(|_| io::Error::other("a loop's thread panicked"))??;
+        }
+        Ok(())
+    }
+
+    /// The counters of all loops.
+    pub fn metrics(&self) -> Metrics {
+        Metrics { loops: self.fleet.members.iter().map(Member::metrics).collect() }
+    }
+}

@@ -1,0 +1,84 @@
+//! The reactor's bounds, each with its default and its reason.
+
+use std::time::Duration;
+
+/// How a [`crate::Reactor`] is sized. Every queue and buffer of the crate is bounded by one of these.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Event loops, one thread each. Default: the cores this process may use.
+    pub loops: usize,
+    /// Pins loop `i` to CPU `pin[i % pin.len()]`; empty: the kernel decides. Default: empty.
+    pub pin: Vec<usize>,
+    /// Connections open at once, accepted and outgoing, over all loops. At the bound accepted ones wait in the kernel's
+    /// backlog and outgoing ones are refused.
+    pub connections_max: usize,
+    /// Length of each listening socket's backlog (the kernel caps it at net.core.somaxconn).
+    pub backlog: u32,
+    /// Connections accepted by one loop in one tick, so that a storm of them does not hold up those that are open.
+    pub accepts_per_tick: usize,
+    /// Events taken from the kernel by one `epoll_wait`.
+    pub events_per_tick: usize,
+    /// What [`crate::Io::spend`] grants a connection in one tick; at least 2, so that every turn makes progress.
+    pub requests_per_turn: u32,
+    /// Bytes read from a connection in one tick.
+    pub read_bytes_per_turn: usize,
+    /// Bytes a connection may hold unconsumed; at this bound it is not read any more until its protocol consumes.
+    /// A protocol that wants messages whole must keep their size below this.
+    pub input_bytes_max: usize,
+    /// A write queue above this stops its connection's input and production.
+    pub output_high_water: usize,
+    /// A write queue that was above the high-water mark goes on below this.
+    pub output_low_water: usize,
+    /// Bytes read and dropped after [`crate::Io::finish`] before the connection is closed regardless.
+    pub linger_bytes_max: usize,
+    /// Time for the same.
+    pub linger_max: Duration,
+    /// After [`crate::Io::finish`]: time without the peer taking a byte before the connection is cut.
+    pub send_stall_max: Duration,
+    /// Time an outgoing connection may take to be made.
+    pub connect_max: Duration,
+    /// Buffers kept by a loop for reuse, for input and for output each. Those above it go back to the allocator.
+    pub pool_buffers_max: usize,
+    /// Pause after the process ran out of file descriptors, or of `connections_max`, before accepting is tried again
+    /// (a connection closed by the same loop ends the pause).
+    pub accept_pause: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            loops: std::thread::available_parallelism().map_or(1, usize::from),
+            pin: Vec::new(),
+            connections_max: 60_000,
+            backlog: 4096,
+            accepts_per_tick: 64,
+            events_per_tick: 256,
+            requests_per_turn: 64,
+            read_bytes_per_turn: 64 * 1024,
+            input_bytes_max: 2 * 1024 * 1024,
+            output_high_water: 256 * 1024,
+            output_low_water: 64 * 1024,
+            linger_bytes_max: 256 * 1024,
+            linger_max: Duration::from_secs(2),
+            send_stall_max: Duration::from_secs(30),
+            connect_max: Duration::from_secs(10),
+            pool_buffers_max: 128,
+            accept_pause: Duration::from_millis(100),
+        }
+    }
+}
+
+impl Settings {
+    /// Lifts values that would make the loop stand still to the least that works.
+    pub(crate) fn checked(mut self) -> Self {
+        self.loops = self.loops.clamp(1, usize::from(u16::MAX));
+        self.connections_max = self.connections_max.clamp(1, u32::MAX as usize / 2);
+        self.accepts_per_tick = self.accepts_per_tick.max(1);
+        self.events_per_tick = self.events_per_tick.max(1);
+        self.requests_per_turn = self.requests_per_turn.max(2);
+        self.read_bytes_per_turn = self.read_bytes_per_turn.max(512);
+        self.input_bytes_max = self.input_bytes_max.max(self.read_bytes_per_turn);
+        self.output_low_water = self.output_low_water.min(self.output_high_water);
+        self
+    }
+}

@@ -1,0 +1,72 @@
+//! The seam between a connection and its socket: plain TCP now, TLS later.
+//!
+//! A transport owns the socket and its readiness; everything above sees bytes. A TLS variant will answer `read` with
+//! clear bytes and keep half a record for itself.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+
+use mio::net::TcpStream;
+
+use crate::kernel::{Poller, Token};
+
+/// How a connection's bytes travel.
+pub(crate) enum Transport {
+    Plain(TcpStream),
+}
+
+impl Transport {
+    pub(crate) fn register(&mut self, poller: &Poller, token: Token) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => poller.register(stream, token),
+        }
+    }
+
+    /// Reads once; `Ok(0)` is the end of the peer's half.
+    pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => uninterrupted(|| stream.read(room)),
+        }
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => uninterrupted(|| stream.write(bytes)),
+        }
+    }
+
+    pub(crate) fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => uninterrupted(|| stream.write_vectored(pieces)),
+        }
+    }
+
+    /// Tells the peer that nothing more will come.
+    pub(crate) fn end_output(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+
+    /// Whether an outgoing connection is made: `Ok(false)` not yet.
+    pub(crate) fn connected(&mut self) -> io::Result<bool> {
+        let Self::Plain(stream) = self;
+        if let Some(error) = stream.take_error()? {
+            return Err(error);
+        }
+        match stream.peer_addr() {
+            Ok(SocketAddr::V4(_) | SocketAddr::V6(_)) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}

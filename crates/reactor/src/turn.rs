@@ -1,0 +1,333 @@
+//! What one connection does in one tick: at most one read, the protocol's calls, one write.
+//!
+//! The registration is edge-triggered, so the link remembers what the kernel last said: `readable` and `writable` stay
+//! set until a read or write comes back short. A short read ends the turn without a second one that would only say
+//! EAGAIN: bytes or a FIN that arrive after it make a new edge. The one exception is a FIN that was announced together
+//! with the bytes (`fin_waits`); for it there will be no other edge.
+//!
+//! A turn ends with [`Core::end_turn`] (or, for mail, a batch of turns does): the queue is written, the phase moves on,
+//! lent buffers go back, and a connection that has more to do goes on the ready list.
+
+use std::io::{Error, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::connection::{Connection, Link, Phase};
+use crate::core::Core;
+use crate::fleet::nanoseconds;
+use crate::io::Io;
+use crate::kernel::Readiness;
+use crate::protocol::{Closed, Message, Protocol};
+use crate::wheel::TICK_NS;
+
+impl Core {
+    /// The kernel said something of this connection.
+    pub(crate) fn event(&mut self, connection: &mut Connection, readiness: Readiness) {
+        let link = &mut connection.link;
+        if link.phase == Phase::Connecting {
+            return self.finish_connect(connection, readiness);
+        }
+        if readiness.failed {
+            let lingering = matches!(link.phase, Phase::Lingering { .. });
+            return link.close(if lingering { Closed::Finished } else { Closed::Peer });
+        }
+        link.writable |= readiness.writable;
+        link.readable |= readiness.readable;
+        link.fin_waits |= readiness.ended;
+        match link.phase {
+            Phase::Open if link.readable && link.takes_input() && !link.input_ended => self.input_turn(connection),
+            // An edge of EPOLLOUT comes along with every other event; it matters only to a queue that waits for it.
+            Phase::Open | Phase::Finishing if !link.output.is_empty() => self.end_turn(connection),
+            Phase::Lingering { .. } => self.linger(link),
+            _ => {}
+        }
+    }
+
+    /// The connection was on the ready list.
+    pub(crate) fn go_on(&mut self, connection: &mut Connection) {
+        connection.link.listed = false;
+        match connection.link.phase {
+            Phase::Open => {
+                if connection.link.owes_writable(&self.settings) {
+                    connection.link.wants_writable = false;
+                    self.call(connection, |protocol, io| protocol.writable(io));
+                }
+                let link = &connection.link;
+                if link.takes_input() && (link.wants_input || link.readable && !link.input_ended) {
+                    self.input_turn(connection);
+                } else {
+                    self.end_turn(connection);
+                }
+            }
+            Phase::Lingering { .. } => self.linger(&mut connection.link),
+            _ => {}
+        }
+    }
+
+    /// Calls `opened` for a connection that was just accepted.
+    pub(crate) fn open(&mut self, connection: &mut Connection) {
+        self.call(connection, |protocol, io| protocol.opened(io));
+        self.end_turn(connection);
+    }
+
+    /// Hands over a message. The caller ends the turn, after all mail of the batch.
+    pub(crate) fn deliver(&mut self, connection: &mut Connection, message: Message) {
+        self.call(connection, |protocol, io| protocol.message(message, io));
+    }
+
+    /// Tells the protocol that the loop drains, after what had arrived.
+    pub(crate) fn drain(&mut self, connection: &mut Connection) {
+        if connection.link.takes_input() && !connection.link.input_ended {
+            connection.link.readable = true;
+            self.input_turn(connection);
+        }
+        if matches!(connection.link.phase, Phase::Open | Phase::Connecting) {
+            self.call(connection, |protocol, io| protocol.drain(io));
+            self.end_turn(connection);
+        }
+    }
+
+    /// The wheel reached this connection's entry.
+    pub(crate) fn wheel_due(&mut self, connection: &mut Connection) {
+        let link = &mut connection.link;
+        link.armed_tick = 0;
+        if link.deadline_tick == 0 {
+            return;
+        }
+        if link.deadline_tick > self.now_ns / TICK_NS {
+            // It was pushed out since; only now the wheel learns of it.
+            self.wheel.schedule(link.id.slot, link.deadline_tick);
+            link.armed_tick = link.deadline_tick;
+            return;
+        }
+        link.deadline_tick = 0;
+        match link.phase {
+            Phase::Open => {
+                self.call(connection, |protocol, io| protocol.timer(io));
+                self.end_turn(connection);
+            }
+            Phase::Connecting => link.close(Closed::Transport),
+            Phase::Finishing => link.close(Closed::Stalled),
+            Phase::Lingering { .. } => link.close(Closed::Finished),
+            Phase::Closed(_) => {}
+        }
+    }
+
+    /// A precise moment of this connection has come; stale when it was moved since.
+    pub(crate) fn precise_due(&mut self, connection: &mut Connection) {
+        let link = &mut connection.link;
+        if link.precise_ns == 0 || link.precise_ns > self.now_ns {
+            return;
+        }
+        link.precise_ns = 0;
+        if link.phase == Phase::Open {
+            self.call(connection, |protocol, io| protocol.precise_timer(io));
+            self.end_turn(connection);
+        }
+    }
+
+    fn finish_connect(&mut self, connection: &mut Connection, readiness: Readiness) {
+        let link = &mut connection.link;
+        match link.transport.connected() {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) => return link.close(Closed::Transport),
+        }
+        link.phase = Phase::Open;
+        link.writable = true;
+        link.readable = readiness.readable;
+        link.fin_waits = readiness.ended;
+        self.set_timer(link, None);
+        self.lp.member().counters.connected.add(1);
+        self.call(connection, |protocol, io| protocol.writable(io));
+        if connection.link.readable && connection.link.takes_input() {
+            self.input_turn(connection);
+        } else {
+            self.end_turn(connection);
+        }
+    }
+
+    /// Reads once, unless a spent budget left bytes behind, and calls the protocol if there is news.
+    fn input_turn(&mut self, connection: &mut Connection) {
+        let link = &mut connection.link;
+        link.requests_left = self.settings.requests_per_turn;
+        let owed = std::mem::take(&mut link.wants_input);
+        let left_behind = owed && !link.input.is_empty();
+        let news = !left_behind && link.readable && !link.input_ended && self.read(link);
+        if news || owed {
+            self.call(connection, |protocol, io| protocol.input(io));
+        }
+        self.end_turn(connection);
+    }
+
+    /// One read. `true`: the protocol has something to see.
+    fn read(&mut self, link: &mut Link) -> bool {
+        if link.input.has_storage() {
+            link.input.make_room(self.settings.input_bytes_max);
+        } else {
+            std::mem::swap(&mut link.input, &mut self.input_lent);
+        }
+        let room = link.input.room();
+        let asked = room.len().min(self.settings.read_bytes_per_turn);
+        if asked == 0 {
+            return false; // at input_bytes_max: the protocol must consume first
+        }
+        match link.transport.read(&mut room[..asked]) {
+            Ok(0) => {
+                link.input_ended = true;
+                link.readable = false;
+                true
+            }
+            Ok(taken) => {
+                link.input.fill(taken);
+                link.readable = taken == asked || link.fin_waits;
+                self.lp.member().counters.bytes_in.add(taken as u64);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                link.readable = false;
+                false
+            }
+            Err(error) => {
+                link.close(reason_of(&error));
+                false
+            }
+        }
+    }
+
+    /// Calls the protocol; a panic closes this connection and goes no further.
+    fn call(&mut self, connection: &mut Connection, call: impl FnOnce(&mut dyn Protocol, &mut Io<'_>)) {
+        let Connection { protocol, link } = connection;
+        if link.is_closed() {
+            return;
+        }
+        let mut io = Io { link, core: self };
+        // What a panic may leave half-done is the connection's own, which is closed, and the buffers that were lent to
+        // it, which are cleared when they come back.
+        if catch_unwind(AssertUnwindSafe(|| call(protocol.as_mut(), &mut io))).is_err() {
+            self.lp.member().counters.panics.add(1);
+            connection.link.close(Closed::Panicked);
+        }
+    }
+
+    /// Writes what is queued, moves the phase on, takes lent buffers back, lists a connection that has more to do.
+    pub(crate) fn end_turn(&mut self, connection: &mut Connection) {
+        let link = &mut connection.link;
+        if !link.is_closed() {
+            self.flush(link);
+            if link.output.is_empty() {
+                self.output_drained(link);
+            }
+        }
+        self.take_buffers_back(link);
+        if link.has_more(&self.settings) {
+            self.list(link);
+        }
+    }
+
+    fn flush(&mut self, link: &mut Link) {
+        link.congested |= link.output.unsent() > self.settings.output_high_water;
+        if link.writable && !link.output.is_empty() && !link.output_ended {
+            match link.output.write_to(&mut link.transport) {
+                Ok(taken) => {
+                    link.writable = link.output.is_empty();
+                    self.lp.member().counters.bytes_out.add(taken as u64);
+                    if link.phase == Phase::Finishing && taken > 0 {
+                        self.set_timer(link, Some(nanoseconds(self.settings.send_stall_max)));
+                    }
+                }
+                Err(error) => return link.close(reason_of(&error)),
+            }
+        }
+        if link.congested && link.output.unsent() <= self.settings.output_low_water {
+            link.congested = false;
+            link.wants_writable = true;
+        }
+    }
+
+    /// Nothing waits to be sent: shuts the write side, or begins to linger, where that was asked for.
+    fn output_drained(&mut self, link: &mut Link) {
+        if link.phase == Phase::Finishing {
+            self.begin_linger(link);
+        } else if link.phase == Phase::Open && link.end_output {
+            if !link.output_ended {
+                link.output_ended = true;
+                if let Err(error) = link.transport.end_output() {
+                    return link.close(reason_of(&error));
+                }
+            }
+            if link.input_ended {
+                link.close(Closed::Finished);
+            }
+        }
+    }
+
+    fn begin_linger(&mut self, link: &mut Link) {
+        // Closing a socket that holds unread bytes, or that gets some later, sends a reset, which makes the peer's kernel
+        // throw away a reply it has not read yet (RFC 9112, 9.6). Hence the shutdown, and reading until the peer ends.
+        // Where it has ended already, nothing can come.
+        if link.input_ended || !link.output_ended && link.transport.end_output().is_err() {
+            return link.close(Closed::Finished);
+        }
+        link.output_ended = true;
+        link.input.consume(link.input.len());
+        link.phase = Phase::Lingering { left: self.settings.linger_bytes_max };
+        self.set_timer(link, Some(nanoseconds(self.settings.linger_max)));
+        if link.fin_waits {
+            self.linger(link);
+        }
+    }
+
+    /// Reads once and drops what it read.
+    fn linger(&mut self, link: &mut Link) {
+        let Phase::Lingering { left } = link.phase else { return };
+        if !link.input.has_storage() {
+            std::mem::swap(&mut link.input, &mut self.input_lent);
+        }
+        let room = link.input.room();
+        let asked = room.len().min(left);
+        match link.transport.read(&mut room[..asked]) {
+            Ok(taken) if taken > 0 && taken < left => {
+                link.phase = Phase::Lingering { left: left - taken };
+                link.readable = taken == asked || link.fin_waits;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => link.readable = false,
+            // The peer ended, or reset, or sends more than is worth reading.
+            Ok(_) | Err(_) => link.close(Closed::Finished),
+        }
+        self.take_buffers_back(link);
+        if link.has_more(&self.settings) {
+            self.list(link);
+        }
+    }
+
+    /// An idle connection holds no storage: the lent buffers return to the loop, own ones to the pools; bytes that
+    /// wait for more are copied out of the lent buffer.
+    fn take_buffers_back(&mut self, link: &mut Link) {
+        if link.input.has_storage() {
+            let lent = !self.input_lent.has_storage();
+            if lent && link.input.is_empty() {
+                std::mem::swap(&mut link.input, &mut self.input_lent);
+            } else if lent {
+                let own = link.input.move_into(self.input_pool.take());
+                self.input_lent = std::mem::replace(&mut link.input, own);
+            } else if link.input.is_empty() {
+                self.input_pool.give(link.input.take_storage());
+            }
+        }
+        if link.output.has_storage() && (link.output.is_empty() || link.is_closed()) {
+            let storage = link.output.take_storage();
+            if self.output_lent.capacity() == 0 && storage.capacity() <= self.settings.output_high_water {
+                self.output_lent = storage;
+            } else {
+                self.output_pool.give(storage);
+            }
+        }
+    }
+}
+
+fn reason_of(error: &Error) -> Closed {
+    match error.kind() {
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => Closed::Peer,
+        _ => Closed::Transport,
+    }
+}

@@ -1,0 +1,156 @@
+//! Hashed timer wheel: one coarse deadline for each connection slot.
+//!
+//! A wheel of `SPOKES` lists, one for each 10 ms; a deadline hangs at `tick % SPOKES`. Entries are nodes of an array
+//! indexed by slot and linked both ways, so that scheduling, moving and cancelling are O(1) and never allocate once the
+//! array has grown, and a slot has one entry at most. A deadline further away than one turn (82 s) stays on its spoke
+//! and is looked at once a turn: cheaper than the cascades of a hierarchical wheel for deadlines that are nearly all
+//! under a minute and a half.
+//!
+//! The wheel is moved rarely: a connection that pushes its deadline out on every request leaves the entry where it is
+//! and the loop schedules it anew when the entry fires (see `turn`).
+//!
+//! Invariants:
+//!
+//! - A node is on exactly one spoke while `tick != 0`, on none otherwise.
+//! - Bit `s` of `occupied` is set exactly while spoke `s` is not empty.
+//! - No entry is due before `next`.
+
+/// Length of a tick.
+pub(crate) const TICK_NS: u64 = 10_000_000;
+const SPOKES: usize = 8192;
+const WORDS: usize = SPOKES / 64;
+const NONE: u32 = u32::MAX;
+const _: () = assert!(SPOKES.is_power_of_two() && SPOKES >= 64);
+
+#[derive(Clone, Copy)]
+struct Node {
+    /// When it is due; 0 while not on the wheel.
+    tick: u64,
+    next: u32,
+    /// `NONE` for the first of its spoke.
+    previous: u32,
+}
+
+const LOOSE: Node = Node { tick: 0, next: NONE, previous: NONE };
+
+/// Deadlines of slots, in ticks since the clock's zero.
+pub(crate) struct Wheel {
+    heads: Box<[u32]>,
+    occupied: Box<[u64]>,
+    nodes: Vec<Node>,
+    /// Every tick up to here was looked at.
+    cursor: u64,
+    /// No entry is due before this; `u64::MAX` when there is none.
+    next: u64,
+}
+
+/// The first tick at which `at_ns` has passed.
+pub(crate) fn tick_after(at_ns: u64) -> u64 {
+    at_ns.div_ceil(TICK_NS).max(1)
+}
+
+fn spoke_of(tick: u64) -> usize {
+    tick as usize & (SPOKES - 1)
+}
+
+impl Wheel {
+    pub(crate) fn new(now_ns: u64) -> Self {
+        Self {
+            heads: vec![NONE; SPOKES].into_boxed_slice(),
+            occupied: vec![0; WORDS].into_boxed_slice(),
+            nodes: Vec::new(),
+            cursor: now_ns / TICK_NS,
+            next: u64::MAX,
+        }
+    }
+
+    /// When [`Wheel::advance`] has something to look at, in nanoseconds; `u64::MAX`: never.
+    pub(crate) fn next_ns(&self) -> u64 {
+        self.next.saturating_mul(TICK_NS)
+    }
+
+    /// Puts `slot` on the wheel, or moves it. A tick that has passed already fires at the next advance.
+    pub(crate) fn schedule(&mut self, slot: u32, tick: u64) {
+        self.cancel(slot);
+        if self.nodes.len() <= slot as usize {
+            self.nodes.resize(slot as usize + 1, LOOSE);
+        }
+        let tick = tick.max(self.cursor + 1);
+        let spoke = spoke_of(tick);
+        let head = std::mem::replace(&mut self.heads[spoke], slot);
+        if head != NONE {
+            self.nodes[head as usize].previous = slot;
+        }
+        self.nodes[slot as usize] = Node { tick, next: head, previous: NONE };
+        self.occupied[spoke / 64] |= 1 << (spoke % 64);
+        self.next = self.next.min(tick);
+    }
+
+    /// Takes `slot` off the wheel; nothing where it is not on it.
+    pub(crate) fn cancel(&mut self, slot: u32) {
+        let Some(node) = self.nodes.get_mut(slot as usize) else { return };
+        let was = std::mem::replace(node, LOOSE);
+        if was.tick == 0 {
+            return;
+        }
+        let spoke = spoke_of(was.tick);
+        if was.previous == NONE {
+            self.heads[spoke] = was.next;
+            if was.next == NONE {
+                self.occupied[spoke / 64] &= !(1 << (spoke % 64));
+            }
+        } else {
+            self.nodes[was.previous as usize].next = was.next;
+        }
+        if was.next != NONE {
+            self.nodes[was.next as usize].previous = was.previous;
+        }
+    }
+
+    /// Moves to `now_ns` and takes off every slot that is due, into `due`.
+    pub(crate) fn advance(&mut self, now_ns: u64, due: &mut Vec<u32>) {
+        let now = now_ns / TICK_NS;
+        if now < self.next {
+            // Nothing can hang on the ticks in between, but the cursor must not fall behind by a turn.
+            self.cursor = self.cursor.max(now);
+            return;
+        }
+        let last = now.min(self.cursor + SPOKES as u64);
+        let mut tick = self.cursor + 1;
+        while let Some(found) = self.occupied_from(tick).filter(|found| *found <= last) {
+            self.take_due(spoke_of(found), now, due);
+            tick = found + 1;
+            if tick > last {
+                break;
+            }
+        }
+        self.cursor = now;
+        self.next = self.occupied_from(now + 1).unwrap_or(u64::MAX);
+    }
+
+    fn take_due(&mut self, spoke: usize, now: u64, due: &mut Vec<u32>) {
+        let mut slot = self.heads[spoke];
+        while slot != NONE {
+            let node = self.nodes[slot as usize];
+            if node.tick <= now {
+                self.cancel(slot);
+                due.push(slot);
+            }
+            slot = node.next;
+        }
+    }
+
+    /// The first tick from `from` on, within one turn, whose spoke is occupied.
+    fn occupied_from(&self, from: u64) -> Option<u64> {
+        let spoke = spoke_of(from);
+        let first = self.occupied[spoke / 64] >> (spoke % 64);
+        if first != 0 {
+            return Some(from + u64::from(first.trailing_zeros()));
+        }
+        let to_word_end = 64 - (spoke % 64) as u64;
+        (0..WORDS).find_map(|step| {
+            let word = self.occupied[(spoke / 64 + 1 + step) % WORDS];
+            (word != 0).then(|| from + to_word_end + step as u64 * 64 + u64::from(word.trailing_zeros()))
+        })
+    }
+}
