@@ -53,12 +53,7 @@ impl Chunked {
 
     /// Decodes what has come, appends data to `body` (at most `body_bytes_max` in all), and tells how many bytes of
     /// `input` it used up: all, or those up to the body's end.
-    pub(crate) fn decode(
-        &mut self,
-        input: &[u8],
-        body: &mut Vec<u8>,
-        body_bytes_max: usize,
-    ) -> Result<usize, Refusal> {
+    pub(crate) fn decode(&mut self, input: &[u8], body: &mut Vec<u8>, body_bytes_max: usize) -> Result<usize, Refusal> {
         let mut at = 0;
         while at < input.len() && self.state != State::Done {
             if self.state == State::Data {
@@ -197,7 +192,9 @@ mod tests {
 
     #[test]
     fn sizes_are_hexadecimal_and_bounded() {
-        for input in ["\r\n", "g\r\n", "0x5\r\n", "-1\r\n", "+1\r\n", "5 \r\n", " 5\r\n", "5\n", "5\rx", "00000000000000005\r\n"] {
+        for input in
+            ["\r\n", "g\r\n", "0x5\r\n", "-1\r\n", "+1\r\n", "5 \r\n", " 5\r\n", "5\n", "5\rx", "00000000000000005\r\n"]
+        {
             let refusal = if input == "5 \r\n" { Refusal::ChunkExtension } else { Refusal::ChunkSize };
             check(input, Err(refusal));
         }

@@ -111,9 +111,7 @@ impl Composer {
     ) {
         append_status_line(out, status);
         out.extend_from_slice(&self.date_line);
-        if !content_type.is_empty() {
-            append_all(out, &[b"Content-Type: ", content_type.as_bytes(), b"\r\n"]);
-        }
+        append_content_type(out, content_type);
         out.extend_from_slice(fields);
         match length {
             // RFC 9110 section 8.6: no length with 204, and with 304 only that of the body that was not sent.
@@ -214,16 +212,11 @@ pub(crate) fn append_field(fields: &mut Vec<u8>, name: &str, value: &str) -> boo
     true
 }
 
-/// Appends the line of a content type; the same rules.
+/// Appends the line of a content type, unless it is empty or would break the head.
 pub(crate) fn append_content_type(fields: &mut Vec<u8>, content_type: &str) {
-    if !content_type.is_empty() && is_content_type(content_type) {
+    if !content_type.is_empty() && content_type.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         append_all(fields, &[b"Content-Type: ", content_type.as_bytes(), b"\r\n"]);
     }
-}
-
-/// Whether a content type may stand in a head as it is.
-pub(crate) fn is_content_type(content_type: &str) -> bool {
-    content_type.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
 #[cfg(test)]
@@ -254,11 +247,25 @@ mod tests {
         let json = "Content-Type: application/json\r\n";
         check(PLAIN, 404, "", "", Length::Known(0), "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
         check(PLAIN, 204, "", "Allow: GET\r\n", Length::Known(0), "HTTP/1.1 204 No Content\r\nAllow: GET\r\n\r\n");
-        check(PLAIN, 200, JSON, "", Length::Chunked, &format!("HTTP/1.1 200 OK\r\n{json}Transfer-Encoding: chunked\r\n\r\n"));
+        check(
+            PLAIN,
+            200,
+            JSON,
+            "",
+            Length::Chunked,
+            &format!("HTTP/1.1 200 OK\r\n{json}Transfer-Encoding: chunked\r\n\r\n"),
+        );
         let close = Shape { persistent: false, ..PLAIN };
         check(close, 200, "", "", Length::UntilClose, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
         let old = Shape { http10: true, ..PLAIN };
-        check(old, 200, JSON, "", Length::Known(5), &format!("HTTP/1.1 200 OK\r\n{json}Content-Length: 5\r\nConnection: keep-alive\r\n\r\n"));
+        check(
+            old,
+            200,
+            JSON,
+            "",
+            Length::Known(5),
+            &format!("HTTP/1.1 200 OK\r\n{json}Content-Length: 5\r\nConnection: keep-alive\r\n\r\n"),
+        );
         check(PLAIN, 299, "", "", Length::Known(1), "HTTP/1.1 299 \r\nContent-Length: 1\r\n\r\n");
     }
 

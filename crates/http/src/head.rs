@@ -93,8 +93,9 @@ fn refusal_of(error: httparse::Error, bytes: &[u8]) -> Refusal {
 /// Whether the request line is well formed but for a version that we do not speak.
 fn names_other_version(bytes: &[u8]) -> bool {
     let line = bytes.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let version = line.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
-    matches!(version, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
+    let mut words = line.split(|&byte| byte == b' ');
+    let [_, _, version, None] = [words.next(), words.next(), words.next(), words.next()] else { return false };
+    matches!(version, Some([b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9']))
 }
 
 /// Path and query of a target in origin form, absolute form, or the asterisk of OPTIONS.
@@ -293,7 +294,9 @@ mod tests {
 
     #[test]
     fn malformed_request_lines_are_refused() {
-        for line in ["GET /", "GET  / HTTP/1.1", "GET / HTTP/1.1 ", "GET /a b HTTP/1.1", " GET / HTTP/1.1", "GET\t/\tHTTP/1.1"] {
+        for line in
+            ["GET /", "GET  / HTTP/1.1", "GET / HTTP/1.1 ", "GET /a b HTTP/1.1", " GET / HTTP/1.1", "GET\t/\tHTTP/1.1"]
+        {
             check(&format!("{line}\r\nHost: h"), Err(Refusal::RequestLine));
         }
         for target in ["a", "*", "ftp://h/", "http:///a", "http://a@b/", "/a#b", "/\u{44f}"] {

@@ -8,7 +8,8 @@
 //! | what an application sees | `service`, `request`, `reply`, `late` |
 //! | bytes to requests, without I/O | `scan` (blank line), `head` (fields, framing), `chunked`, `reader` (all three) |
 //! | replies to bytes | `composer`, `stream` |
-//! | one connection | `connection` (turns), `ring` (order of replies), `deadline` |
+//! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
+//! | what a loop's connections share | `worker` |
 //! | the listener and its counters | `server`, `addresses`, `limits`, `metrics` |
 //! | for applications | `query`, `router`, `queued_writer`, `access_log` |
 //!
@@ -35,6 +36,7 @@ mod request;
 mod ring;
 mod router;
 mod scan;
+mod serve;
 mod server;
 mod service;
 mod stream;
@@ -44,6 +46,7 @@ pub use access_log::AccessLog;
 pub use late::LateReply;
 pub use limits::{Deadlines, Limits, Settings};
 pub use metrics::{Metrics, MetricsTotal};
+pub use query::DecodeError;
 pub use queued_writer::{QueuedWriter, QueuedWriterThread};
 pub use reply::Reply;
 pub use request::Request;

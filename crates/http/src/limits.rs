@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::access_log::AccessLog;
 
 /// Most header fields that any setting can allow: their slices live on the stack of the call.
-pub const FIELDS_MAX: usize = 128;
+pub(crate) const FIELDS_MAX: usize = 128;
 
 /// What a server gives a client at most, and how it answers when that is not enough.
 #[derive(Clone, Debug)]

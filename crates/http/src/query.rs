@@ -157,7 +157,8 @@ mod tests {
                 b'a'..=b'z' => char::from(byte).to_string(),
                 _ => format!("%{byte:02X}"),
             }).collect();
-            prop_assert_eq!(decode(&raw, &mut Vec::new()), Ok(text.as_str()));
+            let mut scratch = Vec::new();
+            prop_assert_eq!(decode(&raw, &mut scratch), Ok(text.as_str()));
         }
 
         #[test]

@@ -48,6 +48,143 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
+    fn begin(&mut self, head: &[u8], framing: Framing) {
+        self.head.clear();
+        self.head.extend_from_slice(head);
+        self.body.clear();
+        (self.chunked, self.missing) = match framing {
+            Framing::Length(length) => (None, length as usize),
+            Framing::Chunked => (Some(Chunked::new()), 0),
+        };
+    }
+
+    fn is_whole(&self) -> bool {
+        self.missing == 0 && self.chunked.as_ref().is_none_or(Chunked::is_done)
+    }
+
+    /// Takes what belongs to the body, and tells how many bytes that was.
+    fn take(&mut self, input: &[u8], limits: &Limits) -> Result<usize, Refusal> {
+        if let Some(chunked) = &mut self.chunked {
+            return chunked.decode(input, &mut self.body, limits.body_bytes_max);
+        }
+        let take = self.missing.min(input.len());
+        self.body.extend_from_slice(&input[..take]);
+        self.missing -= take;
+        Ok(take)
+    }
+
+    /// Bytes of memory that it holds.
+    fn bytes(&self) -> usize {
+        self.head.capacity() + self.body.capacity()
+    }
+
+    /// Whether it is small enough to be kept for the next body.
+    pub(crate) fn is_worth_keeping(&self) -> bool {
+        self.bytes() <= KEPT_BYTES_MAX
+    }
+}
+
+/// Reader of one connection's requests.
+#[derive(Debug, Default)]
+pub(crate) struct RequestReader {
+    scan: HeadScan,
+    gathering: Option<Box<Gathering>>,
+    blank_lines: u8,
+}
+
+impl RequestReader {
+    /// Looks at the bytes received and not consumed. `spare` gives room for a body that has to be gathered.
+    #[inline]
+    pub(crate) fn next<'i>(
+        &'i mut self,
+        input: &'i [u8],
+        fields: &'i mut Fields<'i>,
+        limits: &Limits,
+        spare: impl FnOnce() -> Box<Gathering>,
+    ) -> Step<'i> {
+        if self.gathering.is_some() {
+            return self.gather(input, fields, limits);
+        }
+        if input.starts_with(b"\r\n") {
+            return self.skip_blank_lines(input);
+        }
+        let head_bytes = match self.find_head(input, limits) {
+            Ok(Some(head_bytes)) => head_bytes,
+            Ok(None) => return Step::More { consumed: 0, say_continue: false },
+            Err(refusal) => return Step::Refused(refusal),
+        };
+        let (head_part, body) = input.split_at(head_bytes);
+        let head = match head::parse(head_part, fields, limits) {
+            Ok(head) => head,
+            Err(refusal) => return Step::Refused(refusal),
+        };
+        match head.framing {
+            Framing::Length(length) if length > limits.body_bytes_max as u64 => Step::Refused(Refusal::BodyTooLarge),
+            Framing::Length(length) if length <= body.len() as u64 => {
+                let length = length as usize;
+                Step::Request { head, body: &body[..length], consumed: head_bytes + length }
+            }
+            framing => {
+                // RFC 9110 section 10.1.1: no word is needed where the body has begun to come by itself.
+                let say_continue = head.expects_continue && body.is_empty();
+                let mut gathering = spare();
+                gathering.begin(head_part, framing);
+                self.gathering = Some(gathering);
+                Step::More { consumed: head_bytes, say_continue }
+            }
+        }
+    }
+
+    /// The request handed out last was served, or refused: the next one begins.
+    #[inline]
+    pub(crate) fn done(&mut self) -> Option<Box<Gathering>> {
+        self.scan = HeadScan::default();
+        self.blank_lines = 0;
+        self.gathering.take()
+    }
+
+    /// Whether a body is on its way.
+    #[inline]
+    pub(crate) fn in_body(&self) -> bool {
+        self.gathering.is_some()
+    }
+
+    /// Bytes of body that have come so far, chunk sizes apart.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.gathering.as_ref().map_or(0, |gathering| gathering.body.len())
+    }
+
+    /// Bytes of memory held for a body on its way.
+    pub(crate) fn gathered_bytes(&self) -> usize {
+        self.gathering.as_ref().map_or(0, |gathering| gathering.bytes())
+    }
+
+    fn skip_blank_lines<'i>(&mut self, input: &[u8]) -> Step<'i> {
+        let lines = input.chunks_exact(2).take_while(|pair| pair == b"\r\n").count();
+        self.blank_lines = self.blank_lines.saturating_add(lines.min(usize::from(u8::MAX)) as u8);
+        if self.blank_lines > BLANK_LINES_MAX {
+            return Step::Refused(Refusal::BlankLines);
+        }
+        // The scan may have stopped at the CR of the first of them.
+        self.scan = HeadScan::default();
+        Step::More { consumed: lines * 2, say_continue: false }
+    }
+
+    #[inline]
+    fn find_head(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, Refusal> {
+        match self.scan.scan(input)? {
+            Some(head_bytes) if head_bytes <= limits.head_bytes_max => Ok(Some(head_bytes)),
+            None if input.len() < limits.head_bytes_max && !self.target_is_too_long(input, limits) => Ok(None),
+            _ if self.target_is_too_long(input, limits) => Err(Refusal::TargetTooLong),
+            _ => Err(Refusal::HeadTooLarge),
+        }
+    }
+
+    fn target_is_too_long(&self, input: &[u8], limits: &Limits) -> bool {
+        let line_bytes = self.scan.first_line_bytes().unwrap_or(input.len());
+        line_bytes > limits.target_bytes_max + LINE_BESIDES_TARGET
+    }
+
     fn gather<'i>(&'i mut self, input: &[u8], fields: &'i mut Fields<'i>, limits: &Limits) -> Step<'i> {
         let Some(gathering) = &mut self.gathering else {
             return Step::More { consumed: 0, say_continue: false };
@@ -79,8 +216,8 @@ mod tests {
         let (mut start, mut end) = (0, 0);
         let mut reads = reads.iter().cycle();
         loop {
-            let step = reader.next(&stream[start..end], &mut fields(), &limits(), Box::default);
-            match step {
+            let mut fields = fields();
+            match reader.next(&stream[start..end], &mut fields, &limits(), Box::default) {
                 Step::Request { head, body, consumed } => {
                     let body = String::from_utf8_lossy(body).into_owned();
                     seen.push(format!("{} {} [{body}]", head.method.name(), head.path));
@@ -114,7 +251,8 @@ mod tests {
 
     const GET: &str = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
     const POST: &str = "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello";
-    const CHUNKED: &str = "PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n";
+    const CHUNKED: &str =
+        "PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n";
 
     #[test]
     fn requests_come_out_one_after_the_other() {
@@ -141,7 +279,10 @@ mod tests {
     fn bodies_over_the_limit_are_refused_at_their_head() {
         check("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n", &["BodyTooLarge"]);
         let chunk = format!("258\r\n{}\r\n", "a".repeat(600));
-        check(&format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{chunk}"), &["BodyTooLarge"]);
+        check(
+            &format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{chunk}"),
+            &["BodyTooLarge"],
+        );
     }
 
     #[test]

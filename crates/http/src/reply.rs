@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::composer::{Length, Shape, append_field, checked, has_body, is_content_type};
+use crate::composer::{Length, Shape, append_field, checked, has_body};
 use crate::late::{LateReply, Ticket};
 use crate::service::{BodySource, Status};
 use crate::stream::{Stream, StreamFraming};
@@ -113,7 +113,6 @@ impl Reply<'_> {
 
     #[inline]
     fn compose_head(&mut self, status: Status, content_type: &str, length: Length) {
-        let content_type = if is_content_type(content_type) { content_type } else { "" };
         let (composer, fields) = (self.worker.composer.borrow(), self.worker.fields.borrow());
         composer.head(self.out, *self.shape, status, content_type, &fields, length);
     }

@@ -226,10 +226,7 @@ mod tests {
     fn conflicting_and_malformed_routes_are_told() {
         let mut router = travels();
         let error = router.route(Method::Get, "/users/{name}", "x").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "route \"GET /users/{name}\": takes the same paths as \"GET /users/{id}\""
-        );
+        assert_eq!(error.to_string(), "route \"GET /users/{name}\": takes the same paths as \"GET /users/{id}\"");
         assert!(router.route(Method::Get, "users", "x").is_err());
         assert!(router.route(Method::Get, "/a/{b", "x").is_err());
         assert!(router.route(Method::Get, &"/{a}".repeat(9), "x").is_err());

@@ -16,6 +16,7 @@ use crate::refusal::Refusal;
 pub(crate) struct HeadScan {
     at: usize,
     line_start: usize,
+    first_line_bytes: usize,
 }
 
 impl HeadScan {
@@ -28,6 +29,9 @@ impl HeadScan {
             match (input[at], input.get(at + 1)) {
                 (b'\r', Some(b'\n')) if at == self.line_start => return Ok(Some(at + 2)),
                 (b'\r', Some(b'\n')) => {
+                    if self.line_start == 0 {
+                        self.first_line_bytes = at + 2;
+                    }
                     self.line_start = at + 2;
                     self.at = at + 2;
                 }
@@ -44,9 +48,9 @@ impl HeadScan {
         Ok(None)
     }
 
-    /// Whether the request line is complete.
-    pub(crate) fn past_first_line(&self) -> bool {
-        self.line_start > 0
+    /// Length of the request line with its line end, once that has come.
+    pub(crate) fn first_line_bytes(&self) -> Option<usize> {
+        (self.first_line_bytes > 0).then_some(self.first_line_bytes)
     }
 }
 
