@@ -3,7 +3,10 @@
 //! The reply that matters most, 200 with `application/json`, has everything up to the digits of its length ready in
 //! one piece, made again when the second changes. A head is written straight into the connection's write queue.
 
+use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use httpdate::HttpDate;
 
 use crate::service::Status;
 
@@ -62,8 +65,8 @@ impl Composer {
     fn set_date(&mut self, now: SystemTime) {
         self.date_line.clear();
         if self.with_date {
-            let date = format!("Date: {}\r\n", httpdate::fmt_http_date(now));
-            self.date_line.extend_from_slice(date.as_bytes());
+            // Writing to a Vec cannot fail, and after the first time does not allocate.
+            let _ = write!(self.date_line, "Date: {}\r\n", HttpDate::from(now));
         }
         self.json_head.clear();
         self.json_head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
