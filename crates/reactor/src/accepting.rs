@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use mio::net::{TcpListener, TcpStream};
 
 use crate::connection::{Connection, Link, Phase};
+use crate::draining::Draining;
 use crate::event_loop::{EventLoop, LISTENERS_FROM};
 use crate::fleet::nanoseconds;
 use crate::kernel::{AcceptFailure, Poller, Token, accept_failure};
@@ -32,6 +33,8 @@ struct Listener {
 pub(crate) struct Listeners {
     list: Vec<Listener>,
     paused: bool,
+    /// The end of a pause is among the loop's timers.
+    pause_timed: bool,
     /// The present shortage was reported.
     reported: bool,
 }
@@ -68,8 +71,15 @@ impl Listeners {
         !self.paused && self.list.iter().any(|listener| listener.ready)
     }
 
+    /// Something became free: try again.
     pub(crate) fn end_pause(&mut self) {
         self.paused = false;
+    }
+
+    /// The timer of a pause went off.
+    pub(crate) fn pause_is_over(&mut self) {
+        self.paused = false;
+        self.pause_timed = false;
     }
 
     /// Asks the kernel again, whatever it said before.
@@ -121,7 +131,10 @@ impl EventLoop {
             Err(error) => {
                 fleet.give_back();
                 return match accept_failure(&error) {
-                    AcceptFailure::Empty => Accepted::NoMore,
+                    AcceptFailure::Empty => {
+                        self.listeners.reported = false; // all who waited are in: the shortage is over
+                        Accepted::NoMore
+                    }
                     AcceptFailure::Gone => Accepted::One,
                     AcceptFailure::Exhausted => {
                         self.report_shortage(&error.to_string());
@@ -130,7 +143,6 @@ impl EventLoop {
                 };
             }
         };
-        self.listeners.reported = false;
         self.core.lp.member().counters.accepted.add(1);
         self.place(index, stream, peer);
         Accepted::One
@@ -179,6 +191,9 @@ impl EventLoop {
         }
         let mut connection = Box::new(Connection { protocol, link });
         self.core.open(&mut connection);
+        if self.draining != Draining::No {
+            self.core.drain(&mut connection);
+        }
         let closed = connection.link.is_closed();
         self.connections.insert(connection);
         self.settle(id.slot, closed);
@@ -187,6 +202,9 @@ impl EventLoop {
     fn pause_accepting(&mut self) {
         self.listeners.paused = true;
         self.core.lp.member().counters.accept_pauses.add(1);
+        if std::mem::replace(&mut self.listeners.pause_timed, true) {
+            return; // one timer, however often a closed connection ends the pause before it
+        }
         let again_ns = self.core.now_ns.saturating_add(nanoseconds(self.core.settings.accept_pause));
         self.core.timers.push(again_ns, Due::AcceptAgain);
     }

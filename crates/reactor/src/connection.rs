@@ -64,6 +64,8 @@ pub(crate) struct Link {
     pub(crate) listed: bool,
     /// In the loop's list of connections whose queue is flushed after a batch of mail.
     pub(crate) flush_listed: bool,
+    /// `drain` was called.
+    pub(crate) drain_told: bool,
     pub(crate) requests_left: u32,
     pub(crate) input: InputBuffer,
     pub(crate) output: OutputQueue,
@@ -94,6 +96,7 @@ impl Link {
             wants_input: false,
             listed: false,
             flush_listed: false,
+            drain_told: false,
             requests_left: 0,
             input: InputBuffer::default(),
             output: OutputQueue::default(),

@@ -7,6 +7,7 @@
 //!
 //! A drain that follows another one can only bring the deadline nearer.
 
+use crate::connection::Phase;
 use crate::event_loop::EventLoop;
 use crate::protocol::Closed;
 use crate::timers::Due;
@@ -51,13 +52,14 @@ impl EventLoop {
     pub(crate) fn cut_all(&mut self) {
         for slot in 0..self.connections.slots() {
             if let Some(connection) = self.connections.at(slot) {
-                connection.link.close(Closed::Drained);
+                let sent_all = matches!(connection.link.phase, Phase::Lingering { .. });
+                connection.link.close(if sent_all { Closed::Finished } else { Closed::Drained });
                 self.settle(slot, true);
             }
         }
     }
 
     pub(crate) fn is_drained(&self) -> bool {
-        self.draining != Draining::No && self.connections.len() == 0 && !self.core.lp.member().mailbox.has_mail()
+        self.draining != Draining::No && self.connections.len() == 0
     }
 }

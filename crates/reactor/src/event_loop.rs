@@ -53,12 +53,10 @@ impl EventLoop {
     /// Runs until drained.
     pub(crate) fn run(mut self) -> std::io::Result<()> {
         let mut events = Events::with_room(self.core.settings.events_per_tick);
-        while !self.is_drained() {
+        // A connection handed over at the last moment is in the mailbox, which then does not close.
+        while !(self.is_drained() && self.core.lp.member().mailbox.try_close()) {
             self.wait(&mut events)?;
             self.tick(&events);
-        }
-        for mail in self.core.lp.member().mailbox.close() {
-            self.drop_undelivered(mail);
         }
         Ok(())
     }
@@ -128,7 +126,7 @@ impl EventLoop {
             match due {
                 Due::Task(task) => self.run_task(task),
                 Due::Connection(id) => self.turn(id, |core, connection| core.precise_due(connection)),
-                Due::AcceptAgain => self.listeners.end_pause(),
+                Due::AcceptAgain => self.listeners.pause_is_over(),
                 Due::DrainEnd => self.cut_all(),
             }
         }
@@ -237,13 +235,5 @@ impl EventLoop {
         // Only now, when the descriptor is closed, another one fits.
         self.core.lp.fleet().release(self.core.lp.index());
         self.listeners.end_pause();
-    }
-
-    fn drop_undelivered(&mut self, mail: Mail) {
-        if matches!(mail, Mail::Accepted { .. }) {
-            self.core.lp.fleet().release(self.core.lp.index());
-        }
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(mail)));
-        self.core.lp.member().counters.panics.add(u64::from(dropped.is_err()));
     }
 }

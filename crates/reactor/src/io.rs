@@ -88,9 +88,12 @@ impl Io<'_> {
         may_go_on
     }
 
-    /// Sets (or replaces) the connection's one timer, on the loop's wheel (resolution 10 ms); `None` clears it.
+    /// Sets (or replaces) the connection's one timer, on the loop's wheel (resolution 10 ms); `None` clears it. Without
+    /// effect before an outgoing connection is made and after [`Io::finish`]: then the timer is the loop's.
     pub fn set_timer(&mut self, after: Option<Duration>) {
-        self.core.set_timer(self.link, after.map(nanoseconds));
+        if self.link.phase == Phase::Open {
+            self.core.set_timer(self.link, after.map(nanoseconds));
+        }
     }
 
     /// Sets (or replaces) the connection's precise timer: [`Protocol::precise_timer`] is called at that moment of

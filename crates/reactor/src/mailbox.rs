@@ -135,11 +135,11 @@ impl Mailbox {
         std::mem::swap(&mut self.lock().mail, taken);
     }
 
-    /// Takes what is left and refuses all later mail.
-    pub(crate) fn close(&self) -> Vec<Mail> {
+    /// Refuses all later mail, provided that none waits. `false`: some does.
+    pub(crate) fn try_close(&self) -> bool {
         let mut queue = self.lock();
-        queue.closed = true;
-        std::mem::take(&mut queue.mail)
+        queue.closed = queue.mail.is_empty();
+        queue.closed
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

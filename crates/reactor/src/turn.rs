@@ -37,7 +37,8 @@ impl Core {
             Phase::Open if link.readable && link.takes_input() && !link.input_ended => self.input_turn(connection),
             // An edge of EPOLLOUT comes along with every other event; it matters only to a queue that waits for it.
             Phase::Open | Phase::Finishing if !link.output.is_empty() => self.end_turn(connection),
-            Phase::Lingering { .. } => self.linger(link),
+            // Our own FIN being acknowledged is an edge too, with nothing to read.
+            Phase::Lingering { .. } if link.readable => self.linger(link),
             _ => {}
         }
     }
@@ -80,7 +81,8 @@ impl Core {
             connection.link.readable = true;
             self.input_turn(connection);
         }
-        if matches!(connection.link.phase, Phase::Open | Phase::Connecting) {
+        if matches!(connection.link.phase, Phase::Open | Phase::Connecting) && !connection.link.drain_told {
+            connection.link.drain_told = true;
             self.call(connection, |protocol, io| protocol.drain(io));
             self.end_turn(connection);
         }

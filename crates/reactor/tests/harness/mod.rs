@@ -1,5 +1,5 @@
 //! A server on a free port of loopback for the tests, with protocols made by a closure.
-#![allow(dead_code)] // each test binary uses its part
+#![allow(dead_code, clippy::unwrap_used)] // each test binary uses its part
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,0 +1,79 @@
+//! A connection that sends a lot does not keep the others of its loop waiting.
+#![allow(clippy::unwrap_used)] // in functions shared by tests too
+
+mod harness;
+
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+use harness::{Making, eventually, loops, serve};
+use reactor::{Io, Loop, Protocol, Settings};
+
+/// Counts its lines, and notes what the greedy one had done by the time a line of the modest one was seen.
+struct Counting {
+    greedy_lines: Arc<AtomicUsize>,
+    seen_at: Arc<AtomicUsize>,
+}
+
+impl Protocol for Counting {
+    fn input(&mut self, io: &mut Io<'_>) {
+        while let Some(end) = io.input().iter().position(|byte| *byte == b'\n') {
+            if io.input()[0] == b'm' {
+                self.seen_at.store(self.greedy_lines.load(Ordering::SeqCst), Ordering::SeqCst);
+            } else {
+                self.greedy_lines.fetch_add(1, Ordering::SeqCst);
+            }
+            io.consume(end + 1);
+            if !io.spend(1) {
+                return;
+            }
+        }
+    }
+}
+
+/// Keeps the loop busy until the sender is dropped, so that what is sent meanwhile arrives together.
+fn hold(lp: &Loop) -> mpsc::Sender<()> {
+    let (release, held) = mpsc::channel::<()>();
+    let (begun, holding) = mpsc::channel();
+    lp.run(Box::new(move |_| {
+        begun.send(()).unwrap();
+        let _ = held.recv();
+    }));
+    holding.recv().unwrap();
+    release
+}
+
+const NEVER: usize = usize::MAX;
+
+#[track_caller]
+fn check_wait(settings: Settings, greedy_lines_before: usize) {
+    let (greedy_lines, seen_at) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(NEVER)));
+    let (of_server, at) = (Arc::clone(&greedy_lines), Arc::clone(&seen_at));
+    let server = serve(
+        settings,
+        Making::each(move |_, _| Box::new(Counting { greedy_lines: Arc::clone(&of_server), seen_at: Arc::clone(&at) })),
+    );
+    let (mut greedy, mut modest) = (server.connect(), server.connect());
+    eventually("both are accepted", || server.metrics().sum(|l| l.accepted) == 2);
+    let release = hold(&server.running.loops()[0]);
+    greedy.write_all(&b"g\n".repeat(20_000)).unwrap();
+    modest.write_all(b"m\n").unwrap();
+    drop(release);
+    eventually("the modest one is served", || seen_at.load(Ordering::SeqCst) != NEVER);
+    let waited_for = seen_at.load(Ordering::SeqCst);
+    assert!(waited_for <= greedy_lines_before, "{waited_for} lines of another connection went first");
+    eventually("the greedy one is served too", || greedy_lines.load(Ordering::SeqCst) == 20_000);
+    server.stop();
+}
+
+#[test]
+fn requests_of_one_connection_and_tick_are_bounded() {
+    check_wait(Settings { requests_per_turn: 16, ..loops(1) }, 32);
+}
+
+#[test]
+fn bytes_of_one_connection_and_tick_are_bounded() {
+    let settings = Settings { requests_per_turn: u32::MAX, read_bytes_per_turn: 1024, ..loops(1) };
+    check_wait(settings, 1024);
+}

@@ -1,0 +1,81 @@
+//! 10,000 idle connections cost under 2 KB of process memory each. A test binary of its own, for it measures the process.
+#![allow(clippy::unwrap_used, unsafe_code)] // setrlimit has no safe binding among our libraries
+
+mod harness;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use harness::{Lines, Making, connect, eventually, loops, serve};
+use reactor::Settings;
+
+const CONNECTIONS: usize = 10_000;
+const BYTES_EACH_MAX: usize = 2048;
+const ADDRESS: &str = "IDLE_MEMORY_ADDRESS";
+
+/// Lifts the soft limit of descriptors to the hard one and gives it.
+fn descriptors_max() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls get a live local.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+    }
+    limit.rlim_cur as usize
+}
+
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}
+
+/// The other side, in a process of its own: neither its memory nor its descriptors are the server's.
+#[test]
+#[ignore = "the client process of the other test"]
+fn client() {
+    let Ok(given) = std::env::var(ADDRESS) else { return };
+    let (address, count) = given.split_once('/').unwrap();
+    let (address, count): (SocketAddr, usize) = (address.parse().unwrap(), count.parse().unwrap());
+    descriptors_max();
+    let streams: Vec<_> = (0..count)
+        .map(|_| {
+            let mut stream = connect(address);
+            // Each has used its buffers before it falls idle.
+            harness::exchange(&mut stream, b"a request\n", b">a request\n");
+            stream
+        })
+        .collect();
+    println!("ready");
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(streams);
+}
+
+#[test]
+fn ten_thousand_idle_connections_cost_under_two_kilobytes_each() {
+    let count = CONNECTIONS.min(descriptors_max() - 200);
+    let server = serve(Settings { backlog: 1024, ..loops(2) }, Making::each(|_, _| Box::new(Lines)));
+    harness::exchange(&mut server.connect(), b"warm\n", b">warm\n");
+    let before = resident_bytes();
+    let mut client = Command::new(std::env::current_exe().unwrap())
+        .args(["client", "--exact", "--ignored", "--nocapture"])
+        .env(ADDRESS, format!("{}/{count}", server.address))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.ends_with("ready")), "the client failed");
+    assert!(server.metrics().sum(|l| l.open) >= count as u64);
+    let each = resident_bytes().saturating_sub(before) / count;
+    println!("{count} idle connections: {each} bytes each");
+    assert!(each < BYTES_EACH_MAX, "{each} bytes for each of {count} idle connections");
+    client.stdin.take().unwrap().write_all(b"q").unwrap();
+    drop(lines);
+    client.wait().unwrap();
+    eventually("all are closed", || server.metrics().sum(|l| l.open) == 0);
+    server.stop();
+}
