@@ -431,8 +431,8 @@ impl<S: Service> Protocol for Connection<S> {
         if now_ns >= due_ns && !taking {
             return self.overdue(io);
         }
-        let next_ns = if taking { stall_due_ns } else { due_ns.min(stall_due_ns) };
-        self.arm(io, next_ns, now_ns);
+        let due_ns = if taking { self.clock.restart(now_ns, deadlines) } else { due_ns };
+        self.arm(io, due_ns.min(stall_due_ns), now_ns);
     }
 
     fn drain(&mut self, io: &mut Io<'_>) {

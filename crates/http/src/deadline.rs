@@ -70,6 +70,12 @@ impl DeadlineClock {
         self.since_ns.saturating_add(nanoseconds(allowed))
     }
 
+    /// The wait begins now: so far the client was busy with taking its reply. Gives the new due time.
+    pub(crate) fn restart(&mut self, now_ns: u64, deadlines: &Deadlines) -> u64 {
+        self.since_ns = now_ns;
+        self.due_ns(deadlines, 0)
+    }
+
     /// Shortens what is left of the wait to `left` from now.
     pub(crate) fn shorten(&mut self, now_ns: u64, left: Duration, deadlines: &Deadlines) {
         let since_ns = now_ns.saturating_add(nanoseconds(left)).saturating_sub(nanoseconds(deadlines.head));
@@ -137,6 +143,13 @@ mod tests {
         clock.note(Wait::Head, 9 * SECOND);
         clock.note(Wait::Head, 12 * SECOND);
         assert_eq!(clock.due_ns(&deadlines(), 0), 19 * SECOND);
+    }
+
+    #[test]
+    fn a_client_that_was_still_taking_its_reply_is_idle_from_then_on() {
+        let mut clock = DeadlineClock::new(0);
+        clock.note(Wait::Idle, SECOND);
+        assert_eq!(clock.restart(50 * SECOND, &deadlines()), 110 * SECOND);
     }
 
     #[test]

@@ -90,15 +90,27 @@ fn a_connection_that_waits_for_a_late_reply_is_not_idle() {
 }
 
 #[test]
+fn a_client_that_takes_its_reply_slowly_is_not_idle() {
+    let server = server(|deadlines| deadlines.idle = SHORT);
+    let mut client = server.connect();
+    client.send(b"GET /large/30000000 HTTP/1.1\r\nHost: h\r\n\r\n");
+    std::thread::sleep(SHORT * 5);
+    assert_eq!(server.metrics().timed_out, 0);
+    assert_eq!(client.answer().body.len(), 30_000_000);
+}
+
+#[test]
 fn a_client_that_takes_nothing_is_cut() {
     let server = server(|deadlines| deadlines.write = SHORT);
     let mut client = server.connect();
     client.send(b"GET /stream/50000000 HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut late = server.connect();
     late.send(b"GET /large/50000000 HTTP/1.1\r\nHost: h\r\n\r\n");
-    while server.metrics().timed_out < 2 {
+    let cut = (0..2000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
-    }
+        server.metrics().timed_out == 2
+    });
+    assert!(cut, "both clients still hold their replies");
     let mut bytes = Vec::new();
     let _ = std::io::Read::read_to_end(&mut client.socket, &mut bytes);
     assert!(bytes.len() < 50_000_000);
