@@ -16,7 +16,7 @@ use crate::event_loop::{EventLoop, LISTENERS_FROM};
 use crate::fleet::nanoseconds;
 use crate::kernel::{AcceptFailure, Poller, Token, accept_failure};
 use crate::mailbox::Mail;
-use crate::protocol::{Accept, Closed};
+use crate::protocol::Accept;
 use crate::timers::Due;
 use crate::transport::Transport;
 
@@ -176,19 +176,16 @@ impl EventLoop {
         let protocol = match made {
             Ok(Some(protocol)) => protocol,
             refused => {
-                counters.refused.add(1);
-                counters.panics.add(u64::from(refused.is_err()));
                 self.core.ids.give_back(id);
                 drop(stream);
                 self.core.lp.fleet().release(self.core.lp.index());
+                // Counted last: who sees the count sees the connection gone.
+                counters.refused.add(1);
+                counters.panics.add(u64::from(refused.is_err()));
                 return;
             }
         };
-        let mut link = Link::new(Transport::Plain(stream), id, peer, Phase::Open);
-        let token = Token { slot: id.slot, generation: id.generation };
-        if link.transport.register(&self.core.poller, token).is_err() {
-            link.close(Closed::Transport);
-        }
+        let link = Link::new(Transport::Plain(stream), id, peer, Phase::Open);
         let mut connection = Box::new(Connection { protocol, link });
         self.core.open(&mut connection);
         if self.draining != Draining::No {

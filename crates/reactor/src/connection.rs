@@ -41,6 +41,8 @@ pub(crate) struct Link {
     pub(crate) transport: Transport,
     pub(crate) id: ConnectionId,
     pub(crate) phase: Phase,
+    /// Known to the poller.
+    pub(crate) registered: bool,
     /// The kernel may have more to read: no read came back short since the last event.
     pub(crate) readable: bool,
     /// The kernel may take more: no write came back short since the last event.
@@ -84,6 +86,7 @@ impl Link {
             transport,
             id,
             phase,
+            registered: false,
             readable: false,
             writable: phase != Phase::Connecting,
             fin_waits: false,
@@ -137,7 +140,7 @@ impl Link {
                         && (self.wants_input
                             || self.readable && !self.input_ended && self.input.len() < settings.input_bytes_max)
             }
-            Phase::Lingering { .. } => self.readable,
+            Phase::Lingering { .. } => self.readable || !self.registered,
             _ => false,
         }
     }

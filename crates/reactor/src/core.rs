@@ -95,6 +95,7 @@ impl Core {
             Ok(transport) => {
                 self.lp.fleet().book(self.lp.index());
                 let mut link = Link::new(transport, id, to, Phase::Connecting);
+                link.registered = true;
                 self.set_timer(&mut link, Some(crate::fleet::nanoseconds(self.settings.connect_max)));
                 let protocol = protocol(id, &self.lp);
                 self.opening.push(Opening { link, protocol });

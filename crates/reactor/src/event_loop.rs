@@ -225,15 +225,15 @@ impl EventLoop {
         self.core.end_turn(&mut connection); // gives lent buffers back
         self.core.wheel.cancel(slot);
         self.core.ids.give_back(connection.link.id);
-        let counters = &self.core.lp.member().counters;
-        counters.count_closed(reason);
         let told = catch_unwind(AssertUnwindSafe(|| {
             connection.protocol.closed(reason);
             drop(connection);
         }));
-        counters.panics.add(u64::from(told.is_err()));
         // Only now, when the descriptor is closed, another one fits.
         self.core.lp.fleet().release(self.core.lp.index());
+        let counters = &self.core.lp.member().counters;
+        counters.count_closed(reason);
+        counters.panics.add(u64::from(told.is_err()));
         self.listeners.end_pause();
     }
 }

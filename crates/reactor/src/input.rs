@@ -94,3 +94,63 @@ impl InputBuffer {
         std::mem::take(&mut self.bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Receive(usize),
+        Consume(usize),
+        MoveOut(usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (1..9000_usize).prop_map(Step::Receive),
+            (0..9000_usize).prop_map(Step::Consume),
+            (0..9000_usize).prop_map(Step::MoveOut),
+        ];
+        prop::collection::vec(step, 1..60)
+    }
+
+    fn check_against_queue(steps: &[Step], filled_max: usize) {
+        let mut buffer = InputBuffer::default();
+        let mut model: VecDeque<u8> = VecDeque::new();
+        let mut next = 0_u8;
+        for step in steps {
+            match *step {
+                Step::Receive(bytes) => {
+                    buffer.make_room(filled_max);
+                    assert!(!buffer.room().is_empty() || buffer.len() >= filled_max, "no room at {}", buffer.len());
+                    let taken = bytes.min(buffer.room().len());
+                    for byte in &mut buffer.room()[..taken] {
+                        *byte = next;
+                        model.push_back(next);
+                        next = next.wrapping_add(1);
+                    }
+                    buffer.fill(taken);
+                }
+                Step::Consume(bytes) => {
+                    let bytes = bytes.min(buffer.len());
+                    buffer.consume(bytes);
+                    model.drain(..bytes);
+                }
+                Step::MoveOut(storage) => buffer = buffer.move_into(vec![0xee; storage]),
+            }
+            assert!(buffer.filled().iter().eq(model.iter()), "after {step:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_come_out_as_they_went_in(steps in steps(), filled_max in 512..40_000_usize) {
+            check_against_queue(&steps, filled_max);
+        }
+    }
+}

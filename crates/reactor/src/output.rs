@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use crate::transport::Transport;
+use crate::transport::{Then, Transport};
 
 /// Pieces given to one `writev`; the kernel takes 1024 at most, and 64 already fill a socket's buffer.
 const PIECES_PER_WRITE: usize = 64;
@@ -77,17 +77,17 @@ impl OutputQueue {
 
     /// Writes until the queue is empty or the kernel takes no more. Gives the number of bytes taken; the queue is
     /// not empty afterwards exactly when the kernel is full.
-    pub(crate) fn write_to(&mut self, transport: &mut Transport) -> io::Result<usize> {
+    pub(crate) fn write_to(&mut self, transport: &mut Transport, then: Then) -> io::Result<usize> {
         let mut total = 0;
         while !self.is_empty() {
             let asked;
             let taken = if self.splices.is_empty() {
                 asked = self.bytes.len() - self.sent;
-                transport.write(&self.bytes[self.sent..])
+                transport.write(&self.bytes[self.sent..], then)
             } else {
                 let (slices, count) = self.slices();
                 asked = slices[..count].iter().map(|slice| slice.len()).sum();
-                transport.write_vectored(&slices[..count])
+                transport.write_vectored(&slices[..count], then)
             };
             match taken {
                 Ok(taken) => {
@@ -158,6 +158,71 @@ impl OutputQueue {
                 splice.at -= self.sent;
             }
             self.sent = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Append(usize),
+        Share(usize),
+        Taken(usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (0..6000_usize).prop_map(Step::Append),
+            (0..6000_usize).prop_map(Step::Share),
+            (1..9000_usize).prop_map(Step::Taken),
+        ];
+        prop::collection::vec(step, 1..200)
+    }
+
+    /// What one `writev` would be given.
+    fn offered(queue: &OutputQueue) -> Vec<u8> {
+        let (slices, count) = queue.slices();
+        slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    /// Plays the kernel, which takes any part of what it is offered, and compares with a plain byte string.
+    fn check_against_bytes(steps: &[Step]) {
+        let (mut queue, mut model) = (OutputQueue::default(), Vec::new());
+        for (number, step) in steps.iter().enumerate() {
+            let fill = number as u8;
+            match *step {
+                Step::Append(bytes) => {
+                    let all = queue.bytes.len() + bytes;
+                    queue.tail().resize(all, fill);
+                    model.resize(model.len() + bytes, fill);
+                }
+                Step::Share(bytes) => {
+                    queue.push_shared(vec![fill; bytes].into());
+                    model.resize(model.len() + bytes, fill);
+                }
+                Step::Taken(bytes) => {
+                    let offered = offered(&queue);
+                    assert!(model.starts_with(&offered), "at step {number}");
+                    assert!(!offered.is_empty() || model.is_empty(), "nothing offered at step {number}");
+                    let taken = bytes.min(offered.len());
+                    queue.advance(taken);
+                    queue.compact();
+                    model.drain(..taken);
+                }
+            }
+            assert_eq!(queue.unsent(), model.len());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_leave_in_the_order_in_which_they_were_queued(steps in steps()) {
+            check_against_bytes(&steps);
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct Message {
 /// A panic in any of these calls closes this connection with [`Closed::Panicked`] and touches no other.
 pub trait Protocol {
     /// The first call for an accepted connection, before any byte was read: the place to set the first deadline, or to
-    /// speak first. An outgoing connection gets [`Protocol::writable`] instead.
+    /// speak first. [`Protocol::input`] may follow in the same turn. An outgoing connection gets [`Protocol::writable`] instead.
     fn opened(&mut self, _io: &mut Io<'_>) {}
     /// Bytes arrived, or the peer's half of the stream ended (`io.input_ended()`), or a turn that ran out of budget
     /// goes on. Reads `io.input()`, says `io.consume(n)`, appends to `io.output()`, and calls `io.spend(1)` for each

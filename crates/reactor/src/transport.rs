@@ -7,8 +7,21 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 
 use mio::net::TcpStream;
+use socket2::SockRef;
 
 use crate::kernel::{Poller, Token};
+
+/// What follows a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Perhaps more, perhaps nothing: the bytes leave now.
+    Send,
+    /// The end of the output, at once: the kernel keeps the last bytes back for it, and they leave with the FIN in one
+    /// segment instead of two.
+    End,
+}
+
+const LAST: libc::c_int = libc::MSG_MORE | libc::MSG_NOSIGNAL;
 
 /// How a connection's bytes travel.
 pub(crate) enum Transport {
@@ -29,15 +42,21 @@ impl Transport {
         }
     }
 
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, bytes: &[u8], then: Then) -> io::Result<usize> {
         match self {
-            Self::Plain(stream) => uninterrupted(|| stream.write(bytes)),
+            Self::Plain(stream) => uninterrupted(|| match then {
+                Then::Send => stream.write(bytes),
+                Then::End => SockRef::from(&*stream).send_with_flags(bytes, LAST),
+            }),
         }
     }
 
-    pub(crate) fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn write_vectored(&mut self, pieces: &[IoSlice<'_>], then: Then) -> io::Result<usize> {
         match self {
-            Self::Plain(stream) => uninterrupted(|| stream.write_vectored(pieces)),
+            Self::Plain(stream) => uninterrupted(|| match then {
+                Then::Send => stream.write_vectored(pieces),
+                Then::End => SockRef::from(&*stream).send_vectored_with_flags(pieces, LAST),
+            }),
         }
     }
 

@@ -154,3 +154,84 @@ impl Wheel {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SLOTS: u32 = 40;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Schedule { slot: u32, in_ticks: u64 },
+        Cancel { slot: u32 },
+        Advance { ticks: u64 },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        // Distances on both sides of a word, of the wheel's turn, and of several turns.
+        let distance = prop_oneof![0..70_u64, 8100..8300_u64, 16_300..24_700_u64];
+        let step = prop_oneof![
+            4 => (0..SLOTS, distance.clone()).prop_map(|(slot, in_ticks)| Step::Schedule { slot, in_ticks }),
+            1 => (0..SLOTS).prop_map(|slot| Step::Cancel { slot }),
+            2 => distance.prop_map(|ticks| Step::Advance { ticks }),
+        ];
+        prop::collection::vec(step, 1..120)
+    }
+
+    /// Runs the steps on the wheel and on a plain map: the same slots must fall due at the same advances, and the wheel
+    /// must never sleep past one.
+    fn check_against_map(steps: &[Step], begin_tick: u64) {
+        let mut now = begin_tick;
+        let mut wheel = Wheel::new(now * TICK_NS);
+        let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+        for step in steps {
+            match *step {
+                Step::Schedule { slot, in_ticks } => {
+                    wheel.schedule(slot, now + in_ticks);
+                    // What is due already falls due at the next tick that the wheel looks at.
+                    model.insert(slot, (now + in_ticks).max(wheel.cursor + 1));
+                }
+                Step::Cancel { slot } => {
+                    wheel.cancel(slot);
+                    model.remove(&slot);
+                }
+                Step::Advance { ticks } => now += ticks,
+            }
+            if let Some(first) = model.values().min() {
+                assert!(wheel.next_ns() <= first * TICK_NS, "the wheel would sleep past tick {first}");
+            }
+            let mut due = Vec::new();
+            wheel.advance(now * TICK_NS + 1, &mut due);
+            due.sort_unstable();
+            let expected: Vec<u32> = model.iter().filter(|(_, tick)| **tick <= now).map(|(slot, _)| *slot).collect();
+            assert_eq!(due, expected, "after {step:?} at tick {now}");
+            model.retain(|_, tick| *tick > now);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn slots_fall_due_as_in_a_plain_map(steps in steps(), begin_tick in 0..20_000_u64) {
+            check_against_map(&steps, begin_tick);
+        }
+    }
+
+    #[test]
+    fn an_empty_wheel_never_wakes() {
+        let mut wheel = Wheel::new(5 * TICK_NS);
+        assert_eq!(wheel.next_ns(), u64::MAX);
+        wheel.schedule(3, 9);
+        wheel.advance(9 * TICK_NS, &mut Vec::new());
+        assert_eq!(wheel.next_ns(), u64::MAX);
+    }
+
+    #[test]
+    fn a_moment_is_rounded_up_to_a_tick() {
+        assert_eq!([1, TICK_NS - 1, TICK_NS, TICK_NS + 1].map(tick_after), [1, 1, 1, 2]);
+    }
+}

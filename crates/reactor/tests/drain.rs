@@ -99,7 +99,7 @@ fn what_waits_in_the_backlog_is_served_before_the_port_closes() {
     }));
     holding.recv().unwrap();
     // The loop is held: the kernel completes these connections and queues what they send. More than one tick accepts.
-    let mut waiting: Vec<TcpStream> = (0..100).map(|_| server.connect()).collect();
+    let mut waiting: Vec<TcpStream> = (0..300).map(|_| server.connect()).collect();
     for stream in &mut waiting {
         stream.write_all(b"hello\n").unwrap();
     }

@@ -6,6 +6,7 @@ mod harness;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use harness::{Echo, Making, Server, connect, eventually, exchange, loops, serve};
 use reactor::{Reactor, Running, Settings};
@@ -56,7 +57,7 @@ fn of_servers_that_start_together_one_gets_the_port() {
         let started: Vec<_> = starting.into_iter().filter_map(|thread| thread.join().unwrap().ok()).collect();
         assert_eq!(started.len(), 1);
         for running in started {
-            running.drain(std::time::Duration::ZERO);
+            running.drain(Duration::ZERO);
             running.join().unwrap();
         }
     }
@@ -69,13 +70,13 @@ fn a_port_can_be_taken_again_after_a_restart() {
     let mut stream = server.connect();
     exchange(&mut stream, b"x", b"x");
     // The server closes first, so its side stays in TIME_WAIT.
-    server.running.drain(std::time::Duration::from_secs(10));
+    server.running.drain(Duration::from_secs(10));
     assert_eq!(harness::rest(&mut stream), b"");
     drop(stream);
     server.running.join().unwrap();
     let again = try_serve(address, 2).unwrap();
     exchange(&mut connect(address), b"y", b"y");
-    again.drain(std::time::Duration::from_millis(100));
+    again.drain(Duration::from_millis(100));
     again.join().unwrap();
 }
 
@@ -135,7 +136,7 @@ fn accepted_sockets_have_no_delay() {
 
 #[test]
 fn connections_over_the_bound_wait_until_one_is_closed() {
-    let server = echo(Settings { connections_max: 3, ..loops(1) });
+    let server = echo(Settings { connections_max: 3, accept_pause: Duration::from_secs(600), ..loops(1) });
     let mut open: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
     for stream in &mut open {
         exchange(stream, b"x", b"x");
@@ -151,6 +152,21 @@ fn connections_over_the_bound_wait_until_one_is_closed() {
     }
     assert_eq!(server.metrics().sum(|l| l.accepted), 6);
     drop(open);
+    server.stop();
+}
+
+#[test]
+fn another_loops_room_is_found_after_the_pause() {
+    // Whichever loop has the room, the ones that wait on the other are let in by its timer.
+    let settings = Settings { connections_max: 4, accept_pause: Duration::from_millis(5), ..loops(2) };
+    let server = echo(settings);
+    let open: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
+    eventually("all are in", || server.metrics().sum(|l| l.open) == 4);
+    let mut waiting: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
+    drop(open);
+    for stream in &mut waiting {
+        exchange(stream, b"now", b"now");
+    }
     server.stop();
 }
 
