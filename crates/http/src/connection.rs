@@ -125,8 +125,7 @@ impl<S: Service> Connection<S> {
             if self.blocked {
                 return Stop::Blocked;
             }
-            let full = self.ring.len() >= self.worker().settings.limits.pipelined_max || self.ring.has_stream();
-            if full || self.last || self.finished || io.congested() {
+            if self.is_full() || self.last || self.finished || io.congested() {
                 return Stop::Full;
             }
             match self.step(io) {
@@ -136,6 +135,13 @@ impl<S: Service> Connection<S> {
                 Progress::Stopped(stop) => return stop,
             }
         }
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        let limits = &self.worker().settings.limits;
+        let room = self.ring.len() < limits.pipelined_max && self.ring.held_bytes() <= limits.held_bytes_max;
+        !room || self.ring.has_stream()
     }
 
     #[inline]

@@ -22,6 +22,8 @@ pub struct Limits {
     pub gathered_bytes_max: usize,
     /// Unanswered requests of one connection; past it the connection is not read until a reply has left.
     pub pipelined_max: usize,
+    /// Bytes of replies that wait behind an unanswered request of their connection; past it no more requests are read.
+    pub held_bytes_max: usize,
     /// Open connections from one address, over all loops; more are closed at once.
     pub connections_per_address_max: usize,
     /// Open connections of the server, over all loops; more are closed at once.
@@ -37,6 +39,7 @@ impl Default for Limits {
             body_bytes_max: 8 << 20,
             gathered_bytes_max: 64 << 20,
             pipelined_max: 128,
+            held_bytes_max: 256 << 10,
             connections_per_address_max: 16 << 10,
             connections_max: 64 << 10,
         }

@@ -9,7 +9,7 @@
 //! or stands behind something that waits, has a slot.
 //!
 //! Invariants: slot `i` has sequence `first + i`; `writes_unanswered` counts the slots that wait for a request that may
-//! change something; a slot whose reply ends the connection is the last.
+//! change something; `held_bytes` is the sum over the slots; a slot whose reply ends the connection is the last.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,6 +50,7 @@ pub(crate) struct Ring {
     first: u64,
     writes_unanswered: usize,
     streams: usize,
+    held_bytes: usize,
 }
 
 impl Ring {
@@ -76,7 +77,13 @@ impl Ring {
         self.streams > 0
     }
 
+    /// Bytes of replies that wait for their turn.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
     pub(crate) fn push(&mut self, slot: Slot) {
+        self.held_bytes += slot.held_bytes();
         self.writes_unanswered += usize::from(slot.waits_to_write());
         self.streams += usize::from(slot.is_stream());
         self.slots.push_back(slot);
@@ -91,6 +98,7 @@ impl Ring {
         }
         self.writes_unanswered -= usize::from(slot.waits_to_write());
         slot.held = Held::Answer(answer);
+        self.held_bytes += slot.held_bytes();
         true
     }
 
@@ -105,6 +113,7 @@ impl Ring {
     pub(crate) fn pop(&mut self) -> Option<Slot> {
         let slot = self.slots.pop_front()?;
         self.first += 1;
+        self.held_bytes -= slot.held_bytes();
         self.writes_unanswered -= usize::from(slot.waits_to_write());
         self.streams -= usize::from(slot.is_stream());
         Some(slot)
@@ -114,6 +123,15 @@ impl Ring {
 impl Slot {
     fn waits_to_write(&self) -> bool {
         self.order == Order::Write && matches!(self.held, Held::Nothing)
+    }
+
+    /// A stream's head is not counted: it goes out by itself, before the slot does.
+    fn held_bytes(&self) -> usize {
+        match &self.held {
+            Held::Nothing | Held::Stream(..) => 0,
+            Held::Answer(answer) => answer.body.len(),
+            Held::Bytes(_, bytes) | Held::Shared(_, bytes, _) => bytes.len(),
+        }
     }
 
     fn is_stream(&self) -> bool {

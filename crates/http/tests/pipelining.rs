@@ -108,6 +108,24 @@ fn unanswered_requests_have_a_limit_and_the_rest_is_served_afterwards() {
 }
 
 #[test]
+fn replies_that_wait_for_their_turn_have_a_limit_together() {
+    let limits = Limits { held_bytes_max: 1000, ..Limits::default() };
+    let server = TestServer::start(Settings { limits, ..Settings::default() });
+    let mut client = server.connect();
+    client.send((get("/late/1") + &get("/large/900").repeat(2) + &get("/late/2")).as_bytes());
+    let first = server.shelf.take("/late/1");
+    server.connect().probe("/other");
+    assert!(!server.shelf.has("/late/2"), "a request was handed over past the limit");
+    first.send(Status(200), "", b"1".to_vec());
+    server.shelf.answer("/late/2");
+    client.expect(200, "1");
+    for _ in 0..2 {
+        assert_eq!(client.answer().body.len(), 900);
+    }
+    client.expect(200, "/late/2");
+}
+
+#[test]
 fn panics_and_dropped_replies_answer_500_in_their_places() {
     let server = TestServer::start(Settings::default());
     let mut client = server.connect();
