@@ -91,7 +91,10 @@ fn a_connection_that_waits_for_a_late_reply_is_not_idle() {
 
 #[test]
 fn a_client_that_takes_its_reply_slowly_is_not_idle() {
-    let server = server(|deadlines| deadlines.idle = SHORT);
+    // The write queue takes the whole reply, so that for all but the client the request is over.
+    let loops = reactor::Settings { loops: 1, output_high_water: 64 << 20, ..reactor::Settings::default() };
+    let deadlines = Deadlines { idle: SHORT, write: LONG, ..Deadlines::default() };
+    let server = TestServer::start_on(loops, Settings { deadlines, ..Settings::default() });
     let mut client = server.connect();
     client.send(b"GET /large/30000000 HTTP/1.1\r\nHost: h\r\n\r\n");
     std::thread::sleep(SHORT * 5);
