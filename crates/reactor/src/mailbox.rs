@@ -103,6 +103,7 @@ impl Mailbox {
             }
             queue.mail.push(mail);
         }
+        between_steps();
         if self.state.load(Ordering::Acquire) & MAIL == 0 && self.state.fetch_or(MAIL, Ordering::AcqRel) == SLEEPING {
             self.wakes.add_shared(1);
             // Fails only when the eventfd is full, which means that a wake-up is pending anyway.
@@ -132,6 +133,7 @@ impl Mailbox {
             *taken = Vec::new();
         }
         self.state.fetch_and(!MAIL, Ordering::AcqRel);
+        between_steps();
         std::mem::swap(&mut self.lock().mail, taken);
     }
 
@@ -148,6 +150,14 @@ impl Mailbox {
     }
 }
 
+/// Where another thread may come in between two steps. Nothing, except that a test may put the other thread's deed here:
+/// the windows are a few nanoseconds wide, and no number of threads hits them reliably.
+#[inline]
+fn between_steps() {
+    #[cfg(test)]
+    tests::come_in_between();
+}
+
 impl std::fmt::Debug for Mail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -158,5 +168,128 @@ impl std::fmt::Debug for Mail {
             Self::Accepted { .. } => "Accepted",
             Self::Drain { .. } => "Drain",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    use super::*;
+
+    thread_local! {
+        static DEED: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn come_in_between() {
+        if let Some(deed) = DEED.take() {
+            deed();
+        }
+    }
+
+    fn new_mailbox() -> (Arc<Mailbox>, mio::Poll) {
+        let poll = mio::Poll::new().expect("descriptors");
+        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).expect("descriptors");
+        (Arc::new(Mailbox::new(waker)), poll)
+    }
+
+    fn push(mailbox: &Mailbox) {
+        assert!(mailbox.push(Mail::Task(Box::new(|_| {}))).is_ok());
+    }
+
+    /// What must hold whenever no call is under way: mail that waits is announced, or its wake-up was asked for.
+    #[track_caller]
+    fn check_nothing_is_forgotten(mailbox: &Mailbox) {
+        let waits = !mailbox.lock().mail.is_empty();
+        assert!(!waits || mailbox.has_mail(), "mail waits and nothing tells of it");
+        let asleep = mailbox.state.load(Ordering::SeqCst) & SLEEPING != 0;
+        assert!(!waits || !asleep || mailbox.wakes.get() > 0, "mail waits for a loop that sleeps");
+    }
+
+    /// Does `first`, with `deed` coming in between its two steps, and checks the state after each.
+    #[track_caller]
+    fn check_between(first: fn(&Mailbox), deed: fn(&Mailbox)) {
+        for mail_before in [0, 1] {
+            let (mailbox, _poll) = new_mailbox();
+            (0..mail_before).for_each(|_| push(&mailbox));
+            let inner = Arc::clone(&mailbox);
+            DEED.set(Some(Box::new(move || deed(&inner))));
+            first(&mailbox);
+            assert!(DEED.take().is_none(), "the deed was done");
+            check_nothing_is_forgotten(&mailbox);
+        }
+    }
+
+    fn take(mailbox: &Mailbox) {
+        mailbox.take(&mut Vec::new());
+    }
+
+    fn take_and_sleep(mailbox: &Mailbox) {
+        take(mailbox);
+        mailbox.may_sleep();
+    }
+
+    #[test]
+    fn steps_of_two_threads_may_mix() {
+        check_between(take, push);
+        check_between(take_and_sleep, push);
+        check_between(push, take);
+        check_between(push, push);
+        check_between(push, take_and_sleep);
+        check_between(push, |mailbox| {
+            mailbox.may_sleep();
+        });
+    }
+
+    const ROUNDS: usize = 10_000;
+
+    /// The consumer's half of the protocol, as the loop follows it, with a wait that ends in failure instead of never.
+    fn consume(mailbox: &Mailbox, poll: &mut mio::Poll, taken_count: &AtomicUsize) {
+        let mut events = mio::Events::with_capacity(1);
+        let mut taken = Vec::new();
+        while taken_count.load(Ordering::SeqCst) < 2 * ROUNDS {
+            if mailbox.may_sleep() {
+                poll.poll(&mut events, Some(Duration::from_secs(10))).expect("a sound epoll");
+                mailbox.awake();
+                assert!(!events.is_empty(), "slept through a wake-up");
+            }
+            if mailbox.has_mail() {
+                mailbox.take(&mut taken);
+                taken_count.fetch_add(taken.drain(..).count(), Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Two pushes a round, the second one while the consumer wakes, takes, and falls asleep again. Nobody pushes a third
+    /// one that would cover up for a wake-up that was lost.
+    #[test]
+    fn a_push_at_any_moment_is_taken() {
+        let (mailbox, mut poll) = new_mailbox();
+        let taken_count = Arc::new(AtomicUsize::new(0));
+        let (of_consumer, count) = (Arc::clone(&mailbox), Arc::clone(&taken_count));
+        let consumer = std::thread::spawn(move || consume(&of_consumer, &mut poll, &count));
+        for round in 0..ROUNDS {
+            push(&mailbox);
+            (0..round % 300).for_each(|_| std::hint::spin_loop());
+            push(&mailbox);
+            while taken_count.load(Ordering::SeqCst) < 2 * (round + 1) && !consumer.is_finished() {
+                std::hint::spin_loop();
+            }
+        }
+        assert!(consumer.join().is_ok());
+        assert!(mailbox.wakes.get() <= 2 * ROUNDS as u64);
+    }
+
+    #[test]
+    fn a_mailbox_closes_only_when_it_is_empty() {
+        let (mailbox, _poll) = new_mailbox();
+        push(&mailbox);
+        assert!(!mailbox.try_close());
+        mailbox.take(&mut Vec::new());
+        assert!(mailbox.try_close());
+        assert!(mailbox.push(Mail::Task(Box::new(|_| {}))).is_err());
     }
 }

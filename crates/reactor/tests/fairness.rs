@@ -77,3 +77,45 @@ fn bytes_of_one_connection_and_tick_are_bounded() {
     let settings = Settings { requests_per_turn: u32::MAX, read_bytes_per_turn: 1024, ..loops(1) };
     check_wait(settings, 1024);
 }
+
+/// Takes one line a call and notes two calls in one tick.
+struct OncePerTick {
+    last_tick_ns: u64,
+    lines: Arc<AtomicUsize>,
+    twice: Arc<AtomicUsize>,
+}
+
+impl Protocol for OncePerTick {
+    fn input(&mut self, io: &mut Io<'_>) {
+        let tick_ns = io.lp().now_ns();
+        if tick_ns == self.last_tick_ns {
+            self.twice.fetch_add(1, Ordering::SeqCst);
+        }
+        self.last_tick_ns = tick_ns;
+        if let Some(end) = io.input().iter().position(|byte| *byte == b'\n') {
+            io.consume(end + 1);
+            self.lines.fetch_add(1, Ordering::SeqCst);
+            let _ = io.spend(u32::MAX);
+        }
+    }
+}
+
+#[test]
+fn a_connection_has_one_turn_in_a_tick_whatever_calls_for_it() {
+    let (lines, twice) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (l, t) = (Arc::clone(&lines), Arc::clone(&twice));
+    let server = serve(
+        loops(1),
+        Making::each(move |_, _| {
+            Box::new(OncePerTick { last_tick_ns: 0, lines: Arc::clone(&l), twice: Arc::clone(&t) })
+        }),
+    );
+    let mut stream = server.connect();
+    // New bytes keep arriving while lines of before are left for the next tick.
+    for _ in 0..2000 {
+        stream.write_all(b"one\ntwo\nthree\n").unwrap();
+    }
+    eventually("all lines are taken", || lines.load(Ordering::SeqCst) == 6000);
+    assert_eq!(twice.load(Ordering::SeqCst), 0);
+    server.stop();
+}
