@@ -1,7 +1,55 @@
 //! HTTP/1.1 server on the reactor.
 //!
-//! Sketch of the public interface (settled for `server`; details are this crate's):
+//! An application implements [`Service`], gives it to a [`Server`], and the server's listener to the reactor. Which
+//! file holds what:
+//!
+//! | subject | file |
+//! |---|---|
+//! | what an application sees | `service`, `request`, `reply`, `late` |
+//! | bytes to requests, without I/O | `scan` (blank line), `head` (fields, framing), `chunked`, `reader` (all three) |
+//! | replies to bytes | `composer`, `stream` |
+//! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
+//! | what a loop's connections share | `worker` |
+//! | the listener and its counters | `server`, `addresses`, `limits`, `metrics` |
+//! | for applications | `query`, `router`, `queued_writer`, `access_log` |
+//!
+//! What holds everywhere: replies leave in the order of the requests; a request that two servers could read in two
+//! ways is refused and its connection closed; no byte from a client is a panic; every buffer has a limit in
+//! [`Limits`] or a named constant beside it.
 
+mod access_log;
+mod addresses;
+mod chunked;
+mod composer;
+mod connection;
+mod deadline;
+mod head;
+mod late;
+mod limits;
+mod metrics;
+pub mod query;
+mod queued_writer;
+mod reader;
+mod refusal;
+mod reply;
+mod request;
+mod ring;
+mod router;
+mod scan;
+mod serve;
+mod server;
 mod service;
+mod stream;
+mod worker;
 
-pub use service::{BodySource, LateReply, Method, More, Order, Reply, Request, Service, Status};
+pub use access_log::AccessLog;
+pub use late::LateReply;
+pub use limits::{Deadlines, Limits, Settings};
+pub use metrics::{Metrics, MetricsTotal};
+pub use query::DecodeError;
+pub use queued_writer::{QueuedWriter, QueuedWriterThread};
+pub use reply::Reply;
+pub use request::Request;
+pub use router::{Lookup, Params, RouteError, Router};
+pub use server::Server;
+pub use service::{BodySource, Method, More, Order, Service, Status};

@@ -1,6 +1,7 @@
-//! What an application sees: a request, a reply, and the service that joins them.
+//! What an application is made of: the service, and the few words it shares with the server.
 
-use std::net::SocketAddr;
+use crate::reply::Reply;
+use crate::request::Request;
 
 /// A request method. Others than these are answered 501 before a service sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,7 +16,45 @@ pub enum Method {
     Options,
 }
 
-/// A status code, 200 to 599.
+impl Method {
+    /// All methods, in the order in which `Allow` lists them.
+    pub const ALL: [Method; 7] =
+        [Method::Get, Method::Head, Method::Post, Method::Put, Method::Patch, Method::Delete, Method::Options];
+
+    /// The method of this name. Names are case-sensitive (RFC 9110 section 9.1).
+    pub fn from_name(name: &str) -> Option<Method> {
+        Some(match name.as_bytes() {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"PATCH" => Method::Patch,
+            b"DELETE" => Method::Delete,
+            b"OPTIONS" => Method::Options,
+            _ => return None,
+        })
+    }
+
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Patch => "PATCH",
+            Method::Delete => "DELETE",
+            Method::Options => "OPTIONS",
+        }
+    }
+
+    /// Whether the method promises to change nothing (RFC 9110 section 9.2.1).
+    pub fn is_safe(self) -> bool {
+        matches!(self, Method::Get | Method::Head | Method::Options)
+    }
+}
+
+/// A status code, 200 to 599. Another number is a mistake of the service, and is answered as 500.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub u16);
 
@@ -30,92 +69,18 @@ pub enum Order {
 
 /// The application. One value for all loops; what a loop needs for itself is in `Local`.
 pub trait Service: Send + Sync + 'static {
-    /// Per-loop state: readers, caches, scratch buffers. Never leaves its thread.
+    /// Per-loop state: readers, caches, scratch buffers. Never leaves its thread. A panic in [`Service::call`] leaves
+    /// it as it was at that moment, so it must stay usable between any two of its own operations.
     type Local: 'static;
     /// Made once on each loop's thread.
     fn local(&self, lp: &reactor::Loop) -> Self::Local;
     /// Order against earlier unanswered requests of the connection. Default: safe methods read, others write.
-    fn order(&self, request: &Request<'_>) -> Order;
+    fn order(&self, request: &Request<'_>) -> Order {
+        if request.method().is_safe() { Order::Read } else { Order::Write }
+    }
     /// Answers now through `reply`, or takes `reply.later()` and answers from any thread, or `reply.stream(...)`.
     /// A panic here answers 500 and takes nothing else down.
     fn call(&self, local: &mut Self::Local, request: &Request<'_>, reply: Reply<'_>);
-}
-
-/// A request, borrowed from the connection's read buffer for the time of the call.
-pub struct Request<'r> {
-    _todo: &'r (),
-}
-
-impl<'r> Request<'r> {
-    /// The method.
-    pub fn method(&self) -> Method {
-        unimplemented!()
-    }
-    /// The path as sent (ASCII, percent-escapes intact), without the query.
-    pub fn path(&self) -> &'r str {
-        unimplemented!()
-    }
-    /// The query as sent, without `?`; empty where there is none.
-    pub fn query(&self) -> &'r str {
-        unimplemented!()
-    }
-    /// The first header field of this name (ASCII case folded).
-    pub fn header(&self, _name: &str) -> Option<&'r [u8]> {
-        unimplemented!()
-    }
-    /// The whole body (its size is within the limit), chunks already joined.
-    pub fn body(&self) -> &'r [u8] {
-        unimplemented!()
-    }
-    /// Peer of the connection.
-    pub fn peer(&self) -> SocketAddr {
-        unimplemented!()
-    }
-}
-
-/// The duty to answer one request. Dropped unanswered, it answers 500.
-pub struct Reply<'r> {
-    _todo: &'r mut (),
-}
-
-impl<'r> Reply<'r> {
-    /// Adds a header field to the reply (before `send` or `stream`). Names and values are checked for CR, LF, NUL.
-    pub fn header(&mut self, _name: &str, _value: &str) -> &mut Self {
-        unimplemented!()
-    }
-    /// Answers with a body given in one piece, copied once into the connection's write queue.
-    pub fn send(self, _status: Status, _content_type: &str, _body: &[u8]) {
-        unimplemented!()
-    }
-    /// Answers with a body given in pieces, without joining them first.
-    pub fn send_pieces(self, _status: Status, _content_type: &str, _pieces: &[&[u8]]) {
-        unimplemented!()
-    }
-    /// Keeps the reply for later, from any thread. The connection's later replies wait behind it.
-    pub fn later(self) -> LateReply {
-        unimplemented!()
-    }
-    /// Answers with a stream: `source` is pulled on the loop's thread whenever the write queue is below its low-water
-    /// mark. Chunked framing unless `length` is known; HTTP/1.0 without length closes at the end.
-    pub fn stream(self, _status: Status, _content_type: &str, _length: Option<u64>, _source: Box<dyn BodySource>) {
-        unimplemented!()
-    }
-}
-
-/// A reply that is answered later, from any thread; owns all it needs. Dropped unanswered, it answers 500.
-pub struct LateReply {
-    _todo: (),
-}
-
-impl LateReply {
-    /// Adds a header field.
-    pub fn header(&mut self, _name: &str, _value: &str) -> &mut Self {
-        unimplemented!()
-    }
-    /// Answers. The bytes travel through the loop's mailbox.
-    pub fn send(self, _status: Status, _content_type: &str, _body: Vec<u8>) {
-        unimplemented!()
-    }
 }
 
 /// What a pull from a [`BodySource`] gave.
@@ -131,6 +96,7 @@ pub enum More {
 
 /// A streamed body. Lives on the loop's thread.
 pub trait BodySource: 'static {
-    /// Appends the next piece (about 64 KB) to `out`.
+    /// Appends the next piece (about 64 KB) to `out`, and touches nothing before it. Must not wait: a source that has
+    /// nothing yet holds up its whole loop.
     fn pull(&mut self, out: &mut Vec<u8>) -> More;
 }

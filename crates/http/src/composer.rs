@@ -1,0 +1,301 @@
+//! Composes reply heads: bytes from parts that are mostly made beforehand, without formatting machinery.
+//!
+//! The reply that matters most, 200 with `application/json`, has everything up to the digits of its length ready in
+//! one piece, made again when the second changes. A head is written straight into the connection's write queue.
+
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use httpdate::HttpDate;
+
+use crate::service::Status;
+
+/// The content type with a head made beforehand.
+pub(crate) const JSON: &str = "application/json";
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+/// What the request decides about its reply's form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) http10: bool,
+    /// The connection goes on after this reply.
+    pub(crate) persistent: bool,
+    /// The request was HEAD: the head tells the body's length, the body stays away.
+    pub(crate) head_only: bool,
+}
+
+/// How the reply's end is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    Known(u64),
+    Chunked,
+    UntilClose,
+}
+
+/// Composer of one loop.
+#[derive(Debug)]
+pub(crate) struct Composer {
+    with_date: bool,
+    /// `Date: ...` with its line end; empty without Date.
+    date_line: Vec<u8>,
+    /// Status line, date and content type of the usual reply, up to the digits of its length.
+    json_head: Vec<u8>,
+    next_second_ns: u64,
+}
+
+impl Composer {
+    pub(crate) fn new(with_date: bool) -> Self {
+        let mut composer = Composer { with_date, date_line: Vec::new(), json_head: Vec::new(), next_second_ns: 0 };
+        composer.set_date(SystemTime::now());
+        composer
+    }
+
+    /// Makes Date again if its second is over on the loop's clock.
+    #[inline]
+    pub(crate) fn tick(&mut self, now_ns: u64) {
+        if self.with_date && now_ns >= self.next_second_ns {
+            let now = SystemTime::now();
+            let within = now.duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
+            self.next_second_ns = now_ns + NS_PER_SECOND - within;
+            self.set_date(now);
+        }
+    }
+
+    #[cold]
+    fn set_date(&mut self, now: SystemTime) {
+        self.date_line.clear();
+        if self.with_date {
+            // Writing to a Vec cannot fail, and after the first time does not allocate.
+            let _ = write!(self.date_line, "Date: {}\r\n", HttpDate::from(now));
+        }
+        self.json_head.clear();
+        self.json_head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        self.json_head.extend_from_slice(&self.date_line);
+        self.json_head.extend_from_slice(b"Content-Type: application/json\r\nContent-Length: ");
+    }
+
+    /// Appends a reply's head. `fields` are whole lines; `content_type` may be empty. Room for the body is made too.
+    #[inline]
+    pub(crate) fn head(
+        &self,
+        out: &mut Vec<u8>,
+        shape: Shape,
+        status: Status,
+        content_type: &str,
+        fields: &[u8],
+        length: Length,
+    ) {
+        if let Length::Known(bytes) = length
+            && status == Status(200)
+            && shape.persistent
+            && !shape.http10
+            && fields.is_empty()
+            && content_type == JSON
+        {
+            let mut digits = itoa::Buffer::new();
+            let digits = digits.format(bytes).as_bytes();
+            out.reserve(self.json_head.len() + digits.len() + 4 + bytes as usize);
+            out.extend_from_slice(&self.json_head);
+            out.extend_from_slice(digits);
+            out.extend_from_slice(b"\r\n\r\n");
+        } else {
+            self.any_head(out, shape, status, content_type, fields, length);
+        }
+    }
+
+    fn any_head(
+        &self,
+        out: &mut Vec<u8>,
+        shape: Shape,
+        status: Status,
+        content_type: &str,
+        fields: &[u8],
+        length: Length,
+    ) {
+        append_status_line(out, status);
+        out.extend_from_slice(&self.date_line);
+        append_content_type(out, content_type);
+        out.extend_from_slice(fields);
+        match length {
+            // RFC 9110 section 8.6: no length with 204, and with 304 only that of the body that was not sent.
+            _ if !has_body(status) => {}
+            Length::Known(bytes) => {
+                let mut digits = itoa::Buffer::new();
+                append_all(out, &[b"Content-Length: ", digits.format(bytes).as_bytes(), b"\r\n"]);
+            }
+            Length::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            Length::UntilClose => {}
+        }
+        out.extend_from_slice(match (shape.persistent, shape.http10) {
+            (true, false) => b"".as_slice(),
+            (true, true) => b"Connection: keep-alive\r\n",
+            (false, _) => b"Connection: close\r\n",
+        });
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Whether a reply of this status may have a body.
+pub(crate) fn has_body(status: Status) -> bool {
+    !matches!(status.0, 204 | 304)
+}
+
+/// The status as it is sent: a number that is none becomes 500.
+pub(crate) fn checked(status: Status) -> Status {
+    if (200..=599).contains(&status.0) { status } else { Status(500) }
+}
+
+fn append_all(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+}
+
+fn append_status_line(out: &mut Vec<u8>, status: Status) {
+    let mut digits = itoa::Buffer::new();
+    append_all(out, &[b"HTTP/1.1 ", digits.format(status.0).as_bytes(), b" ", reason(status).as_bytes(), b"\r\n"]);
+}
+
+/// The words that go with a status (RFC 9110 section 15); empty where there are none.
+pub(crate) fn reason(status: Status) -> &'static str {
+    match status.0 {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        206 => "Partial Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        422 => "Unprocessable Content",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        507 => "Insufficient Storage",
+        _ => "",
+    }
+}
+
+/// Appends a header field of the application's as a line, unless it would break the head or contradict what the
+/// server says itself; then `false`, and nothing is appended.
+pub(crate) fn append_field(fields: &mut Vec<u8>, name: &str, value: &str) -> bool {
+    const FIELDS_BYTES_MAX: usize = 16 << 10;
+    const OURS: [&str; 5] = ["content-length", "transfer-encoding", "connection", "date", "content-type"];
+    let fits = fields.len() + name.len() + value.len() + 4 <= FIELDS_BYTES_MAX;
+    let name_is_token = !name.is_empty() && name.bytes().all(crate::chunked::is_token);
+    let value_is_clean = value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f));
+    let ours = OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours));
+    if !fits || !name_is_token || !value_is_clean || ours {
+        return false;
+    }
+    append_all(fields, &[name.as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+    true
+}
+
+/// Appends the line of a content type, unless it is empty or would break the head.
+pub(crate) fn append_content_type(fields: &mut Vec<u8>, content_type: &str) {
+    if !content_type.is_empty() && content_type.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        append_all(fields, &[b"Content-Type: ", content_type.as_bytes(), b"\r\n"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Shape = Shape { http10: false, persistent: true, head_only: false };
+
+    #[track_caller]
+    fn check(shape: Shape, status: u16, content_type: &str, fields: &str, length: Length, expected: &str) {
+        let mut out = b"before ".to_vec();
+        Composer::new(false).head(&mut out, shape, Status(status), content_type, fields.as_bytes(), length);
+        assert_eq!(String::from_utf8(out).unwrap(), format!("before {expected}"));
+    }
+
+    #[test]
+    fn the_head_made_beforehand_is_the_one_made_by_parts() {
+        let composer = Composer::new(true);
+        let (mut fast, mut slow) = (Vec::new(), Vec::new());
+        composer.head(&mut fast, PLAIN, Status(200), JSON, b"", Length::Known(12));
+        composer.any_head(&mut slow, PLAIN, Status(200), JSON, b"", Length::Known(12));
+        assert_eq!(fast, slow);
+        assert!(String::from_utf8(fast).unwrap().contains("\r\nDate: "));
+    }
+
+    #[test]
+    fn heads_say_how_the_reply_ends_and_what_becomes_of_the_connection() {
+        let json = "Content-Type: application/json\r\n";
+        check(PLAIN, 404, "", "", Length::Known(0), "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        check(PLAIN, 204, "", "Allow: GET\r\n", Length::Known(0), "HTTP/1.1 204 No Content\r\nAllow: GET\r\n\r\n");
+        check(
+            PLAIN,
+            200,
+            JSON,
+            "",
+            Length::Chunked,
+            &format!("HTTP/1.1 200 OK\r\n{json}Transfer-Encoding: chunked\r\n\r\n"),
+        );
+        let close = Shape { persistent: false, ..PLAIN };
+        check(close, 200, "", "", Length::UntilClose, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+        let old = Shape { http10: true, ..PLAIN };
+        check(
+            old,
+            200,
+            JSON,
+            "",
+            Length::Known(5),
+            &format!("HTTP/1.1 200 OK\r\n{json}Content-Length: 5\r\nConnection: keep-alive\r\n\r\n"),
+        );
+        check(PLAIN, 299, "", "", Length::Known(1), "HTTP/1.1 299 \r\nContent-Length: 1\r\n\r\n");
+    }
+
+    #[test]
+    fn fields_that_would_break_the_head_are_left_out() {
+        let mut fields = Vec::new();
+        assert!(append_field(&mut fields, "ETag", "\"1\""));
+        for (name, value) in [("a", "b\r\nc: d"), ("a", "b\n"), ("a", "\0"), ("a b", "c"), ("", "c"), ("a:", "b")] {
+            assert!(!append_field(&mut fields, name, value), "{name:?} {value:?}");
+        }
+        for name in ["Content-Length", "transfer-encoding", "Connection"] {
+            assert!(!append_field(&mut fields, name, "5"));
+        }
+        assert!(!append_field(&mut fields, "a", &"b".repeat(20 << 10)));
+        assert_eq!(fields, b"ETag: \"1\"\r\n");
+    }
+
+    #[test]
+    fn the_date_changes_with_the_second_and_not_before() {
+        let mut composer = Composer::new(true);
+        composer.tick(5);
+        let next = composer.next_second_ns;
+        assert!(next > 5 && next <= 5 + NS_PER_SECOND);
+        composer.date_line = b"kept".to_vec();
+        composer.tick(next - 1);
+        assert_eq!(composer.date_line, b"kept");
+        composer.tick(next);
+        assert!(composer.date_line.starts_with(b"Date: "));
+    }
+}

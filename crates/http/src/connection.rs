@@ -1,0 +1,518 @@
+//! One connection: turns bytes into calls of the service, and answers into bytes, in order.
+//!
+//! ```text
+//!  input, message, writable ─► turn ─► read requests until starved, blocked, full or out of budget
+//!                                  └─► flush what the ring's front allows
+//!                                  └─► end: close? which deadline?
+//! ```
+//!
+//! A turn stops reading when
+//! - the bytes hold no whole request (starved),
+//! - a request that reads stands behind one that may change something and is unanswered (blocked),
+//! - the ring is full, a stream is on its way, the write queue is congested, or the last request was read (full).
+//!
+//! What is not read stays in the read buffer, whose bound is the reactor's; so the peer feels it.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use reactor::{Closed, ConnectionId, Io, Message, Protocol};
+
+use crate::addresses::Admission;
+use crate::composer::{JSON, Length, Shape, checked, has_body};
+use crate::deadline::{DeadlineClock, Wait};
+use crate::head;
+use crate::late::{Answer, Ticket};
+use crate::reader::{RequestReader, Step};
+use crate::refusal::Refusal;
+use crate::request::Request;
+use crate::ring::{Held, Ring};
+use crate::serve::{self, Served};
+use crate::service::{Method, More, Service};
+use crate::stream::Stream;
+use crate::worker::{Shared, Worker};
+
+/// Bytes left unread while the connection may not go on, above which the socket is not read either.
+const UNREAD_BYTES_MAX: usize = 64 << 10;
+/// Pulls of a stream in one turn; a source of 64 KB pieces fills the write queue well before.
+const PULLS_PER_TURN: usize = 16;
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Why a turn stopped reading requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Starved,
+    Blocked,
+    Full,
+    /// The tick's budget is spent; the loop calls again.
+    Spent,
+}
+
+/// What one step of a turn did.
+enum Progress {
+    Served,
+    Moved,
+    Stopped(Stop),
+}
+
+/// One connection of a server.
+pub(crate) struct Connection<S: Service> {
+    shared: Rc<Shared<S>>,
+    id: ConnectionId,
+    peer: SocketAddr,
+    reader: RequestReader,
+    ring: Ring,
+    clock: DeadlineClock,
+    /// Bytes appended to the write queue since accept.
+    appended: u64,
+    /// What this connection counts in `Worker::gathered_bytes`.
+    gathered_bytes: usize,
+    /// The service has to answer a write before the next request may be read.
+    blocked: bool,
+    /// No more requests are read: the client said so, or could not be understood.
+    last: bool,
+    draining: bool,
+    /// `100 Continue` waits for the replies before it.
+    continue_due: bool,
+    paused: bool,
+    finished: bool,
+    _admission: Admission,
+}
+
+impl<S: Service> Connection<S> {
+    pub(crate) fn new(shared: Rc<Shared<S>>, id: ConnectionId, peer: SocketAddr, admission: Admission) -> Self {
+        let clock = DeadlineClock::new(shared.worker.lp.now_ns());
+        Connection {
+            shared,
+            id,
+            peer,
+            reader: RequestReader::default(),
+            ring: Ring::default(),
+            clock,
+            appended: 0,
+            gathered_bytes: 0,
+            blocked: false,
+            last: false,
+            draining: false,
+            continue_due: false,
+            paused: false,
+            finished: false,
+            _admission: admission,
+        }
+    }
+
+    fn worker(&self) -> &Worker {
+        &self.shared.worker
+    }
+
+    fn turn(&mut self, io: &mut Io<'_>) {
+        loop {
+            let stop = self.read_requests(io);
+            let waiting = self.ring.len();
+            if waiting > 0 {
+                self.flush(io);
+            }
+            // Replies that left may have made room for the next request.
+            if stop != Stop::Full || self.ring.len() == waiting || self.finished {
+                return self.end_turn(io, stop);
+            }
+        }
+    }
+
+    #[inline]
+    fn read_requests(&mut self, io: &mut Io<'_>) -> Stop {
+        loop {
+            if self.blocked {
+                return Stop::Blocked;
+            }
+            if self.is_full() || self.last || self.finished || io.congested() {
+                return Stop::Full;
+            }
+            match self.step(io) {
+                Progress::Served if io.spend(1) => {}
+                Progress::Served => return Stop::Spent,
+                Progress::Moved => {}
+                Progress::Stopped(stop) => return stop,
+            }
+        }
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        let limits = &self.worker().settings.limits;
+        let room = self.ring.len() < limits.pipelined_max && self.ring.held_bytes() <= limits.held_bytes_max;
+        !room || self.ring.has_stream()
+    }
+
+    #[inline]
+    fn step(&mut self, io: &mut Io<'_>) -> Progress {
+        if io.input().is_empty() && !self.reader.in_body() {
+            return Progress::Stopped(Stop::Starved);
+        }
+        let Connection { shared, reader, ring, .. } = self;
+        let worker = &shared.worker;
+        let mut fields = head::fields();
+        let (input, out) = io.split();
+        match reader.next(input, &mut fields, &worker.settings.limits, || worker.take_gathering()) {
+            Step::More { consumed, say_continue } => self.take_more(io, consumed, say_continue),
+            Step::Refused(refusal) => {
+                self.refuse(io, refusal);
+                Progress::Moved
+            }
+            Step::Request { head, body, consumed } => {
+                let ticket = Ticket { connection: self.id, sequence: ring.next_sequence() };
+                let shape = Shape {
+                    http10: head.http10,
+                    persistent: head.persistent && !self.draining,
+                    head_only: head.method == Method::Head,
+                };
+                let request = Request { head, body, peer: self.peer };
+                let before = out.len();
+                let served = serve::serve(shared, ring, ticket, &request, shape, out);
+                let appended = out.len() - before;
+                self.after_serving(io, served, consumed, appended)
+            }
+        }
+    }
+
+    #[inline]
+    fn after_serving(&mut self, io: &mut Io<'_>, served: Served, consumed: usize, appended: usize) -> Progress {
+        let Served::Done { persistent, shared } = served else {
+            self.blocked = true;
+            return Progress::Stopped(Stop::Blocked);
+        };
+        if consumed > 0 {
+            io.consume(consumed);
+            self.worker().metrics.bytes_in.add(consumed as u64);
+        }
+        self.count_appended(appended);
+        if let Some(body) = shared {
+            self.count_appended(body.len());
+            io.output_shared(body);
+        }
+        self.end_request();
+        self.clock.begin_again();
+        self.last |= !persistent;
+        Progress::Served
+    }
+
+    fn take_more(&mut self, io: &mut Io<'_>, consumed: usize, say_continue: bool) -> Progress {
+        io.consume(consumed);
+        self.worker().metrics.bytes_in.add(consumed as u64);
+        if self.reader.in_body() {
+            let gathered = self.reader.gathered_bytes();
+            let all = self.worker().gathered_bytes.get() + gathered - self.gathered_bytes;
+            self.worker().gathered_bytes.set(all);
+            self.gathered_bytes = gathered;
+            if all > self.worker().settings.limits.gathered_bytes_max {
+                self.refuse(io, Refusal::TooManyBodies);
+                return Progress::Moved;
+            }
+        }
+        self.continue_due |= say_continue;
+        if consumed > 0 { Progress::Moved } else { Progress::Stopped(Stop::Starved) }
+    }
+
+    /// The reader is ready for the next request.
+    #[inline]
+    fn end_request(&mut self) {
+        if let Some(gathering) = self.reader.done() {
+            self.forget_gathered();
+            self.worker().give_gathering(gathering);
+        }
+    }
+
+    fn forget_gathered(&mut self) {
+        let all = &self.worker().gathered_bytes;
+        all.set(all.get() - self.gathered_bytes);
+        self.gathered_bytes = 0;
+    }
+
+    fn refuse(&mut self, io: &mut Io<'_>, refusal: Refusal) {
+        let before = io.output().len();
+        serve::refuse(&self.shared.worker, &mut self.ring, refusal, io.output());
+        self.count_appended(io.output().len() - before);
+        self.end_request();
+        self.continue_due = false;
+        self.last = true;
+    }
+
+    #[inline]
+    fn count_appended(&mut self, bytes: usize) {
+        self.appended += bytes as u64;
+        self.worker().metrics.bytes_out.add(bytes as u64);
+    }
+
+    /// Writes what the ring's front allows.
+    fn flush(&mut self, io: &mut Io<'_>) {
+        while !io.congested() {
+            let Some(slot) = self.ring.front_mut() else { return };
+            if matches!(slot.held, Held::Nothing) {
+                return;
+            }
+            if let Held::Stream(_, head, stream) = &mut slot.held {
+                let (more, appended) = pump(head, stream, io);
+                self.count_appended(appended);
+                match more {
+                    More::No => {}
+                    More::Yes => return io.notify_writable(),
+                    More::Broken => return self.abort(io),
+                }
+            }
+            self.write_front(io);
+        }
+    }
+
+    /// Pops the front slot, whose turn it is, and appends what it holds.
+    fn write_front(&mut self, io: &mut Io<'_>) {
+        let Some(slot) = self.ring.pop() else { return };
+        let worker = &self.shared.worker;
+        let out = io.output();
+        let before = out.len();
+        let (status, shared) = match slot.held {
+            Held::Nothing => return,
+            Held::Answer(answer) => {
+                compose_answer(worker, out, slot.shape, &answer);
+                (checked(answer.status), None)
+            }
+            Held::Bytes(status, bytes) => {
+                out.extend_from_slice(&bytes);
+                worker.give_buffer(bytes);
+                (status, None)
+            }
+            Held::Shared(status, bytes, body) => {
+                out.extend_from_slice(&bytes);
+                worker.give_buffer(bytes);
+                (status, Some(body))
+            }
+            Held::Stream(status, ..) => (status, None),
+        };
+        let bytes = out.len() - before + shared.as_ref().map_or(0, |body| body.len());
+        worker.replied(status, bytes, slot.log);
+        self.count_appended(bytes);
+        if let Some(body) = shared {
+            io.output_shared(body);
+        }
+    }
+
+    fn end_turn(&mut self, io: &mut Io<'_>, stop: Stop) {
+        if self.finished {
+            return;
+        }
+        self.say_continue(io);
+        let begun = self.reader.in_body() || !io.input().is_empty();
+        if stop == Stop::Starved {
+            if io.input_ended() && begun {
+                self.refuse(io, Refusal::Cut);
+            }
+            // On a draining loop a fresh connection still has a moment for its first request: see `drain`.
+            self.last |= io.input_ended() || self.draining && !begun && self.clock.wait() != Wait::First;
+        }
+        if self.last && self.ring.is_empty() {
+            return self.finish(io);
+        }
+        self.hold_input(io, stop);
+        self.note_wait(io, stop, begun);
+    }
+
+    fn say_continue(&mut self, io: &mut Io<'_>) {
+        if self.continue_due && self.ring.is_empty() {
+            self.continue_due = false;
+            if self.reader.in_body() && self.reader.body_bytes() == 0 {
+                io.output().extend_from_slice(CONTINUE);
+                self.count_appended(CONTINUE.len());
+            }
+        }
+    }
+
+    /// Stops reading the socket while much is unread and may not be served yet.
+    fn hold_input(&mut self, io: &mut Io<'_>, stop: Stop) {
+        let may_not_go_on = matches!(stop, Stop::Blocked | Stop::Full) && !io.congested();
+        let hold = may_not_go_on && io.input().len() > UNREAD_BYTES_MAX;
+        if hold != self.paused {
+            self.paused = hold;
+            if hold { io.pause_input() } else { io.resume_input() }
+        }
+    }
+
+    #[inline]
+    fn note_wait(&mut self, io: &mut Io<'_>, stop: Stop, begun: bool) {
+        let wait = if self.last || stop != Stop::Starved {
+            Wait::Nothing
+        } else if self.reader.in_body() {
+            Wait::Body
+        } else if begun {
+            Wait::Head
+        } else if !self.ring.is_empty() {
+            Wait::Nothing
+        } else if self.clock.wait() == Wait::First {
+            Wait::First
+        } else {
+            Wait::Idle
+        };
+        let now_ns = self.worker().lp.now_ns();
+        self.clock.note(wait, now_ns);
+        let deadlines = &self.shared.worker.settings.deadlines;
+        let mut due_ns = self.clock.due_ns(deadlines, self.reader.body_bytes());
+        if self.ring.has_stream() || io.congested() {
+            due_ns = due_ns.min(now_ns.saturating_add(deadlines.write.as_nanos() as u64));
+        }
+        self.arm(io, due_ns, now_ns);
+    }
+
+    #[inline]
+    fn arm(&mut self, io: &mut Io<'_>, due_ns: u64, now_ns: u64) {
+        if due_ns != u64::MAX
+            && let Some(after) = self.clock.arm(due_ns, now_ns)
+        {
+            io.set_timer(Some(after));
+        }
+    }
+
+    /// The client's time is over.
+    fn overdue(&mut self, io: &mut Io<'_>) {
+        self.worker().metrics.timed_out.add(1);
+        match self.clock.wait() {
+            Wait::Head => self.refuse(io, Refusal::HeadDeadline),
+            Wait::Body => self.refuse(io, Refusal::BodyDeadline),
+            Wait::First | Wait::Idle | Wait::Nothing => self.last = true,
+        }
+        self.end_turn(io, Stop::Full);
+    }
+
+    fn finish(&mut self, io: &mut Io<'_>) {
+        self.finished = true;
+        io.finish();
+    }
+
+    fn abort(&mut self, io: &mut Io<'_>) {
+        self.finished = true;
+        io.abort();
+    }
+}
+
+impl<S: Service> Protocol for Connection<S> {
+    fn opened(&mut self, io: &mut Io<'_>) {
+        let now_ns = self.worker().lp.now_ns();
+        let due_ns = self.clock.due_ns(&self.shared.worker.settings.deadlines, 0);
+        self.arm(io, due_ns, now_ns);
+    }
+
+    fn input(&mut self, io: &mut Io<'_>) {
+        self.worker().tick();
+        self.turn(io);
+    }
+
+    fn writable(&mut self, io: &mut Io<'_>) {
+        self.worker().tick();
+        self.flush(io);
+        self.turn(io);
+    }
+
+    fn message(&mut self, message: Message, io: &mut Io<'_>) {
+        let Ok(answer) = message.payload.downcast::<Answer>() else { return };
+        if !self.ring.answer(message.tag, answer) {
+            return;
+        }
+        self.worker().tick();
+        self.blocked &= self.ring.has_unanswered_write();
+        // Before the next request is read: with an empty ring its reply goes straight to the wire.
+        self.flush(io);
+        self.turn(io);
+    }
+
+    fn timer(&mut self, io: &mut Io<'_>) {
+        self.clock.ran_out();
+        self.worker().tick();
+        let now_ns = self.worker().lp.now_ns();
+        let (unsent, deadlines) = (io.unsent(), &self.shared.worker.settings.deadlines);
+        let stall_due_ns = self.clock.stall_due_ns(unsent, self.appended - unsent as u64, now_ns, deadlines);
+        let due_ns = self.clock.due_ns(deadlines, self.reader.body_bytes());
+        if now_ns >= stall_due_ns {
+            self.worker().metrics.timed_out.add(1);
+            return self.abort(io);
+        }
+        // A client that is still taking its reply is not idle.
+        let taking = unsent > 0 && !matches!(self.clock.wait(), Wait::Head | Wait::Body);
+        if now_ns >= due_ns && !taking {
+            return self.overdue(io);
+        }
+        let due_ns = if taking { self.clock.restart(now_ns, deadlines) } else { due_ns };
+        self.arm(io, due_ns.min(stall_due_ns), now_ns);
+    }
+
+    fn drain(&mut self, io: &mut Io<'_>) {
+        self.draining = true;
+        let now_ns = self.worker().lp.now_ns();
+        let begun = self.reader.in_body() || !io.input().is_empty();
+        if begun {
+            return;
+        }
+        if self.clock.wait() == Wait::First {
+            // Accepted just now, maybe with its request on the way: closing would lose a reply.
+            let deadlines = &self.shared.worker.settings.deadlines;
+            self.clock.shorten(now_ns, deadlines.drain_grace, deadlines);
+            return self.note_wait(io, Stop::Starved, false);
+        }
+        if let Some(slot) = self.ring.back_mut() {
+            slot.shape.persistent &= !matches!(slot.held, Held::Nothing | Held::Answer(_));
+        }
+        self.last = true;
+        self.turn(io);
+    }
+
+    fn closed(&mut self, _reason: Closed) {
+        self.worker().metrics.closed.add(1);
+        self.finished = true;
+    }
+}
+
+impl<S: Service> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.forget_gathered();
+    }
+}
+
+/// Appends a stream's head and as many pieces as the write queue takes. Gives what the last pull said, and the bytes
+/// appended.
+fn pump(head: &mut Vec<u8>, stream: &mut Stream, io: &mut Io<'_>) -> (More, usize) {
+    let before = io.output().len();
+    io.output().append(head);
+    *head = Vec::new();
+    let mut more = More::Yes;
+    for _ in 0..PULLS_PER_TURN {
+        if more != More::Yes || io.congested() {
+            break;
+        }
+        more = stream.pull(io.output());
+    }
+    (more, io.output().len() - before)
+}
+
+fn compose_answer(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer) {
+    let status = checked(answer.status);
+    let length = Length::Known(answer.body.len() as u64);
+    let content_type = if answer.json { JSON } else { "" };
+    worker.composer.borrow().head(out, shape, status, content_type, &answer.fields, length);
+    if !shape.head_only && has_body(status) {
+        out.extend_from_slice(&answer.body);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+    impl Service for Nothing {
+        type Local = ();
+        fn local(&self, _: &reactor::Loop) {}
+        fn call(&self, (): &mut (), _: &Request<'_>, _: crate::Reply<'_>) {}
+    }
+
+    /// An idle connection may cost 2 KB of process memory, the reactor's part included.
+    #[test]
+    fn a_connection_is_small() {
+        assert!(size_of::<Connection<Nothing>>() <= 320, "{} bytes", size_of::<Connection<Nothing>>());
+    }
+}

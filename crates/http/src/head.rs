@@ -1,0 +1,399 @@
+//! A request head: request line and fields, and what they say about framing and persistence.
+//!
+//! [`parse`] takes a whole head that passed the strict scan. httparse cuts it into slices; this file decides what they
+//! mean, by RFC 9112 and on the strict side: whatever two servers could read in two ways is refused.
+//!
+//! Only five fields concern us. They are found in one pass, by length and first byte before any comparison.
+
+use std::mem::MaybeUninit;
+
+use httparse::Header;
+
+use crate::chunked::is_token;
+use crate::limits::{FIELDS_MAX, Limits};
+use crate::refusal::Refusal;
+use crate::service::Method;
+
+/// Room for the slices of a head's fields; on the stack, and never initialised whole.
+pub(crate) type Fields<'i> = [MaybeUninit<Header<'i>>; FIELDS_MAX];
+
+/// Empty room for fields.
+pub(crate) const fn fields<'i>() -> Fields<'i> {
+    [const { MaybeUninit::uninit() }; FIELDS_MAX]
+}
+
+/// How the body's end is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// By its length; zero where the head says nothing.
+    Length(u64),
+    /// By the last chunk.
+    Chunked,
+}
+
+/// A parsed head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'i> {
+    pub(crate) method: Method,
+    pub(crate) path: &'i str,
+    pub(crate) query: &'i str,
+    pub(crate) fields: &'i [Header<'i>],
+    pub(crate) http10: bool,
+    /// Whether the client wants to send more on this connection.
+    pub(crate) persistent: bool,
+    pub(crate) framing: Framing,
+    /// The client waits for a word before it sends the body.
+    pub(crate) expects_continue: bool,
+}
+
+/// Parses a head that [`crate::scan::HeadScan`] found whole.
+#[inline]
+pub(crate) fn parse<'i>(bytes: &'i [u8], fields: &'i mut Fields<'i>, limits: &Limits) -> Result<Head<'i>, Refusal> {
+    let mut request = httparse::Request::new(&mut []);
+    let room = &mut fields[..limits.fields_max.min(FIELDS_MAX)];
+    match request.parse_with_uninit_headers(bytes, room) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) => return Err(Refusal::RequestLine),
+        Err(error) => return Err(refusal_of(error, bytes)),
+    }
+    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
+        return Err(Refusal::RequestLine);
+    };
+    let method = Method::from_name(method).ok_or(Refusal::MethodUnknown)?;
+    if target.len() > limits.target_bytes_max {
+        return Err(Refusal::TargetTooLong);
+    }
+    let (path, query) = split_target(target, method)?;
+    let fields: &'i [Header<'i>] = request.headers;
+    let http10 = version == 0;
+    let meaning = Meaning::of(fields)?;
+    meaning.check_host(http10)?;
+    Ok(Head {
+        method,
+        path,
+        query,
+        fields,
+        http10,
+        persistent: if http10 { meaning.keep_alive && !meaning.close } else { !meaning.close },
+        framing: meaning.framing(http10)?,
+        expects_continue: meaning.expects_continue(http10)?,
+    })
+}
+
+fn refusal_of(error: httparse::Error, bytes: &[u8]) -> Refusal {
+    match error {
+        httparse::Error::TooManyHeaders => Refusal::TooManyFields,
+        httparse::Error::HeaderName | httparse::Error::HeaderValue => Refusal::FieldLine,
+        httparse::Error::Version if names_other_version(bytes) => Refusal::Version,
+        // httparse says NewLine for garbage after the version as well as for a field without a name.
+        _ => Refusal::RequestLine,
+    }
+}
+
+/// Whether the request line is well formed but for a version that we do not speak.
+fn names_other_version(bytes: &[u8]) -> bool {
+    let line = bytes.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|&byte| byte == b' ');
+    let [_, _, version, None] = [words.next(), words.next(), words.next(), words.next()] else { return false };
+    matches!(version, Some([b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9']))
+}
+
+/// Path and query of a target in origin form, absolute form, or the asterisk of OPTIONS.
+#[inline]
+fn split_target(target: &str, method: Method) -> Result<(&str, &str), Refusal> {
+    let bytes = target.as_bytes();
+    // One pass without early exit, so that the compiler can use vectors. httparse takes any byte over 0x7f.
+    let odd = bytes.iter().fold(false, |odd, &byte| odd | !(0x21..=0x7e).contains(&byte) | (byte == b'#'));
+    if odd {
+        return Err(Refusal::Target);
+    }
+    match bytes.first() {
+        Some(b'/') => Ok(split_query(target)),
+        Some(b'*') if target.len() == 1 && method == Method::Options => Ok((target, "")),
+        _ => split_absolute(target),
+    }
+}
+
+fn split_query(target: &str) -> (&str, &str) {
+    match memchr::memchr(b'?', target.as_bytes()) {
+        Some(at) => (&target[..at], &target[at + 1..]),
+        None => (target, ""),
+    }
+}
+
+/// RFC 9112 section 3.2.2: a server must take the absolute form, and its authority counts more than Host.
+fn split_absolute(target: &str) -> Result<(&str, &str), Refusal> {
+    let rest = ["http://", "https://"].iter().find_map(|scheme| {
+        let (head, rest) = target.split_at_checked(scheme.len())?;
+        head.eq_ignore_ascii_case(scheme).then_some(rest)
+    });
+    let rest = rest.ok_or(Refusal::Target)?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    if end == 0 || !is_host(&rest.as_bytes()[..end]) {
+        return Err(Refusal::Target);
+    }
+    let (path, query) = split_query(&rest[end..]);
+    Ok((if path.is_empty() { "/" } else { path }, query))
+}
+
+/// What the fields that concern us say.
+#[derive(Default)]
+struct Meaning<'i> {
+    host: Option<&'i [u8]>,
+    length: Option<&'i [u8]>,
+    coding: Option<&'i [u8]>,
+    expect: Option<&'i [u8]>,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl<'i> Meaning<'i> {
+    #[inline]
+    fn of(fields: &'i [Header<'i>]) -> Result<Self, Refusal> {
+        let mut meaning = Meaning::default();
+        for field in fields {
+            let name = field.name.as_bytes();
+            match (name.len(), name.first().map_or(0, |byte| byte | 0x20)) {
+                (4, b'h') if name.eq_ignore_ascii_case(b"host") => {
+                    set_once(&mut meaning.host, field.value, Refusal::HostRepeated)?;
+                }
+                (10, b'c') if name.eq_ignore_ascii_case(b"connection") => meaning.add_connection(field.value),
+                (14, b'c') if name.eq_ignore_ascii_case(b"content-length") => {
+                    set_once(&mut meaning.length, field.value, Refusal::LengthRepeated)?;
+                }
+                (17, b't') if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                    set_once(&mut meaning.coding, field.value, Refusal::CodingRepeated)?;
+                }
+                (6, b'e') if name.eq_ignore_ascii_case(b"expect") => meaning.expect = Some(field.value),
+                _ => {}
+            }
+        }
+        Ok(meaning)
+    }
+
+    fn add_connection(&mut self, value: &[u8]) {
+        for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    fn check_host(&self, http10: bool) -> Result<(), Refusal> {
+        match self.host {
+            // RFC 9112 section 3.2: an empty value is what a client sends whose target has no authority.
+            Some(host) if is_host(host) => Ok(()),
+            Some(_) => Err(Refusal::HostValue),
+            None if http10 => Ok(()),
+            None => Err(Refusal::HostMissing),
+        }
+    }
+
+    fn framing(&self, http10: bool) -> Result<Framing, Refusal> {
+        match (self.length, self.coding) {
+            (None, None) => Ok(Framing::Length(0)),
+            (Some(_), Some(_)) => Err(Refusal::BothFramings),
+            (Some(length), None) => Ok(Framing::Length(parse_length(length)?)),
+            (None, Some(_)) if http10 => Err(Refusal::CodingInHttp10),
+            (None, Some(coding)) => check_coding(coding).map(|()| Framing::Chunked),
+        }
+    }
+
+    fn expects_continue(&self, http10: bool) -> Result<bool, Refusal> {
+        match self.expect {
+            // RFC 9110 section 10.1.1: in an HTTP/1.0 request the expectation is to be ignored.
+            None => Ok(false),
+            Some(_) if http10 => Ok(false),
+            Some(value) if value.trim_ascii().eq_ignore_ascii_case(b"100-continue") => Ok(true),
+            Some(_) => Err(Refusal::Expectation),
+        }
+    }
+}
+
+fn set_once<'i>(place: &mut Option<&'i [u8]>, value: &'i [u8], repeated: Refusal) -> Result<(), Refusal> {
+    // RFC 9112 section 6.3 would allow equal lengths to be merged; a peer that does not is reason enough to refuse.
+    if place.replace(value).is_some() { Err(repeated) } else { Ok(()) }
+}
+
+fn parse_length(value: &[u8]) -> Result<u64, Refusal> {
+    let digits = value.trim_ascii();
+    if digits.is_empty() {
+        return Err(Refusal::LengthValue);
+    }
+    digits.iter().try_fold(0u64, |length, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0')).ok_or(Refusal::LengthValue)?;
+        length.checked_mul(10).and_then(|tens| tens.checked_add(digit)).ok_or(Refusal::LengthValue)
+    })
+}
+
+/// The one coding we know is `chunked`, alone. One other token is a coding that we do not know: 501.
+fn check_coding(value: &[u8]) -> Result<(), Refusal> {
+    let coding = value.trim_ascii();
+    if coding.eq_ignore_ascii_case(b"chunked") {
+        Ok(())
+    } else if !coding.is_empty() && coding.iter().all(|&byte| is_token(byte)) {
+        Err(Refusal::CodingUnknown)
+    } else {
+        Err(Refusal::CodingRepeated)
+    }
+}
+
+/// Bytes of `uri-host [":" port]` (RFC 3986 section 3.2.2) but for escapes' digits, which are not checked further.
+const HOST_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let marks = b"-._~!$&'()*+;=%:[]";
+    let mut mark = 0;
+    while mark < marks.len() {
+        table[marks[mark] as usize] = true;
+        mark += 1;
+    }
+    table
+};
+
+fn is_host(value: &[u8]) -> bool {
+    value.iter().all(|&byte| HOST_BYTES[byte as usize])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::HeadScan;
+    use proptest::prelude::*;
+
+    /// Path, query, keep-alive and framing of a head in one line.
+    fn describe(head: &[u8]) -> Result<String, Refusal> {
+        let mut room = fields();
+        let head = parse(head, &mut room, &Limits::default())?;
+        let keep = if head.persistent { "keep" } else { "close" };
+        Ok(format!("{} {}?{} {keep} {:?}", head.method.name(), head.path, head.query, head.framing))
+    }
+
+    #[track_caller]
+    fn check(head: &str, expected: Result<&str, Refusal>) {
+        let whole = format!("{head}\r\n\r\n");
+        assert_eq!(HeadScan::default().scan(whole.as_bytes()), Ok(Some(whole.len())), "the scan passes it");
+        assert_eq!(describe(whole.as_bytes()), expected.map(str::to_owned));
+    }
+
+    #[track_caller]
+    fn check_fields(fields: &str, expected: Result<&str, Refusal>) {
+        check(&format!("POST /p HTTP/1.1\r\nHost: h\r\n{fields}"), expected);
+    }
+
+    #[test]
+    fn request_lines_are_cut_into_method_path_and_query() {
+        check("GET /a%20b?x=1&y HTTP/1.1\r\nHost: h", Ok("GET /a%20b?x=1&y keep Length(0)"));
+        check("OPTIONS * HTTP/1.1\r\nHost: h", Ok("OPTIONS *? keep Length(0)"));
+        check("GET http://h:80/a?b HTTP/1.1\r\nHost: other", Ok("GET /a?b keep Length(0)"));
+        check("GET HTTP://h?b HTTP/1.1\r\nHost: h", Ok("GET /?b keep Length(0)"));
+    }
+
+    #[test]
+    fn malformed_request_lines_are_refused() {
+        for line in
+            ["GET /", "GET  / HTTP/1.1", "GET / HTTP/1.1 ", "GET /a b HTTP/1.1", " GET / HTTP/1.1", "GET\t/\tHTTP/1.1"]
+        {
+            check(&format!("{line}\r\nHost: h"), Err(Refusal::RequestLine));
+        }
+        for target in ["a", "*", "ftp://h/", "http:///a", "http://a@b/", "/a#b", "/\u{44f}"] {
+            check(&format!("GET {target} HTTP/1.1\r\nHost: h"), Err(Refusal::Target));
+        }
+        check("GET / HTTP/2.0\r\nHost: h", Err(Refusal::Version));
+        check("GET / HTTP/1.2\r\nHost: h", Err(Refusal::Version));
+        check("GET / http/1.1\r\nHost: h", Err(Refusal::RequestLine));
+        check("get / HTTP/1.1\r\nHost: h", Err(Refusal::MethodUnknown));
+    }
+
+    #[test]
+    fn field_lines_are_strict() {
+        for line in ["a : b", " a: b", ": b", "no colon", "a\tb: c", "a: \u{1}", "a: \u{7f}"] {
+            check_fields(line, Err(Refusal::FieldLine));
+        }
+        check_fields("a: b\r\n folded", Err(Refusal::FieldLine));
+    }
+
+    #[test]
+    fn a_body_has_one_framing() {
+        check_fields("Content-Length:  7 ", Ok("POST /p? keep Length(7)"));
+        check_fields("transfer-encoding: Chunked", Ok("POST /p? keep Chunked"));
+        check_fields("Content-Length: 5\r\nTransfer-Encoding: chunked", Err(Refusal::BothFramings));
+        check_fields("Content-Length: 5\r\ncontent-length: 5", Err(Refusal::LengthRepeated));
+        for length in ["", "5, 5", "+5", "-5", "0x5", "5 5", "five", "18446744073709551616"] {
+            check_fields(&format!("Content-Length: {length}"), Err(Refusal::LengthValue));
+        }
+        check_fields("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", Err(Refusal::CodingRepeated));
+        for coding in ["", "gzip, chunked", "chunked, chunked", "chunked;q=1", ", chunked", "\"chunked\""] {
+            check_fields(&format!("Transfer-Encoding: {coding}"), Err(Refusal::CodingRepeated));
+        }
+        check_fields("Transfer-Encoding: gzip", Err(Refusal::CodingUnknown));
+        check_fields("Transfer-Encoding: xchunked", Err(Refusal::CodingUnknown));
+        check("POST / HTTP/1.0\r\nTransfer-Encoding: chunked", Err(Refusal::CodingInHttp10));
+    }
+
+    #[test]
+    fn one_host_is_wanted_of_http_1_1() {
+        check("GET / HTTP/1.1", Err(Refusal::HostMissing));
+        check("GET / HTTP/1.0", Ok("GET /? close Length(0)"));
+        check("GET / HTTP/1.1\r\nHost: a\r\nhost: a", Err(Refusal::HostRepeated));
+        for host in ["a b", "a,b", "a/b", "a@b", "\u{44f}"] {
+            check(&format!("GET / HTTP/1.1\r\nHost: {host}"), Err(Refusal::HostValue));
+        }
+        check("GET / HTTP/1.1\r\nHost:", Ok("GET /? keep Length(0)"));
+        check("GET / HTTP/1.1\r\nHost: [::1]:80", Ok("GET /? keep Length(0)"));
+    }
+
+    #[test]
+    fn persistence_follows_version_and_connection() {
+        check_fields("Connection: close", Ok("POST /p? close Length(0)"));
+        check_fields("Connection: keep-alive, Close", Ok("POST /p? close Length(0)"));
+        check_fields("Connection: a\r\nConnection: close", Ok("POST /p? close Length(0)"));
+        check_fields("Connection: closer", Ok("POST /p? keep Length(0)"));
+        check("GET / HTTP/1.0\r\nConnection: Keep-Alive", Ok("GET /? keep Length(0)"));
+    }
+
+    #[test]
+    fn only_one_expectation_is_known() {
+        check_fields("Expect: 100-Continue", Ok("POST /p? keep Length(0)"));
+        check_fields("Expect: tea", Err(Refusal::Expectation));
+        check("GET / HTTP/1.0\r\nExpect: tea", Ok("GET /? close Length(0)"));
+    }
+
+    #[test]
+    fn targets_and_fields_have_limits() {
+        let target = "/".repeat(Limits::default().target_bytes_max + 1);
+        check(&format!("GET {target} HTTP/1.1\r\nHost: h"), Err(Refusal::TargetTooLong));
+        let fields = vec!["a: b"; Limits::default().fields_max].join("\r\n");
+        check_fields(&fields, Err(Refusal::TooManyFields));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = describe(&bytes);
+        }
+
+        /// Mutations of a valid head: what we accept, a plain and slow reading of the grammar accepts too.
+        #[test]
+        fn an_accepted_head_is_lines_of_name_colon_value(
+            at in 0usize..70, byte in prop_oneof![Just(b' '), Just(b'\r'), Just(b'\n'), Just(b':'), Just(0u8), any::<u8>()],
+        ) {
+            let mut bytes = b"POST /a?b=c HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nX-Y: z\r\n\r\n".to_vec();
+            let at = at % bytes.len();
+            bytes.insert(at, byte);
+            let Ok(Some(end)) = HeadScan::default().scan(&bytes) else { return Ok(()) };
+            if end == 2 || describe(&bytes[..end]).is_err() { return Ok(()) }
+            let text: String = bytes[..end].iter().map(|&b| char::from(b)).collect();
+            let mut lines = text.strip_suffix("\r\n\r\n").unwrap().split("\r\n");
+            prop_assert_eq!(lines.next().unwrap().split(' ').count(), 3);
+            for line in lines {
+                let (name, value) = line.split_once(':').unwrap();
+                prop_assert!(!name.is_empty() && name.bytes().all(is_token), "{}", line);
+                prop_assert!(!value.contains(['\r', '\n', '\0']));
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Replies that come later, from any thread.
+
+use reactor::{ConnectionId, Loop, Message};
+
+use crate::composer::{JSON, append_content_type, append_field};
+use crate::service::Status;
+
+/// Which reply of which connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    pub(crate) connection: ConnectionId,
+    pub(crate) sequence: u64,
+}
+
+/// What a late reply says: the payload of its message.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: Status,
+    /// The content type is JSON; else it stands in `fields`.
+    pub(crate) json: bool,
+    pub(crate) fields: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A reply that is answered later, from any thread; owns all it needs. Dropped unanswered, it answers 500.
+pub struct LateReply {
+    lp: Loop,
+    ticket: Ticket,
+    fields: Vec<u8>,
+    answered: bool,
+}
+
+impl LateReply {
+    pub(crate) fn new(lp: Loop, ticket: Ticket, fields: Vec<u8>) -> Self {
+        LateReply { lp, ticket, fields, answered: false }
+    }
+
+    /// Adds a header field; one that would break the head is left out.
+    pub fn header(&mut self, name: &str, value: &str) -> &mut Self {
+        if !append_field(&mut self.fields, name, value) {
+            tracing::debug!(name, "a malformed header field of a late reply is left out");
+        }
+        self
+    }
+
+    /// Answers. The bytes travel through the loop's mailbox.
+    pub fn send(mut self, status: Status, content_type: &str, body: Vec<u8>) {
+        let json = content_type == JSON;
+        let mut fields = std::mem::take(&mut self.fields);
+        if !json {
+            append_content_type(&mut fields, content_type);
+        }
+        self.post(Answer { status, json, fields, body });
+    }
+
+    fn post(&mut self, answer: Answer) {
+        self.answered = true;
+        let message = Message { tag: self.ticket.sequence, payload: Box::new(answer) };
+        self.lp.send(self.ticket.connection, message);
+    }
+}
+
+impl Drop for LateReply {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.post(Answer { status: Status(500), json: false, fields: Vec::new(), body: Vec::new() });
+        }
+    }
+}
+
+impl std::fmt::Debug for LateReply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LateReply").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! A writer that never blocks: lines go through a bounded queue to a thread of their own.
+//!
+//! A loop that waited for a full pipe or a slow disk would hold up every connection it has. So a line that finds the
+//! queue full is dropped and counted, and the thread says how many were lost before the next line it writes.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Lines that wait at most.
+const LINES_MAX: usize = 4096;
+/// Bytes of one line; the rest is cut off. With `LINES_MAX` it bounds the queue's memory.
+const LINE_BYTES_MAX: usize = 8 << 10;
+/// How long the thread holds lines back before it flushes the sink while no more come.
+const FLUSH_AFTER: Duration = Duration::from_millis(200);
+/// Bytes gathered before they are given to the sink.
+const BATCH_BYTES: usize = 64 << 10;
+
+enum Item {
+    Line(Vec<u8>),
+    Stop,
+}
+
+/// A handle that any thread may write through. Each `write` is one line. `move || writer.clone()` is a `MakeWriter`
+/// of tracing-subscriber.
+#[derive(Clone, Debug)]
+pub struct QueuedWriter {
+    queue: SyncSender<Item>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// The thread behind a [`QueuedWriter`]. Dropped, it writes what is queued and ends.
+#[derive(Debug)]
+pub struct QueuedWriterThread {
+    queue: SyncSender<Item>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl QueuedWriter {
+    /// Starts the thread that writes to `sink`.
+    pub fn start(sink: impl Write + Send + 'static) -> io::Result<(QueuedWriter, QueuedWriterThread)> {
+        let (queue, lines) = sync_channel(LINES_MAX);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&dropped);
+        let thread =
+            std::thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(sink, &lines, &counter))?;
+        let writer = QueuedWriter { queue: queue.clone(), dropped };
+        Ok((writer, QueuedWriterThread { queue, thread: Mutex::new(Some(thread)) }))
+    }
+
+    /// Lines dropped so far because the queue was full.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Queues a line (with its line end), or counts it as dropped.
+    pub fn write_line(&self, mut line: Vec<u8>) {
+        if line.len() > LINE_BYTES_MAX {
+            line.truncate(LINE_BYTES_MAX - 1);
+            line.push(b'\n');
+        }
+        if self.queue.try_send(Item::Line(line)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Write for QueuedWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.write_line(line.to_vec());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for QueuedWriterThread {
+    fn drop(&mut self) {
+        // Waits for a place in the queue if it must: this is the end of the program, not a loop.
+        if self.queue.send(Item::Stop).is_ok()
+            && let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_lines(mut sink: impl Write, lines: &Receiver<Item>, dropped: &AtomicU64) {
+    let (mut batch, mut dropped_told) = (Vec::with_capacity(BATCH_BYTES), 0);
+    loop {
+        let item = lines.recv_timeout(FLUSH_AFTER);
+        if let Ok(Item::Line(line)) = &item {
+            let dropped_now = dropped.load(Ordering::Relaxed);
+            if dropped_now > dropped_told {
+                let note =
+                    format!("({} lines dropped: the log is slower than its writers)\n", dropped_now - dropped_told);
+                batch.extend_from_slice(note.as_bytes());
+                dropped_told = dropped_now;
+            }
+            batch.extend_from_slice(line);
+        }
+        if batch.len() >= BATCH_BYTES || !matches!(item, Ok(Item::Line(_))) {
+            // There is nobody left to tell of a log that cannot be written.
+            let _ = sink.write_all(&batch).and_then(|()| sink.flush());
+            batch.clear();
+        }
+        if matches!(item, Ok(Item::Stop) | Err(RecvTimeoutError::Disconnected)) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// A sink that waits for a permission before each write.
+    struct Gate(Receiver<()>, Sender<String>);
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            self.1.send(String::from_utf8_lossy(bytes).into_owned()).unwrap();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_come_out_in_order_and_the_last_ones_before_the_thread_ends() {
+        let (permit, permits) = channel();
+        let (written, out) = channel();
+        drop(permit);
+        let (mut writer, thread) = QueuedWriter::start(Gate(permits, written)).unwrap();
+        for line in ["a\n", "b\n", "c\n"] {
+            writer.write_all(line.as_bytes()).unwrap();
+        }
+        drop(thread);
+        assert_eq!(out.iter().collect::<String>(), "a\nb\nc\n");
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_counts_and_tells() {
+        let (permit, permits) = channel();
+        let (written, out) = channel();
+        let (writer, thread) = QueuedWriter::start(Gate(permits, written)).unwrap();
+        let line = vec![b'x'; 1000];
+        // The sink is shut: a batch and a full queue fit, then lines are dropped. None of these calls may block.
+        while writer.dropped() == 0 {
+            writer.write_line(line.clone());
+        }
+        drop(permit);
+        // Once the thread has made room, a line gets in again.
+        let _first = out.recv().unwrap();
+        writer.write_line(b"last\n".to_vec());
+        while writer.dropped() > 1 && !out.recv().unwrap().contains("dropped") {
+            writer.write_line(b"last\n".to_vec());
+        }
+        drop(thread);
+        assert!(writer.dropped() > 0);
+    }
+}

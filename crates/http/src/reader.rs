@@ -1,0 +1,326 @@
+//! Request reader: a connection's bytes in, whole requests out, without any I/O.
+//!
+//! Each call of [`RequestReader::next`] looks at all bytes that were received and not consumed. A request whose body
+//! came with its head is handed out as slices of them. One whose body is still on its way (or chunked) is gathered:
+//! its head is copied, its body is decoded as it arrives, so a large body never has to fit the read buffer.
+//!
+//! Invariants:
+//! - `next` is repeatable: a request that is not consumed and not [`RequestReader::done`] is handed out again.
+//! - No byte is scanned twice, however the stream is cut into reads.
+//! - Memory grows with what has arrived, never with what a head announces.
+
+use crate::chunked::Chunked;
+use crate::head::{self, Fields, Framing, Head};
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+use crate::scan::HeadScan;
+
+/// Empty lines that are skipped before a request (RFC 9112 section 2.2 asks for one at least; the contest's clients
+/// send one after each POST).
+const BLANK_LINES_MAX: u8 = 8;
+/// What a request line may hold besides its target: the longest method, two blanks, the version.
+const LINE_BESIDES_TARGET: usize = 32;
+/// Buffers over this size are not kept for the next gathered body.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// What the bytes so far amount to.
+pub(crate) enum Step<'i> {
+    /// No whole request yet. Drop `consumed` bytes of the input.
+    More {
+        consumed: usize,
+        /// The head asked for `100 Continue`, and this is the one time to say it.
+        say_continue: bool,
+    },
+    /// A request. Drop `consumed` bytes of the input and call [`RequestReader::done`] once it was served.
+    Request { head: Head<'i>, body: &'i [u8], consumed: usize },
+    /// Nothing after this can be trusted.
+    Refused(Refusal),
+}
+
+/// A request whose body is on its way. Kept and used again by its loop.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    head: Vec<u8>,
+    body: Vec<u8>,
+    chunked: Option<Chunked>,
+    /// Bytes that a body of known length still lacks.
+    missing: usize,
+}
+
+impl Gathering {
+    fn begin(&mut self, head: &[u8], framing: Framing) {
+        self.head.clear();
+        self.head.extend_from_slice(head);
+        self.body.clear();
+        (self.chunked, self.missing) = match framing {
+            Framing::Length(length) => (None, length as usize),
+            Framing::Chunked => (Some(Chunked::new()), 0),
+        };
+    }
+
+    fn is_whole(&self) -> bool {
+        self.missing == 0 && self.chunked.as_ref().is_none_or(Chunked::is_done)
+    }
+
+    /// Takes what belongs to the body, and tells how many bytes that was.
+    fn take(&mut self, input: &[u8], limits: &Limits) -> Result<usize, Refusal> {
+        if let Some(chunked) = &mut self.chunked {
+            return chunked.decode(input, &mut self.body, limits.body_bytes_max);
+        }
+        let take = self.missing.min(input.len());
+        self.body.extend_from_slice(&input[..take]);
+        self.missing -= take;
+        Ok(take)
+    }
+
+    /// Bytes of memory that it holds.
+    fn bytes(&self) -> usize {
+        self.head.capacity() + self.body.capacity()
+    }
+
+    /// Whether it is small enough to be kept for the next body.
+    pub(crate) fn is_worth_keeping(&self) -> bool {
+        self.bytes() <= KEPT_BYTES_MAX
+    }
+}
+
+/// Reader of one connection's requests.
+#[derive(Debug, Default)]
+pub(crate) struct RequestReader {
+    scan: HeadScan,
+    gathering: Option<Box<Gathering>>,
+    blank_lines: u8,
+}
+
+impl RequestReader {
+    /// Looks at the bytes received and not consumed. `spare` gives room for a body that has to be gathered.
+    #[inline]
+    pub(crate) fn next<'i>(
+        &'i mut self,
+        input: &'i [u8],
+        fields: &'i mut Fields<'i>,
+        limits: &Limits,
+        spare: impl FnOnce() -> Box<Gathering>,
+    ) -> Step<'i> {
+        if self.gathering.is_some() {
+            return self.gather(input, fields, limits);
+        }
+        if input.starts_with(b"\r\n") {
+            return self.skip_blank_lines(input);
+        }
+        let head_bytes = match self.find_head(input, limits) {
+            Ok(Some(head_bytes)) => head_bytes,
+            Ok(None) => return Step::More { consumed: 0, say_continue: false },
+            Err(refusal) => return Step::Refused(refusal),
+        };
+        let (head_part, body) = input.split_at(head_bytes);
+        let head = match head::parse(head_part, fields, limits) {
+            Ok(head) => head,
+            Err(refusal) => return Step::Refused(refusal),
+        };
+        match head.framing {
+            Framing::Length(length) if length > limits.body_bytes_max as u64 => Step::Refused(Refusal::BodyTooLarge),
+            Framing::Length(length) if length <= body.len() as u64 => {
+                let length = length as usize;
+                Step::Request { head, body: &body[..length], consumed: head_bytes + length }
+            }
+            framing => {
+                // RFC 9110 section 10.1.1: no word is needed where the body has begun to come by itself.
+                let say_continue = head.expects_continue && body.is_empty();
+                let mut gathering = spare();
+                gathering.begin(head_part, framing);
+                self.gathering = Some(gathering);
+                Step::More { consumed: head_bytes, say_continue }
+            }
+        }
+    }
+
+    /// The request handed out last was served, or refused: the next one begins.
+    #[inline]
+    pub(crate) fn done(&mut self) -> Option<Box<Gathering>> {
+        self.scan = HeadScan::default();
+        self.blank_lines = 0;
+        self.gathering.take()
+    }
+
+    /// Whether a body is on its way.
+    #[inline]
+    pub(crate) fn in_body(&self) -> bool {
+        self.gathering.is_some()
+    }
+
+    /// Bytes of body that have come so far, chunk sizes apart.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.gathering.as_ref().map_or(0, |gathering| gathering.body.len())
+    }
+
+    /// Bytes of memory held for a body on its way.
+    pub(crate) fn gathered_bytes(&self) -> usize {
+        self.gathering.as_ref().map_or(0, |gathering| gathering.bytes())
+    }
+
+    fn skip_blank_lines<'i>(&mut self, input: &[u8]) -> Step<'i> {
+        let lines = input.chunks_exact(2).take_while(|pair| pair == b"\r\n").count();
+        self.blank_lines = self.blank_lines.saturating_add(lines.min(usize::from(u8::MAX)) as u8);
+        if self.blank_lines > BLANK_LINES_MAX {
+            return Step::Refused(Refusal::BlankLines);
+        }
+        // The scan may have stopped at the CR of the first of them.
+        self.scan = HeadScan::default();
+        Step::More { consumed: lines * 2, say_continue: false }
+    }
+
+    #[inline]
+    fn find_head(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, Refusal> {
+        match self.scan.scan(input)? {
+            Some(head_bytes) if head_bytes <= limits.head_bytes_max => Ok(Some(head_bytes)),
+            None if input.len() < limits.head_bytes_max && !self.target_is_too_long(input, limits) => Ok(None),
+            _ if self.target_is_too_long(input, limits) => Err(Refusal::TargetTooLong),
+            _ => Err(Refusal::HeadTooLarge),
+        }
+    }
+
+    fn target_is_too_long(&self, input: &[u8], limits: &Limits) -> bool {
+        let line_bytes = self.scan.first_line_bytes().unwrap_or(input.len());
+        line_bytes > limits.target_bytes_max + LINE_BESIDES_TARGET
+    }
+
+    fn gather<'i>(&'i mut self, input: &[u8], fields: &'i mut Fields<'i>, limits: &Limits) -> Step<'i> {
+        let Some(gathering) = &mut self.gathering else {
+            return Step::More { consumed: 0, say_continue: false };
+        };
+        match gathering.take(input, limits) {
+            Err(refusal) => Step::Refused(refusal),
+            Ok(0) if gathering.is_whole() => match head::parse(&gathering.head, fields, limits) {
+                Ok(head) => Step::Request { head, body: &gathering.body, consumed: 0 },
+                Err(refusal) => Step::Refused(refusal),
+            },
+            Ok(consumed) => Step::More { consumed, say_continue: false },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head::fields;
+    use proptest::prelude::*;
+
+    fn limits() -> Limits {
+        Limits { head_bytes_max: 256, target_bytes_max: 64, body_bytes_max: 1000, ..Limits::default() }
+    }
+
+    /// Feeds a stream in reads of the given sizes (again and again), and lists what came out.
+    fn read_all(stream: &[u8], reads: &[usize]) -> Vec<String> {
+        let (mut reader, mut seen) = (RequestReader::default(), Vec::new());
+        let (mut start, mut end) = (0, 0);
+        let mut reads = reads.iter().cycle();
+        loop {
+            let mut fields = fields();
+            match reader.next(&stream[start..end], &mut fields, &limits(), Box::default) {
+                Step::Request { head, body, consumed } => {
+                    let body = String::from_utf8_lossy(body).into_owned();
+                    seen.push(format!("{} {} [{body}]", head.method.name(), head.path));
+                    start += consumed;
+                    reader.done();
+                }
+                Step::Refused(refusal) => {
+                    seen.push(format!("{refusal:?}"));
+                    return seen;
+                }
+                Step::More { consumed: 0, .. } if end == stream.len() => return seen,
+                Step::More { consumed: 0, .. } => end = (end + reads.next().unwrap()).min(stream.len()),
+                Step::More { consumed, say_continue } => {
+                    start += consumed;
+                    if say_continue {
+                        seen.push("continue".to_owned());
+                    }
+                }
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(stream: &str, expected: &[&str]) {
+        for size in [1, 2, 7, 100_000] {
+            let seen = read_all(stream.as_bytes(), &[size]);
+            let seen: Vec<&str> = seen.iter().map(String::as_str).filter(|line| *line != "continue").collect();
+            assert_eq!(seen, expected, "in reads of {size}");
+        }
+    }
+
+    const GET: &str = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+    const POST: &str = "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello";
+    const CHUNKED: &str =
+        "PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n";
+
+    #[test]
+    fn requests_come_out_one_after_the_other() {
+        check(&format!("{GET}{POST}{CHUNKED}{GET}"), &["GET /a []", "POST /b [hello]", "PUT /c [hello!]", "GET /a []"]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn few_empty_lines_are_skipped_and_many_are_refused() {
+        check(&format!("\r\n{GET}\r\n\r\n{GET}\r\n"), &["GET /a []", "GET /a []"]);
+        check(&format!("{}{GET}", "\r\n".repeat(8)), &["GET /a []"]);
+        check(&format!("{}{GET}", "\r\n".repeat(9)), &["BlankLines"]);
+        check(&format!("\n{GET}"), &["BareLineFeed"]);
+    }
+
+    #[test]
+    fn heads_and_targets_over_the_limit_are_refused_before_they_end() {
+        check(&format!("GET /{}", "a".repeat(120)), &["TargetTooLong"]);
+        check(&format!("GET /a HTTP/1.1\r\nA: {}", "a".repeat(250)), &["HeadTooLarge"]);
+        check(&format!("GET /a HTTP/1.1\r\nHost: h\r\nA: {}\r\n\r\n", "a".repeat(250)), &["HeadTooLarge"]);
+    }
+
+    #[test]
+    fn bodies_over_the_limit_are_refused_at_their_head() {
+        check("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n", &["BodyTooLarge"]);
+        let chunk = format!("258\r\n{}\r\n", "a".repeat(600));
+        check(
+            &format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{chunk}"),
+            &["BodyTooLarge"],
+        );
+    }
+
+    #[test]
+    fn the_client_is_told_to_continue_once_and_only_while_its_body_has_not_begun() {
+        let head = "POST /b HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+        let whole = format!("{head}hello");
+        assert_eq!(read_all(whole.as_bytes(), &[head.len(), 1]), ["continue", "POST /b [hello]"]);
+        assert_eq!(read_all(whole.as_bytes(), &[head.len() + 1]), ["POST /b [hello]"]);
+    }
+
+    #[test]
+    fn a_request_is_handed_out_again_until_it_is_done() {
+        for stream in [GET, POST, CHUNKED] {
+            let (mut reader, mut start) = (RequestReader::default(), 0);
+            let mut seen = 0;
+            while seen < 3 {
+                match reader.next(&stream.as_bytes()[start..], &mut fields(), &limits(), Box::default) {
+                    Step::Request { .. } => seen += 1,
+                    Step::More { consumed, .. } => start += consumed,
+                    Step::Refused(refusal) => panic!("{refusal:?}"),
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_into_reads_gives_the_same_requests(
+            parts in proptest::collection::vec(
+                prop_oneof![Just(GET), Just(POST), Just(CHUNKED), Just("\r\n"), Just("GET"), Just("\n"), Just(" ")], 0..8),
+            reads in proptest::collection::vec(1usize..60, 1..9),
+        ) {
+            let stream = parts.concat();
+            let drop_continue = |seen: Vec<String>| seen.into_iter().filter(|line| line != "continue").collect::<Vec<_>>();
+            prop_assert_eq!(
+                drop_continue(read_all(stream.as_bytes(), &reads)),
+                drop_continue(read_all(stream.as_bytes(), &[usize::MAX >> 1]))
+            );
+        }
+    }
+}

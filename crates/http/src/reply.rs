@@ -1,0 +1,119 @@
+//! The duty to answer one request.
+
+use std::sync::Arc;
+
+use crate::composer::{Length, Shape, append_field, checked, has_body};
+use crate::late::{LateReply, Ticket};
+use crate::service::{BodySource, Status};
+use crate::stream::{Stream, StreamFraming};
+use crate::worker::Worker;
+
+/// What became of a reply during the service's call.
+pub(crate) enum Outcome {
+    /// Nothing was said: the server answers 500.
+    Unanswered,
+    Sent(Status),
+    /// The head was composed; the body follows uncopied.
+    Shared(Status, Arc<[u8]>),
+    /// The head was composed; the body is pulled.
+    Stream(Status, Box<Stream>),
+    Later,
+}
+
+/// The duty to answer one request. Dropped unanswered, it answers 500.
+pub struct Reply<'r> {
+    pub(crate) worker: &'r Worker,
+    /// The connection's write queue; or, behind an unanswered request, a buffer that waits for its turn.
+    pub(crate) out: &'r mut Vec<u8>,
+    pub(crate) shape: &'r mut Shape,
+    pub(crate) ticket: Ticket,
+    pub(crate) outcome: &'r mut Outcome,
+}
+
+impl Reply<'_> {
+    /// Adds a header field to the reply (before `send` or `stream`). A field that would break the head (CR, LF, NUL
+    /// and the like), or contradict what the server says itself (`Content-Length`, `Content-Type`, `Connection`, ...),
+    /// is left out and counted.
+    pub fn header(&mut self, name: &str, value: &str) -> &mut Self {
+        if !append_field(&mut self.worker.fields.borrow_mut(), name, value) {
+            self.worker.metrics.fields_left_out.add(1);
+        }
+        self
+    }
+
+    /// Closes the connection after this reply.
+    pub fn close(&mut self) -> &mut Self {
+        self.shape.persistent = false;
+        self
+    }
+
+    /// Answers with a body given in one piece, copied once into the connection's write queue.
+    #[inline]
+    pub fn send(mut self, status: Status, content_type: &str, body: &[u8]) {
+        let status = checked(status);
+        self.compose_head(status, content_type, Length::Known(body.len() as u64));
+        if !self.shape.head_only && has_body(status) {
+            self.out.extend_from_slice(body);
+        }
+        *self.outcome = Outcome::Sent(status);
+    }
+
+    /// Answers with a body given in pieces, without joining them first.
+    pub fn send_pieces(mut self, status: Status, content_type: &str, pieces: &[&[u8]]) {
+        let status = checked(status);
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        self.compose_head(status, content_type, Length::Known(bytes));
+        if !self.shape.head_only && has_body(status) {
+            for piece in pieces {
+                self.out.extend_from_slice(piece);
+            }
+        }
+        *self.outcome = Outcome::Sent(status);
+    }
+
+    /// Answers with a body that is not copied: a static file, or a large reply that is always the same.
+    pub fn send_shared(mut self, status: Status, content_type: &str, body: Arc<[u8]>) {
+        let status = checked(status);
+        self.compose_head(status, content_type, Length::Known(body.len() as u64));
+        *self.outcome = if self.shape.head_only || !has_body(status) {
+            Outcome::Sent(status)
+        } else {
+            Outcome::Shared(status, body)
+        };
+    }
+
+    /// Keeps the reply for later, from any thread. The connection's later replies wait behind it.
+    pub fn later(self) -> LateReply {
+        *self.outcome = Outcome::Later;
+        let fields = self.worker.fields.borrow();
+        // An empty Vec costs nothing; most late replies have no fields yet.
+        LateReply::new(self.worker.lp.clone(), self.ticket, fields.clone())
+    }
+
+    /// Answers with a stream: `source` is pulled on the loop's thread whenever the write queue is below its low-water
+    /// mark. Chunked framing unless `length` is known; HTTP/1.0 without length closes at the end.
+    pub fn stream(mut self, status: Status, content_type: &str, length: Option<u64>, source: Box<dyn BodySource>) {
+        let status = checked(status);
+        let (framing, length) = match length {
+            Some(bytes) => (StreamFraming::Length(bytes), Length::Known(bytes)),
+            None if self.shape.http10 => {
+                self.shape.persistent = false;
+                (StreamFraming::UntilClose, Length::UntilClose)
+            }
+            None => (StreamFraming::Chunked, Length::Chunked),
+        };
+        self.compose_head(status, content_type, length);
+        let empty = framing == StreamFraming::Length(0);
+        *self.outcome = if self.shape.head_only || !has_body(status) || empty {
+            Outcome::Sent(status)
+        } else {
+            Outcome::Stream(status, Box::new(Stream::new(source, framing)))
+        };
+    }
+
+    #[inline]
+    fn compose_head(&mut self, status: Status, content_type: &str, length: Length) {
+        let (composer, fields) = (self.worker.composer.borrow(), self.worker.fields.borrow());
+        composer.head(self.out, *self.shape, status, content_type, &fields, length);
+    }
+}

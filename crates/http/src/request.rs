@@ -1,0 +1,56 @@
+//! A request as the service sees it.
+
+use std::net::SocketAddr;
+
+use crate::head::Head;
+use crate::service::Method;
+
+/// A request, borrowed from the connection's read buffer for the time of the call.
+#[derive(Debug)]
+pub struct Request<'r> {
+    pub(crate) head: Head<'r>,
+    pub(crate) body: &'r [u8],
+    pub(crate) peer: SocketAddr,
+}
+
+impl<'r> Request<'r> {
+    /// The method.
+    #[inline]
+    pub fn method(&self) -> Method {
+        self.head.method
+    }
+
+    /// The path as sent (ASCII, percent-escapes intact), without the query.
+    #[inline]
+    pub fn path(&self) -> &'r str {
+        self.head.path
+    }
+
+    /// The query as sent, without `?`; empty where there is none.
+    #[inline]
+    pub fn query(&self) -> &'r str {
+        self.head.query
+    }
+
+    /// The first header field of this name (ASCII case folded).
+    pub fn header(&self, name: &str) -> Option<&'r [u8]> {
+        let mut fields = self.head.fields.iter();
+        fields.find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+    }
+
+    /// All header fields in the order of arrival.
+    pub fn headers(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> + '_ {
+        self.head.fields.iter().map(|field| (field.name, field.value))
+    }
+
+    /// The whole body (its size is within the limit), chunks already joined.
+    #[inline]
+    pub fn body(&self) -> &'r [u8] {
+        self.body
+    }
+
+    /// Peer of the connection.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+}

@@ -1,0 +1,170 @@
+//! The order of a connection's replies: a ring with a slot for each request that cannot be answered on the wire yet.
+//!
+//! ```text
+//!   front (sequence 7)                                   next sequence: 10
+//!   | POST, waits for its late reply | GET, composed | POST, answered |
+//! ```
+//!
+//! The usual request never gets here: with an empty ring its reply goes straight into the write queue. Only what waits,
+//! or stands behind something that waits, has a slot.
+//!
+//! Invariants: slot `i` has sequence `first + i`; `writes_unanswered` counts the slots that wait for a request that may
+//! change something; `held_bytes` is the sum over the slots; a slot whose reply ends the connection is the last.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::access_log::Entry;
+use crate::composer::Shape;
+use crate::late::Answer;
+use crate::service::{Order, Status};
+use crate::stream::Stream;
+
+/// What a slot holds.
+pub(crate) enum Held {
+    /// Nothing yet: the service keeps a late reply.
+    Nothing,
+    /// A late reply that has come and waits for those before it.
+    Answer(Box<Answer>),
+    /// A composed reply.
+    Bytes(Status, Vec<u8>),
+    /// A composed head, and a body that is not copied.
+    Shared(Status, Vec<u8>, Arc<[u8]>),
+    /// A composed head (empty once sent), and a body that is pulled.
+    Stream(Status, Vec<u8>, Box<Stream>),
+}
+
+/// One request that is not answered on the wire yet.
+pub(crate) struct Slot {
+    pub(crate) shape: Shape,
+    pub(crate) order: Order,
+    pub(crate) held: Held,
+    pub(crate) log: Option<Box<Entry>>,
+}
+
+/// Slots in the order of their requests. Bound: `Limits::pipelined_max`, kept by the connection, and one more for a
+/// refusal.
+#[derive(Default)]
+pub(crate) struct Ring {
+    slots: VecDeque<Slot>,
+    first: u64,
+    writes_unanswered: usize,
+    streams: usize,
+    held_bytes: usize,
+}
+
+impl Ring {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The sequence of the next slot that is pushed.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    /// Whether a request that may change something waits for its answer.
+    pub(crate) fn has_unanswered_write(&self) -> bool {
+        self.writes_unanswered > 0
+    }
+
+    /// Whether a stream is on its way, or waits for its turn.
+    pub(crate) fn has_stream(&self) -> bool {
+        self.streams > 0
+    }
+
+    /// Bytes of replies that wait for their turn.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    pub(crate) fn push(&mut self, slot: Slot) {
+        self.held_bytes += slot.held_bytes();
+        self.writes_unanswered += usize::from(slot.waits_to_write());
+        self.streams += usize::from(slot.is_stream());
+        self.slots.push_back(slot);
+    }
+
+    /// Puts a late reply into its slot. `false`: there is no such slot that waits.
+    pub(crate) fn answer(&mut self, sequence: u64, answer: Box<Answer>) -> bool {
+        let index = sequence.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        let Some(slot) = index.and_then(|index| self.slots.get_mut(index)) else { return false };
+        if !matches!(slot.held, Held::Nothing) {
+            return false;
+        }
+        self.writes_unanswered -= usize::from(slot.waits_to_write());
+        slot.held = Held::Answer(answer);
+        self.held_bytes += slot.held_bytes();
+        true
+    }
+
+    pub(crate) fn front_mut(&mut self) -> Option<&mut Slot> {
+        self.slots.front_mut()
+    }
+
+    pub(crate) fn back_mut(&mut self) -> Option<&mut Slot> {
+        self.slots.back_mut()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Slot> {
+        let slot = self.slots.pop_front()?;
+        self.first += 1;
+        self.held_bytes -= slot.held_bytes();
+        self.writes_unanswered -= usize::from(slot.waits_to_write());
+        self.streams -= usize::from(slot.is_stream());
+        Some(slot)
+    }
+}
+
+impl Slot {
+    fn waits_to_write(&self) -> bool {
+        self.order == Order::Write && matches!(self.held, Held::Nothing)
+    }
+
+    /// A stream's head is not counted: it goes out by itself, before the slot does.
+    fn held_bytes(&self) -> usize {
+        match &self.held {
+            Held::Nothing | Held::Stream(..) => 0,
+            Held::Answer(answer) => answer.body.len(),
+            Held::Bytes(_, bytes) | Held::Shared(_, bytes, _) => bytes.len(),
+        }
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self.held, Held::Stream(..))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(order: Order) -> Slot {
+        let shape = Shape { http10: false, persistent: true, head_only: false };
+        Slot { shape, order, held: Held::Nothing, log: None }
+    }
+
+    fn answer() -> Box<Answer> {
+        Box::new(Answer { status: Status(200), json: true, fields: Vec::new(), body: Vec::new() })
+    }
+
+    #[test]
+    fn an_answer_finds_its_slot_once_and_a_stale_one_finds_none() {
+        let mut ring = Ring::default();
+        ring.push(slot(Order::Write));
+        ring.push(slot(Order::Read));
+        assert!(ring.answer(1, answer()));
+        assert!(!ring.answer(1, answer()));
+        assert!(ring.has_unanswered_write());
+        assert!(ring.answer(0, answer()));
+        assert!(!ring.has_unanswered_write());
+        ring.pop();
+        assert_eq!(ring.next_sequence(), 2);
+        assert!(!ring.answer(0, answer()));
+        assert!(!ring.answer(7, answer()));
+    }
+}

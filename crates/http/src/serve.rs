@@ -1,0 +1,147 @@
+//! The call: one request goes to the service, its outcome to the wire or into the ring.
+//!
+//! With an empty ring the reply is composed straight into the write queue. Behind an unanswered request it is composed
+//! into a buffer of its own, which waits in the ring.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::access_log::Entry;
+use crate::composer::{Length, Shape, reason};
+use crate::late::Ticket;
+use crate::refusal::Refusal;
+use crate::reply::{Outcome, Reply};
+use crate::request::Request;
+use crate::ring::{Held, Ring, Slot};
+use crate::service::{Order, Service, Status};
+use crate::worker::{Shared, Worker};
+
+/// What became of a request.
+pub(crate) enum Served {
+    /// It must wait for an earlier one; the service has not seen it.
+    Blocked,
+    /// It was served.
+    Done {
+        /// The connection goes on after it.
+        persistent: bool,
+        /// To be queued, uncopied, after what was composed.
+        shared: Option<Arc<[u8]>>,
+    },
+}
+
+/// Hands a request to the service. `out` is the connection's write queue.
+#[inline]
+pub(crate) fn serve<S: Service>(
+    shared: &Shared<S>,
+    ring: &mut Ring,
+    ticket: Ticket,
+    request: &Request<'_>,
+    mut shape: Shape,
+    out: &mut Vec<u8>,
+) -> Served {
+    let worker = &shared.worker;
+    let log = worker.settings.access_log.as_ref().map(|_| {
+        // Allocates, as the line itself will: the price of a log that is on.
+        Box::new(Entry::new(request.peer, &request.head, worker.lp.now_ns()))
+    });
+    worker.fields.borrow_mut().clear();
+    let direct = ring.is_empty();
+    let mut buffer = if direct { Vec::new() } else { worker.take_buffer() };
+    let target = if direct { out } else { &mut buffer };
+    let before = target.len();
+    let mut outcome = Outcome::Unanswered;
+    let reply = Reply { worker, out: target, shape: &mut shape, ticket, outcome: &mut outcome };
+    let order = call(shared, ring, request, reply);
+    let Some(order) = order else {
+        worker.give_buffer(buffer);
+        return Served::Blocked;
+    };
+    if matches!(outcome, Outcome::Unanswered) {
+        compose_problem(worker, target, shape, Status(500), "the request was not answered");
+        outcome = Outcome::Sent(Status(500));
+    }
+    if direct && let Outcome::Sent(status) = outcome {
+        worker.replied(status, target.len() - before, log);
+        return Served::Done { persistent: shape.persistent, shared: None };
+    }
+    place(worker, ring, Slot { shape, order, held: Held::Nothing, log }, outcome, buffer)
+}
+
+/// The request's order; `None` if it has to wait. A panic leaves the outcome as it was: unanswered, if nothing was said.
+#[inline]
+fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &Request<'_>, reply: Reply<'_>) -> Option<Order> {
+    let mut order = Order::Write;
+    let called = catch_unwind(AssertUnwindSafe(|| {
+        if request.head.path == "*" {
+            answer_asterisk(reply);
+            return true;
+        }
+        order = shared.service.order(request);
+        if order == Order::Read && ring.has_unanswered_write() {
+            return false;
+        }
+        shared.service.call(&mut shared.local.borrow_mut(), request, reply);
+        true
+    }));
+    match called {
+        Ok(false) => None,
+        Ok(true) => Some(order),
+        Err(_) => {
+            shared.worker.metrics.panics.add(1);
+            Some(order)
+        }
+    }
+}
+
+/// `OPTIONS *` asks the server, not a resource (RFC 9110 section 9.3.7).
+fn answer_asterisk(mut reply: Reply<'_>) {
+    reply.header("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+    reply.send(Status(204), "", b"");
+}
+
+/// Everything but the usual case: a reply that comes later, in pieces, uncopied, or behind another one.
+fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buffer: Vec<u8>) -> Served {
+    let persistent = slot.shape.persistent;
+    let direct = ring.is_empty();
+    slot.held = match outcome {
+        Outcome::Shared(status, body) if direct => {
+            worker.replied(status, body.len(), slot.log.take());
+            return Served::Done { persistent, shared: Some(body) };
+        }
+        Outcome::Shared(status, body) => Held::Shared(status, buffer, body),
+        Outcome::Stream(status, stream) => Held::Stream(status, buffer, stream),
+        Outcome::Sent(status) => Held::Bytes(status, buffer),
+        Outcome::Later | Outcome::Unanswered => {
+            worker.give_buffer(buffer);
+            Held::Nothing
+        }
+    };
+    ring.push(slot);
+    Served::Done { persistent, shared: None }
+}
+
+/// Answers a refused request; the connection is closed after it.
+pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, out: &mut Vec<u8>) {
+    let (status, detail) = refusal.status_and_detail();
+    let shape = Shape { http10: false, persistent: false, head_only: false };
+    worker.metrics.refusals.add(1);
+    if ring.is_empty() {
+        let before = out.len();
+        compose_problem(worker, out, shape, status, detail);
+        worker.replied(status, out.len() - before, None);
+    } else {
+        let mut buffer = worker.take_buffer();
+        compose_problem(worker, &mut buffer, shape, status, detail);
+        ring.push(Slot { shape, order: Order::Read, held: Held::Bytes(status, buffer), log: None });
+    }
+}
+
+/// A reply of the server's own, as a problem document (RFC 9457). `detail` needs no escaping: it is ours.
+fn compose_problem(worker: &Worker, out: &mut Vec<u8>, shape: Shape, status: Status, detail: &str) {
+    let body = format!("{{\"title\":\"{}\",\"status\":{},\"detail\":\"{detail}\"}}", reason(status), status.0);
+    let length = Length::Known(body.len() as u64);
+    worker.composer.borrow().head(out, shape, status, "application/problem+json", b"", length);
+    if !shape.head_only {
+        out.extend_from_slice(body.as_bytes());
+    }
+}

@@ -1,0 +1,75 @@
+//! The server: a service with its settings, as a factory for the reactor's listeners.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use reactor::{Accept, ConnectionId, Factory, Loop, Protocol};
+
+use crate::addresses::Addresses;
+use crate::connection::Connection;
+use crate::limits::Settings;
+use crate::metrics::{Metrics, MetricsTotal};
+use crate::service::Service;
+use crate::worker::{Shared, Worker};
+
+/// An HTTP server. Give it to `Reactor::listen`, in an `Arc`, for one address or several; `Service::local` is called
+/// once for each loop and listener.
+pub struct Server<S: Service> {
+    service: Arc<S>,
+    settings: Arc<Settings>,
+    addresses: Arc<Addresses>,
+    metrics: Mutex<Vec<Arc<Metrics>>>,
+}
+
+impl<S: Service> Server<S> {
+    /// A server of a service.
+    pub fn new(service: S, settings: Settings) -> Self {
+        Server {
+            service: Arc::new(service),
+            settings: Arc::new(settings),
+            addresses: Arc::default(),
+            metrics: Mutex::default(),
+        }
+    }
+
+    /// The service.
+    pub fn service(&self) -> &Arc<S> {
+        &self.service
+    }
+
+    /// The counters, summed over all loops.
+    pub fn metrics(&self) -> MetricsTotal {
+        let loops = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        MetricsTotal::of(loops.iter().map(Arc::as_ref))
+    }
+}
+
+impl<S: Service> Factory for Server<S> {
+    fn acceptor(&self, lp: &Loop) -> Box<dyn Accept> {
+        let metrics = Arc::new(Metrics::default());
+        self.metrics.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
+        let worker = Worker::new(lp.clone(), Arc::clone(&self.settings), metrics);
+        let local = RefCell::new(self.service.local(lp));
+        let shared = Rc::new(Shared { worker, service: Arc::clone(&self.service), local });
+        Box::new(Acceptor { shared, addresses: Arc::clone(&self.addresses) })
+    }
+}
+
+struct Acceptor<S: Service> {
+    shared: Rc<Shared<S>>,
+    addresses: Arc<Addresses>,
+}
+
+impl<S: Service> Accept for Acceptor<S> {
+    fn accept(&mut self, peer: SocketAddr, id: ConnectionId, _lp: &Loop) -> Option<Box<dyn Protocol>> {
+        let worker = &self.shared.worker;
+        let Some(admission) = self.addresses.admit(peer.ip(), &worker.settings.limits) else {
+            worker.metrics.turned_away.add(1);
+            return None;
+        };
+        worker.metrics.accepted.add(1);
+        Some(Box::new(Connection::new(Rc::clone(&self.shared), id, peer, admission)))
+    }
+}

@@ -1,0 +1,98 @@
+//! What one loop's connections share: the composer, scratch buffers, counters, and the service's own state.
+//!
+//! All of it lives on the loop's thread. The cells are never borrowed across a call into the service, except `local`,
+//! which the service itself is given and through which it cannot come back here.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use reactor::Loop;
+
+use crate::access_log::Entry;
+use crate::composer::Composer;
+use crate::limits::Settings;
+use crate::metrics::Metrics;
+use crate::reader::Gathering;
+use crate::service::{Service, Status};
+
+/// Spare buffers kept of each kind; more are given back to the allocator.
+const SPARES_MAX: usize = 64;
+/// A buffer over this size is not kept.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
+/// The part that does not know the service.
+pub(crate) struct Worker {
+    pub(crate) lp: Loop,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) composer: RefCell<Composer>,
+    /// Lines of header fields that the service adds to the reply in hand.
+    pub(crate) fields: RefCell<Vec<u8>>,
+    /// Memory of bodies on their way, over all connections of the loop.
+    pub(crate) gathered_bytes: Cell<usize>,
+    buffers: RefCell<Vec<Vec<u8>>>,
+    #[expect(clippy::vec_box, reason = "a connection holds a pointer; unboxing would move the whole at each change")]
+    gatherings: RefCell<Vec<Box<Gathering>>>,
+}
+
+/// A worker with its service.
+pub(crate) struct Shared<S: Service> {
+    pub(crate) worker: Worker,
+    pub(crate) service: Arc<S>,
+    pub(crate) local: RefCell<S::Local>,
+}
+
+impl Worker {
+    pub(crate) fn new(lp: Loop, settings: Arc<Settings>, metrics: Arc<Metrics>) -> Self {
+        Worker {
+            lp,
+            metrics,
+            composer: RefCell::new(Composer::new(settings.date)),
+            settings,
+            fields: RefCell::default(),
+            gathered_bytes: Cell::new(0),
+            buffers: RefCell::default(),
+            gatherings: RefCell::default(),
+        }
+    }
+
+    /// Begins a connection's turn: the date may have changed.
+    #[inline]
+    pub(crate) fn tick(&self) {
+        self.composer.borrow_mut().tick(self.lp.now_ns());
+    }
+
+    pub(crate) fn take_buffer(&self) -> Vec<u8> {
+        self.buffers.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffers.len() < SPARES_MAX && (1..=SPARE_BYTES_MAX).contains(&buffer.capacity()) {
+            buffer.clear();
+            buffers.push(buffer);
+        }
+    }
+
+    pub(crate) fn take_gathering(&self) -> Box<Gathering> {
+        self.gatherings.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_gathering(&self, gathering: Box<Gathering>) {
+        let mut gatherings = self.gatherings.borrow_mut();
+        if gatherings.len() < SPARES_MAX && gathering.is_worth_keeping() {
+            gatherings.push(gathering);
+        }
+    }
+
+    /// Counts a reply, and writes its line of the access log.
+    #[inline]
+    pub(crate) fn replied(&self, status: Status, bytes: usize, log: Option<Box<Entry>>) {
+        self.metrics.count_reply(status.0);
+        if let Some(entry) = log
+            && let Some(access_log) = &self.settings.access_log
+        {
+            access_log.write(&entry, status, bytes, self.lp.now_ns());
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A GET that is answered at once allocates nothing in steady state, from the socket to the socket.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::{Reply, Request, Server, Service, Settings, Status};
+
+/// Counts the allocations of the loop's thread.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Set by the service on the loop's thread.
+    static COUNTED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+#[allow(unsafe_code, reason = "a global allocator cannot be written without")]
+// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of the block.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if COUNTED.with(std::cell::Cell::get) {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+struct Hello;
+
+impl Service for Hello {
+    type Local = ();
+    fn local(&self, _: &reactor::Loop) {
+        COUNTED.with(|counted| counted.set(true));
+    }
+    fn call(&self, _: &mut (), request: &Request<'_>, mut reply: Reply<'_>) {
+        if request.path() == "/allocate" {
+            drop(std::hint::black_box(Vec::<u8>::with_capacity(10)));
+        }
+        if request.path() == "/field" {
+            reply.header("ETag", "\"1\"");
+        }
+        reply.send(Status(200), "application/json", b"{\"id\":123}");
+    }
+}
+
+#[test]
+fn a_get_allocates_nothing_in_steady_state() {
+    let mut reactor = reactor::Reactor::new(reactor::Settings { loops: 1, ..reactor::Settings::default() }).unwrap();
+    let server = Arc::new(Server::new(Hello, Settings::default()));
+    let address = reactor.listen("127.0.0.1:0".parse().unwrap(), server).unwrap();
+    let running = reactor.start().unwrap();
+    let mut socket = TcpStream::connect(address).unwrap();
+    let mut allocations_of = |path: &str, rounds: usize, pipelined: usize| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").repeat(pipelined);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        for _ in 0..rounds {
+            socket.write_all(request.as_bytes()).unwrap();
+            let (mut seen, mut buffer) = (0, [0; 4096]);
+            while seen < pipelined {
+                let read = socket.read(&mut buffer).unwrap();
+                assert!(read > 0);
+                seen += buffer[..read].iter().filter(|&&byte| byte == b'}').count();
+            }
+        }
+        ALLOCATIONS.load(Ordering::Relaxed) - before
+    };
+    for (path, pipelined) in [("/users/123", 1), ("/users/123", 16), ("/field", 1)] {
+        allocations_of(path, 10, pipelined);
+        assert_eq!(allocations_of(path, 300, pipelined), 0, "{path}, {pipelined} at once");
+    }
+    assert!(allocations_of("/allocate", 10, 1) >= 10, "the counter counts");
+    drop(socket);
+    running.drain(std::time::Duration::ZERO);
+    running.join().unwrap();
+}

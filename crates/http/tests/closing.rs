@@ -1,0 +1,207 @@
+//! Closing, limits of connections, drain, and small things about heads.
+
+mod harness;
+
+use harness::TestServer;
+use http::{AccessLog, Limits, QueuedWriter, Settings, Status};
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+#[test]
+fn a_half_closed_client_gets_its_late_reply() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send(b"POST /late/1 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.end();
+    server.shelf.answer("/late/1");
+    client.expect(200, "/late/1");
+    client.expect(200, "GET /b []");
+    client.expect_end();
+}
+
+#[test]
+fn bytes_that_come_after_the_last_request_do_not_cost_its_late_reply() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send(b"POST /late/1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}\r\n");
+    let late = server.shelf.take("/late/1");
+    client.send(&b"x".repeat(200_000));
+    late.send(Status(200), "", b"in spite of all".to_vec());
+    let answer = client.answer();
+    assert_eq!(answer.body, "in spite of all");
+    assert!(answer.head.contains("Connection: close"));
+    client.expect_end();
+}
+
+#[test]
+fn the_service_may_close() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send(b"GET /close HTTP/1.1\r\nHost: h\r\n\r\nGET /never HTTP/1.1\r\nHost: h\r\n\r\n");
+    let answer = client.answer();
+    assert!(answer.head.contains("Connection: close"));
+    client.expect_end();
+}
+
+#[test]
+fn an_early_413_reaches_a_client_that_goes_on_sending() {
+    let limits = Limits { body_bytes_max: 1000, ..Limits::default() };
+    let server = TestServer::start(Settings { limits, ..Settings::default() });
+    let mut client = server.connect();
+    client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n");
+    client.send(&b"x".repeat(200_000));
+    assert_eq!(client.answer().status, 413);
+    client.expect_end();
+}
+
+#[test]
+fn bodies_on_their_way_have_a_limit_together() {
+    let limits = Limits { gathered_bytes_max: 300_000, ..Limits::default() };
+    let server = TestServer::start(Settings { limits, ..Settings::default() });
+    let unfinished = |n: usize| {
+        let mut client = server.connect();
+        client.send(format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", n + 1).as_bytes());
+        client.send(&b"x".repeat(n));
+        client
+    };
+    let mut first = unfinished(100_000);
+    let mut second = unfinished(400_000);
+    assert_eq!(second.answer().status, 503);
+    first.send(b"x");
+    assert_eq!(first.answer().status, 200);
+    let mut third = unfinished(100_000);
+    third.send(b"x");
+    assert_eq!(third.answer().status, 200, "the memory of the first two was given back");
+}
+
+#[test]
+fn connections_of_one_address_have_a_limit() {
+    let limits = Limits { connections_per_address_max: 2, ..Limits::default() };
+    let server = TestServer::start(Settings { limits, ..Settings::default() });
+    let (mut first, mut second) = (server.connect(), server.connect());
+    first.probe("/a");
+    second.probe("/b");
+    let mut third = server.connect();
+    let mut byte = [0];
+    assert!(matches!(std::io::Read::read(&mut third.socket, &mut byte), Ok(0) | Err(_)));
+    assert_eq!(server.metrics().turned_away, 1);
+    first.end();
+    first.expect_end();
+    while server.metrics().open > 1 {
+        std::thread::yield_now();
+    }
+    server.connect().probe("/c");
+}
+
+#[test]
+fn a_drain_answers_what_was_asked_and_ends() {
+    let server = TestServer::start(Settings::default());
+    let [mut fresh, mut late, mut begun, mut idle] = std::array::from_fn(|_| server.connect());
+    begun.probe("/b");
+    begun.send(b"POST /c HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhe");
+    late.send(b"GET /late/1 HTTP/1.1\r\nHost: h\r\n\r\n");
+    let waiting = server.shelf.take("/late/1");
+    idle.probe("/a");
+    server.begin_drain();
+    // Connections are told in the order in which they came, so now all have been.
+    idle.expect_end();
+    fresh.send(b"GET /d HTTP/1.1\r\nHost: h\r\n\r\n");
+    let answer = fresh.answer();
+    assert_eq!(answer.body, "GET /d []");
+    assert!(answer.head.contains("Connection: close"));
+    begun.send(b"llo");
+    let answer = begun.answer();
+    assert_eq!(answer.body, "POST /c [hello]");
+    assert!(answer.head.contains("Connection: close"));
+    waiting.send(Status(200), "", b"late".to_vec());
+    let answer = late.answer();
+    assert_eq!(answer.body, "late");
+    assert!(answer.head.contains("Connection: close"), "{}", answer.head);
+    for mut client in [fresh, begun, late] {
+        client.expect_end();
+    }
+    drop(idle);
+    server.join();
+}
+
+#[test]
+fn date_is_sent_unless_it_is_switched_off() {
+    for date in [true, false] {
+        let server = TestServer::start(Settings { date, ..Settings::default() });
+        let mut client = server.connect();
+        client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /empty HTTP/1.1\r\nHost: h\r\n\r\nbad\r\n\r\n");
+        for _ in 0..3 {
+            assert_eq!(client.answer().head.contains("\r\nDate: "), date);
+        }
+    }
+}
+
+#[test]
+fn fields_of_the_service_are_checked() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send(b"GET /fields HTTP/1.1\r\nHost: h\r\n\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+    let answer = client.answer();
+    assert!(answer.head.contains("\r\nX-Good: yes\r\n"));
+    assert!(!answer.head.contains("Evil") && !answer.head.contains("X-Bad"), "{}", answer.head);
+    assert!(!client.answer().head.contains("X-Good"), "a field stays with its reply");
+    assert_eq!(server.metrics().fields_left_out, 2);
+}
+
+#[test]
+fn odd_statuses_of_the_service_are_sent_as_they_may_be() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    for (asked, sent, body) in
+        [(599, 599, "body"), (304, 304, ""), (204, 204, ""), (100, 500, "body"), (1000, 500, "body")]
+    {
+        client.send(format!("GET /status/{asked} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        client.expect(sent, body);
+    }
+}
+
+#[test]
+fn counters_add_up() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    let request = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+    client.send(request);
+    let _ = client.answer();
+    client.send(b"GET /drop HTTP/1.1\r\nHost: h\r\n\r\nGET /stream/100000 HTTP/1.1\r\nHost: h\r\n\r\nnonsense\r\n\r\n");
+    client.rest();
+    let metrics = server.metrics();
+    assert_eq!((metrics.replies_2xx, metrics.replies_4xx, metrics.replies_5xx, metrics.refusals), (2, 1, 1, 1));
+    assert_eq!(metrics.bytes_out, client.received);
+    assert!(metrics.bytes_in >= request.len() as u64);
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no test panics while it writes").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_access_log_has_a_line_for_each_reply() {
+    let lines = Lines::default();
+    let (writer, thread) = QueuedWriter::start(lines.clone()).unwrap();
+    let server = TestServer::start(Settings { access_log: Some(AccessLog::new(writer)), ..Settings::default() });
+    let mut client = server.connect();
+    client.send(b"GET /a?b=\"c\" HTTP/1.1\r\nHost: h\r\n\r\nGET /late/1 HTTP/1.0\r\n\r\n");
+    server.shelf.answer("/late/1");
+    client.rest();
+    drop(thread);
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let peer = client.socket.local_addr().unwrap();
+    let starts: Vec<&str> = text.lines().map(|line| line.split_inclusive("\" 200 ").next().unwrap()).collect();
+    let expected =
+        [format!("{peer} \"GET /a?b=%22c%22 HTTP/1.1\" 200 "), format!("{peer} \"GET /late/1 HTTP/1.0\" 200 ")];
+    assert_eq!(starts, expected);
+}

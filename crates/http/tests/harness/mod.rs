@@ -1,0 +1,327 @@
+//! A server on loopback and a client that speaks raw bytes.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a failed harness is a failed test")]
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use http::{BodySource, LateReply, MetricsTotal, More, Order, Reply, Request, Server, Service, Settings, Status};
+
+/// No test waits longer for anything; it is never waited for where all is well.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Late replies that wait for the test's word, by path and query.
+#[derive(Clone, Default)]
+pub struct Shelf(Arc<(Mutex<BTreeMap<String, LateReply>>, Condvar)>);
+
+impl Shelf {
+    fn put(&self, key: String, late: LateReply) {
+        self.0.0.lock().unwrap().insert(key, late);
+        self.0.1.notify_all();
+    }
+
+    /// Waits until the request has reached the service, and takes its late reply.
+    #[track_caller]
+    pub fn take(&self, key: &str) -> LateReply {
+        let lock = self.0.0.lock().unwrap();
+        let missing = |shelf: &mut BTreeMap<String, LateReply>| !shelf.contains_key(key);
+        let (mut lock, waited) = self.0.1.wait_timeout_while(lock, PATIENCE, missing).unwrap();
+        assert!(!waited.timed_out(), "{key} never reached the service");
+        lock.remove(key).unwrap()
+    }
+
+    /// Answers a request that was put on the shelf, with its key as the body.
+    #[track_caller]
+    pub fn answer(&self, key: &str) {
+        self.take(key).send(Status(200), "text/plain", key.as_bytes().to_vec());
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.0.0.lock().unwrap().contains_key(key)
+    }
+}
+
+/// What the tests' requests reach, by the first segment of the path.
+pub struct TestService {
+    shelf: Shelf,
+    pulls: Arc<Mutex<u64>>,
+}
+
+impl Service for TestService {
+    type Local = ();
+
+    fn local(&self, _: &reactor::Loop) {}
+
+    fn order(&self, request: &Request<'_>) -> Order {
+        assert!(request.path() != "/panic-in-order");
+        if request.path().starts_with("/late-read") || request.method().is_safe() { Order::Read } else { Order::Write }
+    }
+
+    fn call(&self, _: &mut (), request: &Request<'_>, mut reply: Reply<'_>) {
+        let key = match request.query() {
+            "" => request.path().to_owned(),
+            query => format!("{}?{query}", request.path()),
+        };
+        match request.path().split('/').nth(1).unwrap_or_default() {
+            "late" | "late-read" => self.shelf.put(key, reply.later()),
+            "panic" => panic!("as asked"),
+            "drop" => {}
+            "drop-late" => drop(reply.later()),
+            "panic-late" => {
+                let _late = reply.later();
+                panic!("as asked");
+            }
+            "empty" => reply.send(Status(204), "", b""),
+            "close" => {
+                reply.close();
+                reply.send(Status(200), "", b"bye");
+            }
+            "pieces" => reply.send_pieces(Status(201), "text/plain", &[b"one ", b"", b"two"]),
+            "shared" => reply.send_shared(Status(200), "text/plain", Arc::from(vec![b's'; number(request)])),
+            "large" => reply.send(Status(200), "text/plain", &vec![b'l'; number(request)]),
+            "stream" => self.stream(request, reply, None),
+            "stream-length" => self.stream(request, reply, Some(number(request) as u64)),
+            "broken" => {
+                let source = Letters { left: 10, broken: true, pulls: Arc::clone(&self.pulls) };
+                reply.stream(Status(200), "text/plain", None, Box::new(source));
+            }
+            "fields" => {
+                reply.header("X-Good", "yes").header("X-Bad", "a\r\nX-Evil: yes").header("Content-Length", "7");
+                reply.send(Status(200), "text/plain", b"ok");
+            }
+            "status" => reply.send(Status(number(request) as u16), "text/plain", b"body"),
+            _ => {
+                let body = String::from_utf8_lossy(request.body());
+                let text = format!("{} {key} [{body}]", request.method().name());
+                reply.send(Status(200), "application/json", text.as_bytes());
+            }
+        }
+    }
+}
+
+impl TestService {
+    fn stream(&self, request: &Request<'_>, reply: Reply<'_>, length: Option<u64>) {
+        let source = Letters { left: number(request), broken: false, pulls: Arc::clone(&self.pulls) };
+        reply.stream(Status(200), "text/plain", length, Box::new(source));
+    }
+}
+
+/// The number in the last segment of the path.
+fn number(request: &Request<'_>) -> usize {
+    request.path().rsplit('/').next().and_then(|segment| segment.parse().ok()).unwrap_or(0)
+}
+
+struct Letters {
+    left: usize,
+    broken: bool,
+    pulls: Arc<Mutex<u64>>,
+}
+
+impl BodySource for Letters {
+    fn pull(&mut self, out: &mut Vec<u8>) -> More {
+        *self.pulls.lock().unwrap() += 1;
+        let bytes = self.left.min(64 << 10);
+        out.resize(out.len() + bytes, b'x');
+        self.left -= bytes;
+        match (self.left, self.broken) {
+            (0, true) if bytes == 0 => More::Broken,
+            (0, false) => More::No,
+            _ => More::Yes,
+        }
+    }
+}
+
+/// A server at work; drained when it is dropped.
+pub struct TestServer {
+    pub address: SocketAddr,
+    pub shelf: Shelf,
+    pulls: Arc<Mutex<u64>>,
+    server: Arc<Server<TestService>>,
+    running: Option<reactor::Running>,
+}
+
+impl TestServer {
+    pub fn start(settings: Settings) -> TestServer {
+        Self::start_on(reactor::Settings { loops: 1, ..reactor::Settings::default() }, settings)
+    }
+
+    pub fn start_on(loops: reactor::Settings, settings: Settings) -> TestServer {
+        let (shelf, pulls) = (Shelf::default(), Arc::default());
+        let service = TestService { shelf: shelf.clone(), pulls: Arc::clone(&pulls) };
+        let server = Arc::new(Server::new(service, settings));
+        let mut reactor = reactor::Reactor::new(loops).unwrap();
+        let address = reactor.listen("127.0.0.1:0".parse().unwrap(), Arc::clone(&server) as _).unwrap();
+        TestServer { address, shelf, pulls, server, running: Some(reactor.start().unwrap()) }
+    }
+
+    pub fn connect(&self) -> Client {
+        let socket = TcpStream::connect(self.address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        Client { socket, seen: Vec::new(), received: 0 }
+    }
+
+    pub fn metrics(&self) -> MetricsTotal {
+        self.server.metrics()
+    }
+
+    /// How often a stream's source was asked.
+    pub fn pulls(&self) -> u64 {
+        *self.pulls.lock().unwrap()
+    }
+
+    pub fn begin_drain(&self) {
+        self.running.as_ref().unwrap().drain(Duration::from_secs(10));
+    }
+
+    /// Waits for the end of a drain.
+    pub fn join(mut self) {
+        self.running.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.drain(Duration::ZERO);
+            running.join().unwrap();
+        }
+    }
+}
+
+/// A reply as a client reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+/// A connection that speaks raw bytes.
+pub struct Client {
+    pub socket: TcpStream,
+    seen: Vec<u8>,
+    pub received: u64,
+}
+
+impl Client {
+    /// Sends all, unless the server closes before.
+    pub fn send(&mut self, bytes: &[u8]) {
+        match self.socket.write_all(bytes) {
+            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
+            other => other.unwrap(),
+        }
+    }
+
+    pub fn end(&mut self) {
+        self.socket.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Reads once. `false`: the server has ended.
+    pub fn read_more(&mut self) -> bool {
+        let mut buffer = vec![0; 1 << 20];
+        let read = match self.socket.read(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => panic!("reset after {:?}", self.text()),
+            other => other.expect("the server goes on in time"),
+        };
+        self.seen.extend_from_slice(&buffer[..read]);
+        self.received += read as u64;
+        read > 0
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.seen).into_owned()
+    }
+
+    /// The next reply. `head_only`: it answers HEAD.
+    #[track_caller]
+    pub fn answer_to(&mut self, head_only: bool) -> Option<Answer> {
+        loop {
+            if let Some((answer, bytes)) = cut_answer(&self.seen, head_only, false) {
+                self.seen.drain(..bytes);
+                return Some(answer);
+            }
+            if !self.read_more() {
+                let (answer, bytes) = cut_answer(&self.seen, head_only, true)?;
+                self.seen.drain(..bytes);
+                return Some(answer);
+            }
+        }
+    }
+
+    #[track_caller]
+    pub fn answer(&mut self) -> Answer {
+        self.answer_to(false).expect("a reply")
+    }
+
+    /// Status and body of the next reply.
+    #[track_caller]
+    pub fn expect(&mut self, status: u16, body: &str) {
+        let answer = self.answer();
+        assert_eq!((answer.status, answer.body.as_str()), (status, body), "{}", answer.head);
+    }
+
+    /// Everything until the server ends.
+    pub fn rest(&mut self) -> String {
+        while self.read_more() {}
+        let rest = self.text();
+        self.seen.clear();
+        rest
+    }
+
+    /// The server ends without another byte.
+    #[track_caller]
+    pub fn expect_end(&mut self) {
+        assert_eq!(self.rest(), "");
+    }
+
+    /// A whole GET whose answer comes at once.
+    #[track_caller]
+    pub fn probe(&mut self, path: &str) {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        self.expect(200, &format!("GET {path} []"));
+    }
+}
+
+/// The first reply in `bytes` and its length; `ended` says that no more will come.
+fn cut_answer(bytes: &[u8], head_only: bool, ended: bool) -> Option<(Answer, usize)> {
+    let head_end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
+    let status = head.strip_prefix("HTTP/1.1 ").expect("a status line")[..3].parse().unwrap();
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let rest = &bytes[head_end..];
+    let (body, end) = if head_only || status < 200 || status == 204 || status == 304 {
+        (Vec::new(), head_end)
+    } else if field("Transfer-Encoding:") == Some("chunked") {
+        let (body, used) = join_chunks(rest)?;
+        (body, head_end + used)
+    } else if let Some(length) = field("Content-Length:") {
+        let length: usize = length.parse().unwrap();
+        (rest.get(..length)?.to_vec(), head_end + length)
+    } else if ended {
+        (rest.to_vec(), bytes.len())
+    } else {
+        return None;
+    };
+    Some((Answer { status, head, body: String::from_utf8(body).unwrap() }, end))
+}
+
+fn join_chunks(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let (mut body, mut at) = (Vec::new(), 0);
+    loop {
+        let line = bytes[at..].windows(2).position(|window| window == b"\r\n")?;
+        let size = usize::from_str_radix(std::str::from_utf8(&bytes[at..at + line]).unwrap(), 16).unwrap();
+        at += line + 2;
+        body.extend_from_slice(bytes.get(at..at + size)?);
+        at += size;
+        assert_eq!(bytes.get(at..at + 2)?, b"\r\n");
+        at += 2;
+        if size == 0 {
+            return Some((body, at));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Streams: framing, back-pressure, and what happens when they break.
+
+mod harness;
+
+use harness::TestServer;
+use http::Settings;
+
+const MANY: usize = 16 << 20;
+
+#[test]
+fn a_stream_without_a_length_is_chunked_and_one_with_a_length_is_not() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send(b"GET /stream/100000 HTTP/1.1\r\nHost: h\r\n\r\nGET /stream-length/7 HTTP/1.1\r\nHost: h\r\n\r\n");
+    let chunked = client.answer();
+    assert!(chunked.head.contains("Transfer-Encoding: chunked") && !chunked.head.contains("Content-Length"));
+    assert_eq!(chunked.body.len(), 100_000);
+    let plain = client.answer();
+    assert!(plain.head.contains("Content-Length: 7") && !plain.head.contains("Transfer-Encoding"));
+    assert_eq!(plain.body, "xxxxxxx");
+    client.probe("/after");
+}
+
+#[test]
+fn a_stream_to_http_1_0_ends_with_the_connection() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send(b"GET /stream/200000 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let answer = client.answer();
+    assert!(answer.head.contains("Connection: close") && !answer.head.contains("Transfer-Encoding"));
+    assert_eq!(answer.body.len(), 200_000);
+}
+
+#[test]
+fn empty_streams_end_at_once() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send(b"GET /stream/0 HTTP/1.1\r\nHost: h\r\n\r\nGET /stream-length/0 HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.expect(200, "");
+    client.expect(200, "");
+    client.probe("/after");
+}
+
+#[test]
+fn a_slow_client_holds_a_stream_back_and_gets_all_of_it() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send(
+        format!("GET /stream/{MANY} HTTP/1.1\r\nHost: h\r\n\r\nGET /after HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes(),
+    );
+    assert!(client.read_more());
+    let pieces = (MANY >> 16) as u64;
+    // Nobody reads: the source is asked until socket buffers and write queue are full, and then no more.
+    let mut pulls = 0;
+    while server.pulls() != pulls {
+        pulls = server.pulls();
+        for _ in 0..20 {
+            server.connect().probe("/meanwhile");
+        }
+    }
+    assert!(pulls < pieces, "all {pieces} pieces were pulled for a client that does not read");
+    assert_eq!(client.answer().body.len(), MANY);
+    client.expect(200, "GET /after []");
+}
+
+#[test]
+fn a_large_reply_at_once_is_sent_whole_and_holds_the_next_request_back() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    let large = "GET /large/8000000 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3);
+    client.send(large.as_bytes());
+    client.send(b"GET /after HTTP/1.1\r\nHost: h\r\n\r\n");
+    for _ in 0..3 {
+        assert_eq!(client.answer().body.len(), 8_000_000);
+    }
+    client.expect(200, "GET /after []");
+}
+
+#[test]
+fn a_broken_stream_cuts_the_connection_without_a_last_chunk() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send(b"GET /broken HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut bytes = Vec::new();
+    let end = std::io::Read::read_to_end(&mut client.socket, &mut bytes);
+    // A cut may be seen as an end or as a reset, never as patience run out.
+    assert!(!end.is_err_and(|error| error.kind() != std::io::ErrorKind::ConnectionReset), "the connection was not cut");
+    assert!(!bytes.ends_with(b"0\r\n\r\n"), "the body looks complete");
+    server.connect().probe("/others-live");
+}
