@@ -5,6 +5,8 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::error::Error;
+
 /// A named tree of the store, as its catalog numbers it. Stable over restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TreeId(pub u32);
@@ -42,56 +44,6 @@ pub struct Options {
     pub queue_max: usize,
     /// Address space reserved for the tree file's map; the file cannot outgrow it. Default 1 TB.
     pub map_bytes: u64,
-}
-
-/// Why an operation of the store failed, by what the caller can do.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// Try again later: the writer's queue or the readers' table is full.
-    Busy,
-    /// The change may or may not be durable: the sync failed. Nothing is acknowledged until the store is reopened.
-    Unknown(std::io::Error),
-    /// The store takes no writes any more, after an earlier failed sync.
-    Poisoned,
-    /// The disk is full; nothing was changed.
-    Full,
-    /// The transaction refused itself in `prepare`; nothing was changed.
-    Aborted,
-    /// A key over 1 KB, a value over 64 MB, a transaction over its bound: what, and the limit.
-    Limit {
-        /** What was too large. */
-        what: &'static str,
-        /** The bound. */
-        limit: u64,
-    },
-    /// Damaged data: which file, where, what is wrong.
-    Corrupt {
-        /** File name. */
-        file: String,
-        /** Byte offset. */
-        offset: u64,
-        /** The broken invariant. */
-        what: String,
-    },
-    /// Another process has the directory open.
-    Locked,
-    /// The files are of another format version.
-    Format {
-        /** Found. */
-        found: u32,
-        /** This build's. */
-        supported: u32,
-    },
-    /// The operating system refused: on what, and its error.
-    Io {
-        /** What was tried, on which file. */
-        context: String,
-        /** The system's error. */
-        source: std::io::Error,
-    },
-    /// The store is closing.
-    Closed,
 }
 
 /// A range of keys, as in `BTreeMap::range`.

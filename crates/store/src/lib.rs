@@ -3,8 +3,11 @@
 //! Sketch of the public interface (settled for `docs`; the inside is this crate's).
 
 mod api;
+pub mod disk;
+mod error;
 
 pub use api::{
-    Abort, BulkTree, Commit, Direction, Durability, Error, KeyRange, Options, Reader, Recovery, Snapshot, Store,
-    Submit, Transaction, TreeId, Tx, Version,
+    Abort, BulkTree, Commit, Direction, Durability, KeyRange, Options, Reader, Recovery, Snapshot, Store, Submit,
+    Transaction, TreeId, Tx, Version,
 };
+pub use error::Error;
