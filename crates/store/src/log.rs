@@ -1,0 +1,5 @@
+//! The log: what was acknowledged.
+
+mod position;
+
+pub use position::LogPosition;
