@@ -3,6 +3,8 @@
 //! Sketch of the public interface (settled for `docs`; the inside is this crate's).
 
 mod api;
+pub mod memtable;
+pub mod readers;
 
 pub use api::{
     Abort, BulkTree, Commit, Direction, Durability, Error, KeyRange, Options, Reader, Recovery, Snapshot, Store,
