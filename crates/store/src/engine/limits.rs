@@ -8,3 +8,7 @@ pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
 pub(crate) const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Threads that take turns: one gathers while the other's batch is on its way to the disk.
 pub(crate) const COMMITTERS: usize = 2;
+/// The tree that names all others.
+pub(crate) const CATALOG: crate::TreeId = crate::TreeId(0);
+/// Calls of `commit` that may prepare at the same moment, beside the registered readers.
+pub(crate) const COMMIT_SLOTS: usize = 64;
