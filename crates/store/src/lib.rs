@@ -6,6 +6,7 @@ mod api;
 pub mod disk;
 mod error;
 pub mod log;
+pub mod tree;
 
 pub use api::{
     Abort, BulkTree, Commit, Direction, Durability, KeyRange, Options, Reader, Recovery, Snapshot, Store, Submit,
