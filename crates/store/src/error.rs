@@ -62,6 +62,29 @@ impl Error {
         }
     }
 
+    /// The same again, for another who waits for the same thing.
+    pub(crate) fn copy(&self) -> Error {
+        let copy_io = |source: &io::Error| match source.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(source.kind(), source.to_string()),
+        };
+        match self {
+            Error::Busy => Error::Busy,
+            Error::Unknown(source) => Error::Unknown(copy_io(source)),
+            Error::Poisoned => Error::Poisoned,
+            Error::Full => Error::Full,
+            Error::Aborted => Error::Aborted,
+            Error::Limit { what, limit } => Error::Limit { what, limit: *limit },
+            Error::Corrupt { file, offset, what } => {
+                Error::Corrupt { file: file.clone(), offset: *offset, what: what.clone() }
+            }
+            Error::Locked => Error::Locked,
+            Error::Format { found, supported } => Error::Format { found: *found, supported: *supported },
+            Error::Io { context, source } => Error::Io { context: context.clone(), source: copy_io(source) },
+            Error::Closed => Error::Closed,
+        }
+    }
+
     /// Names a place in a file that breaks an invariant.
     pub(crate) fn corrupt(file: &str, offset: u64, what: impl Into<String>) -> Error {
         Error::Corrupt { file: file.to_string(), offset, what: what.into() }

@@ -23,6 +23,7 @@ mod snapshot;
 mod stats;
 mod store;
 mod transaction;
+pub mod tree;
 
 pub use bulk::BulkTree;
 pub use error::Error;

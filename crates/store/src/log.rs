@@ -26,9 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use batch::{Batch, BatchBuilder, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
 pub use position::LogPosition;
 pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, start_exists};
-pub(crate) use segment::FORMAT_VERSION;
+pub(crate) use segment::live_name as segment_name;
 
-use crate::disk::{DIRECT_ALIGN, Disk, DiskFile};
+use crate::disk::{DIRECT_ALIGN, Disk};
 use crate::error::Error;
 use keeper::Keeper;
 use segment::{DATA_AT, Segment};

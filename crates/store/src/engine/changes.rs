@@ -83,8 +83,8 @@ impl Changes {
 
     /// What was put in and cannot be committed, if anything.
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
-        let too_large = (self.cost > self.cost_max)
-            .then_some(Error::Limit { what: "transaction", limit: self.cost_max as u64 });
+        let too_large =
+            (self.cost > self.cost_max).then_some(Error::Limit { what: "transaction", limit: self.cost_max as u64 });
         self.failure.take().or(too_large)
     }
 
@@ -111,9 +111,7 @@ impl Changes {
             self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
             return;
         }
-        self.cost = self
-            .cost
-            .saturating_add(OPERATION_HEADER_BYTES + key.len() + value.len() + ENTRY_OVERHEAD_BYTES);
+        self.cost = self.cost.saturating_add(OPERATION_HEADER_BYTES + key.len() + value.len() + ENTRY_OVERHEAD_BYTES);
         if self.cost > self.cost_max {
             // It will be refused: what it would have held is not stored any more.
             return;

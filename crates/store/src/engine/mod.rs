@@ -18,8 +18,10 @@
 //! 4. What a published generation can reach stays until no reader has it pinned (`readers.rs`; for pages, `TreeView`).
 
 mod attach;
+mod catalog;
 mod changes;
 mod checkpoint;
+mod close;
 mod commit;
 mod limits;
 mod queue;
@@ -33,10 +35,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use changes::Changes;
-pub(crate) use commit::Request;
-pub(crate) use limits::{CATALOG, COMMIT_SLOTS, COMMITTERS};
+pub(crate) use commit::{Request, finish};
+pub(crate) use limits::{CATALOG, COMMITTERS};
 pub(crate) use reads::Reads;
-pub(crate) use ticket::{Ticket, Waiting};
+pub(crate) use ticket::Waiting;
 pub(crate) use view::{Generation, View};
 
 use crate::disk::DirectoryLock;
@@ -156,8 +158,16 @@ impl Engine {
             let (guard, version) = self.pin(&slot);
             work.prepare(View { generation: &guard, version }, prepare)
         };
-        lock(&self.slots).push(slot);
+        self.return_slot(slot);
         result
+    }
+
+    fn return_slot(&self, slot: ReaderSlot<Generation>) {
+        lock(&self.slots).push(slot);
+    }
+
+    pub(crate) fn bulk(&self) -> crate::tree::BulkBuilder {
+        self.tree.bulk(self.pace())
     }
 
     fn take_slot(&self) -> ReaderSlot<Generation> {

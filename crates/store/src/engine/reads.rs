@@ -5,9 +5,9 @@
 
 use std::ops::Bound;
 
+use crate::key::Version;
 use crate::key::{Direction, KeyRange, TreeId};
 use crate::memtable::Memtable;
-use crate::key::Version;
 
 /// Points and ranges remembered one by one.
 const READS_MAX: usize = 100_000;
@@ -75,10 +75,8 @@ impl Reads {
                 .iter()
                 .any(|(tree, start, end)| table.latest(*tree, &self.bytes[*start..*end]).is_some_and(|at| at > since))
             || self.ranges.iter().any(|range| {
-                let borrowed = KeyRange {
-                    from: range.from.as_ref().map(Vec::as_slice),
-                    to: range.to.as_ref().map(Vec::as_slice),
-                };
+                let borrowed =
+                    KeyRange { from: range.from.as_ref().map(Vec::as_slice), to: range.to.as_ref().map(Vec::as_slice) };
                 table.changed_since(since, range.tree, borrowed)
             })
     }

@@ -61,7 +61,11 @@ impl<'g> View<'g> {
         let mut below = Below::seek(self.generation.tree.cursor(tree), range, direction)?;
         let mut changed = Changed {
             newer: Changes::seek(&self.generation.active, self.version, tree, range, direction),
-            older: self.generation.frozen.as_deref().and_then(|table| Changes::seek(table, self.version, tree, range, direction)),
+            older: self
+                .generation
+                .frozen
+                .as_deref()
+                .and_then(|table| Changes::seek(table, self.version, tree, range, direction)),
             direction,
         };
         while let Some(change) = changed.next() {
