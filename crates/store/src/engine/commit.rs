@@ -188,7 +188,7 @@ impl Engine {
             return Some(Err(Error::Poisoned));
         }
         self.refresh(&mut writer);
-        let mut batch = lock(&self.batches).pop().unwrap_or_else(|| Box::new(OpenBatch::new()));
+        let mut batch = lock(&self.batches).pop().unwrap_or_else(OpenBatch::new);
         let placed = self.place(&mut writer, &mut batch, work, change);
         let outcome = match placed {
             Placed::Done(version) => Some(self.send(writer, turn, &mut batch).outcome(version)),
