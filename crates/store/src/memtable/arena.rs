@@ -178,6 +178,9 @@ impl Memory {
     fn zeroed(bytes: usize) -> std::io::Result<Memory> {
         // An anonymous map and not the allocator: an allocator that recycles would zero all of it up front.
         let mut map = memmap2::MmapMut::map_anon(bytes)?;
+        // Large pages: a lookup touches three random places, and each would miss the TLB too. Refused is no fault.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
         let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::OutOfMemory)?;
         Ok(Memory { base, bytes, _map: map })
     }
