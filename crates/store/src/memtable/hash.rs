@@ -25,7 +25,7 @@
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::arena::{Arena, BucketsRef, Fill, KeyRef, Ref};
+use super::arena::{Arena, BucketsRef, Fill, KeyRef, Ref, prefetch};
 use crate::TreeId;
 
 /// Slots of a bucket.
@@ -157,6 +157,13 @@ impl Index {
                 }
             }
             at = (at + 1) % buckets.len();
+        }
+    }
+
+    /// Fetches the line into which [`Index::put`] will put a key of this hash.
+    pub(super) fn prefetch(&self, arena: &Arena, hash: KeyHash) {
+        if let Some(table) = self.table() {
+            prefetch((&raw const table.parts(arena).0[table.index(hash)]).cast());
         }
     }
 

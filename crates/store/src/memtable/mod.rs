@@ -232,6 +232,8 @@ impl MemtableWriter {
         match table.index.find(&table.arena, hash, tree, key) {
             Some(place) => self.fill.push_record(place, version, value).ok_or(Full)?,
             None => {
+                // The descent hides the miss.
+                table.index.prefetch(&table.arena, hash);
                 // Room for every step is checked first, so that none can fail half-way.
                 let mut demand = Demand::default();
                 demand.add(self, tree, key.len(), value.map_or(0, <[u8]>::len));
