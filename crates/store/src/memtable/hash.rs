@@ -212,3 +212,43 @@ impl Index {
         table.put(arena, u64::from(hash.0) << 32 | u64::from(key.bits()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Version;
+
+    /// Puts keys of these hashes, tree by tree the same bytes, and finds each again.
+    #[track_caller]
+    fn check_found(hashes: &[u32]) {
+        let (arena, mut fill) = Arena::new(1 << 20).expect("memory");
+        let index = Index::new();
+        let absent = KeyHash(hashes[0]);
+        let places: Vec<KeyRef> = (0u32..)
+            .zip(hashes)
+            .map(|(tree, hash)| {
+                assert!(index.find(&arena, KeyHash(*hash), TreeId(tree), b"key").is_none());
+                index.make_room(&arena, &mut fill, tree as usize).expect("room");
+                let place = fill.push_key(TreeId(tree), b"key", Version(1), None).expect("room");
+                index.put(&arena, KeyHash(*hash), place);
+                place
+            })
+            .collect();
+        for ((tree, hash), place) in (0u32..).zip(hashes).zip(places) {
+            assert!(index.find(&arena, KeyHash(*hash), TreeId(tree), b"key") == Some(place), "tree {tree}");
+        }
+        assert!(index.find(&arena, absent, TreeId(0), b"other").is_none());
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_told_apart_and_spill_round_the_end_of_the_table() {
+        check_found(&[u32::MAX; 40]);
+        check_found(&[0; 40]);
+    }
+
+    #[test]
+    fn keys_survive_the_growth_of_the_table() {
+        let scattered: Vec<u32> = (0..2000u32).map(|number| number.wrapping_mul(0x9e37_79b1)).collect();
+        check_found(&scattered);
+    }
+}
