@@ -89,7 +89,16 @@ pub struct MemtableWriter {
 impl Memtable {
     /// An empty memtable of at most `arena_bytes`, of which it takes what it fills.
     pub fn new(arena_bytes: usize) -> std::io::Result<(Arc<Memtable>, MemtableWriter)> {
-        let (arena, fill) = Arena::new(arena_bytes)?;
+        Arena::new(arena_bytes).map(Memtable::over)
+    }
+
+    /// An empty memtable in the memory of one that is done with, which saves the kernel's zeroing of all its pages.
+    /// While the old one's writer is alive it takes new memory.
+    pub fn reuse(self) -> std::io::Result<(Arc<Memtable>, MemtableWriter)> {
+        self.arena.reuse().map(Memtable::over)
+    }
+
+    fn over((arena, fill): (Arena, Fill)) -> (Arc<Memtable>, MemtableWriter) {
         let table = Arc::new(Memtable {
             arena,
             index: Index::new(),
@@ -99,7 +108,7 @@ impl Memtable {
             used_bytes: AtomicUsize::new(0),
         });
         let writer = MemtableWriter { table: Arc::clone(&table), fill, newest: Version(0) };
-        Ok((table, writer))
+        (table, writer)
     }
 
     /// The newest record of a key that a snapshot of `version` sees.
@@ -232,6 +241,8 @@ impl MemtableWriter {
         match table.index.find(&table.arena, hash, tree, key) {
             Some(place) => self.fill.push_record(place, version, value).ok_or(Full)?,
             None => {
+                // The descent hides the miss.
+                table.index.prefetch(&table.arena, hash);
                 // Room for every step is checked first, so that none can fail half-way.
                 let mut demand = Demand::default();
                 demand.add(self, tree, key.len(), value.map_or(0, <[u8]>::len));
