@@ -128,7 +128,8 @@ fn a_dropped_writer_and_a_dropped_build_change_nothing_and_give_their_pages_back
 fn a_bulk_build_and_the_same_entries_merged_in_small_steps_give_the_same_tree() {
     let directory = tempfile::tempdir().unwrap();
     let file = open(&directory);
-    let value = |number: u64| vec![number as u8; (number % 701) as usize * if number % 97 == 0 { 9 } else { 1 }];
+    let value =
+        |number: u64| vec![number as u8; (number % 701) as usize * if number.is_multiple_of(97) { 9 } else { 1 }];
     let mut builder = file.bulk(no_pace());
     for number in 0..8000u64 {
         builder.push(format!("key/{number:09}").as_bytes(), &value(number)).unwrap();
