@@ -15,6 +15,7 @@ use std::sync::MutexGuard;
 
 use super::limits::BATCH_BYTES_MAX;
 use super::queue::Refused;
+use super::ticket::wake_waiting;
 use super::writer::{Placed, Writer};
 use super::{Engine, Waiting, count, lock};
 use crate::error::Error;
@@ -153,6 +154,7 @@ impl Engine {
             Err(Refused::Full(request)) => Err(request),
             Err(Refused::Closed(request)) => {
                 finish(request.transaction, Err(Error::Closed));
+                wake_waiting();
                 Ok(())
             }
         }
@@ -206,6 +208,7 @@ fn acknowledge(batch: &mut OpenBatch, sent: &Sent) {
     for (request, outcome) in batch.done.drain(..) {
         finish(request.transaction, outcome.and_then(|version| sent.outcome(version)));
     }
+    wake_waiting();
 }
 
 /// A panic in a caller's code must not take a committer with it.
