@@ -169,7 +169,7 @@ impl<T: Send + Sync> Published<T> {
     }
 
     /// The least epoch under which a reader looks; `None` when none does. What only values before it could reach may
-    /// be reused; on `None`, what only values before the current one could reach.
+    /// be reused; on `None`, what only values before the current one could reach. 0 when the kernel refuses to tell.
     pub fn oldest_pinned_epoch(&self) -> Option<u64> {
         // The lock keeps `epoch` still, so that "nobody" is told apart from a reader of the current epoch.
         let _owner = self.lock();
@@ -195,8 +195,9 @@ impl<T: Send + Sync> Published<T> {
     /// Owner's steps 3 and 4.
     fn least_slot(&self) -> Option<u64> {
         fence(Ordering::SeqCst);
-        if self.asymmetric {
-            membarrier::everywhere();
+        if self.asymmetric && !membarrier::everywhere() {
+            // Refused since it was registered, by a filter on system calls say: whoever may look is not known any more.
+            return Some(0);
         }
         self.slots.iter().map(|slot| slot.epoch.load(Ordering::Acquire)).filter(|epoch| *epoch != 0).min()
     }
@@ -297,11 +298,10 @@ mod membarrier {
         call(REGISTER) == 0
     }
 
-    /// Passes a full barrier on every running thread of the process.
+    /// Passes a full barrier on every running thread of the process; false when the kernel refuses.
     #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
-    pub(super) fn everywhere() {
-        // It fails only for a process that did not register, and a child of fork inherits that.
-        assert_eq!(call(EXPEDITED), 0, "membarrier(2) was registered");
+    pub(super) fn everywhere() -> bool {
+        call(EXPEDITED) == 0
     }
 
     #[cfg(any(not(target_os = "linux"), miri, feature = "loom"))]
@@ -310,7 +310,9 @@ mod membarrier {
     }
 
     #[cfg(any(not(target_os = "linux"), miri, feature = "loom"))]
-    pub(super) fn everywhere() {}
+    pub(super) fn everywhere() -> bool {
+        true
+    }
 }
 
 /// Every interleaving, and every stale value that the memory model allows, of one reader and the owner. Of the two

@@ -11,7 +11,7 @@ use store::{TreeId, Version};
 const TREE: TreeId = TreeId(3);
 const READERS: u64 = 3;
 /// Versions; each of the first `KEYS` makes a key, each later one changes one again.
-const VERSIONS: u64 = if cfg!(miri) { 300 } else { 1_200_000 };
+const VERSIONS: u64 = if cfg!(miri) { 300 } else { 800_000 };
 const KEYS: u64 = VERSIONS / 2;
 const TIME_MAX: Duration = Duration::from_secs(4);
 
@@ -131,7 +131,7 @@ fn readers_see_exactly_their_snapshot_while_the_writer_goes_on() {
 
 /// Keys of each small tree: more than one node holds, so that its root is split once.
 const SMALL_TREE: u64 = 50;
-const SMALL_TREES: u64 = if cfg!(miri) { 3 } else { 25_000 };
+const SMALL_TREES: u64 = if cfg!(miri) { 3 } else { 15_000 };
 
 fn small_key(number: u64) -> [u8; 8] {
     (number % SMALL_TREE * 37 % SMALL_TREE).to_be_bytes()
@@ -156,7 +156,7 @@ fn check_newest_tree(table: &Memtable, at: u64) {
 
 #[test]
 fn a_root_that_is_split_hides_nothing_from_readers() {
-    let (table, mut writer) = Memtable::new(if cfg!(miri) { 1 << 20 } else { 384 << 20 }).expect("memory");
+    let (table, mut writer) = Memtable::new(if cfg!(miri) { 1 << 20 } else { 256 << 20 }).expect("memory");
     let visible = Arc::new(AtomicU64::new(0));
     writer.insert(Version(0), TreeId(0), &small_key(0), None).expect("room");
     let last = SMALL_TREE * SMALL_TREES - 1;

@@ -21,6 +21,9 @@
 //! - Slices point into the arena and live as long as the borrow of the memtable. Nothing is ever moved or freed before.
 //! - An insert that answers [`Full`] changed nothing.
 //!
+//! A look costs one step for each record of the key that is newer than the snapshot: next to none for fresh snapshots,
+//! up to all its records of this memtable for one as old as the memtable.
+//!
 //! The order of versions is the writer's business: they must not fall. Sync, log and reclamation are the engine's.
 
 mod arena;
