@@ -22,6 +22,7 @@ mod meta;
 mod node;
 mod output;
 mod page;
+mod prefetch;
 mod run;
 mod sort_run;
 mod sorter;
