@@ -33,3 +33,4 @@ pub use snapshot::{Reader, Snapshot};
 pub use stats::{Recovery, Stats};
 pub use store::Store;
 pub use transaction::{Abort, Commit, Submit, Transaction, Tx};
+pub use tree::{Report, SortedEntries, SortedEntry, Sorter, TreeInfo, TreeStat};

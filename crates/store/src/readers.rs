@@ -6,11 +6,14 @@
 //! ```text
 //!  reader                                      owner
 //!  1  e := epoch                               1  current := value of epoch n + 1
-//!  2  slot := e                                2  epoch := n + 1
+//!  2  slot := from e                           2  epoch := n + 1
 //!  3  barrier                                  3  barrier
-//!  4  p := current        ... uses p ...       4  read all slots: m := the least that is not 0
-//!  5  slot := 0                                5  free what has an epoch < m
+//!  4  p := current                             4  read all slots
+//!  5  slot := only k     ... uses p ...        5  free what no slot names: k is named by "only k",
+//!  6  slot := 0                                   and by "from e" for each e <= k
 //! ```
+//!
+//! Step 5 makes a reader that stays for hours keep one value, and not all that came after it.
 //!
 //! Why no value is freed under a reader. Say that p has epoch k.
 //!
@@ -19,12 +22,11 @@
 //! - The owner frees p only after some step 3 that follows the replacement of p (owner 1 of epoch k + 1). Barriers have
 //!   one order. If the owner's came first, reader 4 would have seen the replacement, and p would not be p. So the
 //!   reader's came first, and owner 4 sees `slot = e`, or what the slot held later.
-//! - If it sees e: m <= e <= k, and p stays. If it sees a later content, reader 5 was before it, with release, and the
-//!   owner's acquire makes the uses of p happen before the free.
-//! - A second guard on the same slot needs no step 1 to 3: the slot still holds e, its p' is at least p, and the same
-//!   argument holds with the first guard's barrier.
-//!
-//! The same m answers the engine's other question: what the values before epoch m alone could reach may be reused.
+//! - If it sees "from e" or "only k": both name k, and p stays. If it sees a later content, reader 6 was before it, with
+//!   release, and the owner's acquire makes the uses of p happen before the free.
+//! - A second guard on the same slot that finds the same value is covered by "only k". One that finds another value does
+//!   not look at it: it goes back to "from k", a lower bound of all it may see, passes a barrier, and loads again. The
+//!   argument is then the first guard's, with k for e. The slot stays so until the last of its guards is gone.
 //!
 //! The barrier is wanted millions of times a second on the reader's side and a few times a minute on the owner's. So
 //! where the kernel has it, the owner calls `membarrier(2)`, which makes every running thread of the process pass a full
@@ -65,8 +67,33 @@ struct Stamped<T> {
 #[derive(Default)]
 struct Slot {
     taken: AtomicBool,
-    /// The epoch under which its reader looks, or 0.
-    epoch: AtomicU64,
+    /// What its reader may look at, see [`Named`].
+    named: AtomicU64,
+}
+
+/// The content of a slot: 0 for nothing, else an epoch times two, plus one where it is that epoch only.
+#[derive(Clone, Copy)]
+struct Named(u64);
+
+impl Named {
+    const NOTHING: Named = Named(0);
+
+    fn from(epoch: u64) -> Named {
+        Named(epoch << 1)
+    }
+
+    fn only(epoch: u64) -> Named {
+        Named(epoch << 1 | 1)
+    }
+
+    /// The least epoch it names.
+    fn least(self) -> Option<u64> {
+        (self.0 != 0).then_some(self.0 >> 1)
+    }
+
+    fn names(self, epoch: u64) -> bool {
+        self.least().is_some_and(|least| least == epoch || (least < epoch && self.0 & 1 == 0))
+    }
 }
 
 /// The current value, and those before it that somebody still looks at.
@@ -93,7 +120,13 @@ pub struct ReaderSlot<T> {
     index: usize,
     /// Guards alive. Not atomic: it makes the slot `!Sync`, which the protocol needs.
     guards: Cell<usize>,
+    /// The value that the slot names alone; null while it names more, or nothing.
+    settled: Cell<*const Stamped<T>>,
 }
+
+// SAFETY: a slot goes to another thread only when no guard borrows it; then its pointer is not followed. What guards lend
+// out are `&T`, and a `T` may be dropped on any thread.
+unsafe impl<T: Send + Sync> Send for ReaderSlot<T> {}
 
 /// A look at a value, which lives at least as long.
 pub struct Guard<'s, T> {
@@ -129,7 +162,12 @@ impl<T: Send + Sync> Published<T> {
     /// Takes a reader's slot; `None` when all are taken.
     pub fn register(self: &Arc<Self>) -> Option<ReaderSlot<T>> {
         let index = self.slots.iter().position(|slot| !slot.taken.swap(true, Ordering::Acquire))?;
-        Some(ReaderSlot { published: Arc::clone(self), index, guards: Cell::new(0) })
+        Some(ReaderSlot {
+            published: Arc::clone(self),
+            index,
+            guards: Cell::new(0),
+            settled: Cell::new(std::ptr::null()),
+        })
     }
 
     /// Makes `value` the current one and returns its epoch. The one before is freed by a later [`Published::reclaim`].
@@ -155,10 +193,14 @@ impl<T: Send + Sync> Published<T> {
         if retired.is_empty() {
             return 0;
         }
-        let oldest = self.oldest_seen();
-        // SAFETY: retired values stay allocated until they are taken off this list, under its lock.
-        let free = retired.iter().take_while(|retired| unsafe { (*retired.0).epoch } < oldest).count();
-        let free: Vec<Retired<T>> = retired.drain(..free).collect();
+        let Some(named) = self.named() else { return 0 };
+        let is_named = |value: &Retired<T>| {
+            // SAFETY: retired values stay allocated until they are taken off this list, under its lock.
+            let epoch = unsafe { (*value.0).epoch };
+            named.iter().any(|named| named.names(epoch))
+        };
+        let (kept, free): (Vec<_>, Vec<_>) = retired.drain(..).partition(is_named);
+        *retired = kept.into();
         self.retired_len.store(retired.len(), Ordering::Relaxed);
         drop(retired);
         for Retired(value) in &free {
@@ -173,7 +215,8 @@ impl<T: Send + Sync> Published<T> {
     pub fn oldest_pinned_epoch(&self) -> Option<u64> {
         // The lock keeps `epoch` still, so that "nobody" is told apart from a reader of the current epoch.
         let _owner = self.lock();
-        self.least_slot()
+        let Some(named) = self.named() else { return Some(0) };
+        named.into_iter().filter_map(Named::least).min()
     }
 
     /// Epoch of the current value.
@@ -186,20 +229,15 @@ impl<T: Send + Sync> Published<T> {
         self.retired_len.load(Ordering::Relaxed)
     }
 
-    /// Values with a lower epoch are out of everybody's sight. Under the lock.
-    fn oldest_seen(&self) -> u64 {
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        self.least_slot().map_or(epoch, |least| least.min(epoch))
-    }
-
-    /// Owner's steps 3 and 4.
-    fn least_slot(&self) -> Option<u64> {
+    /// Owner's steps 3 and 4: what all slots name. `None` when the kernel refuses the barrier, by a filter on system calls
+    /// that came after the start, say: whoever may look is not known any more.
+    fn named(&self) -> Option<Vec<Named>> {
         fence(Ordering::SeqCst);
         if self.asymmetric && !membarrier::everywhere() {
-            // Refused since it was registered, by a filter on system calls say: whoever may look is not known any more.
-            return Some(0);
+            return None;
         }
-        self.slots.iter().map(|slot| slot.epoch.load(Ordering::Acquire)).filter(|epoch| *epoch != 0).min()
+        let all = self.slots.iter().map(|slot| Named(slot.named.load(Ordering::Acquire)));
+        Some(all.filter(|named| named.least().is_some()).collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Retired<T>>> {
@@ -221,18 +259,45 @@ impl<T> Drop for Published<T> {
 }
 
 impl<T> ReaderSlot<T> {
-    /// Looks at the current value. Guards may overlap; the oldest one decides what stays.
+    /// Looks at the current value. Guards may overlap; while they show different values, all between them stay too.
     #[inline]
     pub fn load(&self) -> Guard<'_, T> {
         let published = &*self.published;
         let guards = self.guards.get();
-        if guards == 0 {
-            let slot = &published.slots[self.index];
-            slot.epoch.store(published.epoch.load(Ordering::Acquire), Ordering::Relaxed);
-            if published.asymmetric { compiler_fence(Ordering::SeqCst) } else { fence(Ordering::SeqCst) }
-        }
         self.guards.set(guards + 1);
-        Guard { slot: self, seen: published.current.load(Ordering::Acquire) }
+        if guards > 0 {
+            return Guard { slot: self, seen: self.load_beside() };
+        }
+        self.announce(Named::from(published.epoch.load(Ordering::Acquire)));
+        let seen = published.current.load(Ordering::Acquire);
+        // SAFETY: the slot names all epochs from one that is not above this value's, so by the module's proof it stays.
+        let epoch = unsafe { (*seen).epoch };
+        published.slots[self.index].named.store(Named::only(epoch).0, Ordering::Release);
+        self.settled.set(seen);
+        Guard { slot: self, seen }
+    }
+
+    /// Steps 2 and 3.
+    #[inline]
+    fn announce(&self, named: Named) {
+        let published = &*self.published;
+        published.slots[self.index].named.store(named.0, Ordering::Relaxed);
+        if published.asymmetric { compiler_fence(Ordering::SeqCst) } else { fence(Ordering::SeqCst) }
+    }
+
+    /// The current value for a further guard.
+    #[cold]
+    fn load_beside(&self) -> *const Stamped<T> {
+        let settled = self.settled.get();
+        let seen: *const Stamped<T> = self.published.current.load(Ordering::Acquire);
+        if settled.is_null() || settled == seen {
+            return seen;
+        }
+        // SAFETY: the slot has named this value alone since its guard was made, so it was not freed; and as its memory is
+        // still taken, `seen` could not be another value at the same place.
+        self.announce(Named::from(unsafe { (*settled).epoch }));
+        self.settled.set(std::ptr::null());
+        self.published.current.load(Ordering::Acquire)
     }
 }
 
@@ -240,7 +305,7 @@ impl<T> Drop for ReaderSlot<T> {
     fn drop(&mut self) {
         // Guards borrow the slot; one that was leaked left its epoch behind.
         let slot = &self.published.slots[self.index];
-        slot.epoch.store(0, Ordering::Release);
+        slot.named.store(Named::NOTHING.0, Ordering::Release);
         slot.taken.store(false, Ordering::Release);
     }
 }
@@ -272,7 +337,8 @@ impl<T> Drop for Guard<'_, T> {
         let left = self.slot.guards.get() - 1;
         self.slot.guards.set(left);
         if left == 0 {
-            self.slot.published.slots[self.slot.index].epoch.store(0, Ordering::Release);
+            self.slot.settled.set(std::ptr::null());
+            self.slot.published.slots[self.slot.index].named.store(Named::NOTHING.0, Ordering::Release);
         }
     }
 }

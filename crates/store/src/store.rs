@@ -13,6 +13,7 @@ use crate::options::{Durability, Options};
 use crate::snapshot::Reader;
 use crate::stats::{Recovery, Stats};
 use crate::transaction::{Abort, Commit, Submit, Transaction, Tx, Work};
+use crate::tree::{Report, Sorter};
 
 /// The engine. Cheap to clone; the last clone's drop closes it (final sync, no checkpoint needed).
 #[derive(Clone)]
@@ -100,6 +101,11 @@ impl Store {
         Ok(BulkTree { builder: self.engine().bulk(), engine: Arc::clone(self.engine()) })
     }
 
+    /// Sorts any number of entries for a bulk build in about `memory_bytes`, with temporary files in the store's directory.
+    pub fn sorter(&self, memory_bytes: usize) -> Sorter {
+        self.engine().sorter(memory_bytes)
+    }
+
     /// Makes finished builds the content of these (empty) trees, all or none, durable when it returns. A tree that is
     /// not empty is an error. Also puts `rows` (a few, catalog-like) in the same step.
     pub fn attach(
@@ -118,6 +124,12 @@ impl Store {
     /// Writes a checkpoint now and waits for it.
     pub fn checkpoint(&self) -> Result<(), Error> {
         self.engine().checkpoint()
+    }
+
+    /// Checks every page of the tree file: checksums, order, and that each page is reachable, free or in flight. The log
+    /// was checked when the store was opened. Reads the whole file; nothing waits for it.
+    pub fn verify(&self) -> Report {
+        self.engine().verify()
     }
 
     /// State and counts, for metrics.

@@ -38,7 +38,7 @@ pub use file::{Opening, TreeFile};
 pub use meta::Meta;
 pub use output::Pace;
 pub use page::{KEY_BYTES_MAX, PAGE_BYTES, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
-pub use sorter::{SortedEntries, Sorter};
+pub use sorter::{SortedEntries, SortedEntry, Sorter};
 pub use verify::{Report, SpaceStat, TreeStat};
 pub use view::{TreeInfo, TreeView};
 pub use writer::TreeWriter;

@@ -311,3 +311,26 @@ fn a_tree_keeps_its_id_and_two_who_make_it_at_once_get_the_same() {
     assert_eq!(store.existing_tree("shared").unwrap(), Some(ids[0]));
     assert_eq!(store.tree("t").unwrap(), tree);
 }
+
+#[test]
+fn a_snapshot_that_is_never_given_back_stops_neither_writers_nor_checkpoints() {
+    let bench = bench_with(|options| options.memtable_bytes = 256 * 1024);
+    let (store, tree) = (&bench.store, bench.tree);
+    let put = |value: u32| {
+        let change = &mut |tx: &mut Tx<'_>| {
+            tx.put(tree, b"k", &value.to_le_bytes());
+            Ok(())
+        };
+        store.commit(change).unwrap();
+    };
+    put(0);
+    let reader = store.reader().unwrap();
+    let held = reader.snapshot();
+    for value in 1..=150 {
+        put(value);
+        store.checkpoint().unwrap();
+    }
+    assert_eq!(held.get(tree, b"k").unwrap().as_deref(), Some(&0u32.to_le_bytes()[..]));
+    assert_eq!(bench.get(b"k").as_deref(), Some(&150u32.to_le_bytes()[..]));
+    assert!(store.stats().retired_generations < 4, "{:?}", store.stats());
+}

@@ -106,6 +106,8 @@ fn every_acknowledged_commit_survives_a_kill_and_none_is_there_in_part() {
         let opened = Instant::now();
         let (store, recovery) = Store::open(directory.path(), options()).unwrap();
         assert!(opened.elapsed() < Duration::from_secs(5), "recovery hangs: {recovery:?}");
+        let report = store.verify();
+        assert!(report.is_clean(), "{:?}", report.faults);
         let tree = store.existing_tree("t").unwrap();
         let reader = store.reader().unwrap();
         let snapshot = reader.snapshot();

@@ -138,6 +138,8 @@ fn run(steps: &[Step]) {
             check(snapshot, &trees, map);
         }
         drop(held);
+        let report = store.verify();
+        assert!(report.is_clean(), "{:?}", report.faults);
         rest = &rest[end + 1..];
     }
 }

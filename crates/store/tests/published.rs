@@ -70,17 +70,33 @@ fn slots_are_bounded_and_come_back() {
 
 #[test]
 fn replaced_values_that_wait_are_bounded() {
-    let published = Published::new(0, 1);
-    let slot = published.register().expect("a free slot");
-    let guard = slot.load();
-    for number in 1..=RETIRED_MAX {
-        published.replace(number).expect("room");
+    let published = Published::new(0, RETIRED_MAX);
+    let slots: Vec<_> = (0..RETIRED_MAX).map(|_| published.register().expect("a free slot")).collect();
+    let mut guards = Vec::new();
+    for (number, slot) in slots.iter().enumerate() {
+        guards.push(slot.load());
+        published.replace(number + 1).expect("room");
     }
     assert_eq!(published.replace(999).expect_err("the list is full").0, 999);
-    assert_eq!((*guard, published.retired_len()), (0, RETIRED_MAX));
-    drop(guard);
+    assert_eq!((*guards[0], published.retired_len()), (0, RETIRED_MAX));
+    guards.pop();
     assert!(published.replace(999).is_ok());
-    assert_eq!(*slot.load(), 999);
+    assert_eq!(*slots[RETIRED_MAX - 1].load(), 999);
+}
+
+#[test]
+fn a_reader_that_stays_keeps_its_own_value_only() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let published = Published::new(Payload::new(1, &drops), 1);
+    let slot = published.register().expect("a free slot");
+    let guard = slot.load();
+    for number in 2..2 + 10 * RETIRED_MAX as u64 {
+        published.replace(Payload::new(number, &drops)).expect("room");
+    }
+    published.reclaim();
+    assert_eq!((guard.check(), published.retired_len()), (1, 1));
+    drop(guard);
+    assert_eq!((published.reclaim(), published.retired_len()), (1, 0));
 }
 
 #[test]

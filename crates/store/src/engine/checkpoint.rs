@@ -244,6 +244,7 @@ impl Engine {
         self.checkpoints.changed.notify_all();
         self.log.release_before(log_start.segment);
         self.published.reclaim();
+        *lock(&self.spare) = Some(table);
         Ok(())
     }
 

@@ -41,13 +41,14 @@ pub(crate) use reads::Reads;
 pub(crate) use ticket::Waiting;
 pub(crate) use view::{Generation, View};
 
-use crate::disk::DirectoryLock;
+use crate::disk::{DirectoryLock, Disk};
 use crate::error::Error;
 use crate::log::Log;
+use crate::memtable::Memtable;
 use crate::options::Options;
 use crate::readers::{Published, ReaderSlot, RetiredFull};
 use crate::transaction::Work;
-use crate::tree::TreeFile;
+use crate::tree::{Report, Sorter, TreeFile};
 use checkpoint::Checkpoints;
 use commit::OpenBatch;
 use queue::Queue;
@@ -56,6 +57,7 @@ use writer::Writer;
 /// See the module's text.
 pub(crate) struct Engine {
     pub(crate) options: Options,
+    disk: Arc<dyn Disk>,
     log: Log,
     tree: TreeFile,
     published: Arc<Published<Generation>>,
@@ -76,6 +78,9 @@ pub(crate) struct Engine {
     slots: Mutex<Vec<ReaderSlot<Generation>>>,
     /// Batches' buffers not in use.
     batches: Mutex<Vec<OpenBatch>>,
+    /// A memtable that was merged: its memory serves the next one.
+    spare: Mutex<Option<Arc<Memtable>>>,
+    sorters: AtomicU64,
     pub(crate) counters: Counters,
     /// Last, so that the directory is free only when all files are closed.
     _lock: DirectoryLock,
@@ -178,6 +183,18 @@ impl Engine {
             // All are in use for the moment of a prepare.
             std::thread::yield_now();
         }
+    }
+
+    /// A sorter with temporary files of its own in the store's directory.
+    pub(crate) fn sorter(&self, memory_bytes: usize) -> Sorter {
+        let number = self.sorters.fetch_add(1, Ordering::Relaxed);
+        Sorter::new(Arc::clone(&self.disk), &format!("sort-{number}"), memory_bytes)
+    }
+
+    /// Checks every page that the newest tree reaches, and the space map.
+    pub(crate) fn verify(&self) -> Report {
+        let tree = Arc::clone(&lock(&self.current).tree);
+        tree.verify()
     }
 
     pub(crate) fn stats(&self) -> crate::Stats {

@@ -21,7 +21,7 @@ use crate::memtable::{Full, Memtable, MemtableWriter};
 use crate::options::{Durability, Options};
 use crate::readers::Published;
 use crate::stats::Recovery;
-use crate::tree::TreeFile;
+use crate::tree::{Sorter, TreeFile};
 
 impl Engine {
     /// Opens or creates the store on a disk.
@@ -36,13 +36,15 @@ impl Engine {
             segment_bytes: options.log_segment_bytes,
             sync_each: options.durability == Durability::Commit,
         };
+        Sorter::remove_leftovers(&*disk)?;
         if !has_tree(&*disk)? {
             create(&disk, settings)?;
         }
         let tree = open_tree(&*disk, options.map_bytes)?;
         let mut replay = Replay::new(&tree, options.memtable_bytes)?;
         let start = tree.view().meta().log_start;
-        let (log, tail, replayed) = Log::open(disk, settings, &start, &mut |at, batch| replay.take(at, batch))?;
+        let (log, tail, replayed) =
+            Log::open(Arc::clone(&disk), settings, &start, &mut |at, batch| replay.take(at, batch))?;
         let Replay { active, frozen, last_version, .. } = replay;
         let checkpoints = Checkpoints::new();
         if let Some((_, last_version, log_start)) = &frozen {
@@ -64,6 +66,9 @@ impl Engine {
             taken: Vec::new(),
         };
         let engine = Engine {
+            disk,
+            spare: Mutex::default(),
+            sorters: AtomicU64::new(0),
             log,
             tree,
             published,

@@ -151,7 +151,12 @@ impl Engine {
     /// Freezes the active memtable and goes on with a new one. The batch that is open, if any, will be sealed at the
     /// tail's position: so that is where replay must start for what the frozen one lacks.
     pub(crate) fn rotate(&self, writer: &mut Writer) -> Result<(), Error> {
-        let (table, table_writer) = new_memtable(self.options.memtable_bytes)?;
+        // Arenas alternate: the one merged last is free as soon as no reader sees it any more.
+        let spare = super::lock(&self.spare).take().and_then(Arc::into_inner);
+        let (table, table_writer) = match spare {
+            Some(spare) => spare.reuse().map_err(|error| Error::io("reuse a memtable", error))?,
+            None => new_memtable(self.options.memtable_bytes)?,
+        };
         let last_version = writer.newest();
         writer.table = table_writer;
         self.publish(|generation| {

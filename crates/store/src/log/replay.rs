@@ -65,7 +65,11 @@ pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> bool {
     let name = segment::live_name(start.segment);
     let Ok(file) = disk.open(&name, false, Access::Buffered) else { return false };
     let mut header = vec![0; DIRECT_ALIGN];
-    file.read_exact_at(&mut header, 0).is_ok() && segment::check_header(&header, start.segment, &name).is_ok()
+    // One of another format is there; the replay will refuse it by that.
+    let is_there = |header: &[u8]| {
+        matches!(segment::check_header(header, start.segment, &name), Ok(()) | Err(Error::Format { .. }))
+    };
+    file.read_exact_at(&mut header, 0).is_ok() && is_there(&header)
 }
 
 /// Gives every batch from `start` on to `visit`.

@@ -145,6 +145,9 @@ impl Sorter {
     }
 }
 
+/// Key and value.
+pub type SortedEntry<'e> = (&'e [u8], &'e [u8]);
+
 /// Entries in the order of their keys, each read once.
 pub struct SortedEntries {
     source: Source,
@@ -158,7 +161,7 @@ enum Source {
 impl SortedEntries {
     /// The next entry, valid until the following call.
     #[expect(clippy::should_implement_trait, reason = "it lends: an iterator could not")]
-    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, Error> {
+    pub fn next(&mut self) -> Result<Option<SortedEntry<'_>>, Error> {
         match &mut self.source {
             Source::Runs(merge) => merge.next(),
             Source::Buffer { sorter, order, next } => {
@@ -187,7 +190,7 @@ impl RunMerge {
         merge
     }
 
-    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, Error> {
+    fn next(&mut self) -> Result<Option<SortedEntry<'_>>, Error> {
         if let (true, Some((_, top))) = (self.is_read, self.heap.first_mut()) {
             if !top.advance()? {
                 self.heap.swap_remove(0);
