@@ -50,6 +50,8 @@ pub struct Stats {
     pub tree_version: u64,
     /// States that are replaced and that readers still look at.
     pub retired_generations: u64,
+    /// Checkpoints since the oldest state that a reader still looks at: their freed pages cannot be used again yet.
+    pub pinned_checkpoints: u64,
     /// No writes until reopened.
     pub is_poisoned: bool,
 }

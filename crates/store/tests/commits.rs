@@ -334,3 +334,14 @@ fn a_snapshot_that_is_never_given_back_stops_neither_writers_nor_checkpoints() {
     assert_eq!(bench.get(b"k").as_deref(), Some(&150u32.to_le_bytes()[..]));
     assert!(store.stats().retired_generations < 4, "{:?}", store.stats());
 }
+
+#[test]
+fn commits_go_on_when_every_reader_is_taken() {
+    let bench = bench_with(|options| options.readers_max = 3);
+    let readers: Vec<_> = (0..3).map(|_| bench.store.reader().unwrap()).collect();
+    assert!(matches!(bench.store.reader().err(), Some(Error::Busy)));
+    let tree = bench.tree;
+    bench.store.commit(&mut |tx| increment(tx, tree, b"n")).unwrap();
+    drop(readers);
+    assert_eq!(bench.count(b"n"), 1);
+}

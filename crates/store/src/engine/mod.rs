@@ -177,10 +177,10 @@ impl Engine {
 
     fn take_slot(&self) -> ReaderSlot<Generation> {
         loop {
-            if let Some(slot) = lock(&self.slots).pop().or_else(|| self.published.register()) {
+            if let Some(slot) = lock(&self.slots).pop() {
                 return slot;
             }
-            // All are in use for the moment of a prepare.
+            // All are in use for the moment of a prepare. Readers' slots are not for taking: they may stay taken.
             std::thread::yield_now();
         }
     }
@@ -216,6 +216,7 @@ impl Engine {
             tree_pages: u64::from(generation.tree.meta().page_count),
             tree_version: generation.tree.meta().version.0,
             retired_generations: self.published.retired_len() as u64,
+            pinned_checkpoints: generation.tree.meta().sequence - self.tree.oldest_view(),
             is_poisoned: self.is_poisoned(),
         }
     }

@@ -56,6 +56,7 @@ impl Engine {
             active: Arc::clone(active.table()),
         };
         let published = Published::new(generation.clone(), options.readers_max + COMMIT_SLOTS);
+        let slots = (0..COMMIT_SLOTS).filter_map(|_| published.register()).collect();
         let writer = Writer {
             tail,
             table: active,
@@ -81,7 +82,7 @@ impl Engine {
             is_poisoned: AtomicBool::new(false),
             is_closing: Arc::default(),
             checkpoints,
-            slots: Mutex::default(),
+            slots: Mutex::new(slots),
             batches: Mutex::default(),
             counters: Counters::default(),
             _lock: lock,

@@ -393,6 +393,21 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_follows_only_at_its_own_place() {
+        let (bytes, _) = sealed(&[]);
+        let batch = Batch::read(&bytes).unwrap();
+        let here = position();
+        assert!(batch.follows(&here));
+        assert!(batch.follows(&LogPosition { epoch: here.epoch - 1, ..here }), "a recovery may lie between");
+        assert!(!batch.follows(&LogPosition { epoch: here.epoch + 1, ..here }));
+        assert!(!batch.follows(&LogPosition { previous: here.previous + 1, ..here }));
+        assert!(!batch.follows(&LogPosition { segment: here.segment - 1, ..here }));
+        for sequence in [here.sequence - 1, here.sequence + 1] {
+            assert!(!batch.follows(&LogPosition { sequence, ..here }));
+        }
+    }
+
+    #[test]
     fn a_stamp_replaces_the_first_eight_bytes_only() {
         let mut builder = BatchBuilder::new(64);
         builder.restart(9);
