@@ -19,7 +19,7 @@ use super::merge::{Cut, Edit, Merge, free_subtree};
 use super::meta::Meta;
 use super::output::Output;
 use super::page::{Extent, META_PAGES, PageNo};
-use super::space::{Bitmap, Waiting};
+use super::space::{Bitmap, Waiting, join};
 use super::space_map::{self, Places};
 use super::view::TreeView;
 use super::{PAGE_BYTES, TREES_MAX};
@@ -203,7 +203,7 @@ impl<'f> TreeWriter<'f> {
         let mut current = self.file.current();
         let mut space = self.file.shared.space();
         space.live = live;
-        space.waiting.push_back(Waiting { sequence, pages: std::mem::take(&mut self.freed) });
+        space.waiting.push_back(Waiting { sequence, pages: join(std::mem::take(&mut self.freed)) });
         current.views.push((sequence, Arc::downgrade(&view)));
         let Current { view: newest, places: newest_places, next_sequence, .. } = &mut *current;
         *newest = view.clone();
