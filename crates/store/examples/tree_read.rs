@@ -1,4 +1,5 @@
-//! How fast the tree file alone is: bulk build, random point reads, scans, checkpoints of random updates.
+//! How fast the tree file alone is: bulk build, random point reads, scans, checkpoints of random updates, and an index
+//! sorted and built from entries in no order.
 //!
 //! One million entries (or the first argument) of 8-byte random keys and 400-byte values; a second argument `long` takes 64-byte
 //! keys that share a long prefix. Values are touched. Says nothing about the log, the memtable or durable commits.
@@ -6,11 +7,12 @@
 #![allow(clippy::unwrap_used)] // A measuring program: any failure ends it.
 
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Instant;
 
-use store::disk::{DiskFile, SystemDisk};
+use store::disk::{Disk, DiskFile, SystemDisk};
 use store::log::LogPosition;
-use store::tree::{TreeFile, TreeView};
+use store::tree::{Sorter, TreeFile, TreeView};
 use store::{TreeId, Version};
 
 const TREE: TreeId = TreeId(1);
@@ -70,9 +72,9 @@ fn main() {
     let count: u64 = arguments.next().map_or(1_000_000, |count| count.parse().unwrap());
     let long = arguments.next().as_deref() == Some("long");
     let directory = tempfile::tempdir_in(".").unwrap();
-    let disk = SystemDisk::new(directory.path()).unwrap();
-    TreeFile::create(&disk, "trees", Version(0), LogPosition::default()).unwrap();
-    let file = TreeFile::open(&disk, "trees", 1 << 40).unwrap().choose(0).unwrap();
+    let disk = Arc::new(SystemDisk::new(directory.path()).unwrap());
+    TreeFile::create(disk.as_ref(), "trees", Version(0), LogPosition::default()).unwrap();
+    let file = TreeFile::open(disk.as_ref(), "trees", 1 << 40).unwrap().choose(0).unwrap();
 
     let mut keys: Vec<Vec<u8>> = Vec::with_capacity(count as usize);
     for number in 0..count {
@@ -111,9 +113,31 @@ fn main() {
         writer.finish(Version(2 + round), LogPosition::default()).unwrap();
         println!("checkpoint of {} updates: merge {merged:.0?}, with syncs {:.0?}", picked.len(), started.elapsed());
     }
+    sort_and_build(disk, &file, count);
     let view = file.view();
     report(&file, &view);
     reads(&view, count, long);
+}
+
+/// Entries of an index, 24-byte keys without values, sorted in 16 MB and built.
+fn sort_and_build(disk: Arc<dyn Disk>, file: &TreeFile, count: u64) {
+    let started = Instant::now();
+    let mut sorter = Sorter::new(disk, "index", 16 << 20);
+    let mut key = [0; 24];
+    for number in 0..count {
+        key[..8].copy_from_slice(&(scramble(number) % 1000).to_be_bytes());
+        key[8..16].copy_from_slice(&scramble(number).to_be_bytes());
+        key[16..].copy_from_slice(&number.to_be_bytes());
+        sorter.push(&key, &[]).unwrap();
+    }
+    let mut sorted = sorter.finish().unwrap();
+    let mut bulk = file.bulk(Box::new(pace));
+    while let Some((key, value)) = sorted.next().unwrap() {
+        bulk.push(key, value).unwrap();
+    }
+    let root = bulk.finish().unwrap();
+    let built = started.elapsed().as_secs_f64();
+    println!("index           {:>10.0} entries/s sorted and built, {} entries", count as f64 / built, root.entries());
 }
 
 fn reads(view: &TreeView, count: u64, long: bool) {

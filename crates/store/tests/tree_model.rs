@@ -47,6 +47,25 @@ impl Bed {
         self.file = Some(TreeFile::open(&self.disk, NAME, MAP_BYTES).unwrap().choose(0).unwrap());
     }
 
+    /// Within one checkpoint: keys within the range are added, then all of them go.
+    fn delete_range(&mut self, from: Vec<u8>, to: Option<Vec<u8>>) -> Arc<TreeView> {
+        let (from, to) = match to {
+            Some(to) if to < from => (to, Some(from)),
+            to => (from, to),
+        };
+        self.commits += 1;
+        let mut writer = self.file().begin(Box::new(|_, _, _| Ok(()))).unwrap();
+        writer.merge(TREE, [(from.as_slice(), Some(&[1; 7000][..]))]).unwrap();
+        writer.delete_range(TREE, &from, to.as_deref()).unwrap();
+        let view = writer.finish(Version(self.commits), LogPosition::default()).unwrap();
+        let is_empty = to.as_ref() == Some(&from);
+        if is_empty {
+            self.model.insert(from.clone(), vec![1; 7000]);
+        }
+        self.model.retain(|key, _| *key < from || to.as_ref().is_some_and(|to| key >= to));
+        view
+    }
+
     fn merge(&mut self, edits: &Edits) -> Arc<TreeView> {
         self.commits += 1;
         let mut writer = self.file().begin(Box::new(|_, _, _| Ok(()))).unwrap();
@@ -163,6 +182,10 @@ fn check_random_merges(seed: u64, keys: Keys, rounds: usize, edits_max: usize) {
         let view = bed.merge(&edits);
         check_view(&view, &bed.model);
         check_seeks(&view, &bed.model, (0..50).map(|_| key(keys, &mut rng)));
+        if round % 4 == 3 {
+            let view = bed.delete_range(key(keys, &mut rng), rng.random_ratio(3, 4).then(|| key(keys, &mut rng)));
+            check_view(&view, &bed.model);
+        }
         if round % 5 == 4 {
             bed.reopen();
             check_view(&bed.file().view(), &bed.model);

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used)] // The lint's exception for tests does not reach helper functions of test files.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::disk::SystemDisk;
+use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
 use store::log::LogPosition;
 use store::tree::{BulkBuilder, Pace, TreeFile, TreeView};
 use store::{Error, TreeId, Version};
@@ -189,4 +192,153 @@ fn trees_are_named_cleared_and_removed_by_checkpoints() {
     assert!(view.verify().is_clean());
     assert_eq!(view.get(OTHER, b"a").unwrap(), None);
     assert!(file.space_stat().live < 5, "{:?}", file.space_stat());
+}
+
+#[test]
+fn pages_merge_when_entries_are_deleted_here_and_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = open(&directory);
+    load(&file, 3000);
+    let mut rng = SmallRng::seed_from_u64(4);
+    let mut left: Vec<u64> = (0..3000).collect();
+    while left.len() > 300 {
+        // So few that hardly ever two neighbouring leaves are touched, which would be packed anew in any case.
+        let mut keys: Vec<_> =
+            (0..6).map(|_| left.swap_remove(rng.random_range(0..left.len())).to_be_bytes()).collect();
+        keys.sort_unstable();
+        let mut writer = file.begin(no_pace()).unwrap();
+        writer.merge(TREE, keys.iter().map(|key| (&key[..], None))).unwrap();
+        writer.finish(Version(1), LogPosition::default()).unwrap();
+    }
+    let report = file.view().verify();
+    assert!(report.is_clean(), "{:?}", report.faults);
+    let stat = &report.trees[0];
+    assert!(stat.info.entries == 300 && stat.fill() > 0.5, "{stat:?}");
+}
+
+/// A disk whose files refuse writes and syncs after so many.
+struct FailingDisk {
+    inner: SystemDisk,
+    left: Arc<AtomicI64>,
+    kind: io::ErrorKind,
+}
+
+struct FailingFile {
+    inner: Arc<dyn DiskFile>,
+    left: Arc<AtomicI64>,
+    kind: io::ErrorKind,
+}
+
+impl FailingFile {
+    fn step(&self) -> io::Result<()> {
+        if self.left.fetch_sub(1, Ordering::Relaxed) > 0 { Ok(()) } else { Err(self.kind.into()) }
+    }
+}
+
+impl Disk for FailingDisk {
+    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let inner = self.inner.open(name, create, access)?;
+        Ok(Arc::new(FailingFile { inner, left: self.left.clone(), kind: self.kind }))
+    }
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.inner.list()
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.inner.remove(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn sync_dir(&self) -> io::Result<()> {
+        self.inner.sync_dir()
+    }
+    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
+        self.inner.lock(name)
+    }
+}
+
+impl DiskFile for FailingFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.inner.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.step()?;
+        self.inner.write_at(bytes, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.step()?;
+        self.inner.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.step()?;
+        self.inner.sync_data()
+    }
+    fn sync_range(&self, _start: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn map(&self, reserve: u64) -> io::Result<Map> {
+        self.inner.map(reserve)
+    }
+}
+
+/// Lets the disk fail at each step of a checkpoint in turn.
+#[track_caller]
+fn check_failing(kind: io::ErrorKind) {
+    let directory = tempfile::tempdir().unwrap();
+    load(&open(&directory), 2000);
+    let mut steps = 0;
+    loop {
+        let left = Arc::new(AtomicI64::new(i64::MAX));
+        let disk = FailingDisk { inner: SystemDisk::new(directory.path()).unwrap(), left: left.clone(), kind };
+        let file = TreeFile::open(&disk, NAME, 1 << 32).unwrap().choose(0).unwrap();
+        let (before, space) = (sum(&file.view(), TREE), file.space_stat());
+        left.store(steps, Ordering::Relaxed);
+        let outcome = (|| {
+            let mut builder = file.bulk(no_pace());
+            for number in 0..300u32 {
+                builder.push(&number.to_be_bytes(), &[5; 2000])?;
+            }
+            let mut writer = file.begin(no_pace())?;
+            writer.clear(OTHER)?;
+            writer.attach(OTHER, builder.finish()?)?;
+            let edits: Vec<_> = (0..2000u64).step_by(3).map(|n| (n.to_be_bytes(), vec![steps as u8; 500])).collect();
+            writer.merge(TREE, edits.iter().map(|(key, value)| (&key[..], Some(&value[..]))))?;
+            writer.finish(Version(steps as u64), LogPosition::default())
+        })();
+        let has_failed = left.swap(i64::MAX, Ordering::Relaxed) < 0;
+        match outcome {
+            Ok(_) => {
+                assert!(!has_failed);
+                assert!(steps > 8, "the loop met no failure");
+                return;
+            }
+            Err(error) => {
+                let is_right =
+                    matches!((&error, kind), (Error::Full, io::ErrorKind::StorageFull) | (Error::Io { .. }, _));
+                assert!(is_right && has_failed, "{error:?}");
+            }
+        }
+        // Nothing visible changed; after a failed sync or meta page no writer starts, else the space is back.
+        assert_eq!(sum(&file.view(), TREE), before, "step {steps}");
+        assert!(file.view().verify().is_clean());
+        assert_eq!(file.space_stat().in_flight, 0, "step {steps}: {:?}, {space:?} before", file.space_stat());
+        match file.begin(no_pace()) {
+            Ok(writer) => drop(writer.finish(Version(1), LogPosition::default()).unwrap()),
+            Err(error) => assert!(matches!(error, Error::Poisoned), "{error}"),
+        }
+        steps += 1;
+    }
+}
+
+#[test]
+fn a_checkpoint_that_meets_a_full_disk_at_any_step_changes_nothing() {
+    check_failing(io::ErrorKind::StorageFull);
+}
+
+#[test]
+fn a_checkpoint_that_meets_a_failing_disk_at_any_step_changes_nothing() {
+    check_failing(io::ErrorKind::Other);
 }

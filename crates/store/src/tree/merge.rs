@@ -7,10 +7,11 @@
 //! Old pages are not written to; they are listed as freed.
 
 use std::iter::Peekable;
+use std::ops::Range;
 
 use super::assembler::{Assembler, Root};
 use super::file::Shared;
-use super::node::{OverflowRef, Stored};
+use super::node::{Node, Stored};
 use super::output::Output;
 use super::page::{Damage, Extent, KEY_BYTES_MAX, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
 use super::run::{Held, Run};
@@ -19,12 +20,33 @@ use crate::Error;
 /// A key with its new value, or `None` where it goes.
 pub(super) type Edit<'e> = (&'e [u8], Option<&'e [u8]>);
 
+/// The keys from `from` on and below `to` (or to the end).
+#[derive(Clone, Copy)]
+pub(super) struct Cut<'k> {
+    pub(super) from: &'k [u8],
+    pub(super) to: Option<&'k [u8]>,
+}
+
+impl Cut<'_> {
+    /// Whether all keys between two fences lie within.
+    fn holds(&self, low: &[u8], upper: Option<&[u8]>) -> bool {
+        self.from <= low && self.to.is_none_or(|to| upper.is_some_and(|upper| upper <= to))
+    }
+
+    /// Whether a key between two fences may lie within.
+    fn meets(&self, low: &[u8], upper: Option<&[u8]>) -> bool {
+        upper.is_none_or(|upper| self.from < upper) && self.to.is_none_or(|to| low < to)
+    }
+}
+
 /// One pass over one tree. `'a` is what old pages and edits are borrowed for.
 pub(super) struct Merge<'a, 'w, I: Iterator<Item = Edit<'a>>> {
     shared: &'a Shared,
     output: &'w mut Output,
     freed: &'w mut Vec<Extent>,
     edits: Peekable<I>,
+    /// Keys that all go.
+    cut: Option<Cut<'a>>,
     last_key: Option<&'a [u8]>,
     assembler: Assembler<'a>,
     entries: u64,
@@ -38,14 +60,25 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         edits: impl IntoIterator<IntoIter = I>,
     ) -> Self {
         let edits = edits.into_iter().peekable();
-        Merge { shared, output, freed, edits, last_key: None, assembler: Assembler::default(), entries: 0 }
+        Merge { shared, output, freed, edits, cut: None, last_key: None, assembler: Assembler::default(), entries: 0 }
+    }
+
+    /// The tree without a range of keys; no edits.
+    pub(super) fn cut(mut self, root: Root, cut: Cut<'a>) -> Result<Root, Error> {
+        debug_assert!(self.edits.peek().is_none(), "a cut is a pass of its own");
+        if root.page == PageNo::NONE {
+            return Ok(root);
+        }
+        self.cut = Some(cut);
+        self.pass(root)
     }
 
     /// The tree with the changes made.
     pub(super) fn apply(mut self, root: Root) -> Result<Root, Error> {
-        if self.edits.peek().is_none() {
-            return Ok(root);
-        }
+        if self.edits.peek().is_none() { Ok(root) } else { self.pass(root) }
+    }
+
+    fn pass(mut self, root: Root) -> Result<Root, Error> {
         self.entries = root.entries;
         if root.page == PageNo::NONE {
             self.assembler.open(0, &[]);
@@ -83,7 +116,11 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         Ok(Some(edit))
     }
 
-    fn is_touched(&mut self, upper: Option<&[u8]>) -> bool {
+    /// Whether a node between these fences changes.
+    fn is_touched(&mut self, low: &[u8], upper: Option<&[u8]>) -> bool {
+        if let Some(cut) = &self.cut {
+            return cut.meets(low, upper);
+        }
         self.edits.peek().is_some_and(|(key, _)| upper.is_none_or(|upper| *key < upper))
     }
 
@@ -105,13 +142,19 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
                 copied += 1;
                 // A damaged count is not worth a panic: verify tells it.
                 self.entries = self.entries.saturating_sub(1);
-                if let Stored::Overflow(old) = leaf.stored(rank).map_err(damaged)? {
-                    self.free_overflow(old)?;
-                }
+                free_values(self.shared, place, &leaf, rank..copied, self.freed)?;
             } else if rank == leaf.count() && upper.is_none() && value.is_some() {
                 self.assembler.append = true;
             }
             self.push_edit((key, value))?;
+        }
+        if let Some(cut) = self.cut {
+            let (from, _) = leaf.rank(cut.from).map_err(damaged)?;
+            let to = cut.to.map_or(Ok(leaf.count()), |to| leaf.rank(to).map(|(rank, _)| rank)).map_err(damaged)?;
+            load_leaf(self.assembler.run(0), &leaf, 0..from).map_err(damaged)?;
+            copied = from.max(to);
+            self.entries = self.entries.saturating_sub((copied - from) as u64);
+            free_values(self.shared, place, &leaf, from..copied, self.freed)?;
         }
         load_leaf(self.assembler.run(0), &leaf, copied..leaf.count()).map_err(damaged)?;
         self.assembler.relieve(0, self.output)
@@ -127,13 +170,6 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         };
         self.assembler.run(0).push(key, &[], held);
         self.assembler.relieve(0, self.output)
-    }
-
-    fn free_overflow(&mut self, place: OverflowRef) -> Result<(), Error> {
-        // The reference was read from a leaf whose checksum is right; the extent is looked at only to free what exists.
-        self.shared.overflow(place, false)?;
-        self.freed.push(place.extent());
-        Ok(())
     }
 
     fn rewrite_branch(&mut self, place: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
@@ -158,7 +194,12 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
 
     /// A child of a branch that is rewritten: rewritten too, or taken over as it is.
     fn visit_child(&mut self, child: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
-        if self.is_touched(upper) {
+        if self.cut.is_some_and(|cut| cut.holds(low, upper)) {
+            let gone = free_subtree(self.shared, child, level, self.freed)?;
+            self.entries = self.entries.saturating_sub(gone);
+            return Ok(());
+        }
+        if self.is_touched(low, upper) {
             return self.rewrite(child, level, low, upper);
         }
         for below in 0..level {
@@ -197,6 +238,40 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
     }
 }
 
+/// Lists a node and all below it as freed, and counts its entries. The level bounds the recursion.
+pub(super) fn free_subtree(shared: &Shared, place: PageNo, level: u8, freed: &mut Vec<Extent>) -> Result<u64, Error> {
+    let node = shared.checked_node(place, level)?;
+    freed.push(Extent::one(place));
+    if level == 0 {
+        free_values(shared, place, &node, 0..node.count(), freed)?;
+        return Ok(node.count() as u64);
+    }
+    let mut entries = 0u64;
+    for index in 0..=node.count() {
+        let child = node.child(index).map_err(|damage| shared.damage(place, damage))?;
+        entries = entries.saturating_add(free_subtree(shared, child, level - 1, freed)?);
+    }
+    Ok(entries)
+}
+
+/// Lists the overflow extents of some entries of a leaf as freed.
+fn free_values(
+    shared: &Shared,
+    place: PageNo,
+    leaf: &Node<'_>,
+    range: Range<usize>,
+    freed: &mut Vec<Extent>,
+) -> Result<(), Error> {
+    for index in range {
+        if let Stored::Overflow(value) = leaf.stored(index).map_err(|damage| shared.damage(place, damage))? {
+            // The leaf's checksum is right; the extent is looked at only so that nothing is freed that is not there.
+            shared.overflow(value, false)?;
+            freed.push(value.extent());
+        }
+    }
+    Ok(())
+}
+
 /// The bounds of what a tree takes.
 pub(super) fn check_limits(key: &[u8], value: &[u8]) -> Result<(), Error> {
     if key.len() > KEY_BYTES_MAX {
@@ -209,7 +284,7 @@ pub(super) fn check_limits(key: &[u8], value: &[u8]) -> Result<(), Error> {
 }
 
 /// Copies entries of an old leaf into a run.
-fn load_leaf<'a>(run: &mut Run<'a>, leaf: &super::node::Node<'a>, range: std::ops::Range<usize>) -> Result<(), Damage> {
+fn load_leaf<'a>(run: &mut Run<'a>, leaf: &Node<'a>, range: Range<usize>) -> Result<(), Damage> {
     for index in range {
         let held = match leaf.stored(index)? {
             Stored::Inline(value) => Held::Borrowed(value),
@@ -224,7 +299,7 @@ fn load_leaf<'a>(run: &mut Run<'a>, leaf: &super::node::Node<'a>, range: std::op
 }
 
 /// Copies the children of an old branch into a run; the first one's separator is the branch's own.
-fn load_branch<'a>(run: &mut Run<'a>, branch: &super::node::Node<'a>, low: &[u8]) -> Result<(), Damage> {
+fn load_branch<'a>(run: &mut Run<'a>, branch: &Node<'a>, low: &[u8]) -> Result<(), Damage> {
     run.push(low, &[], Held::Child { page: branch.child(0)?, fresh: false });
     for index in 0..branch.count() {
         run.push_with(Held::Child { page: branch.child(index + 1)?, fresh: false }, |key| {

@@ -101,6 +101,20 @@ impl Bitmap {
     }
 }
 
+/// Joins extents that touch: what waits for a reader that never ends is kept short.
+pub(super) fn join(mut extents: Vec<Extent>) -> Vec<Extent> {
+    extents.sort_unstable_by_key(|extent| extent.start);
+    extents.dedup_by(|next, extent| {
+        let touches = extent.start.0 + extent.count == next.start.0;
+        if touches {
+            extent.count += next.count;
+        }
+        touches
+    });
+    extents.shrink_to_fit();
+    extents
+}
+
 /// Pages freed by one checkpoint, until nobody can reach them.
 pub(super) struct Waiting {
     /// The checkpoint that freed them: views of lower sequence reach them.
@@ -117,6 +131,8 @@ pub(super) struct Space {
     pub(super) waiting: VecDeque<Waiting>,
     free_count: u32,
     cursor: u32,
+    /// Where the last search for a run ended: else each would pass over the same fragments.
+    run_cursor: u32,
     /// No run of so many free pages was found, and none was freed since.
     no_run_of: u32,
 }
@@ -129,7 +145,16 @@ impl Space {
         }
         let taken_count = taken.extents(page_count).map(|extent| extent.count).sum::<u32>();
         let free_count = page_count.saturating_sub(taken_count);
-        Space { live, taken, page_count, waiting, free_count, cursor: META_PAGES, no_run_of: u32::MAX }
+        Space {
+            live,
+            taken,
+            page_count,
+            waiting,
+            free_count,
+            cursor: META_PAGES,
+            run_cursor: META_PAGES,
+            no_run_of: u32::MAX,
+        }
     }
 
     pub(super) fn free_count(&self) -> u32 {
@@ -151,20 +176,28 @@ impl Space {
         Some(self.mark(start, end))
     }
 
-    /// The first run of exactly `count` free pages.
+    /// The next run of exactly `count` free pages.
     pub(super) fn take_run(&mut self, count: u32) -> Option<Extent> {
         if count > self.free_count || count >= self.no_run_of {
             return None;
         }
-        let mut from = META_PAGES;
+        let start = self.find_run(self.run_cursor, count).or_else(|| self.find_run(META_PAGES, count));
+        let Some(start) = start else {
+            self.no_run_of = count;
+            return None;
+        };
+        self.run_cursor = start + count;
+        Some(self.mark(start, start + count))
+    }
+
+    fn find_run(&self, mut from: u32, count: u32) -> Option<u32> {
         while let Some(start) = self.taken.find(from, self.page_count, false) {
-            let Some(limit) = start.checked_add(count).filter(|limit| *limit <= self.page_count) else { break };
+            let limit = start.checked_add(count).filter(|limit| *limit <= self.page_count)?;
             match self.taken.find(start, limit, true) {
-                None => return Some(self.mark(start, limit)),
+                None => return Some(start),
                 Some(stop) => from = stop,
             }
         }
-        self.no_run_of = count;
         None
     }
 
@@ -229,6 +262,13 @@ mod tests {
         assert_eq!(space.take_run(4), Some(Extent { start: PageNo(100), count: 4 }));
         assert_eq!(space.take_some(9), Some(Extent { start: PageNo(10), count: 3 }));
         assert_eq!(space.take_some(9), Some(Extent { start: PageNo(104), count: 9 }));
+    }
+
+    #[test]
+    fn extents_that_touch_become_one() {
+        let extents = [(7, 1), (2, 3), (5, 1), (9, 2)].map(|(start, count)| Extent { start: PageNo(start), count });
+        let joined = [(2, 4), (7, 1), (9, 2)].map(|(start, count)| Extent { start: PageNo(start), count });
+        assert_eq!(join(extents.to_vec()), joined);
     }
 
     #[test]

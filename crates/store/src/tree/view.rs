@@ -85,6 +85,7 @@ impl TreeView {
             place = child.map_err(|damage| shared.damage(place, damage))?;
             level -= 1;
         }
+        shared.prefetch(place);
         let leaf = shared.node(place, 0)?;
         let found = match leaf.rank(key) {
             Ok((_, false)) => return Ok(None),

@@ -15,12 +15,11 @@ use super::assembler::Root;
 use super::bulk::BulkRoot;
 use super::catalog::{NAME_BYTES_MAX, Trees};
 use super::file::{Current, TreeFile};
-use super::merge::{Edit, Merge};
+use super::merge::{Cut, Edit, Merge, free_subtree};
 use super::meta::Meta;
-use super::node::Stored;
 use super::output::Output;
-use super::page::{Damage, Extent, META_PAGES, PageNo};
-use super::space::{Bitmap, Waiting};
+use super::page::{Extent, META_PAGES, PageNo};
+use super::space::{Bitmap, Waiting, join};
 use super::space_map::{self, Places};
 use super::view::TreeView;
 use super::{PAGE_BYTES, TREES_MAX};
@@ -73,6 +72,22 @@ impl<'f> TreeWriter<'f> {
         self.touch(tree)
     }
 
+    /// Removes the keys from `from` on and below `to` (or to the end). Whole pages in between are freed without being
+    /// rewritten, though each is read: for its count and its values in overflow.
+    pub fn delete_range(&mut self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<(), Error> {
+        self.read_own_pages(tree)?;
+        if to.is_some_and(|to| to <= from) {
+            return Ok(());
+        }
+        self.is_broken = true;
+        let shared = self.file.shared.clone();
+        let merge = Merge::new(&shared, &mut self.output, &mut self.freed, std::iter::empty());
+        let root = merge.cut(self.trees.root(tree.0), Cut { from, to })?;
+        self.is_broken = false;
+        self.trees.set_root(tree.0, root);
+        self.touch(tree)
+    }
+
     /// Makes a finished build the content of a tree, which must be empty (see [`TreeWriter::clear`]).
     pub fn attach(&mut self, tree: TreeId, build: BulkRoot) -> Result<(), Error> {
         if self.trees.root(tree.0).page != PageNo::NONE {
@@ -91,7 +106,8 @@ impl<'f> TreeWriter<'f> {
         let root = self.trees.root(tree.0);
         self.is_broken = true;
         if root.page != PageNo::NONE {
-            self.free_below(root.page, root.level)?;
+            let shared = self.file.shared.clone();
+            free_subtree(&shared, root.page, root.level, &mut self.freed)?;
         }
         self.is_broken = false;
         self.trees.set_root(tree.0, Root::default());
@@ -130,27 +146,6 @@ impl<'f> TreeWriter<'f> {
         let root = Merge::new(&shared, &mut self.output, &mut self.freed, changes).apply(root)?;
         self.is_broken = false;
         Ok(root)
-    }
-
-    /// Frees a node and all below it; the level bounds the recursion.
-    fn free_below(&mut self, place: PageNo, level: u8) -> Result<(), Error> {
-        let shared = self.file.shared.clone();
-        let node = shared.checked_node(place, level)?;
-        let damaged = |damage: Damage| shared.damage(place, damage);
-        self.freed.push(Extent::one(place));
-        if level > 0 {
-            for index in 0..=node.count() {
-                self.free_below(node.child(index).map_err(damaged)?, level - 1)?;
-            }
-            return Ok(());
-        }
-        for index in 0..node.count() {
-            if let Stored::Overflow(value) = node.stored(index).map_err(damaged)? {
-                shared.overflow(value, false)?;
-                self.freed.push(value.extent());
-            }
-        }
-        Ok(())
     }
 
     /// Makes it all durable and visible: the trees now contain the commits up to `version`, and replay starts at `log_start`.
@@ -208,7 +203,7 @@ impl<'f> TreeWriter<'f> {
         let mut current = self.file.current();
         let mut space = self.file.shared.space();
         space.live = live;
-        space.waiting.push_back(Waiting { sequence, pages: std::mem::take(&mut self.freed) });
+        space.waiting.push_back(Waiting { sequence, pages: join(std::mem::take(&mut self.freed)) });
         current.views.push((sequence, Arc::downgrade(&view)));
         let Current { view: newest, places: newest_places, next_sequence, .. } = &mut *current;
         *newest = view.clone();
