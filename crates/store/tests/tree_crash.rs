@@ -238,3 +238,11 @@ fn check_every_crash(seed: u64, checkpoints: u64) {
 fn every_crash_recovers_to_a_whole_checkpoint() {
     check_every_crash(11, 24);
 }
+
+#[test]
+#[ignore = "long: cargo test --release -p store --test tree_crash -- --ignored"]
+fn every_crash_of_many_series_recovers_to_a_whole_checkpoint() {
+    for seed in 1000..1060 {
+        check_every_crash(seed, 40);
+    }
+}
