@@ -8,7 +8,8 @@
 //!
 //! [`Store`] is the door: [`Store::reader`] and [`Reader::snapshot`] to read, [`Store::commit`] and [`Store::submit`] to
 //! change, [`Store::bulk`] and [`Store::attach`] to load. What lies on disk is drawn in `FORMAT.md`; every file operation
-//! goes through [`disk`].
+//! goes through [`disk`]. The modules `log`, `memtable`, `readers` and `tree` are public for their own tests and examples;
+//! other crates use what is named at the root.
 
 mod bulk;
 pub mod disk;
