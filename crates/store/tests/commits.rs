@@ -345,3 +345,16 @@ fn commits_go_on_when_every_reader_is_taken() {
     drop(readers);
     assert_eq!(bench.count(b"n"), 1);
 }
+
+#[test]
+fn a_transaction_over_very_many_trees_is_refused_or_done_and_never_hangs() {
+    let bench = bench_with(|options| options.memtable_bytes = 256 * 1024);
+    for trees in [2, 20, 200, 400] {
+        let outcome = bench.store.commit(&mut |tx| {
+            (0..trees).for_each(|tree| tx.put(TreeId(1000 + tree), b"k", b"v"));
+            Ok(())
+        });
+        assert!(matches!(outcome, Ok(_) | Err(Error::Limit { what: "transaction", .. })), "{outcome:?}");
+        assert!(outcome.is_ok() || trees > 20);
+    }
+}

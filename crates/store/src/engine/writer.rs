@@ -113,6 +113,10 @@ impl Engine {
             self.log.roll(&mut writer.tail)?;
         }
         while !fits_memtable(&writer.table, work) {
+            if writer.table.table().is_empty() {
+                // Within the bound on bytes, but spread over so many trees that even an empty memtable might not do.
+                return Err(Error::Limit { what: "transaction", limit: self.options.transaction_bytes_max() as u64 });
+            }
             if writer.generation.frozen.is_none() {
                 self.rotate(writer)?;
             } else if is_first {
