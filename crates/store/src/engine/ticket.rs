@@ -1,0 +1,147 @@
+//! A caller that waits for its own commit.
+//!
+//! The closure of [`crate::Store::commit`] is borrowed, and a queued transaction is not: this module bridges the two, and
+//! is the only place where a lifetime is put aside.
+
+#![allow(unsafe_code)] // See `Waiting`.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+
+use crate::engine::lock;
+use crate::error::Error;
+use crate::transaction::{Abort, Commit, Transaction, Tx};
+
+/// Threads woken through one leader. A wake-up costs its caller microseconds: a committer that woke each of 32 waiters
+/// itself would be late for the next batch, so it wakes every eighth, and those wake the others.
+const SHARD: usize = 8;
+
+/// Where the outcome is put.
+pub(crate) struct Ticket {
+    outcome: Mutex<Option<Settled>>,
+    thread: Thread,
+}
+
+/// An outcome, with the threads that its receiver has to wake.
+struct Settled {
+    outcome: Result<Commit, Error>,
+    to_wake: Vec<Thread>,
+}
+
+impl Ticket {
+    /// For the calling thread.
+    fn new() -> Arc<Ticket> {
+        Arc::new(Ticket { outcome: Mutex::new(None), thread: std::thread::current() })
+    }
+
+    fn put(&self, outcome: Result<Commit, Error>, to_wake: Vec<Thread>) {
+        *lock(&self.outcome) = Some(Settled { outcome, to_wake });
+    }
+
+    fn wait(&self) -> Result<Commit, Error> {
+        loop {
+            if let Some(settled) = lock(&self.outcome).take() {
+                settled.to_wake.iter().for_each(Thread::unpark);
+                return settled.outcome;
+            }
+            std::thread::park();
+        }
+    }
+}
+
+/// The shard that is being gathered while a batch is acknowledged. Its leader gets its outcome last, when all whom it has
+/// to wake have theirs.
+struct Shard {
+    leader: Arc<Ticket>,
+    outcome: Result<Commit, Error>,
+    others: Vec<Thread>,
+}
+
+impl Shard {
+    fn close(self) {
+        self.leader.put(self.outcome, self.others);
+        self.leader.thread.unpark();
+    }
+}
+
+thread_local! {
+    static SHARD_NOW: RefCell<Option<Shard>> = const { RefCell::new(None) };
+}
+
+/// Gives a ticket its outcome; its thread is woken at the latest by [`wake_waiting`], which must follow on this thread.
+fn settle(ticket: Arc<Ticket>, outcome: Result<Commit, Error>) {
+    let full = SHARD_NOW.with_borrow_mut(|now| {
+        match now {
+            None => *now = Some(Shard { leader: ticket, outcome, others: Vec::with_capacity(SHARD - 1) }),
+            Some(shard) => {
+                ticket.put(outcome, Vec::new());
+                shard.others.push(ticket.thread.clone());
+            }
+        }
+        now.take_if(|shard| shard.others.len() == SHARD - 1)
+    });
+    if let Some(shard) = full {
+        shard.close();
+    }
+}
+
+/// Wakes those whose tickets were settled on this thread and who were not woken yet.
+pub(crate) fn wake_waiting() {
+    if let Some(shard) = SHARD_NOW.take() {
+        shard.close();
+    }
+}
+
+type Change<'c> = dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send + 'c;
+
+/// A borrowed change in the form of a transaction.
+pub(crate) struct Waiting {
+    /// Valid until the ticket is settled: [`Waiting::run`] does not return before.
+    change: *mut Change<'static>,
+    ticket: Arc<Ticket>,
+    is_settled: bool,
+}
+
+// SAFETY: the pointer is to a `Send` closure that its owner, blocked in `run`, does not touch meanwhile.
+unsafe impl Send for Waiting {}
+
+impl Waiting {
+    /// Gives `change` as a transaction to `hand_over` and waits for its outcome. When `hand_over` refuses, it has dropped
+    /// the transaction.
+    pub(crate) fn run(
+        change: &mut Change<'_>,
+        hand_over: impl FnOnce(Box<Waiting>) -> Result<(), Error>,
+    ) -> Result<Commit, Error> {
+        let ticket = Ticket::new();
+        let change: *mut Change<'_> = change;
+        // SAFETY: only the lifetime in the type changes. The pointer is followed by `prepare` alone, which needs the
+        // `Waiting`; and this function does not return, nor unwind, before the `Waiting` is gone or has settled its
+        // ticket (in `finish` or `drop`, after which nothing follows the pointer).
+        let change = unsafe { std::mem::transmute::<*mut Change<'_>, *mut Change<'static>>(change) };
+        let waiting = Box::new(Waiting { change, ticket: Arc::clone(&ticket), is_settled: false });
+        hand_over(waiting)?;
+        ticket.wait()
+    }
+}
+
+impl Transaction for Waiting {
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
+        // SAFETY: see `run`: its caller is blocked there and lends the closure to us alone; `&mut self` makes us one.
+        unsafe { (*self.change)(tx) }
+    }
+
+    fn finish(mut self: Box<Self>, outcome: Result<Commit, Error>) {
+        self.is_settled = true;
+        settle(Arc::clone(&self.ticket), outcome);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            settle(Arc::clone(&self.ticket), Err(Error::Closed));
+            wake_waiting();
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Published values: readers take the current one without a lock, the owner replaces it and frees the old ones once
+//! nobody can be looking.
+//!
+//! Each reader owns a slot, a cache line of its own, in a fixed table. Values are numbered by epochs 1, 2, 3...
+//!
+//! ```text
+//!  reader                                      owner
+//!  1  e := epoch                               1  current := value of epoch n + 1
+//!  2  slot := from e                           2  epoch := n + 1
+//!  3  barrier                                  3  barrier
+//!  4  p := current                             4  read all slots
+//!  5  slot := only k     ... uses p ...        5  free what no slot names: k is named by "only k",
+//!  6  slot := 0                                   and by "from e" for each e <= k
+//! ```
+//!
+//! Step 5 makes a reader that stays for hours keep one value, and not all that came after it.
+//!
+//! Why no value is freed under a reader. Say that p has epoch k.
+//!
+//! - e <= k: `epoch` became e only after `current` had become the value of epoch e (owner 1, 2), and reader 1 acquires
+//!   what owner 2 released; so reader 4 sees that value or a later one.
+//! - The owner frees p only after some step 3 that follows the replacement of p (owner 1 of epoch k + 1). Barriers have
+//!   one order. If the owner's came first, reader 4 would have seen the replacement, and p would not be p. So the
+//!   reader's came first, and owner 4 sees `slot = e`, or what the slot held later.
+//! - If it sees "from e" or "only k": both name k, and p stays. If it sees a later content, reader 6 was before it, with
+//!   release, and the owner's acquire makes the uses of p happen before the free.
+//! - A second guard on the same slot that finds the same value is covered by "only k". One that finds another value does
+//!   not look at it: it goes back to "from k", a lower bound of all it may see, passes a barrier, and loads again. The
+//!   argument is then the first guard's, with k for e. The slot stays so until the last of its guards is gone.
+//!
+//! The barrier is wanted millions of times a second on the reader's side and a few times a minute on the owner's. So
+//! where the kernel has it, the owner calls `membarrier(2)`, which makes every running thread of the process pass a full
+//! barrier, and the reader only keeps the compiler from reordering. Elsewhere both use a fence.
+#![allow(unsafe_code)] // Values are reached through a raw pointer whose life the protocol above guards.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::{Arc, PoisonError};
+
+use crossbeam_utils::CachePadded;
+#[cfg(feature = "loom")]
+use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, fence},
+};
+#[cfg(not(feature = "loom"))]
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, fence},
+};
+
+/// Replaced values that may wait for their readers; past it [`Published::replace`] refuses.
+pub const RETIRED_MAX: usize = 64;
+
+/// Epoch of the first value. 0 in a slot means that its reader looks at nothing.
+const FIRST_EPOCH: u64 = 1;
+
+/// A value with its number.
+struct Stamped<T> {
+    epoch: u64,
+    value: T,
+}
+
+/// One reader's line of the table.
+#[derive(Default)]
+struct Slot {
+    taken: AtomicBool,
+    /// What its reader may look at, see [`Named`].
+    named: AtomicU64,
+}
+
+/// The content of a slot: 0 for nothing, else an epoch times two, plus one where it is that epoch only.
+#[derive(Clone, Copy)]
+struct Named(u64);
+
+impl Named {
+    const NOTHING: Named = Named(0);
+
+    fn from(epoch: u64) -> Named {
+        Named(epoch << 1)
+    }
+
+    fn only(epoch: u64) -> Named {
+        Named(epoch << 1 | 1)
+    }
+
+    /// The least epoch it names.
+    fn least(self) -> Option<u64> {
+        (self.0 != 0).then_some(self.0 >> 1)
+    }
+
+    fn names(self, epoch: u64) -> bool {
+        self.least().is_some_and(|least| least == epoch || (least < epoch && self.0 & 1 == 0))
+    }
+}
+
+/// The current value, and those before it that somebody still looks at.
+pub struct Published<T> {
+    current: AtomicPtr<Stamped<T>>,
+    epoch: AtomicU64,
+    slots: Box<[CachePadded<Slot>]>,
+    /// True when the owner's barrier reaches into the readers' threads.
+    asymmetric: bool,
+    /// Oldest first. Its lock also makes the owner one.
+    retired: Mutex<VecDeque<Retired<T>>>,
+    retired_len: AtomicUsize,
+}
+
+/// A replaced value. A raw pointer, since a `Box` would claim that nobody else looks.
+struct Retired<T>(*mut Stamped<T>);
+
+// SAFETY: it owns a `T` that other threads may still look at, and that may be dropped on any thread.
+unsafe impl<T: Send + Sync> Send for Retired<T> {}
+
+/// The right of one thread at a time to look.
+pub struct ReaderSlot<T> {
+    published: Arc<Published<T>>,
+    index: usize,
+    /// Guards alive. Not atomic: it makes the slot `!Sync`, which the protocol needs.
+    guards: Cell<usize>,
+    /// The value that the slot names alone; null while it names more, or nothing.
+    settled: Cell<*const Stamped<T>>,
+}
+
+// SAFETY: a slot goes to another thread only when no guard borrows it; then its pointer is not followed. What guards lend
+// out are `&T`, and a `T` may be dropped on any thread.
+unsafe impl<T: Send + Sync> Send for ReaderSlot<T> {}
+
+/// A look at a value, which lives at least as long.
+pub struct Guard<'s, T> {
+    slot: &'s ReaderSlot<T>,
+    seen: *const Stamped<T>,
+}
+
+/// Too many replaced values wait for readers: the value, given back.
+pub struct RetiredFull<T>(
+    /// What was to be published.
+    pub T,
+);
+
+impl<T> std::fmt::Debug for RetiredFull<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RetiredFull")
+    }
+}
+
+impl<T: Send + Sync> Published<T> {
+    /// Publishes a first value to at most `readers_max` readers.
+    pub fn new(value: T, readers_max: usize) -> Arc<Published<T>> {
+        Arc::new(Published {
+            current: AtomicPtr::new(Box::into_raw(Box::new(Stamped { epoch: FIRST_EPOCH, value }))),
+            epoch: AtomicU64::new(FIRST_EPOCH),
+            slots: (0..readers_max).map(|_| CachePadded::default()).collect(),
+            asymmetric: membarrier::register(),
+            retired: Mutex::new(VecDeque::new()),
+            retired_len: AtomicUsize::new(0),
+        })
+    }
+
+    /// Takes a reader's slot; `None` when all are taken.
+    pub fn register(self: &Arc<Self>) -> Option<ReaderSlot<T>> {
+        let index = self.slots.iter().position(|slot| !slot.taken.swap(true, Ordering::Acquire))?;
+        Some(ReaderSlot {
+            published: Arc::clone(self),
+            index,
+            guards: Cell::new(0),
+            settled: Cell::new(std::ptr::null()),
+        })
+    }
+
+    /// Makes `value` the current one and returns its epoch. The one before is freed by a later [`Published::reclaim`].
+    pub fn replace(&self, value: T) -> Result<u64, RetiredFull<T>> {
+        if self.retired_len() >= RETIRED_MAX {
+            self.reclaim();
+        }
+        let mut retired = self.lock();
+        if retired.len() >= RETIRED_MAX {
+            return Err(RetiredFull(value));
+        }
+        let epoch = self.epoch.load(Ordering::Relaxed) + 1;
+        let old = self.current.swap(Box::into_raw(Box::new(Stamped { epoch, value })), Ordering::AcqRel);
+        self.epoch.store(epoch, Ordering::Release);
+        retired.push_back(Retired(old));
+        self.retired_len.store(retired.len(), Ordering::Relaxed);
+        Ok(epoch)
+    }
+
+    /// Frees the replaced values that nobody looks at any more; returns how many. Drops them on the calling thread.
+    pub fn reclaim(&self) -> usize {
+        let mut retired = self.lock();
+        if retired.is_empty() {
+            return 0;
+        }
+        let Some(named) = self.named() else { return 0 };
+        let is_named = |value: &Retired<T>| {
+            // SAFETY: retired values stay allocated until they are taken off this list, under its lock.
+            let epoch = unsafe { (*value.0).epoch };
+            named.iter().any(|named| named.names(epoch))
+        };
+        let (kept, free): (Vec<_>, Vec<_>) = retired.drain(..).partition(is_named);
+        *retired = kept.into();
+        self.retired_len.store(retired.len(), Ordering::Relaxed);
+        drop(retired);
+        for Retired(value) in &free {
+            // SAFETY: made by `Box::into_raw`, taken off the list once; nobody looks, by the module's proof.
+            drop(unsafe { Box::from_raw(*value) });
+        }
+        free.len()
+    }
+
+    /// The least epoch under which a reader looks; `None` when none does. What only values before it could reach may
+    /// be reused; on `None`, what only values before the current one could reach. 0 when the kernel refuses to tell.
+    pub fn oldest_pinned_epoch(&self) -> Option<u64> {
+        // The lock keeps `epoch` still, so that "nobody" is told apart from a reader of the current epoch.
+        let _owner = self.lock();
+        let Some(named) = self.named() else { return Some(0) };
+        named.into_iter().filter_map(Named::least).min()
+    }
+
+    /// Epoch of the current value.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Replaced values that are not freed yet.
+    pub fn retired_len(&self) -> usize {
+        self.retired_len.load(Ordering::Relaxed)
+    }
+
+    /// Owner's steps 3 and 4: what all slots name. `None` when the kernel refuses the barrier, by a filter on system calls
+    /// that came after the start, say: whoever may look is not known any more.
+    fn named(&self) -> Option<Vec<Named>> {
+        fence(Ordering::SeqCst);
+        if self.asymmetric && !membarrier::everywhere() {
+            return None;
+        }
+        let all = self.slots.iter().map(|slot| Named(slot.named.load(Ordering::Acquire)));
+        Some(all.filter(|named| named.least().is_some()).collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Retired<T>>> {
+        // Nothing of the user's runs under the lock, so a poisoned one is as good as new.
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Drop for Published<T> {
+    fn drop(&mut self) {
+        let retired = std::mem::take(self.retired.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let current = self.current.load(Ordering::Acquire);
+        for value in retired.into_iter().map(|Retired(value)| value).chain([current]) {
+            // SAFETY: each was made by `Box::into_raw` and is in one place only; every slot, and so every guard, holds
+            // an `Arc` of this `Published`, so there is none.
+            drop(unsafe { Box::from_raw(value) });
+        }
+    }
+}
+
+impl<T> ReaderSlot<T> {
+    /// Looks at the current value. Guards may overlap; while they show different values, all between them stay too.
+    #[inline]
+    pub fn load(&self) -> Guard<'_, T> {
+        let published = &*self.published;
+        let guards = self.guards.get();
+        self.guards.set(guards + 1);
+        if guards > 0 {
+            return Guard { slot: self, seen: self.load_beside() };
+        }
+        self.announce(Named::from(published.epoch.load(Ordering::Acquire)));
+        let seen = published.current.load(Ordering::Acquire);
+        // SAFETY: the slot names all epochs from one that is not above this value's, so by the module's proof it stays.
+        let epoch = unsafe { (*seen).epoch };
+        published.slots[self.index].named.store(Named::only(epoch).0, Ordering::Release);
+        self.settled.set(seen);
+        Guard { slot: self, seen }
+    }
+
+    /// Steps 2 and 3.
+    #[inline]
+    fn announce(&self, named: Named) {
+        let published = &*self.published;
+        published.slots[self.index].named.store(named.0, Ordering::Relaxed);
+        if published.asymmetric { compiler_fence(Ordering::SeqCst) } else { fence(Ordering::SeqCst) }
+    }
+
+    /// The current value for a further guard.
+    #[cold]
+    fn load_beside(&self) -> *const Stamped<T> {
+        let settled = self.settled.get();
+        let seen: *const Stamped<T> = self.published.current.load(Ordering::Acquire);
+        if settled.is_null() || settled == seen {
+            return seen;
+        }
+        // SAFETY: the slot has named this value alone since its guard was made, so it was not freed; and as its memory is
+        // still taken, `seen` could not be another value at the same place.
+        self.announce(Named::from(unsafe { (*settled).epoch }));
+        self.settled.set(std::ptr::null());
+        self.published.current.load(Ordering::Acquire)
+    }
+}
+
+impl<T> Drop for ReaderSlot<T> {
+    fn drop(&mut self) {
+        // Guards borrow the slot; one that was leaked left its epoch behind.
+        let slot = &self.published.slots[self.index];
+        slot.named.store(Named::NOTHING.0, Ordering::Release);
+        slot.taken.store(false, Ordering::Release);
+    }
+}
+
+impl<T> Guard<'_, T> {
+    /// The value's epoch.
+    pub fn epoch(&self) -> u64 {
+        self.stamped().epoch
+    }
+
+    fn stamped(&self) -> &Stamped<T> {
+        // SAFETY: `load` read the pointer under a slot that this guard keeps set, so by the module's proof the value is
+        // not freed before the guard is dropped; it is never written after it was published.
+        unsafe { &*self.seen }
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.stamped().value
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let left = self.slot.guards.get() - 1;
+        self.slot.guards.set(left);
+        if left == 0 {
+            self.slot.settled.set(std::ptr::null());
+            self.slot.published.slots[self.slot.index].named.store(Named::NOTHING.0, Ordering::Release);
+        }
+    }
+}
+
+/// The owner's barrier that reaches into every thread of the process.
+mod membarrier {
+    /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED`, see membarrier(2).
+    #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
+    const EXPEDITED: libc::c_int = 1 << 3;
+    /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`.
+    #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
+    const REGISTER: libc::c_int = 1 << 4;
+
+    #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
+    fn call(command: libc::c_int) -> libc::c_long {
+        // SAFETY: membarrier(2) takes three integers and touches no memory of ours.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+    }
+
+    /// Announces that the process will use it; false where the kernel (or a sandbox) has none.
+    #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
+    pub(super) fn register() -> bool {
+        call(REGISTER) == 0
+    }
+
+    /// Passes a full barrier on every running thread of the process; false when the kernel refuses.
+    #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
+    pub(super) fn everywhere() -> bool {
+        call(EXPEDITED) == 0
+    }
+
+    #[cfg(any(not(target_os = "linux"), miri, feature = "loom"))]
+    pub(super) fn register() -> bool {
+        false
+    }
+
+    #[cfg(any(not(target_os = "linux"), miri, feature = "loom"))]
+    pub(super) fn everywhere() -> bool {
+        true
+    }
+}
+
+/// Every interleaving, and every stale value that the memory model allows, of one reader and the owner. Of the two
+/// barriers this is the fence: loom has no membarrier.
+#[cfg(all(test, feature = "loom"))]
+mod model {
+    use super::*;
+    use std::sync::atomic::AtomicBool as Flag;
+
+    /// Tells when it is dropped, outside of itself.
+    struct Payload(&'static Flag);
+
+    impl Drop for Payload {
+        fn drop(&mut self) {
+            assert!(!self.0.swap(true, Ordering::Relaxed), "dropped twice");
+        }
+    }
+
+    fn payload() -> (Payload, &'static Flag) {
+        let dropped: &'static Flag = Box::leak(Box::new(Flag::new(false)));
+        (Payload(dropped), dropped)
+    }
+
+    /// Runs reader and owner side by side, in every way.
+    fn check(reader: fn(&ReaderSlot<Payload>), owner: fn(&Published<Payload>)) {
+        loom::model(move || {
+            let published = Published::new(payload().0, 1);
+            let slot = published.register().expect("a free slot");
+            let thread = loom::thread::spawn(move || reader(&slot));
+            owner(&published);
+            thread.join().expect("the reader's checks hold");
+            published.reclaim();
+            assert_eq!((published.retired_len(), published.oldest_pinned_epoch()), (0, None));
+        });
+    }
+
+    #[track_caller]
+    fn check_alive(guard: &Guard<'_, Payload>) {
+        assert!(!guard.0.load(Ordering::Relaxed), "looked at a freed value");
+    }
+
+    fn replace(published: &Published<Payload>) {
+        published.replace(payload().0).expect("room");
+        published.reclaim();
+    }
+
+    #[test]
+    fn a_look_outlives_one_replacement() {
+        check(
+            |slot| {
+                let guard = slot.load();
+                check_alive(&guard);
+                loom::thread::yield_now();
+                check_alive(&guard);
+            },
+            replace,
+        );
+    }
+
+    #[test]
+    fn looks_one_after_the_other_and_nested_outlive_two_replacements() {
+        check(
+            |slot| {
+                check_alive(&slot.load());
+                let first = slot.load();
+                let second = slot.load();
+                drop(first);
+                loom::thread::yield_now();
+                check_alive(&second);
+            },
+            |published| {
+                replace(published);
+                replace(published);
+            },
+        );
+    }
+}
