@@ -145,6 +145,19 @@ impl Database {
         written(outcome, commit)
     }
 
+    /// Several writes in one transaction: all or none; waits until it is durable.
+    pub fn write_all(&self, writes: &[Write]) -> Result<(), WriteError> {
+        let mut refused = None;
+        let commit = self.inner.store.commit(&mut |tx| {
+            refused = writes.iter().find_map(|write| self.prepare(write, tx).err());
+            if refused.is_none() { Ok(()) } else { Err(store::Abort) }
+        });
+        match (commit, refused) {
+            (Err(store::Error::Aborted), Some(refused)) => Err(refused),
+            (commit, _) => Ok(commit.map(drop)?),
+        }
+    }
+
     fn prepare(&self, write: &Write, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
         let collection = self.collection_at(write.collection);
         scratch::with(|scratch| write::apply(collection, &write.op, &write.precondition, tx, scratch))

@@ -131,7 +131,7 @@ impl From<Mistakes> for OpenError {
 }
 
 fn words(error: &store::Error) -> String {
-    format!("{error:?}")
+    error.to_string()
 }
 
 impl fmt::Display for ReadError {

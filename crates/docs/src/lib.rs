@@ -10,6 +10,7 @@ pub mod config;
 mod database;
 pub mod engine;
 pub mod error;
+pub mod import;
 pub mod index;
 pub mod key;
 mod loader;

@@ -54,6 +54,11 @@ pub(crate) enum LoadError {
         key: Vec<u8>,
         from: Origin,
     },
+    /// A document's entry is over a bound, or no key where it refers.
+    Record {
+        why: WriteError,
+        from: Origin,
+    },
     Io(io::Error),
     Store(store::Error),
 }
@@ -86,7 +91,7 @@ pub(crate) enum Task<'c> {
 /// The keys that references may name.
 pub(crate) enum Targets<'t> {
     /// Sorted, from a run that was written while the target's documents were built.
-    Run(File),
+    Run(&'t File),
     /// By asking for each.
     Ask(&'t dyn Fn(&[u8]) -> Result<bool, store::Error>),
 }

@@ -99,6 +99,7 @@ fn explain(collection: &Collection, error: LoadError) -> OpenError {
     match error {
         LoadError::Store(error) => OpenError::Store(error),
         LoadError::Io(source) => OpenError::Store(store::Error::Io { context: "sorting an index".to_string(), source }),
+        LoadError::Record { why, from } => OpenError::Mismatch(format!("the stored document {}: {why}", shown(&from))),
         LoadError::Twice { field, first, second } => OpenError::Mismatch(format!(
             "\"{field}\" cannot be unique: {} and {} have the same value",
             shown(&first),

@@ -11,7 +11,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 
@@ -57,18 +58,13 @@ impl Sorter {
         Ok(())
     }
 
-    /// Whether nothing was added.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.runs.is_empty()
-    }
-
     /// The entries of several sorters, in order.
     pub(crate) fn merge(sorters: Vec<Sorter>) -> io::Result<Merge> {
         let mut streams = Vec::new();
         for mut sorter in sorters {
             sorter.sort();
             for file in sorter.runs.drain(..) {
-                streams.push(Stream::Run(BufReader::with_capacity(RUN_BUFFER_BYTES, file)));
+                streams.push(Stream::run(file));
             }
             streams.push(Stream::Memory(sorter, 0));
         }
@@ -135,17 +131,35 @@ impl RunWriter {
         self.file.write_all(value)
     }
 
-    /// The run as a file at its beginning.
+    /// The run as a file.
     pub(crate) fn finish(self) -> io::Result<File> {
-        let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.rewind()?;
-        Ok(file)
+        self.file.into_inner().map_err(io::IntoInnerError::into_error)
     }
 }
 
 enum Stream {
-    Run(BufReader<File>),
+    Run(BufReader<AtPlace>),
     Memory(Sorter, usize),
+}
+
+impl Stream {
+    fn run(file: File) -> Stream {
+        Stream::Run(BufReader::with_capacity(RUN_BUFFER_BYTES, AtPlace { file, at: 0 }))
+    }
+}
+
+/// A file read from its beginning whatever others do with its handle's place.
+struct AtPlace {
+    file: File,
+    at: u64,
+}
+
+impl Read for AtPlace {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
 }
 
 /// The front entry of a stream.
@@ -192,9 +206,9 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Reads runs alone.
-    pub(crate) fn of_run(run: File) -> io::Result<Merge> {
-        Merge::new(vec![Stream::Run(BufReader::with_capacity(RUN_BUFFER_BYTES, run))])
+    /// Reads one run, which others may be reading too.
+    pub(crate) fn of_run(run: &File) -> io::Result<Merge> {
+        Merge::new(vec![Stream::run(run.try_clone()?)])
     }
 
     fn new(streams: Vec<Stream>) -> io::Result<Merge> {
@@ -238,7 +252,7 @@ impl Merge {
     }
 }
 
-fn read_entry(file: &mut BufReader<File>, key: &mut Vec<u8>, value: &mut Vec<u8>) -> io::Result<bool> {
+fn read_entry(file: &mut impl Read, key: &mut Vec<u8>, value: &mut Vec<u8>) -> io::Result<bool> {
     let mut lengths = [0; 8];
     match file.read_exact(&mut lengths) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),

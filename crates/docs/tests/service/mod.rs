@@ -7,7 +7,7 @@ use docs::config::{Config, Included};
 use docs::{CollectionId, Database, Op, Precondition, Write, WriteError, Written};
 use tempfile::TempDir;
 
-pub const CONFIG: &str = r#"
+pub(crate) const CONFIG: &str = r#"
 [collections.users]
 key = { field = "id", type = "u32" }
 unique = ["email"]
@@ -41,17 +41,17 @@ mark = { type = "integer", minimum = 0, maximum = 5 }
 "#;
 
 /// A database in a folder of its own.
-pub struct Service {
-    pub database: Database,
-    pub dir: TempDir,
+pub(crate) struct Service {
+    pub(crate) database: Database,
+    pub(crate) dir: TempDir,
 }
 
-pub fn config(text: &str) -> Config {
+pub(crate) fn config(text: &str) -> Config {
     Config::parse("test.toml".as_ref(), text).unwrap()
 }
 
 /// The travels configuration with what its list query wants carried in the index.
-pub fn travels() -> Config {
+pub(crate) fn travels() -> Config {
     let mut config = config(CONFIG);
     config.included.push(Included {
         collection: "visits".into(),
@@ -61,26 +61,26 @@ pub fn travels() -> Config {
     config
 }
 
-pub fn open(config: &Config, dir: &Path) -> Database {
+pub(crate) fn open(config: &Config, dir: &Path) -> Database {
     Database::open(config, dir, store::Options::default()).unwrap().0
 }
 
 impl Service {
-    pub fn new(config: &Config) -> Service {
+    pub(crate) fn new(config: &Config) -> Service {
         let dir = tempfile::tempdir().unwrap();
         Service { database: open(config, dir.path()), dir }
     }
 
-    pub fn id(&self, collection: &str) -> CollectionId {
+    pub(crate) fn id(&self, collection: &str) -> CollectionId {
         self.database.collection(collection).unwrap()
     }
 
     /// `insert users {…}`, `update users/1 {…}`, `replace …`, `put …`, `delete users/1`.
-    pub fn run(&self, command: &str) -> Result<Written, WriteError> {
+    pub(crate) fn run(&self, command: &str) -> Result<Written, WriteError> {
         self.run_if(command, Precondition::None)
     }
 
-    pub fn run_if(&self, command: &str, precondition: Precondition) -> Result<Written, WriteError> {
+    pub(crate) fn run_if(&self, command: &str, precondition: Precondition) -> Result<Written, WriteError> {
         let (verb, rest) = command.split_once(' ').unwrap();
         let (target, body) = rest.split_once(' ').unwrap_or((rest, ""));
         let (name, key) = target.split_once('/').unwrap_or((target, ""));
@@ -99,7 +99,7 @@ impl Service {
         self.database.write_now(&Write { collection, op, precondition })
     }
 
-    pub fn get(&self, path: &str) -> Option<(u64, String)> {
+    pub(crate) fn get(&self, path: &str) -> Option<(u64, String)> {
         let (name, key) = path.split_once('/').unwrap();
         let kind = self.database.catalog().collection(name).unwrap().key.kind;
         let session = self.database.session().unwrap();
@@ -110,12 +110,12 @@ impl Service {
 
     /// The error in short: `404`, `412`, `409 what`, `400 pointer why`.
     #[track_caller]
-    pub fn refused(&self, command: &str) -> String {
+    pub(crate) fn refused(&self, command: &str) -> String {
         short(self.run(command).expect_err(command))
     }
 }
 
-pub fn short(error: WriteError) -> String {
+pub(crate) fn short(error: WriteError) -> String {
     match error {
         WriteError::NotFound => "404".to_string(),
         WriteError::PreconditionFailed => "412".to_string(),
@@ -126,10 +126,10 @@ pub fn short(error: WriteError) -> String {
     }
 }
 
-pub fn user(id: u32, email: &str) -> String {
+pub(crate) fn user(id: u32, email: &str) -> String {
     format!(r#"{{"id":{id},"email":"{email}","gender":"f","birth_date":-5}}"#)
 }
 
-pub fn visit(id: u32, user: u32, location: u32, at: i64) -> String {
+pub(crate) fn visit(id: u32, user: u32, location: u32, at: i64) -> String {
     format!(r#"{{"id":{id},"user":{user},"location":{location},"visited_at":{at},"mark":3}}"#)
 }
