@@ -1,6 +1,6 @@
 //! Names that everything in the store uses: trees, versions, ranges of keys.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 /// A named tree of the store, as its catalog numbers it. Stable over restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,3 +50,6 @@ impl<'k> KeyRange<'k> {
         }
     }
 }
+
+/// What a scan calls with each key and value until it breaks.
+pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;

@@ -27,7 +27,7 @@ pub mod tree;
 
 pub use bulk::BulkTree;
 pub use error::Error;
-pub use key::{Direction, KeyRange, TreeId, Version};
+pub use key::{Direction, KeyRange, TreeId, Version, Visit};
 pub use options::{Durability, Options};
 pub use snapshot::{Reader, Snapshot};
 pub use stats::{Recovery, Stats};

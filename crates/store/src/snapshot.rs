@@ -1,12 +1,11 @@
 //! Readers and their snapshots.
 
 use std::borrow::Cow;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::engine::{Engine, Generation, View};
 use crate::error::Error;
-use crate::key::{Direction, KeyRange, TreeId, Version};
+use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
 use crate::readers::{Guard, ReaderSlot};
 
 /// One thread's registration as a reader. Not `Sync`. It keeps the files open: a store can be opened again only after its
@@ -54,7 +53,7 @@ impl Snapshot<'_> {
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         self.view().scan(tree, range, direction, visit)
     }

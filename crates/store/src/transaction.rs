@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::engine::{Changes, Reads, View};
 use crate::error::Error;
-use crate::key::{Direction, KeyRange, TreeId, Version};
+use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
 
 /// What was committed.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ impl Tx<'_> {
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let own = self.work.changes.in_range(tree, range, direction);
         let mut last = None;
@@ -127,7 +127,7 @@ struct OwnChanges<'m> {
     direction: Direction,
     /// Set when the visitor broke off: the last key it saw.
     last: &'m mut Option<Vec<u8>>,
-    visit: &'m mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    visit: &'m mut Visit<'m>,
 }
 
 impl OwnChanges<'_> {

@@ -288,6 +288,25 @@ fn an_empty_memtable_answers_absent_everywhere() {
 }
 
 #[test]
+fn reused_memory_shows_nothing_of_what_was_in_it() {
+    let (mut table, mut writer) = table(1 << 20);
+    for round in 0..4u64 {
+        let mut model = Model::default();
+        for number in 0..1500 {
+            let key = (number * 7919 % 4001 * (round + 1)).to_be_bytes();
+            let value = vec![round as u8; 300 - number as usize % 300];
+            writer.insert(Version(number + 1), TreeId(round as u32), &key, Some(&value)).expect("room");
+            model.insert(number + 1, round as u32, &key, Some(&value));
+        }
+        check_all(&table, &model, 700);
+        check_changes(&table, &model);
+        drop(writer);
+        (table, writer) = Arc::into_inner(table).expect("the last handle").reuse().expect("memory");
+        assert_eq!((table.len(), table.trees(), table.arena_bytes()), (0, vec![], 1 << 20));
+    }
+}
+
+#[test]
 fn a_cursor_turns_round_where_it_stands() {
     let (table, mut writer) = table(1 << 20);
     for number in 0..200u64 {

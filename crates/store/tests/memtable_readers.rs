@@ -11,7 +11,7 @@ use store::{TreeId, Version};
 const TREE: TreeId = TreeId(3);
 const READERS: u64 = 3;
 /// Versions; each of the first `KEYS` makes a key, each later one changes one again.
-const VERSIONS: u64 = if cfg!(miri) { 300 } else { 1_200_000 };
+const VERSIONS: u64 = if cfg!(miri) { 300 } else { 800_000 };
 const KEYS: u64 = VERSIONS / 2;
 const TIME_MAX: Duration = Duration::from_secs(4);
 
@@ -127,4 +127,56 @@ fn readers_see_exactly_their_snapshot_while_the_writer_goes_on() {
         assert!(reader.join().expect("the reader's checks hold") > READERS, "it got its turn");
     }
     check_count(&table, visible.load(Ordering::Relaxed));
+}
+
+/// Keys of each small tree: more than one node holds, so that its root is split once.
+const SMALL_TREE: u64 = 50;
+const SMALL_TREES: u64 = if cfg!(miri) { 3 } else { 15_000 };
+
+fn small_key(number: u64) -> [u8; 8] {
+    (number % SMALL_TREE * 37 % SMALL_TREE).to_be_bytes()
+}
+
+/// The newest tree, whose root is about to be split, looked at from both ends.
+fn check_newest_tree(table: &Memtable, at: u64) {
+    let tree = TreeId((at / SMALL_TREE) as u32);
+    let mut cursor = table.cursor(Version(at), tree);
+    let mut last_first = cursor.seek_back(Bound::Unbounded).map(|entry| entry.key);
+    let mut count = 0;
+    let mut entry = cursor.seek(Bound::Unbounded);
+    while let Some(found) = entry {
+        count += 1;
+        entry = cursor.next();
+        if entry.is_none() {
+            assert_eq!(last_first.take(), Some(found.key), "both ends agree at {at}");
+        }
+    }
+    assert_eq!(count, at % SMALL_TREE + 1, "at {at}");
+}
+
+#[test]
+fn a_root_that_is_split_hides_nothing_from_readers() {
+    let (table, mut writer) = Memtable::new(if cfg!(miri) { 1 << 20 } else { 256 << 20 }).expect("memory");
+    let visible = Arc::new(AtomicU64::new(0));
+    writer.insert(Version(0), TreeId(0), &small_key(0), None).expect("room");
+    let last = SMALL_TREE * SMALL_TREES - 1;
+    let readers: Vec<_> = (0..READERS)
+        .map(|_| {
+            let (table, visible) = (Arc::clone(&table), Arc::clone(&visible));
+            std::thread::spawn(move || {
+                let mut at = 0;
+                while at < last {
+                    at = visible.load(Ordering::Acquire);
+                    check_newest_tree(&table, at);
+                }
+            })
+        })
+        .collect();
+    for version in 1..=last {
+        writer
+            .insert(Version(version), TreeId((version / SMALL_TREE) as u32), &small_key(version), None)
+            .expect("room");
+        visible.store(version, Ordering::Release);
+    }
+    readers.into_iter().for_each(|reader| reader.join().expect("the reader's checks hold"));
 }

@@ -47,6 +47,7 @@ struct State {
     failure: Option<Error>,
     /// Tries so far, so that one who waits can tell a new failure from the one before.
     tries: u64,
+    /// The end of the last try, or the start of the store.
     last_end: Option<Instant>,
 }
 
@@ -59,6 +60,12 @@ pub(crate) struct Frozen {
 }
 
 impl Checkpoints {
+    pub(crate) fn new() -> Checkpoints {
+        let checkpoints = Checkpoints::default();
+        checkpoints.state().last_end = Some(Instant::now());
+        checkpoints
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }

@@ -15,6 +15,7 @@ use std::sync::MutexGuard;
 
 use super::limits::BATCH_BYTES_MAX;
 use super::queue::Refused;
+use super::ticket::wake_waiting;
 use super::writer::{Placed, Writer};
 use super::{Engine, Waiting, count, lock};
 use crate::error::Error;
@@ -153,6 +154,7 @@ impl Engine {
             Err(Refused::Full(request)) => Err(request),
             Err(Refused::Closed(request)) => {
                 finish(request.transaction, Err(Error::Closed));
+                wake_waiting();
                 Ok(())
             }
         }
@@ -188,7 +190,7 @@ impl Engine {
             return Some(Err(Error::Poisoned));
         }
         self.refresh(&mut writer);
-        let mut batch = lock(&self.batches).pop().unwrap_or_else(|| Box::new(OpenBatch::new()));
+        let mut batch = lock(&self.batches).pop().unwrap_or_else(OpenBatch::new);
         let placed = self.place(&mut writer, &mut batch, work, change);
         let outcome = match placed {
             Placed::Done(version) => Some(self.send(writer, turn, &mut batch).outcome(version)),
@@ -206,6 +208,7 @@ fn acknowledge(batch: &mut OpenBatch, sent: &Sent) {
     for (request, outcome) in batch.done.drain(..) {
         finish(request.transaction, outcome.and_then(|version| sent.outcome(version)));
     }
+    wake_waiting();
 }
 
 /// A panic in a caller's code must not take a committer with it.

@@ -75,7 +75,7 @@ pub(crate) struct Engine {
     /// Slots with which `commit` prepares.
     slots: Mutex<Vec<ReaderSlot<Generation>>>,
     /// Batches' buffers not in use.
-    batches: Mutex<Vec<Box<OpenBatch>>>,
+    batches: Mutex<Vec<OpenBatch>>,
     pub(crate) counters: Counters,
     /// Last, so that the directory is free only when all files are closed.
     _lock: DirectoryLock,

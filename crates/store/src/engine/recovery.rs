@@ -44,7 +44,7 @@ impl Engine {
         let start = tree.view().meta().log_start;
         let (log, tail, replayed) = Log::open(disk, settings, &start, &mut |at, batch| replay.take(at, batch))?;
         let Replay { active, frozen, last_version, .. } = replay;
-        let checkpoints = Checkpoints::default();
+        let checkpoints = Checkpoints::new();
         if let Some((_, last_version, log_start)) = &frozen {
             checkpoints.frozen(*last_version, *log_start);
         }

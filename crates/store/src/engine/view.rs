@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::key::{Direction, KeyRange, TreeId, Version};
+use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
 use crate::memtable::{self, Lookup, Memtable};
 use crate::tree::{Cursor, TreeView};
 
@@ -56,7 +56,7 @@ impl<'g> View<'g> {
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
         let mut below = Below::seek(self.generation.tree.cursor(tree), range, direction)?;
         let mut changed = Changed {
@@ -103,11 +103,7 @@ impl<'v, 'r> Below<'v, 'r> {
     }
 
     /// Shows entries before `limit` and within the range.
-    fn show_until(
-        &mut self,
-        limit: Option<&[u8]>,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, Error> {
+    fn show_until(&mut self, limit: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
         while self.cursor.is_valid() {
             // Most leaves lie wholly before both: then no key of theirs is compared.
             let is_whole = self.leaf_is_before(limit)?;

@@ -31,6 +31,7 @@ pub(crate) struct Writer {
     /// Taken from the queue, not placed yet.
     pub(crate) backlog: VecDeque<Box<Request>>,
     /// Vector that changes places with the queue's.
+    #[expect(clippy::vec_box, reason = "a request is moved four times on its way; by pointer")]
     pub(crate) taken: Vec<Box<Request>>,
 }
 

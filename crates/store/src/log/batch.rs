@@ -330,7 +330,9 @@ mod tests {
         LogPosition { segment: 3, offset: 4096, previous: 77, sequence: 12, epoch: 2 }
     }
 
-    fn sealed(transactions: &[Vec<(u32, Vec<u8>, Option<Vec<u8>>)>]) -> (Vec<u8>, LogPosition) {
+    type Owned = (u32, Vec<u8>, Option<Vec<u8>>);
+
+    fn sealed(transactions: &[Vec<Owned>]) -> (Vec<u8>, LogPosition) {
         let mut builder = BatchBuilder::new(64);
         builder.restart(100);
         for operations in transactions {

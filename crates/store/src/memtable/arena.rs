@@ -19,7 +19,7 @@
 //!
 //! Invariants, on which every `unsafe` block below rests:
 //!
-//! - Memory starts zeroed, is never moved, and is freed only with the last [`Arena`] handle.
+//! - Memory for nodes, buckets and trees starts zeroed; memory is never moved, and is freed only with the last [`Arena`] handle.
 //! - Only the one [`Fill`] hands out space, each byte once. What it hands out is wholly written before its reference
 //!   exists; afterwards it changes through atomics only.
 //! - References ([`KeyRef`], [`RecordRef`], [`NodeRef`], [`TreeRef`], [`BucketsRef`]) are made by [`Fill`] alone.
@@ -31,7 +31,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::hash::Bucket;
 use super::node::Node;
@@ -164,6 +164,8 @@ pub(super) struct Record<'a> {
 struct Memory {
     base: NonNull<u8>,
     bytes: usize,
+    /// What a dropped [`Fill`] had taken at the upper end starts here.
+    high: AtomicUsize,
     #[cfg(not(miri))]
     _map: memmap2::MmapMut,
 }
@@ -178,8 +180,11 @@ impl Memory {
     fn zeroed(bytes: usize) -> std::io::Result<Memory> {
         // An anonymous map and not the allocator: an allocator that recycles would zero all of it up front.
         let mut map = memmap2::MmapMut::map_anon(bytes)?;
+        // Large pages: a lookup touches three random places, and each would miss the TLB too. Refused is no fault.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
         let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        Ok(Memory { base, bytes, _map: map })
+        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), _map: map })
     }
 
     /// Miri checks plain allocations best.
@@ -187,7 +192,16 @@ impl Memory {
     fn zeroed(bytes: usize) -> std::io::Result<Memory> {
         // SAFETY: the size is not zero: `Arena::new` rounds it up to whole lines.
         let base = unsafe { std::alloc::alloc_zeroed(Memory::layout(bytes)) };
-        Ok(Memory { base: NonNull::new(base).ok_or(std::io::ErrorKind::OutOfMemory)?, bytes })
+        let base = NonNull::new(base).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes) })
+    }
+
+    /// Makes used memory as good as new.
+    fn clear(&mut self) {
+        let high = std::mem::replace(self.high.get_mut(), self.bytes);
+        // SAFETY: `high` lies inside the memory; `&mut self` is the only handle, so nobody holds a reference into it.
+        // Only what `Fill` hands out at the upper end must be zero; the lower end is written before it is read.
+        unsafe { std::ptr::write_bytes(self.base.as_ptr().add(high), 0, self.bytes - high) }
     }
 
     #[cfg(miri)]
@@ -220,10 +234,26 @@ impl Arena {
     /// Takes address space for `bytes` (rounded up to lines), with the only right to fill it.
     pub(super) fn new(bytes: usize) -> std::io::Result<(Arena, Fill)> {
         let bytes = bytes.clamp(LINE, ARENA_BYTES_MAX).next_multiple_of(LINE);
-        let memory = Arc::new(Memory::zeroed(bytes)?);
-        let arena = Arena { base: memory.base, memory: Arc::clone(&memory) };
-        let fill = Fill { arena: Arena { base: memory.base, memory }, low: LINE, high: bytes };
-        Ok((arena, fill))
+        Ok(Arena::over(Memory::zeroed(bytes)?))
+    }
+
+    /// The same memory, empty; new memory when somebody still has a handle of this.
+    pub(super) fn reuse(self) -> std::io::Result<(Arena, Fill)> {
+        let bytes = self.bytes();
+        match Arc::try_unwrap(self.memory) {
+            Ok(mut memory) => {
+                memory.clear();
+                Ok(Arena::over(memory))
+            }
+            Err(_) => Arena::new(bytes),
+        }
+    }
+
+    fn over(memory: Memory) -> (Arena, Fill) {
+        let (base, high) = (memory.base, memory.bytes);
+        let memory = Arc::new(memory);
+        let arena = Arena { base, memory: Arc::clone(&memory) };
+        (arena, Fill { arena: Arena { base, memory }, low: LINE, high })
     }
 
     /// Size of the whole.
@@ -332,6 +362,12 @@ pub(super) struct Fill {
     low: usize,
     /// Start of nodes, buckets and trees.
     high: usize,
+}
+
+impl Drop for Fill {
+    fn drop(&mut self) {
+        self.arena.memory.high.store(self.high, Ordering::Relaxed);
+    }
 }
 
 /// Bytes that a record takes.

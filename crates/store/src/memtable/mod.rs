@@ -21,6 +21,9 @@
 //! - Slices point into the arena and live as long as the borrow of the memtable. Nothing is ever moved or freed before.
 //! - An insert that answers [`Full`] changed nothing.
 //!
+//! A look costs one step for each record of the key that is newer than the snapshot: next to none for fresh snapshots,
+//! up to all its records of this memtable for one as old as the memtable.
+//!
 //! The order of versions is the writer's business: they must not fall. Sync, log and reclamation are the engine's.
 
 mod arena;
@@ -89,7 +92,16 @@ pub struct MemtableWriter {
 impl Memtable {
     /// An empty memtable of at most `arena_bytes`, of which it takes what it fills.
     pub fn new(arena_bytes: usize) -> std::io::Result<(Arc<Memtable>, MemtableWriter)> {
-        let (arena, fill) = Arena::new(arena_bytes)?;
+        Arena::new(arena_bytes).map(Memtable::over)
+    }
+
+    /// An empty memtable in the memory of one that is done with, which saves the kernel's zeroing of all its pages.
+    /// While the old one's writer is alive it takes new memory.
+    pub fn reuse(self) -> std::io::Result<(Arc<Memtable>, MemtableWriter)> {
+        self.arena.reuse().map(Memtable::over)
+    }
+
+    fn over((arena, fill): (Arena, Fill)) -> (Arc<Memtable>, MemtableWriter) {
         let table = Arc::new(Memtable {
             arena,
             index: Index::new(),
@@ -99,7 +111,7 @@ impl Memtable {
             used_bytes: AtomicUsize::new(0),
         });
         let writer = MemtableWriter { table: Arc::clone(&table), fill, newest: Version(0) };
-        Ok((table, writer))
+        (table, writer)
     }
 
     /// The newest record of a key that a snapshot of `version` sees.
@@ -232,6 +244,8 @@ impl MemtableWriter {
         match table.index.find(&table.arena, hash, tree, key) {
             Some(place) => self.fill.push_record(place, version, value).ok_or(Full)?,
             None => {
+                // The descent hides the miss.
+                table.index.prefetch(&table.arena, hash);
                 // Room for every step is checked first, so that none can fail half-way.
                 let mut demand = Demand::default();
                 demand.add(self, tree, key.len(), value.map_or(0, <[u8]>::len));

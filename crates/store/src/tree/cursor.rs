@@ -224,6 +224,19 @@ impl<'v> Walk<'v> {
                 if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }?;
             if has_more(step, &branch) {
                 step.child = onward(step.child);
+                if level == 1 && has_more(step, &branch) {
+                    let next = onward(step.child);
+                    // The cells of the leaf after this one, whose start was fetched a leaf ago, and the start of the one
+                    // after that: their misses, of the cache and of the translation, pass while this leaf is read.
+                    if let Some(Ok(ahead)) = branch.child(next as usize).ok().map(|place| self.shared.node(place, 0)) {
+                        ahead.prefetch_cells();
+                    }
+                    if has_more(&Step { child: next, ..*step }, &branch)
+                        && let Ok(ahead) = branch.child(onward(next) as usize)
+                    {
+                        self.shared.prefetch(ahead);
+                    }
+                }
                 let child = branch.child(step.child as usize).map_err(|damage| self.shared.damage(place, damage))?;
                 return self.descend(child, level - 1, |branch| Ok(edge(branch)));
             }

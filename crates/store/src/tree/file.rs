@@ -9,6 +9,7 @@ use super::meta::{FORMAT_VERSION, Meta, MetaFault};
 use super::node::{Node, OverflowRef};
 use super::output::{Output, Pace};
 use super::page::{self, Damage, Extent, HEADER_BYTES, Kind, META_PAGES, PAGE_BYTES, Page, PageNo};
+use super::prefetch::prefetch;
 use super::space::{Bitmap, Space, Waiting};
 use super::space_map::Places;
 use super::view::TreeView;
@@ -24,6 +25,7 @@ const NEW_SUFFIX: &str = ".new";
 const GROWTH_PAGES_MIN: u32 = 64;
 const GROWTH_PAGES_MAX: u32 = 4096;
 const GROWTH_FRACTION: u32 = 32;
+const CACHE_LINE: usize = 64;
 
 /// How the file grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,16 @@ impl Shared {
     fn page(&self, place: PageNo) -> Result<&Page, Damage> {
         let bytes = self.map.bytes(place.offset(), PAGE_BYTES);
         bytes.and_then(|bytes| bytes.first_chunk()).ok_or(Damage("page beyond the end of the file"))
+    }
+
+    /// Has the start of a page fetched that will be read next: header, heads and slots of a leaf of documents.
+    #[inline]
+    pub(super) fn prefetch(&self, place: PageNo) {
+        if let Some(bytes) = self.map.bytes(place.offset(), PAGE_BYTES) {
+            prefetch(bytes);
+            prefetch(&bytes[CACHE_LINE..]);
+            prefetch(&bytes[2 * CACHE_LINE..]);
+        }
     }
 
     /// A node, its checksum not computed.

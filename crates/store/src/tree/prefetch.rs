@@ -1,0 +1,15 @@
+//! Asks the processor for memory that will be read soon.
+
+#![allow(unsafe_code)] // The instruction has no safe wrapper.
+
+/// Fetches the cache line in which `bytes` begins. Touches nothing: a page that is not in memory is not brought in.
+#[inline]
+pub(super) fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads and writes nothing and cannot fault, whatever the address; SSE is part of x86_64.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(bytes.as_ptr().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}

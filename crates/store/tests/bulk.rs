@@ -1,0 +1,111 @@
+//! Bulk builds: all or none, beside ordinary commits.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+use store::{Error, Options, Store, TreeId};
+
+fn open(directory: &tempfile::TempDir) -> Store {
+    let mut options = Options::default();
+    options.map_bytes = 1 << 32;
+    Store::open(directory.path(), options).unwrap().0
+}
+
+fn build(store: &Store, rows: u32) -> store::BulkTree {
+    let mut build = store.bulk().unwrap();
+    for row in 0..rows {
+        build.push(&row.to_be_bytes(), &row.to_le_bytes()).unwrap();
+    }
+    build
+}
+
+fn get(store: &Store, tree: TreeId, key: &[u8]) -> Option<Vec<u8>> {
+    let reader = store.reader().unwrap();
+    let snapshot = reader.snapshot();
+    snapshot.get(tree, key).unwrap().map(|value| value.into_owned())
+}
+
+#[test]
+fn attached_builds_are_there_with_their_rows_and_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let (one, two, other) = (store.tree("one").unwrap(), store.tree("two").unwrap(), store.tree("other").unwrap());
+    store
+        .commit(&mut |tx| {
+            tx.put(other, b"before", b"1");
+            Ok(())
+        })
+        .unwrap();
+    let builds = vec![(one, build(&store, 50_000)), (two, build(&store, 3))];
+    let before = store.stats().version;
+    let commit = store.attach(builds, &[(other, b"loaded".to_vec(), b"yes".to_vec())]).unwrap();
+    assert_eq!(commit.version.0, before + 1);
+    store
+        .commit(&mut |tx| {
+            tx.put(one, &7u32.to_be_bytes(), b"changed");
+            Ok(())
+        })
+        .unwrap();
+    let check = |store: &Store| {
+        assert_eq!(get(store, one, &49_999u32.to_be_bytes()).as_deref(), Some(&49_999u32.to_le_bytes()[..]));
+        assert_eq!(get(store, one, &7u32.to_be_bytes()).as_deref(), Some(&b"changed"[..]));
+        assert_eq!(get(store, two, &2u32.to_be_bytes()).as_deref(), Some(&2u32.to_le_bytes()[..]));
+        assert_eq!(get(store, other, b"before").as_deref(), Some(&b"1"[..]));
+        assert_eq!(get(store, other, b"loaded").as_deref(), Some(&b"yes"[..]));
+    };
+    check(&store);
+    drop(store);
+    check(&open(&directory));
+}
+
+#[test]
+fn one_tree_that_is_not_empty_refuses_them_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let (empty, taken) = (store.tree("empty").unwrap(), store.tree("taken").unwrap());
+    store
+        .commit(&mut |tx| {
+            tx.put(taken, b"k", b"v");
+            Ok(())
+        })
+        .unwrap();
+    let refused = store.attach(vec![(empty, build(&store, 10)), (taken, build(&store, 10))], &[]);
+    assert!(matches!(refused, Err(Error::Limit { .. })), "{refused:?}");
+    assert_eq!(get(&store, empty, &1u32.to_be_bytes()), None);
+    store.attach(vec![(empty, build(&store, 10))], &[]).unwrap();
+    assert!(get(&store, empty, &1u32.to_be_bytes()).is_some());
+}
+
+#[test]
+fn keys_out_of_order_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let mut build = store.bulk().unwrap();
+    build.push(b"b", b"").unwrap();
+    assert!(build.push(b"a", b"").is_err());
+    assert!(build.push(b"b", b"").is_err());
+}
+
+#[test]
+fn commits_go_on_while_a_build_is_attached() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let (tree, counter) = (store.tree("built").unwrap(), store.tree("counter").unwrap());
+    std::thread::scope(|scope| {
+        let committer = scope.spawn(|| {
+            for number in 0..2000u32 {
+                store
+                    .commit(&mut |tx| {
+                        tx.put(counter, &number.to_be_bytes(), b"x");
+                        Ok(())
+                    })
+                    .unwrap();
+            }
+        });
+        store.attach(vec![(tree, build(&store, 20_000))], &[]).unwrap();
+        committer.join().unwrap();
+    });
+    drop(store);
+    let store = open(&directory);
+    assert!((0..2000u32).all(|number| get(&store, counter, &number.to_be_bytes()).is_some()));
+    assert!(get(&store, tree, &19_999u32.to_be_bytes()).is_some());
+}

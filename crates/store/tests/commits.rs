@@ -1,0 +1,313 @@
+//! Transactions: atomic, isolated, computed again when they lost a race, acknowledged exactly once.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+use std::ops::ControlFlow;
+use std::sync::mpsc;
+
+use store::{Abort, Commit, Direction, Error, KeyRange, Options, Store, Submit, Transaction, TreeId, Tx};
+
+struct Bench {
+    store: Store,
+    tree: TreeId,
+    directory: tempfile::TempDir,
+}
+
+fn bench() -> Bench {
+    bench_with(|_| ())
+}
+
+fn bench_with(set: impl FnOnce(&mut Options)) -> Bench {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.map_bytes = 1 << 32;
+    set(&mut options);
+    let (store, _) = Store::open(directory.path(), options).unwrap();
+    let tree = store.tree("t").unwrap();
+    Bench { store, tree, directory }
+}
+
+impl Bench {
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let reader = self.store.reader().unwrap();
+        let snapshot = reader.snapshot();
+        snapshot.get(self.tree, key).unwrap().map(|value| value.into_owned())
+    }
+
+    fn count(&self, key: &[u8]) -> u64 {
+        self.get(key).map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()))
+    }
+}
+
+fn increment(tx: &mut Tx<'_>, tree: TreeId, key: &[u8]) -> Result<(), Abort> {
+    let old = tx.get(tree, key).map_err(|_| Abort)?.map_or(0, |value| u64::from_le_bytes((*value).try_into().unwrap()));
+    tx.put(tree, key, &(old + 1).to_le_bytes());
+    Ok(())
+}
+
+#[test]
+fn increments_from_many_threads_are_all_there() {
+    let bench = bench_with(|options| options.memtable_bytes = 256 * 1024);
+    std::thread::scope(|scope| {
+        for thread in 0..8u8 {
+            let (store, tree) = (&bench.store, bench.tree);
+            scope.spawn(move || {
+                for round in 0..400u32 {
+                    let change = &mut |tx: &mut Tx<'_>| {
+                        increment(tx, tree, b"hot")?;
+                        // Filler, so that checkpoints run in between.
+                        tx.put(tree, &[thread, round as u8, (round >> 8) as u8], &[7; 300]);
+                        increment(tx, tree, &[b'k', thread % 2])
+                    };
+                    store.commit(change).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(bench.count(b"hot"), 3200);
+    assert_eq!(bench.count(b"k\0") + bench.count(b"k\x01"), 3200);
+    let stats = bench.store.stats();
+    assert!(stats.redone > 0, "nobody lost a race: {stats:?}");
+    assert!(stats.checkpoints > 1, "no checkpoint ran beside: {stats:?}");
+}
+
+#[test]
+fn a_scan_that_others_add_to_is_computed_again() {
+    let bench = bench();
+    std::thread::scope(|scope| {
+        for thread in 0..6u32 {
+            let (store, tree) = (&bench.store, bench.tree);
+            scope.spawn(move || {
+                for round in 0..100u32 {
+                    // Each row holds the number of rows before it: a lost race would give two rows the same number.
+                    let change = &mut |tx: &mut Tx<'_>| {
+                        let mut rows = 0u32;
+                        let visit = &mut |_: &[u8], _: &[u8]| {
+                            rows += 1;
+                            ControlFlow::Continue(())
+                        };
+                        tx.scan(tree, KeyRange::ALL, Direction::Forward, visit).map_err(|_| Abort)?;
+                        tx.put(tree, &(thread << 16 | round).to_be_bytes(), &rows.to_be_bytes());
+                        Ok(())
+                    };
+                    store.commit(change).unwrap();
+                }
+            });
+        }
+    });
+    let reader = bench.store.reader().unwrap();
+    let mut numbers = Vec::new();
+    let visit = &mut |_: &[u8], value: &[u8]| {
+        numbers.push(u32::from_be_bytes(value.try_into().unwrap()));
+        ControlFlow::Continue(())
+    };
+    reader.snapshot().scan(bench.tree, KeyRange::ALL, Direction::Forward, visit).unwrap();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..600).collect::<Vec<_>>());
+}
+
+#[test]
+fn versions_rise_by_one_and_stamps_hold_them() {
+    let bench = bench();
+    let tree = bench.tree;
+    let mut versions = Vec::new();
+    for key in [b"a", b"b", b"c"] {
+        let commit = bench.store.commit(&mut |tx| {
+            tx.put_stamped(tree, key, b"________text");
+            Ok(())
+        });
+        versions.push(commit.unwrap().version.0);
+        let value = bench.get(key).unwrap();
+        assert_eq!(value[..8], versions.last().unwrap().to_le_bytes());
+        assert_eq!(&value[8..], b"text");
+    }
+    assert_eq!(versions[1], versions[0] + 1);
+    assert_eq!(versions[2], versions[0] + 2);
+}
+
+#[test]
+fn a_transaction_sees_its_own_changes_in_gets_and_scans() {
+    let bench = bench();
+    let tree = bench.tree;
+    bench
+        .store
+        .commit(&mut |tx| {
+            for key in [b"a", b"c", b"e"] {
+                tx.put(tree, key, b"old");
+            }
+            Ok(())
+        })
+        .unwrap();
+    let mut seen = Vec::new();
+    bench
+        .store
+        .commit(&mut |tx| {
+            seen.clear();
+            tx.put(tree, b"b", b"new");
+            tx.put(tree, b"c", b"new");
+            tx.delete(tree, b"e");
+            tx.put(tree, b"f", b"new");
+            assert_eq!(tx.get(tree, b"c").unwrap().as_deref(), Some(&b"new"[..]));
+            assert_eq!(tx.get(tree, b"e").unwrap(), None);
+            for direction in [Direction::Forward, Direction::Backward] {
+                let mut keys = String::new();
+                tx.scan(tree, KeyRange::ALL, direction, &mut |key, value| {
+                    keys.push(char::from(key[0]));
+                    keys.push(char::from(value[0]));
+                    if keys.len() < 6 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                })
+                .unwrap();
+                seen.push(keys);
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(seen, ["aobncn", "fncnbn"]);
+}
+
+#[test]
+fn an_aborted_transaction_changes_nothing() {
+    let bench = bench();
+    let tree = bench.tree;
+    let before = bench.store.stats().version;
+    let outcome = bench.store.commit(&mut |tx| {
+        tx.put(tree, b"k", b"v");
+        Err(Abort)
+    });
+    assert!(matches!(outcome, Err(Error::Aborted)));
+    assert_eq!(bench.get(b"k"), None);
+    assert_eq!(bench.store.stats().version, before);
+}
+
+#[test]
+fn what_is_over_a_limit_is_refused_by_name() {
+    let bench = bench_with(|options| options.memtable_bytes = 1 << 20);
+    let tree = bench.tree;
+    for (key, value, expected) in [(1025, 1, "key"), (1, 65 << 20, "value"), (1, 300_000, "transaction")] {
+        let outcome = bench.store.commit(&mut |tx| {
+            tx.put(tree, &vec![1; key], &vec![1; value]);
+            Ok(())
+        });
+        assert!(matches!(outcome, Err(Error::Limit { what, .. }) if what == expected), "{expected}: {outcome:?}");
+    }
+    bench
+        .store
+        .commit(&mut |tx| {
+            tx.put(tree, &[1; 1024], &[1; 200_000]);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(bench.get(&[1; 1024]).map(|value| value.len()), Some(200_000));
+}
+
+/// Adds to a counter and tells how it ended; may panic when it is prepared the second time.
+struct Add {
+    tree: TreeId,
+    prepared: u32,
+    panics_when_redone: bool,
+    outcome: mpsc::Sender<Result<Commit, Error>>,
+}
+
+impl Transaction for Add {
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
+        self.prepared += 1;
+        assert!(!(self.panics_when_redone && self.prepared > 1), "as the test wants it");
+        increment(tx, self.tree, b"n")
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+        self.outcome.send(outcome).unwrap();
+    }
+}
+
+#[test]
+fn a_panic_on_the_writers_thread_refuses_that_transaction_alone() {
+    let bench = bench();
+    let (sender, outcomes) = mpsc::channel();
+    let reader = bench.store.reader().unwrap();
+    for number in 0..200 {
+        let add = Add { tree: bench.tree, prepared: 0, panics_when_redone: number % 2 == 1, outcome: sender.clone() };
+        assert!(matches!(bench.store.submit(&reader, Box::new(add)), Submit::Queued));
+    }
+    let outcomes: Vec<_> = outcomes.iter().take(200).collect();
+    let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(_) | Err(Error::Aborted))));
+    assert!((100..200).contains(&done), "{done} done");
+    assert_eq!(bench.count(b"n"), done as u64);
+}
+
+#[test]
+fn submitted_transactions_are_finished_once_each_even_when_the_store_closes_behind_them() {
+    let bench = bench();
+    let (sender, outcomes) = mpsc::channel();
+    let reader = bench.store.reader().unwrap();
+    for _ in 0..500 {
+        let add = Add { tree: bench.tree, prepared: 0, panics_when_redone: false, outcome: sender.clone() };
+        assert!(matches!(bench.store.submit(&reader, Box::new(add)), Submit::Queued));
+    }
+    drop((reader, sender));
+    let Bench { store, directory, tree } = bench;
+    drop(store);
+    let outcomes: Vec<_> = outcomes.iter().collect();
+    assert_eq!(outcomes.len(), 500);
+    assert!(outcomes.iter().all(Result::is_ok));
+    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    assert_eq!(Bench { store, tree, directory }.count(b"n"), 500);
+}
+
+#[test]
+fn a_full_queue_gives_the_transaction_back() {
+    let bench = bench_with(|options| options.queue_max = 4);
+    let (sender, outcomes) = mpsc::channel();
+    let reader = bench.store.reader().unwrap();
+    let (mut queued, mut refused) = (0, 0);
+    while refused == 0 && queued < 1_000_000 {
+        let add = Add { tree: bench.tree, prepared: 0, panics_when_redone: false, outcome: sender.clone() };
+        match bench.store.submit(&reader, Box::new(add)) {
+            Submit::Queued => queued += 1,
+            Submit::Busy(_) => refused += 1,
+        }
+    }
+    assert_eq!(refused, 1);
+    assert_eq!(outcomes.iter().take(queued).filter(Result::is_ok).count(), queued);
+    assert_eq!(bench.count(b"n"), queued as u64);
+}
+
+#[test]
+fn commits_by_many_threads_share_syncs() {
+    let bench = bench();
+    std::thread::scope(|scope| {
+        for thread in 0..32u8 {
+            let (store, tree) = (&bench.store, bench.tree);
+            scope.spawn(move || {
+                for round in 0..50u8 {
+                    store
+                        .commit(&mut |tx| {
+                            tx.put(tree, &[thread, round], b"v");
+                            Ok(())
+                        })
+                        .unwrap();
+                }
+            });
+        }
+    });
+    let stats = bench.store.stats();
+    assert!(stats.commits >= 1600 && stats.groups < stats.commits, "{stats:?}");
+}
+
+#[test]
+fn a_tree_keeps_its_id_and_two_who_make_it_at_once_get_the_same() {
+    let bench = bench();
+    let ids: Vec<TreeId> = std::thread::scope(|scope| {
+        let makers: Vec<_> = (0..8).map(|_| scope.spawn(|| bench.store.tree("shared").unwrap())).collect();
+        makers.into_iter().map(|maker| maker.join().unwrap()).collect()
+    });
+    assert!(ids.iter().all(|id| *id == ids[0] && *id != bench.tree));
+    assert_eq!(bench.store.existing_tree("nobody's").unwrap(), None);
+    let Bench { store, directory, tree } = bench;
+    store.checkpoint().unwrap();
+    drop(store);
+    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    assert_eq!(store.existing_tree("shared").unwrap(), Some(ids[0]));
+    assert_eq!(store.tree("t").unwrap(), tree);
+}

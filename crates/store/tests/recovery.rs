@@ -1,0 +1,197 @@
+//! What is there after a stop of any kind, and who may open it.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+use std::path::Path;
+use std::time::Duration;
+
+use store::{Durability, Error, Options, Store, Tx};
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.memtable_bytes = 512 * 1024;
+    options.log_segment_bytes = 256 * 1024;
+    options.map_bytes = 1 << 32;
+    options
+}
+
+fn put(store: &Store, number: u32) -> Result<(), Error> {
+    let tree = store.tree("t")?;
+    let change = &mut |tx: &mut Tx<'_>| {
+        tx.put(tree, &number.to_be_bytes(), &number.to_le_bytes().repeat(50));
+        tx.delete(tree, &(number / 2).to_be_bytes());
+        Ok(())
+    };
+    store.commit(change).map(|_| ())
+}
+
+#[track_caller]
+fn check(store: &Store, count: u32) {
+    let tree = store.existing_tree("t").unwrap().unwrap();
+    let reader = store.reader().unwrap();
+    let snapshot = reader.snapshot();
+    for number in 1..=count {
+        let value = snapshot.get(tree, &number.to_be_bytes()).unwrap();
+        let expected = (number > count / 2).then(|| number.to_le_bytes().repeat(50));
+        assert_eq!(value.as_deref(), expected.as_deref(), "{number} of {count}");
+    }
+}
+
+/// The files as a kill would leave them: copied while the store is open.
+fn copy(from: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.path().join(path.file_name().unwrap())).unwrap();
+    }
+    to
+}
+
+#[test]
+fn a_store_that_was_not_closed_opens_with_everything_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    for number in 1..=3000 {
+        put(&store, number).unwrap();
+        if number % 700 == 0 {
+            store.checkpoint().unwrap();
+        }
+        if number % 500 == 0 {
+            let killed = copy(directory.path());
+            let (recovered, _) = Store::open(killed.path(), options()).unwrap();
+            check(&recovered, number);
+            put(&recovered, number + 1).unwrap();
+            check(&recovered, number + 1);
+        }
+    }
+    check(&store, 3000);
+}
+
+#[test]
+fn a_store_opens_again_and_again_with_and_without_checkpoints() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..6 {
+        let (store, recovery) = Store::open(directory.path(), options()).unwrap();
+        assert_eq!(recovery.torn_bytes, 0);
+        if round > 0 {
+            check(&store, round * 200);
+        }
+        for number in round * 200 + 1..=round * 200 + 200 {
+            put(&store, number).unwrap();
+        }
+        if round % 2 == 0 {
+            store.checkpoint().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_smaller_memtable_than_before_still_takes_the_whole_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut large = options();
+    large.memtable_bytes = 64 << 20;
+    let (store, _) = Store::open(directory.path(), large).unwrap();
+    for number in 1..=2500 {
+        put(&store, number).unwrap();
+    }
+    drop(store);
+    let (store, recovery) = Store::open(directory.path(), options()).unwrap();
+    assert!(recovery.batches >= 2500);
+    check(&store, 2500);
+    put(&store, 2501).unwrap();
+    store.checkpoint().unwrap();
+    drop(store);
+    check(&Store::open(directory.path(), options()).unwrap().0, 2501);
+}
+
+#[test]
+fn a_torn_last_batch_is_reported_and_the_rest_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    for number in 1..=10 {
+        put(&store, number).unwrap();
+    }
+    let killed = copy(directory.path());
+    let name = killed.path().join("0000000001.log");
+    let mut bytes = std::fs::read(&name).unwrap();
+    let last = (0..bytes.len()).step_by(4096).rfind(|at| bytes[*at..].starts_with(b"SLOG")).unwrap();
+    bytes[last + 100] ^= 1;
+    std::fs::write(&name, bytes).unwrap();
+    let (recovered, recovery) = Store::open(killed.path(), options()).unwrap();
+    assert!(recovery.torn_bytes > 200, "{recovery:?}");
+    check(&recovered, 9);
+}
+
+#[test]
+fn damage_in_an_acknowledged_batch_is_an_error_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    for number in 1..=10 {
+        put(&store, number).unwrap();
+    }
+    drop(store);
+    let name = directory.path().join("0000000001.log");
+    let mut bytes = std::fs::read(&name).unwrap();
+    bytes[5 * 4096 + 100] ^= 1;
+    std::fs::write(&name, bytes).unwrap();
+    let error = Store::open(directory.path(), options()).err();
+    assert!(
+        matches!(&error, Some(Error::Corrupt { file, offset, .. }) if file == "0000000001.log" && *offset == 5 * 4096),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_log_without_its_tree_file_is_not_taken_for_a_new_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    put(&store, 1).unwrap();
+    drop(store);
+    std::fs::remove_file(directory.path().join("tree")).unwrap();
+    assert!(matches!(Store::open(directory.path(), options()).err(), Some(Error::Corrupt { .. })));
+}
+
+#[test]
+fn a_creation_that_was_cut_short_is_begun_again() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Store::open(directory.path(), options()).unwrap());
+    // As if the power had failed before the tree file got its name.
+    std::fs::rename(directory.path().join("tree"), directory.path().join("tree.new")).unwrap();
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    put(&store, 1).unwrap();
+    check(&store, 1);
+}
+
+#[test]
+fn a_second_open_is_refused_until_the_first_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    let other = store.clone();
+    drop(store);
+    assert!(matches!(Store::open(directory.path(), options()).err(), Some(Error::Locked)));
+    drop(other);
+    Store::open(directory.path(), options()).unwrap();
+}
+
+#[test]
+fn every_durability_keeps_what_was_closed() {
+    for durability in [Durability::Commit, Durability::Interval(Duration::from_millis(5)), Durability::None] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = options();
+        options.durability = durability;
+        let (store, _) = Store::open(directory.path(), options.clone()).unwrap();
+        for number in 1..=2000 {
+            put(&store, number).unwrap();
+        }
+        drop(store);
+        check(&Store::open(directory.path(), options).unwrap().0, 2000);
+    }
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.memtable_bytes = 1000;
+    assert!(matches!(Store::open(directory.path(), options).err(), Some(Error::Limit { .. })));
+}

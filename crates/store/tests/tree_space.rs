@@ -1,0 +1,192 @@
+//! The tree file's space: reused under steady change, kept while a view reaches it, given back by what fails.
+
+#![allow(clippy::unwrap_used)] // The lint's exception for tests does not reach helper functions of test files.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use store::disk::SystemDisk;
+use store::log::LogPosition;
+use store::tree::{BulkBuilder, Pace, TreeFile, TreeView};
+use store::{Error, TreeId, Version};
+
+const NAME: &str = "trees";
+const TREE: TreeId = TreeId(0);
+const OTHER: TreeId = TreeId(1);
+
+fn open(directory: &tempfile::TempDir) -> TreeFile {
+    let disk = SystemDisk::new(directory.path()).unwrap();
+    if !directory.path().join(NAME).exists() {
+        TreeFile::create(&disk, NAME, Version(0), LogPosition::default()).unwrap();
+    }
+    TreeFile::open(&disk, NAME, 1 << 32).unwrap().choose(0).unwrap()
+}
+
+fn no_pace() -> Pace {
+    Box::new(|_, _, _| Ok(()))
+}
+
+fn fill(builder: &mut BulkBuilder, entries: u64, value: &[u8]) {
+    for number in 0..entries {
+        builder.push(&number.to_be_bytes(), value).unwrap();
+    }
+}
+
+fn load(file: &TreeFile, entries: u64) {
+    let mut builder = file.bulk(no_pace());
+    fill(&mut builder, entries, &[1; 400]);
+    let mut writer = file.begin(no_pace()).unwrap();
+    writer.attach(TREE, builder.finish().unwrap()).unwrap();
+    writer.finish(Version(1), LogPosition::default()).unwrap();
+}
+
+fn update(file: &TreeFile, rng: &mut SmallRng, entries: u64, count: u64) {
+    let edits: BTreeMap<_, _> =
+        (0..count).map(|_| (rng.random_range(0..entries).to_be_bytes(), [rng.random(); 400])).collect();
+    let mut writer = file.begin(no_pace()).unwrap();
+    writer.merge(TREE, edits.iter().map(|(key, value)| (&key[..], Some(&value[..])))).unwrap();
+    writer.finish(Version(1), LogPosition::default()).unwrap();
+}
+
+fn sum(view: &TreeView, tree: TreeId) -> u64 {
+    let mut cursor = view.cursor(tree);
+    cursor.seek(Bound::Unbounded).unwrap();
+    let mut sum = 0u64;
+    while cursor.is_valid() {
+        let value = cursor.value().unwrap().iter().map(|byte| u64::from(*byte)).sum::<u64>();
+        sum = sum.rotate_left(1) ^ value;
+        cursor.next().unwrap();
+    }
+    sum
+}
+
+#[test]
+fn steady_random_updates_stay_under_twice_the_live_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = open(&directory);
+    load(&file, 20_000);
+    let live = file.space_stat().live;
+    let mut rng = SmallRng::seed_from_u64(1);
+    for _ in 0..60 {
+        // As many as half a default memtable holds for a million documents: 3.5 % of the entries.
+        update(&file, &mut rng, 20_000, 700);
+    }
+    let space = file.space_stat();
+    assert!(space.pages < 2 * live, "{space:?} after {live} pages at the load");
+    assert!(space.live <= live + live / 50, "{space:?} after {live} pages at the load");
+    assert!(file.view().verify().is_clean());
+}
+
+#[test]
+fn a_view_that_is_held_keeps_its_data_and_its_pages_until_it_is_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = open(&directory);
+    load(&file, 5000);
+    let held = file.view();
+    let before = sum(&held, TREE);
+    let mut rng = SmallRng::seed_from_u64(2);
+    for _ in 0..40 {
+        update(&file, &mut rng, 5000, 500);
+    }
+    assert_eq!(sum(&held, TREE), before);
+    assert_eq!(file.oldest_view(), held.meta().sequence);
+    assert!(held.verify().is_clean());
+    let waiting = file.space_stat().waiting;
+    drop(held);
+    update(&file, &mut rng, 5000, 1);
+    assert!(file.space_stat().waiting < waiting / 4, "{:?} after {waiting} waiting", file.space_stat());
+}
+
+#[test]
+fn a_dropped_writer_and_a_dropped_build_change_nothing_and_give_their_pages_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = open(&directory);
+    load(&file, 5000);
+    let before = sum(&file.view(), TREE);
+    let stat = file.space_stat();
+    let mut builder = file.bulk(no_pace());
+    fill(&mut builder, 3000, &[2; 400]);
+    drop(builder);
+    let mut builder = file.bulk(no_pace());
+    fill(&mut builder, 3000, &[3; 3000]);
+    drop(builder.finish().unwrap());
+    let mut writer = file.begin(no_pace()).unwrap();
+    assert!(matches!(file.begin(no_pace()), Err(Error::Busy)));
+    writer
+        .merge(TREE, (0..5000u64).map(|n| n.to_be_bytes()).collect::<Vec<_>>().iter().map(|key| (&key[..], None)))
+        .unwrap();
+    drop(writer);
+    let after = file.space_stat();
+    assert_eq!((after.in_flight, after.live, after.waiting), (0, stat.live, stat.waiting));
+    assert_eq!(sum(&file.view(), TREE), before);
+    assert!(file.view().verify().is_clean());
+}
+
+#[test]
+fn a_bulk_build_and_the_same_entries_merged_in_small_steps_give_the_same_tree() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = open(&directory);
+    let value =
+        |number: u64| vec![number as u8; (number % 701) as usize * if number.is_multiple_of(97) { 9 } else { 1 }];
+    let mut builder = file.bulk(no_pace());
+    for number in 0..8000u64 {
+        builder.push(format!("key/{number:09}").as_bytes(), &value(number)).unwrap();
+    }
+    assert!(matches!(builder.push(b"key/000000000", b""), Err(Error::Limit { .. })));
+    let mut writer = file.begin(no_pace()).unwrap();
+    writer.attach(TREE, builder.finish().unwrap()).unwrap();
+    writer.finish(Version(1), LogPosition::default()).unwrap();
+    let mut rng = SmallRng::seed_from_u64(3);
+    let mut left: Vec<u64> = (0..8000).collect();
+    while !left.is_empty() {
+        let mut step: Vec<_> =
+            (0..500.min(left.len())).map(|_| left.swap_remove(rng.random_range(0..left.len()))).collect();
+        step.sort_unstable();
+        let edits: Vec<_> = step.iter().map(|n| (format!("key/{n:09}").into_bytes(), value(*n))).collect();
+        let mut writer = file.begin(no_pace()).unwrap();
+        writer.merge(OTHER, edits.iter().map(|(key, value)| (key.as_slice(), Some(value.as_slice())))).unwrap();
+        writer.finish(Version(1), LogPosition::default()).unwrap();
+    }
+    let view = file.view();
+    let (mut a, mut b) = (view.cursor(TREE), view.cursor(OTHER));
+    a.seek(Bound::Unbounded).unwrap();
+    b.seek(Bound::Unbounded).unwrap();
+    for _ in 0..8000 {
+        assert_eq!((a.key(), a.value().unwrap()), (b.key(), b.value().unwrap()));
+        a.next().unwrap();
+        b.next().unwrap();
+    }
+    assert!(!a.is_valid() && !b.is_valid());
+    let report = view.verify();
+    assert!(report.is_clean(), "{:?}", report.faults);
+    assert!(report.trees[0].fill() > 0.9, "bulk build {:?}", report.trees[0]);
+    assert!(report.trees[1].fill() > 0.7, "small steps {:?}", report.trees[1]);
+}
+
+#[test]
+fn trees_are_named_cleared_and_removed_by_checkpoints() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = open(&directory);
+    load(&file, 3000);
+    let mut writer = file.begin(no_pace()).unwrap();
+    writer.set_name(OTHER, "other").unwrap();
+    writer.set_name(TREE, "tree").unwrap();
+    writer.merge(OTHER, [(&b"a"[..], Some(&[9; 9000][..]))]).unwrap();
+    writer.merge(OTHER, [(&b"b"[..], Some(&b"2"[..]))]).unwrap();
+    writer.finish(Version(2), LogPosition::default()).unwrap();
+    drop(file);
+    let file = open(&directory);
+    let names = |file: &TreeFile| file.view().list().map(|info| (info.name.unwrap(), info.entries)).collect::<Vec<_>>();
+    assert_eq!(names(&file), [("tree".to_string(), 3000), ("other".to_string(), 2)]);
+    let mut writer = file.begin(no_pace()).unwrap();
+    assert!(matches!(writer.attach(OTHER, file.bulk(no_pace()).finish().unwrap()), Err(Error::Limit { .. })));
+    writer.clear(TREE).unwrap();
+    writer.remove(OTHER).unwrap();
+    let view = writer.finish(Version(3), LogPosition::default()).unwrap();
+    assert_eq!(names(&file), [("tree".to_string(), 0)]);
+    assert!(view.verify().is_clean());
+    assert_eq!(view.get(OTHER, b"a").unwrap(), None);
+    assert!(file.space_stat().live < 5, "{:?}", file.space_stat());
+}
