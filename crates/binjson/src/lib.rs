@@ -1,1 +1,58 @@
 //! Binary JSON: read a field without parsing the document.
+//!
+//! A stored document is its JSON text, minified, behind a table that says where its fields are. Numbers and the order of
+//! keys stay exactly as they were sent; `\uXXXX` escapes become the characters themselves, and what must stay escaped
+//! has one form only (see `escape.rs`), so that equal strings are equal bytes. Giving a document out is one copy of its text.
+//!
+//! ```text
+//!  0     1         1+W           1+2W
+//!  +-----+---------+-------------+------------+----------------+-----------+
+//!  | tag | count   | tables_len  | root table | nested tables  | JSON text |
+//!  | u8  | W bytes | W bytes     |            |                | to the end|
+//!  +-----+---------+-------------+------------+----------------+-----------+
+//!        only for an object      only with the nested tables
+//! ```
+//!
+//! - `tag`: bits 0-1 the width W of every number here (1, 2 or 4 bytes, little-endian; the text is shorter than `256^W`),
+//!   bit 2 "the root is an object", bit 3 "there are nested tables", bits 4-7 the format version.
+//! - `table.rs` draws the tables. An inner object or array has one only where it costs at most a sixteenth of its text;
+//!   any other is small, or dense, and is walked.
+//!
+//! What holds:
+//!
+//! - [`encode`] accepts exactly RFC 8259, less duplicate keys, `\u0000`, lone surrogates, depth over [`DEPTH_MAX`] and
+//!   texts over [`TEXT_BYTES_MAX`]; its time is linear in the text (times the logarithm of the fields of one object).
+//! - The stored bytes depend only on the minified text, not on the whitespace it was sent with.
+//! - Reading never trusts the bytes: every access is checked against the slice. Damaged bytes give `None`, an error or a
+//!   wrong value; never a panic, and never a read outside the document.
+//! - Neither encoding with a kept [`Encoder`] nor reading allocates in steady state.
+
+mod document;
+mod encoder;
+mod error;
+mod escape;
+mod hash;
+mod lanes;
+mod parser;
+mod patch;
+mod scan;
+mod split;
+mod table;
+mod value;
+mod walk;
+mod write;
+
+pub use document::{Document, FieldCache, Shape};
+pub use encoder::{Encoder, SCRATCH_BYTES_KEPT_MAX, encode};
+pub use error::{Damaged, JsonError, JsonErrorKind};
+pub use patch::merge_patch;
+pub use split::{Element, Elements, Lines, split_array, split_lines};
+pub use value::{Kind, Str, Value};
+pub use walk::{Fields, Items};
+pub use write::{JsonWriter, ObjectWriter, append_f64, append_i64, append_string, append_u64};
+
+/// How deep objects and arrays may nest. Also the bound of every recursion in this crate.
+pub const DEPTH_MAX: usize = 128;
+
+/// Longest text that is taken, before minification: the store's largest value.
+pub const TEXT_BYTES_MAX: usize = 64 << 20;

@@ -1,0 +1,124 @@
+//! From a JSON text to a stored document.
+
+use crate::error::{JsonError, JsonErrorKind};
+use crate::parser::{self, Scratch};
+use crate::{TEXT_BYTES_MAX, table};
+
+/// Version of the stored layout, in the tag's upper half.
+pub(crate) const FORMAT_VERSION: u8 = 1;
+/// Tag bit: the root is an object.
+pub(crate) const TAG_OBJECT: u8 = 1 << 2;
+/// Tag bit: there are nested tables.
+pub(crate) const TAG_NESTED: u8 = 1 << 3;
+
+/// What an encoder keeps between texts at most; more, needed for a huge document, is given back after it.
+pub const SCRATCH_BYTES_KEPT_MAX: usize = 4 << 20;
+
+/// Turns JSON texts into stored documents, and keeps its work memory from one to the next.
+#[derive(Default)]
+pub struct Encoder {
+    scratch: Scratch,
+    directory: Vec<(u32, u32)>,
+    nested: Vec<u8>,
+    /// The text of a merge, before it is encoded.
+    pub(crate) merged: Vec<u8>,
+}
+
+/// Appends the stored form of the JSON `text` to `out`. Where many are encoded, keep an [`Encoder`].
+pub fn encode(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
+    Encoder::new().encode(text, out)
+}
+
+impl Encoder {
+    /// An encoder without any memory yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends the stored form of the JSON `text` to `out`; on an error `out` is as it was.
+    pub fn encode(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(JsonError { kind: JsonErrorKind::TooLarge, offset: TEXT_BYTES_MAX });
+        }
+        if let Err(error) = simdutf8::compat::from_utf8(text) {
+            return Err(JsonError { kind: JsonErrorKind::BadUtf8, offset: error.valid_up_to() });
+        }
+        let result = parser::parse(text, &mut self.scratch)
+            .map(|(text, scratch)| append_document(out, text, scratch, &mut self.directory, &mut self.nested));
+        self.give_back();
+        result
+    }
+
+    pub(crate) fn give_back(&mut self) {
+        let kept = self.scratch.bytes()
+            + self.nested.capacity()
+            + self.merged.capacity()
+            + self.directory.capacity() * size_of::<(u32, u32)>();
+        if kept > SCRATCH_BYTES_KEPT_MAX {
+            *self = Self::default();
+        }
+    }
+}
+
+fn append_document(
+    out: &mut Vec<u8>,
+    text: &[u8],
+    scratch: &Scratch,
+    directory: &mut Vec<(u32, u32)>,
+    nested: &mut Vec<u8>,
+) {
+    let width = table::width_for(text.len());
+    let is_object = text.first() == Some(&b'{');
+    let width_code = width.trailing_zeros() as u8;
+    let mut tag = FORMAT_VERSION << 4 | width_code;
+    tag |= if is_object { TAG_OBJECT } else { 0 };
+    tag |= if scratch.inner.is_empty() { 0 } else { TAG_NESTED };
+    let fields = &scratch.fields;
+    out.reserve(16 + text.len() + table::body_bytes(fields.len(), width) + text.len() / 16);
+    out.push(tag);
+    if is_object {
+        table::append_number(out, fields.len() as u32, width);
+    }
+    if !scratch.inner.is_empty() {
+        fill_nested(nested, directory, scratch, text, width);
+        table::append_number(out, nested.len() as u32, width);
+    }
+    if is_object {
+        table::append_body(out, fields.iter().map(|field| (field.place, field.hash)), width);
+    }
+    if !scratch.inner.is_empty() {
+        out.extend_from_slice(nested);
+    }
+    out.extend_from_slice(text);
+}
+
+/// Lays out the nested tables: the directory, in the order of the text, then the tables, in the order they were closed.
+fn fill_nested(nested: &mut Vec<u8>, directory: &mut Vec<(u32, u32)>, scratch: &Scratch, text: &[u8], width: usize) {
+    nested.clear();
+    directory.clear();
+    table::append_number(nested, scratch.inner.len() as u32, width);
+    let tables_at = nested.len() + scratch.inner.len() * 2 * width;
+    nested.resize(tables_at, 0);
+    for inner in &scratch.inner {
+        directory.push((inner.place, (nested.len() - tables_at) as u32));
+        if inner.is_object {
+            let fields = &scratch.inner_fields[inner.first..inner.first + inner.count];
+            table::append_number(nested, inner.count as u32, width);
+            table::append_body(nested, fields.iter().map(|field| (field.place, field.hash)), width);
+        } else {
+            nested.push(inner.stride.trailing_zeros() as u8);
+            table::append_number(nested, inner.count as u32, width);
+            let kept = table::array_positions(inner.count, inner.stride);
+            for &place in &scratch.inner_elements[inner.first..inner.first + kept] {
+                table::append_number(nested, place, width);
+            }
+        }
+    }
+    directory.sort_unstable();
+    let entries = &mut nested[width..tables_at];
+    for (entry, (place, offset)) in entries.chunks_exact_mut(2 * width).zip(directory.iter()) {
+        entry[..width].copy_from_slice(&place.to_le_bytes()[..width]);
+        entry[width..].copy_from_slice(&offset.to_le_bytes()[..width]);
+    }
+    debug_assert!(nested.len() <= text.len());
+}

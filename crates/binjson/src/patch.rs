@@ -1,0 +1,106 @@
+//! Merge patch (RFC 7396) on stored documents.
+//!
+//! The target's fields keep their order; new ones follow in the patch's order; `null` removes; objects merge inwards. The
+//! merged text is built from slices of the two and encoded again: one more pass, but positions have one author only.
+
+use crate::DEPTH_MAX;
+use crate::document::Document;
+use crate::encoder::Encoder;
+use crate::error::JsonError;
+use crate::value::{Kind, Value};
+
+/// Up to this many fields of a patch are searched one after the other; more are sorted first.
+const UNSORTED_FIELDS_MAX: usize = 16;
+
+/// Appends to `out` the stored form of `target` changed by `patch`. Fails only where the result breaks a bound
+/// (its size), or where stored bytes were damaged.
+pub fn merge_patch(target: Document<'_>, patch: Document<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
+    Encoder::new().merge_patch(target, patch, out)
+}
+
+impl Encoder {
+    /// [`merge_patch`] with this encoder's memory.
+    pub fn merge_patch(
+        &mut self,
+        target: Document<'_>,
+        patch: Document<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), JsonError> {
+        let mut merged = std::mem::take(&mut self.merged);
+        merged.clear();
+        append_merged(&mut merged, Some(target.root()), patch.root(), 0);
+        let result = self.encode(&merged, out);
+        self.merged = merged;
+        self.give_back();
+        result
+    }
+}
+
+/// A field of a patch, and whether the target had it.
+struct PatchField<'a> {
+    key: &'a [u8],
+    value: Value<'a>,
+    applied: bool,
+    order: usize,
+}
+
+fn append_merged(out: &mut Vec<u8>, target: Option<Value<'_>>, patch: Value<'_>, depth: usize) {
+    // Stored documents are no deeper than the bound; damaged ones must not recurse further either.
+    if patch.kind() != Kind::Object || depth >= DEPTH_MAX {
+        out.extend_from_slice(patch.raw());
+        return;
+    }
+    let mut changes = patch_fields(patch);
+    let sorted = changes.len() > UNSORTED_FIELDS_MAX;
+    if sorted {
+        changes.sort_unstable_by(|a, b| a.key.cmp(b.key));
+    }
+    out.push(b'{');
+    let start = out.len();
+    for (key, value) in target.iter().flat_map(|target| target.fields()) {
+        match find(&mut changes, key.stored(), sorted) {
+            None => append_field(out, start, key.stored(), |out| out.extend_from_slice(value.raw())),
+            Some(change) => {
+                change.applied = true;
+                if !change.value.is_null() {
+                    append_field(out, start, key.stored(), |out| {
+                        append_merged(out, Some(value), change.value, depth + 1);
+                    });
+                }
+            }
+        }
+    }
+    if sorted {
+        changes.sort_unstable_by_key(|change| change.order);
+    }
+    for change in changes.iter().filter(|change| !change.applied && !change.value.is_null()) {
+        append_field(out, start, change.key, |out| append_merged(out, None, change.value, depth + 1));
+    }
+    out.push(b'}');
+}
+
+fn patch_fields(patch: Value<'_>) -> Vec<PatchField<'_>> {
+    patch
+        .fields()
+        .enumerate()
+        .map(|(order, (key, value))| PatchField { key: key.stored(), value, applied: false, order })
+        .collect()
+}
+
+fn find<'c, 'a>(changes: &'c mut [PatchField<'a>], key: &[u8], sorted: bool) -> Option<&'c mut PatchField<'a>> {
+    if sorted {
+        let index = changes.binary_search_by(|change| change.key.cmp(key)).ok()?;
+        return changes.get_mut(index);
+    }
+    changes.iter_mut().find(|change| change.key == key)
+}
+
+fn append_field(out: &mut Vec<u8>, start: usize, key: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
+    if out.len() > start {
+        out.push(b',');
+    }
+    out.push(b'"');
+    out.extend_from_slice(key);
+    out.extend_from_slice(b"\":");
+    value(out);
+}

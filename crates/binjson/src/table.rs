@@ -1,0 +1,314 @@
+//! Tables of field and element positions: how they are written, and read back without trust.
+//!
+//! Every position is that of a key's opening quote, or of an element's first byte, in the JSON text. All numbers have the
+//! document's width W.
+//!
+//! ```text
+//!  an object of n <= 256 fields, in the order sent
+//!  +--------------+-----------------+
+//!  | hashes       | positions       |    hashes are compared sixteen at a time; a value ends before the comma
+//!  | n x u8       | n x W           |    in front of the next field's position
+//!  +--------------+-----------------+
+//!  an object of more fields: b = n/4 buckets, rounded up to a power of two, chosen by the low bits of the hash
+//!  +--------------+-----------------+
+//!  | bucket ends  | positions       |    a bucket holds the positions from the end of the one before it to its own end,
+//!  | b x W        | n x W           |    in the order sent; four are compared on average
+//!  +--------------+-----------------+
+//!  an array of n elements: the position of each s-th, s (a power of two) chosen from n and the array's length
+//!  +--------------+-----------------+
+//!  | log2(s) | n  | positions       |    those of elements s, 2s, 3s …
+//!  | u8      | W  | (n-1)/s x W     |
+//!  +--------------+-----------------+
+//!  the nested tables: a directory in the order of the text, then the tables, an object's with its n in front
+//!  +---------+--------------------------------------+------------------------------+
+//!  | entries | position, offset                     | tables                       |
+//!  | W       | entries x (W, W)                     | offsets count from here      |
+//!  +---------+--------------------------------------+------------------------------+
+//! ```
+//!
+//! A sorted table with binary search was the other way for small objects: it needs a second number for each field to keep
+//! the order sent, and two or three block comparisons beat its unpredictable branches.
+
+use crate::hash::key_hash;
+use crate::lanes::BLOCK;
+use crate::scan::equal_bytes;
+
+/// Up to this many fields the hashes are compared one after the other.
+pub(crate) const LINEAR_FIELDS_MAX: usize = 256;
+
+/// Shorter inner objects and arrays never have a table: even the smallest would cost more than a sixteenth.
+pub(crate) const INNER_TEXT_MIN: usize = 144;
+
+/// An array's table points about once into each this many bytes.
+const ARRAY_STRIDE_BYTES: usize = 128;
+
+/// The width that positions in a text of `text_len` bytes need.
+pub(crate) fn width_for(text_len: usize) -> usize {
+    match text_len {
+        0..=0xff => 1,
+        0x100..=0xffff => 2,
+        _ => 4,
+    }
+}
+
+/// Buckets of an object with `count` fields, more than [`LINEAR_FIELDS_MAX`].
+fn bucket_count(count: usize) -> usize {
+    (count / 4).next_power_of_two()
+}
+
+/// Bytes of an object's table body.
+pub(crate) fn body_bytes(count: usize, width: usize) -> usize {
+    if count <= LINEAR_FIELDS_MAX { count * (1 + width) } else { (bucket_count(count) + count) * width }
+}
+
+/// Bytes that a nested object's table costs, its directory entry included.
+pub(crate) fn object_bytes(count: usize, width: usize) -> usize {
+    3 * width + body_bytes(count, width)
+}
+
+/// Bytes that an array's table costs, its directory entry included.
+pub(crate) fn array_bytes(count: usize, text_len: usize, width: usize) -> usize {
+    3 * width + 1 + array_positions(count, array_stride(count, text_len)) * width
+}
+
+/// How many elements one position in an array's table stands for.
+pub(crate) fn array_stride(count: usize, text_len: usize) -> usize {
+    (count * ARRAY_STRIDE_BYTES / text_len.max(1)).next_power_of_two()
+}
+
+/// Positions in the table of an array.
+pub(crate) fn array_positions(count: usize, stride: usize) -> usize {
+    count.saturating_sub(1) / stride
+}
+
+/// Appends the low `width` bytes of `number`.
+pub(crate) fn append_number(out: &mut Vec<u8>, number: u32, width: usize) {
+    out.extend_from_slice(&number.to_le_bytes()[..width]);
+}
+
+/// Appends the body of an object's table, from `(position, hash)` of each field in the order sent.
+pub(crate) fn append_body(out: &mut Vec<u8>, fields: impl ExactSizeIterator<Item = (u32, u32)> + Clone, width: usize) {
+    let count = fields.len();
+    let base = out.len();
+    out.resize(base + body_bytes(count, width), 0);
+    let body = &mut out[base..];
+    match width {
+        1 => fill_body::<1>(body, fields),
+        2 => fill_body::<2>(body, fields),
+        _ => fill_body::<4>(body, fields),
+    }
+}
+
+fn fill_body<const W: usize>(body: &mut [u8], fields: impl ExactSizeIterator<Item = (u32, u32)> + Clone) {
+    let count = fields.len();
+    if count > LINEAR_FIELDS_MAX {
+        return fill_buckets::<W>(body, fields);
+    }
+    let (hashes, positions) = body.split_at_mut(count);
+    let positions = positions.as_chunks_mut::<W>().0;
+    for ((place, hash), (hash_byte, position)) in fields.zip(hashes.iter_mut().zip(positions)) {
+        *hash_byte = hash_byte_of(hash);
+        *position = low_bytes(place);
+    }
+}
+
+fn fill_buckets<const W: usize>(body: &mut [u8], fields: impl ExactSizeIterator<Item = (u32, u32)> + Clone) {
+    let buckets = bucket_count(fields.len());
+    let (ends, positions) = body.split_at_mut(buckets * W);
+    let (ends, positions) = (ends.as_chunks_mut::<W>().0, positions.as_chunks_mut::<W>().0);
+    // First the ends hold sizes, then starts; filling a bucket moves its start to its end.
+    for (_, hash) in fields.clone() {
+        let size = &mut ends[hash as usize & (buckets - 1)];
+        *size = low_bytes(number(size) + 1);
+    }
+    let mut start = 0;
+    for end in ends.iter_mut() {
+        let size = number(end);
+        *end = low_bytes(start);
+        start += size;
+    }
+    for (place, hash) in fields {
+        let next = &mut ends[hash as usize & (buckets - 1)];
+        positions[number(next) as usize] = low_bytes(place);
+        *next = low_bytes(number(next) + 1);
+    }
+}
+
+#[inline]
+fn low_bytes<const W: usize>(number: u32) -> [u8; W] {
+    let bytes = number.to_le_bytes();
+    std::array::from_fn(|i| bytes[i])
+}
+
+#[inline]
+fn number(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
+}
+
+#[inline]
+fn hash_byte_of(hash: u32) -> u8 {
+    (hash >> 24) as u8
+}
+
+/// The number of `width` bytes at `at`; `None` behind the end.
+#[inline]
+pub(crate) fn read_number(bytes: &[u8], at: usize, width: usize) -> Option<usize> {
+    let rest = bytes.get(at..)?;
+    Some(match width {
+        1 => usize::from(*rest.first()?),
+        2 => usize::from(u16::from_le_bytes(*rest.first_chunk()?)),
+        _ => u32::from_le_bytes(*rest.first_chunk()?) as usize,
+    })
+}
+
+/// The table of one object: a view into the stored document.
+#[derive(Clone, Copy)]
+pub(crate) struct FieldTable<'a> {
+    /// From the table's body to the end of the document: behind a damaged one lies the text, never foreign memory.
+    body: &'a [u8],
+    pub(crate) count: usize,
+    width: usize,
+}
+
+impl<'a> FieldTable<'a> {
+    #[inline]
+    pub(crate) fn new(body: &'a [u8], count: usize, width: usize) -> Self {
+        Self { body, count, width }
+    }
+
+    /// Whether fields stand in the order sent.
+    #[inline]
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.count <= LINEAR_FIELDS_MAX
+    }
+
+    /// The position at `index` of the table.
+    #[inline]
+    pub(crate) fn position(&self, index: usize) -> Option<usize> {
+        if index >= self.count {
+            return None;
+        }
+        let before = if self.is_in_order() { self.count } else { bucket_count(self.count) * self.width };
+        read_number(self.body, before + index * self.width, self.width)
+    }
+
+    /// Looks for `key` (stored form): its index in the table and where its value begins.
+    #[inline]
+    pub(crate) fn find(&self, text: &[u8], key: &[u8]) -> Option<(usize, usize)> {
+        let hash = key_hash(key);
+        if self.is_in_order() {
+            self.find_linear(text, key, hash_byte_of(hash))
+        } else {
+            self.find_bucket(text, key, hash)
+        }
+    }
+
+    #[inline]
+    fn find_linear(&self, text: &[u8], key: &[u8], hash: u8) -> Option<(usize, usize)> {
+        for base in (0..self.count).step_by(BLOCK) {
+            let in_block = (self.count - base).min(BLOCK);
+            let mut hits = match equal_bytes(self.body, base, hash) {
+                Some(mask) => mask & (u32::MAX >> (32 - in_block)),
+                None => (0..in_block).filter(|&i| self.body.get(base + i) == Some(&hash)).fold(0, |m, i| m | 1 << i),
+            };
+            while hits != 0 {
+                let index = base + hits.trailing_zeros() as usize;
+                if let Some(value) = self.value_of(index, text, key) {
+                    return Some((index, value));
+                }
+                hits &= hits - 1;
+            }
+        }
+        None
+    }
+
+    fn find_bucket(&self, text: &[u8], key: &[u8], hash: u32) -> Option<(usize, usize)> {
+        let bucket = hash as usize & (bucket_count(self.count) - 1);
+        let end = read_number(self.body, bucket * self.width, self.width)?.min(self.count);
+        let start = match bucket {
+            0 => 0,
+            _ => read_number(self.body, (bucket - 1) * self.width, self.width)?,
+        };
+        (start..end).find_map(|index| Some((index, self.value_of(index, text, key)?)))
+    }
+
+    /// Where the value of the field at `index` begins, if `key` is its key.
+    #[inline]
+    pub(crate) fn value_of(&self, index: usize, text: &[u8], key: &[u8]) -> Option<usize> {
+        let rest = text.get(self.position(index)?..)?;
+        let behind_key = key.len() + 3;
+        let matches = rest.len() > behind_key
+            && rest[1 + key.len()] == b'"'
+            && rest[0] == b'"'
+            && rest[2 + key.len()] == b':'
+            && &rest[1..=key.len()] == key;
+        matches.then(|| text.len() - rest.len() + behind_key)
+    }
+
+    /// The bytes that tell objects of different keys apart: hashes in the order sent, or the sizes of the buckets.
+    pub(crate) fn fingerprint_bytes(&self) -> &'a [u8] {
+        let len = if self.is_in_order() { self.count } else { bucket_count(self.count) * self.width };
+        self.body.get(..len).unwrap_or_default()
+    }
+}
+
+/// Every how many elements an array's table knows the position, how many there are, and the positions.
+#[derive(Clone, Copy)]
+pub(crate) struct ElementTable<'a> {
+    positions: &'a [u8],
+    pub(crate) count: usize,
+    stride_log2: u32,
+    width: usize,
+}
+
+impl ElementTable<'_> {
+    /// The nearest known element at or before `index`: its index and position. `None` for those before the first known.
+    pub(crate) fn nearest(&self, index: usize) -> Option<(usize, usize)> {
+        let slot = index >> self.stride_log2;
+        let position = read_number(self.positions, slot.checked_sub(1)? * self.width, self.width)?;
+        Some((slot << self.stride_log2, position))
+    }
+}
+
+/// The nested tables of a document.
+#[derive(Clone, Copy)]
+pub(crate) struct NestedTables<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) width: usize,
+}
+
+impl<'a> NestedTables<'a> {
+    /// The table of the object that begins at `place`.
+    pub(crate) fn object(&self, place: usize) -> Option<FieldTable<'a>> {
+        let table = self.table(place)?;
+        let count = read_number(table, 0, self.width)?;
+        Some(FieldTable::new(table.get(self.width..)?, count, self.width))
+    }
+
+    /// The table of the array that begins at `place`.
+    pub(crate) fn array(&self, place: usize) -> Option<ElementTable<'a>> {
+        let table = self.table(place)?;
+        let stride_log2 = u32::from(*table.first()?).min(31);
+        let count = read_number(table, 1, self.width)?;
+        Some(ElementTable { positions: table.get(1 + self.width..)?, count, stride_log2, width: self.width })
+    }
+
+    /// Binary search in the directory.
+    fn table(&self, place: usize) -> Option<&'a [u8]> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let (entries, pair) = (read_number(self.bytes, 0, self.width)?, 2 * self.width);
+        let directory = self.bytes.get(self.width..self.width + entries.checked_mul(pair)?)?;
+        let (mut low, mut high) = (0, entries);
+        while low < high {
+            let middle = (low + high) / 2;
+            if read_number(directory, middle * pair, self.width)? < place { low = middle + 1 } else { high = middle }
+        }
+        if read_number(directory, low * pair, self.width)? != place {
+            return None;
+        }
+        let offset = read_number(directory, low * pair + self.width, self.width)?;
+        self.bytes.get(self.width + directory.len() + offset..)
+    }
+}

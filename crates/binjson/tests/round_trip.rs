@@ -1,0 +1,157 @@
+//! What is stored is what was sent: same value, same numbers, same order; and every field is found.
+
+#![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
+
+mod support;
+
+use binjson::{Document, FieldCache, Kind, encode};
+use proptest::prelude::*;
+use serde_json::Value as Json;
+
+fn stored(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(text, &mut out).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(text)));
+    out
+}
+
+#[track_caller]
+fn check_text(sent: &str, text: &str) {
+    let bytes = stored(sent.as_bytes());
+    let found = Document::from_bytes(&bytes).unwrap().text();
+    assert_eq!(std::str::from_utf8(found).unwrap(), text);
+}
+
+/// Compares a value with the same one read by another library, through every way to reach its parts.
+fn check_value(ours: binjson::Value<'_>, theirs: &Json) {
+    let parsed: Json = serde_json::from_slice(ours.raw()).unwrap();
+    assert_eq!(&parsed, theirs);
+    match theirs {
+        Json::Null => assert_eq!(ours.kind(), Kind::Null),
+        Json::Bool(value) => assert_eq!((ours.kind(), ours.as_bool()), (Kind::Bool, Some(*value))),
+        Json::Number(number) => {
+            assert_eq!(ours.as_i64(), number.as_i64());
+            assert_eq!(ours.as_f64(), number.as_f64());
+            assert_eq!(ours.kind() == Kind::Number, number.is_f64());
+        }
+        Json::String(string) => {
+            assert_eq!(ours.kind(), Kind::String);
+            assert_eq!(ours.as_str().as_deref(), Some(string.as_str()));
+        }
+        Json::Array(elements) => {
+            assert_eq!((ours.kind(), ours.len()), (Kind::Array, elements.len()));
+            assert_eq!(ours.elements().count(), elements.len());
+            for (index, (ours_in, theirs_in)) in ours.elements().zip(elements).enumerate() {
+                check_value(ours_in, theirs_in);
+                assert_eq!(ours.element(index).unwrap().raw(), ours_in.raw());
+            }
+            assert!(ours.element(elements.len()).is_none());
+        }
+        Json::Object(fields) => {
+            assert_eq!((ours.kind(), ours.len()), (Kind::Object, fields.len()));
+            assert_eq!(ours.fields().count(), fields.len());
+            for (key, value) in fields {
+                check_value(ours.field(key).unwrap_or_else(|| panic!("no field {key:?}")), value);
+            }
+            for (key, value) in ours.fields() {
+                assert_eq!(ours.field(&key.as_str().unwrap()).unwrap().raw(), value.raw());
+            }
+            assert!(ours.field("no such field").is_none());
+        }
+    }
+}
+
+fn check_document(sent: &str, theirs: &Json) {
+    let bytes = stored(sent.as_bytes());
+    let document = Document::from_bytes(&bytes).unwrap();
+    let minified = serde_json::to_string(theirs).unwrap();
+    assert_eq!(std::str::from_utf8(document.text()).unwrap(), minified);
+    assert_eq!(document.is_object(), theirs.is_object());
+    check_value(document.root(), theirs);
+    if let Json::Object(fields) = theirs {
+        let mut cache = FieldCache::default();
+        for (key, value) in fields {
+            check_value(document.field(key).unwrap(), value);
+            for _ in 0..2 {
+                let cached = document.field_cached(key, &mut cache).unwrap();
+                assert_eq!(cached.raw(), document.field(key).unwrap().raw());
+            }
+        }
+        assert!(document.field_cached("no such field", &mut cache).is_none());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_value_comes_back_whatever_its_whitespace_and_escapes(value in support::value()) {
+        let minified = serde_json::to_string(&value).unwrap();
+        let pretty = serde_json::to_string_pretty(&value).unwrap();
+        check_document(&minified, &value);
+        check_document(&pretty, &value);
+        check_document(&support::with_unicode_escapes(&pretty), &value);
+        prop_assert_eq!(stored(minified.as_bytes()), stored(support::with_unicode_escapes(&pretty).as_bytes()));
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    #[test]
+    fn large_objects_come_back(value in support::object(700)) {
+        check_document(&serde_json::to_string_pretty(&value).unwrap(), &value);
+    }
+}
+
+#[test]
+fn numbers_and_the_order_of_keys_stay_exactly_as_sent() {
+    check_text(
+        " { \"z\" : 1.10 , \"a\" : -0 , \"b\" : 1E+05, \"c\":[ -0.0 , 123456789012345678901234567890 ] } ",
+        r#"{"z":1.10,"a":-0,"b":1E+05,"c":[-0.0,123456789012345678901234567890]}"#,
+    );
+}
+
+#[test]
+fn strings_are_stored_unescaped_but_for_what_json_forbids() {
+    check_text(r#""\u0416\u0436\/\u0041\uD83D\uDE00""#, "\"Жж/A😀\"");
+    check_text(r#""\u0022\u005C\u000a\u001F\u0008\u007f""#, "\"\\\"\\\\\\n\\u001f\\b\u{7f}\"");
+    check_text(r#"{"\u0061\"":"\u0062"}"#, r#"{"a\"":"b"}"#);
+}
+
+#[test]
+fn minus_zero_is_an_integer_and_minus_zero_point_zero_is_not() {
+    let bytes = stored(b"[-0,-0.0,9223372036854775807,9223372036854775808,-9223372036854775808,1e3]");
+    let root = Document::from_bytes(&bytes).unwrap().root();
+    let found: Vec<_> = root.elements().map(|value| (value.kind(), value.as_i64())).collect();
+    let expected = [
+        (Kind::Integer, Some(0)),
+        (Kind::Number, None),
+        (Kind::Integer, Some(i64::MAX)),
+        (Kind::Integer, None),
+        (Kind::Integer, Some(i64::MIN)),
+        (Kind::Number, None),
+    ];
+    assert_eq!(found, expected);
+    assert!(root.element(1).unwrap().as_f64().unwrap().is_sign_negative());
+}
+
+#[test]
+fn a_key_with_quotes_is_never_taken_for_the_text_that_looks_like_it() {
+    let bytes = stored(br#"{"a":1,"b":2,"c\"d":3}"#);
+    let document = Document::from_bytes(&bytes).unwrap();
+    let mut cache = FieldCache::default();
+    for name in [r#"a":1,"b"#, r#"c\"d"#, "c\\", ""] {
+        assert!(document.field(name).is_none(), "{name}");
+        assert!(document.field_cached(name, &mut cache).is_none(), "{name}");
+    }
+    assert_eq!(document.field("c\"d").unwrap().as_i64(), Some(3));
+}
+
+#[test]
+fn documents_of_one_shape_have_one_fingerprint() {
+    let shape = |text: &[u8]| Document::from_bytes(&stored(text)).unwrap().shape();
+    assert_eq!(shape(br#"{"id":1,"name":"a"}"#), shape(br#"{ "id": 234567, "name": [1,2,{}] }"#));
+    assert_ne!(shape(br#"{"id":1,"name":"a"}"#), shape(br#"{"name":"a","id":1}"#));
+    assert_ne!(shape(br#"{"id":1,"name":"a"}"#), shape(br#"{"id":1,"mane":"a"}"#));
+}
