@@ -8,3 +8,4 @@ pub mod key;
 pub mod order;
 pub mod row;
 pub mod schema;
+pub mod sql;

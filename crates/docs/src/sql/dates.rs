@@ -51,7 +51,8 @@ pub(crate) fn call(
     out: &mut String,
 ) -> DateResult {
     let skip = usize::from(function == DateFunction::Strftime);
-    let Some(mut moment) = arguments.get(skip..).and_then(|arguments| evaluate(arguments, &texts[skip..], now_ms)) else {
+    let Some(mut moment) = arguments.get(skip..).and_then(|arguments| evaluate(arguments, &texts[skip..], now_ms))
+    else {
         return DateResult::Null;
     };
     let written = match function {

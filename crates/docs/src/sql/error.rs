@@ -79,7 +79,9 @@ impl fmt::Display for QueryError {
             QueryError::Deadline => f.write_str("the query's time is over"),
             QueryError::Value(what) => f.write_str(what),
             QueryError::Damaged(what) => write!(f, "damaged data: {what}"),
-            QueryError::Parameters { expected, given } => write!(f, "{given} parameters given, the query has {expected}"),
+            QueryError::Parameters { expected, given } => {
+                write!(f, "{given} parameters given, the query has {expected}")
+            }
         }
     }
 }

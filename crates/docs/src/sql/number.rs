@@ -141,7 +141,8 @@ pub(crate) fn integer_prefix(text: &[u8]) -> (i64, IntegerText) {
     let (start, mut value, mut overflow) = (i, 0i64, false);
     while at(text, i).is_ascii_digit() {
         let digit = i64::from(at(text, i) - b'0');
-        let next = value.checked_mul(10).and_then(|v| if negative { v.checked_sub(digit) } else { v.checked_add(digit) });
+        let next =
+            value.checked_mul(10).and_then(|v| if negative { v.checked_sub(digit) } else { v.checked_add(digit) });
         overflow |= next.is_none();
         value = next.unwrap_or(if negative { i64::MIN } else { i64::MAX });
         if overflow {
@@ -342,7 +343,11 @@ pub(crate) fn round(real: f64, places: i64) -> f64 {
         return real; // All the digits that a real has are asked for.
     }
     // 10^drop above the largest 19 digits: nothing is left but a zero with the sign.
-    let rounded = if drop > 19 { 0 } else { ((u128::from(value) + 10u128.pow(drop as u32) / 2) / 10u128.pow(drop as u32)) as u64 };
+    let rounded = if drop > 19 {
+        0
+    } else {
+        ((u128::from(value) + 10u128.pow(drop as u32) / 2) / 10u128.pow(drop as u32)) as u64
+    };
     let magnitude = scaled(rounded, -(places as i32));
     if real < 0.0 { -magnitude } else { magnitude }
 }

@@ -87,11 +87,8 @@ impl<'a> Value<'a> {
         let Value::Text(text) = self else { return self };
         let prefix = number::real_prefix(text);
         let (integer, kind) = number::integer_prefix(text);
-        let integral = if prefix.any && prefix.whole {
-            kind == IntegerText::Whole
-        } else {
-            kind != IntegerText::Overflow
-        };
+        let integral =
+            if prefix.any && prefix.whole { kind == IntegerText::Whole } else { kind != IntegerText::Overflow };
         if !prefix.fraction && integral { Value::Integer(integer) } else { Value::Real(prefix.real) }
     }
 
@@ -102,7 +99,9 @@ impl<'a> Value<'a> {
         if !prefix.any || !prefix.whole {
             return self;
         }
-        if !prefix.fraction && let (integer, IntegerText::Whole) = number::integer_prefix(text) {
+        if !prefix.fraction
+            && let (integer, IntegerText::Whole) = number::integer_prefix(text)
+        {
             return Value::Integer(integer);
         }
         let integer = number::real_to_integer(prefix.real);
@@ -114,9 +113,7 @@ impl<'a> Value<'a> {
     pub(crate) fn to_text(self, arena: &'a Bump) -> Option<&'a [u8]> {
         match self {
             Value::Null => None,
-            Value::Integer(integer) => {
-                Some(arena.alloc_slice_copy(itoa::Buffer::new().format(integer).as_bytes()))
-            }
+            Value::Integer(integer) => Some(arena.alloc_slice_copy(itoa::Buffer::new().format(integer).as_bytes())),
             Value::Real(real) => Some(number::real_text(real, arena)),
             Value::Text(text) => Some(text),
         }
