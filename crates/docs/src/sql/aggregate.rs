@@ -4,6 +4,7 @@
 //! rounding errors (Kahan, Babuška, Neumaier), exactly as the oracle does, so that the last digit is the same.
 
 use super::error::Fault;
+use super::number::{self, IntegerText};
 use super::value::{Value, compare};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,10 +101,9 @@ impl State {
     fn add(&mut self, value: Value<'_>) {
         self.count += 1;
         let number = match value {
-            // SUM takes text only where all of it is a number, else by its real prefix.
-            Value::Text(_) => match value.with_numeric_affinity() {
-                Value::Text(_) => Value::Real(value.to_real()),
-                number => number,
+            Value::Text(text) => match number::integer_prefix(text) {
+                (integer, IntegerText::Whole) => Value::Integer(integer),
+                _ => Value::Real(value.to_real()),
             },
             number => number,
         };

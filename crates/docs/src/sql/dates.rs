@@ -659,8 +659,8 @@ impl Moment {
                 let ms = (number::round(self.second.min(59.999), 3) * 1000.0).round() as i64;
                 write!(out, "{:02}.{:03}", ms / 1000, ms % 1000)
             }
-            'F' => write!(out, "{}-{:02}-{:02}", padded(self.year), self.month, self.day),
-            'G' => write!(out, "{}", padded(self.thursday().year)),
+            'F' => write!(out, "{:04}-{:02}-{:02}", self.year, self.month, self.day),
+            'G' => write!(out, "{:04}", self.thursday().year),
             'g' => write!(out, "{:02}", self.thursday().year % 100),
             'H' => write!(out, "{:02}", self.hour),
             'k' => write!(out, "{:2}", self.hour),
@@ -686,15 +686,10 @@ impl Moment {
             'U' => write!(out, "{:02}", (self.year_day() - self.days_after_sunday() + 7) / 7),
             'V' => write!(out, "{:02}", self.thursday().year_day() / 7 + 1),
             'W' => write!(out, "{:02}", (self.year_day() - self.days_after_monday() + 7) / 7),
-            'Y' => write!(out, "{}", padded(self.year)),
+            'Y' => write!(out, "{:04}", self.year),
             '%' => write!(out, "%"),
             _ => return None,
         };
         written.ok()
     }
-}
-
-/// A year in four digits; the sign of a negative one comes on top.
-fn padded(year: i32) -> String {
-    if year < 0 { format!("-{:04}", -year) } else { format!("{year:04}") }
 }

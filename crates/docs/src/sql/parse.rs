@@ -32,6 +32,8 @@ mod precedence {
     pub(super) const SUM: u8 = 30;
     pub(super) const PRODUCT: u8 = 40;
     pub(super) const CONCAT: u8 = 45;
+    /// What a sign before an operand binds with.
+    pub(super) const SIGN: u8 = 48;
 }
 
 impl Dialect for SapsanDialect {
@@ -46,6 +48,9 @@ impl Dialect for SapsanDialect {
     }
     fn is_identifier_part(&self, ch: char) -> bool {
         self.0.is_identifier_part(ch)
+    }
+    fn supports_bitwise_shift_operators(&self) -> bool {
+        true
     }
     fn supports_partiql(&self) -> bool {
         true // `tags[0]`.
@@ -75,12 +80,13 @@ impl Dialect for SapsanDialect {
     }
 
     fn prec_value(&self, precedence: Precedence) -> u8 {
-        use precedence::{AND, BITS, EQUALITY, NOT, OR, PRODUCT, SUM};
+        use precedence::{AND, BITS, EQUALITY, NOT, OR, SIGN, SUM};
         match precedence {
             Precedence::Period => 100,
             Precedence::DoubleColon => 50,
             Precedence::AtTz => 49,
-            Precedence::MulDivModOp => PRODUCT,
+            // Asked for signs only: the operators themselves are given theirs below.
+            Precedence::MulDivModOp => SIGN,
             Precedence::PlusMinus => SUM,
             Precedence::Xor | Precedence::Ampersand | Precedence::Caret | Precedence::Pipe => BITS,
             Precedence::Colon | Precedence::PgOther => BITS,
@@ -94,6 +100,7 @@ impl Dialect for SapsanDialect {
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
         match &parser.peek_token_ref().token {
             Token::Lt | Token::LtEq | Token::Gt | Token::GtEq => Some(Ok(precedence::ORDER)),
+            Token::Mul | Token::Div | Token::Mod => Some(Ok(precedence::PRODUCT)),
             Token::StringConcat | Token::Arrow | Token::LongArrow => Some(Ok(precedence::CONCAT)),
             Token::ShiftLeft | Token::ShiftRight | Token::Ampersand | Token::Pipe => Some(Ok(precedence::BITS)),
             Token::Word(word) if word.keyword == Keyword::GLOB => Some(Ok(precedence::EQUALITY)),

@@ -456,6 +456,7 @@ impl Resolver<'_> {
             E::Identifier(ident) => self.name(std::slice::from_ref(ident), Vec::new(), clause)?,
             E::CompoundIdentifier(idents) => self.name(idents, Vec::new(), clause)?,
             E::CompoundFieldAccess { root, access_chain } => self.access(root, access_chain, clause)?,
+            E::JsonAccess { value, path } => self.json_access(value, &path.path, clause)?,
             E::Value(value) => self.literal(&value.value, value.span.start)?,
             E::UnaryOp { op, expr: inner } => self.unary(*op, inner, clause, at)?,
             E::BinaryOp { op: op @ (BinaryOperator::And | BinaryOperator::Or), .. } => self.chain(expr, op, clause)?,
@@ -808,6 +809,27 @@ impl Resolver<'_> {
         }
     }
 
+    /// `tags[0].name`, which sqlparser takes for a path of another dialect.
+    fn json_access(&mut self, root: &ast::Expr, path: &[ast::JsonPathElem], clause: Clause) -> Resolved<Expr> {
+        let at = root.span().start;
+        let mut steps = Vec::new();
+        for element in path {
+            steps.push(match element {
+                ast::JsonPathElem::Dot { key, .. } => Step::Field(key.clone()),
+                ast::JsonPathElem::Bracket { key } => match self.expr(key, Clause::Limit)? {
+                    Expr::Literal(Literal::Integer(index)) => Step::Item(index),
+                    _ => return not_yet("a subscript other than a number", at),
+                },
+                _ => return not_yet("this form of path", at),
+            });
+        }
+        match root {
+            ast::Expr::Identifier(ident) => self.name(std::slice::from_ref(ident), steps, clause),
+            ast::Expr::CompoundIdentifier(idents) => self.name(idents, steps, clause),
+            _ => not_yet("a path on anything but a field", at),
+        }
+    }
+
     /// `tags[0].name` and what else sqlparser calls a field access.
     fn access(&mut self, root: &ast::Expr, chain: &[ast::AccessExpr], clause: Clause) -> Resolved<Expr> {
         let at = root.span().start;
@@ -857,11 +879,14 @@ fn negate(negated: bool, expr: Expr) -> Expr {
     if negated { Expr::Not(Box::new(expr)) } else { expr }
 }
 
-/// The affinity of a comparison: a CAST's, a number's before a text's.
+/// What a comparison converts to: a number beside a CAST to one, text where a CAST to it meets no field. A field alone
+/// converts nothing and is not made text.
 fn between(a: &Expr, b: &Expr) -> Affinity {
+    let field = |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::Path(..));
     match (a.affinity(), b.affinity()) {
         (Affinity::Numeric, _) | (_, Affinity::Numeric) => Affinity::Numeric,
-        (Affinity::Text, _) | (_, Affinity::Text) => Affinity::Text,
+        (Affinity::Text, _) if !field(b) => Affinity::Text,
+        (_, Affinity::Text) if !field(a) => Affinity::Text,
         _ => Affinity::None,
     }
 }
