@@ -67,7 +67,8 @@ impl Both {
         query
             .write_array(&self.memory, &parameters, &mut Scratch::new(), &Budget::default(), &mut out)
             .map_err(|error| format!("execute: {error}"))?;
-        let rows: Vec<Json> = serde_json::from_slice(&out).map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&out)))?;
+        let rows: Vec<Json> =
+            serde_json::from_slice(&out).map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&out)))?;
         let names: Vec<&str> = query.columns().collect();
         Ok(rows.iter().map(|row| Json::Array(names.iter().map(|name| row[*name].clone()).collect())).collect())
     }
@@ -317,12 +318,25 @@ proptest! {
 
 #[test]
 fn booleans_and_nested_values_come_out_as_stored_and_count_as_their_values() {
-    let row = serde_json::json!({ "id": 1, "a": true, "b": {"x": [1, {"y": "z"}], "n": null}, "c": [1, 2.50], "d": "t\"\n" });
+    let row =
+        serde_json::json!({ "id": 1, "a": true, "b": {"x": [1, {"y": "z"}], "n": null}, "c": [1, 2.50], "d": "t\"\n" });
     let both = Both::new(&[row.clone()], &[]);
     check_row(&both, "SELECT a, b, c, d FROM t", serde_json::json!([true, row["b"], row["c"], row["d"]]));
-    check_row(&both, "SELECT a + 1 AS x, LENGTH(c) AS y, b || '' AS z FROM t", serde_json::json!([2, 7, row["b"].to_string()]));
-    check_row(&both, "SELECT b.x[1].y AS x, b.n AS n, c[1] AS c, b.x[0] + 1 AS y FROM t", serde_json::json!(["z", null, 2.5, 2]));
-    check_row(&both, "SELECT b -> 'x' AS x, b ->> '$.x[1].y' AS y, c ->> -1 AS z FROM t WHERE b ->> 'n' IS NULL", serde_json::json!(["[1,{\"y\":\"z\"}]", "z", 2.5]));
+    check_row(
+        &both,
+        "SELECT a + 1 AS x, LENGTH(c) AS y, b || '' AS z FROM t",
+        serde_json::json!([2, 7, row["b"].to_string()]),
+    );
+    check_row(
+        &both,
+        "SELECT b.x[1].y AS x, b.n AS n, c[1] AS c, b.x[0] + 1 AS y FROM t",
+        serde_json::json!(["z", null, 2.5, 2]),
+    );
+    check_row(
+        &both,
+        "SELECT b -> 'x' AS x, b ->> '$.x[1].y' AS y, c ->> -1 AS z FROM t WHERE b ->> 'n' IS NULL",
+        serde_json::json!(["[1,{\"y\":\"z\"}]", "z", 2.5]),
+    );
     both.check("SELECT b -> '$.x' AS x, b ->> '$.x[0]' AS y, c -> 0 AS z, b -> 'q' AS q, c ->> 1 AS w FROM t", false);
 }
 
@@ -338,11 +352,36 @@ fn limits_end_an_execution_with_their_name() {
     let over = || true;
     let budget = Budget { rows_max: 10, ..Budget::default() };
     check_limit(&both, "SELECT id FROM t", &budget, "10 rows read");
-    check_limit(&both, "SELECT a FROM t", &Budget { output_bytes_max: 500, ..Budget::default() }, "500 bytes of result");
-    check_limit(&both, "SELECT a FROM t ORDER BY a || id", &Budget { memory_bytes_max: 500, ..Budget::default() }, "500 bytes to sort");
-    check_limit(&both, "SELECT a || id AS x FROM t GROUP BY x", &Budget { memory_bytes_max: 500, ..Budget::default() }, "500 bytes of groups");
-    check_limit(&both, "SELECT t.id FROM t JOIN u ON u.id < t.id JOIN t AS v ON v.a > t.b", &Budget { rows_max: 50, ..Budget::default() }, "50 rows");
-    check_limit(&both, "SELECT t.id FROM t JOIN t AS v ON v.d IS NULL", &Budget { deadline: Some(&over), ..Budget::default() }, "time is over");
+    check_limit(
+        &both,
+        "SELECT a FROM t",
+        &Budget { output_bytes_max: 500, ..Budget::default() },
+        "500 bytes of result",
+    );
+    check_limit(
+        &both,
+        "SELECT a FROM t ORDER BY a || id",
+        &Budget { memory_bytes_max: 500, ..Budget::default() },
+        "500 bytes to sort",
+    );
+    check_limit(
+        &both,
+        "SELECT a || id AS x FROM t GROUP BY x",
+        &Budget { memory_bytes_max: 500, ..Budget::default() },
+        "500 bytes of groups",
+    );
+    check_limit(
+        &both,
+        "SELECT t.id FROM t JOIN u ON u.id < t.id JOIN t AS v ON v.a > t.b",
+        &Budget { rows_max: 50, ..Budget::default() },
+        "50 rows",
+    );
+    check_limit(
+        &both,
+        "SELECT t.id FROM t JOIN t AS v ON v.d IS NULL",
+        &Budget { deadline: Some(&over), ..Budget::default() },
+        "time is over",
+    );
 }
 
 #[track_caller]

@@ -107,7 +107,7 @@ fn theirs(sqlite: &rusqlite::Connection, sql: &str, parameters: &[(&str, Json)])
             other => statement.raw_bind_parameter(slot, other.as_i64().unwrap()).unwrap(),
         }
     }
-    let names: Vec<String> = statement.column_names().iter().map(|name| (*name).to_owned()).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.raw_query();
     let mut result = Vec::new();
     while let Some(row) = rows.next().unwrap() {
@@ -236,7 +236,7 @@ fn indexes_are_told_which_fields_to_carry() {
     }
     let wanted = |sql: &str| Query::prepare(sql, &memory.catalog).unwrap().wanted_included();
     let [visits] = &wanted(VISITS)[..] else { panic!() };
-    assert_eq!((visits.collection, visits.index, &visits.fields.join(",")[..]), (2, 0, "mark,location"));
+    assert_eq!((visits.collection, visits.index, &visits.fields.join(",")[..]), (2, 0, "location,mark"));
     let [average] = &wanted(AVERAGE)[..] else { panic!() };
     assert_eq!((average.collection, average.index), (2, 1));
     let mut fields = average.fields.clone();
@@ -271,7 +271,7 @@ fn load_train(folder: &Path) -> Memory {
     let mut archive = zip::ZipArchive::new(std::fs::File::open(folder.join("data.zip")).unwrap()).unwrap();
     for number in 0..archive.len() {
         let file = archive.by_index(number).unwrap();
-        if !file.name().ends_with(".json") {
+        if !file.name().unwrap().ends_with(".json") {
             continue;
         }
         let content: Json = serde_json::from_reader(file).unwrap();

@@ -178,10 +178,7 @@ pub fn travels() -> Memory {
             ("mark", Integer),
         ],
         closed: true,
-        indexes: &[
-            (&["user", "visited_at"], &["location", "mark"]),
-            (&["location"], &["mark", "visited_at", "user"]),
-        ],
+        indexes: &[(&["user", "visited_at"], &["location", "mark"]), (&["location"], &["mark", "visited_at", "user"])],
         references: &[("user", "users"), ("location", "locations")],
     });
     memory
