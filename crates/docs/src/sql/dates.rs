@@ -111,7 +111,7 @@ fn evaluate(arguments: &[Value<'_>], texts: &[&[u8]], now_ms: i64) -> Option<Mom
         }
         moment.modify(texts[place], place)?;
     }
-    moment.to_ms();
+    moment.fill_ms();
     if moment.failed || !(0..=LAST_MS).contains(&moment.ms) {
         return None;
     }
@@ -183,7 +183,7 @@ impl Moment {
     }
 
     /// From civil date and time to milliseconds.
-    fn to_ms(&mut self) {
+    fn fill_ms(&mut self) {
         if self.has_ms {
             return;
         }
@@ -217,7 +217,7 @@ impl Moment {
     }
 
     /// From milliseconds to the civil date.
-    fn to_date(&mut self) {
+    fn fill_date(&mut self) {
         if self.has_date {
             return;
         }
@@ -239,11 +239,11 @@ impl Moment {
         self.has_date = true;
     }
 
-    fn to_time(&mut self) {
+    fn fill_time(&mut self) {
         if self.has_time {
             return;
         }
-        self.to_ms();
+        self.fill_ms();
         let day_ms = (self.ms + HALF_DAY_MS) % DAY_MS;
         self.second = (day_ms % 60_000) as f64 / 1000.0;
         self.minute = (day_ms / 60_000 % 60) as i32;
@@ -252,9 +252,9 @@ impl Moment {
         self.has_time = true;
     }
 
-    fn to_civil(&mut self) {
-        self.to_date();
-        self.to_time();
+    fn fill_civil(&mut self) {
+        self.fill_date();
+        self.fill_time();
     }
 
     fn note_overrun(&mut self) {
@@ -314,7 +314,7 @@ impl Moment {
         (self.year, self.month, self.day) = (if negative { -year } else { year }, month, day);
         self.note_overrun();
         if self.zone_minutes != 0 {
-            self.to_ms();
+            self.fill_ms();
         }
         Some(())
     }
@@ -369,12 +369,12 @@ impl Moment {
         match at(text, 0).to_ascii_lowercase() {
             b'a' if is("auto") && place == 1 => self.auto(),
             b'c' if is("ceiling") => {
-                self.to_ms();
+                self.fill_ms();
                 self.forget_civil();
                 self.overrun = 0;
             }
             b'f' if is("floor") => {
-                self.to_ms();
+                self.fill_ms();
                 self.ms -= i64::from(self.overrun) * DAY_MS;
                 self.forget_civil();
             }
@@ -415,9 +415,9 @@ impl Moment {
         if !valid || !number::is_integer(number.real, wanted) {
             return None;
         }
-        self.to_civil();
+        self.fill_civil();
         (self.zone_minutes, self.has_ms) = (0, false);
-        self.to_ms();
+        self.fill_ms();
         let mut today = (self.ms + DAY_MS + HALF_DAY_MS) / DAY_MS % 7;
         let wanted = wanted.abs();
         if today != wanted {
@@ -434,7 +434,7 @@ impl Moment {
     }
 
     fn set_day_time(&mut self, hour: i32, minute: i32, second: f64) {
-        self.to_date();
+        self.fill_date();
         (self.has_time, self.hour, self.minute, self.second) = (true, hour, minute, second);
         (self.raw, self.zone_minutes, self.has_ms) = (false, 0, false);
     }
@@ -473,7 +473,7 @@ impl Moment {
                     (self.year, self.month) = (self.year + 1, 1);
                 }
                 self.note_overrun();
-                self.to_ms();
+                self.fill_ms();
                 self.ms -= i64::from(self.overrun + 1) * DAY_MS;
                 self.forget_civil();
             }
@@ -515,13 +515,13 @@ impl Moment {
         let months = digits(text, n + 1, 2, 0, 11)?;
         let days = digits(text, n + 4, 2, 0, 30).filter(|_| at(text, n + 3) == b'-')?;
         let sign = if negative { -1 } else { 1 };
-        self.to_civil();
+        self.fill_civil();
         self.has_ms = false;
         self.year += sign * years;
         self.month += sign * months;
         self.carry_months();
         self.note_overrun();
-        self.to_ms();
+        self.fill_ms();
         (self.has_time, self.has_date) = (false, false);
         self.ms += i64::from(sign * days) * DAY_MS;
         let end = n + 6;
@@ -543,9 +543,9 @@ impl Moment {
         let text = if at(text, 0).is_ascii_digit() { text } else { text.get(1..)? };
         let mut time = Moment::default();
         time.parse_time(text)?;
-        time.to_ms();
+        time.fill_ms();
         let ms = (time.ms - HALF_DAY_MS) % DAY_MS;
-        self.to_ms();
+        self.fill_ms();
         self.forget_civil();
         self.ms += if negative { -ms } else { ms };
         Some(())
@@ -565,14 +565,14 @@ impl Moment {
             return None;
         }
         let name = if unit[unit.len() - 1].eq_ignore_ascii_case(&b's') { &unit[..unit.len() - 1] } else { unit };
-        self.to_ms();
+        self.fill_ms();
         self.overrun = 0;
         let rounder = if amount < 0.0 { -0.5 } else { 0.5 };
         let (unit, _, ms) = UNITS.into_iter().find(|(unit, limit, _)| {
             unit.as_bytes().eq_ignore_ascii_case(name) && amount > -limit && amount < *limit
         })?;
         if unit == "month" || unit == "year" {
-            self.to_civil();
+            self.fill_civil();
             if unit == "month" {
                 self.month += amount as i32;
                 self.carry_months();
@@ -585,20 +585,20 @@ impl Moment {
             self.has_ms = false;
             amount -= f64::from(amount as i32);
         }
-        self.to_ms();
+        self.fill_ms();
         self.ms = self.ms.saturating_add((amount * 1000.0 * (ms / 1000.0) + rounder) as i64);
         self.forget_civil();
         Some(())
     }
 
     fn write_date(&mut self, out: &mut String) -> Option<()> {
-        self.to_date();
+        self.fill_date();
         let sign = if self.year < 0 { "-" } else { "" };
         write!(out, "{sign}{:04}-{:02}-{:02}", self.year.abs(), self.month, self.day).ok()
     }
 
     fn write_time(&mut self, out: &mut String) -> Option<()> {
-        self.to_time();
+        self.fill_time();
         write!(out, "{:02}:{:02}:", self.hour, self.minute).ok()?;
         if self.subsecond {
             let ms = (self.second * 1000.0 + 0.5) as i32;
@@ -611,7 +611,7 @@ impl Moment {
     /// Days since 1 January of the year.
     fn year_day(&self) -> i64 {
         let mut first = Moment { month: 1, day: 1, has_ms: false, ..*self };
-        first.to_ms();
+        first.fill_ms();
         (self.ms - first.ms + HALF_DAY_MS) / DAY_MS
     }
 
@@ -626,13 +626,13 @@ impl Moment {
     /// The Thursday of this week, which decides the ISO year.
     fn thursday(&self) -> Moment {
         let mut thursday = Moment { ms: self.ms + (3 - self.days_after_monday()) * DAY_MS, has_date: false, ..*self };
-        thursday.to_date();
+        thursday.fill_date();
         thursday
     }
 
     fn write_format(&mut self, format: &[u8], out: &mut String) -> Option<()> {
-        self.to_ms();
-        self.to_civil();
+        self.fill_ms();
+        self.fill_civil();
         let format = std::str::from_utf8(format).ok()?;
         let mut characters = format.chars();
         while let Some(character) = characters.next() {

@@ -515,12 +515,9 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             }
             order::lower(value, low);
         }
-        match to {
-            Some((value, inclusive)) => {
-                let Some(value) = bound_value(value, &scope)? else { return Ok(false) };
-                if *inclusive { order::upper(value, high) } else { order::lower(value, high) }
-            }
-            None => {}
+        if let Some((value, inclusive)) = to {
+            let Some(value) = bound_value(value, &scope)? else { return Ok(false) };
+            if *inclusive { order::upper(value, high) } else { order::lower(value, high) }
         }
         match from {
             Some((value, inclusive)) => {

@@ -353,7 +353,7 @@ pub(crate) fn round(real: f64, places: i64) -> f64 {
 }
 
 /// A real as text: 17 digits or fewer that read back as the same number, always with a point or an exponent.
-pub(crate) fn real_text<'a>(real: f64, arena: &'a Bump) -> &'a [u8] {
+pub(crate) fn real_text(real: f64, arena: &Bump) -> &[u8] {
     let mut out = BumpVec::new_in(arena);
     if real.is_nan() {
         return b"";
