@@ -5,6 +5,8 @@
 //! - A key has one spelling: a number is digits without leading zeros (before them a `-`, where the type has
 //!   negatives), within the type. Anything else is no key, neither in a path nor in a document.
 
+use std::fmt;
+
 use crate::order::Scalar;
 
 /// Longest string key: the store's own bound on keys.
@@ -53,6 +55,17 @@ impl<'a> Key<'a> {
             Bytes::U32(bytes) => Scalar::Integer(i64::from(u32::from_be_bytes(bytes))),
             Bytes::I64(bytes) => Scalar::Integer((u64::from_be_bytes(bytes) ^ SIGN) as i64),
             Bytes::Text(text) => Scalar::Text(text),
+        }
+    }
+}
+
+impl fmt::Display for Key<'_> {
+    /// The spelling that a path has.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scalar() {
+            Scalar::Integer(number) => write!(out, "{number}"),
+            Scalar::Text(text) => out.write_str(text),
+            Scalar::Null | Scalar::Real(_) => Ok(()),
         }
     }
 }

@@ -1,10 +1,35 @@
 //! Ordered transactional key-value engine: log, memtable, copy-on-write B+tree.
 //!
-//! Sketch of the public interface (settled for `docs`; the inside is this crate's).
+//! ```text
+//!   commit ──► log        what was acknowledged             appended, one sync for a group
+//!         └──► memtable   what changed since a checkpoint   versioned, in an arena, bounded
+//!   checkpoint ─► tree    all the rest                      a copy-on-write B+tree file, mapped
+//! ```
+//!
+//! [`Store`] is the door: [`Store::reader`] and [`Reader::snapshot`] to read, [`Store::commit`] and [`Store::submit`] to
+//! change, [`Store::bulk`] and [`Store::attach`] to load. What lies on disk is drawn in `FORMAT.md`; every file operation
+//! goes through [`disk`].
 
-mod api;
+mod bulk;
+pub mod disk;
+mod engine;
+mod error;
+mod key;
+pub mod log;
+pub mod memtable;
+mod options;
+pub mod readers;
+mod snapshot;
+mod stats;
+mod store;
+mod transaction;
+pub mod tree;
 
-pub use api::{
-    Abort, BulkTree, Commit, Direction, Durability, Error, KeyRange, Options, Reader, Recovery, Snapshot, Store,
-    Submit, Transaction, TreeId, Tx, Version,
-};
+pub use bulk::BulkTree;
+pub use error::Error;
+pub use key::{Direction, KeyRange, TreeId, Version};
+pub use options::{Durability, Options};
+pub use snapshot::{Reader, Snapshot};
+pub use stats::{Recovery, Stats};
+pub use store::Store;
+pub use transaction::{Abort, Commit, Submit, Transaction, Tx};

@@ -1,0 +1,81 @@
+//! A read-only map of a growing file.
+//!
+//! Address space is reserved once, far over the file's length, so that slices stay where they are while the file grows
+//! inside it. Only the part below [`Map::len`] may be touched: beyond the end of the file a touch is SIGBUS.
+//!
+//! What makes handing out `&[u8]` right, though the file is written while it is mapped:
+//!
+//! - The directory lock keeps other processes of ours out. Against a foreign program that truncates the file nothing
+//!   helps; that is said in the README.
+//! - The file never shrinks while it is mapped.
+//! - The tree is copy-on-write: a page that any view reaches is not written again before the last such view is gone, and
+//!   slices are only taken from pages that a view reaches.
+
+#![allow(unsafe_code)] // The crate's only place where the map's memory becomes a slice.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+/// See the module's text.
+pub struct Map {
+    raw: MmapRaw,
+    reserve: u64,
+    /// Bytes that may be touched: never more than the file's length, never falling.
+    len: AtomicU64,
+    file: File,
+}
+
+impl Map {
+    /// Maps `file` (an ordinary file or a memfd) with `reserve` bytes of address space.
+    pub fn of_file(file: &File, reserve: u64) -> io::Result<Map> {
+        let reserve_bytes =
+            usize::try_from(reserve).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "map too large"))?;
+        let raw = MmapOptions::new().len(reserve_bytes).no_reserve_swap().map_raw_read_only(file)?;
+        let map = Map { raw, reserve, len: AtomicU64::new(0), file: file.try_clone()? };
+        map.cover()?;
+        Ok(map)
+    }
+
+    /// Bytes that may be read through the map now.
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing can be read yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Address space reserved: the file can be read up to here at most.
+    pub fn reserve(&self) -> u64 {
+        self.reserve
+    }
+
+    /// Takes in what the file has grown by; returns the new length.
+    pub fn cover(&self) -> io::Result<u64> {
+        let len = self.file.metadata()?.len().min(self.reserve);
+        self.len.fetch_max(len, Ordering::AcqRel);
+        Ok(self.len())
+    }
+
+    /// The bytes at `offset`, or `None` where they are not within the file.
+    #[inline]
+    pub fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let end = offset.checked_add(len as u64)?;
+        if end > self.len() {
+            return None;
+        }
+        // SAFETY: offset + len <= self.len <= file length and <= the mapped reserve, so the range is mapped and backed
+        // by the file, which does not shrink while we hold the directory lock. That nobody writes to these bytes while
+        // the slice lives is the copy-on-write rule of the module's text.
+        Some(unsafe { std::slice::from_raw_parts(self.raw.as_ptr().add(offset as usize), len) })
+    }
+
+    /// Tells the kernel that reads come in random order, so that a fault reads one page and not a window around it.
+    pub fn advise_random(&self) -> io::Result<()> {
+        self.raw.advise(memmap2::Advice::Random)
+    }
+}

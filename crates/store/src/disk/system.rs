@@ -1,0 +1,159 @@
+//! The real disk: files of one directory, Linux calls.
+
+#![allow(unsafe_code)] // sync_file_range has no safe wrapper in the standard library.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Access, DirectoryLock, Disk, DiskFile, Map};
+
+/// A directory of the file system.
+#[derive(Debug)]
+pub struct SystemDisk {
+    directory: PathBuf,
+}
+
+impl SystemDisk {
+    /// Takes a directory, made (with its parents) when it is not there.
+    pub fn new(directory: &Path) -> io::Result<SystemDisk> {
+        if !directory.is_dir() {
+            std::fs::create_dir_all(directory)?;
+            // The new directory's own name must survive a crash too.
+            if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+        Ok(SystemDisk { directory: directory.to_path_buf() })
+    }
+}
+
+impl Disk for SystemDisk {
+    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(create).truncate(false);
+        if access == Access::Direct {
+            options.custom_flags(libc::O_DIRECT | libc::O_DSYNC);
+        }
+        Ok(Arc::new(SystemFile { file: options.open(self.directory.join(name))? }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.directory)? {
+            // A name that is not UTF-8 is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.directory.join(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.directory.join(from), self.directory.join(to))
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(self.directory.join(name))?;
+        match file.try_lock() {
+            // The kernel releases the lock with the last descriptor: a killed process leaves nothing behind.
+            Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+struct SystemFile {
+    file: File,
+}
+
+impl DiskFile for SystemFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_range(&self, start: u64, len: u64) -> io::Result<()> {
+        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        // SAFETY: a plain system call on a descriptor that `self.file` keeps open; no memory is passed.
+        let result = unsafe { libc::sync_file_range(self.file.as_raw_fd(), start as i64, len as i64, flags) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn map(&self, reserve: u64) -> io::Result<Map> {
+        Map::of_file(&self.file, reserve)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk() -> (tempfile::TempDir, SystemDisk) {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = SystemDisk::new(directory.path()).unwrap();
+        (directory, disk)
+    }
+
+    #[test]
+    fn a_map_follows_the_file_as_it_grows_and_refuses_what_lies_beyond() {
+        let (_directory, disk) = disk();
+        let file = disk.open("a", true, Access::Buffered).unwrap();
+        let map = file.map(1 << 30).unwrap();
+        assert_eq!(map.bytes(0, 1), None);
+        file.write_all_at(b"hello", 0).unwrap();
+        assert_eq!(map.cover().unwrap(), 5);
+        assert_eq!(map.bytes(0, 5), Some(&b"hello"[..]));
+        assert_eq!(map.bytes(1, 5), None);
+        assert_eq!(map.bytes(u64::MAX, 2), None);
+        file.write_zeros(5, 1_000_000).unwrap();
+        map.cover().unwrap();
+        assert_eq!(map.bytes(1_000_004, 1), Some(&[0][..]));
+        assert_eq!(map.bytes(0, 5), Some(&b"hello"[..]));
+    }
+
+    #[test]
+    fn a_second_lock_of_the_same_directory_is_refused_until_the_first_is_dropped() {
+        let (_directory, disk) = disk();
+        let lock = disk.lock("lock").unwrap();
+        assert_eq!(disk.lock("lock").err().map(|error| error.kind()), Some(io::ErrorKind::WouldBlock));
+        drop(lock);
+        disk.lock("lock").unwrap();
+    }
+
+    #[test]
+    fn reading_past_the_end_is_an_error_not_a_short_buffer() {
+        let (_directory, disk) = disk();
+        let file = disk.open("a", true, Access::Buffered).unwrap();
+        file.write_all_at(b"abc", 0).unwrap();
+        let mut buffer = [0; 4];
+        assert_eq!(file.read_exact_at(&mut buffer, 0).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

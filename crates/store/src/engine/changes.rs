@@ -1,0 +1,277 @@
+//! The changes of one transaction, in the order made, the last one of a key counting.
+//!
+//! Keys and values lie in one buffer; an entry says where. Few entries are searched one by one, which beats any index as
+//! long as they fit a few cache lines; past [`INDEXED_FROM`] a hash of the entries is kept.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::engine::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::error::Error;
+use crate::key::{Direction, KeyRange, TreeId};
+use crate::log::{OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
+
+/// Entries from which on a hash is kept.
+const INDEXED_FROM: usize = 16;
+/// What an entry costs in a memtable beside its key and value, generously: it bounds transactions of many tiny entries.
+const ENTRY_OVERHEAD_BYTES: usize = 128;
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Changes {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    index: Option<HashTable<u32>>,
+    hasher: DefaultHashBuilder,
+    /// Log bytes and memtable overhead of all entries, dead ones included: what is held against the bound.
+    cost: usize,
+    cost_max: usize,
+    log_bytes: usize,
+    failure: Option<Error>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    tree: u32,
+    key_len: u16,
+    /// Replaced by a later entry of the same key.
+    is_dead: bool,
+    kind: Kind,
+    /// Where the key starts; the value lies behind it.
+    at: u32,
+    value_len: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Put,
+    PutStamped,
+    Delete,
+}
+
+/// A change as the memtable and the log take it.
+#[derive(Clone, Copy)]
+pub(crate) struct Change<'c> {
+    pub(crate) operation: Operation<'c>,
+    /// The writer puts the version into the value's first 8 bytes.
+    pub(crate) is_stamped: bool,
+}
+
+impl Changes {
+    /// An empty set whose [`Changes::cost`] may reach `cost_max`.
+    pub(crate) fn new(cost_max: usize) -> Changes {
+        Changes { cost_max, ..Changes::default() }
+    }
+
+    /// Forgets everything, keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.index = None;
+        (self.cost, self.log_bytes, self.failure) = (0, 0, None);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes that this transaction takes in a batch.
+    pub(crate) fn log_bytes(&self) -> usize {
+        TRANSACTION_HEADER_BYTES + self.log_bytes
+    }
+
+    /// What was put in and cannot be committed, if anything.
+    pub(crate) fn take_failure(&mut self) -> Option<Error> {
+        let too_large =
+            (self.cost > self.cost_max).then_some(Error::Limit { what: "transaction", limit: self.cost_max as u64 });
+        self.failure.take().or(too_large)
+    }
+
+    pub(crate) fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8], is_stamped: bool) {
+        let failure = if value.len() > VALUE_BYTES_MAX {
+            Some(Error::Limit { what: "value", limit: VALUE_BYTES_MAX as u64 })
+        } else if is_stamped && value.len() < 8 {
+            Some(Error::Limit { what: "stamped value (lower bound)", limit: 8 })
+        } else {
+            None
+        };
+        match failure {
+            Some(failure) => self.failure = Some(failure),
+            None => self.push(tree, key, value, if is_stamped { Kind::PutStamped } else { Kind::Put }),
+        }
+    }
+
+    pub(crate) fn delete(&mut self, tree: TreeId, key: &[u8]) {
+        self.push(tree, key, &[], Kind::Delete);
+    }
+
+    fn push(&mut self, tree: TreeId, key: &[u8], value: &[u8], kind: Kind) {
+        if key.len() > KEY_BYTES_MAX {
+            self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+            return;
+        }
+        self.cost = self.cost.saturating_add(OPERATION_HEADER_BYTES + key.len() + value.len() + ENTRY_OVERHEAD_BYTES);
+        if self.cost > self.cost_max {
+            // It will be refused: what it would have held is not stored any more.
+            return;
+        }
+        let entry = Entry {
+            tree: tree.0,
+            key_len: key.len() as u16,
+            is_dead: false,
+            kind,
+            at: self.bytes.len() as u32,
+            value_len: value.len() as u32,
+        };
+        self.kill(tree, key);
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.entries.push(entry);
+        self.log_bytes += entry.log_bytes();
+        self.add_to_index(self.entries.len() - 1);
+    }
+
+    /// The earlier entry of this key, if any, no longer counts.
+    fn kill(&mut self, tree: TreeId, key: &[u8]) {
+        let Some(place) = self.find(tree, key) else { return };
+        if let Some(index) = &mut self.index {
+            let hash = self.hasher.hash_one((tree.0, key));
+            if let Ok(found) = index.find_entry(hash, |at| *at as usize == place) {
+                found.remove();
+            }
+        }
+        self.entries[place].is_dead = true;
+        self.log_bytes -= self.entries[place].log_bytes();
+    }
+
+    fn add_to_index(&mut self, place: usize) {
+        let (entries, bytes, hasher) = (&self.entries, &self.bytes, &self.hasher);
+        let hash_of = |at: &u32| {
+            let entry = entries[*at as usize];
+            hasher.hash_one((entry.tree, entry.key(bytes)))
+        };
+        if let Some(index) = &mut self.index {
+            index.insert_unique(hash_of(&(place as u32)), place as u32, hash_of);
+        } else if entries.len() >= INDEXED_FROM {
+            let mut index = HashTable::with_capacity(2 * INDEXED_FROM);
+            for at in (0..entries.len() as u32).filter(|at| !entries[*at as usize].is_dead) {
+                index.insert_unique(hash_of(&at), at, hash_of);
+            }
+            self.index = Some(index);
+        }
+    }
+
+    fn find(&self, tree: TreeId, key: &[u8]) -> Option<usize> {
+        let is_it = |entry: &Entry| !entry.is_dead && entry.tree == tree.0 && entry.key(&self.bytes) == key;
+        match &self.index {
+            None => self.entries.iter().rposition(is_it),
+            Some(index) => index
+                .find(self.hasher.hash_one((tree.0, key)), |at| is_it(&self.entries[*at as usize]))
+                .map(|at| *at as usize),
+        }
+    }
+
+    /// What this transaction itself made of a key: `None` when it did not touch it, `Some(None)` when it deleted it.
+    pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.find(tree, key).map(|place| self.entries[place].value(&self.bytes))
+    }
+
+    /// All that counts, in the order made.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Change<'_>> {
+        self.entries.iter().filter(|entry| !entry.is_dead).map(|entry| Change {
+            operation: Operation { tree: entry.tree, key: entry.key(&self.bytes), value: entry.value(&self.bytes) },
+            is_stamped: entry.kind == Kind::PutStamped,
+        })
+    }
+
+    /// The changes within a range of one tree, in the scan's order.
+    pub(crate) fn in_range(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Vec<(&[u8], Option<&[u8]>)> {
+        let mut found: Vec<_> = self
+            .entries
+            .iter()
+            .filter(|entry| !entry.is_dead && entry.tree == tree.0)
+            .map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
+            .filter(|(key, _)| range.is_above_start(key) && range.is_below_end(key))
+            .collect();
+        found.sort_unstable_by_key(|(key, _)| *key);
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        found
+    }
+}
+
+impl Entry {
+    fn key<'c>(&self, bytes: &'c [u8]) -> &'c [u8] {
+        let at = self.at as usize;
+        &bytes[at..at + usize::from(self.key_len)]
+    }
+
+    fn value<'c>(&self, bytes: &'c [u8]) -> Option<&'c [u8]> {
+        let at = self.at as usize + usize::from(self.key_len);
+        (self.kind != Kind::Delete).then(|| &bytes[at..at + self.value_len as usize])
+    }
+
+    fn log_bytes(&self) -> usize {
+        OPERATION_HEADER_BYTES + usize::from(self.key_len) + self.value_len as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn the_last_change_of_a_key_counts(
+            steps in proptest::collection::vec((0u32..2, 0u8..40, proptest::option::of(0u8..255)), 0..120)
+        ) {
+            let mut changes = Changes::new(1 << 20);
+            let mut model = BTreeMap::new();
+            for (tree, key, value) in steps {
+                match value {
+                    Some(value) => changes.put(TreeId(tree), &[key], &[value], false),
+                    None => changes.delete(TreeId(tree), &[key]),
+                }
+                model.insert((tree, vec![key]), value.map(|value| vec![value]));
+                prop_assert_eq!(changes.get(TreeId(tree), &[key]), Some(value.as_ref().map(std::slice::from_ref)));
+            }
+            prop_assert_eq!(changes.get(TreeId(0), &[99]), None);
+            let all: BTreeMap<_, _> = changes.iter().map(|change| {
+                let operation = change.operation;
+                ((operation.tree, operation.key.to_vec()), operation.value.map(<[u8]>::to_vec))
+            }).collect();
+            prop_assert_eq!(changes.iter().count(), model.len());
+            prop_assert_eq!(&all, &model);
+            let range = KeyRange { from: std::ops::Bound::Included(&[5]), to: std::ops::Bound::Excluded(&[30]) };
+            let found: Vec<u8> = changes.in_range(TreeId(1), range, Direction::Backward).iter().map(|(key, _)| key[0]).collect();
+            let mut expected: Vec<u8> = model.keys().filter(|(tree, key)| *tree == 1 && (5..30).contains(&key[0])).map(|(_, key)| key[0]).collect();
+            expected.reverse();
+            prop_assert_eq!(found, expected);
+            let log_bytes: usize = model.iter().map(|((_, key), value)| 12 + key.len() + value.as_ref().map_or(0, Vec::len)).sum();
+            prop_assert_eq!(changes.log_bytes(), 8 + log_bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_remembered_until_the_commit() {
+        let mut changes = Changes::new(1000);
+        changes.put(TreeId(1), &[0; KEY_BYTES_MAX + 1], b"", false);
+        assert!(matches!(changes.take_failure(), Some(Error::Limit { what: "key", .. })));
+        changes.put(TreeId(1), b"k", &[0; 2000], false);
+        assert!(matches!(changes.take_failure(), Some(Error::Limit { what: "transaction", .. })));
+        changes.clear();
+        changes.put(TreeId(1), b"k", b"short", true);
+        assert!(matches!(changes.take_failure(), Some(Error::Limit { .. })));
+    }
+}

@@ -1,0 +1,359 @@
+//! Checkpoints: the frozen memtable is merged into the tree, then its log is given back.
+//!
+//! 1. Freeze: a new memtable takes over (under the writer's lock, microseconds).
+//! 2. Wait until all versions in the frozen one are visible, that is durable.
+//! 3. Merge it in key order, tree by tree, in paced chunks; sync, meta page, sync.
+//! 4. Publish a generation with the new tree and without the frozen memtable.
+//! 5. Give back the log's segments before the place where replay would now start.
+//!
+//! Writers go on all the time. They wait only when the new memtable is full before the old one is merged, and they hear of
+//! an error only when the checkpoint then fails (a full disk, say). A failed checkpoint has changed nothing; it is tried
+//! again. One whose sync failed poisons the store, for nobody knows what is on the disk.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::limits::{CATALOG, LOG_BYTES_MAX, RETRY_AFTER, TICK};
+use super::{Engine, lock};
+use crate::disk::DiskFile;
+use crate::error::Error;
+use crate::key::{KeyRange, TreeId, Version};
+use crate::log::LogPosition;
+use crate::memtable::{Cursor, Memtable};
+use crate::options::Durability;
+use crate::tree::{Pace, TreeWriter};
+
+/// When checkpoints are due, and how they went.
+#[derive(Default)]
+pub(crate) struct Checkpoints {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// One merge at a time: the checkpointer's, or a bulk build's attachment.
+    merging: Mutex<()>,
+    is_requested_by_size: AtomicBool,
+    completed: AtomicU64,
+    failed: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    frozen: Option<Frozen>,
+    /// Calls of `Store::checkpoint` so far, and up to which they are served.
+    asked: u64,
+    served: u64,
+    /// Why the last try failed; gone with the next success.
+    failure: Option<Error>,
+    /// Tries so far, so that one who waits can tell a new failure from the one before.
+    tries: u64,
+    last_end: Option<Instant>,
+}
+
+/// What there is to know of the frozen memtable.
+#[derive(Clone, Copy)]
+pub(crate) struct Frozen {
+    pub(crate) last_version: u64,
+    /// Where the batch lies that holds the first version it lacks.
+    pub(crate) log_start: LogPosition,
+}
+
+impl Checkpoints {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn wait_a_tick<'s>(&self, state: MutexGuard<'s, State>, time: Duration) -> MutexGuard<'s, State> {
+        self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// A memtable was frozen: it is to be merged at once.
+    pub(crate) fn frozen(&self, last_version: u64, log_start: LogPosition) {
+        self.state().frozen = Some(Frozen { last_version, log_start });
+        self.is_requested_by_size.store(false, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// The active memtable is half full.
+    pub(crate) fn request_by_size(&self) {
+        if !self.is_requested_by_size.swap(true, Ordering::Relaxed) {
+            self.changed.notify_all();
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        // Under the lock, so that nobody who has just looked and is about to wait misses it.
+        let _state = self.state();
+        self.changed.notify_all();
+    }
+
+    /// Waits for `time` or the store's end; true at its end.
+    pub(crate) fn wait_for_close(&self, engine: &Engine, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut state = self.state();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if engine.is_closing.load(Ordering::Acquire) || left.is_zero() {
+                return engine.is_closing.load(Ordering::Acquire);
+            }
+            state = self.wait_a_tick(state, left);
+        }
+    }
+
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until there is no frozen memtable any more: a writer whose active one is full.
+    pub(crate) fn wait_until_merged(&self, engine: &Engine) -> Result<(), Error> {
+        let mut state = self.state();
+        // A failure from before says nothing: the disk may have room by now. Unless it was just now.
+        let tries = state.tries;
+        while state.frozen.is_some() {
+            engine.check_writable()?;
+            if let Some(failure) = state.failure.as_ref()
+                && (state.tries > tries || state.last_end.is_some_and(|end| end.elapsed() < RETRY_AFTER))
+            {
+                return Err(failure.copy());
+            }
+            state = self.wait_a_tick(state, TICK);
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Refuses writes of a store that is poisoned or closing.
+    fn check_writable(&self) -> Result<(), Error> {
+        if self.is_poisoned() {
+            return Err(Error::Poisoned);
+        }
+        if self.is_closing.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Life of the checkpointer.
+    pub(crate) fn run_checkpointer(&self) {
+        let mut failed_at: Option<Instant> = None;
+        loop {
+            let mut state = self.checkpoints.state();
+            let asked = loop {
+                if self.is_closing.load(Ordering::Acquire) {
+                    return;
+                }
+                let may_try = failed_at.is_none_or(|at| at.elapsed() >= RETRY_AFTER) || state.asked > state.served;
+                if may_try && !self.is_poisoned() && self.is_due(&state) {
+                    break state.asked;
+                }
+                if self.is_poisoned() {
+                    state.served = state.asked;
+                    state.failure = Some(Error::Poisoned);
+                    self.checkpoints.changed.notify_all();
+                }
+                state = self.checkpoints.wait_a_tick(state, TICK);
+                if self.published.retired_len() > 0 {
+                    self.published.reclaim();
+                }
+            };
+            drop(state);
+            failed_at = match self.run_checkpoint(asked) {
+                Ok(()) => None,
+                Err(_) => Some(Instant::now()),
+            };
+        }
+    }
+
+    fn is_due(&self, state: &State) -> bool {
+        if state.frozen.is_some() || state.asked > state.served {
+            return true;
+        }
+        if self.checkpoints.is_requested_by_size.load(Ordering::Relaxed) {
+            return true;
+        }
+        let is_late = state.last_end.is_none_or(|end| end.elapsed() >= self.options.checkpoint_interval);
+        let is_long = self.log.live_bytes() > LOG_BYTES_MAX.max(4 * self.options.log_segment_bytes);
+        (is_late || is_long) && !lock(&self.current).active.is_empty()
+    }
+
+    /// Freezes and merges; a memtable that was frozen before is merged first.
+    fn run_checkpoint(&self, asked: u64) -> Result<(), Error> {
+        let _merging = lock(&self.checkpoints.merging);
+        let result = self.merge_frozen().and_then(|()| {
+            self.freeze()?;
+            self.merge_frozen()
+        });
+        let mut state = self.checkpoints.state();
+        state.served = state.served.max(asked);
+        state.tries += 1;
+        state.last_end = Some(Instant::now());
+        state.failure = result.as_ref().err().map(Error::copy);
+        match &result {
+            Ok(()) => {
+                self.checkpoints.completed.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(Error::Closed) => {}
+            Err(error) => {
+                self.checkpoints.failed.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%error, "checkpoint failed; it is tried again");
+            }
+        }
+        self.checkpoints.changed.notify_all();
+        result
+    }
+
+    /// Freezes the active memtable when there is something in it and nothing is frozen.
+    fn freeze(&self) -> Result<(), Error> {
+        let mut writer = lock(&self.writer);
+        self.refresh(&mut writer);
+        self.checkpoints.is_requested_by_size.store(false, Ordering::Relaxed);
+        if writer.generation.frozen.is_none() && !writer.table.table().is_empty() {
+            self.rotate(&mut writer)?;
+        }
+        Ok(())
+    }
+
+    /// Steps 2 to 5 of the module's text. Under `merging`.
+    fn merge_frozen(&self) -> Result<(), Error> {
+        let Some(Frozen { last_version, log_start }) = self.checkpoints.state().frozen else { return Ok(()) };
+        let Some(table) = lock(&self.current).frozen.clone() else { return Ok(()) };
+        self.wait_until_visible(last_version)?;
+        if self.options.durability != Durability::Commit {
+            self.log.sync().map_err(|error| {
+                self.poison("sync of the log", &error);
+                Error::Unknown(error)
+            })?;
+        }
+        let mut tree = self.tree.begin(self.pace())?;
+        merge_table(&mut tree, &table)?;
+        let view = self.finish(tree, last_version, log_start)?;
+        self.publish(|generation| {
+            generation.tree = view;
+            generation.frozen = None;
+        });
+        self.checkpoints.state().frozen = None;
+        self.checkpoints.changed.notify_all();
+        self.log.release_before(log_start.segment);
+        self.published.reclaim();
+        Ok(())
+    }
+
+    /// Ends a checkpoint. A failed sync poisons; a full disk does not.
+    pub(super) fn finish(
+        &self,
+        tree: TreeWriter<'_>,
+        version: u64,
+        log_start: LogPosition,
+    ) -> Result<Arc<crate::tree::TreeView>, Error> {
+        tree.finish(Version(version), log_start).inspect_err(|error| {
+            if let Error::Io { source, .. } = error
+                && source.kind() != io::ErrorKind::Interrupted
+            {
+                self.poison("sync of the tree", source);
+            }
+        })
+    }
+
+    pub(super) fn wait_until_visible(&self, version: u64) -> Result<(), Error> {
+        while self.visible() < version {
+            self.check_writable()?;
+            // A batch is on its way: tens of microseconds on a good disk.
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        Ok(())
+    }
+
+    /// After each chunk: let the disk have it, then rest as long as that took, so that the log's syncs have half of the
+    /// disk; with no rest when the active memtable fills up meanwhile.
+    pub(super) fn pace(&self) -> Pace {
+        let active = Arc::clone(&lock(&self.current).active);
+        let full_at = self.options.memtable_bytes / 2;
+        let is_closing = Arc::clone(&self.is_closing);
+        Box::new(move |file: &dyn DiskFile, start, len| {
+            if is_closing.load(Ordering::Acquire) {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "the store is closing"));
+            }
+            let began = Instant::now();
+            file.sync_range(start, len)?;
+            if active.used_bytes() < full_at {
+                std::thread::sleep(began.elapsed().min(PACE_REST_MAX));
+            }
+            Ok(())
+        })
+    }
+
+    /// A checkpoint that contains all that is visible when it is called.
+    pub(crate) fn checkpoint(&self) -> Result<(), Error> {
+        let mut state = self.checkpoints.state();
+        state.asked += 1;
+        let ticket = state.asked;
+        self.checkpoints.changed.notify_all();
+        while state.served < ticket {
+            self.check_writable()?;
+            state = self.checkpoints.wait_a_tick(state, TICK);
+        }
+        state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.copy()))
+    }
+
+    /// Waits for the end of a running merge and keeps the next one from starting.
+    pub(super) fn hold_merging(&self) -> Result<MutexGuard<'_, ()>, Error> {
+        let merging = lock(&self.checkpoints.merging);
+        self.merge_frozen()?;
+        Ok(merging)
+    }
+
+    /// The frozen memtable has been merged by another than the checkpointer.
+    pub(super) fn forget_frozen(&self) {
+        self.checkpoints.state().frozen = None;
+        self.checkpoints.changed.notify_all();
+    }
+}
+
+/// A rest after a chunk, at most: a disk that stalls is not helped by waiting still longer.
+const PACE_REST_MAX: Duration = Duration::from_millis(5);
+
+/// Puts all that a memtable holds into the trees.
+pub(super) fn merge_table(tree: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
+    for id in table.trees() {
+        if id == CATALOG {
+            name_trees(tree, table)?;
+        }
+        tree.merge(id, Entries::of(table, id))?;
+    }
+    Ok(())
+}
+
+/// The tree file knows the names too, so that it can be inspected without the engine.
+fn name_trees(tree: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
+    tree.set_name(CATALOG, "catalog")?;
+    for (key, value) in Entries::of(table, CATALOG) {
+        if let Some((name, id)) = super::catalog::row(key, value) {
+            tree.set_name(id, name)?;
+        }
+    }
+    Ok(())
+}
+
+/// The newest record of each key of one tree, in order.
+struct Entries<'m> {
+    cursor: Cursor<'m>,
+    is_started: bool,
+}
+
+impl<'m> Entries<'m> {
+    fn of(table: &'m Memtable, tree: TreeId) -> Entries<'m> {
+        Entries { cursor: table.cursor(Version(u64::MAX), tree), is_started: false }
+    }
+}
+
+impl<'m> Iterator for Entries<'m> {
+    type Item = (&'m [u8], Option<&'m [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = if self.is_started { self.cursor.next() } else { self.cursor.seek(KeyRange::ALL.from) };
+        self.is_started = true;
+        entry.map(|entry| (entry.key, entry.value))
+    }
+}

@@ -1,0 +1,44 @@
+//! Closing, and the syncs of `Durability::Interval`.
+
+use std::sync::atomic::Ordering;
+
+use super::{Engine, lock};
+use crate::options::Durability;
+
+impl Engine {
+    /// No more transactions; those that are queued are done.
+    pub(crate) fn refuse_new(&self) {
+        self.queue.close();
+    }
+
+    /// The checkpointer and the syncer end; a merge that is under way is given up, it changes nothing.
+    pub(crate) fn stop_others(&self) {
+        self.is_closing.store(true, Ordering::Release);
+        self.checkpoints.wake_all();
+    }
+
+    /// Syncs, and leaves an empty batch: a witness that the last transactions were durable.
+    pub(crate) fn close_log(&self) {
+        let mut writer = lock(&self.writer);
+        let _turn = lock(&self.turn);
+        if self.is_poisoned() {
+            return;
+        }
+        if let Err(error) = self.log.write_empty_batch(&mut writer.tail) {
+            tracing::error!(%error, "the log could not be closed cleanly");
+        }
+        // A commit that was about to go inline finds the store closed.
+        self.is_poisoned.store(true, Ordering::Release);
+    }
+
+    /// Life of the thread that syncs at intervals.
+    pub(crate) fn run_syncer(&self) {
+        let Durability::Interval(interval) = self.options.durability else { return };
+        while !self.checkpoints.wait_for_close(self, interval) {
+            if let Err(error) = self.log.sync() {
+                self.poison("sync of the log", &error);
+                return;
+            }
+        }
+    }
+}

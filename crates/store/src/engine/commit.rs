@@ -1,0 +1,216 @@
+//! Group commit: two committers take turns, a lone caller does it all by itself.
+//!
+//! ```text
+//!  committer A   gather ─ write and sync ─ acknowledge   gather ─ write and sync ─ …
+//!  committer B            gather ………………… write and sync ─ acknowledge   gather …
+//! ```
+//!
+//! `writer` is held while a batch is gathered and sealed, `turn` while it is on its way to the disk; the turn is taken
+//! before the writer is let go, so batches reach the log in order. While one batch syncs, the other committer gathers the
+//! next, as deep as the queue. Handing batches from a gathering thread to a syncing one was the other way: it costs two
+//! more thread switches for each group, and the caller who commits inline would be a special case.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::MutexGuard;
+
+use super::limits::BATCH_BYTES_MAX;
+use super::queue::Refused;
+use super::writer::{Placed, Writer};
+use super::{Engine, Waiting, count, lock};
+use crate::error::Error;
+use crate::key::Version;
+use crate::log::BatchBuilder;
+use crate::transaction::{Abort, Commit, Transaction, Tx, Work};
+
+/// A prepared transaction on its way.
+pub(crate) struct Request {
+    pub(crate) transaction: Box<dyn Transaction>,
+    pub(crate) work: Work,
+}
+
+/// A batch being gathered, with those who wait for it.
+pub(crate) struct OpenBatch {
+    pub(crate) builder: BatchBuilder,
+    done: Vec<(Box<Request>, Result<u64, Error>)>,
+}
+
+impl OpenBatch {
+    pub(crate) fn new() -> OpenBatch {
+        OpenBatch { builder: BatchBuilder::new(BATCH_BYTES_MAX / 4), done: Vec::new() }
+    }
+}
+
+/// How sending a batch ended.
+enum Sent {
+    Durable,
+    /// An earlier failure.
+    Poisoned,
+    /// This write or sync failed.
+    Failed(std::io::Error),
+}
+
+impl Sent {
+    fn outcome(&self, version: u64) -> Result<Commit, Error> {
+        match self {
+            Sent::Durable => Ok(Commit { version: Version(version) }),
+            Sent::Poisoned => Err(Error::Poisoned),
+            Sent::Failed(error) => Err(Error::Unknown(copy_of(error))),
+        }
+    }
+}
+
+/// An `io::Error` cannot be cloned, and each transaction of the batch wants one.
+fn copy_of(error: &std::io::Error) -> std::io::Error {
+    match error.raw_os_error() {
+        Some(code) => std::io::Error::from_raw_os_error(code),
+        None => error.kind().into(),
+    }
+}
+
+impl Engine {
+    /// Life of a committer thread.
+    pub(crate) fn run_committer(&self) {
+        let mut batch = OpenBatch::new();
+        loop {
+            let watch = lock(&self.watch);
+            if lock(&self.writer).backlog.is_empty() && !self.queue.wait() {
+                return;
+            }
+            let mut writer = lock(&self.writer);
+            self.gather(&mut writer, &mut batch);
+            let turn = lock(&self.turn);
+            // What came while the other batch was on its way.
+            self.gather(&mut writer, &mut batch);
+            drop(watch);
+            let sent = self.send(writer, turn, &mut batch);
+            acknowledge(&mut batch, &sent);
+        }
+    }
+
+    /// Places all that waits, as far as the batch has room.
+    fn gather(&self, writer: &mut Writer, batch: &mut OpenBatch) {
+        self.refresh(writer);
+        if writer.backlog.is_empty() {
+            let mut taken = std::mem::take(&mut writer.taken);
+            self.queue.take_into(&mut taken);
+            writer.backlog.extend(taken.drain(..));
+            writer.taken = taken;
+        }
+        while let Some(mut request) = writer.backlog.pop_front() {
+            let Request { transaction, work } = &mut *request;
+            let placed = if self.is_poisoned() {
+                Placed::Refused(Error::Poisoned)
+            } else {
+                self.place(writer, batch, work, &mut |tx| transaction.prepare(tx))
+            };
+            match placed {
+                Placed::Done(version) => batch.done.push((request, Ok(version))),
+                Placed::Refused(error) => batch.done.push((request, Err(error))),
+                Placed::SendFirst => {
+                    writer.backlog.push_front(request);
+                    return;
+                }
+            }
+            self.queue.settle(1);
+        }
+    }
+
+    /// Writes the batch and makes it visible. Lets the writer go as soon as the batch has its place.
+    fn send(&self, mut writer: MutexGuard<'_, Writer>, turn: MutexGuard<'_, ()>, batch: &mut OpenBatch) -> Sent {
+        if self.is_poisoned() {
+            batch.builder.restart(0);
+            return Sent::Poisoned;
+        }
+        let transactions = batch.builder.transactions();
+        if transactions == 0 {
+            return Sent::Durable;
+        }
+        let last_version = batch.builder.last_version();
+        let sealed = self.log.seal(&mut writer.tail, &mut batch.builder);
+        drop(writer);
+        let written = self.log.write(&sealed);
+        let sent = match written {
+            Ok(()) => {
+                self.show(last_version);
+                Sent::Durable
+            }
+            Err(error) => {
+                self.poison("writing to the log", &error);
+                Sent::Failed(error)
+            }
+        };
+        batch.builder.restart(0);
+        drop(turn);
+        count(&self.counters.groups, 1);
+        count(&self.counters.commits, u64::from(transactions));
+        sent
+    }
+
+    /// Queues a prepared transaction; gives it back when the queue is full.
+    pub(crate) fn enqueue(&self, request: Box<Request>) -> Result<(), Box<Request>> {
+        match self.queue.push(request) {
+            Ok(()) => Ok(()),
+            Err(Refused::Full(request)) => Err(request),
+            Err(Refused::Closed(request)) => {
+                finish(request.transaction, Err(Error::Closed));
+                Ok(())
+            }
+        }
+    }
+
+    /// Prepares, commits and waits.
+    pub(crate) fn commit(
+        &self,
+        change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send),
+    ) -> Result<Commit, Error> {
+        let mut work = Work::new(self.options.transaction_bytes_max());
+        self.prepare(&mut work, change)?;
+        if let Some(outcome) = self.commit_inline(&mut work, change) {
+            return outcome;
+        }
+        Waiting::run(change, |waiting| {
+            self.enqueue(Box::new(Request { transaction: waiting, work })).map_err(|_refused| Error::Busy)
+        })
+    }
+
+    /// Commits on the calling thread when nothing is queued and no batch is on its way.
+    fn commit_inline(
+        &self,
+        work: &mut Work,
+        change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send),
+    ) -> Option<Result<Commit, Error>> {
+        if self.queue.depth() > 0 || self.is_closing.load(std::sync::atomic::Ordering::Acquire) {
+            return None;
+        }
+        let mut writer = self.writer.try_lock().ok()?;
+        let turn = self.turn.try_lock().ok()?;
+        if self.is_poisoned() {
+            return Some(Err(Error::Poisoned));
+        }
+        self.refresh(&mut writer);
+        let mut batch = lock(&self.batches).pop().unwrap_or_else(|| Box::new(OpenBatch::new()));
+        let placed = self.place(&mut writer, &mut batch, work, change);
+        let outcome = match placed {
+            Placed::Done(version) => Some(self.send(writer, turn, &mut batch).outcome(version)),
+            Placed::Refused(error) => Some(Err(error)),
+            Placed::SendFirst => None,
+        };
+        count(&self.counters.inline, 1);
+        lock(&self.batches).push(batch);
+        outcome
+    }
+}
+
+/// Tells all that waited for the batch.
+fn acknowledge(batch: &mut OpenBatch, sent: &Sent) {
+    for (request, outcome) in batch.done.drain(..) {
+        finish(request.transaction, outcome.and_then(|version| sent.outcome(version)));
+    }
+}
+
+/// A panic in a caller's code must not take a committer with it.
+pub(crate) fn finish(transaction: Box<dyn Transaction>, outcome: Result<Commit, Error>) {
+    if catch_unwind(AssertUnwindSafe(|| transaction.finish(outcome))).is_err() {
+        tracing::error!("a transaction's finish panicked; its commit stands");
+    }
+}

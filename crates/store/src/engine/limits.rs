@@ -1,0 +1,24 @@
+//! Bounds of the store that are not settings.
+
+/// Bytes of a key.
+pub(crate) const KEY_BYTES_MAX: usize = 1024;
+/// Bytes of a value.
+pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
+/// A batch is closed when it has grown to this: larger ones sync no faster per byte and let the first wait longer.
+pub(crate) const BATCH_BYTES_MAX: usize = 1 << 20;
+/// Threads that take turns: one gathers while the other's batch is on its way to the disk.
+pub(crate) const COMMITTERS: usize = 2;
+/// The tree that names all others.
+pub(crate) const CATALOG: crate::TreeId = crate::TreeId(0);
+/// Calls of `commit` that may prepare at the same moment, beside the registered readers.
+pub(crate) const COMMIT_SLOTS: usize = 64;
+/// Log in use from which on a checkpoint is due whatever the memtable holds: replaying as much is estimated at a second.
+pub(crate) const LOG_BYTES_MAX: u64 = 256 << 20;
+/// How often time limits are looked at.
+pub(crate) const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+/// A failed checkpoint is tried again after this.
+pub(crate) const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+/// The tree file.
+pub(crate) const TREE_NAME: &str = "tree";
+/// The file whose lock keeps other processes out.
+pub(crate) const LOCK_NAME: &str = "lock";

@@ -1,0 +1,205 @@
+//! The engine: log, memtables and tree put together. [`crate::Store`] is its door.
+//!
+//! Threads of a store, and what each alone may do:
+//!
+//! - callers: prepare transactions, read; a lone one commits by itself ([`commit`]).
+//! - two committers: take turns to gather what waits, write it to the log, publish, acknowledge ([`commit`]).
+//! - the checkpointer: merges the frozen memtable into the tree ([`checkpoint`]).
+//! - the log's keeper: prepares segments. With `Durability::Interval`, one that syncs.
+//!
+//! Locks, in the order in which they may be taken: `merging`, `watch`, `writer`, `turn`, `current`; the small ones inside
+//! queue, log and checkpoint state are leaves. Readers take none.
+//!
+//! Invariants:
+//!
+//! 1. A version is visible only after its batch is written as the durability asks, in order, none left out.
+//! 2. A memtable is merged only when all its versions are visible; its log is released only after the meta page is synced.
+//! 3. After a failed sync or write of the log nothing becomes visible any more.
+//! 4. What a published generation can reach stays until no reader has it pinned (`readers.rs`; for pages, `TreeView`).
+
+mod attach;
+mod catalog;
+mod changes;
+mod checkpoint;
+mod close;
+mod commit;
+mod limits;
+mod queue;
+mod reads;
+mod recovery;
+mod ticket;
+mod view;
+mod writer;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(crate) use changes::Changes;
+pub(crate) use commit::{Request, finish};
+pub(crate) use limits::{CATALOG, COMMITTERS};
+pub(crate) use reads::Reads;
+pub(crate) use ticket::Waiting;
+pub(crate) use view::{Generation, View};
+
+use crate::disk::DirectoryLock;
+use crate::error::Error;
+use crate::log::Log;
+use crate::options::Options;
+use crate::readers::{Published, ReaderSlot, RetiredFull};
+use crate::transaction::Work;
+use crate::tree::TreeFile;
+use checkpoint::Checkpoints;
+use commit::OpenBatch;
+use queue::Queue;
+use writer::Writer;
+
+/// See the module's text.
+pub(crate) struct Engine {
+    pub(crate) options: Options,
+    log: Log,
+    tree: TreeFile,
+    published: Arc<Published<Generation>>,
+    /// The owner's copy of what is published.
+    current: Mutex<Generation>,
+    /// The newest version that snapshots see.
+    visible: AtomicU64,
+    queue: Queue<Box<Request>>,
+    /// Held by the committer that waits for the queue or gathers.
+    watch: Mutex<()>,
+    writer: Mutex<Writer>,
+    /// Held while a batch is on its way to the disk.
+    turn: Mutex<()>,
+    is_poisoned: AtomicBool,
+    is_closing: Arc<AtomicBool>,
+    checkpoints: Checkpoints,
+    /// Slots with which `commit` prepares.
+    slots: Mutex<Vec<ReaderSlot<Generation>>>,
+    /// Batches' buffers not in use.
+    batches: Mutex<Vec<Box<OpenBatch>>>,
+    pub(crate) counters: Counters,
+    /// Last, so that the directory is free only when all files are closed.
+    _lock: DirectoryLock,
+}
+
+/// What happened since the start.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) groups: AtomicU64,
+    pub(crate) redone: AtomicU64,
+    pub(crate) inline: AtomicU64,
+}
+
+/// Counts without the cost of a locked instruction being noticed: one add per group.
+pub(crate) fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// Locks; a panic under any of the engine's locks is a bug that was printed, and none leaves a structure half changed
+/// in a way that a later lock could not bear.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    pub(crate) fn visible(&self) -> u64 {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.is_poisoned.load(Ordering::Acquire)
+    }
+
+    /// From now on nothing is acknowledged; reads go on.
+    fn poison(&self, what: &str, error: &std::io::Error) {
+        if !self.is_poisoned.swap(true, Ordering::AcqRel) {
+            tracing::error!(%error, "{what} failed: no writes until the store is reopened");
+        }
+        self.checkpoints.wake_all();
+    }
+
+    pub(crate) fn register(&self) -> Result<ReaderSlot<Generation>, Error> {
+        self.published.register().ok_or(Error::Busy)
+    }
+
+    /// Pins the newest state: a generation, and a version that it shows.
+    #[inline]
+    pub(crate) fn pin<'s>(&self, slot: &'s ReaderSlot<Generation>) -> (crate::readers::Guard<'s, Generation>, u64) {
+        loop {
+            let guard = slot.load();
+            let visible = self.visible();
+            // A newer generation would mean that `visible` may count versions which only that one holds.
+            if self.published.epoch() == guard.epoch() {
+                return (guard, visible);
+            }
+        }
+    }
+
+    /// Replaces what readers see.
+    fn publish(&self, change: impl FnOnce(&mut Generation)) {
+        let mut current = lock(&self.current);
+        change(&mut current);
+        let mut next = current.clone();
+        while let Err(RetiredFull(back)) = self.published.replace(next) {
+            // Readers that stay for dozens of checkpoints: writers wait for them, bounded memory comes first.
+            next = back;
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    /// Runs `prepare` on the calling thread against the newest state, with a slot of the pool.
+    pub(crate) fn prepare(
+        &self,
+        work: &mut Work,
+        prepare: &mut dyn FnMut(&mut crate::Tx<'_>) -> Result<(), crate::Abort>,
+    ) -> Result<(), Error> {
+        let slot = self.take_slot();
+        let result = {
+            let (guard, version) = self.pin(&slot);
+            work.prepare(View { generation: &guard, version }, prepare)
+        };
+        self.return_slot(slot);
+        result
+    }
+
+    fn return_slot(&self, slot: ReaderSlot<Generation>) {
+        lock(&self.slots).push(slot);
+    }
+
+    pub(crate) fn bulk(&self) -> crate::tree::BulkBuilder {
+        self.tree.bulk(self.pace())
+    }
+
+    fn take_slot(&self) -> ReaderSlot<Generation> {
+        loop {
+            if let Some(slot) = lock(&self.slots).pop().or_else(|| self.published.register()) {
+                return slot;
+            }
+            // All are in use for the moment of a prepare.
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn stats(&self) -> crate::Stats {
+        let generation = lock(&self.current).clone();
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        crate::Stats {
+            version: self.visible(),
+            queue_depth: self.queue.depth() as u64,
+            commits: load(&self.counters.commits),
+            groups: load(&self.counters.groups),
+            inline_commits: load(&self.counters.inline),
+            redone: load(&self.counters.redone),
+            log_bytes_written: self.log.bytes_written(),
+            log_bytes: self.log.live_bytes(),
+            checkpoints: self.checkpoints.completed(),
+            checkpoint_failures: self.checkpoints.failed(),
+            memtable_bytes: generation.active.used_bytes() as u64,
+            frozen_bytes: generation.frozen.as_ref().map_or(0, |table| table.used_bytes() as u64),
+            tree_pages: u64::from(generation.tree.meta().page_count),
+            tree_version: generation.tree.meta().version.0,
+            retired_generations: self.published.retired_len() as u64,
+            is_poisoned: self.is_poisoned(),
+        }
+    }
+}

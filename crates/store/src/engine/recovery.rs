@@ -1,0 +1,178 @@
+//! Start: the newest meta page whose log start exists, then replay into memtables.
+//!
+//! No page of a tree is touched. What the log holds beyond the tree fits into the two memtables it came from; only when
+//! the setting for their size has shrunk since, the first one is merged right here.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::checkpoint::merge_table;
+use super::limits::{COMMIT_SLOTS, LOCK_NAME, TREE_NAME};
+use super::queue::Queue;
+use super::view::Generation;
+use super::writer::{Writer, new_memtable};
+use super::{Checkpoints, Counters, Engine};
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::key::{TreeId, Version};
+use crate::log::{self, Batch, Log, LogPosition, LogSettings};
+use crate::memtable::{Full, Memtable, MemtableWriter};
+use crate::options::{Durability, Options};
+use crate::readers::Published;
+use crate::stats::Recovery;
+use crate::tree::TreeFile;
+
+impl Engine {
+    /// Opens or creates the store on a disk.
+    pub(crate) fn open(disk: Arc<dyn Disk>, options: Options) -> Result<(Engine, Recovery), Error> {
+        let began = Instant::now();
+        options.check()?;
+        let lock = disk.lock(LOCK_NAME).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Error::Locked,
+            _ => Error::io(format!("lock {LOCK_NAME}"), error),
+        })?;
+        let settings = LogSettings {
+            segment_bytes: options.log_segment_bytes,
+            sync_each: options.durability == Durability::Commit,
+        };
+        if !has_tree(&*disk)? {
+            create(&disk, settings)?;
+        }
+        let tree = open_tree(&*disk, options.map_bytes)?;
+        let mut replay = Replay::new(&tree, options.memtable_bytes)?;
+        let start = tree.view().meta().log_start;
+        let (log, tail, replayed) = Log::open(disk, settings, &start, &mut |at, batch| replay.take(at, batch))?;
+        let Replay { active, frozen, last_version, .. } = replay;
+        let checkpoints = Checkpoints::default();
+        if let Some((_, last_version, log_start)) = &frozen {
+            checkpoints.frozen(*last_version, *log_start);
+        }
+        let generation = Generation {
+            tree: tree.view(),
+            frozen: frozen.map(|(table, ..)| table),
+            active: Arc::clone(active.table()),
+        };
+        let published = Published::new(generation.clone(), options.readers_max + COMMIT_SLOTS);
+        let writer = Writer {
+            tail,
+            table: active,
+            generation: generation.clone(),
+            epoch: published.epoch(),
+            next_version: last_version + 1,
+            backlog: Default::default(),
+            taken: Vec::new(),
+        };
+        let engine = Engine {
+            log,
+            tree,
+            published,
+            current: Mutex::new(generation),
+            visible: AtomicU64::new(last_version),
+            queue: Queue::new(options.queue_max),
+            watch: Mutex::default(),
+            writer: Mutex::new(writer),
+            turn: Mutex::default(),
+            is_poisoned: AtomicBool::new(false),
+            is_closing: Arc::default(),
+            checkpoints,
+            slots: Mutex::default(),
+            batches: Mutex::default(),
+            counters: Counters::default(),
+            _lock: lock,
+            options,
+        };
+        let recovery = Recovery {
+            batches: replayed.batches,
+            torn_bytes: replayed.torn_bytes,
+            version: engine.visible(),
+            elapsed: began.elapsed(),
+        };
+        Ok((engine, recovery))
+    }
+}
+
+fn has_tree(disk: &dyn Disk) -> Result<bool, Error> {
+    let names = disk.list().map_err(|error| Error::io("list the store's directory", error))?;
+    Ok(names.iter().any(|name| name == TREE_NAME))
+}
+
+/// A new store: the log first, then the tree file, whose name makes the store exist.
+fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
+    if log::holds_data(&**disk)? {
+        return Err(Error::corrupt(TREE_NAME, 0, "the tree file is gone, and the log holds data"));
+    }
+    let (log, tail) = Log::create(Arc::clone(disk), settings)?;
+    TreeFile::create(&**disk, TREE_NAME, Version(0), tail.position())?;
+    drop(log);
+    Ok(())
+}
+
+/// The newest meta page whose log start exists. Neither a damaged nor an orphaned one may pass unseen: the older state
+/// alone would be old data taken for new.
+fn open_tree(disk: &dyn Disk, map_bytes: u64) -> Result<TreeFile, Error> {
+    let opening = TreeFile::open(disk, TREE_NAME, map_bytes)?;
+    let usable = opening.metas().position(|meta| log::start_exists(disk, &meta.log_start));
+    if let Some(fault) = opening.fault() {
+        tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
+    }
+    let Some(index) = usable else {
+        return Err(Error::corrupt(TREE_NAME, 0, "no meta page whose log start exists"));
+    };
+    opening.choose(index)
+}
+
+/// Replayed batches on their way into the memtables.
+struct Replay<'t> {
+    tree: &'t TreeFile,
+    active: MemtableWriter,
+    frozen: Option<(Arc<Memtable>, u64, LogPosition)>,
+    memtable_bytes: usize,
+    last_version: u64,
+}
+
+impl<'t> Replay<'t> {
+    fn new(tree: &'t TreeFile, memtable_bytes: usize) -> Result<Replay<'t>, Error> {
+        let (_, active) = new_memtable(memtable_bytes)?;
+        Ok(Replay { tree, active, frozen: None, memtable_bytes, last_version: tree.view().meta().version.0 })
+    }
+
+    fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), Error> {
+        let damage = |what| Error::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+        for transaction in batch.transactions() {
+            let (version, operations) = transaction.map_err(damage)?;
+            if version <= self.last_version {
+                // Already in the tree: replay starts at a batch, a checkpoint may end inside one.
+                continue;
+            }
+            for operation in operations {
+                let operation = operation.map_err(damage)?;
+                let (tree, key, value) = (TreeId(operation.tree), operation.key, operation.value);
+                if let Err(Full) = self.active.insert(Version(version), tree, key, value) {
+                    self.rotate(at)?;
+                    let inserted = self.active.insert(Version(version), tree, key, value);
+                    inserted.map_err(|Full| Error::Limit {
+                        what: "entry for the memtable",
+                        limit: self.memtable_bytes as u64,
+                    })?;
+                }
+            }
+            self.last_version = version;
+        }
+        Ok(())
+    }
+
+    /// The memtable may end inside a transaction: its merge is not used before both are there, and replay from `at` would
+    /// do all of the batch again.
+    fn rotate(&mut self, at: &LogPosition) -> Result<(), Error> {
+        if let Some((table, version, log_start)) = self.frozen.take() {
+            let mut writer = self.tree.begin(Box::new(|_, _, _| Ok(())))?;
+            merge_table(&mut writer, &table)?;
+            writer.finish(Version(version), log_start)?;
+        }
+        let (_, next) = new_memtable(self.memtable_bytes)?;
+        let full = std::mem::replace(&mut self.active, next);
+        self.frozen = Some((Arc::clone(full.table()), self.last_version, *at));
+        Ok(())
+    }
+}

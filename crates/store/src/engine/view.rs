@@ -1,0 +1,235 @@
+//! A state of all data at one version: the memtables over the tree.
+//!
+//! A generation is what stays the same between a freeze and the end of a checkpoint: which tree, which memtables. A view
+//! is a generation with a version. Reading asks the newest part first; a scan merges up to three cursors, and what no
+//! change touches costs no comparison: a part without changes in the tree has no cursor.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::key::{Direction, KeyRange, TreeId, Version};
+use crate::memtable::{self, Lookup, Memtable};
+use crate::tree::{Cursor, TreeView};
+
+/// What readers see beside a version. Replaced as a whole.
+#[derive(Clone)]
+pub(crate) struct Generation {
+    pub(crate) tree: Arc<TreeView>,
+    /// Being merged into the tree.
+    pub(crate) frozen: Option<Arc<Memtable>>,
+    /// Takes the changes.
+    pub(crate) active: Arc<Memtable>,
+}
+
+/// See the module's text.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'g> {
+    pub(crate) generation: &'g Generation,
+    pub(crate) version: u64,
+}
+
+impl<'g> View<'g> {
+    #[inline]
+    pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'g, [u8]>>, Error> {
+        let version = Version(self.version);
+        let generation = self.generation;
+        match generation.active.get(version, tree, key) {
+            Lookup::Value(value) => return Ok(Some(Cow::Borrowed(value))),
+            Lookup::Deleted => return Ok(None),
+            Lookup::Absent => {}
+        }
+        if let Some(frozen) = &generation.frozen {
+            match frozen.get(version, tree, key) {
+                Lookup::Value(value) => return Ok(Some(Cow::Borrowed(value))),
+                Lookup::Deleted => return Ok(None),
+                Lookup::Absent => {}
+            }
+        }
+        Ok(generation.tree.get(tree, key)?.map(Cow::Borrowed))
+    }
+
+    pub(crate) fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let mut below = Below::seek(self.generation.tree.cursor(tree), range, direction)?;
+        let mut changed = Changed {
+            newer: Changes::seek(&self.generation.active, self.version, tree, range, direction),
+            older: self
+                .generation
+                .frozen
+                .as_deref()
+                .and_then(|table| Changes::seek(table, self.version, tree, range, direction)),
+            direction,
+        };
+        while let Some(change) = changed.next() {
+            // What lies before the change, then the change in place of the tree's entry of its key.
+            if below.show_until(Some(change.key), visit)?.is_break() {
+                return Ok(());
+            }
+            below.skip(change.key)?;
+            if let Some(value) = change.value
+                && visit(change.key, value).is_break()
+            {
+                return Ok(());
+            }
+        }
+        below.show_until(None, visit).map(|_| ())
+    }
+}
+
+/// The tree's part of a scan.
+struct Below<'v, 'r> {
+    cursor: Cursor<'v>,
+    range: KeyRange<'r>,
+    direction: Direction,
+    /// First key of the leaf, for scans downwards.
+    scratch: Vec<u8>,
+}
+
+impl<'v, 'r> Below<'v, 'r> {
+    fn seek(mut cursor: Cursor<'v>, range: KeyRange<'r>, direction: Direction) -> Result<Below<'v, 'r>, Error> {
+        match direction {
+            Direction::Forward => cursor.seek(range.from)?,
+            Direction::Backward => cursor.seek_back(range.to)?,
+        }
+        Ok(Below { cursor, range, direction, scratch: Vec::new() })
+    }
+
+    /// Shows entries before `limit` and within the range.
+    fn show_until(
+        &mut self,
+        limit: Option<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Error> {
+        while self.cursor.is_valid() {
+            // Most leaves lie wholly before both: then no key of theirs is compared.
+            let is_whole = self.leaf_is_before(limit)?;
+            loop {
+                if !is_whole && !is_before(self.cursor.key(), limit, self.range, self.direction) {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                if visit(self.cursor.key(), self.cursor.value()?).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                let stepped = match self.direction {
+                    Direction::Forward => self.cursor.next_in_leaf()?,
+                    Direction::Backward => self.cursor.previous_in_leaf()?,
+                };
+                if !stepped {
+                    break;
+                }
+            }
+            self.step()?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn leaf_is_before(&mut self, limit: Option<&[u8]>) -> Result<bool, Error> {
+        let farthest = match self.direction {
+            Direction::Forward => self.cursor.leaf_last_key()?,
+            Direction::Backward => {
+                self.scratch.clear();
+                self.cursor.leaf_first_key(&mut self.scratch)?;
+                &self.scratch
+            }
+        };
+        Ok(is_before(farthest, limit, self.range, self.direction))
+    }
+
+    /// Steps over the entry of this key, if the cursor is on it.
+    fn skip(&mut self, key: &[u8]) -> Result<(), Error> {
+        if self.cursor.is_valid() && self.cursor.key() == key { self.step() } else { Ok(()) }
+    }
+
+    fn step(&mut self) -> Result<(), Error> {
+        match self.direction {
+            Direction::Forward => self.cursor.next(),
+            Direction::Backward => self.cursor.previous(),
+        }
+    }
+}
+
+/// Whether a key comes before `limit` in the scan's direction and the range has not ended.
+fn is_before(key: &[u8], limit: Option<&[u8]>, range: KeyRange<'_>, direction: Direction) -> bool {
+    match direction {
+        Direction::Forward => limit.is_none_or(|limit| key < limit) && range.is_below_end(key),
+        Direction::Backward => limit.is_none_or(|limit| key > limit) && range.is_above_start(key),
+    }
+}
+
+/// One memtable's part of a scan, on its next change.
+struct Changes<'m, 'r> {
+    cursor: memtable::Cursor<'m>,
+    range: KeyRange<'r>,
+    direction: Direction,
+}
+
+impl<'m, 'r> Changes<'m, 'r> {
+    fn seek(
+        table: &'m Memtable,
+        version: u64,
+        tree: TreeId,
+        range: KeyRange<'r>,
+        direction: Direction,
+    ) -> Option<Changes<'m, 'r>> {
+        if table.is_empty() {
+            return None;
+        }
+        let mut cursor = table.cursor(Version(version), tree);
+        match direction {
+            Direction::Forward => cursor.seek(range.from),
+            Direction::Backward => cursor.seek_back(range.to),
+        };
+        Some(Changes { cursor, range, direction })
+    }
+
+    fn current(&self) -> Option<memtable::Entry<'m>> {
+        self.cursor.current().filter(|entry| is_before(entry.key, None, self.range, self.direction))
+    }
+
+    fn step(&mut self) {
+        match self.direction {
+            Direction::Forward => self.cursor.next(),
+            Direction::Backward => self.cursor.prev(),
+        };
+    }
+}
+
+/// Both memtables' changes in the scan's order; of one key the newer one.
+struct Changed<'m, 'r> {
+    newer: Option<Changes<'m, 'r>>,
+    older: Option<Changes<'m, 'r>>,
+    direction: Direction,
+}
+
+impl<'m> Changed<'m, '_> {
+    fn next(&mut self) -> Option<memtable::Entry<'m>> {
+        let newer = self.newer.as_ref().and_then(Changes::current);
+        let older = self.older.as_ref().and_then(Changes::current);
+        let order = match (newer, older) {
+            (Some(newer), Some(older)) if self.direction == Direction::Forward => newer.key.cmp(older.key),
+            (Some(newer), Some(older)) => older.key.cmp(newer.key),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return None,
+        };
+        if order.is_le()
+            && let Some(newer) = &mut self.newer
+        {
+            newer.step();
+        }
+        if order.is_ge()
+            && let Some(older) = &mut self.older
+        {
+            older.step();
+        }
+        if order.is_le() { newer } else { older }
+    }
+}

@@ -1,0 +1,182 @@
+//! The writer's state: under one lock, whoever holds it is the one writer.
+//!
+//! Placing a transaction: recheck what it read, make room in log and memtable, append to the batch, insert into the
+//! memtable. Nothing of it is visible yet, and whatever can refuse comes before the first insert.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::commit::{OpenBatch, Request};
+use super::limits::BATCH_BYTES_MAX;
+use super::view::{Generation, View};
+use super::{Engine, count};
+use crate::disk::DIRECT_ALIGN;
+use crate::error::Error;
+use crate::key::{TreeId, Version};
+use crate::log::Tail;
+use crate::memtable::{Demand, Memtable, MemtableWriter};
+use crate::transaction::{Abort, Tx, Work};
+
+/// See the module's text.
+pub(crate) struct Writer {
+    pub(crate) tail: Tail,
+    pub(crate) table: MemtableWriter,
+    /// What the writer itself reads through. May be older than the published one, never wrong.
+    pub(crate) generation: Generation,
+    /// Epoch of the published value of which `generation` is a copy.
+    pub(crate) epoch: u64,
+    pub(crate) next_version: u64,
+    /// Taken from the queue, not placed yet.
+    pub(crate) backlog: VecDeque<Box<Request>>,
+    /// Vector that changes places with the queue's.
+    pub(crate) taken: Vec<Box<Request>>,
+}
+
+/// What became of a transaction.
+pub(crate) enum Placed {
+    /// It is in the batch (or, when it changes nothing, has nothing to write) under this version.
+    Done(u64),
+    /// The batch must be sent before there is room.
+    SendFirst,
+    /// Not done.
+    Refused(Error),
+}
+
+type Prepare<'p> = dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + 'p;
+
+impl Writer {
+    fn newest(&self) -> u64 {
+        self.next_version - 1
+    }
+
+    /// Whether others changed what this transaction read, after it read it.
+    fn is_stale(&self, work: &Work) -> bool {
+        let since = work.snapshot;
+        if since == self.newest() || work.reads.is_empty() {
+            return false;
+        }
+        // Changes that a checkpoint has merged cannot be told apart any more.
+        since < self.generation.tree.meta().version.0
+            || work.reads.changed_in(&self.generation.active, since)
+            || self.generation.frozen.as_ref().is_some_and(|table| work.reads.changed_in(table, since))
+    }
+}
+
+impl Engine {
+    /// Follows what the checkpointer published.
+    pub(crate) fn refresh(&self, writer: &mut Writer) {
+        if self.published.epoch() != writer.epoch {
+            let current = super::lock(&self.current);
+            writer.generation = current.clone();
+            writer.epoch = self.published.epoch();
+        }
+    }
+
+    /// Puts one transaction into the batch. `prepare` is called again only when it lost a race.
+    pub(crate) fn place(
+        &self,
+        writer: &mut Writer,
+        batch: &mut OpenBatch,
+        work: &mut Work,
+        prepare: &mut Prepare<'_>,
+    ) -> Placed {
+        if writer.is_stale(work) {
+            count(&self.counters.redone, 1);
+            let view = View { generation: &writer.generation, version: writer.newest() };
+            let redone = catch_unwind(AssertUnwindSafe(|| work.prepare(view, prepare)));
+            if let Err(error) = redone.unwrap_or(Err(Error::Aborted)) {
+                return Placed::Refused(error);
+            }
+        }
+        if work.changes.is_empty() {
+            return Placed::Done(writer.newest());
+        }
+        match self.make_room(writer, batch, work) {
+            Ok(true) => Placed::Done(self.append(writer, batch, work)),
+            Ok(false) => Placed::SendFirst,
+            Err(error) => Placed::Refused(error),
+        }
+    }
+
+    /// True when log and memtable have room; false when the batch has to be sent for it.
+    fn make_room(&self, writer: &mut Writer, batch: &OpenBatch, work: &Work) -> Result<bool, Error> {
+        let is_first = batch.builder.transactions() == 0;
+        let log_bytes = batch.builder.len() + work.changes.log_bytes();
+        let fits_log = |tail: &Tail| log_bytes.next_multiple_of(DIRECT_ALIGN) as u64 <= tail.room();
+        if !is_first && (log_bytes > BATCH_BYTES_MAX || !fits_log(&writer.tail)) {
+            return Ok(false);
+        }
+        if is_first && !fits_log(&writer.tail) {
+            self.log.roll(&mut writer.tail)?;
+        }
+        while !fits_memtable(&writer.table, work) {
+            if writer.generation.frozen.is_none() {
+                self.rotate(writer)?;
+            } else if is_first {
+                self.checkpoints.wait_until_merged(self)?;
+                self.refresh(writer);
+            } else {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn append(&self, writer: &mut Writer, batch: &mut OpenBatch, work: &Work) -> u64 {
+        let version = writer.next_version;
+        if batch.builder.transactions() == 0 {
+            batch.builder.restart(version);
+        }
+        batch.builder.begin_transaction();
+        for change in work.changes.iter() {
+            batch.builder.push(change.operation, change.is_stamped.then_some(version));
+        }
+        for operation in batch.builder.end_transaction() {
+            let operation = operation.expect("the builder reads back what it has just written");
+            writer
+                .table
+                .insert(Version(version), TreeId(operation.tree), operation.key, operation.value)
+                .expect("room was made for the whole transaction");
+        }
+        writer.next_version = version + 1;
+        if writer.table.table().used_bytes() * 2 > self.options.memtable_bytes && writer.generation.frozen.is_none() {
+            self.checkpoints.request_by_size();
+        }
+        version
+    }
+
+    /// Freezes the active memtable and goes on with a new one. The batch that is open, if any, will be sealed at the
+    /// tail's position: so that is where replay must start for what the frozen one lacks.
+    pub(crate) fn rotate(&self, writer: &mut Writer) -> Result<(), Error> {
+        let (table, table_writer) = new_memtable(self.options.memtable_bytes)?;
+        let last_version = writer.newest();
+        writer.table = table_writer;
+        self.publish(|generation| {
+            generation.frozen = Some(std::mem::replace(&mut generation.active, table));
+        });
+        self.refresh(writer);
+        self.checkpoints.frozen(last_version, writer.tail.position());
+        Ok(())
+    }
+
+    /// Makes versions up to this one visible.
+    pub(crate) fn show(&self, version: u64) {
+        self.visible.store(version, Ordering::Release);
+    }
+}
+
+pub(crate) fn new_memtable(bytes: usize) -> Result<(Arc<Memtable>, MemtableWriter), Error> {
+    Memtable::new(bytes).map_err(|error| Error::io("allocate a memtable", error))
+}
+
+fn fits_memtable(table: &MemtableWriter, work: &Work) -> bool {
+    let mut demand = Demand::default();
+    for change in work.changes.iter() {
+        let operation = change.operation;
+        let value_len = operation.value.map_or(0, <[u8]>::len);
+        demand.add(table, TreeId(operation.tree), operation.key.len(), value_len);
+    }
+    table.fits(&demand)
+}

@@ -1,0 +1,270 @@
+//! The log: what was acknowledged. Appended in batches, one sync for each.
+//!
+//! The writer seals a batch for its place and writes it; nobody else writes to segments in use. What this module
+//! promises:
+//!
+//! 1. [`Log::write`] returned without error (and the log syncs each batch): the batch and all before it will be replayed
+//!    after any crash.
+//! 2. A batch is replayed whole or not at all, and only behind the batch it was written behind.
+//! 3. Once [`Log::release_before`] was told that a segment is no longer needed it is written again, under a new number.
+//!
+//! Two ways of writing, both into space written before, so that a sync needs no metadata of the file system: directly
+//! (`O_DIRECT | O_DSYNC`), one system call; where the file system cannot, a buffered write and fdatasync. Measured for
+//! 4, 16, 64 and 256 KB: direct takes 33, 35, 50 and 95 µs in the median, buffered 39, 46, 62 and 130.
+
+mod batch;
+mod buffer;
+mod keeper;
+mod position;
+mod replay;
+mod segment;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(crate) use batch::{Batch, BatchBuilder, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
+pub use position::LogPosition;
+pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, start_exists};
+pub(crate) use segment::live_name as segment_name;
+
+use crate::disk::{DIRECT_ALIGN, Disk};
+use crate::error::Error;
+use keeper::Keeper;
+use segment::{DATA_AT, Segment};
+
+/// Room that a segment takes for itself and a batch for its header and padding.
+pub(crate) const SEGMENT_OVERHEAD_BYTES: u64 = DATA_AT as u64 + 2 * DIRECT_ALIGN as u64;
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogSettings {
+    pub(crate) segment_bytes: u64,
+    /// Each batch is durable when `write` returns; else after [`Log::sync`].
+    pub(crate) sync_each: bool,
+}
+
+/// See the module's text.
+pub(crate) struct Log {
+    keeper: Keeper,
+    settings: LogSettings,
+    segments: Mutex<Segments>,
+    /// Sequence of the last batch known to be synced.
+    durable: AtomicU64,
+    written: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+struct Segments {
+    /// In use: from the last checkpoint's log start to the tail.
+    live: BTreeMap<u64, Arc<Segment>>,
+    /// Written and not synced, oldest first (only where batches are not synced one by one).
+    unsynced: Vec<Arc<Segment>>,
+}
+
+/// The end of the log: where the next batch goes. One writer owns it.
+pub(crate) struct Tail {
+    segment: Arc<Segment>,
+    at: LogPosition,
+}
+
+impl Tail {
+    pub(crate) fn position(&self) -> LogPosition {
+        self.at
+    }
+
+    /// Bytes that a batch may have to fit into the segment.
+    pub(crate) fn room(&self) -> u64 {
+        self.segment.bytes.saturating_sub(u64::from(self.at.offset))
+    }
+}
+
+/// A batch with its place, ready to be written.
+pub(crate) struct Sealed<'b> {
+    bytes: &'b [u8],
+    segment: Arc<Segment>,
+    at: LogPosition,
+}
+
+impl Log {
+    /// Starts the log of a new store; what a creation that did not finish left behind is removed.
+    pub(crate) fn create(disk: Arc<dyn Disk>, settings: LogSettings) -> Result<(Log, Tail), Error> {
+        remove_files(&*disk, |_| true)?;
+        let log = Log::start(disk, settings, 1, Vec::new())?;
+        let segment = log.keeper.take()?;
+        let at = LogPosition { segment: segment.number, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
+        log.segments().live.insert(segment.number, Arc::clone(&segment));
+        Ok((log, Tail { segment, at }))
+    }
+
+    /// Replays from `start`, then goes on behind the last batch in a new epoch, durably begun before this returns:
+    /// nothing that lay behind can ever be taken for a part of the log again.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        settings: LogSettings,
+        start: &LogPosition,
+        visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
+    ) -> Result<(Log, Tail, Replayed), Error> {
+        let replayed = replay::replay(&*disk, start, visit)?;
+        let at = LogPosition { epoch: replayed.tail.epoch + 1, ..replayed.tail };
+        let mut live = BTreeMap::new();
+        for number in start.segment..=at.segment {
+            live.insert(number, Arc::new(open_segment(&*disk, number, settings.sync_each)?));
+        }
+        let tail_segment = live.get(&at.segment).cloned().ok_or_else(|| Error::corrupt("log", 0, "no tail segment"))?;
+        // Prepared, never written: cheaper to write anew than to tell from the others.
+        remove_files(&*disk, |number| number > at.segment)?;
+        let spares = numbers(&*disk)?.into_iter().filter(|number| *number < start.segment).collect();
+        let log = Log::start(disk, settings, at.segment + 1, spares)?;
+        log.segments().live = live;
+        log.durable.store(at.sequence - 1, Ordering::Release);
+        log.written.store(at.sequence - 1, Ordering::Release);
+        let mut tail = Tail { segment: tail_segment, at };
+        log.write_empty_batch(&mut tail)?;
+        Ok((log, tail, replayed))
+    }
+
+    fn start(disk: Arc<dyn Disk>, settings: LogSettings, next: u64, spares: Vec<u64>) -> Result<Log, Error> {
+        let keeper = Keeper::start(disk, settings.sync_each, settings.segment_bytes, next, spares)?;
+        Ok(Log {
+            keeper,
+            settings,
+            segments: Mutex::new(Segments { live: BTreeMap::new(), unsynced: Vec::new() }),
+            durable: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+        })
+    }
+
+    fn segments(&self) -> MutexGuard<'_, Segments> {
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes on in the next segment. `Full` when there is none because the disk is full: nothing has changed then.
+    pub(crate) fn roll(&self, tail: &mut Tail) -> Result<(), Error> {
+        let segment = self.keeper.take()?;
+        self.segments().live.insert(segment.number, Arc::clone(&segment));
+        tail.at = LogPosition { segment: segment.number, offset: DATA_AT, ..tail.at };
+        tail.segment = segment;
+        Ok(())
+    }
+
+    /// Gives the batch its place; the tail moves behind it. The caller made sure that there is room.
+    pub(crate) fn seal<'b>(&self, tail: &mut Tail, builder: &'b mut BatchBuilder) -> Sealed<'b> {
+        let at = tail.at;
+        let (bytes, next) = builder.seal(&at, self.durable.load(Ordering::Acquire));
+        assert!(u64::from(next.offset) <= tail.segment.bytes, "a batch must fit into its segment");
+        tail.at = next;
+        Sealed { bytes, segment: Arc::clone(&tail.segment), at }
+    }
+
+    /// Writes a sealed batch; durable on return where each batch is synced. One at a time, in the order of sealing.
+    /// After an error nobody knows what is on the disk: the caller must not write again.
+    pub(crate) fn write(&self, sealed: &Sealed<'_>) -> std::io::Result<()> {
+        sealed.segment.file.write_all_at(sealed.bytes, u64::from(sealed.at.offset))?;
+        self.bytes_written.fetch_add(sealed.bytes.len() as u64, Ordering::Relaxed);
+        if self.settings.sync_each {
+            if !sealed.segment.is_direct {
+                sealed.segment.file.sync_data()?;
+            }
+            self.durable.store(sealed.at.sequence, Ordering::Release);
+        } else {
+            let mut segments = self.segments();
+            if segments.unsynced.last().is_none_or(|last| last.number != sealed.segment.number) {
+                segments.unsynced.push(Arc::clone(&sealed.segment));
+            }
+        }
+        self.written.store(sealed.at.sequence, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes all written batches durable (where they are not synced one by one). After an error see [`Log::write`].
+    pub(crate) fn sync(&self) -> std::io::Result<()> {
+        let written = self.written.load(Ordering::Acquire);
+        let unsynced = std::mem::take(&mut self.segments().unsynced);
+        for segment in &unsynced {
+            segment.file.sync_data()?;
+        }
+        self.durable.fetch_max(written, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Writes and syncs a batch without transactions: a witness that all before it was durable.
+    pub(crate) fn write_empty_batch(&self, tail: &mut Tail) -> Result<(), Error> {
+        self.sync().map_err(|error| Error::io("sync the log", error))?;
+        if tail.room() < DIRECT_ALIGN as u64 {
+            self.roll(tail)?;
+        }
+        let mut builder = BatchBuilder::new(DIRECT_ALIGN);
+        let sealed = self.seal(tail, &mut builder);
+        self.write(&sealed).and_then(|()| self.sync()).map_err(|error| Error::io("write to the log", error))
+    }
+
+    /// Segments before this one are needed no more.
+    pub(crate) fn release_before(&self, number: u64) {
+        let mut segments = self.segments();
+        let kept = segments.live.split_off(&number);
+        let released = std::mem::replace(&mut segments.live, kept);
+        segments.unsynced.retain(|segment| segment.number >= number);
+        drop(segments);
+        self.keeper.recycle(released.into_keys());
+    }
+
+    /// Bytes of all segments in use.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.segments().live.len() as u64 * self.settings.segment_bytes
+    }
+
+    /// Bytes written since the start.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.bytes_written.load(Ordering::Relaxed)
+    }
+}
+
+fn open_segment(disk: &dyn Disk, number: u64, sync_each: bool) -> Result<Segment, Error> {
+    let name = segment::live_name(number);
+    let open = || -> std::io::Result<Segment> {
+        let (file, is_direct) = segment::open_for_writing(disk, &name, sync_each)?;
+        Ok(Segment { number, bytes: file.len()?, file, is_direct })
+    };
+    open().map_err(|error| Error::io(format!("open {name}"), error))
+}
+
+/// Numbers of all segment files.
+fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, Error> {
+    let names = disk.list().map_err(|error| Error::io("list the store's directory", error))?;
+    Ok(names.iter().filter_map(|name| segment::number_of(name, ".log")).collect())
+}
+
+/// Removes the segments that `remove` names, and all half-made ones.
+fn remove_files(disk: &dyn Disk, remove: impl Fn(u64) -> bool) -> Result<(), Error> {
+    let context = |error| Error::io("remove unused log segments", error);
+    for name in disk.list().map_err(context)? {
+        let unused = segment::number_of(&name, ".log").is_some_and(&remove);
+        if unused || segment::number_of(&name, ".new").is_some() {
+            disk.remove(&name).map_err(context)?;
+        }
+    }
+    disk.sync_dir().map_err(context)
+}
+
+/// Whether the directory holds a log with transactions, or one that cannot be a new store's.
+pub(crate) fn holds_data(disk: &dyn Disk) -> Result<bool, Error> {
+    let numbers = numbers(disk)?;
+    if numbers.is_empty() {
+        return Ok(false);
+    }
+    let start = LogPosition { segment: 1, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
+    if !start_exists(disk, &start) {
+        return Ok(numbers.iter().any(|number| *number > 3));
+    }
+    let mut transactions = 0;
+    replay::replay(disk, &start, &mut |_, batch| {
+        transactions += batch.transaction_count();
+        Ok(())
+    })?;
+    Ok(transactions > 0)
+}
+
+#[cfg(test)]
+mod tests;

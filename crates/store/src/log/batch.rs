@@ -1,0 +1,402 @@
+//! A batch: the transactions that one sync makes durable together. The log's unit: it is there whole or not at all.
+//!
+//! ```text
+//!  0       4        8          16        24      32              40
+//!  +-------+--------+----------+---------+-------+---------------+---------+
+//!  | magic | length | sequence | segment | epoch | first_version | durable |
+//!  | u32   | u32    | u64      | u64     | u64   | u64           | u64     |
+//!  +-------+--------+----------+---------+-------+---------------+---------+
+//!  48             52         56         60       64              length    multiple of 4096
+//!  +--------------+----------+----------+--------+---------------+---------+
+//!  | transactions | previous | reserved | crc32c | transactions  | zeros   |
+//!  | u32          | u32      | u32      | u32    | bytes         |         |
+//!  +--------------+----------+----------+--------+---------------+---------+
+//!
+//!  transaction:  operations u32 | bytes u32 | operations
+//!  operation:    kind u8 | zero u8 | key_len u16 | tree u32 | value_len u32 | key | value
+//! ```
+//!
+//! Little-endian. `length` counts header and transactions, not the zeros behind. `crc32c` covers all of that but itself;
+//! the zeros behind are covered by nothing and read by nobody. `previous` is the checksum of the batch before. `durable`
+//! is the last sequence that was known to be synced when this batch was written: an unreadable batch at or below a
+//! `durable` found later is damage, not a torn tail. `reserved` is written zero and checked zero.
+//!
+//! Transaction `i` of a batch has the version `first_version + i`. Stamped values are stored stamped. An empty batch
+//! (no transactions) marks a recovery's new epoch, or a clean close.
+//!
+//! Batches begin at multiples of 4096: a direct write needs it, and no write then touches a block that holds durable bytes.
+
+use super::buffer::AlignedBuffer;
+use super::position::{LogPosition, u32_at, u64_at};
+
+/// "SLOG" as it lies on disk.
+const MAGIC: u32 = u32::from_le_bytes(*b"SLOG");
+pub(crate) const HEADER_BYTES: usize = 64;
+const CRC_AT: usize = 60;
+pub(crate) const TRANSACTION_HEADER_BYTES: usize = 8;
+pub(crate) const OPERATION_HEADER_BYTES: usize = 12;
+
+const KIND_PUT: u8 = 1;
+const KIND_DELETE: u8 = 2;
+
+/// One change of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Operation<'b> {
+    pub(crate) tree: u32,
+    pub(crate) key: &'b [u8],
+    /// `None` deletes.
+    pub(crate) value: Option<&'b [u8]>,
+}
+
+/// Gathers the transactions of one batch. The buffer is used again and again.
+pub(crate) struct BatchBuilder {
+    buffer: AlignedBuffer,
+    first_version: u64,
+    transactions: u32,
+    /// Where the open transaction's header lies, and its operations so far.
+    open_at: usize,
+    open_operations: u32,
+}
+
+impl BatchBuilder {
+    pub(crate) fn new(capacity: usize) -> BatchBuilder {
+        let mut builder = BatchBuilder {
+            buffer: AlignedBuffer::with_capacity(capacity),
+            first_version: 0,
+            transactions: 0,
+            open_at: 0,
+            open_operations: 0,
+        };
+        builder.restart(0);
+        builder
+    }
+
+    /// Empties it for the next batch.
+    pub(crate) fn restart(&mut self, first_version: u64) {
+        self.buffer.clear();
+        self.buffer.extend(&[0; HEADER_BYTES]);
+        self.first_version = first_version;
+        self.transactions = 0;
+    }
+
+    /// Bytes gathered so far, header included.
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    pub(crate) fn transactions(&self) -> u32 {
+        self.transactions
+    }
+
+    /// Version of the last transaction inside; meaningless while there is none.
+    pub(crate) fn last_version(&self) -> u64 {
+        self.first_version + u64::from(self.transactions) - 1
+    }
+
+    /// Starts the transaction that gets the next version.
+    pub(crate) fn begin_transaction(&mut self) {
+        self.open_at = self.buffer.len();
+        self.open_operations = 0;
+        self.buffer.extend(&[0; TRANSACTION_HEADER_BYTES]);
+    }
+
+    /// Adds a change to the open transaction; a stamp replaces the value's first 8 bytes.
+    pub(crate) fn push(&mut self, operation: Operation<'_>, stamp: Option<u64>) {
+        let value = operation.value.unwrap_or_default();
+        let mut header = [0; OPERATION_HEADER_BYTES];
+        header[0] = if operation.value.is_some() { KIND_PUT } else { KIND_DELETE };
+        header[2..4].copy_from_slice(&(operation.key.len() as u16).to_le_bytes());
+        header[4..8].copy_from_slice(&operation.tree.to_le_bytes());
+        header[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        self.buffer.extend(&header);
+        self.buffer.extend(operation.key);
+        match stamp {
+            Some(version) if value.len() >= 8 => {
+                self.buffer.extend(&version.to_le_bytes());
+                self.buffer.extend(&value[8..]);
+            }
+            _ => self.buffer.extend(value),
+        }
+        self.open_operations += 1;
+    }
+
+    /// Closes the open transaction; its operations, as they will be replayed.
+    pub(crate) fn end_transaction(&mut self) -> Operations<'_> {
+        let bytes = (self.buffer.len() - self.open_at - TRANSACTION_HEADER_BYTES) as u32;
+        let (at, count) = (self.open_at, self.open_operations);
+        let all = self.buffer.as_mut_slice();
+        all[at..at + 4].copy_from_slice(&count.to_le_bytes());
+        all[at + 4..at + 8].copy_from_slice(&bytes.to_le_bytes());
+        self.transactions += 1;
+        Operations { rest: &self.buffer.as_slice()[at + TRANSACTION_HEADER_BYTES..], left: count }
+    }
+
+    /// Writes the header for its place in the log; what is to be written there, zeros behind included, and where the
+    /// next batch belongs.
+    pub(crate) fn seal(&mut self, at: &LogPosition, durable: u64) -> (&[u8], LogPosition) {
+        let length = self.buffer.len();
+        let all = self.buffer.as_mut_slice();
+        all[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        all[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+        all[8..16].copy_from_slice(&at.sequence.to_le_bytes());
+        all[16..24].copy_from_slice(&at.segment.to_le_bytes());
+        all[24..32].copy_from_slice(&at.epoch.to_le_bytes());
+        all[32..40].copy_from_slice(&self.first_version.to_le_bytes());
+        all[40..48].copy_from_slice(&durable.to_le_bytes());
+        all[48..52].copy_from_slice(&self.transactions.to_le_bytes());
+        all[52..56].copy_from_slice(&at.previous.to_le_bytes());
+        all[56..60].fill(0);
+        let crc = checksum(all);
+        all[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        self.buffer.pad_to_block();
+        let next = LogPosition {
+            offset: at.offset + self.buffer.len() as u32,
+            previous: crc,
+            sequence: at.sequence + 1,
+            ..*at
+        };
+        (self.buffer.as_slice(), next)
+    }
+}
+
+/// Checksum of a whole batch, its own field left out.
+fn checksum(batch: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&batch[..CRC_AT]), &batch[HEADER_BYTES..])
+}
+
+/// A batch read back, its checksum right.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch<'b> {
+    bytes: &'b [u8],
+}
+
+impl<'b> Batch<'b> {
+    /// The batch at the start of `bytes`, when there is a whole one: magic, length and checksum are checked, its place in
+    /// the chain is not (see [`Batch::follows`]).
+    pub(crate) fn read(bytes: &'b [u8]) -> Result<Batch<'b>, &'static str> {
+        if bytes.len() < HEADER_BYTES || u32_at(bytes, 0) != MAGIC {
+            return Err("no batch");
+        }
+        let length = u32_at(bytes, 4) as usize;
+        if length < HEADER_BYTES || length > bytes.len() {
+            return Err("batch length");
+        }
+        let bytes = &bytes[..length];
+        if checksum(bytes) != u32_at(bytes, CRC_AT) {
+            return Err("batch checksum");
+        }
+        if u32_at(bytes, 56) != 0 {
+            return Err("reserved field of a batch");
+        }
+        Ok(Batch { bytes })
+    }
+
+    /// Whether this is the batch that belongs at `at`. A higher epoch is fine: a recovery lies between.
+    pub(crate) fn follows(&self, at: &LogPosition) -> bool {
+        self.sequence() == at.sequence
+            && self.segment() == at.segment
+            && self.epoch() >= at.epoch
+            && u32_at(self.bytes, 52) == at.previous
+    }
+
+    /// Where the batch after this one belongs, while it fits into the same segment.
+    pub(crate) fn next(&self, at: &LogPosition) -> LogPosition {
+        LogPosition {
+            segment: at.segment,
+            offset: at.offset + (self.bytes.len() as u32).next_multiple_of(crate::disk::DIRECT_ALIGN as u32),
+            previous: u32_at(self.bytes, CRC_AT),
+            sequence: self.sequence() + 1,
+            epoch: self.epoch(),
+        }
+    }
+
+    pub(crate) fn sequence(&self) -> u64 {
+        u64_at(self.bytes, 8)
+    }
+
+    pub(crate) fn segment(&self) -> u64 {
+        u64_at(self.bytes, 16)
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        u64_at(self.bytes, 24)
+    }
+
+    pub(crate) fn first_version(&self) -> u64 {
+        u64_at(self.bytes, 32)
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        u64_at(self.bytes, 40)
+    }
+
+    pub(crate) fn transaction_count(&self) -> u32 {
+        u32_at(self.bytes, 48)
+    }
+
+    /// The transactions with their versions. Wrong lengths inside a batch whose checksum is right are damage all the
+    /// same, never a panic.
+    pub(crate) fn transactions(&self) -> Transactions<'b> {
+        Transactions {
+            rest: &self.bytes[HEADER_BYTES..],
+            version: self.first_version(),
+            left: self.transaction_count(),
+        }
+    }
+}
+
+/// Bytes that an unreadable batch at `at` would have had, when what is left of it says so; 0 when nothing there looks
+/// like the batch that belongs at `at`.
+pub(crate) fn torn_bytes(bytes: &[u8], at: &LogPosition) -> u64 {
+    let is_ours = bytes.len() >= HEADER_BYTES
+        && u32_at(bytes, 0) == MAGIC
+        && u64_at(bytes, 8) == at.sequence
+        && u64_at(bytes, 16) == at.segment;
+    if is_ours { u64::from(u32_at(bytes, 4)).min(bytes.len() as u64).max(1) } else { 0 }
+}
+
+/// Iterator over a batch's transactions: version and operations.
+pub(crate) struct Transactions<'b> {
+    rest: &'b [u8],
+    version: u64,
+    left: u32,
+}
+
+impl<'b> Iterator for Transactions<'b> {
+    type Item = Result<(u64, Operations<'b>), &'static str>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let version = self.version;
+        self.version += 1;
+        Some(self.take().map(|operations| (version, operations)).ok_or("transaction length"))
+    }
+}
+
+impl<'b> Transactions<'b> {
+    fn take(&mut self) -> Option<Operations<'b>> {
+        let (header, rest) = self.rest.split_at_checked(TRANSACTION_HEADER_BYTES)?;
+        let (operations, rest) = rest.split_at_checked(u32_at(header, 4) as usize)?;
+        self.rest = rest;
+        Some(Operations { rest: operations, left: u32_at(header, 0) })
+    }
+}
+
+/// Iterator over a transaction's operations.
+pub(crate) struct Operations<'b> {
+    rest: &'b [u8],
+    left: u32,
+}
+
+impl<'b> Iterator for Operations<'b> {
+    type Item = Result<Operation<'b>, &'static str>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        Some(self.take().ok_or("operation"))
+    }
+}
+
+impl<'b> Operations<'b> {
+    #[inline]
+    fn take(&mut self) -> Option<Operation<'b>> {
+        let (header, rest) = self.rest.split_at_checked(OPERATION_HEADER_BYTES)?;
+        let key_len = usize::from(u16::from_le_bytes([header[2], header[3]]));
+        let (key, rest) = rest.split_at_checked(key_len)?;
+        let (value, rest) = rest.split_at_checked(u32_at(header, 8) as usize)?;
+        self.rest = rest;
+        let value = match header[0] {
+            KIND_PUT => Some(value),
+            KIND_DELETE if value.is_empty() => None,
+            _ => return None,
+        };
+        Some(Operation { tree: u32_at(header, 4), key, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn position() -> LogPosition {
+        LogPosition { segment: 3, offset: 4096, previous: 77, sequence: 12, epoch: 2 }
+    }
+
+    fn sealed(transactions: &[Vec<(u32, Vec<u8>, Option<Vec<u8>>)>]) -> (Vec<u8>, LogPosition) {
+        let mut builder = BatchBuilder::new(64);
+        builder.restart(100);
+        for operations in transactions {
+            builder.begin_transaction();
+            for (tree, key, value) in operations {
+                builder.push(Operation { tree: *tree, key, value: value.as_deref() }, None);
+            }
+            builder.end_transaction();
+        }
+        let (bytes, next) = builder.seal(&position(), 11);
+        (bytes.to_vec(), next)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_was_put_in_comes_out(transactions in proptest::collection::vec(proptest::collection::vec(
+            (any::<u32>(), proptest::collection::vec(any::<u8>(), 0..40),
+             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300))), 0..5), 0..6)) {
+            let (bytes, next) = sealed(&transactions);
+            prop_assert_eq!(bytes.len() % 4096, 0);
+            let batch = Batch::read(&bytes).unwrap();
+            prop_assert!(batch.follows(&position()));
+            prop_assert_eq!(batch.next(&position()), next);
+            let read: Vec<(u64, Vec<_>)> = batch.transactions().map(|transaction| {
+                let (version, operations) = transaction.unwrap();
+                let operations = operations.map(Result::unwrap)
+                    .map(|op| (op.tree, op.key.to_vec(), op.value.map(<[u8]>::to_vec))).collect();
+                (version, operations)
+            }).collect();
+            let expected: Vec<_> = transactions.into_iter().enumerate().map(|(i, ops)| (100 + i as u64, ops)).collect();
+            prop_assert_eq!(read, expected);
+        }
+
+        #[test]
+        fn a_flipped_bit_is_noticed(bit in 0usize..8 * 180) {
+            let (mut bytes, _) = sealed(&[vec![(1, vec![5; 30], Some(vec![6; 100]))]]);
+            let length = u32_at(&bytes, 4) as usize;
+            prop_assume!(bit < length * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(Batch::read(&bytes).is_err());
+        }
+
+        #[test]
+        fn random_lengths_inside_are_errors_and_never_panics(payload in proptest::collection::vec(any::<u8>(), 0..200), count in 0u32..9) {
+            let mut bytes = vec![0; HEADER_BYTES];
+            bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+            bytes[4..8].copy_from_slice(&((HEADER_BYTES + payload.len()) as u32).to_le_bytes());
+            bytes[48..52].copy_from_slice(&count.to_le_bytes());
+            bytes.extend_from_slice(&payload);
+            let crc = checksum(&bytes);
+            bytes[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+            for (_, operations) in Batch::read(&bytes).unwrap().transactions().flatten() {
+                operations.for_each(drop);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stamp_replaces_the_first_eight_bytes_only() {
+        let mut builder = BatchBuilder::new(64);
+        builder.restart(9);
+        builder.begin_transaction();
+        builder.push(Operation { tree: 1, key: b"k", value: Some(b"________rest") }, Some(9));
+        let operations: Vec<_> = builder.end_transaction().map(Result::unwrap).collect();
+        assert_eq!(operations[0].value, Some(&b"\x09\0\0\0\0\0\0\0rest"[..]));
+    }
+}

@@ -1,0 +1,164 @@
+//! Keeps prepared segments at hand, off the commit path: writing a new one with zeros takes milliseconds.
+//!
+//! One thread. It takes a recycled file if there is one, else writes a new one, until [`READY_SEGMENTS`] are ready. When
+//! the disk refuses, the refusal goes to whoever needs the next segment, once; then it tries again.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::segment::{self, Segment};
+use crate::disk::{Access, Disk};
+use crate::error::Error;
+
+/// Prepared ahead: one would do at a low rate; two ride out a slow preparation.
+const READY_SEGMENTS: usize = 2;
+/// Recycled files kept at most; more are removed.
+const SPARES_MAX: usize = 8;
+
+/// See the module's text.
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    disk: Arc<dyn Disk>,
+    direct: bool,
+    segment_bytes: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    ready: VecDeque<Arc<Segment>>,
+    /// Numbers under whose names recycled files lie.
+    spares: Vec<u64>,
+    next_number: u64,
+    failure: Option<Error>,
+    closing: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock; were it so, the state would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Keeper {
+    /// Starts the thread. `next_number` is the first it will prepare; `spares` are files it may take for it.
+    pub(crate) fn start(
+        disk: Arc<dyn Disk>,
+        direct: bool,
+        segment_bytes: u64,
+        next_number: u64,
+        spares: Vec<u64>,
+    ) -> Result<Keeper, Error> {
+        let state = State { ready: VecDeque::new(), spares, next_number, failure: None, closing: false };
+        let shared =
+            Arc::new(Shared { disk, direct, segment_bytes, state: Mutex::new(state), changed: Condvar::new() });
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("store-log".to_string())
+            .spawn(move || keep(&for_thread))
+            .map_err(|error| Error::io("start the log's thread", error))?;
+        Ok(Keeper { shared, thread: Some(thread) })
+    }
+
+    /// The next segment, waiting for it when none is ready.
+    pub(crate) fn take(&self) -> Result<Arc<Segment>, Error> {
+        let mut state = self.shared.state();
+        loop {
+            if let Some(segment) = state.ready.pop_front() {
+                self.shared.changed.notify_all();
+                return Ok(segment);
+            }
+            if let Some(error) = state.failure.take() {
+                self.shared.changed.notify_all();
+                return Err(error);
+            }
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Takes back segments that no recovery needs any more.
+    pub(crate) fn recycle(&self, numbers: impl Iterator<Item = u64>) {
+        self.shared.state().spares.extend(numbers);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.state().closing = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed there; the log is closed either way.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn keep(shared: &Shared) {
+    let mut state = shared.state();
+    while !state.closing {
+        if state.ready.len() < READY_SEGMENTS && state.failure.is_none() {
+            let number = state.next_number;
+            let spare = state.spares.pop();
+            drop(state);
+            let prepared = prepare(shared, number, spare);
+            state = shared.state();
+            match prepared {
+                Ok(segment) => {
+                    state.next_number += 1;
+                    state.ready.push_back(Arc::new(segment));
+                }
+                Err(error) => {
+                    state.spares.extend(spare);
+                    state.failure = Some(error);
+                }
+            }
+            shared.changed.notify_all();
+        } else if state.spares.len() > SPARES_MAX {
+            let spare = state.spares.pop();
+            drop(state);
+            if let Some(number) = spare
+                && let Err(error) = shared.disk.remove(&segment::live_name(number))
+            {
+                tracing::warn!(segment = number, %error, "cannot remove a log segment that is no longer needed");
+            }
+            state = shared.state();
+        } else {
+            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Makes the file `number` out of a spare or a new one; durable with its header and name when this returns.
+fn prepare(shared: &Shared, number: u64, spare: Option<u64>) -> Result<Segment, Error> {
+    let live = segment::live_name(number);
+    let source = match spare {
+        Some(old) => segment::live_name(old),
+        None => segment::new_name(number),
+    };
+    let context = |error| Error::io(format!("prepare log segment {live}"), error);
+    write_segment(shared, &source, number).map_err(context)?;
+    shared.disk.rename(&source, &live).map_err(context)?;
+    shared.disk.sync_dir().map_err(context)?;
+    let (file, is_direct) = segment::open_for_writing(&*shared.disk, &live, shared.direct).map_err(context)?;
+    Ok(Segment { number, bytes: shared.segment_bytes, file, is_direct })
+}
+
+fn write_segment(shared: &Shared, name: &str, number: u64) -> std::io::Result<()> {
+    let file = shared.disk.open(name, true, Access::Buffered)?;
+    let len = file.len()?;
+    if len > shared.segment_bytes {
+        file.set_len(shared.segment_bytes)?;
+    } else if len < shared.segment_bytes {
+        // Also a file left half-written by a full disk: its rest, or all of it, gets its zeros now.
+        file.write_zeros(len, shared.segment_bytes - len)?;
+    }
+    file.write_all_at(&segment::encode_header(number, shared.segment_bytes), 0)?;
+    file.sync_data()
+}

@@ -1,0 +1,128 @@
+//! A segment: one file of the log, written with zeros once, then recycled under new numbers.
+//!
+//! ```text
+//!  0       8        12         16       24      32       36         4096          bytes
+//!  +-------+--------+----------+--------+-------+--------+----------+-------------+
+//!  | magic | format | reserved | number | bytes | crc32c | zeros    | batches     |
+//!  | u64   | u32    | u32      | u64    | u64   | u32    |          |             |
+//!  +-------+--------+----------+--------+-------+--------+----------+-------------+
+//! ```
+//!
+//! Little-endian; `crc32c` covers the 32 bytes before it. `bytes` is the file's length.
+//!
+//! Names: `NUMBER.log` is part of the log or prepared to be; `NUMBER.new` is a file being written with zeros, worth
+//! nothing after a crash. A recycled segment gets its new header first and its new name after, so a name that differs
+//! from the header is a segment that was being recycled: its content is no longer needed.
+
+use std::sync::Arc;
+
+use crate::disk::{Access, DIRECT_ALIGN, Disk, DiskFile};
+use crate::error::Error;
+use crate::log::position::{u32_at, u64_at};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"SapsnLog");
+/// Version of the log's format: raised when a reader of the old one would misread.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+const HEADER_FIELDS_BYTES: usize = 36;
+/// Where the first batch lies.
+pub(crate) const DATA_AT: u32 = DIRECT_ALIGN as u32;
+
+/// An open segment.
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// A write is durable when it returns; else it takes a `sync_data`.
+    pub(crate) is_direct: bool,
+}
+
+pub(crate) fn live_name(number: u64) -> String {
+    format!("{number:010}.log")
+}
+
+pub(crate) fn new_name(number: u64) -> String {
+    format!("{number:010}.new")
+}
+
+/// The number in a segment's file name, when it is one.
+pub(crate) fn number_of(name: &str, suffix: &str) -> Option<u64> {
+    let digits = name.strip_suffix(suffix)?;
+    if digits.len() < 10 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}
+
+/// The header block of a segment.
+pub(crate) fn encode_header(number: u64, bytes: u64) -> Vec<u8> {
+    let mut header = vec![0; DIRECT_ALIGN];
+    header[0..8].copy_from_slice(&MAGIC.to_le_bytes());
+    header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    header[16..24].copy_from_slice(&number.to_le_bytes());
+    header[24..32].copy_from_slice(&bytes.to_le_bytes());
+    let crc = crc32c::crc32c(&header[..32]);
+    header[32..36].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+/// What a segment's header says, or what is wrong with it.
+pub(crate) fn check_header(header: &[u8], number: u64, name: &str) -> Result<(), Error> {
+    if header.len() < HEADER_FIELDS_BYTES || u64_at(header, 0) != MAGIC {
+        return Err(Error::corrupt(name, 0, "magic number of a log segment"));
+    }
+    if crc32c::crc32c(&header[..32]) != u32_at(header, 32) {
+        return Err(Error::corrupt(name, 0, "checksum of a log segment's header"));
+    }
+    let found = u32_at(header, 8);
+    if found != FORMAT_VERSION {
+        return Err(Error::Format { found, supported: FORMAT_VERSION });
+    }
+    if u64_at(header, 16) != number {
+        return Err(Error::corrupt(name, 16, "number of a log segment"));
+    }
+    Ok(())
+}
+
+/// Opens a segment's file for the way batches are written: directly where asked and possible (then `true`).
+pub(crate) fn open_for_writing(
+    disk: &dyn Disk,
+    name: &str,
+    direct: bool,
+) -> std::io::Result<(Arc<dyn DiskFile>, bool)> {
+    if direct {
+        match disk.open(name, false, Access::Direct) {
+            Ok(file) => return Ok((file, true)),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((disk.open(name, false, Access::Buffered)?, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_refused_under_another_number_or_with_any_byte_changed() {
+        let header = encode_header(5, 1 << 20);
+        check_header(&header, 5, "x").unwrap();
+        assert!(check_header(&header, 6, "x").is_err());
+        for at in 0..HEADER_FIELDS_BYTES {
+            let mut changed = header.clone();
+            changed[at] ^= 1;
+            assert!(check_header(&changed, 5, "x").is_err(), "byte {at}");
+        }
+        assert!(check_header(&header[..10], 5, "x").is_err());
+    }
+
+    #[test]
+    fn only_our_names_have_numbers() {
+        assert_eq!(number_of("0000000012.log", ".log"), Some(12));
+        for name in
+            ["12.log", "0000000012.new", "000000001x.log", ".log", "+000000012.log", "99999999999999999999999.log"]
+        {
+            assert_eq!(number_of(name, ".log"), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! Arena: the one bounded piece of memory in which a memtable lives.
+//!
+//! Address space for all of it is taken at once, pages come from the kernel when first written; so references are
+//! plain offsets, nothing moves, and a value of any size that fits is contiguous. (A list of chunks was the other
+//! way: one more dependent load for each reference, and a tail lost in each chunk.)
+//!
+//! ```text
+//!  0      64                  low                  high                       bytes
+//!  +------+---------------------+--------------------+---------------------------+
+//!  | none | keys and records -> |       free         | <- nodes, buckets, trees  |
+//!  +------+---------------------+--------------------+---------------------------+
+//!
+//!  key      newest u32 | tree u32 | length u32 | bytes, padded to 8      (newest changes, the rest never)
+//!  record   version u64 | older u32 | length u32 | bytes, padded to 8    (never changes)
+//! ```
+//!
+//! Offsets count units of 8 bytes, so 32 bits reach 32 GB; offset 0 means "none". A deletion is a record of length
+//! [`TOMBSTONE`].
+//!
+//! Invariants, on which every `unsafe` block below rests:
+//!
+//! - Memory starts zeroed, is never moved, and is freed only with the last [`Arena`] handle.
+//! - Only the one [`Fill`] hands out space, each byte once. What it hands out is wholly written before its reference
+//!   exists; afterwards it changes through atomics only.
+//! - References ([`KeyRef`], [`RecordRef`], [`NodeRef`], [`TreeRef`], [`BucketsRef`]) are made by [`Fill`] alone.
+//!   They travel between threads only through `store(Release)` / `load(Acquire)` of the cells below, so whoever
+//!   holds one sees what it refers to. They stay inside one memtable, which has one arena.
+#![allow(unsafe_code)] // Raw memory shared by one writer and many readers cannot be said in safe Rust.
+
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::hash::Bucket;
+use super::node::Node;
+use crate::{TreeId, Version};
+
+/// Bytes of one unit of offset; also the alignment of keys and records.
+const UNIT: usize = 8;
+/// Alignment of nodes, buckets and trees: a cache line.
+const LINE: usize = 64;
+/// Largest arena: what 32-bit offsets reach.
+const ARENA_BYTES_MAX: usize = UNIT * (u32::MAX as usize + 1);
+/// Bytes before a key's own.
+const KEY_HEADER: usize = 12;
+/// Bytes before a value's own.
+const RECORD_HEADER: usize = 16;
+/// Length that marks a deletion.
+const TOMBSTONE: u32 = u32::MAX;
+
+const _: () =
+    assert!(size_of::<Node>().is_multiple_of(LINE) && size_of::<Bucket>() == LINE && size_of::<TreeEntry>() == LINE);
+
+/// Place of something in the arena.
+pub(super) struct Ref<T> {
+    offset: NonZeroU32,
+    what: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Ref<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Ref<T> {}
+impl<T> PartialEq for Ref<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.offset == other.offset
+    }
+}
+
+/// What a [`KeyRef`] refers to.
+pub(super) enum KeyKind {}
+/// What a [`RecordRef`] refers to.
+pub(super) enum RecordKind {}
+/// Place of a key.
+pub(super) type KeyRef = Ref<KeyKind>;
+/// Place of one version of a key's value.
+pub(super) type RecordRef = Ref<RecordKind>;
+/// Place of a node of an ordered tree.
+pub(super) type NodeRef = Ref<Node>;
+/// Place of a tree's entry.
+pub(super) type TreeRef = Ref<TreeEntry>;
+/// Place of the first of a power of two of hash buckets.
+pub(super) type BucketsRef = Ref<Bucket>;
+
+impl<T> Ref<T> {
+    fn new(offset: usize) -> Ref<T> {
+        let units = u32::try_from(offset / UNIT).ok().and_then(NonZeroU32::new);
+        Ref { offset: units.expect("offsets lie inside the arena, past its first line"), what: PhantomData }
+    }
+
+    /// The reference as a number, for a hash slot.
+    pub(super) fn bits(self) -> u32 {
+        self.offset.get()
+    }
+
+    /// The reference whose number this is.
+    ///
+    /// # Safety
+    /// `bits` is 0, or came from [`Ref::bits`] of a reference of the same kind and arena, by an acquire load.
+    pub(super) unsafe fn from_bits(bits: u32) -> Option<Ref<T>> {
+        NonZeroU32::new(bits).map(|offset| Ref { offset, what: PhantomData })
+    }
+}
+
+/// A shared cell that holds a reference or none. Zeroed memory is a cell with none.
+#[repr(transparent)]
+pub(super) struct AtomicRef<T> {
+    bits: AtomicU32,
+    what: PhantomData<fn() -> T>,
+}
+
+impl<T> AtomicRef<T> {
+    pub(super) fn none() -> AtomicRef<T> {
+        AtomicRef { bits: AtomicU32::new(0), what: PhantomData }
+    }
+
+    pub(super) fn load(&self) -> Option<Ref<T>> {
+        let bits = self.bits.load(Ordering::Acquire);
+        // SAFETY: only `store` writes `bits`, with a reference of this kind or none, with release; cells start zeroed.
+        unsafe { Ref::from_bits(bits) }
+    }
+
+    pub(super) fn store(&self, to: Option<Ref<T>>) {
+        self.bits.store(to.map_or(0, Ref::bits), Ordering::Release);
+    }
+}
+
+/// One tree's entry in the directory. Only the writer changes it.
+#[repr(C, align(64))]
+pub(super) struct TreeEntry {
+    /// Root of the tree.
+    pub(super) root: AtomicRef<Node>,
+    /// The next entry of the directory's chain.
+    pub(super) next: AtomicRef<TreeEntry>,
+    /// Which tree.
+    pub(super) id: AtomicU32,
+    /// Levels of nodes.
+    pub(super) height: AtomicU32,
+    /// The newest version that changed the tree.
+    pub(super) newest: AtomicU64,
+}
+
+/// A key with its parts.
+#[derive(Clone, Copy)]
+pub(super) struct Key<'a> {
+    pub(super) tree: TreeId,
+    pub(super) bytes: &'a [u8],
+}
+
+/// One version of a key's value.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    pub(super) version: Version,
+    /// `None` is a deletion.
+    pub(super) value: Option<&'a [u8]>,
+    older: u32,
+}
+
+/// The memory itself; freed with the last handle.
+struct Memory {
+    base: NonNull<u8>,
+    bytes: usize,
+    #[cfg(not(miri))]
+    _map: memmap2::MmapMut,
+}
+
+// SAFETY: `Memory` is plain memory; who may touch which byte when is the module's invariant, not bound to a thread.
+unsafe impl Send for Memory {}
+// SAFETY: as above; `Memory` has no methods that touch the bytes.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    #[cfg(not(miri))]
+    fn zeroed(bytes: usize) -> std::io::Result<Memory> {
+        // An anonymous map and not the allocator: an allocator that recycles would zero all of it up front.
+        let mut map = memmap2::MmapMut::map_anon(bytes)?;
+        let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        Ok(Memory { base, bytes, _map: map })
+    }
+
+    /// Miri checks plain allocations best.
+    #[cfg(miri)]
+    fn zeroed(bytes: usize) -> std::io::Result<Memory> {
+        // SAFETY: the size is not zero: `Arena::new` rounds it up to whole lines.
+        let base = unsafe { std::alloc::alloc_zeroed(Memory::layout(bytes)) };
+        Ok(Memory { base: NonNull::new(base).ok_or(std::io::ErrorKind::OutOfMemory)?, bytes })
+    }
+
+    #[cfg(miri)]
+    fn layout(bytes: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(bytes, LINE).expect("bounded by ARENA_BYTES_MAX")
+    }
+}
+
+#[cfg(miri)]
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `zeroed` with the same layout, freed once.
+        unsafe { std::alloc::dealloc(self.base.as_ptr(), Memory::layout(self.bytes)) }
+    }
+}
+
+/// A reader's handle of the arena.
+pub(super) struct Arena {
+    /// Same as `memory.base`, kept here to save a load on each access.
+    base: NonNull<u8>,
+    memory: Arc<Memory>,
+}
+
+// SAFETY: `base` is only the address of `memory`, which is `Send` and `Sync`.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Takes address space for `bytes` (rounded up to lines), with the only right to fill it.
+    pub(super) fn new(bytes: usize) -> std::io::Result<(Arena, Fill)> {
+        let bytes = bytes.clamp(LINE, ARENA_BYTES_MAX).next_multiple_of(LINE);
+        let memory = Arc::new(Memory::zeroed(bytes)?);
+        let arena = Arena { base: memory.base, memory: Arc::clone(&memory) };
+        let fill = Fill { arena: Arena { base: memory.base, memory }, low: LINE, high: bytes };
+        Ok((arena, fill))
+    }
+
+    /// Size of the whole.
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.bytes
+    }
+
+    fn at<T>(&self, place: Ref<T>) -> *mut u8 {
+        let offset = place.offset.get() as usize * UNIT;
+        debug_assert!(offset < self.memory.bytes);
+        // SAFETY: references lie inside the arena (`Fill` made them).
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// A tree's entry.
+    pub(super) fn tree(&self, place: TreeRef) -> &TreeEntry {
+        // SAFETY: `Fill::push_tree` reserved an aligned entry here; it holds atomics only, so sharing it is sound.
+        unsafe { &*self.at(place).cast::<TreeEntry>() }
+    }
+
+    /// A node.
+    pub(super) fn node(&self, place: NodeRef) -> &Node {
+        // SAFETY: `Fill::push_node` reserved an aligned node here; it holds atomics only, so sharing it is sound.
+        unsafe { &*self.at(place).cast::<Node>() }
+    }
+
+    /// `count` buckets.
+    ///
+    /// # Safety
+    /// `Fill::push_buckets` reserved at least `count` buckets at `place`.
+    pub(super) unsafe fn buckets(&self, place: BucketsRef, count: usize) -> &[Bucket] {
+        // SAFETY: reserved and aligned by the caller's promise; buckets hold atomics only, so sharing them is sound.
+        unsafe { std::slice::from_raw_parts(self.at(place).cast::<Bucket>(), count) }
+    }
+
+    /// A key.
+    pub(super) fn key(&self, place: KeyRef) -> Key<'_> {
+        let at = self.at(place);
+        // SAFETY: a whole key was written here before its reference was made; tree, length and bytes never change.
+        unsafe {
+            let tree = at.add(4).cast::<u32>().read();
+            let length = at.add(8).cast::<u32>().read() as usize;
+            Key { tree: TreeId(tree), bytes: std::slice::from_raw_parts(at.add(KEY_HEADER), length) }
+        }
+    }
+
+    fn newest_cell(&self, place: KeyRef) -> &AtomicRef<RecordKind> {
+        // SAFETY: a key starts with this cell, aligned to 8, and it is only ever touched as this atomic cell.
+        unsafe { &*self.at(place).cast::<AtomicRef<RecordKind>>() }
+    }
+
+    /// The newest record of a key.
+    pub(super) fn newest(&self, place: KeyRef) -> Record<'_> {
+        let newest = self.newest_cell(place).load();
+        self.record(newest.expect("a key is written together with its first record"))
+    }
+
+    /// The newest record of a key that a snapshot of `version` sees.
+    pub(super) fn visible(&self, place: KeyRef, version: Version) -> Option<Record<'_>> {
+        let mut record = self.newest(place);
+        while record.version > version {
+            // SAFETY: `older` is the reference (or none) written into the record before its own reference was made.
+            record = self.record(unsafe { Ref::from_bits(record.older) }?);
+        }
+        Some(record)
+    }
+
+    fn record(&self, place: RecordRef) -> Record<'_> {
+        let at = self.at(place);
+        // SAFETY: a whole record was written here before its reference was made, and it never changes.
+        unsafe {
+            let version = Version(at.cast::<u64>().read());
+            let older = at.add(8).cast::<u32>().read();
+            let length = at.add(12).cast::<u32>().read();
+            let value = (length != TOMBSTONE)
+                .then(|| std::slice::from_raw_parts(at.add(RECORD_HEADER).cast_const(), length as usize));
+            Record { version, value, older }
+        }
+    }
+
+    /// Asks the processor for the lines at the start of what is referred to.
+    #[inline]
+    pub(super) fn prefetch<T>(&self, place: Ref<T>, lines: usize) {
+        for line in 0..lines {
+            prefetch(self.at(place).wrapping_add(line * LINE));
+        }
+    }
+}
+
+/// Asks the processor for a cache line.
+#[inline]
+pub(super) fn prefetch(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch is a hint: it faults on no address and changes nothing.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
+/// The only right to put something into the arena; the writer's.
+pub(super) struct Fill {
+    arena: Arena,
+    /// End of keys and records.
+    low: usize,
+    /// Start of nodes, buckets and trees.
+    high: usize,
+}
+
+/// Bytes that a record takes.
+pub(super) fn record_bytes(value_length: usize) -> usize {
+    (RECORD_HEADER + value_length).next_multiple_of(UNIT)
+}
+
+/// Bytes that a key takes.
+pub(super) fn key_bytes(key_length: usize) -> usize {
+    (KEY_HEADER + key_length).next_multiple_of(UNIT)
+}
+
+impl Fill {
+    /// Bytes neither end has taken.
+    pub(super) fn free_bytes(&self) -> usize {
+        self.high - self.low
+    }
+
+    fn take_low(&mut self, bytes: usize) -> Option<usize> {
+        let at = self.low;
+        (bytes <= self.free_bytes()).then(|| self.low += bytes)?;
+        Some(at)
+    }
+
+    fn take_high(&mut self, bytes: usize) -> Option<usize> {
+        debug_assert!(bytes.is_multiple_of(LINE));
+        (bytes <= self.free_bytes()).then(|| self.high -= bytes)?;
+        Some(self.high)
+    }
+
+    /// Puts a key with its first record, side by side so that one miss fetches both.
+    pub(super) fn push_key(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        version: Version,
+        value: Option<&[u8]>,
+    ) -> Option<KeyRef> {
+        let key_length = u32::try_from(key.len()).ok()?;
+        let key_size = key_bytes(key.len());
+        let start = self.take_low(key_size + record_bytes(value.map_or(0, <[u8]>::len)))?;
+        let record = self.write_record(start + key_size, version, None, value)?;
+        let place = KeyRef::new(start);
+        let at = self.arena.at(place);
+        // SAFETY: `take_low` gave this space to nobody else, it is `key_size` long, and no reference to it exists yet.
+        unsafe {
+            at.cast::<u32>().write(record.bits());
+            at.add(4).cast::<u32>().write(tree.0);
+            at.add(8).cast::<u32>().write(key_length);
+            std::ptr::copy_nonoverlapping(key.as_ptr(), at.add(KEY_HEADER), key.len());
+        }
+        Some(place)
+    }
+
+    /// Puts a newer record of a key.
+    pub(super) fn push_record(&mut self, key: KeyRef, version: Version, value: Option<&[u8]>) -> Option<()> {
+        let older = self.arena.newest_cell(key).load();
+        let start = self.take_low(record_bytes(value.map_or(0, <[u8]>::len)))?;
+        let record = self.write_record(start, version, older, value)?;
+        self.arena.newest_cell(key).store(Some(record));
+        Some(())
+    }
+
+    /// Writes a record into space just taken at `start`.
+    fn write_record(
+        &mut self,
+        start: usize,
+        version: Version,
+        older: Option<RecordRef>,
+        value: Option<&[u8]>,
+    ) -> Option<RecordRef> {
+        let length = match value {
+            Some(bytes) => u32::try_from(bytes.len()).ok().filter(|length| *length != TOMBSTONE)?,
+            None => TOMBSTONE,
+        };
+        let bytes = value.unwrap_or_default();
+        let place = RecordRef::new(start);
+        let at = self.arena.at(place);
+        // SAFETY: the caller took `record_bytes(bytes.len())` at `start`, and no reference to it exists yet.
+        unsafe {
+            at.cast::<u64>().write(version.0);
+            at.add(8).cast::<u32>().write(older.map_or(0, Ref::bits));
+            at.add(12).cast::<u32>().write(length);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(RECORD_HEADER), bytes.len());
+        }
+        Some(place)
+    }
+
+    /// Reserves a zeroed node.
+    pub(super) fn push_node(&mut self) -> Option<NodeRef> {
+        self.take_high(size_of::<Node>()).map(Ref::new)
+    }
+
+    /// Reserves a zeroed entry of the directory.
+    pub(super) fn push_tree(&mut self) -> Option<TreeRef> {
+        self.take_high(size_of::<TreeEntry>()).map(Ref::new)
+    }
+
+    /// Reserves `count` zeroed buckets.
+    pub(super) fn push_buckets(&mut self, count: usize) -> Option<BucketsRef> {
+        self.take_high(count.checked_mul(size_of::<Bucket>())?).map(Ref::new)
+    }
+}

@@ -1,0 +1,174 @@
+//! Cursor over one tree of a memtable, as a snapshot sees it. See `ordered.rs` for why its batches stay right.
+
+use std::ops::Bound;
+
+use super::Memtable;
+use super::arena::{NodeRef, TreeEntry};
+use super::node::Past;
+use super::ordered::{Batch, Target};
+use crate::Version;
+
+/// Keys ahead of the cursor whose lines are fetched: about a memory access divided by a step.
+const PREFETCH_AHEAD: usize = 8;
+/// Lines fetched for each: key, record header, start of the value.
+const PREFETCH_LINES: usize = 2;
+
+/// What a cursor stands on. The slices live as long as the memtable, not only until the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'m> {
+    /// The key.
+    pub key: &'m [u8],
+    /// Its value; `None` means that it was deleted.
+    pub value: Option<&'m [u8]>,
+    /// The version that wrote it.
+    pub version: Version,
+}
+
+/// Walks the keys of one tree in order, both ways. Nothing is allocated; writers do not disturb it.
+///
+/// The snapshot's version must be complete: every record up to it was inserted before the cursor was made.
+pub struct Cursor<'m> {
+    table: &'m Memtable,
+    tree: Option<&'m TreeEntry>,
+    version: Version,
+    batch: Batch,
+    /// Place in the batch.
+    at: usize,
+    current: Option<Entry<'m>>,
+}
+
+impl<'m> Cursor<'m> {
+    pub(super) fn new(table: &'m Memtable, tree: Option<&'m TreeEntry>, version: Version) -> Cursor<'m> {
+        Cursor { table, tree, version, batch: Batch::empty(), at: 0, current: None }
+    }
+
+    /// What the cursor stands on: `None` before the first seek and past either end.
+    pub fn current(&self) -> Option<Entry<'m>> {
+        self.current
+    }
+
+    /// The key that the cursor stands on.
+    pub fn key(&self) -> Option<&'m [u8]> {
+        self.current.map(|entry| entry.key)
+    }
+
+    /// The value that the cursor stands on; `None` also for a deletion.
+    pub fn value(&self) -> Option<&'m [u8]> {
+        self.current.and_then(|entry| entry.value)
+    }
+
+    /// Goes to the first key inside the lower bound.
+    pub fn seek(&mut self, from: Bound<&[u8]>) -> Option<Entry<'m>> {
+        let (target, past) = match from {
+            Bound::Unbounded => (Target::First, Past::Less),
+            Bound::Included(key) => (Target::At(key), Past::Less),
+            Bound::Excluded(key) => (Target::At(key), Past::LessOrEqual),
+        };
+        let at = self.tree.and_then(|tree| self.batch.seek(&self.table.arena, tree, target, past));
+        let Some(at) = at else { return self.end() };
+        self.at = at;
+        self.prefetch(at, at + PREFETCH_AHEAD);
+        self.settle_forward()
+    }
+
+    /// Goes to the last key inside the upper bound.
+    pub fn seek_back(&mut self, to: Bound<&[u8]>) -> Option<Entry<'m>> {
+        let (target, past) = match to {
+            Bound::Unbounded => (Target::Last, Past::Less),
+            Bound::Included(key) => (Target::At(key), Past::LessOrEqual),
+            Bound::Excluded(key) => (Target::Below(key), Past::Less),
+        };
+        let at = self.tree.and_then(|tree| self.batch.seek(&self.table.arena, tree, target, past));
+        let Some(behind) = at else { return self.end() };
+        self.at = behind;
+        self.settle_backward()
+    }
+
+    /// Goes to the following key. Past the end it stays there until the next seek.
+    #[allow(clippy::should_implement_trait)] // An iterator could not go back.
+    pub fn next(&mut self) -> Option<Entry<'m>> {
+        self.current?;
+        self.at += 1;
+        self.settle_forward()
+    }
+
+    /// Goes to the preceding key. Past the start it stays there until the next seek.
+    pub fn prev(&mut self) -> Option<Entry<'m>> {
+        self.current?;
+        self.settle_backward()
+    }
+
+    /// Stands on the first visible key from `at` on.
+    fn settle_forward(&mut self) -> Option<Entry<'m>> {
+        loop {
+            while self.at < self.batch.count {
+                self.prefetch(self.at + PREFETCH_AHEAD, self.at + PREFETCH_AHEAD + 1);
+                if self.stand() {
+                    return self.current;
+                }
+                self.at += 1;
+            }
+            let Some(next) = self.batch.next else { return self.end() };
+            self.enter(next);
+        }
+    }
+
+    /// Starts the leaf that follows.
+    fn enter(&mut self, leaf: NodeRef) {
+        self.batch.read(&self.table.arena, leaf);
+        self.at = 0;
+        self.prefetch(0, PREFETCH_AHEAD);
+        if let Some(next) = self.batch.next {
+            self.table.arena.node(next).prefetch();
+        }
+    }
+
+    /// Stands on the last visible key before `at`.
+    fn settle_backward(&mut self) -> Option<Entry<'m>> {
+        loop {
+            while self.at > 0 {
+                self.at -= 1;
+                if let Some(ahead) = self.at.checked_sub(PREFETCH_AHEAD) {
+                    self.prefetch(ahead, ahead + 1);
+                }
+                if self.stand() {
+                    return self.current;
+                }
+            }
+            // The left neighbour may have been split since: only a descent finds the leaf just below the fence.
+            let Some((tree, low)) = self.tree.zip(self.batch.low) else { return self.end() };
+            let low = self.table.arena.key(low).bytes;
+            match self.batch.seek(&self.table.arena, tree, Target::Below(low), Past::Less) {
+                Some(behind) => self.at = behind,
+                None => return self.end(),
+            }
+            self.prefetch(self.at.saturating_sub(PREFETCH_AHEAD), self.at);
+        }
+    }
+
+    /// Stands on the key `at`, if the snapshot sees it.
+    fn stand(&mut self) -> bool {
+        let arena = &self.table.arena;
+        self.current = self.batch.key(self.at).and_then(|place| {
+            let record = arena.visible(place, self.version)?;
+            Some(Entry { key: arena.key(place).bytes, value: record.value, version: record.version })
+        });
+        self.current.is_some()
+    }
+
+    fn end(&mut self) -> Option<Entry<'m>> {
+        self.batch.count = 0;
+        self.batch.next = None;
+        self.batch.low = None;
+        self.current = None;
+        None
+    }
+
+    fn prefetch(&self, from: usize, to: usize) {
+        for at in from..to {
+            if let Some(key) = self.batch.key(at) {
+                self.table.arena.prefetch(key, PREFETCH_LINES);
+            }
+        }
+    }
+}

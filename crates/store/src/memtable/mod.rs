@@ -1,0 +1,332 @@
+//! Memtable: what changed since the last checkpoint, in memory, all versions of it.
+//!
+//! One writer ([`MemtableWriter`]) puts records in; any number of readers look at the shared [`Memtable`] without
+//! locks. Everything lies in one [`arena`] of fixed size, so the memtable's memory has one bound:
+//!
+//! ```text
+//!            hash slot ----.                          .---- leaf of the tree's B+tree
+//!                          v                          v
+//!                    +--------------------------------------+     +--------+     +--------+
+//!                    | key: newest | tree | length | bytes  | --> | record | --> | record | --> none
+//!                    +--------------------------------------+     +--------+     +--------+
+//! ```
+//!
+//! A key is entered once into the hash and once into its tree; a further change of it only puts a record in front of
+//! the others, one store.
+//!
+//! What it promises:
+//!
+//! - A reader that looks with version V sees the newest record with version <= V of each key, provided that the records
+//!   up to V were inserted before it looks (the engine moves the visible version with release after inserting).
+//! - Slices point into the arena and live as long as the borrow of the memtable. Nothing is ever moved or freed before.
+//! - An insert that answers [`Full`] changed nothing.
+//!
+//! The order of versions is the writer's business: they must not fall. Sync, log and reclamation are the engine's.
+
+mod arena;
+mod cursor;
+mod hash;
+mod node;
+mod ordered;
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::{KeyRange, TreeId, Version};
+use arena::{Arena, AtomicRef, Fill, Record, TreeEntry};
+pub use cursor::{Cursor, Entry};
+use hash::{Index, KeyHash};
+use node::{NODE_ENTRIES, Node};
+
+/// Chains of the directory of trees. Trees beyond share chains.
+const DIRECTORY_CHAINS: usize = 256;
+
+/// Longest key or value: what 32 bits hold, less the mark of a deletion.
+const LENGTH_MAX: usize = u32::MAX as usize - 1;
+
+/// The arena has no room for the record; nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What the memtable knows of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup<'m> {
+    /// Nothing that the snapshot sees: ask what lies below.
+    Absent,
+    /// Deleted.
+    Deleted,
+    /// Its value.
+    Value(&'m [u8]),
+}
+
+/// One change, with where it belongs: what a checkpoint merges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<'m> {
+    /// The tree.
+    pub tree: TreeId,
+    /// Key, value, version.
+    pub entry: Entry<'m>,
+}
+
+/// The readers' side.
+pub struct Memtable {
+    arena: Arena,
+    index: Index,
+    directory: [AtomicRef<TreeEntry>; DIRECTORY_CHAINS],
+    keys: AtomicUsize,
+    nodes: AtomicUsize,
+    used_bytes: AtomicUsize,
+}
+
+/// The only right to insert. Dropping it freezes the memtable.
+pub struct MemtableWriter {
+    table: Arc<Memtable>,
+    fill: Fill,
+    newest: Version,
+}
+
+impl Memtable {
+    /// An empty memtable of at most `arena_bytes`, of which it takes what it fills.
+    pub fn new(arena_bytes: usize) -> std::io::Result<(Arc<Memtable>, MemtableWriter)> {
+        let (arena, fill) = Arena::new(arena_bytes)?;
+        let table = Arc::new(Memtable {
+            arena,
+            index: Index::new(),
+            directory: std::array::from_fn(|_| AtomicRef::none()),
+            keys: AtomicUsize::new(0),
+            nodes: AtomicUsize::new(0),
+            used_bytes: AtomicUsize::new(0),
+        });
+        let writer = MemtableWriter { table: Arc::clone(&table), fill, newest: Version(0) };
+        Ok((table, writer))
+    }
+
+    /// The newest record of a key that a snapshot of `version` sees.
+    #[inline]
+    pub fn get(&self, version: Version, tree: TreeId, key: &[u8]) -> Lookup<'_> {
+        if self.index.is_empty() {
+            return Lookup::Absent;
+        }
+        let place = self.index.find(&self.arena, self.index.hash(tree, key), tree, key);
+        match place.and_then(|place| self.arena.visible(place, version)) {
+            None => Lookup::Absent,
+            Some(Record { value: None, .. }) => Lookup::Deleted,
+            Some(Record { value: Some(value), .. }) => Lookup::Value(value),
+        }
+    }
+
+    /// The version that last changed a key.
+    pub fn latest(&self, tree: TreeId, key: &[u8]) -> Option<Version> {
+        let place = self.index.find(&self.arena, self.index.hash(tree, key), tree, key)?;
+        Some(self.arena.newest(place).version)
+    }
+
+    /// True when a key of the range was changed by a version above `version`.
+    pub fn changed_since(&self, version: Version, tree: TreeId, range: KeyRange<'_>) -> bool {
+        let newest = self.tree_entry(tree).map(|entry| entry.newest.load(Ordering::Acquire));
+        if newest.is_none_or(|newest| newest <= version.0) {
+            return false;
+        }
+        let mut cursor = self.cursor(Version(u64::MAX), tree);
+        let mut entry = cursor.seek(range.from);
+        while let Some(found) = entry {
+            if !below(found.key, range.to) {
+                return false;
+            }
+            if found.version > version {
+                return true;
+            }
+            entry = cursor.next();
+        }
+        false
+    }
+
+    /// A cursor over one tree, as a snapshot of `version` sees it.
+    pub fn cursor(&self, version: Version, tree: TreeId) -> Cursor<'_> {
+        Cursor::new(self, self.tree_entry(tree), version)
+    }
+
+    /// The trees that were changed, in order. Allocates: for checkpoints.
+    pub fn trees(&self) -> Vec<TreeId> {
+        let mut trees = Vec::new();
+        for chain in &self.directory {
+            let mut at = chain.load();
+            while let Some(entry) = at.map(|place| self.arena.tree(place)) {
+                trees.push(TreeId(entry.id.load(Ordering::Relaxed)));
+                at = entry.next.load();
+            }
+        }
+        trees.sort_unstable();
+        trees
+    }
+
+    /// Every key with its newest record, by tree and key. For a memtable that is frozen.
+    pub fn changes(&self) -> impl Iterator<Item = Change<'_>> {
+        self.trees().into_iter().flat_map(move |tree| {
+            let mut cursor = self.cursor(Version(u64::MAX), tree);
+            let mut first = true;
+            std::iter::from_fn(move || {
+                let entry = if std::mem::take(&mut first) { cursor.seek(Bound::Unbounded) } else { cursor.next() };
+                entry.map(|entry| Change { tree, entry })
+            })
+        })
+    }
+
+    /// Bytes of the arena that are taken, by everything.
+    pub fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the arena.
+    pub fn arena_bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+
+    /// Keys, those whose newest record is a deletion included.
+    pub fn len(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// True when nothing was inserted.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn tree_entry(&self, tree: TreeId) -> Option<&TreeEntry> {
+        let mut at = self.directory[tree.0 as usize % DIRECTORY_CHAINS].load();
+        loop {
+            let entry = self.arena.tree(at?);
+            if entry.id.load(Ordering::Relaxed) == tree.0 {
+                return Some(entry);
+            }
+            at = entry.next.load();
+        }
+    }
+}
+
+/// True when the key is inside the upper bound.
+fn below(key: &[u8], to: Bound<&[u8]>) -> bool {
+    match to {
+        Bound::Unbounded => true,
+        Bound::Included(last) => key <= last,
+        Bound::Excluded(end) => key < end,
+    }
+}
+
+impl MemtableWriter {
+    /// The memtable that this writer fills.
+    pub fn table(&self) -> &Arc<Memtable> {
+        &self.table
+    }
+
+    /// Puts a record: a value, or `None` for a deletion. `version` is at least that of the insert before.
+    pub fn insert(&mut self, version: Version, tree: TreeId, key: &[u8], value: Option<&[u8]>) -> Result<(), Full> {
+        assert!(version >= self.newest, "versions do not fall: {version:?} after {:?}", self.newest);
+        if key.len().max(value.map_or(0, <[u8]>::len)) > LENGTH_MAX {
+            return Err(Full);
+        }
+        let table = &*self.table;
+        let hash = table.index.hash(tree, key);
+        let mut entry = table.tree_entry(tree);
+        match table.index.find(&table.arena, hash, tree, key) {
+            Some(place) => self.fill.push_record(place, version, value).ok_or(Full)?,
+            None => {
+                // Room for every step is checked first, so that none can fail half-way.
+                let mut demand = Demand::default();
+                demand.add(self, tree, key.len(), value.map_or(0, <[u8]>::len));
+                if !self.fits(&demand) {
+                    return Err(Full);
+                }
+                let made = insert_key(table, &mut self.fill, entry, Insert { hash, version, tree, key, value });
+                entry = Some(made.expect("room for it was checked"));
+            }
+        }
+        if let Some(entry) = entry {
+            entry.newest.store(version.0, Ordering::Release);
+        }
+        self.newest = version;
+        table.used_bytes.store(table.arena.bytes() - self.fill.free_bytes(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// True when all that was added to `demand` can be inserted for certain. Never true by luck: it counts the worst.
+    pub fn fits(&self, demand: &Demand) -> bool {
+        let index = self.table.index.growth_bytes(self.table.len(), demand.records);
+        let nodes = demand.nodes_max(self.table.nodes.load(Ordering::Relaxed)) * size_of::<Node>();
+        let trees = demand.records_of_new_trees * size_of::<TreeEntry>();
+        demand.bytes.saturating_add(index).saturating_add(nodes).saturating_add(trees) <= self.fill.free_bytes()
+    }
+}
+
+/// What a set of inserts takes of the arena at most; see [`MemtableWriter::fits`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Demand {
+    records: usize,
+    bytes: usize,
+    /// Nodes, if each record meets full nodes all the way down.
+    nodes: usize,
+    records_of_new_trees: usize,
+}
+
+impl Demand {
+    /// Adds one insert.
+    pub fn add(&mut self, writer: &MemtableWriter, tree: TreeId, key_length: usize, value_length: usize) {
+        let entry = writer.table.tree_entry(tree);
+        self.records += 1;
+        self.bytes = self.bytes.saturating_add(arena::key_bytes(key_length));
+        self.bytes = self.bytes.saturating_add(arena::record_bytes(value_length));
+        self.nodes += ordered::nodes_for_one_key(entry);
+        self.records_of_new_trees += usize::from(entry.is_none());
+    }
+
+    /// Nodes that the records can take where there are `existing` ones.
+    ///
+    /// One record alone splits at most its whole path. Many together split each existing node once, and a new one only
+    /// after half a node of inserts into it; each split of a root adds a root.
+    fn nodes_max(&self, existing: usize) -> usize {
+        let new_trees = 3 * self.records_of_new_trees;
+        let together = 3 * existing + self.records / (NODE_ENTRIES / 4) + new_trees;
+        if self.records == 1 { self.nodes } else { together.min(self.nodes + new_trees) }
+    }
+}
+
+/// One record of a key that is not there.
+struct Insert<'i> {
+    hash: KeyHash,
+    version: Version,
+    tree: TreeId,
+    key: &'i [u8],
+    value: Option<&'i [u8]>,
+}
+
+fn insert_key<'t>(
+    table: &'t Memtable,
+    fill: &mut Fill,
+    entry: Option<&'t TreeEntry>,
+    new: Insert<'_>,
+) -> Option<&'t TreeEntry> {
+    let keys = table.len();
+    table.index.make_room(&table.arena, fill, keys)?;
+    let entry = match entry {
+        Some(entry) => entry,
+        None => add_tree(table, fill, new.tree)?,
+    };
+    let place = fill.push_key(new.tree, new.key, new.version, new.value)?;
+    let nodes = ordered::put(&table.arena, fill, entry, place)?;
+    table.nodes.store(table.nodes.load(Ordering::Relaxed) + nodes, Ordering::Relaxed);
+    table.index.put(&table.arena, new.hash, place);
+    table.keys.store(keys + 1, Ordering::Relaxed);
+    Some(entry)
+}
+
+/// Puts a tree in front of its chain of the directory.
+fn add_tree<'t>(table: &'t Memtable, fill: &mut Fill, tree: TreeId) -> Option<&'t TreeEntry> {
+    let chain = &table.directory[tree.0 as usize % DIRECTORY_CHAINS];
+    let place = fill.push_tree()?;
+    let entry = table.arena.tree(place);
+    entry.id.store(tree.0, Ordering::Relaxed);
+    entry.next.store(chain.load());
+    chain.store(Some(place));
+    Some(entry)
+}

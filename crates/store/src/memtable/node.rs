@@ -1,0 +1,359 @@
+//! Node of the ordered side: sorted heads of keys, and beside them what they lead to.
+//!
+//! A head is eight bytes of a key, big-endian, from the node's prefix on: most comparisons end there, without
+//! touching the key. The prefix is what every key between the node's fences shares, so nobody compares it.
+//!
+//! ```text
+//!  0     4      8     12                        16         304        448
+//!  +-----+------+-----+-------------------------+----------+----------+
+//!  | seq | next | low | count, level, prefix    | heads    | places   |
+//!  | u32 | u32  | u32 | u8, u8, u16             | u64 x 36 | u32 x 36 |
+//!  +-----+------+-----+-------------------------+----------+----------+
+//! ```
+//!
+//! Invariants:
+//!
+//! - `low`, the least key that belongs here (none: no bound), and `level` never change once the node can be reached.
+//!   The upper bound is the `low` of `next`, the right neighbour on the same level.
+//! - Level 0 is a leaf, its places are keys. Higher are branches, their places are nodes of the level below; an
+//!   entry's key is that node's `low`, and entry 0's head means nothing.
+//! - Entries ascend strictly. They only move right, when the node splits; nodes are never merged or freed.
+//! - `seq` is odd while the writer changes the node. Everything is atomic: a reader that meets a change reads a
+//!   mixture, every part of which is valid by itself, sees by `seq` that it did, and reads again.
+
+#![allow(unsafe_code)] // A place is a key's or a node's by the level; turning its bits back is unsafe.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use super::arena::{Arena, AtomicRef, KeyKind, KeyRef, NodeRef, Ref, prefetch};
+
+/// Entries of a node: with them it is 448 bytes, seven cache lines.
+pub(super) const NODE_ENTRIES: usize = 36;
+/// Longest prefix that heads skip: the shape has 16 bits for it.
+const PREFIX_MAX: usize = u16::MAX as usize;
+/// Looks at an odd `seq` before the reader gives its processor away: the writer may have lost its own.
+const SPINS_MAX: u32 = 128;
+
+const _: () = assert!(size_of::<Node>() == 448 && NODE_ENTRIES <= u8::MAX as usize);
+
+/// One node. Zeroed memory is an empty leaf without bounds.
+#[repr(C, align(64))]
+pub(super) struct Node {
+    seq: AtomicU32,
+    next: AtomicRef<Node>,
+    low: AtomicRef<KeyKind>,
+    shape: AtomicU32,
+    heads: [AtomicU64; NODE_ENTRIES],
+    places: [AtomicU32; NODE_ENTRIES],
+}
+
+/// A node's numbers, read at once.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    /// Entries.
+    pub(super) count: usize,
+    /// Height over the leaves.
+    pub(super) level: u32,
+    /// Bytes that all keys between the fences share.
+    pub(super) prefix: usize,
+}
+
+/// Which entries a search passes over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Past {
+    /// Those below the key: the search ends at the first one not below it.
+    Less,
+    /// Also the key itself.
+    LessOrEqual,
+}
+
+/// A reader met a change under way; what it read is to be thrown away.
+#[derive(Debug)]
+pub(super) struct Torn;
+
+/// The eight bytes of `key` behind the prefix, so that they compare as the key does; missing ones are zero.
+pub(super) fn head(key: &[u8], prefix: usize) -> u64 {
+    let rest = key.get(prefix..).unwrap_or_default();
+    if let Some(whole) = rest.first_chunk::<8>() {
+        return u64::from_be_bytes(*whole);
+    }
+    rest.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << (8 * (8 - rest.len()) as u32 % 64)
+}
+
+/// How many first bytes two keys share.
+pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take(PREFIX_MAX).take_while(|(a, b)| a == b).count()
+}
+
+impl Node {
+    // Reading.
+
+    /// Waits until no change is under way; what is read next holds if [`Node::unchanged`] says so afterwards.
+    pub(super) fn begin(&self) -> u32 {
+        let mut spins = 0;
+        loop {
+            let seq = self.seq.load(Ordering::Acquire);
+            if seq.is_multiple_of(2) {
+                return seq;
+            }
+            spins += 1;
+            if spins < SPINS_MAX { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+    }
+
+    /// True when nothing changed since `begin` returned `seq`.
+    pub(super) fn unchanged(&self, seq: u32) -> bool {
+        // The fence keeps the reads above from moving below the second look at `seq`.
+        fence(Ordering::Acquire);
+        self.seq.load(Ordering::Relaxed) == seq
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        let bits = self.shape.load(Ordering::Relaxed);
+        Shape {
+            count: (bits & 0xff).min(NODE_ENTRIES as u32) as usize,
+            level: bits >> 8 & 0xff,
+            prefix: (bits >> 16) as usize,
+        }
+    }
+
+    /// The right neighbour.
+    pub(super) fn next(&self) -> Option<NodeRef> {
+        self.next.load()
+    }
+
+    /// The least key that belongs here.
+    pub(super) fn low(&self) -> Option<KeyRef> {
+        self.low.load()
+    }
+
+    /// The key of entry `at` of a leaf.
+    pub(super) fn key(&self, at: usize) -> Option<KeyRef> {
+        let bits = self.places[at].load(Ordering::Acquire);
+        // SAFETY: the level never changes while others can reach the node, and `put` and `split_off` store bits of
+        // references to keys into nodes of level 0, with release; else they are 0.
+        (self.shape().level == 0).then(|| unsafe { Ref::from_bits(bits) })?
+    }
+
+    /// Copies the keys of a leaf; returns how many.
+    pub(super) fn copy_keys(&self, into: &mut [Option<KeyRef>; NODE_ENTRIES]) -> usize {
+        let shape = self.shape();
+        let count = if shape.level == 0 { shape.count } else { 0 };
+        for (key, place) in into.iter_mut().zip(&self.places).take(count) {
+            // SAFETY: as in `key`: the node is a leaf.
+            *key = unsafe { Ref::from_bits(place.load(Ordering::Acquire)) };
+        }
+        count
+    }
+
+    /// The node of entry `at` of a branch.
+    pub(super) fn child(&self, at: usize) -> Option<NodeRef> {
+        let bits = self.places[at].load(Ordering::Acquire);
+        // SAFETY: as in `key`: places of nodes above level 0 are references to nodes.
+        (self.shape().level > 0).then(|| unsafe { Ref::from_bits(bits) })?
+    }
+
+    /// The bytes by which entry `at` is ordered.
+    fn entry_key<'a>(&self, arena: &'a Arena, shape: Shape, at: usize) -> Result<&'a [u8], Torn> {
+        let key = if shape.level == 0 { self.key(at) } else { arena.node(self.child(at).ok_or(Torn)?).low() };
+        Ok(arena.key(key.ok_or(Torn)?).bytes)
+    }
+
+    /// The first of the entries `from..count` that the search does not pass over.
+    pub(super) fn search(&self, arena: &Arena, from: usize, key: &[u8], past: Past) -> Result<usize, Torn> {
+        let shape = self.shape();
+        let wanted = head(key, shape.prefix);
+        let first = self.first_head(from, shape.count, |head| head < wanted);
+        if first >= shape.count || self.heads[first].load(Ordering::Relaxed) != wanted {
+            return Ok(first);
+        }
+        // Equal heads: only the keys themselves tell.
+        let mut low = first;
+        let mut high = self.first_head(first, shape.count, |head| head <= wanted);
+        while low < high {
+            let middle = (low + high) / 2;
+            let entry = self.entry_key(arena, shape, middle)?;
+            if entry < key || (past == Past::LessOrEqual && entry == key) { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    /// Binary search without branches that the processor could guess wrong.
+    #[inline]
+    fn first_head(&self, from: usize, count: usize, below: impl Fn(u64) -> bool) -> usize {
+        let mut start = from;
+        let mut size = count.saturating_sub(from);
+        while size > 0 {
+            let half = size / 2;
+            let step = size - half;
+            start += if below(self.heads[start + half].load(Ordering::Relaxed)) { step } else { 0 };
+            size = half;
+        }
+        start
+    }
+
+    /// Fetches the lines that a search touches.
+    pub(super) fn prefetch(&self) {
+        let at = (&raw const *self).cast::<u8>();
+        for line in 0..5 {
+            prefetch(at.wrapping_add(line * 64));
+        }
+    }
+
+    // Writing: the memtable's one writer only.
+
+    fn set_shape(&self, shape: Shape) {
+        let bits = shape.count as u32 | shape.level << 8 | (shape.prefix as u32) << 16;
+        self.shape.store(bits, Ordering::Relaxed);
+    }
+
+    /// Announces a change.
+    fn lock(&self) {
+        self.seq.store(self.seq.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        // Whoever sees one of the stores below also sees `seq` odd.
+        fence(Ordering::Release);
+    }
+
+    /// Ends a change.
+    fn unlock(&self) {
+        self.seq.store(self.seq.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+
+    /// Runs `change` so that readers who see part of it know.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&Node) -> R) -> R {
+        self.lock();
+        let result = change(self);
+        self.unlock();
+        result
+    }
+
+    /// Makes a fresh node the first branch over `child`.
+    pub(super) fn start_branch(&self, level: u32, child: NodeRef) {
+        self.places[0].store(child.bits(), Ordering::Relaxed);
+        self.set_shape(Shape { count: 1, level, prefix: 0 });
+    }
+
+    /// Puts an entry at `at`, moving the later ones. `place` is a key's in a leaf, a node's in a branch.
+    ///
+    /// # Safety
+    /// The node is not full and inside `change`; `place` is of the kind that its level asks for.
+    unsafe fn put(&self, at: usize, head: u64, place: u32) {
+        let shape = self.shape();
+        for to in (at + 1..=shape.count).rev() {
+            self.heads[to].store(self.heads[to - 1].load(Ordering::Relaxed), Ordering::Relaxed);
+            self.places[to].store(self.places[to - 1].load(Ordering::Relaxed), Ordering::Release);
+        }
+        self.heads[at].store(head, Ordering::Relaxed);
+        self.places[at].store(place, Ordering::Release);
+        self.set_shape(Shape { count: shape.count + 1, ..shape });
+    }
+
+    /// Puts a key into a leaf that has room.
+    pub(super) fn put_key(&self, at: usize, bytes: &[u8], key: KeyRef) {
+        let shape = self.shape();
+        assert!(shape.level == 0 && shape.count < NODE_ENTRIES, "keys go into leaves with room");
+        // SAFETY: just asserted.
+        self.change(|node| unsafe { node.put(at, head(bytes, shape.prefix), key.bits()) });
+    }
+
+    /// Puts a node, whose least key is `low`, into a branch that has room. Inside `change`.
+    pub(super) fn put_child(&self, at: usize, low: &[u8], child: NodeRef) {
+        let shape = self.shape();
+        assert!(shape.level > 0 && shape.count < NODE_ENTRIES, "nodes go into branches with room");
+        // SAFETY: just asserted.
+        unsafe { self.put(at, head(low, shape.prefix), child.bits()) };
+    }
+
+    /// Moves the entries from `from` on into `right`, a fresh node at `place`, which becomes the right neighbour.
+    /// Returns its `low`. Inside `change`; `right` is reachable for others only through stores that follow.
+    pub(super) fn split_off(&self, arena: &Arena, from: usize, place: NodeRef) -> Option<KeyRef> {
+        let right = arena.node(place);
+        let shape = self.shape();
+        let low = if shape.level == 0 { self.key(from) } else { arena.node(self.child(from)?).low() };
+        right.low.store(low);
+        right.next.store(self.next());
+        for (to, at) in (from..shape.count).enumerate() {
+            right.heads[to].store(self.heads[at].load(Ordering::Relaxed), Ordering::Relaxed);
+            right.places[to].store(self.places[at].load(Ordering::Relaxed), Ordering::Release);
+        }
+        right.set_shape(Shape { count: shape.count - from, ..shape });
+        self.set_shape(Shape { count: from, ..shape });
+        self.next.store(Some(place));
+        right.sharpen(arena);
+        self.sharpen(arena);
+        low
+    }
+
+    /// A new, empty right neighbour for keys from `low` on: a split for keys that come in order.
+    pub(super) fn start_right(&self, arena: &Arena, low: KeyRef, place: NodeRef) -> Option<KeyRef> {
+        let right = arena.node(place);
+        let shape = self.shape();
+        right.low.store(Some(low));
+        right.next.store(self.next());
+        right.set_shape(Shape { count: 0, level: shape.level, prefix: 0 });
+        self.next.store(Some(place));
+        self.sharpen(arena);
+        Some(low)
+    }
+
+    /// Skips a longer prefix, when the fences share one and heads are equal without it. Inside `change`.
+    fn sharpen(&self, arena: &Arena) {
+        let shape = self.shape();
+        let first = usize::from(shape.level > 0);
+        let heads = self.heads.get(first..shape.count).unwrap_or_default();
+        if !heads.windows(2).any(|pair| pair[0].load(Ordering::Relaxed) == pair[1].load(Ordering::Relaxed)) {
+            return;
+        }
+        let (Some(low), Some(next)) = (self.low(), self.next()) else { return };
+        let Some(high) = arena.node(next).low() else { return };
+        let prefix = shared_prefix(arena.key(low).bytes, arena.key(high).bytes);
+        if prefix <= shape.prefix {
+            return;
+        }
+        for at in first..shape.count {
+            if let Ok(key) = self.entry_key(arena, shape, at) {
+                self.heads[at].store(head(key, prefix), Ordering::Relaxed);
+            }
+        }
+        self.set_shape(Shape { prefix, ..shape });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_heads_order(a: &[u8], b: &[u8], prefix: usize) {
+        assert!(head(a, prefix) <= head(b, prefix), "{a:?} {b:?} {prefix}");
+    }
+
+    #[test]
+    fn heads_never_contradict_the_order_of_the_keys() {
+        let keys: &[&[u8]] = &[
+            b"",
+            b"\0",
+            b"\0\0",
+            b"\0\xff",
+            b"a",
+            b"a\0",
+            b"abcdefg",
+            b"abcdefgh",
+            b"abcdefgh\0",
+            b"abcdefgi",
+            b"\xff",
+        ];
+        for pair in keys.windows(2) {
+            check_heads_order(pair[0], pair[1], 0);
+        }
+        check_heads_order(b"prefix", b"prefix1", 6);
+        check_heads_order(b"prefix12345678", b"prefix2", 6);
+    }
+
+    #[test]
+    fn a_head_is_the_key_behind_the_prefix_padded_with_zeros() {
+        assert_eq!(head(b"xyAB", 2), 0x4142_0000_0000_0000);
+        assert_eq!(head(b"xy", 2), 0);
+        assert_eq!(head(b"x", 2), 0);
+    }
+}

@@ -1,0 +1,192 @@
+//! Ordered side of a memtable: for each tree a B+tree, changed in place by one writer under readers that retry.
+//!
+//! A descent reads a node between two looks at its `seq`, and takes the child's `seq` before the second look at the
+//! parent's. The writer splits from the top down, changing parent and child under both locks, so a child whose parent
+//! did not change in between covers the key sought, and no reader ever needs to go back further than the root.
+//!
+//! Leaves are read whole, into a [`Batch`]. Nothing a snapshot may see can be added to a leaf later (versions rise),
+//! and fences do not move, so a batch stays right for its snapshot and `next` of that moment leads to the keys that
+//! follow it, whatever the writer does meanwhile.
+
+use std::sync::atomic::Ordering;
+
+use super::arena::{Arena, Fill, KeyRef, NodeRef, TreeEntry};
+use super::node::{NODE_ENTRIES, Node, Past};
+
+/// Where a descent goes.
+#[derive(Clone, Copy)]
+pub(super) enum Target<'k> {
+    /// The first leaf.
+    First,
+    /// The last leaf.
+    Last,
+    /// The leaf between whose fences the key belongs.
+    At(&'k [u8]),
+    /// The leaf of the greatest keys below the key.
+    Below(&'k [u8]),
+}
+
+/// A leaf as it was at one moment.
+pub(super) struct Batch {
+    keys: [Option<KeyRef>; NODE_ENTRIES],
+    /// Keys in it.
+    pub(super) count: usize,
+    /// Its lower fence.
+    pub(super) low: Option<KeyRef>,
+    /// The leaf that follows.
+    pub(super) next: Option<NodeRef>,
+}
+
+impl Batch {
+    pub(super) fn empty() -> Batch {
+        Batch { keys: [None; NODE_ENTRIES], count: 0, low: None, next: None }
+    }
+
+    pub(super) fn key(&self, at: usize) -> Option<KeyRef> {
+        self.keys[..self.count].get(at).copied().flatten()
+    }
+
+    /// Reads what a leaf holds now; it counts if the leaf proves unchanged.
+    fn copy(&mut self, leaf: &Node) {
+        self.count = leaf.copy_keys(&mut self.keys);
+        self.low = leaf.low();
+        self.next = leaf.next();
+    }
+
+    /// Reads a leaf.
+    pub(super) fn read(&mut self, arena: &Arena, place: NodeRef) {
+        let leaf = arena.node(place);
+        loop {
+            let seq = leaf.begin();
+            self.copy(leaf);
+            if leaf.unchanged(seq) {
+                return;
+            }
+        }
+    }
+
+    /// Reads the leaf that `target` leads to; returns how many of its keys the search for `key` passes over.
+    pub(super) fn seek(&mut self, arena: &Arena, tree: &TreeEntry, target: Target<'_>, past: Past) -> Option<usize> {
+        loop {
+            let (leaf, seq) = descend(arena, tree, target)?;
+            let at = match target {
+                Target::First => Ok(0),
+                Target::Last => Ok(leaf.shape().count),
+                Target::At(key) | Target::Below(key) => leaf.search(arena, 0, key, past),
+            };
+            self.copy(leaf);
+            if let (Ok(at), true) = (at, leaf.unchanged(seq)) {
+                return Some(at);
+            }
+        }
+    }
+}
+
+/// The entry of a branch that leads to the target.
+fn pick(arena: &Arena, branch: &Node, target: Target<'_>) -> Option<NodeRef> {
+    let behind = match target {
+        Target::First => 1,
+        Target::Last => branch.shape().count,
+        Target::At(key) => branch.search(arena, 1, key, Past::LessOrEqual).ok()?,
+        Target::Below(key) => branch.search(arena, 1, key, Past::Less).ok()?,
+    };
+    branch.child(behind.checked_sub(1)?)
+}
+
+/// The leaf, and its `seq`. `None` while the tree has no node.
+fn descend<'a>(arena: &'a Arena, tree: &TreeEntry, target: Target<'_>) -> Option<(&'a Node, u32)> {
+    'restart: loop {
+        let root = tree.root.load()?;
+        let mut node = arena.node(root);
+        let mut seq = node.begin();
+        // A root that was split meanwhile is only a part of the tree; the new one is set before the old one's unlock.
+        if tree.root.load() != Some(root) {
+            continue;
+        }
+        while node.shape().level > 0 {
+            let child = pick(arena, node, target);
+            if let Some(child) = child {
+                arena.node(child).prefetch();
+            }
+            let below = child.map(|child| arena.node(child)).map(|child| (child, child.begin()));
+            match below {
+                Some((child, child_seq)) if node.unchanged(seq) => (node, seq) = (child, child_seq),
+                _ => continue 'restart,
+            }
+        }
+        return Some((node, seq));
+    }
+}
+
+/// Nodes that putting one key into a tree can take: a split on each level, a new root.
+pub(super) fn nodes_for_one_key(tree: Option<&TreeEntry>) -> usize {
+    tree.map_or(0, |tree| tree.height.load(Ordering::Relaxed) as usize) + 1
+}
+
+/// Puts a key that is not there into its tree; returns the nodes that took. Writer only; the arena has room for
+/// [`nodes_for_one_key`].
+pub(super) fn put(arena: &Arena, fill: &mut Fill, tree: &TreeEntry, key: KeyRef) -> Option<usize> {
+    let bytes = arena.key(key).bytes;
+    let free = fill.free_bytes();
+    let mut node = root_with_room(arena, fill, tree)?;
+    while node.shape().level > 0 {
+        let at = search(arena, node, 1, bytes) - 1;
+        let child = node.child(at)?;
+        arena.node(child).prefetch();
+        let full = arena.node(child).shape().count == NODE_ENTRIES;
+        node = if full { split(arena, fill, node, at, child, key)? } else { arena.node(child) };
+    }
+    node.put_key(search(arena, node, 0, bytes), bytes, key);
+    Some((free - fill.free_bytes()) / size_of::<Node>())
+}
+
+fn search(arena: &Arena, node: &Node, from: usize, key: &[u8]) -> usize {
+    node.search(arena, from, key, Past::LessOrEqual).expect("nothing changes under the one writer")
+}
+
+/// The root, after a new one was put over it if it was full.
+fn root_with_room<'a>(arena: &'a Arena, fill: &mut Fill, tree: &TreeEntry) -> Option<&'a Node> {
+    let Some(place) = tree.root.load() else {
+        let leaf = fill.push_node()?;
+        tree.root.store(Some(leaf));
+        tree.height.store(1, Ordering::Relaxed);
+        return Some(arena.node(leaf));
+    };
+    let root = arena.node(place);
+    let shape = root.shape();
+    if shape.count < NODE_ENTRIES {
+        return Some(root);
+    }
+    let above = fill.push_node()?;
+    arena.node(above).start_branch(shape.level + 1, place);
+    // The old root is still whole: readers may come by either.
+    tree.root.store(Some(above));
+    tree.height.store(shape.level + 2, Ordering::Relaxed);
+    Some(arena.node(above))
+}
+
+/// Splits the full node `child`, entry `at` of `parent`; returns the half to which `key` belongs.
+fn split<'a>(
+    arena: &'a Arena,
+    fill: &mut Fill,
+    parent: &Node,
+    at: usize,
+    child: NodeRef,
+    key: KeyRef,
+) -> Option<&'a Node> {
+    let left = arena.node(child);
+    let bytes = arena.key(key).bytes;
+    let place = fill.push_node()?;
+    // Keys that come in order leave full leaves behind, instead of half-full ones.
+    let last_leaf = left.shape().level == 0 && left.next().is_none();
+    let in_order = last_leaf && search(arena, left, 0, bytes) == NODE_ENTRIES;
+    let low = parent.change(|parent| {
+        let low = left.change(|left| match in_order {
+            true => left.start_right(arena, key, place),
+            false => left.split_off(arena, NODE_ENTRIES / 2, place),
+        })?;
+        parent.put_child(at + 1, arena.key(low).bytes, place);
+        Some(low)
+    })?;
+    Some(arena.node(if bytes >= arena.key(low).bytes { place } else { child }))
+}

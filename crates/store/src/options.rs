@@ -1,0 +1,82 @@
+//! Settings of a store and the limits that follow from them.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::log::{SEGMENT_BYTES_MAX, SEGMENT_OVERHEAD_BYTES};
+
+/// When a commit counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// After its log batch is synced (default).
+    Commit,
+    /// At once; the log is synced at this interval.
+    Interval(Duration),
+    /// At once; the log is synced at checkpoints only.
+    None,
+}
+
+/// Settings of a store, each with a bound.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// See [`Durability`].
+    pub durability: Durability,
+    /// Bytes of one memtable's arena (two may live: active and frozen). Default 32 MB.
+    pub memtable_bytes: usize,
+    /// Bytes of one log segment. Default 16 MB.
+    pub log_segment_bytes: u64,
+    /// Time after which a checkpoint starts even when little changed. Default 60 s.
+    pub checkpoint_interval: Duration,
+    /// Readers that may be registered at once. Default 256.
+    pub readers_max: usize,
+    /// Transactions queued for the writer at most; more are refused with `Error::Busy`. Default 65536.
+    pub queue_max: usize,
+    /// Address space reserved for the tree file's map; the file cannot outgrow it. Default 1 TB.
+    pub map_bytes: u64,
+}
+
+const MEMTABLE_BYTES_MIN: usize = 256 * 1024;
+const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+/// A transaction may fill this part of a memtable at most, so that it always fits into an empty one.
+const MEMTABLE_PARTS_PER_TRANSACTION: usize = 4;
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            durability: Durability::Commit,
+            memtable_bytes: 32 << 20,
+            log_segment_bytes: 16 << 20,
+            checkpoint_interval: Duration::from_secs(60),
+            readers_max: 256,
+            queue_max: 65_536,
+            map_bytes: 1 << 40,
+        }
+    }
+}
+
+impl Options {
+    /// Refuses what cannot work, by the name of the setting and its bound.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let limit = |what, limit| Err(Error::Limit { what, limit });
+        if self.memtable_bytes < MEMTABLE_BYTES_MIN {
+            return limit("memtable_bytes (lower bound)", MEMTABLE_BYTES_MIN as u64);
+        }
+        if self.log_segment_bytes < SEGMENT_BYTES_MIN || !self.log_segment_bytes.is_multiple_of(4096) {
+            return limit("log_segment_bytes (lower bound, and a multiple of 4096)", SEGMENT_BYTES_MIN);
+        }
+        if self.log_segment_bytes > SEGMENT_BYTES_MAX {
+            return limit("log_segment_bytes", SEGMENT_BYTES_MAX);
+        }
+        if self.queue_max == 0 || self.readers_max == 0 {
+            return limit("queue_max and readers_max (lower bound)", 1);
+        }
+        Ok(())
+    }
+
+    /// Log bytes of one transaction at most: it must fit into an empty memtable and an empty segment.
+    pub(crate) fn transaction_bytes_max(&self) -> usize {
+        let segment = (self.log_segment_bytes - SEGMENT_OVERHEAD_BYTES) as usize;
+        segment.min(self.memtable_bytes / MEMTABLE_PARTS_PER_TRANSACTION)
+    }
+}

@@ -1,0 +1,61 @@
+//! Readers and their snapshots.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::engine::{Engine, Generation, View};
+use crate::error::Error;
+use crate::key::{Direction, KeyRange, TreeId, Version};
+use crate::readers::{Guard, ReaderSlot};
+
+/// One thread's registration as a reader. Not `Sync`. It keeps the files open: a store can be opened again only after its
+/// readers are dropped.
+pub struct Reader {
+    pub(crate) slot: ReaderSlot<Generation>,
+    pub(crate) engine: Arc<Engine>,
+}
+
+/// All data as of one version. Taken without a lock in nanoseconds; pins pages while it lives.
+pub struct Snapshot<'r> {
+    guard: Guard<'r, Generation>,
+    version: u64,
+}
+
+impl Reader {
+    /// The newest committed (durable) state.
+    #[inline]
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        let (guard, version) = self.engine.pin(&self.slot);
+        Snapshot { guard, version }
+    }
+}
+
+impl Snapshot<'_> {
+    /// The version this snapshot shows.
+    pub fn version(&self) -> Version {
+        Version(self.version)
+    }
+
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        View { generation: &self.guard, version: self.version }
+    }
+
+    /// The value of a key; borrowed from the map or the arena, owned where it had to be put together.
+    #[inline]
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        self.view().get(tree, key)
+    }
+
+    /// Visits entries in key order until the range ends or `visit` breaks. A later scan can go on behind the last key.
+    pub fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.view().scan(tree, range, direction, visit)
+    }
+}

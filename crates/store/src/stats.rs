@@ -1,0 +1,55 @@
+//! What a store tells of itself.
+
+use std::time::Duration;
+
+/// What was found and done while opening.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// Log batches replayed.
+    pub batches: u64,
+    /// Bytes of an unacknowledged torn tail that were dropped.
+    pub torn_bytes: u64,
+    /// The newest version after it.
+    pub version: u64,
+    /// Time taken.
+    pub elapsed: Duration,
+}
+
+/// State and counts since the start, for metrics. Taken without stopping anything, so numbers may be microseconds apart.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The newest visible version.
+    pub version: u64,
+    /// Transactions queued and not yet in a batch.
+    pub queue_depth: u64,
+    /// Transactions committed.
+    pub commits: u64,
+    /// Batches written; where each is synced, also the syncs.
+    pub groups: u64,
+    /// Commits done on the caller's own thread.
+    pub inline_commits: u64,
+    /// Transactions prepared once more because what they had read had changed.
+    pub redone: u64,
+    /// Bytes written to the log, padding included.
+    pub log_bytes_written: u64,
+    /// Bytes of the log's segments in use.
+    pub log_bytes: u64,
+    /// Checkpoints completed, and failed.
+    pub checkpoints: u64,
+    /// See above.
+    pub checkpoint_failures: u64,
+    /// Bytes in the active memtable.
+    pub memtable_bytes: u64,
+    /// Bytes in the frozen one, while a checkpoint runs.
+    pub frozen_bytes: u64,
+    /// Pages of the tree file.
+    pub tree_pages: u64,
+    /// The last version that the tree contains.
+    pub tree_version: u64,
+    /// States that are replaced and that readers still look at.
+    pub retired_generations: u64,
+    /// No writes until reopened.
+    pub is_poisoned: bool,
+}

@@ -1,0 +1,156 @@
+//! The door of the engine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::bulk::BulkTree;
+use crate::disk::{Disk, SystemDisk};
+use crate::engine::{self, COMMITTERS, Engine, Request};
+use crate::error::Error;
+use crate::key::TreeId;
+use crate::options::{Durability, Options};
+use crate::snapshot::Reader;
+use crate::stats::{Recovery, Stats};
+use crate::transaction::{Abort, Commit, Submit, Transaction, Tx, Work};
+
+/// The engine. Cheap to clone; the last clone's drop closes it (final sync, no checkpoint needed).
+#[derive(Clone)]
+pub struct Store {
+    running: Arc<Running>,
+}
+
+/// The engine with its threads.
+struct Running {
+    engine: Arc<Engine>,
+    committers: Vec<JoinHandle<()>>,
+    others: Vec<JoinHandle<()>>,
+}
+
+impl Store {
+    /// Opens or creates the store in a directory.
+    pub fn open(dir: &Path, options: Options) -> Result<(Store, Recovery), Error> {
+        let disk =
+            SystemDisk::new(dir).map_err(|error| Error::io(format!("make the directory {}", dir.display()), error))?;
+        Store::open_on(Arc::new(disk), options)
+    }
+
+    /// The same on any disk: tests put a simulated one under the engine.
+    pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<(Store, Recovery), Error> {
+        let (engine, recovery) = Engine::open(disk, options)?;
+        let engine = Arc::new(engine);
+        let mut running = Running { engine, committers: Vec::new(), others: Vec::new() };
+        for _ in 0..COMMITTERS {
+            let thread = running.spawn("store-commit", Engine::run_committer)?;
+            running.committers.push(thread);
+        }
+        let checkpointer = running.spawn("store-ckpt", Engine::run_checkpointer)?;
+        running.others.push(checkpointer);
+        if let Durability::Interval(_) = running.engine.options.durability {
+            let syncer = running.spawn("store-sync", Engine::run_syncer)?;
+            running.others.push(syncer);
+        }
+        Ok((Store { running: Arc::new(running) }, recovery))
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.running.engine
+    }
+
+    /// The tree of that name, made durably if there is none.
+    pub fn tree(&self, name: &str) -> Result<TreeId, Error> {
+        self.engine().tree(name)
+    }
+
+    /// The tree of that name, if there is one.
+    pub fn existing_tree(&self, name: &str) -> Result<Option<TreeId>, Error> {
+        self.engine().existing_tree(name)
+    }
+
+    /// Registers the calling thread as a reader.
+    pub fn reader(&self) -> Result<Reader, Error> {
+        Ok(Reader { slot: self.engine().register()?, engine: Arc::clone(self.engine()) })
+    }
+
+    /// Prepares on this thread and hands over to the writer; `finish` is called when it is durable or refused.
+    /// When `prepare` aborts, `finish(Err(Aborted))` is called before this returns.
+    pub fn submit(&self, reader: &Reader, mut transaction: Box<dyn Transaction>) -> Submit {
+        let mut work = Work::new(self.engine().options.transaction_bytes_max());
+        let prepared = {
+            let snapshot = reader.snapshot();
+            work.prepare(snapshot.view(), &mut |tx| transaction.prepare(tx))
+        };
+        if let Err(error) = prepared {
+            engine::finish(transaction, Err(error));
+            return Submit::Queued;
+        }
+        match self.engine().enqueue(Box::new(Request { transaction, work })) {
+            Ok(()) => Submit::Queued,
+            Err(request) => Submit::Busy(request.transaction),
+        }
+    }
+
+    /// The same, waiting for the outcome; a lone caller commits inline on its own thread.
+    pub fn commit(&self, change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send)) -> Result<Commit, Error> {
+        self.engine().commit(change)
+    }
+
+    /// Starts a bottom-up build of a tree's whole content. Entries come sorted by key, each once.
+    pub fn bulk(&self) -> Result<BulkTree, Error> {
+        Ok(BulkTree { builder: self.engine().bulk(), engine: Arc::clone(self.engine()) })
+    }
+
+    /// Makes finished builds the content of these (empty) trees, all or none, durable when it returns. A tree that is
+    /// not empty is an error. Also puts `rows` (a few, catalog-like) in the same step.
+    pub fn attach(
+        &self,
+        builds: Vec<(TreeId, BulkTree)>,
+        rows: &[(TreeId, Vec<u8>, Vec<u8>)],
+    ) -> Result<Commit, Error> {
+        let mut finished = Vec::with_capacity(builds.len());
+        for (tree, build) in builds {
+            assert!(Arc::ptr_eq(&build.engine, self.engine()), "a build belongs to the store that started it");
+            finished.push((tree, build.builder.finish()?));
+        }
+        self.engine().attach(finished, rows)
+    }
+
+    /// Writes a checkpoint now and waits for it.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        self.engine().checkpoint()
+    }
+
+    /// State and counts, for metrics.
+    pub fn stats(&self) -> Stats {
+        self.engine().stats()
+    }
+}
+
+impl Running {
+    fn spawn(&self, name: &str, life: impl FnOnce(&Engine) + Send + 'static) -> Result<JoinHandle<()>, Error> {
+        let engine = Arc::clone(&self.engine);
+        std::thread::Builder::new()
+            .name(name.to_string())
+            .spawn(move || life(&engine))
+            .map_err(|error| Error::io(format!("start thread {name}"), error))
+    }
+}
+
+impl Drop for Running {
+    /// What is queued is committed and acknowledged; then the other threads end, and the log gets its last witness.
+    fn drop(&mut self) {
+        self.engine.refuse_new();
+        let committers = std::mem::take(&mut self.committers).into_iter();
+        committers.for_each(join);
+        self.engine.stop_others();
+        std::mem::take(&mut self.others).into_iter().for_each(join);
+        self.engine.close_log();
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    // The last clone may be dropped by a transaction's `finish`, that is on one of these threads.
+    if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+        tracing::error!("a thread of the store panicked");
+    }
+}

@@ -1,0 +1,175 @@
+//! Transactions as values: prepared against a snapshot, checked by the writer, prepared again when they lost a race.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
+use crate::engine::{Changes, Reads, View};
+use crate::error::Error;
+use crate::key::{Direction, KeyRange, TreeId, Version};
+
+/// What was committed.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit {
+    /// The transaction's change number. One that changed nothing has the number of the newest change it could see.
+    pub version: Version,
+}
+
+/// A transaction refuses itself: its own state says why.
+#[derive(Clone, Copy, Debug)]
+pub struct Abort;
+
+/// A transaction as a value: it can be computed again when what it read has changed meanwhile.
+pub trait Transaction: Send {
+    /// Reads through `tx`, checks, and puts its changes into `tx`. Called on the caller's thread against a snapshot
+    /// and, only when something it read was changed by others in between, once more on the writer's thread against
+    /// the newest state. Must depend on nothing but what it reads. A panic on the writer's thread counts as `Abort`.
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort>;
+    /// Told once: durable with its version, or not done and why. Runs on a thread of the store: must not block.
+    fn finish(self: Box<Self>, outcome: Result<Commit, Error>);
+}
+
+/// What became of a submitted transaction at once.
+pub enum Submit {
+    /// It is on its way; `finish` will be called.
+    Queued,
+    /// The queue is full: given back, `finish` was not called.
+    Busy(Box<dyn Transaction>),
+}
+
+/// The inside of a transaction: reads see the snapshot and the transaction's own changes; point reads and scans are
+/// remembered for the writer's check.
+pub struct Tx<'t> {
+    view: View<'t>,
+    /// What the writer will check and apply.
+    work: &'t mut Work,
+}
+
+/// What a transaction read and what it changes.
+#[derive(Default)]
+pub(crate) struct Work {
+    pub(crate) reads: Reads,
+    pub(crate) changes: Changes,
+    /// The version against which it was prepared.
+    pub(crate) snapshot: u64,
+}
+
+impl Work {
+    pub(crate) fn new(cost_max: usize) -> Work {
+        Work { changes: Changes::new(cost_max), ..Work::default() }
+    }
+
+    /// Runs `prepare` from scratch against `view`.
+    pub(crate) fn prepare(
+        &mut self,
+        view: View<'_>,
+        prepare: &mut dyn FnMut(&mut Tx<'_>) -> Result<(), Abort>,
+    ) -> Result<(), Error> {
+        self.reads.clear();
+        self.changes.clear();
+        self.snapshot = view.version;
+        prepare(&mut Tx { view, work: self }).map_err(|Abort| Error::Aborted)?;
+        match self.changes.take_failure() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Tx<'_> {
+    /// Reads a key: own changes first.
+    pub fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        if self.work.changes.get(tree, key).is_none() {
+            self.work.reads.point(tree, key);
+            return self.view.get(tree, key);
+        }
+        Ok(self.work.changes.get(tree, key).flatten().map(Cow::Borrowed))
+    }
+
+    /// Visits entries in key order, own changes included.
+    pub fn scan(
+        &mut self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let own = self.work.changes.in_range(tree, range, direction);
+        let mut last = None;
+        let mut merge = OwnChanges { own: &own, at: 0, direction, last: &mut last, visit };
+        let result = self.view.scan(tree, range, direction, &mut |key, value| merge.take(key, value));
+        if result.is_ok() {
+            merge.finish();
+        }
+        self.work.reads.scan(tree, range, direction, last);
+        result
+    }
+
+    /// Inserts or replaces.
+    pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        self.work.changes.put(tree, key, value, false);
+    }
+
+    /// The same; the writer replaces the value's first 8 bytes by the transaction's version (little-endian).
+    pub fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        self.work.changes.put(tree, key, value, true);
+    }
+
+    /// Removes a key (it need not exist).
+    pub fn delete(&mut self, tree: TreeId, key: &[u8]) {
+        self.work.changes.delete(tree, key);
+    }
+}
+
+/// Lays a transaction's own changes over a scan of the view.
+struct OwnChanges<'m> {
+    own: &'m [(&'m [u8], Option<&'m [u8]>)],
+    at: usize,
+    direction: Direction,
+    /// Set when the visitor broke off: the last key it saw.
+    last: &'m mut Option<Vec<u8>>,
+    visit: &'m mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+}
+
+impl OwnChanges<'_> {
+    fn show(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+        let flow = (self.visit)(key, value);
+        if flow.is_break() {
+            *self.last = Some(key.to_vec());
+        }
+        flow
+    }
+
+    /// The view's next entry: own changes before it are shown first, one of the same key replaces it.
+    fn take(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+        while let Some((own_key, own_value)) = self.own.get(self.at).copied() {
+            let order = match self.direction {
+                Direction::Forward => own_key.cmp(key),
+                Direction::Backward => key.cmp(own_key),
+            };
+            if order.is_gt() {
+                break;
+            }
+            self.at += 1;
+            if let Some(own_value) = own_value {
+                self.show(own_key, own_value)?;
+            }
+            if order.is_eq() {
+                return ControlFlow::Continue(());
+            }
+        }
+        self.show(key, value)
+    }
+
+    /// Own changes behind the view's last entry.
+    fn finish(&mut self) {
+        while self.last.is_none() && self.at < self.own.len() {
+            let (key, value) = self.own[self.at];
+            self.at += 1;
+            if let Some(value) = value
+                && self.show(key, value).is_break()
+            {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The tree file: copy-on-write B+trees in 4 KB pages, read through a map, changed by checkpoints only.
+//!
+//! What it promises:
+//!
+//! - A [`TreeView`] is one consistent set of trees and never changes. While any view that reaches a page lives, the page
+//!   is not written again, so that slices taken from a view stay right without locks.
+//! - Changes become visible only by a meta page ([`Meta`]), written after everything it reaches is synced. A crash at
+//!   any point leaves the trees of the last meta page whole.
+//! - Pages freed by checkpoint N are reused only when no view older than N lives and when the meta page before N has been
+//!   overwritten: so either of the two meta pages on disk can be recovered.
+//! - Damaged pages give [`Error::Corrupt`](crate::Error::Corrupt) or right data, never a panic or a hang.
+//!
+//! The log, the memtable and who may write when are the engine's. The layout of every page is drawn in `FORMAT.md`.
+
+mod assembler;
+mod bulk;
+mod catalog;
+mod cursor;
+mod file;
+mod merge;
+mod meta;
+mod node;
+mod output;
+mod page;
+mod run;
+mod space;
+mod space_map;
+mod verify;
+mod view;
+mod writer;
+
+pub use bulk::{BulkBuilder, BulkRoot};
+pub use cursor::Cursor;
+pub use file::{Opening, TreeFile};
+pub use meta::Meta;
+pub use output::Pace;
+pub use page::{KEY_BYTES_MAX, PAGE_BYTES, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
+pub use verify::{Report, SpaceStat, TreeStat};
+pub use view::{TreeInfo, TreeView};
+pub use writer::TreeWriter;
+
+/// Trees that one file can hold: the view's table of roots is an array up to the highest id.
+pub const TREES_MAX: u32 = 65_536;

@@ -1,0 +1,89 @@
+//! Bulk build: a whole tree bottom-up from sorted entries, leaves full, written in long stretches.
+//!
+//! Runs beside checkpoints and needs no log: until a [`TreeWriter`](super::TreeWriter) attaches the finished tree, no meta page
+//! reaches its pages, and a crash or a drop gives them back.
+
+use std::sync::Arc;
+
+use super::VALUE_INLINE_MAX;
+use super::assembler::{Assembler, Root};
+use super::file::Shared;
+use super::merge::check_limits;
+use super::output::Output;
+use super::page::Extent;
+use super::run::Held;
+use crate::Error;
+
+/// See the module's text.
+pub struct BulkBuilder {
+    shared: Arc<Shared>,
+    output: Output,
+    assembler: Assembler<'static>,
+    last_key: Vec<u8>,
+    entries: u64,
+}
+
+/// A finished tree that no view shows yet.
+pub struct BulkRoot {
+    shared: Arc<Shared>,
+    root: Root,
+    pages: Vec<Extent>,
+}
+
+impl BulkBuilder {
+    pub(super) fn new(shared: Arc<Shared>, output: Output) -> BulkBuilder {
+        let mut assembler = Assembler::default();
+        assembler.append = true;
+        assembler.open(0, &[]);
+        BulkBuilder { shared, output, assembler, last_key: Vec::new(), entries: 0 }
+    }
+
+    /// Adds the next entry; keys rise strictly, else it is refused.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        check_limits(key, value)?;
+        if self.entries > 0 && key <= self.last_key.as_slice() {
+            return Err(Error::Limit { what: "order of a bulk build's keys: equal or falling ones", limit: 0 });
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.entries += 1;
+        if value.len() > VALUE_INLINE_MAX {
+            let place = self.output.write_overflow(value)?;
+            self.assembler.run(0).push(key, &[], Held::Overflow(place));
+        } else {
+            self.assembler.run(0).push_copy(key, value);
+        }
+        self.assembler.relieve(0, &mut self.output)
+    }
+
+    /// Entries so far.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Writes what is left. Durable and visible only through the checkpoint that attaches it.
+    pub fn finish(mut self) -> Result<BulkRoot, Error> {
+        let root = self.assembler.finish(&mut self.output)?;
+        self.output.flush()?;
+        let pages = self.output.release();
+        Ok(BulkRoot { shared: self.shared, root: Root { entries: self.entries, ..root }, pages })
+    }
+}
+
+impl BulkRoot {
+    /// Entries of the tree.
+    pub fn entries(&self) -> u64 {
+        self.root.entries
+    }
+
+    /// The tree and its pages, which are the caller's to free now.
+    pub(super) fn into_parts(mut self) -> (Root, Vec<Extent>) {
+        (self.root, std::mem::take(&mut self.pages))
+    }
+}
+
+impl Drop for BulkRoot {
+    fn drop(&mut self) {
+        self.shared.give_back(&self.pages);
+    }
+}

@@ -1,0 +1,110 @@
+//! The catalog: which trees there are, and where their roots lie.
+//!
+//! It is a tree itself, whose root the meta page names. A row's key is the tree's id (u32, big-endian); its value:
+//!
+//! ```text
+//!  0           4            5               13
+//!  +-----------+------------+---------------+-------------------+
+//!  | root page | root level | entries       | name, UTF-8       |
+//!  | u32       | u8         | u64           | the rest          |
+//!  +-----------+------------+---------------+-------------------+
+//! ```
+
+use std::sync::Arc;
+
+use super::TREES_MAX;
+use super::assembler::Root;
+use super::cursor::Walk;
+use super::file::Shared;
+use super::node::Stored;
+use super::page::{Damage, LEVEL_MAX, PageNo};
+use crate::Error;
+
+/// Bytes of a row before the name.
+const ROW_BYTES: usize = 13;
+/// Longest name of a tree.
+pub(super) const NAME_BYTES_MAX: usize = 512;
+
+/// All trees of one view. A tree's place in the vectors is its id.
+#[derive(Clone, Default)]
+pub(super) struct Trees {
+    /// The hot part: a lookup reads one element.
+    pub(super) roots: Vec<Root>,
+    names: Vec<Option<Arc<str>>>,
+}
+
+impl Trees {
+    pub(super) fn root(&self, tree: u32) -> Root {
+        self.roots.get(tree as usize).copied().unwrap_or_default()
+    }
+
+    pub(super) fn name(&self, tree: u32) -> Option<&str> {
+        self.names.get(tree as usize)?.as_deref()
+    }
+
+    pub(super) fn set_root(&mut self, tree: u32, root: Root) {
+        let index = tree as usize;
+        if self.roots.len() <= index {
+            self.roots.resize(index + 1, Root::default());
+        }
+        self.roots[index] = root;
+    }
+
+    pub(super) fn set_name(&mut self, tree: u32, name: Option<&str>) {
+        let index = tree as usize;
+        if self.names.len() <= index {
+            self.names.resize(index + 1, None);
+        }
+        self.names[index] = name.map(Arc::from);
+    }
+
+    /// Ids that a row could be about.
+    pub(super) fn ids(&self) -> std::ops::Range<u32> {
+        0..self.roots.len().max(self.names.len()) as u32
+    }
+
+    /// The row of a tree; `None` where there is nothing to say about it.
+    pub(super) fn row(&self, tree: u32) -> Option<Vec<u8>> {
+        let (root, name) = (self.root(tree), self.name(tree));
+        if root.page == PageNo::NONE && name.is_none() {
+            return None;
+        }
+        let mut row = Vec::with_capacity(ROW_BYTES + name.map_or(0, str::len));
+        row.extend_from_slice(&root.page.0.to_le_bytes());
+        row.push(root.level);
+        row.extend_from_slice(&root.entries.to_le_bytes());
+        row.extend_from_slice(name.unwrap_or_default().as_bytes());
+        Some(row)
+    }
+
+    /// Takes a row in.
+    fn read_row(&mut self, key: &[u8], row: &[u8]) -> Option<()> {
+        let tree = u32::from_be_bytes(*key.as_array()?);
+        let (page, rest) = row.split_first_chunk()?;
+        let (level, rest) = rest.split_first()?;
+        let (entries, name) = rest.split_first_chunk()?;
+        let root =
+            Root { page: PageNo(u32::from_le_bytes(*page)), level: *level, entries: u64::from_le_bytes(*entries) };
+        let name = std::str::from_utf8(name).ok()?;
+        if tree >= TREES_MAX || root.level > LEVEL_MAX || name.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        self.set_root(tree, root);
+        self.set_name(tree, (!name.is_empty()).then_some(name));
+        Some(())
+    }
+}
+
+/// Reads the catalog of a meta page; its pages are checked.
+pub(super) fn load(shared: &Shared, root: Root) -> Result<Trees, Error> {
+    let mut trees = Trees::default();
+    let mut walk = Walk::new(shared, root, true);
+    walk.first()?;
+    while walk.is_valid() {
+        let damage = || shared.damage(walk.leaf_page(), Damage("catalog row of a wrong form"));
+        let Stored::Inline(row) = walk.stored() else { return Err(damage()) };
+        trees.read_row(walk.key(), row).ok_or_else(damage)?;
+        walk.next()?;
+    }
+    Ok(trees)
+}

@@ -1,0 +1,335 @@
+//! Cursor: a place in a tree that moves in both directions.
+//!
+//! The path from the root is kept as page numbers and child indexes, so a step inside a leaf touches the leaf only, and a step to
+//! the next leaf the branch above it. Nothing is allocated after the first entry. Within a leaf the entries follow
+//! without comparing keys; [`Cursor::leaf_last_key`] tells a merging reader how far it can go without looking elsewhere.
+
+use std::ops::Bound;
+
+use super::assembler::Root;
+use super::file::Shared;
+use super::node::{Node, Stored};
+use super::page::{KEY_BYTES_MAX, LEVEL_MAX, PageNo};
+use super::view::TreeView;
+use crate::Error;
+
+/// Branches on the longest path.
+const PATH_MAX: usize = LEVEL_MAX as usize;
+
+#[derive(Clone, Copy, Default)]
+struct Step {
+    branch: PageNo,
+    child: u32,
+}
+
+/// The walk over leaves beneath [`Cursor`].
+pub(super) struct Walk<'v> {
+    shared: &'v Shared,
+    root: Root,
+    /// Compute the checksum of each page.
+    checked: bool,
+    /// `path[l]` is the branch of level l + 1 above the leaf.
+    path: [Step; PATH_MAX],
+    leaf: Option<(PageNo, Node<'v>)>,
+    index: usize,
+    key: Vec<u8>,
+    stored: Stored<'v>,
+}
+
+impl<'v> Walk<'v> {
+    pub(super) fn new(shared: &'v Shared, root: Root, checked: bool) -> Walk<'v> {
+        Walk {
+            shared,
+            root,
+            checked,
+            path: [Step::default(); PATH_MAX],
+            leaf: None,
+            index: 0,
+            key: Vec::new(),
+            stored: Stored::Inline(&[]),
+        }
+    }
+
+    pub(super) fn is_valid(&self) -> bool {
+        self.leaf.is_some()
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub(super) fn stored(&self) -> Stored<'v> {
+        self.stored
+    }
+
+    pub(super) fn leaf_page(&self) -> PageNo {
+        self.leaf.map_or(PageNo::NONE, |(page, _)| page)
+    }
+
+    fn node(&self, place: PageNo, level: u8) -> Result<Node<'v>, Error> {
+        if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }
+    }
+
+    /// To the first entry.
+    pub(super) fn first(&mut self) -> Result<(), Error> {
+        if self.descend(self.root.page, self.root.level, |_| Ok(0))? {
+            self.enter(0)?;
+        }
+        Ok(())
+    }
+
+    fn last(&mut self) -> Result<(), Error> {
+        if self.descend(self.root.page, self.root.level, |branch| Ok(branch.count()))? {
+            self.enter_last()?;
+        }
+        Ok(())
+    }
+
+    /// To the first entry at or above `key` (`or_equal`) or above it.
+    fn seek(&mut self, key: &[u8], or_equal: bool) -> Result<(), Error> {
+        let Some(rank) = self.rank(key, or_equal)? else { return Ok(()) };
+        if rank < self.leaf.map_or(0, |(_, leaf)| leaf.count()) { self.enter(rank) } else { self.next_leaf() }
+    }
+
+    /// To the last entry at or below `key` (`or_equal`) or below it.
+    fn seek_back(&mut self, key: &[u8], or_equal: bool) -> Result<(), Error> {
+        let Some(rank) = self.rank(key, !or_equal)? else { return Ok(()) };
+        match rank.checked_sub(1) {
+            Some(index) => self.enter(index),
+            None => self.previous_leaf(),
+        }
+    }
+
+    /// Entries of the leaf where `key` belongs that are below it (or, unless `or_equal`, equal to it).
+    fn rank(&mut self, key: &[u8], or_equal: bool) -> Result<Option<usize>, Error> {
+        if !self.descend(self.root.page, self.root.level, |branch| branch.child_for(key))? {
+            return Ok(None);
+        }
+        let Some((place, leaf)) = self.leaf else { return Ok(None) };
+        let (rank, found) = leaf.rank(key).map_err(|damage| self.shared.damage(place, damage))?;
+        Ok(Some(rank + usize::from(found && !or_equal)))
+    }
+
+    /// From a node down to a leaf; false in an empty tree.
+    fn descend(
+        &mut self,
+        mut place: PageNo,
+        mut level: u8,
+        choose: impl Fn(&Node<'v>) -> Result<usize, super::page::Damage>,
+    ) -> Result<bool, Error> {
+        self.leaf = None;
+        if place == PageNo::NONE {
+            return Ok(false);
+        }
+        while level > 0 {
+            let branch = self.node(place, level)?;
+            let chosen = choose(&branch).and_then(|index| Ok((index, branch.child(index)?)));
+            let (index, child) = chosen.map_err(|damage| self.shared.damage(place, damage))?;
+            self.path[usize::from(level) - 1] = Step { branch: place, child: index as u32 };
+            place = child;
+            level -= 1;
+        }
+        self.leaf = Some((place, self.node(place, 0)?));
+        Ok(true)
+    }
+
+    /// Makes entry `index` of the leaf the current one.
+    #[inline]
+    fn enter(&mut self, index: usize) -> Result<(), Error> {
+        let Some((place, leaf)) = self.leaf else { return Ok(()) };
+        if self.key.capacity() == 0 {
+            self.key.reserve_exact(KEY_BYTES_MAX);
+        }
+        self.key.clear();
+        self.key.extend_from_slice(leaf.prefix());
+        self.load(place, leaf, index)
+    }
+
+    /// The entry's suffix behind the prefix that `self.key` already begins with, and its value.
+    #[inline]
+    fn load(&mut self, place: PageNo, leaf: Node<'v>, index: usize) -> Result<(), Error> {
+        self.index = index;
+        let loaded = leaf.push_suffix(index, &mut self.key).and_then(|()| leaf.stored(index));
+        match loaded {
+            Ok(stored) => self.stored = stored,
+            Err(damage) => {
+                self.leaf = None;
+                return Err(self.shared.damage(place, damage));
+            }
+        }
+        Ok(())
+    }
+
+    fn enter_last(&mut self) -> Result<(), Error> {
+        self.enter(self.leaf.map_or(0, |(_, leaf)| leaf.count().saturating_sub(1)))
+    }
+
+    /// To the next entry of the same leaf, if there is one.
+    #[inline]
+    pub(super) fn next_in_leaf(&mut self) -> Result<bool, Error> {
+        match self.leaf {
+            Some((place, leaf)) if self.index + 1 < leaf.count() => {
+                self.key.truncate(leaf.prefix().len());
+                self.load(place, leaf, self.index + 1)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<(), Error> {
+        if self.next_in_leaf()? { Ok(()) } else { self.next_leaf() }
+    }
+
+    #[inline]
+    fn previous(&mut self) -> Result<(), Error> {
+        match (self.leaf, self.index.checked_sub(1)) {
+            (Some((place, leaf)), Some(index)) => {
+                self.key.truncate(leaf.prefix().len());
+                self.load(place, leaf, index)
+            }
+            _ => self.previous_leaf(),
+        }
+    }
+
+    fn next_leaf(&mut self) -> Result<(), Error> {
+        if self.turn(|step, branch| (step.child as usize) < branch.count(), |child| child + 1, |_| 0)? {
+            self.enter(0)?;
+        }
+        Ok(())
+    }
+
+    fn previous_leaf(&mut self) -> Result<(), Error> {
+        if self.turn(|step, _| step.child > 0, |child| child - 1, Node::count)? {
+            self.enter_last()?;
+        }
+        Ok(())
+    }
+
+    /// Up to the first branch that has a further child, over to that child, and down its near edge; false at the end.
+    fn turn(
+        &mut self,
+        has_more: impl Fn(&Step, &Node<'v>) -> bool,
+        onward: impl Fn(u32) -> u32,
+        edge: impl Fn(&Node<'v>) -> usize,
+    ) -> Result<bool, Error> {
+        if self.leaf.take().is_none() {
+            return Ok(false);
+        }
+        for level in 1..=self.root.level {
+            let step = &mut self.path[usize::from(level) - 1];
+            let place = step.branch;
+            let branch =
+                if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }?;
+            if has_more(step, &branch) {
+                step.child = onward(step.child);
+                let child = branch.child(step.child as usize).map_err(|damage| self.shared.damage(place, damage))?;
+                return self.descend(child, level - 1, |branch| Ok(edge(branch)));
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// See the module's text. Before a seek, and past either end, it is on no entry.
+pub struct Cursor<'v> {
+    walk: Walk<'v>,
+    /// The last key of the leaf whose page this is.
+    leaf_last: Vec<u8>,
+    leaf_last_of: PageNo,
+}
+
+impl<'v> Cursor<'v> {
+    pub(super) fn new(view: &'v TreeView, root: Root) -> Cursor<'v> {
+        let walk = Walk::new(view.shared(), root, false);
+        Cursor { walk, leaf_last: Vec::new(), leaf_last_of: PageNo::NONE }
+    }
+
+    /// To the first entry within a lower bound.
+    pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), Error> {
+        match from {
+            Bound::Unbounded => self.walk.first(),
+            Bound::Included(key) => self.walk.seek(key, true),
+            Bound::Excluded(key) => self.walk.seek(key, false),
+        }
+    }
+
+    /// To the last entry within an upper bound.
+    pub fn seek_back(&mut self, to: Bound<&[u8]>) -> Result<(), Error> {
+        match to {
+            Bound::Unbounded => self.walk.last(),
+            Bound::Included(key) => self.walk.seek_back(key, true),
+            Bound::Excluded(key) => self.walk.seek_back(key, false),
+        }
+    }
+
+    /// Whether it is on an entry.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.walk.is_valid()
+    }
+
+    /// To the next entry.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "a cursor's entry is read by key() and value(), not returned")]
+    pub fn next(&mut self) -> Result<(), Error> {
+        self.walk.next()
+    }
+
+    /// To the entry before.
+    #[inline]
+    pub fn previous(&mut self) -> Result<(), Error> {
+        self.walk.previous()
+    }
+
+    /// To the next entry if it lies in the same leaf; else stays and says no.
+    #[inline]
+    pub fn next_in_leaf(&mut self) -> Result<bool, Error> {
+        self.walk.next_in_leaf()
+    }
+
+    /// To the entry before if it lies in the same leaf; else stays and says no.
+    #[inline]
+    pub fn previous_in_leaf(&mut self) -> Result<bool, Error> {
+        if self.walk.index == 0 || !self.is_valid() {
+            return Ok(false);
+        }
+        self.walk.previous()?;
+        Ok(true)
+    }
+
+    /// The current key. Empty on no entry.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        if self.is_valid() { self.walk.key() } else { &[] }
+    }
+
+    /// The current value. Empty on no entry.
+    #[inline]
+    pub fn value(&self) -> Result<&'v [u8], Error> {
+        match self.walk.stored {
+            _ if !self.is_valid() => Ok(&[]),
+            Stored::Inline(value) => Ok(value),
+            Stored::Overflow(place) => self.walk.shared.overflow(place, false),
+        }
+    }
+
+    /// The last key of the leaf that the cursor is in: until it is passed, forward steps need no comparison with changes whose
+    /// keys lie above it. Empty on no entry.
+    pub fn leaf_last_key(&mut self) -> Result<&[u8], Error> {
+        let Some((place, leaf)) = self.walk.leaf else { return Ok(&[]) };
+        if self.leaf_last_of != place {
+            let last = leaf.count().saturating_sub(1);
+            leaf.key_into(last, &mut self.leaf_last).map_err(|damage| self.walk.shared.damage(place, damage))?;
+            self.leaf_last_of = place;
+        }
+        Ok(&self.leaf_last)
+    }
+
+    /// The first key of the leaf that the cursor is in, put into `key`; for scans downwards.
+    pub fn leaf_first_key(&self, key: &mut Vec<u8>) -> Result<(), Error> {
+        let Some((place, leaf)) = self.walk.leaf else { return Ok(()) };
+        leaf.key_into(0, key).map_err(|damage| self.walk.shared.damage(place, damage))
+    }
+}

@@ -1,0 +1,343 @@
+//! The tree file: opening, space, the current view.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::catalog;
+use super::meta::{FORMAT_VERSION, Meta, MetaFault};
+use super::node::{Node, OverflowRef};
+use super::output::{Output, Pace};
+use super::page::{self, Damage, Extent, HEADER_BYTES, Kind, META_PAGES, PAGE_BYTES, Page, PageNo};
+use super::space::{Bitmap, Space, Waiting};
+use super::space_map::Places;
+use super::view::TreeView;
+use super::writer::TreeWriter;
+use super::{BulkBuilder, VALUE_BYTES_MAX};
+use crate::disk::{Access, Disk, DiskFile, Map};
+use crate::log::LogPosition;
+use crate::{Error, Version};
+
+/// A file under construction has this after its name.
+const NEW_SUFFIX: &str = ".new";
+/// Pages by which the file grows at least (256 KB) and at most (16 MB); between them by a 32nd of itself.
+const GROWTH_PAGES_MIN: u32 = 64;
+const GROWTH_PAGES_MAX: u32 = 4096;
+const GROWTH_FRACTION: u32 = 32;
+
+/// How the file grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Growth {
+    /// By zeros written: a later write there changes no metadata of the file system.
+    Zeroed,
+    /// By its length: for bulk builds, which write all of it at once in order.
+    Sparse,
+}
+
+/// What views, writers and builders of one file share.
+pub(super) struct Shared {
+    name: String,
+    file: Arc<dyn DiskFile>,
+    map: Map,
+    space: Mutex<Space>,
+    /// A sync failed: what the disk holds is unknown until the file is opened again, so no page may be given out.
+    is_poisoned: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn file(&self) -> &dyn DiskFile {
+        self.file.as_ref()
+    }
+
+    pub(super) fn space(&self) -> MutexGuard<'_, Space> {
+        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes what was written behind the map's end readable.
+    pub(super) fn cover(&self) -> Result<(), Error> {
+        self.map.cover().map_err(|error| self.io("map", error))?;
+        Ok(())
+    }
+
+    #[cold]
+    pub(super) fn damage(&self, place: PageNo, damage: Damage) -> Error {
+        Error::corrupt(&self.name, place.offset(), damage.0)
+    }
+
+    #[cold]
+    pub(super) fn io(&self, what: &str, error: io::Error) -> Error {
+        Error::io(format!("{what}: {}", self.name), error)
+    }
+
+    #[inline]
+    fn page(&self, place: PageNo) -> Result<&Page, Damage> {
+        let bytes = self.map.bytes(place.offset(), PAGE_BYTES);
+        bytes.and_then(|bytes| bytes.first_chunk()).ok_or(Damage("page beyond the end of the file"))
+    }
+
+    /// A node, its checksum not computed.
+    #[inline]
+    pub(super) fn node(&self, place: PageNo, level: u8) -> Result<Node<'_>, Error> {
+        self.page(place).and_then(|page| Node::parse(page, place, level)).map_err(|damage| self.damage(place, damage))
+    }
+
+    /// A node whose checksum is right.
+    pub(super) fn checked_node(&self, place: PageNo, level: u8) -> Result<Node<'_>, Error> {
+        let checked =
+            self.page(place).and_then(|page| page::check(page, place).and_then(|()| Node::parse(page, place, level)));
+        checked.map_err(|damage| self.damage(place, damage))
+    }
+
+    /// A page of the space map whose checksum is right.
+    pub(super) fn checked_page(&self, place: PageNo, kind: Kind) -> Result<&Page, Error> {
+        let page = self.page(place).and_then(|page| page::check(page, place).map(|()| page));
+        let page = page.map_err(|damage| self.damage(place, damage))?;
+        if page::kind_byte(page) != kind as u8 {
+            return Err(self.damage(place, Damage("page of another kind than the one that names it says")));
+        }
+        Ok(page)
+    }
+
+    /// A value in overflow; with `check` its checksum is computed.
+    pub(super) fn overflow(&self, place: OverflowRef, check: bool) -> Result<&[u8], Error> {
+        let damage = |what| self.damage(place.start, Damage(what));
+        let len = place.len as usize;
+        if len > VALUE_BYTES_MAX {
+            return Err(damage("overflow value over its limit"));
+        }
+        let extent_bytes = page::overflow_pages(len) as usize * PAGE_BYTES;
+        let extent = self.map.bytes(place.start.offset(), extent_bytes);
+        let extent = extent.ok_or_else(|| damage("page beyond the end of the file"))?;
+        let first = extent.first_chunk::<PAGE_BYTES>().ok_or_else(|| damage("page beyond the end of the file"))?;
+        if page::kind_byte(first) != Kind::Overflow as u8
+            || page::number(first) != place.start
+            || page::overflow_len(first) != place.len
+        {
+            return Err(damage("page is not the overflow value that its leaf names"));
+        }
+        if check {
+            page::check(extent, place.start).map_err(|wrong| self.damage(place.start, wrong))?;
+        }
+        extent.get(HEADER_BYTES..HEADER_BYTES + len).ok_or_else(|| damage("overflow value over its extent"))
+    }
+
+    /// A run of at most `limit` pages; the file grows when none is free.
+    pub(super) fn take_some(&self, limit: u32, growth: Growth) -> Result<Extent, Error> {
+        self.check_sound()?;
+        let mut space = self.space();
+        if let Some(extent) = space.take_some(limit) {
+            return Ok(extent);
+        }
+        self.grow(&mut space, 1, growth)?;
+        space.take_some(limit).ok_or(Error::Full)
+    }
+
+    /// A run of exactly `count` pages.
+    pub(super) fn take_run(&self, count: u32, growth: Growth) -> Result<Extent, Error> {
+        self.check_sound()?;
+        let mut space = self.space();
+        if let Some(extent) = space.take_run(count) {
+            return Ok(extent);
+        }
+        self.grow(&mut space, count, growth)?;
+        space.take_run(count).ok_or(Error::Full)
+    }
+
+    pub(super) fn poison(&self) {
+        self.is_poisoned.store(true, Ordering::Release);
+    }
+
+    fn check_sound(&self) -> Result<(), Error> {
+        if self.is_poisoned.load(Ordering::Acquire) { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
+    pub(super) fn give_back(&self, extents: &[Extent]) {
+        self.space().give_back(extents);
+    }
+
+    /// Makes the file longer, so that it ends with at least `wanted` free pages.
+    fn grow(&self, space: &mut Space, wanted: u32, growth: Growth) -> Result<(), Error> {
+        let step = (space.page_count / GROWTH_FRACTION).clamp(GROWTH_PAGES_MIN, GROWTH_PAGES_MAX);
+        let pages = wanted.saturating_sub(space.free_at_end()).max(step);
+        let old = PageNo(space.page_count).offset();
+        let limit = self.map.reserve().min(PageNo(u32::MAX).offset());
+        let new = old + u64::from(pages) * PAGE_BYTES as u64;
+        if new > limit {
+            return Err(Error::Limit { what: "tree file", limit });
+        }
+        let grown = match growth {
+            Growth::Zeroed => self.file.write_zeros(old, new - old),
+            Growth::Sparse => self.file.set_len(new),
+        };
+        grown.map_err(|error| self.io("grow", error))?;
+        self.cover()?;
+        space.grow((new / PAGE_BYTES as u64) as u32);
+        Ok(())
+    }
+}
+
+/// What a writer needs of the state it starts from, and replaces.
+pub(super) struct Current {
+    pub(super) view: Arc<TreeView>,
+    pub(super) places: Places,
+    /// Which meta page says so; the other one is written next.
+    pub(super) slot: PageNo,
+    /// Sequence of the next checkpoint.
+    pub(super) next_sequence: u64,
+    /// Views that may still be read.
+    pub(super) views: Vec<(u64, Weak<TreeView>)>,
+}
+
+/// An open tree file.
+pub struct TreeFile {
+    pub(super) shared: Arc<Shared>,
+    current: Mutex<Current>,
+    /// One writer at a time.
+    pub(super) is_writing: AtomicBool,
+}
+
+/// A file whose meta pages are read, and none chosen yet.
+pub struct Opening {
+    name: String,
+    file: Arc<dyn DiskFile>,
+    map: Map,
+    metas: Vec<(PageNo, Meta)>,
+    faults: Vec<Error>,
+}
+
+impl TreeFile {
+    /// Makes an empty file. It has its name only when it is whole.
+    pub fn create(disk: &dyn Disk, name: &str, version: Version, log_start: LogPosition) -> Result<(), Error> {
+        let new_name = format!("{name}{NEW_SUFFIX}");
+        let context = |error| Error::io(format!("create {name}"), error);
+        let file = disk.open(&new_name, true, Access::Buffered).map_err(context)?;
+        file.set_len(0).map_err(context)?;
+        let meta = Meta::empty(version, log_start);
+        for place in (0..META_PAGES).map(PageNo) {
+            // The first one too has a twin, so that one bad page does not make a new file unreadable.
+            let meta = Meta { sequence: meta.sequence + u64::from(place.0), ..meta.clone() };
+            file.write_all_at(&meta.encode(place), place.offset()).map_err(context)?;
+        }
+        file.sync_data().map_err(context)?;
+        drop(file);
+        disk.rename(&new_name, name).map_err(context)?;
+        disk.sync_dir().map_err(context)
+    }
+
+    /// Reads the meta pages of a file and maps it into `map_bytes` of address space.
+    pub fn open(disk: &dyn Disk, name: &str, map_bytes: u64) -> Result<Opening, Error> {
+        let context = |error| Error::io(format!("open {name}"), error);
+        let file = disk.open(name, false, Access::Buffered).map_err(context)?;
+        let len = file.len().map_err(context)?;
+        if len > map_bytes {
+            return Err(Error::Limit { what: "tree file", limit: map_bytes });
+        }
+        let map = file.map(map_bytes).map_err(context)?;
+        let (mut metas, mut faults, mut format) = (Vec::new(), Vec::new(), None);
+        for place in (0..META_PAGES).map(PageNo) {
+            let page = map.bytes(place.offset(), PAGE_BYTES).and_then(|bytes| bytes.first_chunk());
+            let short = MetaFault::Damage(Damage("file ends before its meta pages"));
+            match page.ok_or(short).and_then(|page| Meta::decode(page, place)) {
+                Ok(meta) if u64::from(meta.page_count) * PAGE_BYTES as u64 > len => {
+                    faults.push(Error::corrupt(name, len, "file ends before the pages that its meta page counts"));
+                }
+                Ok(meta) => metas.push((place, meta)),
+                Err(MetaFault::Damage(damage)) => faults.push(Error::corrupt(name, place.offset(), damage.0)),
+                Err(MetaFault::Format(found)) => format = Some(Error::Format { found, supported: FORMAT_VERSION }),
+            }
+        }
+        metas.sort_by_key(|(_, meta)| std::cmp::Reverse(meta.sequence));
+        match (metas.is_empty(), format, faults.pop()) {
+            (true, Some(error), _) | (true, None, Some(error)) => Err(error),
+            (_, _, fault) => {
+                faults.extend(fault);
+                Ok(Opening { name: name.to_string(), file, map, metas, faults })
+            }
+        }
+    }
+
+    /// The newest view.
+    pub fn view(&self) -> Arc<TreeView> {
+        self.current().view.clone()
+    }
+
+    /// Starts a checkpoint on the newest view.
+    pub fn begin(&self, pace: Pace) -> Result<TreeWriter<'_>, Error> {
+        self.shared.check_sound()?;
+        if self.is_writing.swap(true, Ordering::AcqRel) {
+            return Err(Error::Busy);
+        }
+        let mut current = self.current();
+        current.views.retain(|(_, view)| view.strong_count() > 0);
+        let newest = current.view.meta().sequence;
+        let oldest = current.views.iter().map(|(sequence, _)| *sequence).min().unwrap_or(newest);
+        self.shared.space().release(oldest, newest);
+        let output = Output::new(self.shared.clone(), current.next_sequence, Growth::Zeroed, pace);
+        Ok(TreeWriter::new(self, current.view.clone(), output))
+    }
+
+    /// Starts a bottom-up build; any number may be under way beside a checkpoint.
+    pub fn bulk(&self, pace: Pace) -> BulkBuilder {
+        let sequence = self.current().next_sequence;
+        BulkBuilder::new(self.shared.clone(), Output::new(self.shared.clone(), sequence, Growth::Sparse, pace))
+    }
+
+    /// Sequence of the oldest view that is still held: pages freed since cannot be used again.
+    pub fn oldest_view(&self) -> u64 {
+        let current = self.current();
+        let held = current.views.iter().filter(|(_, view)| view.strong_count() > 0).map(|(sequence, _)| *sequence);
+        held.min().unwrap_or(current.view.meta().sequence)
+    }
+
+    pub(super) fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Opening {
+    /// The meta pages that are whole, the newest first: at least one.
+    pub fn metas(&self) -> impl Iterator<Item = &Meta> {
+        self.metas.iter().map(|(_, meta)| meta)
+    }
+
+    /// What was wrong with the meta page that is not whole.
+    pub fn fault(&self) -> Option<&Error> {
+        self.faults.first()
+    }
+
+    /// Goes on from the meta page at this place in [`Opening::metas`].
+    pub fn choose(self, index: usize) -> Result<TreeFile, Error> {
+        let Opening { name, file, map, metas, .. } = self;
+        let newest = metas.first().map_or(0, |(_, meta)| meta.sequence);
+        let (slot, meta) = metas.get(index).cloned().ok_or_else(|| Error::corrupt(&name, 0, "no such meta page"))?;
+        let page_count = (map.len() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
+        let space = Space::new(Bitmap::default(), Bitmap::default(), page_count, Default::default());
+        let mut shared = Shared { name, file, map, space: Mutex::new(space), is_poisoned: AtomicBool::new(false) };
+        let (places, live) = Places::load(&shared, &meta.directories)?;
+        let (mut taken, mut waiting) = (live.clone(), Default::default());
+        for (_, other) in metas.iter().filter(|(place, _)| *place != slot) {
+            // Until the next checkpoint overwrites it the other meta page can be recovered too, if its map is readable.
+            if let Ok((_, other_live)) = Places::load(&shared, &other.directories) {
+                waiting = protect(&mut taken, &other_live, page_count, newest);
+            }
+        }
+        shared.space = Mutex::new(Space::new(live, taken, page_count, waiting));
+        let shared = Arc::new(shared);
+        let trees = catalog::load(&shared, meta.catalog)?;
+        let view = Arc::new(TreeView::new(shared.clone(), meta, trees));
+        let views = vec![(view.meta().sequence, Arc::downgrade(&view))];
+        let current = Mutex::new(Current { view, places, slot, next_sequence: newest + 1, views });
+        Ok(TreeFile { shared, current, is_writing: AtomicBool::new(false) })
+    }
+}
+
+/// Keeps the pages that only the other meta page reaches from being taken, until a checkpoint after `newest`.
+fn protect(taken: &mut Bitmap, other: &Bitmap, page_count: u32, newest: u64) -> std::collections::VecDeque<Waiting> {
+    let mut only_other = Bitmap::default();
+    for index in 0..other.words() {
+        only_other.set_word(index, other.word(index) & !taken.word(index));
+        taken.set_word(index, taken.word(index) | other.word(index));
+    }
+    let pages = only_other.extents(page_count).collect();
+    std::collections::VecDeque::from([Waiting { sequence: newest, pages }])
+}

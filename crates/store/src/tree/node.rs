@@ -1,0 +1,486 @@
+//! A node of a B+tree as it lies in a page: reading, searching, encoding.
+//!
+//! Behind the page header, in this order and without gaps:
+//!
+//! ```text
+//!  leaf    | prefix, padded to 8 | heads u64 x n | slots (u16 offset, u16 key) x (n+1)       | cells … | zero |
+//!  branch  | prefix, padded to 8 | heads u64 x n | children u32 x (n+1) | slots x (n+1) [*]  | cells … | zero |
+//! ```
+//!
+//! - `prefix` is common to all keys of the node and left out of them; it is empty where every key has at most 8 bytes.
+//! - A head is the first 8 bytes of what remains of the key (its suffix), padded with zeros, as one integer whose order is
+//!   the order of the bytes. Heads lie together, so that a search touches one or two cache lines, and a key of at most
+//!   8 bytes needs nothing else.
+//! - A slot is the offset of the entry's cell in the page and the suffix's length (bit 15: the value is in overflow).
+//!   Cells lie in key order; a cell ends where the next begins, so a value's length is stored nowhere. Slot n closes the last.
+//! - A cell is the suffix without its first 8 bytes (the tail), then in a leaf the value, or the place of its overflow
+//!   extent (page u32, length u32).
+//! - A branch has n separators and n+1 children: child i holds the keys k with separator(i-1) <= k < separator(i).
+//!   [*] Slots and cells are there only with the flag `TAILS`. Without it each separator is its head alone: at most
+//!   8 bytes, the last not zero. Then for every key k: k >= separator exactly where head(k) >= head(separator).
+//!
+//! Invariants: keys ascend strictly; `level` is 0 in a leaf and one above its children's in a branch, so no descent is
+//! longer than the root's level, whatever a damaged page says. Reading trusts no byte: each offset is checked.
+
+use std::cmp::Ordering;
+use std::hint::select_unpredictable;
+
+use super::page::{
+    self, Damage, HEADER_BYTES, Header, KEY_BYTES_MAX, Kind, LEVEL_MAX, PAGE_BYTES, Page, PageNo, get_u16,
+};
+
+/// Flag of a branch: separators have slots and tails.
+const TAILS: u16 = 1;
+/// Bit of a slot's key field: the value is in overflow.
+const OVERFLOW_BIT: u16 = 0x8000;
+/// Bits of a slot's key field that hold the suffix's length.
+const SUFFIX_MASK: u16 = 0x07ff;
+const _: () = assert!(KEY_BYTES_MAX <= SUFFIX_MASK as usize);
+pub(super) const HEAD_BYTES: usize = 8;
+const SLOT_BYTES: usize = 4;
+const CHILD_BYTES: usize = 4;
+/// Bytes of the place of an overflow extent in a leaf's cell.
+pub(super) const OVERFLOW_REF_BYTES: usize = 8;
+
+/// The place of a value outside its leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OverflowRef {
+    pub(super) start: PageNo,
+    pub(super) len: u32,
+}
+
+impl OverflowRef {
+    pub(super) fn encode(self) -> [u8; OVERFLOW_REF_BYTES] {
+        let mut bytes = [0; OVERFLOW_REF_BYTES];
+        bytes[..4].copy_from_slice(&self.start.0.to_le_bytes());
+        bytes[4..].copy_from_slice(&self.len.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<OverflowRef, Damage> {
+        let bytes: &[u8; OVERFLOW_REF_BYTES] =
+            bytes.try_into().map_err(|_| Damage("overflow place of a wrong size"))?;
+        let [a, b, c, d, e, f, g, h] = *bytes;
+        Ok(OverflowRef { start: PageNo(u32::from_le_bytes([a, b, c, d])), len: u32::from_le_bytes([e, f, g, h]) })
+    }
+
+    pub(super) fn extent(self) -> page::Extent {
+        page::Extent { start: self.start, count: page::overflow_pages(self.len as usize) }
+    }
+}
+
+/// A leaf entry's value as the leaf holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored<'p> {
+    Inline(&'p [u8]),
+    Overflow(OverflowRef),
+}
+
+/// The first 8 bytes, zero-padded, as an integer in byte order.
+#[inline]
+pub(super) fn head(suffix: &[u8]) -> u64 {
+    match suffix.first_chunk::<HEAD_BYTES>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; HEAD_BYTES];
+            bytes[..suffix.len()].copy_from_slice(suffix);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+/// What follows the head.
+#[inline]
+fn tail(suffix: &[u8]) -> &[u8] {
+    suffix.get(HEAD_BYTES..).unwrap_or_default()
+}
+
+/// How many heads are below `head` (`or_equal`: or equal to it).
+#[inline]
+fn count_below(heads: &[[u8; HEAD_BYTES]], head: u64, or_equal: bool) -> usize {
+    // Without branches: which half holds the key is a coin toss, a wrong guess costs more than both loads.
+    let limit = head.wrapping_add(u64::from(or_equal));
+    if or_equal && head == u64::MAX {
+        return heads.len();
+    }
+    let (mut base, mut size) = (0, heads.len());
+    while size > 1 {
+        let half = size / 2;
+        let middle = base + half;
+        let below = u64::from_le_bytes(heads[middle]) < limit;
+        base = select_unpredictable(below, middle, base);
+        size -= half;
+    }
+    match heads.get(base) {
+        Some(bytes) => base + usize::from(u64::from_le_bytes(*bytes) < limit),
+        None => 0,
+    }
+}
+
+/// A node in its page. Parsing checks the places of the arrays once, so that the search need not.
+#[derive(Clone, Copy)]
+pub(super) struct Node<'p> {
+    page: &'p Page,
+    prefix: &'p [u8],
+    heads: &'p [[u8; HEAD_BYTES]],
+    /// Empty in a leaf.
+    children: &'p [[u8; CHILD_BYTES]],
+    /// Empty in a branch without tails.
+    slots: &'p [[u8; SLOT_BYTES]],
+}
+
+impl<'p> Node<'p> {
+    /// The node in a page that is expected to be this page at this level.
+    #[inline]
+    pub(super) fn parse(page: &'p Page, place: PageNo, level: u8) -> Result<Node<'p>, Damage> {
+        let kind = if level == 0 { Kind::Leaf } else { Kind::Branch };
+        if page::number(page) != place {
+            return Err(Damage("page carries another page's number"));
+        }
+        if page::kind_byte(page) != kind as u8 || page::level(page) != level || level > LEVEL_MAX {
+            return Err(Damage("page is not the node that its parent names"));
+        }
+        let count = page::count(page);
+        if level == 0 && count == 0 {
+            return Err(Damage("leaf without entries"));
+        }
+        let prefix_len = page::prefix_len(page);
+        let rest = page.get(HEADER_BYTES..).unwrap_or_default();
+        let prefix = rest.get(..prefix_len).ok_or(Damage("prefix beyond the page"))?;
+        let rest = rest.get(prefix_len.next_multiple_of(8)..).ok_or(Damage("prefix beyond the page"))?;
+        let (heads, rest) = rest.split_at_checked(count * HEAD_BYTES).ok_or(Damage("heads beyond the page"))?;
+        let array_bytes = (count + 1) * SLOT_BYTES;
+        let (first, rest) = rest.split_at_checked(array_bytes).ok_or(Damage("slots beyond the page"))?;
+        let (children, slots) = if level == 0 {
+            (&[][..], first)
+        } else if page::flags(page) & TAILS == 0 {
+            (first, &[][..])
+        } else {
+            (first, rest.get(..array_bytes).ok_or(Damage("slots beyond the page"))?)
+        };
+        Ok(Node {
+            page,
+            prefix,
+            heads: heads.as_chunks().0,
+            children: children.as_chunks().0,
+            slots: slots.as_chunks().0,
+        })
+    }
+
+    /// Keys (in a branch: separators).
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Bytes in use, for statistics.
+    pub(super) fn used_bytes(&self) -> usize {
+        match self.slots.last() {
+            Some(slot) => usize::from(u16::from_le_bytes([slot[0], slot[1]])).min(PAGE_BYTES),
+            None => HEADER_BYTES + self.prefix.len().next_multiple_of(8) + self.count() * 12 + CHILD_BYTES,
+        }
+    }
+
+    /// How many keys are below `key`, and whether the next one is `key` itself.
+    #[inline]
+    pub(super) fn rank(&self, key: &[u8]) -> Result<(usize, bool), Damage> {
+        let suffix = match self.suffix(key) {
+            Ok(suffix) => suffix,
+            Err(rank) => return Ok((rank, false)),
+        };
+        let head = head(suffix);
+        let rank = count_below(self.heads, head, false);
+        if self.heads.get(rank).is_none_or(|bytes| u64::from_le_bytes(*bytes) != head) {
+            return Ok((rank, false));
+        }
+        self.rank_by_tails(suffix, head, rank)
+    }
+
+    /// The child whose range holds `key`.
+    #[inline]
+    pub(super) fn child_for(&self, key: &[u8]) -> Result<usize, Damage> {
+        if self.slots.is_empty() {
+            return Ok(match self.suffix(key) {
+                Ok(suffix) => count_below(self.heads, head(suffix), true),
+                Err(rank) => rank,
+            });
+        }
+        let (rank, found) = self.rank(key)?;
+        Ok(rank + usize::from(found))
+    }
+
+    /// The key without the prefix, or its rank where it does not have the prefix.
+    #[inline]
+    fn suffix<'k>(&self, key: &'k [u8]) -> Result<&'k [u8], usize> {
+        if self.prefix.is_empty() {
+            return Ok(key);
+        }
+        match key.split_at_checked(self.prefix.len()) {
+            Some((start, suffix)) if start == self.prefix => Ok(suffix),
+            _ if key < self.prefix => Err(0),
+            _ => Err(self.count()),
+        }
+    }
+
+    /// Among the keys from `rank` on whose head is `head`: order of tails, then of lengths (a head's padding zeros may
+    /// be bytes of the key).
+    fn rank_by_tails(&self, suffix: &[u8], head: u64, rank: usize) -> Result<(usize, bool), Damage> {
+        let same = match self.heads.get(rank + 1) {
+            Some(bytes) if u64::from_le_bytes(*bytes) == head => count_below(&self.heads[rank..], head, true),
+            _ => 1,
+        };
+        let (mut low, mut high) = (rank, rank + same);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let found = self.tail(middle)?.cmp(tail(suffix)).then_with(|| self.suffix_len(middle).cmp(&suffix.len()));
+            match found {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok((middle, true)),
+                Ordering::Greater => high = middle,
+            }
+        }
+        Ok((low, false))
+    }
+
+    /// Length of the suffix of key `index`.
+    #[inline]
+    fn suffix_len(&self, index: usize) -> usize {
+        match self.slots.get(index) {
+            Some(slot) => usize::from(u16::from_le_bytes([slot[2], slot[3]]) & SUFFIX_MASK),
+            None => self
+                .heads
+                .get(index)
+                .map_or(0, |head| HEAD_BYTES - (u64::from_le_bytes(*head).trailing_zeros() / 8) as usize),
+        }
+    }
+
+    /// The bytes from slot `index`'s offset to the next one's.
+    #[inline]
+    fn cell(&self, index: usize) -> Result<&'p [u8], Damage> {
+        let (Some(slot), Some(next)) = (self.slots.get(index), self.slots.get(index + 1)) else {
+            return Err(Damage("entry beyond the node's count"));
+        };
+        let start = usize::from(u16::from_le_bytes([slot[0], slot[1]]));
+        let end = usize::from(u16::from_le_bytes([next[0], next[1]]));
+        self.page.get(start..end).ok_or(Damage("cell beyond the page"))
+    }
+
+    #[inline]
+    fn tail(&self, index: usize) -> Result<&'p [u8], Damage> {
+        if self.slots.is_empty() {
+            return Ok(&[]);
+        }
+        let tail_len = self.suffix_len(index).saturating_sub(HEAD_BYTES);
+        self.cell(index)?.get(..tail_len).ok_or(Damage("key beyond its cell"))
+    }
+
+    /// The value of leaf entry `index`.
+    #[inline]
+    pub(super) fn stored(&self, index: usize) -> Result<Stored<'p>, Damage> {
+        let cell = self.cell(index)?;
+        let tail_len = self.suffix_len(index).saturating_sub(HEAD_BYTES);
+        let value = cell.get(tail_len..).ok_or(Damage("key beyond its cell"))?;
+        let overflow =
+            self.slots.get(index).is_some_and(|slot| u16::from_le_bytes([slot[2], slot[3]]) & OVERFLOW_BIT != 0);
+        if overflow { OverflowRef::decode(value).map(Stored::Overflow) } else { Ok(Stored::Inline(value)) }
+    }
+
+    /// Child `index` of a branch.
+    #[inline]
+    pub(super) fn child(&self, index: usize) -> Result<PageNo, Damage> {
+        let bytes = self.children.get(index).ok_or(Damage("child beyond the branch"))?;
+        Ok(PageNo(u32::from_le_bytes(*bytes)))
+    }
+
+    /// Bytes of the common prefix.
+    pub(super) fn prefix(&self) -> &'p [u8] {
+        self.prefix
+    }
+
+    /// Appends key `index` without the node's prefix.
+    #[inline]
+    pub(super) fn push_suffix(&self, index: usize, key: &mut Vec<u8>) -> Result<(), Damage> {
+        let head = self.heads.get(index).ok_or(Damage("entry beyond the node's count"))?;
+        let suffix_len = self.suffix_len(index);
+        if self.prefix.len() + suffix_len > KEY_BYTES_MAX {
+            return Err(Damage("key over its limit"));
+        }
+        let bytes = u64::from_le_bytes(*head).to_be_bytes();
+        key.extend_from_slice(&bytes[..suffix_len.min(HEAD_BYTES)]);
+        if suffix_len > HEAD_BYTES {
+            key.extend_from_slice(self.tail(index)?);
+        }
+        Ok(())
+    }
+
+    /// Makes `key` the whole key `index`.
+    pub(super) fn key_into(&self, index: usize, key: &mut Vec<u8>) -> Result<(), Damage> {
+        key.clear();
+        key.extend_from_slice(self.prefix);
+        self.push_suffix(index, key)
+    }
+}
+
+/// What an entry of a new node holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Payload<'a> {
+    Value(&'a [u8]),
+    Overflow(OverflowRef),
+    Child(PageNo),
+}
+
+impl Payload<'_> {
+    /// Bytes in the cell.
+    pub(super) fn cell_bytes(&self) -> usize {
+        match self {
+            Payload::Value(value) => value.len(),
+            Payload::Overflow(_) => OVERFLOW_REF_BYTES,
+            Payload::Child(_) => 0,
+        }
+    }
+}
+
+/// Whether a separator's suffix is told by its head alone.
+#[inline]
+fn is_head_only(suffix: &[u8]) -> bool {
+    suffix.len() <= HEAD_BYTES && suffix.last() != Some(&0)
+}
+
+/// Length of what two keys have in common at their start.
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// The bytes that a node of some keys takes, kept up while keys are added in order.
+#[derive(Clone, Copy, Default)]
+pub(super) struct NodeSize {
+    count: usize,
+    prefix_len: usize,
+    /// Tails and payloads.
+    cell_bytes: usize,
+    longest: usize,
+    /// A branch whose separators are not all told by their heads.
+    needs_slots: bool,
+}
+
+impl NodeSize {
+    /// The size of a node of these keys, which ascend. For a branch: of its separators, the first child's key left out.
+    pub(super) fn of<'k>(keys: impl Iterator<Item = (&'k [u8], usize)> + Clone, level: u8) -> NodeSize {
+        let longest = keys.clone().map(|(key, _)| key.len()).max().unwrap_or(0);
+        let mut ends = keys.clone().map(|(key, _)| key);
+        let first = ends.next().unwrap_or_default();
+        let last = ends.last().unwrap_or(first);
+        let prefix_len = if longest <= HEAD_BYTES { 0 } else { common_prefix(first, last) };
+        let mut size = NodeSize { count: 0, prefix_len, cell_bytes: 0, longest, needs_slots: level == 0 };
+        for (key, payload) in keys {
+            let suffix = key.get(prefix_len..).unwrap_or_default();
+            size.count += 1;
+            size.cell_bytes += tail(suffix).len() + payload;
+            size.needs_slots |= !is_head_only(suffix);
+        }
+        size
+    }
+
+    /// The size with one more key, where that follows without looking at the other keys again.
+    #[inline]
+    pub(super) fn with(&self, first: &[u8], key: &[u8], payload: usize) -> Option<NodeSize> {
+        if self.longest > HEAD_BYTES {
+            let prefix = first.get(..self.prefix_len)?;
+            key.strip_prefix(prefix)?;
+        } else if key.len() > HEAD_BYTES {
+            return None;
+        }
+        let suffix = key.get(self.prefix_len..)?;
+        Some(NodeSize {
+            count: self.count + 1,
+            prefix_len: self.prefix_len,
+            cell_bytes: self.cell_bytes + tail(suffix).len() + payload,
+            longest: self.longest.max(key.len()),
+            needs_slots: self.needs_slots || !is_head_only(suffix),
+        })
+    }
+
+    /// Bytes of the page in use.
+    pub(super) fn bytes(&self, level: u8) -> usize {
+        let arrays = self.count * HEAD_BYTES + (self.count + 1) * SLOT_BYTES;
+        let fixed = HEADER_BYTES + self.prefix_len.next_multiple_of(8) + arrays;
+        match (level, self.needs_slots) {
+            (0, _) => fixed + self.cell_bytes,
+            (_, false) => fixed,
+            (_, true) => fixed + (self.count + 1) * SLOT_BYTES + self.cell_bytes,
+        }
+    }
+
+    /// Whether such a node fits a page.
+    pub(super) fn fits(&self, level: u8) -> bool {
+        self.bytes(level) <= PAGE_BYTES
+    }
+}
+
+/// Writes a node into a zeroed page. `entries` ascend and fit; in a branch the first one's key is not stored.
+pub(super) fn encode<'k>(
+    page: &mut Page,
+    number: PageNo,
+    level: u8,
+    sequence: u64,
+    entries: impl Iterator<Item = (&'k [u8], Payload<'k>)> + Clone,
+) {
+    let keyed = entries.clone().skip(usize::from(level > 0));
+    let size = NodeSize::of(keyed.clone().map(|(key, payload)| (key, payload.cell_bytes())), level);
+    assert!(size.fits(level), "a node was planned that does not fit its page");
+    let prefix_len = size.prefix_len;
+    let kind = if level == 0 { Kind::Leaf } else { Kind::Branch };
+    let flags = if level > 0 && size.needs_slots { TAILS } else { 0 };
+    Header { kind, number, level, count: size.count as u16, prefix_len: prefix_len as u16, flags, sequence }
+        .write(page);
+    if let Some((key, _)) = keyed.clone().next() {
+        page[HEADER_BYTES..HEADER_BYTES + prefix_len].copy_from_slice(&key[..prefix_len]);
+    }
+    let heads_at = HEADER_BYTES + prefix_len.next_multiple_of(8);
+    let mut array_at = heads_at + size.count * HEAD_BYTES;
+    if level > 0 {
+        for (index, (_, payload)) in entries.enumerate() {
+            let Payload::Child(child) = payload else { panic!("a branch holds children only") };
+            page::put_u32(page, array_at + index * CHILD_BYTES, child.0);
+        }
+        array_at += (size.count + 1) * CHILD_BYTES;
+    }
+    for (index, (key, _)) in keyed.clone().enumerate() {
+        page::put_u64(page, heads_at + index * HEAD_BYTES, head(&key[prefix_len..]));
+    }
+    if size.needs_slots {
+        encode_cells(page, array_at, prefix_len, size.count, keyed);
+    }
+}
+
+/// Slots and cells of [`encode`].
+fn encode_cells<'k>(
+    page: &mut Page,
+    slots_at: usize,
+    prefix_len: usize,
+    count: usize,
+    keyed: impl Iterator<Item = (&'k [u8], Payload<'k>)>,
+) {
+    let mut cell_at = slots_at + (count + 1) * SLOT_BYTES;
+    let mut slot_at = slots_at;
+    for (key, payload) in keyed {
+        let suffix = &key[prefix_len..];
+        let overflow = if matches!(payload, Payload::Overflow(_)) { OVERFLOW_BIT } else { 0 };
+        page::put_u16(page, slot_at, cell_at as u16);
+        page::put_u16(page, slot_at + 2, suffix.len() as u16 | overflow);
+        slot_at += SLOT_BYTES;
+        let tail = tail(suffix);
+        page[cell_at..cell_at + tail.len()].copy_from_slice(tail);
+        cell_at += tail.len();
+        match payload {
+            Payload::Value(value) => page[cell_at..cell_at + value.len()].copy_from_slice(value),
+            Payload::Overflow(place) => {
+                page[cell_at..cell_at + OVERFLOW_REF_BYTES].copy_from_slice(&place.encode());
+            }
+            Payload::Child(_) => {}
+        }
+        cell_at += payload.cell_bytes();
+    }
+    page::put_u16(page, slot_at, cell_at as u16);
+    debug_assert_eq!(usize::from(get_u16(page, slot_at)), cell_at);
+}

@@ -1,0 +1,192 @@
+//! Where new pages go: allocation, and buffered writes in chunks with pacing.
+//!
+//! Pages that lie behind one another leave in one write of at most [`CHUNK_BYTES`]. After as many bytes the caller's
+//! [`Pace`] is asked to wait until they are on the way to the disk: a checkpoint that leaves hundreds of megabytes to one
+//! fdatasync holds up every sync of the log in between.
+
+use std::io;
+use std::sync::Arc;
+
+use super::file::{Growth, Shared};
+use super::node::{self, OverflowRef, Payload};
+use super::page::{self, Extent, HEADER_BYTES, Header, Kind, PAGE_BYTES, Page, PageNo, put_crc, put_overflow_len};
+use crate::Error;
+use crate::disk::DiskFile;
+
+/// Bytes of one write, and between two calls of [`Pace`].
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Called after each 256 KB with the range of the file they lie in; may call `sync_range`, may sleep.
+pub type Pace = Box<dyn FnMut(&dyn DiskFile, u64, u64) -> io::Result<()> + Send>;
+
+/// See the module's text.
+pub(super) struct Output {
+    shared: Arc<Shared>,
+    sequence: u64,
+    growth: Growth,
+    /// Pages asked of the file at once.
+    batch: u32,
+    /// Taken from the file, not used yet.
+    reserve: Extent,
+    allocated: Vec<Extent>,
+    buffer: Vec<u8>,
+    buffer_start: PageNo,
+    /// Written since the last call of `pace`: range and bytes.
+    unpaced: (u64, u64, usize),
+    pace: Pace,
+}
+
+impl Output {
+    pub(super) fn new(shared: Arc<Shared>, sequence: u64, growth: Growth, pace: Pace) -> Output {
+        let batch = match growth {
+            Growth::Zeroed => (CHUNK_BYTES / PAGE_BYTES) as u32,
+            Growth::Sparse => 16 * (CHUNK_BYTES / PAGE_BYTES) as u32,
+        };
+        Output {
+            shared,
+            sequence,
+            growth,
+            batch,
+            reserve: Extent { start: PageNo::NONE, count: 0 },
+            allocated: Vec::new(),
+            buffer: Vec::with_capacity(CHUNK_BYTES),
+            buffer_start: PageNo::NONE,
+            unpaced: (u64::MAX, 0, 0),
+            pace,
+        }
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// All pages used so far.
+    pub(super) fn allocated(&self) -> &[Extent] {
+        &self.allocated
+    }
+
+    /// Takes over pages that another output wrote.
+    pub(super) fn adopt(&mut self, pages: Vec<Extent>) {
+        self.allocated.extend(pages);
+    }
+
+    /// The pages used, which are now somebody else's; what was only reserved goes back.
+    pub(super) fn release(&mut self) -> Vec<Extent> {
+        self.shared.give_back(&[std::mem::replace(&mut self.reserve, Extent { start: PageNo::NONE, count: 0 })]);
+        std::mem::take(&mut self.allocated)
+    }
+
+    /// A page for the caller to fill by [`Output::put`].
+    pub(super) fn allocate(&mut self) -> Result<PageNo, Error> {
+        if self.reserve.count == 0 {
+            self.reserve = self.shared.take_some(self.batch, self.growth)?;
+        }
+        Ok(self.use_reserve(1).start)
+    }
+
+    fn allocate_run(&mut self, count: u32) -> Result<Extent, Error> {
+        if self.reserve.count >= count {
+            return Ok(self.use_reserve(count));
+        }
+        let extent = self.shared.take_run(count, self.growth)?;
+        self.allocated.push(extent);
+        Ok(extent)
+    }
+
+    fn use_reserve(&mut self, count: u32) -> Extent {
+        let extent = Extent { start: self.reserve.start, count };
+        self.reserve = Extent { start: PageNo(extent.start.0 + count), count: self.reserve.count - count };
+        match self.allocated.last_mut() {
+            Some(last) if last.start.0 + last.count == extent.start.0 => last.count += count,
+            _ => self.allocated.push(extent),
+        }
+        extent
+    }
+
+    /// Writes a page at a place that was allocated, with its checksum.
+    pub(super) fn put(&mut self, place: PageNo, fill: impl FnOnce(&mut Page)) -> Result<(), Error> {
+        let page = self.next_page(place)?;
+        fill(page);
+        page::seal(page);
+        Ok(())
+    }
+
+    /// Writes a node at a new place.
+    pub(super) fn write_node<'k>(
+        &mut self,
+        level: u8,
+        entries: impl Iterator<Item = (&'k [u8], Payload<'k>)> + Clone,
+    ) -> Result<PageNo, Error> {
+        let place = self.allocate()?;
+        let sequence = self.sequence;
+        self.put(place, |page| node::encode(page, place, level, sequence, entries))?;
+        Ok(place)
+    }
+
+    /// Writes a value into an extent of its own: a header, then the bytes without a gap, so that it is read as one slice.
+    pub(super) fn write_overflow(&mut self, value: &[u8]) -> Result<OverflowRef, Error> {
+        let extent = self.allocate_run(page::overflow_pages(value.len()))?;
+        let (start, rest) = value.split_at(value.len().min(PAGE_BYTES - HEADER_BYTES));
+        let mut first = [0; PAGE_BYTES];
+        Header::plain(Kind::Overflow, extent.start, self.sequence).write(&mut first);
+        put_overflow_len(&mut first, value.len() as u32);
+        first[HEADER_BYTES..HEADER_BYTES + start.len()].copy_from_slice(start);
+        let zeros = [0; PAGE_BYTES];
+        let padding = rest.len().next_multiple_of(PAGE_BYTES) - rest.len();
+        let mut crc = crc32c::crc32c(page::checked_part(&first));
+        crc = crc32c::crc32c_append(crc, rest);
+        crc = crc32c::crc32c_append(crc, &zeros[..padding]);
+        put_crc(&mut first, crc);
+        let mut pages = extent.pages();
+        if let Some(place) = pages.next() {
+            *self.next_page(place)? = first;
+        }
+        for (place, bytes) in pages.zip(rest.chunks(PAGE_BYTES)) {
+            self.next_page(place)?[..bytes.len()].copy_from_slice(bytes);
+        }
+        Ok(OverflowRef { start: extent.start, len: value.len() as u32 })
+    }
+
+    /// A zeroed page in the buffer.
+    fn next_page(&mut self, place: PageNo) -> Result<&mut Page, Error> {
+        let buffered = self.buffer.len();
+        let is_next = self.buffer_start.offset() + buffered as u64 == place.offset();
+        if buffered == CHUNK_BYTES || (buffered > 0 && !is_next) {
+            self.flush()?;
+        }
+        if self.buffer.is_empty() {
+            self.buffer_start = place;
+        }
+        let start = self.buffer.len();
+        self.buffer.resize(start + PAGE_BYTES, 0);
+        let page = self.buffer.last_chunk_mut::<PAGE_BYTES>();
+        page.ok_or_else(|| self.shared.damage(place, page::Damage("no room in the write buffer")))
+    }
+
+    /// Hands all buffered pages to the operating system.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let (start, len) = (self.buffer_start.offset(), self.buffer.len());
+        let written = self.shared.file().write_all_at(&self.buffer, start);
+        self.buffer.clear();
+        written.map_err(|error| self.shared.io("write pages", error))?;
+        let (low, high, bytes) = self.unpaced;
+        self.unpaced = (low.min(start), high.max(start + len as u64), bytes + len);
+        let (low, high, bytes) = self.unpaced;
+        if bytes >= CHUNK_BYTES {
+            self.unpaced = (u64::MAX, 0, 0);
+            (self.pace)(self.shared.file(), low, high - low).map_err(|error| self.shared.io("pace writes", error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Output {
+    /// What was not released was written for nothing.
+    fn drop(&mut self) {
+        let pages = self.release();
+        self.shared.give_back(&pages);
+    }
+}

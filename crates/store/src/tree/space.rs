@@ -1,0 +1,246 @@
+//! Which pages are whose: free, reachable, or in flight.
+//!
+//! Two bitmaps with a bit for each page of the file (32 KB of memory for each GB):
+//!
+//! - `live`: the newest meta page reaches it. This one is stored, by [`super::space_map`].
+//! - `taken`: not to be given out. Beside the live pages these are pages in flight (written by a checkpoint or a bulk build that
+//!   no meta page reaches yet) and pages that wait: freed, but reached by an older view or by the older meta page.
+//!
+//! Free pages are given out in rising order from where the last search ended (next fit), as runs: the pages of one
+//! checkpoint then lie in few rising stretches, which is what writing them and pacing the writes wants.
+
+use std::collections::VecDeque;
+
+use super::page::{Extent, META_PAGES, PageNo};
+
+const WORD_BITS: u32 = u64::BITS;
+
+/// A set of pages.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Bitmap {
+    words: Vec<u64>,
+}
+
+impl Bitmap {
+    pub(super) fn get(&self, page: u32) -> bool {
+        self.words.get((page / WORD_BITS) as usize).is_some_and(|word| word >> (page % WORD_BITS) & 1 == 1)
+    }
+
+    /// Puts a page in; whether it was not there before.
+    pub(super) fn insert(&mut self, page: u32) -> bool {
+        let index = (page / WORD_BITS) as usize;
+        if index >= self.words.len() {
+            self.words.resize(index + 1, 0);
+        }
+        let bit = 1 << (page % WORD_BITS);
+        let is_new = self.words[index] & bit == 0;
+        self.words[index] |= bit;
+        is_new
+    }
+
+    /// Takes a page out; whether it was there.
+    pub(super) fn remove(&mut self, page: u32) -> bool {
+        let bit = 1 << (page % WORD_BITS);
+        match self.words.get_mut((page / WORD_BITS) as usize) {
+            Some(word) if *word & bit != 0 => {
+                *word &= !bit;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// 64 pages at once: those from `64 * index` on.
+    pub(super) fn word(&self, index: usize) -> u64 {
+        self.words.get(index).copied().unwrap_or(0)
+    }
+
+    pub(super) fn set_word(&mut self, index: usize, word: u64) {
+        if index >= self.words.len() {
+            self.words.resize(index + 1, 0);
+        }
+        self.words[index] = word;
+    }
+
+    pub(super) fn words(&self) -> usize {
+        self.words.len()
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// The first page in `from..end` that is in the set (`wanted`) or is not.
+    fn find(&self, from: u32, end: u32, wanted: bool) -> Option<u32> {
+        let mut index = (from / WORD_BITS) as usize;
+        let mut skip = from % WORD_BITS;
+        let last = end.div_ceil(WORD_BITS) as usize;
+        // Behind the last word no page is in the set: looking for one ends there.
+        let last = if wanted { last.min(self.words.len()) } else { last };
+        while index < last {
+            let word = if wanted { self.word(index) } else { !self.word(index) };
+            let word = word >> skip << skip;
+            if word != 0 {
+                let found = index as u32 * WORD_BITS + word.trailing_zeros();
+                return (found < end).then_some(found);
+            }
+            (index, skip) = (index + 1, 0);
+        }
+        None
+    }
+
+    /// All pages of the set below `end`, as runs.
+    pub(super) fn extents(&self, end: u32) -> impl Iterator<Item = Extent> + '_ {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let start = self.find(from, end, true)?;
+            let stop = self.find(start, end, false).unwrap_or(end);
+            from = stop;
+            Some(Extent { start: PageNo(start), count: stop - start })
+        })
+    }
+}
+
+/// Pages freed by one checkpoint, until nobody can reach them.
+pub(super) struct Waiting {
+    /// The checkpoint that freed them: views of lower sequence reach them.
+    pub(super) sequence: u64,
+    pub(super) pages: Vec<Extent>,
+}
+
+/// See the module's text.
+pub(super) struct Space {
+    pub(super) live: Bitmap,
+    pub(super) taken: Bitmap,
+    /// Pages of the file.
+    pub(super) page_count: u32,
+    pub(super) waiting: VecDeque<Waiting>,
+    free_count: u32,
+    cursor: u32,
+    /// No run of so many free pages was found, and none was freed since.
+    no_run_of: u32,
+}
+
+impl Space {
+    /// The space of a file of `page_count` pages in which `taken` are not free. The meta pages never are.
+    pub(super) fn new(live: Bitmap, mut taken: Bitmap, page_count: u32, waiting: VecDeque<Waiting>) -> Space {
+        for page in 0..META_PAGES {
+            taken.insert(page);
+        }
+        let taken_count = taken.extents(page_count).map(|extent| extent.count).sum::<u32>();
+        let free_count = page_count.saturating_sub(taken_count);
+        Space { live, taken, page_count, waiting, free_count, cursor: META_PAGES, no_run_of: u32::MAX }
+    }
+
+    pub(super) fn free_count(&self) -> u32 {
+        self.free_count
+    }
+
+    /// The next run of free pages, at most `limit` long.
+    pub(super) fn take_some(&mut self, limit: u32) -> Option<Extent> {
+        if self.free_count == 0 {
+            return None;
+        }
+        let start = self
+            .taken
+            .find(self.cursor, self.page_count, false)
+            .or_else(|| self.taken.find(META_PAGES, self.cursor.min(self.page_count), false))?;
+        let limit = start.saturating_add(limit).min(self.page_count);
+        let end = self.taken.find(start, limit, true).unwrap_or(limit);
+        self.cursor = end;
+        Some(self.mark(start, end))
+    }
+
+    /// The first run of exactly `count` free pages.
+    pub(super) fn take_run(&mut self, count: u32) -> Option<Extent> {
+        if count > self.free_count || count >= self.no_run_of {
+            return None;
+        }
+        let mut from = META_PAGES;
+        while let Some(start) = self.taken.find(from, self.page_count, false) {
+            let Some(limit) = start.checked_add(count).filter(|limit| *limit <= self.page_count) else { break };
+            match self.taken.find(start, limit, true) {
+                None => return Some(self.mark(start, limit)),
+                Some(stop) => from = stop,
+            }
+        }
+        self.no_run_of = count;
+        None
+    }
+
+    fn mark(&mut self, start: u32, end: u32) -> Extent {
+        for page in start..end {
+            self.taken.insert(page);
+        }
+        self.free_count -= end - start;
+        Extent { start: PageNo(start), count: end - start }
+    }
+
+    /// The file has grown to `page_count` pages; the new ones are free.
+    pub(super) fn grow(&mut self, page_count: u32) {
+        self.free_count += page_count.saturating_sub(self.page_count);
+        self.page_count = self.page_count.max(page_count);
+        self.no_run_of = u32::MAX;
+    }
+
+    /// Free pages at the end of the file.
+    pub(super) fn free_at_end(&self) -> u32 {
+        (META_PAGES..self.page_count).rev().take_while(|page| !self.taken.get(*page)).count() as u32
+    }
+
+    /// Pages are free again.
+    pub(super) fn give_back(&mut self, extents: &[Extent]) {
+        for page in extents.iter().flat_map(|extent| extent.pages()) {
+            if self.taken.remove(page.0) {
+                self.free_count += 1;
+            }
+        }
+        self.no_run_of = u32::MAX;
+    }
+
+    /// Frees what waits for views below `oldest_view` only; `newest` is the sequence of the newest durable meta page, so that
+    /// the other one on disk is of `newest - 1` at best.
+    pub(super) fn release(&mut self, oldest_view: u64, newest: u64) {
+        while self.waiting.front().is_some_and(|waiting| waiting.sequence <= oldest_view && waiting.sequence < newest) {
+            if let Some(waiting) = self.waiting.pop_front() {
+                self.give_back(&waiting.pages);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(page_count: u32) -> Space {
+        Space::new(Bitmap::default(), Bitmap::default(), page_count, VecDeque::new())
+    }
+
+    #[test]
+    fn free_runs_are_given_out_in_rising_order_and_come_back() {
+        let mut space = space(200);
+        assert_eq!(space.take_some(64), Some(Extent { start: PageNo(2), count: 64 }));
+        assert_eq!(space.take_some(1000), Some(Extent { start: PageNo(66), count: 134 }));
+        assert_eq!(space.take_some(1), None);
+        space.give_back(&[Extent { start: PageNo(10), count: 3 }, Extent { start: PageNo(100), count: 70 }]);
+        assert_eq!(space.free_count(), 73);
+        assert_eq!(space.take_run(71), None);
+        assert_eq!(space.take_run(4), Some(Extent { start: PageNo(100), count: 4 }));
+        assert_eq!(space.take_some(9), Some(Extent { start: PageNo(10), count: 3 }));
+        assert_eq!(space.take_some(9), Some(Extent { start: PageNo(104), count: 9 }));
+    }
+
+    #[test]
+    fn pages_wait_for_the_last_older_view_and_for_the_older_meta_page() {
+        let mut space = space(10);
+        let all = space.take_some(8).into_iter().collect::<Vec<_>>();
+        space.waiting.push_back(Waiting { sequence: 5, pages: all });
+        space.release(4, 9);
+        assert_eq!(space.free_count(), 0);
+        space.release(5, 5);
+        assert_eq!(space.free_count(), 0);
+        space.release(5, 6);
+        assert_eq!(space.free_count(), 8);
+    }
+}

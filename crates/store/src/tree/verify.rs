@@ -1,0 +1,278 @@
+//! Verification and statistics: one walk over everything that a view reaches.
+//!
+//! Checked are: every page's checksum, own number, kind and level; the order of keys in each page, and that they lie within the
+//! fences of the branch above (so across pages too); values in overflow; the trees' entry counts; and that the space map
+//! says exactly what is reachable: no page twice, none reachable and free, none in use and unreachable.
+//!
+//! Damage is reported with its place and the walk goes on beside it. No page is entered twice, so the walk ends whatever
+//! the pages say.
+
+use super::assembler::Root;
+use super::file::{Shared, TreeFile};
+use super::node::{Node, Stored};
+use super::page::{Damage, Extent, META_PAGES, PAGE_BYTES, PageNo};
+use super::space::Bitmap;
+use super::space_map::Places;
+use super::view::{TreeInfo, TreeView};
+use crate::Error;
+
+/// Faults that a report lists; more are counted only.
+const FAULTS_LISTED_MAX: usize = 1000;
+
+/// What one tree takes.
+#[derive(Clone, Debug)]
+pub struct TreeStat {
+    /// Id, name, entries, depth.
+    pub info: TreeInfo,
+    /// Leaves.
+    pub leaf_pages: u64,
+    /// Branches.
+    pub branch_pages: u64,
+    /// Pages of values in overflow.
+    pub overflow_pages: u64,
+    /// Bytes of leaves in use.
+    pub leaf_bytes: u64,
+}
+
+impl TreeStat {
+    /// Share of the leaves' bytes that is in use.
+    pub fn fill(&self) -> f64 {
+        self.leaf_bytes as f64 / (self.leaf_pages.max(1) * PAGE_BYTES as u64) as f64
+    }
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// By tree.
+    pub trees: Vec<TreeStat>,
+    /// Pages that the view reaches, with meta pages, catalog and space map.
+    pub reached_pages: u64,
+    /// Pages of the catalog and of the space map.
+    pub system_pages: u64,
+    /// What is wrong, each with file and offset; at most 1,000.
+    pub faults: Vec<Error>,
+    /// How much is wrong.
+    pub fault_count: u64,
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.fault_count == 0
+    }
+
+    fn fault(&mut self, error: Error) {
+        self.fault_count += 1;
+        if self.faults.len() < FAULTS_LISTED_MAX {
+            self.faults.push(error);
+        }
+    }
+}
+
+/// Who has the pages of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceStat {
+    /// Pages of the file.
+    pub pages: u64,
+    /// Reached by the newest meta page (the meta pages themselves apart).
+    pub live: u64,
+    /// To be had.
+    pub free: u64,
+    /// Freed, but reached by an older view or the older meta page.
+    pub waiting: u64,
+    /// Of a checkpoint or a bulk build under way.
+    pub in_flight: u64,
+}
+
+impl TreeFile {
+    /// Who has the pages now.
+    pub fn space_stat(&self) -> SpaceStat {
+        let space = self.shared.space();
+        let waiting = space.waiting.iter().flat_map(|w| &w.pages).map(|extent| u64::from(extent.count)).sum();
+        let (pages, free, live) = (u64::from(space.page_count), u64::from(space.free_count()), space.live.count());
+        let in_flight = pages.saturating_sub(live + free + waiting + u64::from(META_PAGES));
+        SpaceStat { pages, live, free, waiting, in_flight }
+    }
+}
+
+impl TreeView {
+    /// Checks everything the view reaches; for as long as it holds the view no page of it changes.
+    pub fn verify(&self) -> Report {
+        let mut walk = Verify { shared: self.shared(), seen: Bitmap::default(), report: Report::default() };
+        for page in 0..META_PAGES {
+            walk.seen.insert(page);
+        }
+        let no_name = TreeInfo { tree: crate::TreeId(0), name: None, entries: 0, depth: 0 };
+        walk.tree(self.meta().catalog, no_name);
+        walk.report.trees.clear();
+        walk.space_map(&self.meta().directories);
+        walk.report.system_pages = walk.seen.count() - u64::from(META_PAGES);
+        for info in self.list() {
+            walk.tree(self.root(info.tree), info);
+        }
+        walk.space(&self.meta().directories, self.meta().page_count);
+        walk.report.reached_pages = walk.seen.count();
+        walk.report
+    }
+}
+
+struct Verify<'v> {
+    shared: &'v Shared,
+    seen: Bitmap,
+    report: Report,
+}
+
+/// A node to look at: where, how high, and the fences its keys lie between.
+struct Visit<'k> {
+    place: PageNo,
+    level: u8,
+    low: &'k [u8],
+    upper: Option<&'k [u8]>,
+}
+
+impl<'v> Verify<'v> {
+    fn damage(&mut self, place: PageNo, what: &'static str) {
+        let error = self.shared.damage(place, Damage(what));
+        self.report.fault(error);
+    }
+
+    /// Counts pages as reached; false where one was before.
+    fn reach(&mut self, extent: Extent) -> bool {
+        let mut is_new = true;
+        for page in extent.pages() {
+            if !self.seen.insert(page.0) {
+                self.damage(page, "page reached twice");
+                is_new = false;
+            }
+        }
+        is_new
+    }
+
+    fn tree(&mut self, root: Root, info: TreeInfo) {
+        let mut stat = TreeStat { info, leaf_pages: 0, branch_pages: 0, overflow_pages: 0, leaf_bytes: 0 };
+        let faults = self.report.fault_count;
+        let mut entries = 0;
+        if root.page != PageNo::NONE {
+            let visit = Visit { place: root.page, level: root.level, low: &[], upper: None };
+            self.node(visit, &mut stat, &mut entries);
+        }
+        // A page that cannot be read takes its entries along: told once.
+        if entries != root.entries && faults == self.report.fault_count {
+            self.damage(root.page, "tree holds another number of entries than the catalog says");
+        }
+        self.report.trees.push(stat);
+    }
+
+    /// The recursion goes down one level each time, and `LEVEL_MAX` levels at most.
+    fn node(&mut self, visit: Visit<'_>, stat: &mut TreeStat, entries: &mut u64) {
+        if !self.reach(Extent::one(visit.place)) {
+            return;
+        }
+        let node = match self.shared.checked_node(visit.place, visit.level) {
+            Ok(node) => node,
+            Err(error) => return self.report.fault(error),
+        };
+        let outcome = if visit.level == 0 {
+            stat.leaf_pages += 1;
+            stat.leaf_bytes += node.used_bytes() as u64;
+            *entries += node.count() as u64;
+            self.leaf(&visit, &node, stat)
+        } else {
+            stat.branch_pages += 1;
+            self.branch(&visit, &node, stat, entries)
+        };
+        if let Err(Damage(what)) = outcome {
+            self.damage(visit.place, what);
+        }
+    }
+
+    fn leaf(&mut self, visit: &Visit<'_>, leaf: &Node<'v>, stat: &mut TreeStat) -> Result<(), Damage> {
+        check_keys(visit, leaf)?;
+        for index in 0..leaf.count() {
+            if let Stored::Overflow(value) = leaf.stored(index)? {
+                match self.shared.overflow(value, true) {
+                    Ok(_) => {
+                        self.reach(value.extent());
+                        stat.overflow_pages += u64::from(value.extent().count);
+                    }
+                    Err(error) => self.report.fault(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn branch(
+        &mut self,
+        visit: &Visit<'_>,
+        branch: &Node<'v>,
+        stat: &mut TreeStat,
+        entries: &mut u64,
+    ) -> Result<(), Damage> {
+        check_keys(visit, branch)?;
+        let (mut low, mut separator) = (visit.low.to_vec(), Vec::new());
+        for index in 0..=branch.count() {
+            let place = branch.child(index)?;
+            let upper = if index < branch.count() {
+                branch.key_into(index, &mut separator)?;
+                Some(separator.as_slice())
+            } else {
+                visit.upper
+            };
+            self.node(Visit { place, level: visit.level - 1, low: &low, upper }, stat, entries);
+            std::mem::swap(&mut low, &mut separator);
+        }
+        Ok(())
+    }
+
+    /// The pages of the space map: damaged ones are told by [`Verify::space`].
+    fn space_map(&mut self, directories: &[PageNo]) {
+        if let Ok((places, _)) = Places::load(self.shared, directories) {
+            for page in places.pages() {
+                self.reach(Extent::one(page));
+            }
+        }
+    }
+
+    fn space(&mut self, directories: &[PageNo], page_count: u32) {
+        let live = match Places::load(self.shared, directories) {
+            Ok((_, live)) => live,
+            Err(error) => return self.report.fault(error),
+        };
+        if self.report.fault_count > 0 {
+            // What lies below a damaged page is not reached: comparing would tell the same damage many times.
+            return;
+        }
+        for index in 0..live.words().max(self.seen.words()) {
+            let differing = live.word(index) ^ self.seen.word(index);
+            for bit in (0..u64::BITS).filter(|bit| differing >> bit & 1 == 1) {
+                let page = PageNo(index as u32 * u64::BITS + bit);
+                match (live.get(page.0), page.0 < META_PAGES) {
+                    (_, true) => {}
+                    (true, _) => self.damage(page, "page in use that nothing reaches"),
+                    (false, _) => self.damage(page, "page reached that the space map calls free"),
+                }
+            }
+        }
+        if live.extents(u32::MAX).any(|extent| extent.start.0 + extent.count > page_count) {
+            self.damage(PageNo(page_count), "space map counts pages beyond the end of the file");
+        }
+    }
+}
+
+/// Keys ascend strictly and lie within the fences.
+fn check_keys(visit: &Visit<'_>, node: &Node<'_>) -> Result<(), Damage> {
+    let (mut key, mut last) = (Vec::new(), Vec::new());
+    for index in 0..node.count() {
+        node.key_into(index, &mut key)?;
+        if index > 0 && key <= last {
+            return Err(Damage("keys out of order"));
+        }
+        if key.as_slice() < visit.low || visit.upper.is_some_and(|upper| key.as_slice() >= upper) {
+            return Err(Damage("key outside the fences of the branch above"));
+        }
+        std::mem::swap(&mut key, &mut last);
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! A view: one consistent, unchanging state of all trees.
+
+use std::sync::Arc;
+
+use super::assembler::Root;
+use super::catalog::Trees;
+use super::cursor::Cursor;
+use super::file::Shared;
+use super::meta::Meta;
+use super::node::Stored;
+use super::page::PageNo;
+use crate::{Error, TreeId};
+
+/// All trees as of one checkpoint. The pages it reaches are not written again before its last `Arc` is dropped: that is
+/// what makes the slices it hands out stay right.
+pub struct TreeView {
+    shared: Arc<Shared>,
+    meta: Meta,
+    trees: Trees,
+}
+
+/// What a view knows of a tree without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeInfo {
+    /// Its id.
+    pub tree: TreeId,
+    /// Its name, if it was given one.
+    pub name: Option<String>,
+    /// Its entries.
+    pub entries: u64,
+    /// Levels of pages: 0 for an empty tree, 1 for a single leaf.
+    pub depth: u32,
+}
+
+impl TreeView {
+    pub(super) fn new(shared: Arc<Shared>, meta: Meta, trees: Trees) -> TreeView {
+        TreeView { shared, meta, trees }
+    }
+
+    /// The meta page it stands for.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) fn trees(&self) -> &Trees {
+        &self.trees
+    }
+
+    #[inline]
+    pub(super) fn root(&self, tree: TreeId) -> Root {
+        self.trees.root(tree.0)
+    }
+
+    /// The trees that are named or not empty, by id.
+    pub fn list(&self) -> impl Iterator<Item = TreeInfo> + '_ {
+        self.trees.ids().filter_map(|id| {
+            let (root, name) = (self.trees.root(id), self.trees.name(id));
+            let depth = if root.page == PageNo::NONE { 0 } else { u32::from(root.level) + 1 };
+            let is_there = depth > 0 || name.is_some();
+            let info = TreeInfo { tree: TreeId(id), name: name.map(str::to_string), entries: root.entries, depth };
+            is_there.then_some(info)
+        })
+    }
+
+    /// Entries of a tree.
+    pub fn entries(&self, tree: TreeId) -> u64 {
+        self.root(tree).entries
+    }
+
+    /// The value of a key, as a slice of the map.
+    #[inline]
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        let Root { page: mut place, mut level, .. } = self.root(tree);
+        if place == PageNo::NONE {
+            return Ok(None);
+        }
+        let shared = &*self.shared;
+        while level > 0 {
+            let branch = shared.node(place, level)?;
+            let child = branch.child_for(key).and_then(|index| branch.child(index));
+            place = child.map_err(|damage| shared.damage(place, damage))?;
+            level -= 1;
+        }
+        let leaf = shared.node(place, 0)?;
+        let found = match leaf.rank(key) {
+            Ok((_, false)) => return Ok(None),
+            Ok((index, true)) => leaf.stored(index),
+            Err(damage) => Err(damage),
+        };
+        match found.map_err(|damage| shared.damage(place, damage))? {
+            Stored::Inline(value) => Ok(Some(value)),
+            Stored::Overflow(place) => shared.overflow(place, false).map(Some),
+        }
+    }
+
+    /// A cursor over a tree, not yet on an entry.
+    pub fn cursor(&self, tree: TreeId) -> Cursor<'_> {
+        Cursor::new(self, self.root(tree))
+    }
+}

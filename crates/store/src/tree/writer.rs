@@ -1,0 +1,225 @@
+//! Tree writer: one checkpoint, from the view it starts from to the view it makes.
+//!
+//! 1. Merges and attachments write new pages beside the old ones; nothing that a meta page reaches is overwritten.
+//! 2. [`TreeWriter::finish`] writes the catalog and the space map, syncs, writes the meta page, syncs.
+//! 3. Only then is the new view handed out, and what was freed begins to wait for its readers.
+//!
+//! Dropped before the end, a writer has changed nothing: its pages are free again. After a failed sync nobody knows what is on
+//! the disk, so the file refuses further writers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::assembler::Root;
+use super::bulk::BulkRoot;
+use super::catalog::{NAME_BYTES_MAX, Trees};
+use super::file::{Current, TreeFile};
+use super::merge::{Edit, Merge};
+use super::meta::Meta;
+use super::node::Stored;
+use super::output::Output;
+use super::page::{Damage, Extent, META_PAGES, PageNo};
+use super::space::{Bitmap, Waiting};
+use super::space_map::{self, Places};
+use super::view::TreeView;
+use super::{PAGE_BYTES, TREES_MAX};
+use crate::log::LogPosition;
+use crate::{Error, TreeId, Version};
+
+/// See the module's text.
+pub struct TreeWriter<'f> {
+    file: &'f TreeFile,
+    base: Arc<TreeView>,
+    output: Output,
+    freed: Vec<Extent>,
+    trees: Trees,
+    /// Trees whose catalog row changes.
+    touched: BTreeSet<u32>,
+    /// A call failed half way; only dropping is left.
+    is_broken: bool,
+}
+
+impl<'f> TreeWriter<'f> {
+    pub(super) fn new(file: &'f TreeFile, base: Arc<TreeView>, output: Output) -> TreeWriter<'f> {
+        let trees = base.trees().clone();
+        TreeWriter { file, base, output, freed: Vec::new(), trees, touched: BTreeSet::new(), is_broken: false }
+    }
+
+    /// The view it started from.
+    pub fn base(&self) -> &Arc<TreeView> {
+        &self.base
+    }
+
+    /// Gives a tree its name.
+    pub fn set_name(&mut self, tree: TreeId, name: &str) -> Result<(), Error> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Error::Limit { what: "name of a tree", limit: NAME_BYTES_MAX as u64 });
+        }
+        self.touch(tree)?;
+        self.trees.set_name(tree.0, Some(name));
+        Ok(())
+    }
+
+    /// Makes changes to a tree, which come in rising order of their keys. After an error only dropping is left.
+    pub fn merge<'e>(
+        &mut self,
+        tree: TreeId,
+        changes: impl IntoIterator<Item = (&'e [u8], Option<&'e [u8]>)>,
+    ) -> Result<(), Error> {
+        self.read_own_pages(tree)?;
+        let root = self.merge_root(self.trees.root(tree.0), changes)?;
+        self.trees.set_root(tree.0, root);
+        self.touch(tree)
+    }
+
+    /// Makes a finished build the content of a tree, which must be empty (see [`TreeWriter::clear`]).
+    pub fn attach(&mut self, tree: TreeId, build: BulkRoot) -> Result<(), Error> {
+        if self.trees.root(tree.0).page != PageNo::NONE {
+            return Err(Error::Limit { what: "entries of a tree that a build is attached to", limit: 0 });
+        }
+        self.touch(tree)?;
+        let (root, pages) = build.into_parts();
+        self.output.adopt(pages);
+        self.trees.set_root(tree.0, root);
+        Ok(())
+    }
+
+    /// Empties a tree and frees all its pages. Reads every leaf's page (for values in overflow).
+    pub fn clear(&mut self, tree: TreeId) -> Result<(), Error> {
+        self.read_own_pages(tree)?;
+        let root = self.trees.root(tree.0);
+        self.is_broken = true;
+        if root.page != PageNo::NONE {
+            self.free_below(root.page, root.level)?;
+        }
+        self.is_broken = false;
+        self.trees.set_root(tree.0, Root::default());
+        self.touch(tree)
+    }
+
+    /// Empties a tree and forgets its name.
+    pub fn remove(&mut self, tree: TreeId) -> Result<(), Error> {
+        self.clear(tree)?;
+        self.trees.set_name(tree.0, None);
+        Ok(())
+    }
+
+    fn touch(&mut self, tree: TreeId) -> Result<(), Error> {
+        if tree.0 >= TREES_MAX {
+            return Err(Error::Limit { what: "tree id", limit: u64::from(TREES_MAX) });
+        }
+        self.touched.insert(tree.0);
+        Ok(())
+    }
+
+    /// A tree that was changed before in this checkpoint is read again: from pages that must be in the file for it.
+    fn read_own_pages(&mut self, tree: TreeId) -> Result<(), Error> {
+        if self.touched.contains(&tree.0) {
+            self.output.flush()?;
+            self.file.shared.cover()?;
+        }
+        Ok(())
+    }
+
+    fn merge_root<'e>(&mut self, root: Root, changes: impl IntoIterator<Item = Edit<'e>>) -> Result<Root, Error> {
+        self.is_broken = true;
+        let shared = self.file.shared.clone();
+        #[expect(clippy::map_identity, reason = "it shortens the lifetime of the changes to that of `shared`")]
+        let changes = changes.into_iter().map(|(key, value)| (key, value));
+        let root = Merge::new(&shared, &mut self.output, &mut self.freed, changes).apply(root)?;
+        self.is_broken = false;
+        Ok(root)
+    }
+
+    /// Frees a node and all below it; the level bounds the recursion.
+    fn free_below(&mut self, place: PageNo, level: u8) -> Result<(), Error> {
+        let shared = self.file.shared.clone();
+        let node = shared.checked_node(place, level)?;
+        let damaged = |damage: Damage| shared.damage(place, damage);
+        self.freed.push(Extent::one(place));
+        if level > 0 {
+            for index in 0..=node.count() {
+                self.free_below(node.child(index).map_err(damaged)?, level - 1)?;
+            }
+            return Ok(());
+        }
+        for index in 0..node.count() {
+            if let Stored::Overflow(value) = node.stored(index).map_err(damaged)? {
+                shared.overflow(value, false)?;
+                self.freed.push(value.extent());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it all durable and visible: the trees now contain the commits up to `version`, and replay starts at `log_start`.
+    pub fn finish(mut self, version: Version, log_start: LogPosition) -> Result<Arc<TreeView>, Error> {
+        if self.is_broken {
+            return Err(Error::Aborted);
+        }
+        let catalog = self.write_catalog()?;
+        let (old_places, live) = {
+            let current = self.file.current();
+            (current.places.clone(), self.file.shared.space().live.clone())
+        };
+        let (places, live) = space_map::store(&mut self.output, live, &old_places, &mut self.freed)?;
+        self.output.flush()?;
+        let sequence = self.output.sequence();
+        let page_count = self.file.shared.space().page_count;
+        let directories = places.directories.clone();
+        let meta = Meta { sequence, version, log_start, page_count, catalog, directories };
+        self.write_meta(&meta)?;
+        self.file.shared.cover()?;
+        Ok(self.publish(meta, places, live))
+    }
+
+    fn write_catalog(&mut self) -> Result<Root, Error> {
+        let touched = std::mem::take(&mut self.touched);
+        let rows: Vec<_> = touched.iter().map(|tree| (tree.to_be_bytes(), self.trees.row(*tree))).collect();
+        let changes = rows.iter().map(|(key, row)| (key.as_slice(), row.as_deref()));
+        self.merge_root(self.base.meta().catalog, changes)
+    }
+
+    fn write_meta(&mut self, meta: &Meta) -> Result<(), Error> {
+        let shared = &self.file.shared;
+        let slot = PageNo((self.file.current().slot.0 + 1) % META_PAGES);
+        let page = meta.encode(slot);
+        debug_assert_eq!(page.len(), PAGE_BYTES);
+        let written = shared
+            .file()
+            .sync_data()
+            .and_then(|()| shared.file().write_all_at(&page, slot.offset()))
+            .and_then(|()| shared.file().sync_data());
+        written.map_err(|error| {
+            shared.poison();
+            shared.io("sync", error)
+        })?;
+        self.file.current().slot = slot;
+        Ok(())
+    }
+
+    fn publish(&mut self, meta: Meta, places: Places, live: Bitmap) -> Arc<TreeView> {
+        let sequence = meta.sequence;
+        let trees = std::mem::take(&mut self.trees);
+        let view = Arc::new(TreeView::new(self.file.shared.clone(), meta, trees));
+        // The pages are the view's now: they stay taken.
+        self.output.release();
+        let mut current = self.file.current();
+        let mut space = self.file.shared.space();
+        space.live = live;
+        space.waiting.push_back(Waiting { sequence, pages: std::mem::take(&mut self.freed) });
+        current.views.push((sequence, Arc::downgrade(&view)));
+        let Current { view: newest, places: newest_places, next_sequence, .. } = &mut *current;
+        *newest = view.clone();
+        *newest_places = places;
+        *next_sequence = sequence + 1;
+        view
+    }
+}
+
+impl Drop for TreeWriter<'_> {
+    fn drop(&mut self) {
+        self.file.is_writing.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,130 @@
+//! Readers beside the memtable's writer: at version V they see exactly the state at V, whatever is inserted meanwhile.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use store::memtable::{Lookup, Memtable};
+use store::{TreeId, Version};
+
+const TREE: TreeId = TreeId(3);
+const READERS: u64 = 3;
+/// Versions; each of the first `KEYS` makes a key, each later one changes one again.
+const VERSIONS: u64 = if cfg!(miri) { 300 } else { 1_200_000 };
+const KEYS: u64 = VERSIONS / 2;
+const TIME_MAX: Duration = Duration::from_secs(4);
+
+/// A permutation of the numbers below `KEYS`: 7919 is prime and no divisor of it.
+fn key_number(version: u64) -> u64 {
+    version * 7919 % KEYS
+}
+
+fn key(number: u64) -> Vec<u8> {
+    // Every other key has a long prefix, so that heads are equal and prefixes get sharpened under the readers.
+    if number.is_multiple_of(2) {
+        number.to_be_bytes().to_vec()
+    } else {
+        format!("{:0>40}{number:08}", "k").into_bytes()
+    }
+}
+
+/// The newest version <= `at` that wrote the key of `version`'s turn.
+fn newest_at(first: u64, at: u64) -> Option<u64> {
+    (first <= at).then(|| first + (at - first) / KEYS * KEYS)
+}
+
+fn value(version: u64) -> Option<Vec<u8>> {
+    let deleted = version.is_multiple_of(11);
+    (!deleted).then(|| version.to_le_bytes().repeat(1 + version as usize % 9))
+}
+
+/// One pass of one reader over the snapshot `at`.
+fn check_snapshot(table: &Memtable, at: u64, turn: u64) {
+    for probe in 0..20 {
+        let version = 1 + (turn * 31 + probe * 6_700_417) % VERSIONS;
+        let first = 1 + (version - 1) % KEYS;
+        let expected = newest_at(first, at);
+        match (table.get(Version(at), TREE, &key(key_number(first))), expected) {
+            (Lookup::Absent, None) => {}
+            (Lookup::Deleted, Some(version)) => assert_eq!(value(version), None),
+            (Lookup::Value(found), Some(version)) => assert_eq!(Some(found), value(version).as_deref()),
+            (found, expected) => panic!("{found:?}, expected {expected:?} at {at}"),
+        }
+    }
+    let from = key(turn * 104_729 % KEYS);
+    let forward = scan(table, at, &from, true);
+    let backward = scan(table, at, &from, false);
+    assert!(forward.is_sorted_by(|a, b| a < b), "keys rise strictly");
+    assert!(backward.is_sorted_by(|a, b| a > b), "keys fall strictly");
+}
+
+fn scan(table: &Memtable, at: u64, from: &[u8], forward: bool) -> Vec<Vec<u8>> {
+    let mut cursor = table.cursor(Version(at), TREE);
+    let mut entry = if forward { cursor.seek(Bound::Included(from)) } else { cursor.seek_back(Bound::Excluded(from)) };
+    let mut keys = Vec::new();
+    while let Some(found) = entry.filter(|_| keys.len() < 300) {
+        assert!(found.version.0 <= at);
+        assert_eq!(found.value, value(found.version.0).as_deref(), "a value belongs to its version");
+        assert_eq!(found.key, key(key_number(found.version.0)), "and to its key");
+        keys.push(found.key.to_vec());
+        entry = if forward { cursor.next() } else { cursor.prev() };
+    }
+    keys
+}
+
+/// A whole scan shows each key that the snapshot has, once.
+fn check_count(table: &Memtable, at: u64) {
+    let mut cursor = table.cursor(Version(at), TREE);
+    let mut forward = 0;
+    let mut entry = cursor.seek(Bound::Unbounded);
+    while entry.is_some() {
+        forward += 1;
+        entry = cursor.next();
+    }
+    let mut backward = 0;
+    entry = cursor.seek_back(Bound::Unbounded);
+    while entry.is_some() {
+        backward += 1;
+        entry = cursor.prev();
+    }
+    assert_eq!((forward, backward), (at.min(KEYS), at.min(KEYS)), "at {at}");
+}
+
+#[test]
+fn readers_see_exactly_their_snapshot_while_the_writer_goes_on() {
+    let (table, mut writer) = Memtable::new(if cfg!(miri) { 1 << 20 } else { 320 << 20 }).expect("memory");
+    let visible = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..READERS)
+        .map(|reader| {
+            let (table, visible, done) = (Arc::clone(&table), Arc::clone(&visible), Arc::clone(&done));
+            std::thread::spawn(move || {
+                let mut turn = reader;
+                while !done.load(Ordering::Relaxed) {
+                    turn += READERS;
+                    let newest = visible.load(Ordering::Acquire);
+                    let at = if turn.is_multiple_of(2) { newest } else { newest / 2 };
+                    check_snapshot(&table, at, turn);
+                    if turn % 64 == reader || cfg!(miri) {
+                        check_count(&table, at);
+                    }
+                }
+                turn
+            })
+        })
+        .collect();
+    let start = Instant::now();
+    for version in 1..=VERSIONS {
+        writer.insert(Version(version), TREE, &key(key_number(version)), value(version).as_deref()).expect("room");
+        visible.store(version, Ordering::Release);
+        if start.elapsed() > TIME_MAX && !cfg!(miri) {
+            break;
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    for reader in readers {
+        assert!(reader.join().expect("the reader's checks hold") > READERS, "it got its turn");
+    }
+    check_count(&table, visible.load(Ordering::Relaxed));
+}

@@ -1,0 +1,122 @@
+//! Published values: nobody looks at a freed one, and none is kept once nobody can look.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use store::readers::{Published, RETIRED_MAX};
+
+const CANARY: u64 = 0x5afe_5afe_5afe_5afe;
+
+/// Knows whether it was dropped, and counts it.
+struct Payload {
+    canary: u64,
+    number: u64,
+    copy: Box<u64>,
+    drops: Arc<AtomicUsize>,
+}
+
+impl Payload {
+    fn new(number: u64, drops: &Arc<AtomicUsize>) -> Payload {
+        Payload { canary: CANARY, number, copy: Box::new(number), drops: Arc::clone(drops) }
+    }
+
+    #[track_caller]
+    fn check(&self) -> u64 {
+        assert_eq!(self.canary, CANARY, "looked at a freed value");
+        assert_eq!(*self.copy, self.number);
+        self.number
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        self.check();
+        self.canary = 0;
+        *self.copy = u64::MAX;
+        self.drops.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_value_stays_while_somebody_looks_and_goes_afterwards() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let published = Published::new(Payload::new(1, &drops), 2);
+    let slot = published.register().expect("a free slot");
+    let first = slot.load();
+    assert_eq!((first.epoch(), published.oldest_pinned_epoch()), (1, Some(1)));
+    assert_eq!(published.replace(Payload::new(2, &drops)).expect("room"), 2);
+    let nested = slot.load();
+    assert_eq!((published.reclaim(), first.check(), nested.check(), nested.epoch()), (0, 1, 2, 2));
+    drop(first);
+    assert_eq!((published.reclaim(), published.oldest_pinned_epoch()), (0, Some(1)), "the nested look still pins");
+    drop(nested);
+    assert_eq!((published.reclaim(), drops.load(Ordering::Relaxed)), (1, 1));
+    assert_eq!((published.oldest_pinned_epoch(), published.retired_len()), (None, 0));
+    drop((slot, published));
+    assert_eq!(drops.load(Ordering::Relaxed), 2, "each value is dropped once");
+}
+
+#[test]
+fn slots_are_bounded_and_come_back() {
+    let published = Published::new(0, 2);
+    let first = published.register();
+    let second = published.register();
+    assert!(first.is_some() && second.is_some() && published.register().is_none());
+    drop(first);
+    assert!(published.register().is_some());
+}
+
+#[test]
+fn replaced_values_that_wait_are_bounded() {
+    let published = Published::new(0, 1);
+    let slot = published.register().expect("a free slot");
+    let guard = slot.load();
+    for number in 1..=RETIRED_MAX {
+        published.replace(number).expect("room");
+    }
+    assert_eq!(published.replace(999).expect_err("the list is full").0, 999);
+    assert_eq!((*guard, published.retired_len()), (0, RETIRED_MAX));
+    drop(guard);
+    assert!(published.replace(999).is_ok());
+    assert_eq!(*slot.load(), 999);
+}
+
+#[test]
+fn readers_never_look_at_a_freed_value_while_the_owner_replaces() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let published = Published::new(Payload::new(1, &drops), 4);
+    let done = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let (published, done) = (Arc::clone(&published), Arc::clone(&done));
+            std::thread::spawn(move || {
+                let mut newest = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let slot = published.register().expect("a free slot");
+                    for _ in 0..if cfg!(miri) { 5 } else { 1000 } {
+                        let outer = slot.load();
+                        let seen = outer.check();
+                        let inner = slot.load();
+                        assert!(seen >= newest && inner.check() >= seen, "nobody goes back in time");
+                        newest = seen;
+                        drop(outer);
+                        inner.check();
+                    }
+                }
+            })
+        })
+        .collect();
+    let start = Instant::now();
+    let mut number = 1;
+    while start.elapsed() < Duration::from_millis(1500) && number < if cfg!(miri) { 60 } else { u64::MAX } {
+        number += 1;
+        // A full list gives the value back; it counts as dropped.
+        drop(published.replace(Payload::new(number, &drops)));
+        published.reclaim();
+    }
+    done.store(true, Ordering::Relaxed);
+    readers.into_iter().for_each(|reader| reader.join().expect("the reader's checks hold"));
+    published.reclaim();
+    assert_eq!((published.retired_len(), drops.load(Ordering::Relaxed) as u64), (0, number - 1));
+}
