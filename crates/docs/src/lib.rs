@@ -21,6 +21,7 @@ pub mod schema;
 mod scratch;
 mod session;
 mod sorter;
+pub mod sql;
 mod stored_catalog;
 pub mod verify;
 pub mod write;
