@@ -15,6 +15,7 @@ use crate::error::{OpenError, WriteError};
 use crate::rebuild;
 use crate::scratch;
 use crate::session::Session;
+use crate::sql::{Query, SqlError};
 use crate::stored_catalog::{self, Resolved, Rows};
 use crate::write::{self, Op, Precondition, Prepared, Written};
 
@@ -107,6 +108,12 @@ impl Database {
     /// A collection at work. Panics on an id of another database that has more collections.
     pub fn collection_at(&self, id: CollectionId) -> &Collection {
         &self.inner.collections[id.0]
+    }
+
+    /// Prepares a query. What it wants carried in indexes can be asked of a query prepared on [`Config::outline`], before
+    /// the database is opened.
+    pub fn prepare_query(&self, sql: &str) -> Result<Query, SqlError> {
+        Query::prepare(sql, &self.inner.catalog)
     }
 
     /// The engine below: for checkpoints, statistics and backups.

@@ -10,6 +10,10 @@ use std::ops::ControlFlow;
 pub use store::{Direction, KeyRange, TreeId};
 
 /// What can be read: a snapshot, or a transaction in progress.
+#[allow(
+    clippy::type_complexity,
+    reason = "the visitor's type is said once, here; a name for it would hide its arguments"
+)]
 pub trait View {
     /// The value of a key, borrowed or owned.
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error>;
@@ -24,6 +28,7 @@ pub trait View {
 }
 
 /// A transaction in progress: reads see its own changes.
+#[allow(clippy::type_complexity, reason = "as for `View`")]
 pub trait Change {
     /// Reads a key.
     fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error>;

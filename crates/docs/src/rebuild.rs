@@ -36,7 +36,7 @@ pub(crate) fn collection(
     let mut loader = Loader::new(collection, &work.wanted, dir, SORT_BYTES);
     let mut shape = Shape::default();
     let mut failure = None;
-    each_document(reader, collection.info.tree, &mut |key, stored| {
+    each_document(reader, collection.info.tree, |key, stored| {
         let result = one(collection, work.recheck, key, stored, &mut shape, &mut loader);
         result.map_or_else(
             |error| {
@@ -121,10 +121,10 @@ pub(crate) fn shown_key(kind: KeyType, bytes: &[u8]) -> String {
 }
 
 /// Visits all documents in order of key, from one snapshot after the other. Nobody writes meanwhile.
-pub(crate) fn each_document(
+fn each_document(
     reader: &Reader,
     tree: TreeId,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
 ) -> Result<(), store::Error> {
     let mut last: Option<Vec<u8>> = None;
     loop {

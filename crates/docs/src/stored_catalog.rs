@@ -114,6 +114,62 @@ fn tree_of(row: &str) -> Option<String> {
     row.get("tree")?.as_str().map(str::to_string)
 }
 
+/// The catalog that a configuration makes, without a database: for preparing queries before there is one. Its trees are
+/// no trees.
+pub(crate) fn outline(config: &Config) -> Result<Catalog, OpenError> {
+    let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
+    wanted.sort_by(|a, b| a.name.cmp(&b.name));
+    let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();
+    let mut catalog = Catalog::default();
+    for collection in &wanted {
+        let schema = collection.schema.as_deref().map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
+        let mut info = described(collection, schema.as_ref(), NO_TREE);
+        for fields in index_fields(collection) {
+            let included = included(config, collection, &fields);
+            info.indexes.push(IndexInfo { fields, included, tree: NO_TREE });
+        }
+        let unique = collection.unique.iter().map(|field| UniqueInfo { field: field.clone(), tree: NO_TREE });
+        info.unique = unique.collect();
+        for (field, target) in &collection.references {
+            if let Ok(place) = names.binary_search(&target.as_str()) {
+                info.refer(field.clone(), place);
+            }
+        }
+        catalog.collections.push(info);
+    }
+    Ok(catalog)
+}
+
+const NO_TREE: TreeId = TreeId(u32::MAX);
+
+/// A collection as far as its configuration tells, without indexes and the like.
+fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -> CollectionInfo {
+    CollectionInfo {
+        name: wanted.name.clone(),
+        tree,
+        key: wanted.key.clone(),
+        fields: schema.map(|schema| schema.fields().to_vec()).unwrap_or_default(),
+        closed: schema.is_some_and(Schema::is_closed),
+        indexes: Vec::new(),
+        unique: Vec::new(),
+        references: Vec::new(),
+    }
+}
+
+/// The fields that an index is to carry.
+fn included(config: &Config, collection: &CollectionConfig, index: &[String]) -> Vec<String> {
+    let mut declared = config.included.iter();
+    let found = declared.find(|included| included.collection == collection.name && included.index == index);
+    found.map(|included| included.fields.clone()).unwrap_or_default()
+}
+
+impl CollectionInfo {
+    fn refer(&mut self, field: String, target: usize) {
+        let index = self.indexes.iter().position(|index| index.fields[0] == field).unwrap_or_default();
+        self.references.push(ReferenceInfo { field, target, index });
+    }
+}
+
 struct Resolver<'r, V> {
     store: &'r Store,
     view: &'r V,
@@ -134,22 +190,10 @@ impl<V: View> Resolver<'_, V> {
         };
         let mut work = Work {
             wanted: Wanted { indexes: Vec::new(), unique: Vec::new(), references: Vec::new() },
-            recheck: !empty && self.identity(wanted, empty)?,
+            recheck: self.identity(wanted, empty)?,
         };
-        if empty {
-            self.identity(wanted, empty)?;
-        }
         let references = self.references(wanted, empty, &mut work);
-        let mut info = CollectionInfo {
-            name: wanted.name.clone(),
-            tree,
-            key: wanted.key.clone(),
-            fields: schema.as_ref().map(|schema| schema.fields().to_vec()).unwrap_or_default(),
-            closed: schema.as_ref().is_some_and(Schema::is_closed),
-            indexes: Vec::new(),
-            unique: Vec::new(),
-            references: Vec::new(),
-        };
+        let mut info = described(wanted, schema.as_ref(), tree);
         for fields in index_fields(wanted) {
             let index = self.index(wanted, fields, empty, &mut work, info.indexes.len())?;
             info.indexes.push(index);
@@ -163,8 +207,7 @@ impl<V: View> Resolver<'_, V> {
             info.unique.push(UniqueInfo { field: field.clone(), tree });
         }
         for (field, target) in references {
-            let index = info.indexes.iter().position(|index| index.fields[0] == field).unwrap_or_default();
-            info.references.push(ReferenceInfo { field, target, index });
+            info.refer(field, target);
         }
         Ok((info, schema, work))
     }
@@ -212,11 +255,7 @@ impl<V: View> Resolver<'_, V> {
         work: &mut Work,
         number: usize,
     ) -> Result<IndexInfo, OpenError> {
-        let mut declared = self.config.included.iter();
-        let included = declared
-            .find(|included| included.collection == wanted.name && included.index == fields)
-            .map(|included| included.fields.clone())
-            .unwrap_or_default();
+        let included = included(self.config, wanted, &fields);
         let name = fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",");
         let name = format!("index/{}/{name}", wanted.name);
         let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
@@ -229,7 +268,7 @@ impl<V: View> Resolver<'_, V> {
     /// The tree of an index or unique field, and whether it is to be built: the row is kept when it says what is wanted.
     fn tree(&mut self, name: &str, row: impl Fn(&str) -> Json, empty: bool) -> Result<(TreeId, bool), OpenError> {
         let before = self.stored.get(name).and_then(|row| tree_of(row));
-        let same = |tree: &str| self.stored.get(name).is_some_and(|stored| *stored == row(tree).to_string());
+        let same = |tree: &str| self.stored.get(name) == Some(&row(tree).to_string());
         self.kept.insert(name.to_string());
         let keep = before.as_deref().filter(|tree| empty || same(tree));
         let (tree, new) = match (keep, &before) {

@@ -1,4 +1,5 @@
 //! Imports: formats, what a bad record is told as, what a stopped import leaves, collections that have documents.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod service;
 

@@ -1,4 +1,5 @@
 //! Schemas: the plain checker and the general one say the same; `integer` means digits.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use binjson::{Document, encode};
 use docs::row::{Names, Shape};
@@ -112,7 +113,7 @@ fn value() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(3000) })]
 
     #[test]
     fn the_plain_checker_agrees_with_the_general_one(

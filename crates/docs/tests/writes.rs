@@ -1,4 +1,5 @@
 //! Writes one by one: what is checked, in which order, and what a refused write leaves behind.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod service;
 

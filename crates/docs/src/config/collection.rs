@@ -68,7 +68,7 @@ fn check_name(item: &Item<'_>) {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) {
         let allowed = format!("1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, _ and -");
-        item.mistake(format!("a collection cannot be named \"{name}\""), allowed);
+        item.mistake_in_name(format!("a collection cannot be named \"{name}\""), allowed);
     }
 }
 

@@ -33,6 +33,10 @@ pub use schema_text::SCHEMA_BYTES_MAX;
 pub use source::Source;
 pub use table::{Item, Table};
 
+use crate::catalog::Catalog;
+use crate::error::OpenError;
+use crate::stored_catalog;
+
 /// The sections of a file.
 pub const SECTIONS: [&str; 5] = ["collections", "params", "endpoints", "errors", "server"];
 /// Names of sections kept for later.
@@ -74,6 +78,27 @@ impl Config {
             collections: collection::read_all(root),
             params: params.iter().filter_map(Parameter::read).collect(),
             included: Vec::new(),
+        }
+    }
+
+    /// The catalog that this configuration makes, for preparing queries before there is a database: its trees are no trees.
+    pub fn outline(&self) -> Result<Catalog, OpenError> {
+        stored_catalog::outline(self)
+    }
+
+    /// Adds fields that an index is to carry; those it carries already stay where they are.
+    pub fn include(&mut self, collection: &str, index: &[String], fields: &[String]) {
+        let place = self.included.iter().position(|known| known.collection == collection && known.index == index);
+        let place = place.unwrap_or_else(|| {
+            let (collection, index) = (collection.to_string(), index.to_vec());
+            self.included.push(Included { collection, index, fields: Vec::new() });
+            self.included.len() - 1
+        });
+        let known = &mut self.included[place].fields;
+        for field in fields {
+            if !known.contains(field) {
+                known.push(field.clone());
+            }
         }
     }
 

@@ -30,11 +30,15 @@ impl<'t> Source<'t> {
         Source { path: path.to_path_buf(), text, mistakes: RefCell::default() }
     }
 
-    /// Parses the TOML; what is not TOML is told as mistakes, and the rest is given.
+    /// Parses the TOML. What is not TOML is told as mistakes, and nothing is given: what could be made of the rest would
+    /// only bring mistakes that are none.
     pub fn document(&self) -> DeTable<'t> {
         let (document, errors) = DeTable::parse_recoverable(self.text);
-        for error in errors {
-            self.mistake(error.span().unwrap_or(0..0), format!("not TOML: {}", error.message()), "");
+        if !errors.is_empty() {
+            errors.iter().for_each(|error| {
+                self.mistake(error.span().unwrap_or(0..0), format!("not TOML: {}", error.message()), "");
+            });
+            return DeTable::default();
         }
         document.into_inner()
     }

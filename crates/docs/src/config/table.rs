@@ -120,6 +120,11 @@ impl<'a> Item<'a> {
         self.source.mistake(self.span.clone(), what, allowed);
     }
 
+    /// Notes a mistake at the value's key.
+    pub fn mistake_in_name(&self, what: impl Into<String>, allowed: impl Into<String>) {
+        self.source.mistake(self.key_span.clone(), what, allowed);
+    }
+
     /// Notes that the value is of another type than it should be.
     pub fn mismatch(&self, expected: &str) {
         let what = format!("`{}` is {}", self.path, article(self.value.type_str()));

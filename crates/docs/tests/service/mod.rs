@@ -1,5 +1,6 @@
 //! A service like travels, for the tests: users, locations, visits that refer to both.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::path::Path;
 
