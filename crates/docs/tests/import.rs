@@ -210,3 +210,22 @@ fn an_import_without_records_changes_nothing() {
     assert_eq!((report.documents, report.skipped), (0, 0));
     clean(&service, 0);
 }
+
+#[test]
+fn a_collection_that_was_emptied_is_filled_again() {
+    let files = Files::new();
+    let service = Service::new(&travels());
+    let data = || files.add("u.json", &array("users", &[user(1, "a@x"), user(2, "b@x")]));
+    import(&service, vec![data()], &Options::default()).unwrap();
+    service.run("delete users/1").unwrap();
+    service.run("delete users/2").unwrap();
+    import(&service, vec![data()], &Options::default()).unwrap();
+    clean(&service, 2);
+    let (number, _) = service.get("users/1").unwrap();
+    service.run("delete users/1").unwrap();
+    service.run("delete users/2").unwrap();
+    service.database.store().checkpoint().unwrap();
+    import(&service, vec![data()], &Options::default()).unwrap();
+    clean(&service, 2);
+    assert!(service.get("users/1").unwrap().0 > number, "an ETag is never given twice");
+}

@@ -10,7 +10,7 @@ use binjson::Document;
 use store::{BulkTree, TreeId};
 
 use super::gather::Gathered;
-use super::{BadRecord, ImportError, Options, Progress, Report, SORT_BYTES};
+use super::{BadRecord, ImportError, Options, Progress, Report, SKIPPED_TOLD_MAX, SORT_BYTES};
 use crate::collection::{Collection, STAMP_BYTES};
 use crate::database::{CollectionId, Database};
 use crate::key::KeyType;
@@ -27,8 +27,10 @@ struct Built<'c> {
     /// Its keys in order, where others refer to it.
     keys: Option<File>,
     documents: u64,
-    /// Keys that occurred again: the first record's origin, the later one's, the key.
+    /// Keys that occurred again, the first ones told: the first record's origin and the later one's.
     again: Vec<(Origin, Origin)>,
+    /// How many more there are.
+    again_more: u64,
 }
 
 /// Builds and attaches.
@@ -62,6 +64,7 @@ pub(super) fn run(
             let bad = gathered.bad(&second.place, why);
             gathered.refuse(options.on_error, bad)?;
         }
+        gathered.report.skipped += built.again_more;
     }
     progress(Progress {
         bytes: gathered.report.bytes,
@@ -90,11 +93,15 @@ fn build(database: &Database, number: usize, sorters: Vec<Sorter>, sort_bytes: u
     let mut merge = Sorter::merge(sorters)?;
     let (mut shape, mut again) = (Shape::default(), Vec::new());
     let mut last: Option<Origin> = None;
-    let mut documents = 0;
+    let (mut documents, mut again_more) = (0, 0);
     while let Some((key, value)) = merge.next()? {
         let (place, stored) = value.split_first_chunk().ok_or_else(damaged)?;
         if let Some(first) = last.as_ref().filter(|last| last.key == key) {
-            again.push((first.clone(), Origin { place: *place, key: key.to_vec() }));
+            if again.len() < SKIPPED_TOLD_MAX {
+                again.push((first.clone(), Origin { place: *place, key: key.to_vec() }));
+            } else {
+                again_more += 1;
+            }
             continue;
         }
         one(collection, key, place, stored, &mut shape, &mut loader)?;
@@ -109,7 +116,7 @@ fn build(database: &Database, number: usize, sorters: Vec<Sorter>, sort_bytes: u
         documents += 1;
     }
     let keys = keys.map(RunWriter::finish).transpose()?;
-    Ok(Built { number, tree, tasks: loader.into_tasks(), keys, documents, again })
+    Ok(Built { number, tree, tasks: loader.into_tasks(), keys, documents, again, again_more })
 }
 
 fn one(
