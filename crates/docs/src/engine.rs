@@ -1,11 +1,19 @@
-//! The one small trait through which documents reach an engine, so that another than `store` can stand under it.
+//! The two small traits through which documents reach an engine, so that another than `store` can stand under it.
+//!
+//! [`View`] is what queries read: a snapshot, or through [`Within`] a transaction in progress. [`Change`] is the inside
+//! of a transaction, where writes happen. Both name trees by [`TreeId`] and know nothing of documents.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 pub use store::{Direction, KeyRange, TreeId};
 
 /// What can be read: a snapshot, or a transaction in progress.
+#[allow(
+    clippy::type_complexity,
+    reason = "the visitor's type is said once, here; a name for it would hide its arguments"
+)]
 pub trait View {
     /// The value of a key, borrowed or owned.
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error>;
@@ -17,6 +25,27 @@ pub trait View {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error>;
+}
+
+/// A transaction in progress: reads see its own changes.
+#[allow(clippy::type_complexity, reason = "as for `View`")]
+pub trait Change {
+    /// Reads a key.
+    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error>;
+    /// Visits entries in key order until the range ends or `visit` breaks.
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), store::Error>;
+    /// Inserts or replaces.
+    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]);
+    /// The same; the value's first 8 bytes become the transaction's change number (little-endian).
+    fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]);
+    /// Removes a key (it need not exist).
+    fn delete(&mut self, tree: TreeId, key: &[u8]);
 }
 
 impl View for store::Snapshot<'_> {
@@ -31,5 +60,60 @@ impl View for store::Snapshot<'_> {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error> {
         store::Snapshot::scan(self, tree, range, direction, visit)
+    }
+}
+
+impl Change for store::Tx<'_> {
+    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+        store::Tx::get(self, tree, key)
+    }
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), store::Error> {
+        store::Tx::scan(self, tree, range, direction, visit)
+    }
+    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        store::Tx::put(self, tree, key, value);
+    }
+    fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        store::Tx::put_stamped(self, tree, key, value);
+    }
+    fn delete(&mut self, tree: TreeId, key: &[u8]) {
+        store::Tx::delete(self, tree, key);
+    }
+}
+
+/// A transaction in progress as a [`View`], so that a query can run inside it.
+///
+/// Values are copied: a transaction remembers each read, so it is borrowed mutably for each, and nothing it hands out
+/// can outlive that. `visit` must not read through the same view.
+pub struct Within<'c, C: Change + ?Sized> {
+    change: RefCell<&'c mut C>,
+}
+
+impl<'c, C: Change + ?Sized> Within<'c, C> {
+    /// Looks at the transaction's state until dropped.
+    pub fn new(change: &'c mut C) -> Self {
+        Within { change: RefCell::new(change) }
+    }
+}
+
+impl<C: Change + ?Sized> View for Within<'_, C> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+        let mut change = self.change.borrow_mut();
+        Ok(change.get(tree, key)?.map(|value| Cow::Owned(value.into_owned())))
+    }
+    fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), store::Error> {
+        self.change.borrow_mut().scan(tree, range, direction, visit)
     }
 }

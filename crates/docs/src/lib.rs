@@ -1,4 +1,32 @@
 //! Collections, schemas, indexes and SQL over the store. A library without any network.
+//!
+//! [`config`] reads what is declared; [`Database::open`] makes it so in a directory; a [`Session`] reads, [`Database::write`]
+//! changes. Every write keeps documents, index entries, unique values and references in step, in one transaction
+//! ([`write`](mod@write)).
 
+pub mod catalog;
+pub mod collection;
+pub mod config;
+mod database;
 pub mod engine;
+pub mod error;
+pub mod import;
+pub mod index;
+pub mod key;
+mod loader;
 pub mod order;
+mod rebuild;
+pub mod row;
+pub mod schema;
+mod scratch;
+mod session;
+mod sorter;
+pub mod sql;
+mod stored_catalog;
+pub mod verify;
+pub mod write;
+
+pub use database::{CollectionId, Database, Done, Write};
+pub use error::{OpenError, ReadError, WriteError};
+pub use session::{Moment, Session, Stored};
+pub use write::{Op, Precondition, Written};

@@ -1,0 +1,128 @@
+//! The catalog: what a database holds, resolved to trees. Made when a database is opened, read-only after.
+//!
+//! It is what a query's plan is made from: which trees there are, what their keys are made of, and what the schema
+//! promises about a collection's fields.
+//!
+//! - Documents: tree `docs/NAME`; key = [`crate::key::Key`], value = change number (8 bytes, little-endian), then binjson.
+//! - Index: tree `index/NAME/FIELD,FIELD`; key = each field, then the primary key, all by [`crate::order::encode`]; a
+//!   missing field, null, a boolean, an object and an array are indexed as [`IndexInfo`] says; value = the included fields.
+//! - Unique: tree `unique/NAME/FIELD`; key = the field by [`crate::order::lower`], value = the primary key's stored bytes.
+
+use crate::engine::TreeId;
+use crate::key::KeyType;
+
+/// All collections of a database, in the order of their names.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// Sorted by name.
+    pub collections: Vec<CollectionInfo>,
+}
+
+impl Catalog {
+    /// The collection of that name.
+    pub fn collection(&self, name: &str) -> Option<&CollectionInfo> {
+        self.number(name).map(|number| &self.collections[number])
+    }
+
+    /// The place of the collection of that name in `collections`.
+    pub fn number(&self, name: &str) -> Option<usize> {
+        self.collections.binary_search_by(|info| info.name.as_str().cmp(name)).ok()
+    }
+}
+
+/// One collection.
+#[derive(Clone, Debug)]
+pub struct CollectionInfo {
+    /// Its name.
+    pub name: String,
+    /// The tree of its documents.
+    pub tree: TreeId,
+    /// The primary key.
+    pub key: KeyInfo,
+    /// The fields that the schema names, in its order (the order of `*`); empty where there is no schema.
+    pub fields: Vec<FieldInfo>,
+    /// Whether the schema forbids fields other than these, so that an unknown name in a query is an error.
+    pub closed: bool,
+    /// The declared indexes, and those that references made.
+    pub indexes: Vec<IndexInfo>,
+    /// The unique fields.
+    pub unique: Vec<UniqueInfo>,
+    /// The references to other collections.
+    pub references: Vec<ReferenceInfo>,
+}
+
+impl CollectionInfo {
+    /// What the schema says about a field.
+    pub fn field(&self, name: &str) -> Option<&FieldInfo> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+}
+
+/// A collection's primary key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// The field of the document that holds it.
+    pub field: String,
+    /// What it is.
+    pub kind: KeyType,
+}
+
+/// What a schema promises about one top-level field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldInfo {
+    /// Its name.
+    pub name: String,
+    /// Its kind, when it is there and not null.
+    pub kind: FieldKind,
+    /// Whether every document has it, and never as null.
+    pub required: bool,
+}
+
+/// The kinds of values a schema can promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldKind {
+    /// Digits only; may lie outside 64 bits unless the schema bounds it.
+    Integer,
+    /// Any number.
+    Number,
+    /// Text.
+    Text,
+    /// True or false.
+    Boolean,
+    /// Nothing is promised.
+    Any,
+}
+
+/// One index.
+///
+/// A value's place in it: numbers and text as they are; a missing field and null as NULL; a boolean as the integer 1 or
+/// 0; an object or array as its minified text (SQL rule 3). So an entry's key alone does not tell `true` from `1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexInfo {
+    /// The indexed fields, in order. (The primary key follows them in each entry's key.)
+    pub fields: Vec<String>,
+    /// The fields whose stored JSON each entry carries: read them with [`crate::index::Included`].
+    pub included: Vec<String>,
+    /// Its tree.
+    pub tree: TreeId,
+}
+
+/// One unique field. A document without it, or with null, has no entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniqueInfo {
+    /// The field.
+    pub field: String,
+    /// Its tree.
+    pub tree: TreeId,
+}
+
+/// One reference: the field holds a key of the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReferenceInfo {
+    /// The field that refers.
+    pub field: String,
+    /// The place of the target in [`Catalog::collections`].
+    pub target: usize,
+    /// The place in `indexes` of one that starts with the field. Always there: made where none is declared.
+    pub index: usize,
+}

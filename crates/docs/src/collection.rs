@@ -1,0 +1,224 @@
+//! A collection at work: its catalog entry resolved to places in a document's row, and the entries a document has.
+//!
+//! [`Collection::check`] says whether a document may be stored as far as it alone tells (schema and key);
+//! [`Collection::index_entry`] and [`Collection::unique_key`] make exactly the bytes that stand in the trees, for writes,
+//! imports, rebuilds and verification alike.
+
+use binjson::{Document, Value};
+
+use crate::catalog::{Catalog, CollectionInfo};
+use crate::engine::TreeId;
+use crate::error::WriteError;
+use crate::index;
+use crate::key::{KEY_BYTES_MAX, Key, KeyType};
+use crate::order;
+use crate::row::{NAMES_MAX, Names, Plain, Row, Shape, plain};
+use crate::schema::Schema;
+
+/// Bytes before a stored document: its change number, little-endian.
+pub const STAMP_BYTES: usize = 8;
+
+/// One collection, ready for work.
+#[derive(Debug)]
+pub struct Collection {
+    /// The catalog's entry.
+    pub info: CollectionInfo,
+    /// The schema.
+    pub schema: Option<Schema>,
+    pub(crate) names: Names,
+    pub(crate) key: usize,
+    pub(crate) indexes: Vec<IndexPlaces>,
+    pub(crate) unique: Vec<UniquePlace>,
+    pub(crate) references: Vec<ReferencePlace>,
+    /// Who refers to this collection.
+    pub(crate) referrers: Vec<Referrer>,
+}
+
+#[derive(Debug)]
+pub(crate) struct IndexPlaces {
+    pub(crate) tree: TreeId,
+    pub(crate) fields: Vec<usize>,
+    pub(crate) included: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct UniquePlace {
+    pub(crate) tree: TreeId,
+    pub(crate) field: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct ReferencePlace {
+    pub(crate) field: usize,
+    pub(crate) target: TreeId,
+    pub(crate) target_kind: KeyType,
+    pub(crate) target_name: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Referrer {
+    pub(crate) collection: String,
+    pub(crate) documents: TreeId,
+    pub(crate) field: String,
+    pub(crate) index: TreeId,
+    pub(crate) index_fields: usize,
+}
+
+impl Referrer {
+    /// Whether an entry of the referring index is that of the document with this key.
+    pub(crate) fn is_entry_of(&self, entry: &[u8], key: &Key<'_>) -> bool {
+        let mut rest = entry;
+        for _ in 0..self.index_fields {
+            if order::skip(&mut rest).is_none() {
+                return false;
+            }
+        }
+        let mut own = Vec::new();
+        order::encode(key.scalar(), &mut own);
+        rest == own
+    }
+}
+
+impl Collection {
+    /// Resolves the collection at a place of the catalog. `Err`: more fields than a row has places.
+    pub(crate) fn new(catalog: &Catalog, place: usize, schema: Option<Schema>) -> Result<Collection, String> {
+        let info = catalog.collections[place].clone();
+        let mut names = Names::default();
+        let too_many = || format!("collection {} uses more than {NAMES_MAX} fields", info.name);
+        // The schema's fields come first: its checker counts on it.
+        let first = schema.iter().flat_map(|schema| schema.fields()).map(|field| &field.name);
+        for name in first.take(NAMES_MAX) {
+            names.add(name).ok_or_else(too_many)?;
+        }
+        let mut number = |name: &String| names.add(name).ok_or_else(too_many);
+        let key = number(&info.key.field)?;
+        let mut indexes = Vec::new();
+        for index in &info.indexes {
+            let fields = index.fields.iter().map(&mut number).collect::<Result<_, _>>()?;
+            let included = index.included.iter().map(&mut number).collect::<Result<_, _>>()?;
+            indexes.push(IndexPlaces { tree: index.tree, fields, included });
+        }
+        let mut unique = Vec::new();
+        for field in &info.unique {
+            unique.push(UniquePlace { tree: field.tree, field: number(&field.field)? });
+        }
+        let mut references = Vec::new();
+        for reference in &info.references {
+            let target = &catalog.collections[reference.target];
+            references.push(ReferencePlace {
+                field: number(&reference.field)?,
+                target: target.tree,
+                target_kind: target.key.kind,
+                target_name: target.name.clone(),
+            });
+        }
+        let referrers = referrers(catalog, place);
+        Ok(Collection { info, schema, names, key, indexes, unique, references, referrers })
+    }
+
+    /// Lays out a stored document (without its stamp).
+    #[inline]
+    pub(crate) fn with_row<'d, R>(
+        &self,
+        document: Document<'d>,
+        shape: &mut Shape,
+        each: impl FnOnce(&Row<'_, 'd>) -> R,
+    ) -> R {
+        self.names.with_row(document, shape, each)
+    }
+
+    /// Whether the document alone may be stored: it is an object, fits the schema and has a key. Gives the key.
+    #[inline]
+    pub(crate) fn check<'d>(&self, document: Document<'d>, row: &Row<'_, 'd>) -> Result<Plain<'d>, WriteError> {
+        if !document.is_object() {
+            return Err(WriteError::invalid("a document is a JSON object", ""));
+        }
+        if let Some(schema) = &self.schema {
+            schema
+                .check(document, row, &self.names)
+                .map_err(|misfit| WriteError::Invalid { why: misfit.why, pointer: misfit.pointer })?;
+        }
+        self.key_of(row).ok_or_else(|| self.no_key(row))
+    }
+
+    /// The value of a row's key field, if it is a key.
+    #[inline]
+    pub(crate) fn key_of<'d>(&self, row: &Row<'_, 'd>) -> Option<Plain<'d>> {
+        let value = row.get(self.key)?;
+        let found = plain(Some(value));
+        let kind = self.info.key.kind;
+        kind.of_scalar(found.scalar())?;
+        // `-0` is an integer in JSON, but a key has one spelling.
+        (kind == KeyType::String || !value.raw().starts_with(b"-0")).then_some(found)
+    }
+
+    #[cold]
+    fn no_key(&self, row: &Row<'_, '_>) -> WriteError {
+        let field = &self.info.key.field;
+        let why = match row.get(self.key) {
+            None => format!("the key \"{field}\" is missing"),
+            Some(_) => format!("\"{field}\" is no key of type {}", self.info.key.kind.name()),
+        };
+        WriteError::invalid(why, format!("/{field}"))
+    }
+
+    /// Makes a row's entry in an index: its key and its value.
+    #[inline]
+    pub(crate) fn index_entry(
+        &self,
+        number: usize,
+        row: &Row<'_, '_>,
+        key: &Key<'_>,
+        entry: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<(), WriteError> {
+        let places = &self.indexes[number];
+        entry.clear();
+        value.clear();
+        for &field in &places.fields {
+            order::encode(plain(row.get(field)).scalar(), entry);
+        }
+        order::encode(key.scalar(), entry);
+        for &field in &places.included {
+            index::include(row.raw(field), value);
+        }
+        bounded(entry, "a document's key in an index")
+    }
+
+    /// Makes a row's key in a unique tree; `false`: it has no entry (the field is missing or null).
+    #[inline]
+    pub(crate) fn unique_key(&self, number: usize, row: &Row<'_, '_>, out: &mut Vec<u8>) -> Result<bool, WriteError> {
+        out.clear();
+        let value: Option<Value<'_>> = row.get(self.unique[number].field);
+        match plain(value) {
+            Plain::Null => Ok(false),
+            found => {
+                order::lower(found.scalar(), out);
+                bounded(out, "a unique value").map(|()| true)
+            }
+        }
+    }
+}
+
+fn bounded(key: &[u8], what: &str) -> Result<(), WriteError> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(WriteError::TooLarge { what: what.to_string(), limit: KEY_BYTES_MAX as u64 });
+    }
+    Ok(())
+}
+
+fn referrers(catalog: &Catalog, target: usize) -> Vec<Referrer> {
+    let mut found = Vec::new();
+    for info in &catalog.collections {
+        for reference in info.references.iter().filter(|reference| reference.target == target) {
+            found.push(Referrer {
+                collection: info.name.clone(),
+                documents: info.tree,
+                field: reference.field.clone(),
+                index: info.indexes[reference.index].tree,
+                index_fields: info.indexes[reference.index].fields.len(),
+            });
+        }
+    }
+    found
+}

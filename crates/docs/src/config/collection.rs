@@ -1,0 +1,164 @@
+//! `[collections.NAME]`: key, schema, unique fields, indexes, references.
+
+use super::schema_text;
+use super::table::{Item, Table};
+use crate::catalog::KeyInfo;
+use crate::key::{KEY_TYPES, KeyType};
+use crate::schema::Schema;
+
+/// Most collections in a file.
+pub const COLLECTIONS_MAX: usize = 1024;
+/// Most indexes, unique fields and references of one collection, each.
+pub const INDEXES_MAX: usize = 64;
+/// Most fields of one index.
+pub const INDEX_FIELDS_MAX: usize = 16;
+/// Longest name of a collection.
+pub const NAME_BYTES_MAX: usize = 64;
+
+const KEYS: [&str; 5] = ["key", "schema", "unique", "indexes", "references"];
+const LATER: [&str; 4] = ["views", "allow", "expire", "steps"];
+
+/// A collection as the file declares it, checked.
+#[derive(Clone, Debug)]
+pub struct CollectionConfig {
+    /// Its name.
+    pub name: String,
+    /// The primary key.
+    pub key: KeyInfo,
+    /// The JSON Schema's text, in the order of the file.
+    pub schema: Option<String>,
+    /// The unique fields.
+    pub unique: Vec<String>,
+    /// The indexes, each by its fields.
+    pub indexes: Vec<Vec<String>>,
+    /// Fields that hold keys of other collections: field, collection.
+    pub references: Vec<(String, String)>,
+}
+
+/// Reads all collections of the file.
+pub(crate) fn read_all(root: &Table<'_>) -> Vec<CollectionConfig> {
+    let Some(table) = root.get("collections").and_then(|item| item.table()) else {
+        return Vec::new();
+    };
+    let entries = table.entries();
+    if entries.len() > COLLECTIONS_MAX {
+        table.mistake(format!("{} collections", entries.len()), format!("up to {COLLECTIONS_MAX}"));
+    }
+    let names: Vec<&str> = entries.iter().map(|item| item.name()).collect();
+    entries.iter().filter_map(|item| read(item, &names)).collect()
+}
+
+fn read(item: &Item<'_>, names: &[&str]) -> Option<CollectionConfig> {
+    check_name(item);
+    let table = item.table()?;
+    table.check_keys(&KEYS, &LATER);
+    let schema = table.get("schema").and_then(|item| read_schema(&item));
+    let fields = Fields { schema: schema.as_ref().map(|(_, schema)| schema) };
+    let key = table.require("key").and_then(|item| read_key(&item, &fields));
+    let unique = table.get("unique").map(|item| fields.read(&item)).unwrap_or_default();
+    let indexes = table.get("indexes").map(|item| read_indexes(&item, &fields)).unwrap_or_default();
+    let references = table.get("references").map(|item| read_references(&item, &fields, names)).unwrap_or_default();
+    let schema = schema.map(|(text, _)| text);
+    Some(CollectionConfig { name: item.name().to_string(), key: key?, schema, unique, indexes, references })
+}
+
+/// Names stand in paths and in trees' names.
+fn check_name(item: &Item<'_>) {
+    let name = item.name();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) {
+        let allowed = format!("1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, _ and -");
+        item.mistake_in_name(format!("a collection cannot be named \"{name}\""), allowed);
+    }
+}
+
+fn read_key(item: &Item<'_>, fields: &Fields<'_>) -> Option<KeyInfo> {
+    let table = item.table()?;
+    table.check_keys(&["field", "type"], &["generate"]);
+    let field = table.require("field").and_then(|item| fields.name(&item));
+    let kind: Option<KeyType> = table.require("type").and_then(|item| item.word(&KEY_TYPES));
+    Some(KeyInfo { field: field?, kind: kind? })
+}
+
+fn read_schema(item: &Item<'_>) -> Option<(String, Schema)> {
+    let text = schema_text::read(item)?;
+    match Schema::compile(&text) {
+        Ok(schema) => Some((text, schema)),
+        Err(why) => {
+            item.mistake(format!("`{}` is no JSON Schema: {why}", item.path()), "");
+            None
+        }
+    }
+}
+
+fn read_indexes(item: &Item<'_>, fields: &Fields<'_>) -> Vec<Vec<String>> {
+    let lists = item.list().unwrap_or_default();
+    if lists.len() > INDEXES_MAX {
+        item.mistake(format!("{} indexes", lists.len()), format!("up to {INDEXES_MAX}"));
+    }
+    let mut indexes: Vec<Vec<String>> = Vec::new();
+    for list in lists {
+        let index = fields.read(&list);
+        if index.is_empty() || index.len() > INDEX_FIELDS_MAX {
+            let allowed = format!("a list of 1 to {INDEX_FIELDS_MAX} fields, as [\"user\", \"visited_at\"]");
+            list.mistake(format!("`{}` has {} fields", list.path(), index.len()), allowed);
+        } else if indexes.contains(&index) {
+            list.mistake(format!("`{}` is there twice", list.path()), "");
+        } else {
+            indexes.push(index);
+        }
+    }
+    indexes
+}
+
+fn read_references(item: &Item<'_>, fields: &Fields<'_>, names: &[&str]) -> Vec<(String, String)> {
+    let Some(table) = item.table() else { return Vec::new() };
+    let mut references = Vec::new();
+    for entry in table.entries() {
+        fields.check(entry.name(), &entry);
+        let words: Vec<(&str, &str)> = names.iter().map(|name| (*name, *name)).collect();
+        if let Some(target) = entry.word(&words) {
+            references.push((entry.name().to_string(), target.to_string()));
+        }
+    }
+    references
+}
+
+/// The fields that documents can have, as far as the schema says.
+struct Fields<'s> {
+    schema: Option<&'s Schema>,
+}
+
+impl Fields<'_> {
+    /// A list of field names, each once.
+    fn read(&self, list: &Item<'_>) -> Vec<String> {
+        let items = list.list().unwrap_or_default();
+        if items.len() > INDEXES_MAX {
+            list.mistake(format!("{} fields in `{}`", items.len(), list.path()), format!("up to {INDEXES_MAX}"));
+        }
+        let mut names: Vec<String> = Vec::new();
+        for item in items {
+            let Some(name) = self.name(&item) else { continue };
+            if names.contains(&name) {
+                item.mistake(format!("`{name}` is there twice"), "");
+            } else {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn name(&self, item: &Item<'_>) -> Option<String> {
+        let name = item.text()?;
+        self.check(name, item);
+        Some(name.to_string())
+    }
+
+    fn check(&self, name: &str, item: &Item<'_>) {
+        let Some(schema) = self.schema else { return };
+        if schema.is_closed() && !schema.fields().iter().any(|field| field.name == name) {
+            let known: Vec<&str> = schema.fields().iter().map(|field| field.name.as_str()).collect();
+            item.mistake(format!("the schema has no field `{name}`"), known.join(", "));
+        }
+    }
+}

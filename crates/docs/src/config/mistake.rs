@@ -1,0 +1,57 @@
+//! A mistake in a configuration file, and the collection of all that a file has.
+
+use std::fmt;
+
+/// Most mistakes reported at once; the rest are counted.
+pub const MISTAKES_MAX: usize = 20;
+
+/// One mistake: where it is, what is wrong, and what is allowed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file, as the user named it.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// What is wrong.
+    pub what: String,
+    /// What is allowed; empty where `what` says all.
+    pub allowed: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}:{}: {}", self.file, self.line, self.column, self.what)?;
+        if !self.allowed.is_empty() {
+            write!(out, "; allowed: {}", self.allowed)?;
+        }
+        Ok(())
+    }
+}
+
+/// All mistakes of a file, in the order of their places; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes {
+    /// The first [`MISTAKES_MAX`].
+    pub list: Vec<Mistake>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, mistake) in self.list.iter().enumerate() {
+            if number > 0 {
+                writeln!(out)?;
+            }
+            write!(out, "{mistake}")?;
+        }
+        if self.more > 0 {
+            write!(out, "\nand {} more", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Mistakes {}

@@ -1,0 +1,112 @@
+//! The configuration file, as far as it is about documents: `[collections.NAME]` and `[params.NAME]`.
+//!
+//! The other sections belong to the server, which reads them from the same [`Source`] with the same checked [`Table`]s, so
+//! that all mistakes of a file are told at once. Every mistake has its place, what is wrong and what is allowed.
+//!
+//! ```
+//! use docs::config::{Config, Source, Table};
+//! let text = "[collections.visits]\nkey = { field = \"id\", type = \"u32\" }\nidexes = []\n";
+//! let source = Source::new("travels.toml".as_ref(), text);
+//! let document = source.document();
+//! let config = Config::read(&Table::root(&source, &document));
+//! assert_eq!(
+//!     source.finish().unwrap_err().to_string(),
+//!     "travels.toml:3:1: unknown key `idexes` in [collections.visits]; allowed: key, schema, unique, indexes, references"
+//! );
+//! ```
+
+mod collection;
+mod mistake;
+mod parameter;
+mod schema_text;
+mod source;
+mod table;
+
+use std::path::Path;
+
+pub use collection::{COLLECTIONS_MAX, CollectionConfig, INDEX_FIELDS_MAX, INDEXES_MAX, NAME_BYTES_MAX};
+pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
+pub use parameter::{
+    Default as ParameterDefault, ENUM_VALUES_MAX, PARAMETER_KINDS, Parameter, ParameterKind, ParameterValue,
+};
+pub use schema_text::SCHEMA_BYTES_MAX;
+pub use source::Source;
+pub use table::{Item, Table};
+
+use crate::catalog::Catalog;
+use crate::error::OpenError;
+use crate::stored_catalog;
+
+/// The sections of a file.
+pub const SECTIONS: [&str; 5] = ["collections", "params", "endpoints", "errors", "server"];
+/// Names of sections kept for later.
+pub const SECTIONS_LATER: [&str; 2] = ["views", "auth"];
+/// Most declared parameters of a file, and of an endpoint.
+pub const PARAMETERS_MAX: usize = 256;
+
+/// What a database holds: collections, the parameters of its queries, and what its indexes carry.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The collections.
+    pub collections: Vec<CollectionConfig>,
+    /// The parameters that `--set` sets.
+    pub params: Vec<Parameter>,
+    /// Fields that indexes carry for the service's declared queries; not in the file: whoever prepares the queries adds it.
+    pub included: Vec<Included>,
+}
+
+/// Fields that one index carries in its entries, so that a query reads no document for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Included {
+    /// The collection.
+    pub collection: String,
+    /// The index, by its fields.
+    pub index: Vec<String>,
+    /// The fields, in the order in which entries carry them.
+    pub fields: Vec<String>,
+}
+
+impl Config {
+    /// Reads the sections that are about documents, and checks the names of all. Mistakes are noted in the table's source.
+    pub fn read(root: &Table<'_>) -> Config {
+        root.check_keys(&SECTIONS, &SECTIONS_LATER);
+        let params = root.get("params").and_then(|item| item.table()).map(|table| table.entries()).unwrap_or_default();
+        if params.len() > PARAMETERS_MAX {
+            root.mistake(format!("{} parameters", params.len()), format!("up to {PARAMETERS_MAX}"));
+        }
+        Config {
+            collections: collection::read_all(root),
+            params: params.iter().filter_map(Parameter::read).collect(),
+            included: Vec::new(),
+        }
+    }
+
+    /// The catalog that this configuration makes, for preparing queries before there is a database: its trees are no trees.
+    pub fn outline(&self) -> Result<Catalog, OpenError> {
+        stored_catalog::outline(self)
+    }
+
+    /// Adds fields that an index is to carry; those it carries already stay where they are.
+    pub fn include(&mut self, collection: &str, index: &[String], fields: &[String]) {
+        let place = self.included.iter().position(|known| known.collection == collection && known.index == index);
+        let place = place.unwrap_or_else(|| {
+            let (collection, index) = (collection.to_string(), index.to_vec());
+            self.included.push(Included { collection, index, fields: Vec::new() });
+            self.included.len() - 1
+        });
+        let known = &mut self.included[place].fields;
+        for field in fields {
+            if !known.contains(field) {
+                known.push(field.clone());
+            }
+        }
+    }
+
+    /// Reads a file's text alone; for tools that need the documents only.
+    pub fn parse(path: &Path, text: &str) -> Result<Config, Mistakes> {
+        let source = Source::new(path, text);
+        let document = source.document();
+        let config = Config::read(&Table::root(&source, &document));
+        source.finish().map(|()| config)
+    }
+}

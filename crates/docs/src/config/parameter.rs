@@ -1,0 +1,149 @@
+//! A declared parameter of a query: its type and its bounds, for `[params.NAME]` and for an endpoint's `params`.
+//!
+//! Written as a type alone (`fromDate = "integer"`) or as a table with `enum`, `min`, `max`, `default`, `required`.
+
+use super::table::{Item, Table};
+
+/// Most values in an `enum`.
+pub const ENUM_VALUES_MAX: usize = 256;
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// `-?[0-9]+` within 64 bits.
+    Integer,
+    /// Any JSON number.
+    Number,
+    /// Text.
+    Text,
+    /// `true` or `false`.
+    Boolean,
+}
+
+/// The names of the types.
+pub const PARAMETER_KINDS: [(&str, ParameterKind); 4] = [
+    ("integer", ParameterKind::Integer),
+    ("number", ParameterKind::Number),
+    ("string", ParameterKind::Text),
+    ("boolean", ParameterKind::Boolean),
+];
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParameterValue {
+    /// An integer.
+    Integer(i64),
+    /// Another number.
+    Number(f64),
+    /// Text.
+    Text(String),
+    /// True or false.
+    Boolean(bool),
+}
+
+/// What a parameter is when nobody gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Default {
+    /// NULL (in an endpoint), or an error where it is required.
+    Missing,
+    /// This value.
+    Value(ParameterValue),
+    /// The wall clock in Unix seconds, read once for each request.
+    Clock,
+}
+
+/// One declared parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its name, without the colon.
+    pub name: String,
+    /// Its type.
+    pub kind: ParameterKind,
+    /// The only values allowed; empty: all of the type.
+    pub values: Vec<ParameterValue>,
+    /// The least number.
+    pub min: Option<f64>,
+    /// The greatest number.
+    pub max: Option<f64>,
+    /// What it is when not given.
+    pub default: Default,
+    /// Whether a request must give it.
+    pub required: bool,
+}
+
+const KEYS: [&str; 6] = ["type", "enum", "min", "max", "default", "required"];
+
+impl Parameter {
+    /// Reads a parameter's declaration.
+    pub fn read(item: &Item<'_>) -> Option<Parameter> {
+        let mut parameter = Parameter {
+            name: item.name().to_string(),
+            kind: ParameterKind::Text,
+            values: Vec::new(),
+            min: None,
+            max: None,
+            default: Default::Missing,
+            required: false,
+        };
+        if item.value().is_str() {
+            parameter.kind = item.word(&PARAMETER_KINDS)?;
+            return Some(parameter);
+        }
+        if !item.value().is_table() {
+            item.mismatch("a type (\"integer\", \"number\", \"string\", \"boolean\"), or a table with `type`");
+            return None;
+        }
+        let table = item.table()?;
+        table.check_keys(&KEYS, &[]);
+        parameter.kind = table.require("type")?.word(&PARAMETER_KINDS)?;
+        parameter.read_bounds(&table);
+        Some(parameter)
+    }
+
+    fn read_bounds(&mut self, table: &Table<'_>) {
+        if let Some(values) = table.get("enum").and_then(|item| item.list()) {
+            if values.is_empty() || values.len() > ENUM_VALUES_MAX {
+                table.mistake(format!("{} values in `enum`", values.len()), format!("1 to {ENUM_VALUES_MAX}"));
+            }
+            self.values = values.iter().filter_map(|value| self.value(value)).collect();
+        }
+        for (name, bound) in [("min", &mut self.min), ("max", &mut self.max)] {
+            let Some(item) = table.get(name) else { continue };
+            if !matches!(self.kind, ParameterKind::Integer | ParameterKind::Number) {
+                item.mistake(format!("`{name}` bounds numbers only"), "type = \"integer\" or \"number\"");
+            }
+            *bound = number(&item);
+        }
+        if let Some(item) = table.get("default") {
+            let clock = self.kind == ParameterKind::Integer && item.value().as_str() == Some("clock");
+            self.default = match clock {
+                true => Default::Clock,
+                false => self.value(&item).map_or(Default::Missing, Default::Value),
+            };
+        }
+        self.required = table.get("required").and_then(|item| item.boolean()).unwrap_or(false);
+    }
+
+    fn value(&self, item: &Item<'_>) -> Option<ParameterValue> {
+        Some(match self.kind {
+            ParameterKind::Integer => ParameterValue::Integer(item.integer(i64::MIN..=i64::MAX)?),
+            ParameterKind::Number => ParameterValue::Number(number(item)?),
+            ParameterKind::Text => ParameterValue::Text(item.text()?.to_string()),
+            ParameterKind::Boolean => ParameterValue::Boolean(item.boolean()?),
+        })
+    }
+}
+
+fn number(item: &Item<'_>) -> Option<f64> {
+    if let Some(float) = item.value().as_float() {
+        return float.as_str().parse().ok().filter(|number: &f64| number.is_finite()).or_else(|| {
+            item.mismatch("a finite number");
+            None
+        });
+    }
+    if item.value().is_integer() {
+        return item.integer(i64::MIN..=i64::MAX).map(|integer| integer as f64);
+    }
+    item.mismatch("a number");
+    None
+}

@@ -1,0 +1,84 @@
+//! A schema's JSON text: from a table in the file, or from a file beside it.
+//!
+//! The order of the file is kept: it is the order in which `*` gives a collection's fields.
+
+use std::fs;
+
+use serde_json::Value as Json;
+use toml::de::DeValue;
+
+use super::table::{Item, Table};
+
+/// Longest schema file.
+pub const SCHEMA_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads `schema`: a table becomes JSON text, text is the path of a JSON file relative to the configuration file.
+pub(crate) fn read(item: &Item<'_>) -> Option<String> {
+    match item.value() {
+        DeValue::Table(_) => {
+            let mut text = String::new();
+            write_table(&item.table()?, &mut text);
+            Some(text)
+        }
+        DeValue::String(path) => read_file(item, path),
+        _ => {
+            item.mismatch("a table, or the path of a JSON file");
+            None
+        }
+    }
+}
+
+fn read_file(item: &Item<'_>, path: &str) -> Option<String> {
+    let full = item.source().relative(path);
+    let size = fs::metadata(&full).map(|meta| meta.len());
+    let text = match size {
+        Ok(size) if size > SCHEMA_BYTES_MAX => Err(format!("it has {size} bytes, allowed are {SCHEMA_BYTES_MAX}")),
+        Ok(_) => fs::read_to_string(&full).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    text.map_err(|error| item.mistake(format!("cannot read the schema {}: {error}", full.display()), "")).ok()
+}
+
+fn write_table(table: &Table<'_>, out: &mut String) {
+    out.push('{');
+    for (number, item) in table.entries().iter().enumerate() {
+        if number > 0 {
+            out.push(',');
+        }
+        out.push_str(&Json::from(item.name()).to_string());
+        out.push(':');
+        write_value(item, out);
+    }
+    out.push('}');
+}
+
+fn write_value(item: &Item<'_>, out: &mut String) {
+    match item.value() {
+        DeValue::String(text) => out.push_str(&Json::from(text.as_ref()).to_string()),
+        DeValue::Integer(integer) => match i128::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(number) => out.push_str(&number.to_string()),
+            Err(_) => item.mistake(format!("`{}` is {integer}", item.path()), "an integer of up to 127 bits"),
+        },
+        DeValue::Float(float) => match float.as_str().parse().ok().and_then(serde_json::Number::from_f64) {
+            Some(number) => out.push_str(&number.to_string()),
+            None => item.mistake(format!("`{}` is {float}", item.path()), "a finite number"),
+        },
+        DeValue::Boolean(boolean) => out.push_str(if *boolean { "true" } else { "false" }),
+        DeValue::Datetime(_) => item.mismatch("what JSON has: text, numbers, true, false, lists, tables"),
+        DeValue::Array(_) => {
+            out.push('[');
+            for (number, item) in item.list().unwrap_or_default().iter().enumerate() {
+                if number > 0 {
+                    out.push(',');
+                }
+                write_value(item, out);
+            }
+            out.push(']');
+        }
+        DeValue::Table(_) => {
+            if let Some(table) = item.table() {
+                write_table(&table, out);
+            }
+        }
+    }
+}

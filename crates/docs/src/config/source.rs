@@ -1,0 +1,84 @@
+//! A configuration file being read: its text, its name for messages, and the mistakes found so far.
+//!
+//! All parts of a file are read by [`crate::config::Table`], which tells its mistakes here, so that a user sees them all at
+//! once: first [`Source::document`], then each section's reader, then [`Source::finish`].
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::mistake::{MISTAKES_MAX, Mistake, Mistakes};
+
+/// One file.
+pub struct Source<'t> {
+    path: PathBuf,
+    text: &'t str,
+    mistakes: RefCell<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    list: Vec<(usize, Mistake)>,
+    more: usize,
+}
+
+impl<'t> Source<'t> {
+    /// A file's text; the path is what messages show and what paths inside the file are relative to.
+    pub fn new(path: &Path, text: &'t str) -> Self {
+        Source { path: path.to_path_buf(), text, mistakes: RefCell::default() }
+    }
+
+    /// Parses the TOML. What is not TOML is told as mistakes, and nothing is given: what could be made of the rest would
+    /// only bring mistakes that are none.
+    pub fn document(&self) -> DeTable<'t> {
+        let (document, errors) = DeTable::parse_recoverable(self.text);
+        if !errors.is_empty() {
+            errors.iter().for_each(|error| {
+                self.mistake(error.span().unwrap_or(0..0), format!("not TOML: {}", error.message()), "");
+            });
+            return DeTable::default();
+        }
+        document.into_inner()
+    }
+
+    /// Notes a mistake at a place of the text.
+    pub fn mistake(&self, at: Range<usize>, what: impl Into<String>, allowed: impl Into<String>) {
+        let (line, column) = self.place(at.start);
+        let file = self.path.display().to_string();
+        let mistake = Mistake { file, line, column, what: what.into(), allowed: allowed.into() };
+        let mut found = self.mistakes.borrow_mut();
+        if found.list.len() == MISTAKES_MAX {
+            found.more += 1;
+        } else {
+            found.list.push((at.start, mistake));
+        }
+    }
+
+    /// Whether any mistake was noted yet.
+    pub fn is_clean(&self) -> bool {
+        self.mistakes.borrow().list.is_empty()
+    }
+
+    /// The path of a file named inside this one.
+    pub fn relative(&self, path: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    /// The mistakes, sorted by place, if there are any.
+    pub fn finish(self) -> Result<(), Mistakes> {
+        let mut found = self.mistakes.into_inner();
+        if found.list.is_empty() {
+            return Ok(());
+        }
+        found.list.sort_by_key(|(at, _)| *at);
+        Err(Mistakes { list: found.list.into_iter().map(|(_, mistake)| mistake).collect(), more: found.more })
+    }
+
+    fn place(&self, at: usize) -> (usize, usize) {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}

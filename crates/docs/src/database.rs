@@ -1,0 +1,208 @@
+//! A database: a directory opened with a configuration.
+//!
+//! [`Database::open`] brings the directory in line with the configuration before anything is served. The handle is cheap
+//! to clone; each thread that works with it takes a [`Session`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use store::{Recovery, Store, Submit};
+
+use crate::catalog::Catalog;
+use crate::collection::Collection;
+use crate::config::Config;
+use crate::error::{OpenError, WriteError};
+use crate::rebuild;
+use crate::scratch;
+use crate::session::Session;
+use crate::sql::{Query, SqlError};
+use crate::stored_catalog::{self, Resolved, Rows};
+use crate::write::{self, Op, Precondition, Prepared, Written};
+
+/// The tree of the catalog's rows.
+const CATALOG_TREE: &str = "catalog";
+
+/// An open database.
+#[derive(Clone)]
+pub struct Database {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    store: Store,
+    dir: PathBuf,
+    catalog: Catalog,
+    collections: Vec<Collection>,
+}
+
+/// A collection of an open database, by its place in the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CollectionId(pub usize);
+
+/// One write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Where.
+    pub collection: CollectionId,
+    /// What.
+    pub op: Op,
+    /// What must hold before.
+    pub precondition: Precondition,
+}
+
+/// Told once what became of a write. May run on a thread of the store, and must not block.
+pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
+
+impl Database {
+    /// Opens or creates the database in a directory, and brings it in line with the configuration: new and changed indexes
+    /// are built, documents are checked against a changed schema, new references are checked.
+    pub fn open(config: &Config, dir: &Path, options: store::Options) -> Result<(Database, Recovery), OpenError> {
+        let (store, recovery) = Store::open(dir, options)?;
+        let database = Database::with_store(config, dir, store)?;
+        Ok((database, recovery))
+    }
+
+    /// The same over a store that is open already.
+    pub fn with_store(config: &Config, dir: &Path, store: Store) -> Result<Database, OpenError> {
+        let catalog_tree = store.tree(CATALOG_TREE)?;
+        let reader = store.reader()?;
+        let stored = stored_catalog::read(&reader.snapshot(), catalog_tree)?;
+        rebuild::drop_trees(&store, catalog_tree, &stored)?;
+        let stored: Rows = stored.into_iter().filter(|(key, _)| !key.starts_with("drop/")).collect();
+        let resolved = stored_catalog::resolve(&store, &reader.snapshot(), config, &stored)?;
+        let Resolved { catalog, schemas, work, rows, obsolete } = resolved;
+        let mut collections = Vec::new();
+        for (place, schema) in schemas.into_iter().enumerate() {
+            collections.push(Collection::new(&catalog, place, schema).map_err(OpenError::Mismatch)?);
+        }
+        let mut builds = Vec::new();
+        for (collection, work) in collections.iter().zip(&work).filter(|(_, work)| !work.is_empty()) {
+            builds.extend(rebuild::collection(&store, &reader, collection, work, dir)?);
+        }
+        if !builds.is_empty() || !rows.is_empty() {
+            let entry =
+                |(key, value): (&String, &String)| (catalog_tree, key.clone().into_bytes(), value.clone().into_bytes());
+            let entries: Vec<_> = rows.iter().map(entry).collect();
+            store.attach(builds, &entries)?;
+        }
+        if !obsolete.is_empty() {
+            store.commit(&mut |tx| {
+                obsolete.iter().for_each(|key| tx.delete(catalog_tree, key.as_bytes()));
+                Ok(())
+            })?;
+        }
+        rebuild::drop_trees(&store, catalog_tree, &rows)?;
+        Ok(Database { inner: Arc::new(Inner { store, dir: dir.to_path_buf(), catalog, collections }) })
+    }
+
+    /// What the database holds.
+    pub fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
+    }
+
+    /// The collection of that name.
+    pub fn collection(&self, name: &str) -> Option<CollectionId> {
+        self.inner.catalog.number(name).map(CollectionId)
+    }
+
+    /// A collection at work. Panics on an id of another database that has more collections.
+    pub fn collection_at(&self, id: CollectionId) -> &Collection {
+        &self.inner.collections[id.0]
+    }
+
+    /// Prepares a query. What it wants carried in indexes can be asked of a query prepared on [`Config::outline`], before
+    /// the database is opened.
+    pub fn prepare_query(&self, sql: &str) -> Result<Query, SqlError> {
+        Query::prepare(sql, &self.inner.catalog)
+    }
+
+    /// The engine below: for checkpoints, statistics and backups.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// The directory it lies in.
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// Registers the calling thread.
+    pub fn session(&self) -> Result<Session, store::Error> {
+        Ok(Session::new(self.clone(), self.inner.store.reader()?))
+    }
+
+    /// Submits a write; `done` is called once, perhaps before this returns. With all checks it is one transaction.
+    pub fn write(&self, session: &Session, write: Write, done: Done) {
+        let writing = Writing { database: self.clone(), write, outcome: None, done };
+        match self.inner.store.submit(session.reader(), Box::new(writing)) {
+            Submit::Queued => {}
+            Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
+        }
+    }
+
+    /// A write that waits until it is durable; a lone caller commits on its own thread.
+    pub fn write_now(&self, write: &Write) -> Result<Written, WriteError> {
+        let mut outcome = None;
+        let commit = self.inner.store.commit(&mut |tx| {
+            let prepared = self.prepare(write, tx);
+            let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
+            outcome = Some(prepared);
+            result
+        });
+        written(outcome, commit)
+    }
+
+    /// Several writes in one transaction: all or none; waits until it is durable.
+    pub fn write_all(&self, writes: &[Write]) -> Result<(), WriteError> {
+        let mut refused = None;
+        let commit = self.inner.store.commit(&mut |tx| {
+            refused = writes.iter().find_map(|write| self.prepare(write, tx).err());
+            if refused.is_none() { Ok(()) } else { Err(store::Abort) }
+        });
+        match (commit, refused) {
+            (Err(store::Error::Aborted), Some(refused)) => Err(refused),
+            (commit, _) => Ok(commit.map(drop)?),
+        }
+    }
+
+    fn prepare(&self, write: &Write, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
+        let collection = self.collection_at(write.collection);
+        scratch::with(|scratch| write::apply(collection, &write.op, &write.precondition, tx, scratch))
+    }
+}
+
+/// A write on its way through the store.
+struct Writing {
+    database: Database,
+    write: Write,
+    outcome: Option<Result<Prepared, WriteError>>,
+    done: Done,
+}
+
+impl store::Transaction for Writing {
+    fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+        let prepared = self.database.prepare(&self.write, tx);
+        let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
+        self.outcome = Some(prepared);
+        result
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
+        (self.done)(written(self.outcome, outcome));
+    }
+}
+
+fn written(
+    outcome: Option<Result<Prepared, WriteError>>,
+    commit: Result<store::Commit, store::Error>,
+) -> Result<Written, WriteError> {
+    match (commit, outcome) {
+        (Ok(commit), Some(Ok(prepared))) => {
+            let change_number = prepared.unchanged.unwrap_or(commit.version.0);
+            Ok(Written { change_number, created: prepared.created, key: prepared.key })
+        }
+        (Err(store::Error::Aborted), Some(Err(refused))) => Err(refused),
+        (Err(error), _) => Err(error.into()),
+        (Ok(_), _) => Err(WriteError::Unknown { why: "the store finished a write it had not prepared".to_string() }),
+    }
+}

@@ -1,0 +1,174 @@
+//! Why an operation on documents failed, by what the caller can do about it.
+
+use std::fmt;
+
+use crate::config::Mistakes;
+
+/// Why a read failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Stored bytes are damaged: which document, what is wrong.
+    Damaged(String),
+    /// The engine says no.
+    Store(store::Error),
+}
+
+/// Why a write was refused or failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// There is no such document.
+    NotFound,
+    /// The document is not what the request was made for (`If-Match`, `If-None-Match`).
+    PreconditionFailed,
+    /// The body is wrong: send another.
+    Invalid {
+        /** What is wrong, in words. */
+        why: String,
+        /** Where in the body, as a JSON pointer; empty for the whole. */
+        pointer: String,
+    },
+    /// The body is right, but something else in the database forbids it.
+    Conflict {
+        /** What it is. */
+        what: String,
+    },
+    /// Over a bound.
+    TooLarge {
+        /** What is too large. */
+        what: String,
+        /** The bound, in bytes. */
+        limit: u64,
+    },
+    /// Try again later: nothing was changed.
+    Busy,
+    /// No writes are taken now (disk full, an earlier failed sync, closing): nothing was changed.
+    Unavailable {
+        /** Why. */
+        why: String,
+    },
+    /// The change may or may not have become durable.
+    Unknown {
+        /** Why. */
+        why: String,
+    },
+}
+
+/// Why a database could not be opened, or an import not done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The configuration file is wrong.
+    Config(Mistakes),
+    /// The data in the directory does not fit the configuration: what, and what to do.
+    Mismatch(String),
+    /// Stored data cannot be read.
+    Read(ReadError),
+    /// The engine says no.
+    Store(store::Error),
+}
+
+impl WriteError {
+    pub(crate) fn invalid(why: impl Into<String>, pointer: impl Into<String>) -> WriteError {
+        WriteError::Invalid { why: why.into(), pointer: pointer.into() }
+    }
+}
+
+impl From<store::Error> for WriteError {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Busy => WriteError::Busy,
+            store::Error::Unknown(source) => WriteError::Unknown { why: source.to_string() },
+            store::Error::Limit { what, limit } => WriteError::TooLarge { what: what.to_string(), limit },
+            other => WriteError::Unavailable { why: words(&other) },
+        }
+    }
+}
+
+impl From<ReadError> for WriteError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store(error) => error.into(),
+            damaged => WriteError::Unavailable { why: damaged.to_string() },
+        }
+    }
+}
+
+impl From<binjson::JsonError> for WriteError {
+    fn from(error: binjson::JsonError) -> Self {
+        match error.kind {
+            binjson::JsonErrorKind::TooLarge => {
+                WriteError::TooLarge { what: "the document".to_string(), limit: binjson::TEXT_BYTES_MAX as u64 }
+            }
+            _ => WriteError::invalid(error.to_string(), ""),
+        }
+    }
+}
+
+impl From<store::Error> for ReadError {
+    fn from(error: store::Error) -> Self {
+        ReadError::Store(error)
+    }
+}
+
+impl From<store::Error> for OpenError {
+    fn from(error: store::Error) -> Self {
+        OpenError::Store(error)
+    }
+}
+
+impl From<ReadError> for OpenError {
+    fn from(error: ReadError) -> Self {
+        OpenError::Read(error)
+    }
+}
+
+impl From<Mistakes> for OpenError {
+    fn from(mistakes: Mistakes) -> Self {
+        OpenError::Config(mistakes)
+    }
+}
+
+fn words(error: &store::Error) -> String {
+    error.to_string()
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Damaged(what) => write!(out, "damaged data: {what}"),
+            ReadError::Store(error) => out.write_str(&words(error)),
+        }
+    }
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WriteError::NotFound => out.write_str("there is no such document"),
+            WriteError::PreconditionFailed => out.write_str("the document was changed meanwhile"),
+            WriteError::Invalid { why, .. } => out.write_str(why),
+            WriteError::Conflict { what } => out.write_str(what),
+            WriteError::TooLarge { what, limit } => write!(out, "{what} is over {limit} bytes"),
+            WriteError::Busy => out.write_str("too many writes wait, try again"),
+            WriteError::Unavailable { why } => write!(out, "no writes are taken: {why}"),
+            WriteError::Unknown { why } => write!(out, "the change may or may not be durable: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Config(mistakes) => mistakes.fmt(out),
+            OpenError::Mismatch(what) => out.write_str(what),
+            OpenError::Read(error) => error.fmt(out),
+            OpenError::Store(error) => out.write_str(&words(error)),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+impl std::error::Error for WriteError {}
+impl std::error::Error for OpenError {}

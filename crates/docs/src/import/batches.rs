@@ -1,0 +1,112 @@
+//! Importing into collections that have documents: gathered records go in by transactions of many inserts each.
+//!
+//! Collections that others refer to come first. A transaction in which a record is refused is done again record by record,
+//! so that the bad one is named (or skipped) and the others are stored.
+
+use binjson::Document;
+
+use super::gather::Gathered;
+use super::{ImportError, Options, Progress, Report};
+use crate::collection::STAMP_BYTES;
+use crate::database::{CollectionId, Database, Write};
+use crate::error::WriteError;
+use crate::loader::ORIGIN_BYTES;
+use crate::sorter::Sorter;
+use crate::write::{Op, Precondition};
+
+/// Documents in one transaction.
+const BATCH_DOCUMENTS: usize = 512;
+/// Bytes of documents in one transaction, unless one alone is larger.
+const BATCH_TEXT_BYTES: usize = 1 << 20;
+
+/// Writes all records.
+pub(super) fn run(
+    database: &Database,
+    mut gathered: Gathered,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, ImportError> {
+    let mut sorters: Vec<Vec<Sorter>> = std::mem::take(&mut gathered.sorters);
+    for number in order(database) {
+        let mut merge = Sorter::merge(std::mem::take(&mut sorters[number])).map_err(io)?;
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        while let Some((_, value)) = merge.next().map_err(io)? {
+            let (place, stored) = value.split_first_chunk::<ORIGIN_BYTES>().ok_or_else(damaged)?;
+            let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+            let body = document.ok_or_else(damaged)?.text().to_vec();
+            bytes += body.len();
+            batch.places.push(*place);
+            batch.writes.push(insert(number, body));
+            if batch.writes.len() == BATCH_DOCUMENTS || bytes >= BATCH_TEXT_BYTES {
+                flush(database, &mut gathered, options, &mut batch)?;
+                bytes = 0;
+                let (documents, bytes) = (gathered.report.documents, gathered.report.bytes);
+                progress(Progress { bytes, bytes_total: gathered.bytes_total, documents, building: true });
+            }
+        }
+        flush(database, &mut gathered, options, &mut batch)?;
+    }
+    Ok(gathered.report)
+}
+
+/// Writes of one transaction, and where each comes from.
+#[derive(Default)]
+struct Batch {
+    places: Vec<[u8; ORIGIN_BYTES]>,
+    writes: Vec<Write>,
+}
+
+fn insert(number: usize, body: Vec<u8>) -> Write {
+    Write { collection: CollectionId(number), op: Op::Insert { body }, precondition: Precondition::None }
+}
+
+fn flush(
+    database: &Database,
+    gathered: &mut Gathered,
+    options: &Options,
+    batch: &mut Batch,
+) -> Result<(), ImportError> {
+    let batch = std::mem::take(batch);
+    if batch.writes.is_empty() {
+        return Ok(());
+    }
+    if database.write_all(&batch.writes).is_ok() {
+        gathered.report.documents += batch.writes.len() as u64;
+        return Ok(());
+    }
+    for (place, write) in batch.places.iter().zip(&batch.writes) {
+        match database.write_now(write) {
+            Ok(_) => gathered.report.documents += 1,
+            Err(why @ (WriteError::Invalid { .. } | WriteError::Conflict { .. } | WriteError::TooLarge { .. })) => {
+                let bad = gathered.bad(place, why.to_string());
+                gathered.refuse(options.on_error, bad)?;
+            }
+            Err(error) => return Err(ImportError::Write(error)),
+        }
+    }
+    Ok(())
+}
+
+/// The collections with those that are referred to before those that refer; in a circle, as the catalog has them.
+fn order(database: &Database) -> Vec<usize> {
+    let collections = &database.catalog().collections;
+    let mut order: Vec<usize> = Vec::new();
+    while order.len() < collections.len() {
+        let left = || (0..collections.len()).filter(|number| !order.contains(number));
+        let free = |number: &usize| {
+            collections[*number].references.iter().all(|r| r.target == *number || order.contains(&r.target))
+        };
+        let Some(next) = left().find(free).or_else(|| left().next()) else { break };
+        order.push(next);
+    }
+    order
+}
+
+fn io(source: std::io::Error) -> ImportError {
+    ImportError::Store(store::Error::Io { context: "sorting records".to_string(), source })
+}
+
+fn damaged() -> ImportError {
+    io(std::io::Error::other("a sorted run is damaged"))
+}

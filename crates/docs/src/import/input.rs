@@ -1,0 +1,104 @@
+//! Opening inputs: each file, and each file in an archive, is a source of its own that one thread reads.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use zip::ZipArchive;
+
+use super::split::Format;
+use super::{ImportError, Input, Options, ZIP_ENTRIES_MAX};
+
+/// One stream of records.
+pub(super) struct Source {
+    /// What messages call it.
+    pub(super) name: String,
+    pub(super) format: Format,
+    /// Unpacked size, where it is known.
+    pub(super) bytes: Option<u64>,
+    pub(super) content: Content,
+}
+
+/// How to get at the bytes.
+pub(super) enum Content {
+    Stream(Box<dyn Read + Send>),
+    /// The archive and the entry's number in it.
+    Packed(ZipArchive<Shared>, usize),
+}
+
+/// Opens an input; an archive gives as many sources as it has files.
+pub(super) fn open(input: Input, options: &Options, sources: &mut Vec<Source>) -> Result<(), ImportError> {
+    let guess = Format::Guess { named: options.collection.is_some() };
+    let (name, path) = match input {
+        Input::Stream { name, read } => {
+            sources.push(Source { name, format: guess, bytes: None, content: Content::Stream(read) });
+            return Ok(());
+        }
+        Input::File(path) => (path.display().to_string(), path),
+    };
+    let refused = |why: String| ImportError::File { file: name.clone(), why };
+    let file = File::open(&path).map_err(|error| refused(error.to_string()))?;
+    let bytes = file.metadata().map(|meta| meta.len()).ok();
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let format = match extension.to_ascii_lowercase().as_str() {
+        "zip" => return unpack(&name, file, sources).map_err(refused),
+        "ndjson" | "jsonl" => Format::Lines,
+        _ => Format::Json,
+    };
+    sources.push(Source { name, format, bytes, content: Content::Stream(Box::new(file)) });
+    Ok(())
+}
+
+fn unpack(name: &str, file: File, sources: &mut Vec<Source>) -> Result<(), String> {
+    let shared = Shared { file: Arc::new(file), at: 0 };
+    let mut archive = ZipArchive::new(shared).map_err(|error| error.to_string())?;
+    if archive.len() > ZIP_ENTRIES_MAX {
+        return Err(format!("{} files in the archive, allowed are {ZIP_ENTRIES_MAX}", archive.len()));
+    }
+    for number in 0..archive.len() {
+        let entry = archive.by_index(number).map_err(|error| error.to_string())?;
+        if entry.is_dir() {
+            continue;
+        }
+        let inner = entry.name().map_err(|error| error.to_string())?.into_owned();
+        let format = match inner.rsplit_once('.').map(|(_, extension)| extension) {
+            Some("json") => Format::Json,
+            Some("ndjson" | "jsonl") => Format::Lines,
+            // Remarks and the like travel along in archives.
+            _ => continue,
+        };
+        let bytes = Some(entry.size());
+        drop(entry);
+        let content = Content::Packed(archive.clone(), number);
+        sources.push(Source { name: format!("{name}/{inner}"), format, bytes, content });
+    }
+    Ok(())
+}
+
+/// A file that several threads read at their own places.
+#[derive(Clone)]
+pub(super) struct Shared {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for Shared {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for Shared {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (base, by) = match to {
+            SeekFrom::Start(at) => (at, 0),
+            SeekFrom::Current(by) => (self.at, by),
+            SeekFrom::End(by) => (self.file.metadata()?.len(), by),
+        };
+        self.at = base.checked_add_signed(by).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}

@@ -1,0 +1,457 @@
+//! Cutting a stream into records, without holding more of it than one batch and one record.
+//!
+//! Taken are `[…]`, `{"users": […], "visits": […]}`, and records by line. Only the brackets and strings around records are
+//! looked at; whether a record is JSON is found out by whoever encodes it.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use super::{ARRAY_NAME_BYTES_MAX, BATCH_BYTES, RECORD_BYTES_MAX};
+
+/// Bytes asked for at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// How records stand in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// In arrays.
+    Json,
+    /// One on each line.
+    Lines,
+    /// Lines where the first byte is `{` and a collection is named, else arrays.
+    Guess {
+        /** Whether a collection is named. */
+        named: bool,
+    },
+}
+
+/// Some records of one array.
+pub(super) struct Batch {
+    /// The source's number.
+    pub(super) source: u32,
+    /// The array's key.
+    pub(super) array: Option<Arc<str>>,
+    /// The records' texts, one after another.
+    pub(super) bytes: Vec<u8>,
+    /// Where each record ends in `bytes`, and its place in the stream: line, or byte.
+    pub(super) records: Vec<(usize, u64)>,
+}
+
+/// Why a stream cannot be cut.
+#[derive(Debug)]
+pub(super) struct SplitError {
+    pub(super) why: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Start,
+    Key,
+    Array,
+    Lines,
+    End,
+}
+
+/// A stream being cut.
+pub(super) struct Splitter<R> {
+    input: R,
+    format: Format,
+    buffer: Vec<u8>,
+    at: usize,
+    /// Bytes of the stream before the buffer.
+    base: u64,
+    line: u64,
+    ended: bool,
+    state: State,
+    in_object: bool,
+    /// No record of this array, or no array of the object, came yet: no comma is due.
+    first: bool,
+    array: Option<Arc<str>>,
+}
+
+impl<R: Read> Splitter<R> {
+    pub(super) fn new(input: R, format: Format) -> Self {
+        Splitter {
+            input,
+            format,
+            buffer: Vec::new(),
+            at: 0,
+            base: 0,
+            line: 1,
+            ended: false,
+            state: State::Start,
+            in_object: false,
+            first: true,
+            array: None,
+        }
+    }
+
+    /// Whether places are lines.
+    pub(super) fn counts_lines(&self) -> bool {
+        self.state == State::Lines || self.format == Format::Lines
+    }
+
+    /// Bytes of the stream read and cut.
+    pub(super) fn position(&self) -> u64 {
+        self.base + self.at as u64
+    }
+
+    /// The next records, all of one array; `None` at the end.
+    pub(super) fn next(&mut self, source: u32) -> Result<Option<Batch>, SplitError> {
+        let mut batch = Batch { source, array: None, bytes: Vec::with_capacity(BATCH_BYTES), records: Vec::new() };
+        while batch.bytes.len() < BATCH_BYTES {
+            match self.state {
+                State::Start => self.start()?,
+                State::Key => {
+                    // The next array is another batch.
+                    if !batch.records.is_empty() {
+                        break;
+                    }
+                    self.key()?;
+                }
+                State::Array => self.element(&mut batch)?,
+                State::Lines => {
+                    if !self.record_line(&mut batch)? {
+                        break;
+                    }
+                }
+                State::End => {
+                    if batch.records.is_empty() && self.peek()?.is_some() {
+                        return Err(self.error("something follows the JSON value"));
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(if batch.records.is_empty() { None } else { Some(batch) })
+    }
+
+    fn start(&mut self) -> Result<(), SplitError> {
+        // A byte order mark is no JSON, but files exported on Windows begin with one.
+        while self.buffer.len() < 3 && !self.ended {
+            self.fill(0)?;
+        }
+        if self.buffer.starts_with(b"\xef\xbb\xbf") {
+            self.at = 3;
+        }
+        if self.format == Format::Lines {
+            self.state = State::Lines;
+            return Ok(());
+        }
+        let first = self.peek()?;
+        if first == Some(b'{') && self.format == (Format::Guess { named: true }) {
+            self.state = State::Lines;
+            return Ok(());
+        }
+        self.at += 1;
+        self.state = match first {
+            Some(b'[') => State::Array,
+            Some(b'{') => {
+                self.in_object = true;
+                State::Key
+            }
+            _ => return Err(self.error("expected an array, or an object of arrays")),
+        };
+        Ok(())
+    }
+
+    /// `"users": [`, or the end of the object.
+    fn key(&mut self) -> Result<(), SplitError> {
+        let mut first = self.peek()?;
+        if first == Some(b'}') {
+            self.at += 1;
+            self.state = State::End;
+            return Ok(());
+        }
+        if self.array.is_some() {
+            self.comma(first)?;
+            first = self.peek()?;
+        }
+        if first != Some(b'"') {
+            return Err(self.error("expected the name of a collection in double quotes"));
+        }
+        let end = self.scan_value()?;
+        let name =
+            std::str::from_utf8(&self.buffer[self.at + 1..end - 1]).ok().filter(|n| n.len() <= ARRAY_NAME_BYTES_MAX);
+        self.array = Some(name.ok_or_else(|| self.error("the name of a collection is too long or not UTF-8"))?.into());
+        self.at = end;
+        for byte in [b':', b'['] {
+            if self.peek()? != Some(byte) {
+                return Err(self.error("expected an array of records"));
+            }
+            self.at += 1;
+        }
+        self.state = State::Array;
+        self.first = true;
+        Ok(())
+    }
+
+    fn comma(&mut self, found: Option<u8>) -> Result<(), SplitError> {
+        if found != Some(b',') {
+            return Err(self.error("expected a comma, or the end"));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn element(&mut self, batch: &mut Batch) -> Result<(), SplitError> {
+        let found = self.peek()?;
+        if found == Some(b']') {
+            self.at += 1;
+            self.state = if self.in_object { State::Key } else { State::End };
+            return Ok(());
+        }
+        if !self.first {
+            self.comma(found)?;
+            self.peek()?;
+        }
+        self.first = false;
+        let end = self.scan_value()?;
+        batch.array.clone_from(&self.array);
+        self.take(batch, end, self.position());
+        Ok(())
+    }
+
+    /// A line; `false` at the end.
+    fn record_line(&mut self, batch: &mut Batch) -> Result<bool, SplitError> {
+        let mut from = self.at;
+        let end = loop {
+            if let Some(newline) = self.buffer[from..].iter().position(|&byte| byte == b'\n') {
+                break from + newline;
+            }
+            let scanned = self.buffer.len() - self.at;
+            if !self.more(scanned)? {
+                break self.buffer.len();
+            }
+            from = self.at + scanned;
+        };
+        let line = self.line;
+        let at_end = end == self.buffer.len();
+        let blank = self.buffer[self.at..end].iter().all(u8::is_ascii_whitespace);
+        if blank {
+            self.at = end;
+        } else {
+            self.take(batch, end, line);
+        }
+        if !at_end {
+            self.at += 1;
+            self.line += 1;
+        }
+        Ok(!at_end)
+    }
+
+    fn take(&mut self, batch: &mut Batch, end: usize, place: u64) {
+        batch.bytes.extend_from_slice(&self.buffer[self.at..end]);
+        batch.records.push((batch.bytes.len(), place));
+        self.at = end;
+    }
+
+    /// The end of the value at `at`: strings and brackets are followed, anything else ends at a separator.
+    fn scan_value(&mut self) -> Result<usize, SplitError> {
+        let mut scan = Scan { depth: 0, in_string: false, escaped: false };
+        let mut done = 0;
+        loop {
+            if let Some(length) = scan.run(&self.buffer[self.at + done..]) {
+                let length = done + length;
+                if length == 0 {
+                    return Err(self.error("expected a record"));
+                }
+                return Ok(self.at + length);
+            }
+            done = self.buffer.len() - self.at;
+            if !self.more(done)? {
+                return Err(self.error("the file ends inside a record"));
+            }
+        }
+    }
+
+    /// The next byte that is no whitespace, without taking it.
+    fn peek(&mut self) -> Result<Option<u8>, SplitError> {
+        loop {
+            while let Some(&byte) = self.buffer.get(self.at) {
+                if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                    return Ok(Some(byte));
+                }
+                self.at += 1;
+            }
+            if !self.more(0)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads on, keeping what is from `at`; `held` bytes of it belong to an unfinished record. `false`: the stream ended.
+    fn more(&mut self, held: usize) -> Result<bool, SplitError> {
+        if self.ended {
+            return Ok(false);
+        }
+        if held > RECORD_BYTES_MAX {
+            return Err(self.error(&format!("a record of more than {RECORD_BYTES_MAX} bytes")));
+        }
+        self.base += self.at as u64;
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        let before = self.buffer.len();
+        self.fill(before)?;
+        Ok(self.buffer.len() > before)
+    }
+
+    fn fill(&mut self, from: usize) -> Result<(), SplitError> {
+        let from = from.max(self.buffer.len());
+        self.buffer.resize(from + READ_BYTES, 0);
+        loop {
+            match self.input.read(&mut self.buffer[from..]) {
+                Ok(count) => {
+                    self.buffer.truncate(from + count);
+                    self.ended = count == 0;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.buffer.truncate(from);
+                    return Err(SplitError { why: format!("cannot read on at byte {}: {error}", self.position()) });
+                }
+            }
+        }
+    }
+
+    fn error(&self, why: &str) -> SplitError {
+        let place = if self.state == State::Lines {
+            format!("line {}", self.line)
+        } else {
+            format!("byte {}", self.position())
+        };
+        SplitError { why: format!("{place}: {why}") }
+    }
+}
+
+/// Where the scan of a value stands between two reads.
+struct Scan {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Scan {
+    /// How many of these bytes belong to the value, if it ends in them.
+    fn run(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            at += 1;
+            if self.in_string {
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => {
+                        self.in_string = false;
+                        if self.depth == 0 {
+                            return Some(at);
+                        }
+                    }
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' if self.depth == 0 => return Some(at - 1),
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        return Some(at);
+                    }
+                }
+                b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' if self.depth == 0 => return Some(at - 1),
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Gives the text in pieces of the sizes wanted.
+    struct Pieces<'t> {
+        text: &'t [u8],
+        sizes: Vec<usize>,
+    }
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let size = self.sizes.pop().unwrap_or(1).clamp(1, buffer.len()).min(self.text.len());
+            buffer[..size].copy_from_slice(&self.text[..size]);
+            self.text = &self.text[size..];
+            Ok(size)
+        }
+    }
+
+    fn cut(text: &str, sizes: Vec<usize>, format: Format) -> Result<Vec<(String, String, u64)>, String> {
+        let mut splitter = Splitter::new(Pieces { text: text.as_bytes(), sizes }, format);
+        let mut found = Vec::new();
+        while let Some(batch) = splitter.next(0).map_err(|error| error.why)? {
+            let mut start = 0;
+            for (end, place) in batch.records {
+                let record = String::from_utf8(batch.bytes[start..end].to_vec()).unwrap();
+                found.push((batch.array.as_deref().unwrap_or("").to_string(), record, place));
+                start = end;
+            }
+        }
+        Ok(found)
+    }
+
+    #[track_caller]
+    fn check(text: &str, format: Format, expected: Result<&[(&str, &str, u64)], &str>) {
+        for sizes in [vec![], vec![usize::MAX]] {
+            let found = cut(text, sizes, format);
+            let expected = expected.map(|records| {
+                records.iter().map(|(array, record, at)| (array.to_string(), record.to_string(), *at)).collect()
+            });
+            assert_eq!(found, expected.map_err(str::to_string), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn arrays_are_cut_into_records_with_their_places() {
+        use Format::Json;
+        check("[]", Json, Ok(&[]));
+        check(
+            " [ {\"a\":[1,\"]\"]} , 5,\"x\\\"]\" ] ",
+            Json,
+            Ok(&[("", "{\"a\":[1,\"]\"]}", 3), ("", "5", 19), ("", "\"x\\\"]\"", 21)]),
+        );
+        check("\u{feff}{\"u\":[1],\"v\" : [ ] , \"w\":[2]}", Json, Ok(&[("u", "1", 9), ("w", "2", 29)]));
+        check("{\"u\":5}", Json, Err("byte 5: expected an array of records"));
+        check("[1", Json, Err("byte 1: the file ends inside a record"));
+        check("[{\"a\":", Json, Err("byte 1: the file ends inside a record"));
+        check("[1]x", Json, Err("byte 3: something follows the JSON value"));
+        check("7", Json, Err("byte 1: expected an array, or an object of arrays"));
+        check("", Json, Err("byte 1: expected an array, or an object of arrays"));
+        check("[1 2]", Json, Err("byte 3: expected a comma, or the end"));
+        check("{\"u\":[1] \"v\":[2]}", Json, Err("byte 9: expected a comma, or the end"));
+        check("[1,]", Json, Err("byte 3: expected a record"));
+        check("[,]", Json, Err("byte 1: expected a record"));
+    }
+
+    #[test]
+    fn lines_are_records_and_blank_ones_are_passed_over() {
+        check("{\"a\":1}\r\n\n {\"b\":2}", Format::Lines, Ok(&[("", "{\"a\":1}\r", 1), ("", " {\"b\":2}", 3)]));
+        check("{\"a\":1}\n", Format::Guess { named: true }, Ok(&[("", "{\"a\":1}", 1)]));
+        check("{\"a\":[1]}\n", Format::Guess { named: false }, Ok(&[("a", "1", 6)]));
+        check("", Format::Lines, Ok(&[]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_in_any_pieces_end(text in "[\\[\\]{}\",: a\\\\\n]{0,30}", sizes in prop::collection::vec(1usize..9, 0..30)) {
+            for format in [Format::Json, Format::Lines, Format::Guess { named: true }] {
+                prop_assert_eq!(cut(&text, sizes.clone(), format), cut(&text, vec![usize::MAX], format));
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What an index entry's value carries: the stored JSON of the index's included fields.
+//!
+//! ```text
+//!  for each included field, in the index's order:   length (varint, LEB128) | that many bytes of JSON text
+//! ```
+//!
+//! Length 0 is a missing field. Without included fields the value is empty. A query that needs only these fields and
+//! the key's reads no document.
+
+/// Longest length prefix: 64 MB values need 4 bytes, 5 hold any 32-bit number.
+const LENGTH_BYTES_MAX: usize = 5;
+
+/// The included fields of one entry, in the index's order: yields each field's JSON text, `None` where it is missing.
+#[derive(Clone, Copy, Debug)]
+pub struct Included<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Included<'a> {
+    /// Reads an entry's value.
+    #[inline]
+    pub fn new(value: &'a [u8]) -> Self {
+        Included { rest: value }
+    }
+
+    /// The next field; `Err` where the value is damaged or has no more fields.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "an iterator of results of options would hide the end")]
+    pub fn next(&mut self) -> Result<Option<&'a [u8]>, Damaged> {
+        let length = self.length()?;
+        let (text, rest) = self.rest.split_at_checked(length).ok_or(Damaged)?;
+        self.rest = rest;
+        Ok(if text.is_empty() { None } else { Some(text) })
+    }
+
+    #[inline]
+    fn length(&mut self) -> Result<usize, Damaged> {
+        let mut length = 0;
+        for at in 0..LENGTH_BYTES_MAX {
+            let &byte = self.rest.get(at).ok_or(Damaged)?;
+            length |= usize::from(byte & 0x7f) << (7 * at);
+            if byte < 0x80 {
+                self.rest = &self.rest[at + 1..];
+                return Ok(length);
+            }
+        }
+        Err(Damaged)
+    }
+}
+
+/// An index entry whose bytes break the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damaged;
+
+/// Appends one included field to an entry's value; empty text stands for a missing field.
+#[inline]
+pub fn include(text: &[u8], value: &mut Vec<u8>) {
+    let mut length = text.len();
+    while length >= 0x80 {
+        value.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    value.push(length as u8);
+    value.extend_from_slice(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn included_fields_come_back_in_order(fields in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..4)) {
+            let mut value = Vec::new();
+            for field in &fields {
+                include(field, &mut value);
+            }
+            let mut included = Included::new(&value);
+            for field in &fields {
+                prop_assert_eq!(included.next().unwrap().unwrap_or_default(), &field[..]);
+            }
+            prop_assert_eq!(included.next(), Err(Damaged));
+        }
+    }
+}

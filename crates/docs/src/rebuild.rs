@@ -1,0 +1,189 @@
+//! Bringing stored documents in line with a changed configuration, when a database is opened.
+//!
+//! One pass over a collection's documents checks them against a changed schema and gathers the entries of new or changed
+//! indexes, of new unique fields, and of new references. All of it becomes visible in one step with the catalog's rows;
+//! what an index had before is removed after that, in small transactions, also after a stop in between.
+
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+
+use binjson::Document;
+use store::{BulkTree, Reader, Store, TreeId};
+
+use crate::collection::{Collection, STAMP_BYTES};
+use crate::engine::{Direction, KeyRange};
+use crate::error::{OpenError, ReadError};
+use crate::key::KeyType;
+use crate::loader::{self, LoadError, Loader, Origin, STORED, Targets, Task};
+use crate::row::Shape;
+use crate::stored_catalog::{Rows, Work};
+
+/// Memory for sorting while a database is opened.
+const SORT_BYTES: usize = 64 << 20;
+/// Entries removed in one transaction.
+const DROP_ENTRIES: usize = 4096;
+/// Documents read from one snapshot, so that none is held long.
+const SCAN_DOCUMENTS: usize = 65_536;
+
+/// Does the work on one collection and gives its new trees.
+pub(crate) fn collection(
+    store: &Store,
+    reader: &Reader,
+    collection: &Collection,
+    work: &Work,
+    dir: &Path,
+) -> Result<Vec<(TreeId, BulkTree)>, OpenError> {
+    let mut loader = Loader::new(collection, &work.wanted, dir, SORT_BYTES);
+    let mut shape = Shape::default();
+    let mut failure = None;
+    each_document(reader, collection.info.tree, |key, stored| {
+        let result = one(collection, work.recheck, key, stored, &mut shape, &mut loader);
+        result.map_or_else(
+            |error| {
+                failure = Some(error);
+                ControlFlow::Break(())
+            },
+            ControlFlow::Continue,
+        )
+    })?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let mut trees = Vec::new();
+    for task in loader.into_tasks() {
+        run(store, reader, task, &mut trees).map_err(|error| explain(collection, error))?;
+    }
+    Ok(trees)
+}
+
+fn one(
+    collection: &Collection,
+    recheck: bool,
+    key: &[u8],
+    stored: &[u8],
+    shape: &mut Shape,
+    loader: &mut Loader<'_>,
+) -> Result<(), OpenError> {
+    let name = || format!("{}/{}", collection.info.name, shown_key(collection.info.key.kind, key));
+    let damaged = || OpenError::Read(ReadError::Damaged(name()));
+    let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok()).ok_or_else(damaged)?;
+    let key = collection.info.key.kind.of_bytes(key).ok_or_else(damaged)?;
+    collection.with_row(document, shape, |row| {
+        if recheck && let Err(why) = collection.check(document, row) {
+            let what = format!("the stored document {} does not fit the configuration's schema: {why}", name());
+            return Err(OpenError::Mismatch(what));
+        }
+        let added = loader.add(row, &key, &STORED).map_err(|error| explain(collection, error.into()))?;
+        added.map_err(|why| OpenError::Mismatch(format!("the stored document {}: {why}", name())))
+    })
+}
+
+fn run(store: &Store, reader: &Reader, task: Task<'_>, trees: &mut Vec<(TreeId, BulkTree)>) -> Result<(), LoadError> {
+    match task {
+        Task::Index { tree, entries } => trees.push((tree, loader::build_index(entries, store.bulk()?)?)),
+        Task::Unique { tree, field, entries } => {
+            trees.push((tree, loader::build_unique(entries, store.bulk()?, field)?));
+        }
+        Task::Reference { field, target, target_name, entries } => {
+            let ask = |key: &[u8]| Ok(reader.snapshot().get(target, key)?.is_some());
+            loader::check_references(entries, Targets::Ask(&ask), field, target_name)?;
+        }
+    }
+    Ok(())
+}
+
+fn explain(collection: &Collection, error: LoadError) -> OpenError {
+    let name = &collection.info.name;
+    let kind = collection.info.key.kind;
+    let shown = |origin: &Origin| format!("{name}/{}", shown_key(kind, &origin.key));
+    match error {
+        LoadError::Store(error) => OpenError::Store(error),
+        LoadError::Io(source) => OpenError::Store(store::Error::Io { context: "sorting an index".to_string(), source }),
+        LoadError::Record { why, from } => OpenError::Mismatch(format!("the stored document {}: {why}", shown(&from))),
+        LoadError::Twice { field, first, second } => OpenError::Mismatch(format!(
+            "\"{field}\" cannot be unique: {} and {} have the same value",
+            shown(&first),
+            shown(&second)
+        )),
+        LoadError::Dangling { field, target, from, .. } => OpenError::Mismatch(format!(
+            "\"{field}\" cannot refer to {target}: {} refers to a document that is not there",
+            shown(&from)
+        )),
+    }
+}
+
+/// A key for a message.
+pub(crate) fn shown_key(kind: KeyType, bytes: &[u8]) -> String {
+    match kind.of_bytes(bytes) {
+        Some(key) => key.to_string(),
+        None => format!("{bytes:02x?}"),
+    }
+}
+
+/// Visits all documents in order of key, from one snapshot after the other. Nobody writes meanwhile.
+fn each_document(
+    reader: &Reader,
+    tree: TreeId,
+    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<(), store::Error> {
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        let from = last.take();
+        let range = KeyRange { from: from.as_deref().map_or(Bound::Unbounded, Bound::Excluded), to: Bound::Unbounded };
+        let (mut seen, mut stop) = (0, false);
+        reader.snapshot().scan(tree, range, Direction::Forward, &mut |key, value| {
+            seen += 1;
+            stop = visit(key, value).is_break();
+            if seen == SCAN_DOCUMENTS {
+                last = Some(key.to_vec());
+            }
+            if stop || seen == SCAN_DOCUMENTS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if stop || last.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Removes the entries of the trees that rows `drop/…` name, then the rows.
+pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<(), store::Error> {
+    for row in rows.keys() {
+        let Some(name) = row.strip_prefix("drop/") else { continue };
+        if let Some(tree) = store.existing_tree(name)? {
+            clear(store, tree)?;
+        }
+        store.commit(&mut |tx| {
+            tx.delete(catalog, row.as_bytes());
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn clear(store: &Store, tree: TreeId) -> Result<(), store::Error> {
+    loop {
+        let mut failure = None;
+        let mut count = 0;
+        store.commit(&mut |tx| {
+            let mut keys: Vec<Vec<u8>> = Vec::new();
+            let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+            let scan = tx.scan(tree, all, Direction::Forward, &mut |key, _| {
+                keys.push(key.to_vec());
+                if keys.len() == DROP_ENTRIES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if let Err(error) = scan {
+                failure = Some(error);
+                return Err(store::Abort);
+            }
+            count = keys.len();
+            keys.iter().for_each(|key| tx.delete(tree, key));
+            Ok(())
+        })?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        if count < DROP_ENTRIES {
+            return Ok(());
+        }
+    }
+}

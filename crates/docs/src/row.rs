@@ -1,0 +1,180 @@
+//! A document as a row: its values in the places of the fields that a collection cares about.
+//!
+//! One pass over the document finds them all: schema, key, indexes, unique fields and references then read by place.
+//! Documents of one shape are the rule, so each field is first looked for where the last document had it.
+
+use std::borrow::Cow;
+
+use binjson::{Document, Kind, Str, Value};
+
+use crate::order::Scalar;
+
+/// Rows of up to so many fields live on the stack.
+const ROW_INLINE: usize = 16;
+
+/// The fields that a collection cares about, numbered.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    names: Vec<String>,
+    /// As documents store them, for comparing without unescaping.
+    stored: Vec<Vec<u8>>,
+}
+
+/// Where the fields of the last document stood: place in the document → number of the field.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    numbers: Vec<u8>,
+}
+
+/// Fields that may be numbered: so that a number fits a byte, with one value left for "none of them".
+pub const NAMES_MAX: usize = 254;
+const NONE: u8 = 255;
+
+/// A document's values by number of field.
+pub struct Row<'r, 'd> {
+    values: &'r [Option<Value<'d>>],
+    /// The first field that is not among the names.
+    pub unknown: Option<Str<'d>>,
+}
+
+impl Names {
+    /// The number of a name, added where it is new; `None` where there are [`NAMES_MAX`] already.
+    pub fn add(&mut self, name: &str) -> Option<usize> {
+        if let Some(number) = self.number(name) {
+            return Some(number);
+        }
+        if self.names.len() == NAMES_MAX {
+            return None;
+        }
+        self.names.push(name.to_string());
+        let mut quoted = Vec::new();
+        binjson::append_string(&mut quoted, name);
+        self.stored.push(quoted[1..quoted.len() - 1].to_vec());
+        Some(self.names.len() - 1)
+    }
+
+    /// The number of a name.
+    pub fn number(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|known| known == name)
+    }
+
+    /// The name of a number.
+    pub fn name(&self, number: usize) -> &str {
+        &self.names[number]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Lays out a document's fields and hands the row to `each`.
+    #[inline]
+    pub fn with_row<'d, R>(
+        &self,
+        document: Document<'d>,
+        shape: &mut Shape,
+        each: impl FnOnce(&Row<'_, 'd>) -> R,
+    ) -> R {
+        let mut inline = [None; ROW_INLINE];
+        let mut heap;
+        let values: &mut [Option<Value<'d>>] = if self.names.len() <= ROW_INLINE {
+            &mut inline[..self.names.len()]
+        } else {
+            heap = vec![None; self.names.len()];
+            &mut heap
+        };
+        let mut unknown = None;
+        for (place, (name, value)) in document.fields().enumerate() {
+            match self.find(name.stored(), place, shape) {
+                Some(number) => values[number] = Some(value),
+                None => unknown = unknown.or(Some(name)),
+            }
+        }
+        each(&Row { values, unknown })
+    }
+
+    #[inline]
+    fn find(&self, stored: &[u8], place: usize, shape: &mut Shape) -> Option<usize> {
+        if let Some(&number) = shape.numbers.get(place)
+            && self.stored.get(usize::from(number)).is_some_and(|known| known == stored)
+        {
+            return Some(usize::from(number));
+        }
+        let found = self.stored.iter().position(|known| known == stored);
+        if place < NAMES_MAX {
+            if shape.numbers.len() <= place {
+                shape.numbers.resize(place + 1, NONE);
+            }
+            shape.numbers[place] = found.map_or(NONE, |number| number as u8);
+        }
+        found
+    }
+}
+
+impl<'d> Row<'_, 'd> {
+    /// The value of a field; `None` where it is missing.
+    #[inline]
+    pub fn get(&self, number: usize) -> Option<Value<'d>> {
+        self.values[number]
+    }
+
+    /// The stored JSON of a field; empty where it is missing.
+    #[inline]
+    pub fn raw(&self, number: usize) -> &'d [u8] {
+        self.values[number].map_or(&[], |value| value.raw())
+    }
+}
+
+/// A value as SQL and indexes see it, perhaps with text that had to be unescaped.
+#[derive(Clone, Debug)]
+pub enum Plain<'d> {
+    /// A missing field or null.
+    Null,
+    /// An integer within 64 bits, or a boolean.
+    Integer(i64),
+    /// Any other number.
+    Real(f64),
+    /// Text, or the minified text of an object or array.
+    Text(Cow<'d, str>),
+}
+
+impl Plain<'_> {
+    /// Borrowed.
+    #[inline]
+    pub fn scalar(&self) -> Scalar<'_> {
+        match self {
+            Plain::Null => Scalar::Null,
+            Plain::Integer(integer) => Scalar::Integer(*integer),
+            Plain::Real(real) => Scalar::Real(*real),
+            Plain::Text(text) => Scalar::Text(text),
+        }
+    }
+}
+
+/// What a stored value is in SQL: a boolean is 1 or 0, an object or array its minified text.
+#[inline]
+pub fn plain<'d>(value: Option<Value<'d>>) -> Plain<'d> {
+    let Some(value) = value else {
+        return Plain::Null;
+    };
+    match value.raw().first() {
+        Some(b'"') => value.as_str().map_or(Plain::Null, Plain::Text),
+        Some(b'-' | b'0'..=b'9') => match value.as_i64() {
+            Some(integer) => Plain::Integer(integer),
+            None => value.as_f64().map_or(Plain::Null, Plain::Real),
+        },
+        _ => match value.kind() {
+            Kind::Bool => Plain::Integer(i64::from(value.as_bool() == Some(true))),
+            Kind::Object | Kind::Array => {
+                Plain::Text(Cow::Borrowed(std::str::from_utf8(value.raw()).unwrap_or_default()))
+            }
+            _ => Plain::Null,
+        },
+    }
+}

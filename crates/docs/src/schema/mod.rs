@@ -1,0 +1,94 @@
+//! JSON Schema: what the documents of a collection may be.
+//!
+//! A schema of the plain kind (an object whose fields have types, enums, bounds and lengths) is checked by [`plain`] on the
+//! stored document, without building anything: it lies on the path of every write. Any other goes to the `jsonschema`
+//! crate ([`full`]). Both say the same about a plain schema; a property test holds them together.
+//!
+//! Stricter than JSON Schema in one point: `integer` takes digits only (`1.0` and `1e3` are no integers), within 64 bits.
+
+mod full;
+mod plain;
+mod promise;
+
+use binjson::Document;
+use serde_json::Value as Json;
+
+use crate::catalog::FieldInfo;
+use crate::row::{Names, Row};
+
+/// Deepest nesting of a schema's text (serde_json's own bound).
+pub const SCHEMA_DEPTH_MAX: usize = 127;
+
+/// A compiled schema.
+#[derive(Debug)]
+pub struct Schema {
+    fields: Vec<FieldInfo>,
+    closed: bool,
+    rules: Rules,
+}
+
+#[derive(Debug)]
+enum Rules {
+    Plain(plain::Plain),
+    Full(Box<full::Full>),
+}
+
+/// Why a document does not fit, and where in it (a JSON pointer; empty for the document itself).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// What is wrong, in words.
+    pub why: String,
+    /// Where.
+    pub pointer: String,
+}
+
+impl Schema {
+    /// Compiles a schema's JSON text.
+    pub fn compile(text: &str) -> Result<Schema, String> {
+        let json = parse(text)?;
+        // The general compiler also checks the schema against its own rules.
+        let full = full::Full::compile(&json)?;
+        let promise = promise::of(text, &json);
+        let rules = match plain::Plain::compile(&json, &promise) {
+            Some(plain) => Rules::Plain(plain),
+            None => Rules::Full(Box::new(full)),
+        };
+        Ok(Schema { fields: promise.fields, closed: promise.closed, rules })
+    }
+
+    /// The same, always by the general checker: the slow, obvious twin.
+    pub fn compile_full(text: &str) -> Result<Schema, String> {
+        let json = parse(text)?;
+        let promise = promise::of(text, &json);
+        let full = full::Full::compile(&json)?;
+        Ok(Schema { fields: promise.fields, closed: promise.closed, rules: Rules::Full(Box::new(full)) })
+    }
+
+    /// The top-level fields it names, in its order.
+    pub fn fields(&self) -> &[FieldInfo] {
+        &self.fields
+    }
+
+    /// Whether it forbids other top-level fields.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether documents are checked without building anything.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.rules, Rules::Plain(_))
+    }
+
+    /// Checks a document, given its row over `names`, which begin with this schema's fields in their order.
+    #[inline]
+    pub fn check(&self, document: Document<'_>, row: &Row<'_, '_>, names: &Names) -> Result<(), Misfit> {
+        match &self.rules {
+            Rules::Plain(plain) => plain.check(row, names),
+            Rules::Full(full) => full.check(document),
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<Json, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,68 @@
+//! What a schema promises about the top-level fields, for the planner of queries: their names, kinds and presence.
+//!
+//! Only keywords that stand directly in the schema count. They hold whatever else it says, for the keywords of a schema
+//! all apply; `$ref` is the exception of older drafts, where it silences its neighbours, so a schema with it promises nothing.
+
+use serde_json::{Map, Value as Json};
+
+use crate::catalog::{FieldInfo, FieldKind};
+
+/// What is promised.
+pub(crate) struct Promise {
+    /// The named fields, in the order of the text.
+    pub(crate) fields: Vec<FieldInfo>,
+    /// Whether there can be no others.
+    pub(crate) closed: bool,
+}
+
+/// Reads a schema's promise; the text is there for the order of the fields, which parsed JSON has lost.
+pub(crate) fn of(text: &str, schema: &Json) -> Promise {
+    let nothing = Promise { fields: Vec::new(), closed: false };
+    let Some(object) = schema.as_object().filter(|object| !object.contains_key("$ref")) else {
+        return nothing;
+    };
+    let Some(properties) = object.get("properties").and_then(Json::as_object) else {
+        return nothing;
+    };
+    let required = object.get("required").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    let fields = ordered_names(text).into_iter().filter_map(|name| {
+        let property = properties.get(&name)?;
+        let kind = property.as_object().map_or(FieldKind::Any, kind);
+        let required = kind != FieldKind::Any && required.iter().any(|field| field.as_str() == Some(&name));
+        Some(FieldInfo { name, kind, required })
+    });
+    let closed =
+        object.get("additionalProperties") == Some(&Json::Bool(false)) && !object.contains_key("patternProperties");
+    Promise { fields: fields.collect(), closed }
+}
+
+fn ordered_names(text: &str) -> Vec<String> {
+    let mut stored = Vec::new();
+    if binjson::encode(text.as_bytes(), &mut stored).is_err() {
+        return Vec::new();
+    }
+    let Ok(document) = binjson::Document::from_bytes(&stored) else {
+        return Vec::new();
+    };
+    let Some(properties) = document.field("properties") else {
+        return Vec::new();
+    };
+    properties.fields().filter_map(|(name, _)| Some(name.as_str()?.into_owned())).collect()
+}
+
+fn kind(property: &Map<String, Json>) -> FieldKind {
+    if property.contains_key("$ref") {
+        return FieldKind::Any;
+    }
+    match property.get("type").and_then(Json::as_str) {
+        Some("integer") => FieldKind::Integer,
+        Some("number") => FieldKind::Number,
+        Some("string") => FieldKind::Text,
+        Some("boolean") => FieldKind::Boolean,
+        Some(_) => FieldKind::Any,
+        None => match property.get("enum").and_then(Json::as_array) {
+            Some(values) if values.iter().all(Json::is_string) => FieldKind::Text,
+            _ => FieldKind::Any,
+        },
+    }
+}

@@ -1,0 +1,125 @@
+//! One thread's way into a database: reads without locks and without allocation.
+
+use std::borrow::Cow;
+use std::ops::{Bound, ControlFlow};
+
+use binjson::Document;
+
+use crate::collection::STAMP_BYTES;
+use crate::database::{CollectionId, Database};
+use crate::engine::{Direction, KeyRange, View};
+use crate::error::ReadError;
+use crate::key::Key;
+
+/// A registered thread. Not shared between threads.
+pub struct Session {
+    database: Database,
+    reader: store::Reader,
+}
+
+/// The database as of one moment. Short-lived: it pins pages while it lives.
+pub struct Moment<'s> {
+    database: &'s Database,
+    snapshot: store::Snapshot<'s>,
+}
+
+/// A stored document.
+#[derive(Clone, Debug)]
+pub struct Stored<'v> {
+    value: Cow<'v, [u8]>,
+}
+
+impl Session {
+    pub(crate) fn new(database: Database, reader: store::Reader) -> Session {
+        Session { database, reader }
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// The store's side of the registration.
+    pub fn reader(&self) -> &store::Reader {
+        &self.reader
+    }
+
+    /// The newest durable state.
+    #[inline]
+    pub fn now(&self) -> Moment<'_> {
+        Moment { database: &self.database, snapshot: self.reader.snapshot() }
+    }
+}
+
+impl Moment<'_> {
+    /// A document by its key.
+    #[inline]
+    pub fn get(&self, collection: CollectionId, key: &Key<'_>) -> Result<Option<Stored<'_>>, ReadError> {
+        let tree = self.database.collection_at(collection).info.tree;
+        Ok(self.snapshot.get(tree, key.as_bytes())?.map(|value| Stored { value }))
+    }
+
+    /// Visits up to `limit` documents behind a key (from the first where there is none), in order of key.
+    pub fn list(
+        &self,
+        collection: CollectionId,
+        after: Option<&Key<'_>>,
+        limit: usize,
+        visit: &mut dyn FnMut(&Key<'_>, &Stored<'_>) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let info = &self.database.collection_at(collection).info;
+        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_bytes()));
+        let range = KeyRange { from, to: Bound::Unbounded };
+        let (mut left, mut result) = (limit, Ok(()));
+        if limit == 0 {
+            return Ok(());
+        }
+        self.snapshot.scan(info.tree, range, Direction::Forward, &mut |key, value| {
+            left -= 1;
+            let stored = Stored { value: Cow::Borrowed(value) };
+            result = match info.key.kind.of_bytes(key) {
+                Some(key) => visit(&key, &stored),
+                None => Err(ReadError::Damaged(format!("a key of {}", info.name))),
+            };
+            if left == 0 || result.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        result
+    }
+
+    /// The change number of the newest change it shows.
+    pub fn version(&self) -> u64 {
+        self.snapshot.version().0
+    }
+
+    /// What queries read.
+    pub fn view(&self) -> &impl View {
+        &self.snapshot
+    }
+}
+
+impl Stored<'_> {
+    /// The number of its last change: its ETag.
+    #[inline]
+    pub fn change_number(&self) -> Result<u64, ReadError> {
+        let stamp = self.value.first_chunk::<STAMP_BYTES>().ok_or_else(damaged)?;
+        Ok(u64::from_le_bytes(*stamp))
+    }
+
+    /// The document.
+    #[inline]
+    pub fn document(&self) -> Result<Document<'_>, ReadError> {
+        let bytes = self.value.get(STAMP_BYTES..).ok_or_else(damaged)?;
+        Document::from_bytes(bytes).map_err(|_| damaged())
+    }
+
+    /// Its JSON text, minified.
+    #[inline]
+    pub fn text(&self) -> Result<&[u8], ReadError> {
+        self.document().map(|document| document.text())
+    }
+}
+
+#[cold]
+fn damaged() -> ReadError {
+    ReadError::Damaged("a stored document".to_string())
+}

@@ -1,0 +1,175 @@
+//! Aggregates without and with groups: what each keeps, and its result.
+//!
+//! SUM, AVG and TOTAL add integers exactly while all are integers, and otherwise reals with a second word for the
+//! rounding errors (Kahan, Babuška, Neumaier), exactly as the oracle does, so that the last digit is the same.
+
+use super::error::Fault;
+use super::number::{self, IntegerText};
+use super::value::{Value, compare};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AggregateKind {
+    /// COUNT(*): has no argument.
+    CountRows,
+    Count,
+    Sum,
+    Avg,
+    Total,
+    Min,
+    Max,
+}
+
+/// Names of the aggregate functions.
+pub(crate) const AGGREGATES: &[(&str, AggregateKind)] = &[
+    ("count", AggregateKind::Count),
+    ("sum", AggregateKind::Sum),
+    ("avg", AggregateKind::Avg),
+    ("total", AggregateKind::Total),
+    ("min", AggregateKind::Min),
+    ("max", AggregateKind::Max),
+];
+
+/// What an aggregate keeps between rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    count: i64,
+    integer: i64,
+    sum: f64,
+    error: f64,
+    approximate: bool,
+    overflowed: bool,
+    extreme: Extreme,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Extreme {
+    #[default]
+    None,
+    Integer(i64),
+    Real(f64),
+    Text(Vec<u8>),
+}
+
+impl Extreme {
+    fn value(&self) -> Value<'_> {
+        match self {
+            Extreme::None => Value::Null,
+            Extreme::Integer(integer) => Value::Integer(*integer),
+            Extreme::Real(real) => Value::Real(*real),
+            Extreme::Text(text) => Value::Text(text),
+        }
+    }
+
+    fn set(&mut self, value: Value<'_>) {
+        match (value, &mut *self) {
+            (Value::Text(text), Extreme::Text(kept)) => {
+                kept.clear();
+                kept.extend_from_slice(text);
+            }
+            (Value::Null, _) => *self = Extreme::None,
+            (Value::Integer(integer), _) => *self = Extreme::Integer(integer),
+            (Value::Real(real), _) => *self = Extreme::Real(real),
+            (Value::Text(text), _) => *self = Extreme::Text(text.to_vec()),
+        }
+    }
+}
+
+/// From here on integers lose digits as reals and are added in two parts.
+const EXACT: i64 = 4_503_599_627_370_496;
+
+impl State {
+    /// Takes one row's value in.
+    #[inline]
+    pub(crate) fn step(&mut self, kind: AggregateKind, value: Value<'_>) {
+        match kind {
+            AggregateKind::CountRows => self.count += 1,
+            _ if value.is_null() => {}
+            AggregateKind::Count => self.count += 1,
+            AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => self.add(value),
+            AggregateKind::Min | AggregateKind::Max => {
+                let wanted =
+                    if kind == AggregateKind::Min { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater };
+                if self.count == 0 || compare(value, self.extreme.value()) == wanted {
+                    self.extreme.set(value);
+                }
+                self.count += 1;
+            }
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, value: Value<'_>) {
+        self.count += 1;
+        let number = match value {
+            Value::Text(text) => match number::integer_prefix(text) {
+                (integer, IntegerText::Whole) => Value::Integer(integer),
+                _ => Value::Real(value.to_real()),
+            },
+            number => number,
+        };
+        match number {
+            Value::Integer(integer) if !self.approximate => match self.integer.checked_add(integer) {
+                Some(sum) => self.integer = sum,
+                None => {
+                    self.overflowed = true;
+                    self.start_approximate();
+                    self.add_integer(integer);
+                }
+            },
+            Value::Integer(integer) => self.add_integer(integer),
+            other => {
+                if self.approximate {
+                    self.overflowed = false;
+                } else {
+                    self.start_approximate();
+                }
+                self.add_real(other.to_real());
+            }
+        }
+    }
+
+    fn start_approximate(&mut self) {
+        self.approximate = true;
+        let small = if self.integer.unsigned_abs() >= EXACT as u64 { self.integer % 16384 } else { 0 };
+        self.sum = (self.integer - small) as f64;
+        self.error = small as f64;
+    }
+
+    fn add_integer(&mut self, integer: i64) {
+        if integer.unsigned_abs() >= EXACT as u64 {
+            let small = integer % 16384;
+            self.add_real((integer - small) as f64);
+            self.add_real(small as f64);
+        } else {
+            self.add_real(integer as f64);
+        }
+    }
+
+    fn add_real(&mut self, real: f64) {
+        let sum = self.sum + real;
+        self.error += if self.sum.abs() > real.abs() { (self.sum - sum) + real } else { (real - sum) + self.sum };
+        self.sum = sum;
+    }
+
+    fn real_sum(&self) -> f64 {
+        match (self.approximate, self.error.is_finite()) {
+            (false, _) => self.integer as f64,
+            (true, true) => self.sum + self.error,
+            (true, false) => self.sum,
+        }
+    }
+
+    /// The aggregate's value over the rows taken in.
+    pub(crate) fn finish(&self, kind: AggregateKind) -> Result<Value<'_>, Fault> {
+        Ok(match kind {
+            AggregateKind::CountRows | AggregateKind::Count => Value::Integer(self.count),
+            AggregateKind::Total => Value::real(self.real_sum()),
+            _ if self.count == 0 => Value::Null,
+            AggregateKind::Avg => Value::real(self.real_sum() / self.count as f64),
+            AggregateKind::Sum if !self.approximate => Value::Integer(self.integer),
+            AggregateKind::Sum if self.overflowed => return Err(Fault::IntegerOverflow),
+            AggregateKind::Sum => Value::real(self.real_sum()),
+            AggregateKind::Min | AggregateKind::Max => self.extreme.value(),
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! What can go wrong with a query: the text is wrong ([`SqlError`], at prepare time, with a position), or an execution
+//! could not end ([`QueryError`]).
+
+use std::fmt;
+
+/// A query that cannot be prepared: what is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlError {
+    /// What kind of mistake.
+    pub kind: SqlErrorKind,
+    /// In words, without the position.
+    pub message: String,
+    /// Line, from 1; 0 where no position is known.
+    pub line: u64,
+    /// Column in characters, from 1; 0 where no position is known.
+    pub column: u64,
+}
+
+/// Kinds of mistakes in a query's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SqlErrorKind {
+    /// The text is not SQL.
+    Syntax,
+    /// SQL that this version does not run.
+    NotYet,
+    /// A collection, field or function that does not exist.
+    UnknownName,
+    /// SQL that says something impossible: two columns of one name, an aggregate in WHERE.
+    Invalid,
+    /// The text is beyond a named bound.
+    Limit,
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}, column {}: ", self.line, self.column)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+/// Why an execution ended without its whole result.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// The engine failed.
+    Store(store::Error),
+    /// The execution would exceed a bound: which, and its value.
+    Limit {
+        /** The bound's name. */
+        what: &'static str,
+        /** Its value. */
+        limit: u64,
+    },
+    /// The caller's deadline passed.
+    Deadline,
+    /// A value cannot be computed or shown: integer overflow, an infinite number.
+    Value(&'static str),
+    /// Stored bytes break their layout.
+    Damaged(&'static str),
+    /// The number of parameters given is not the query's.
+    Parameters {
+        /** What the query has. */
+        expected: usize,
+        /** What was given. */
+        given: usize,
+    },
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueryError::Store(error) => write!(f, "the store failed: {error:?}"),
+            QueryError::Limit { what, limit } => write!(f, "the query exceeds its limit of {limit} {what}"),
+            QueryError::Deadline => f.write_str("the query's time is over"),
+            QueryError::Value(what) => f.write_str(what),
+            QueryError::Damaged(what) => write!(f, "damaged data: {what}"),
+            QueryError::Parameters { expected, given } => {
+                write!(f, "{given} parameters given, the query has {expected}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+impl From<store::Error> for QueryError {
+    fn from(error: store::Error) -> Self {
+        QueryError::Store(error)
+    }
+}
+
+/// Why one expression has no value. Small, so that a result of an evaluation stays in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// An integer result lies outside 64 bits where SQL makes that an error.
+    IntegerOverflow,
+    /// A stored value breaks its layout.
+    Damaged(&'static str),
+    /// A text made by functions is longer than a bound.
+    TextTooLong,
+    /// Text that should be JSON is not.
+    Json,
+}
+
+impl From<Fault> for QueryError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::IntegerOverflow => QueryError::Value("integer overflow"),
+            Fault::Damaged(what) => QueryError::Damaged(what),
+            Fault::TextTooLong => {
+                QueryError::Limit { what: "bytes of one computed text", limit: super::value::TEXT_BYTES_MAX as u64 }
+            }
+            Fault::Json => QueryError::Value("malformed JSON"),
+        }
+    }
+}

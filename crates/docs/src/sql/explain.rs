@@ -1,0 +1,139 @@
+//! EXPLAIN: what a plan does, in the order in which it nests, as text and as JSON.
+
+use std::fmt::Write;
+
+use serde_json::{Value as Json, json};
+
+use super::expr::Expr;
+use super::plan::{Access, Level, Plan};
+use super::resolve::Logical;
+use crate::catalog::Catalog;
+use crate::engine::Direction;
+
+/// One line for each step of a plan.
+pub(crate) fn text(plan: &Plan, logical: &Logical, catalog: &Catalog) -> String {
+    let mut out = String::new();
+    for level in &plan.levels {
+        let _ = writeln!(out, "{}", level_text(level, logical, catalog));
+    }
+    for &table in &plan.implied {
+        let _ = writeln!(out, "IMPLIED {} BY REFERENCE", logical.tables[table].alias);
+    }
+    for step in steps(plan) {
+        let _ = writeln!(out, "{step}");
+    }
+    out
+}
+
+/// The same as JSON: levels with their parts, then the steps.
+pub(crate) fn json(plan: &Plan, logical: &Logical, catalog: &Catalog) -> Json {
+    let levels: Vec<Json> = plan
+        .levels
+        .iter()
+        .map(|level| {
+            json!({
+                "collection": catalog.collections[level.collection].name,
+                "alias": logical.tables[level.table].alias,
+                "access": access(level, logical, catalog),
+                "covering": matches!(level.access, Access::Index { .. }) && !level.fetch,
+                "conditions": level.before.len() + level.after.len() + level.beyond.len(),
+                "left": level.left,
+                "scans": matches!(level.access, Access::Scan { .. }),
+            })
+        })
+        .collect();
+    let implied: Vec<&str> = plan.implied.iter().map(|&table| logical.tables[table].alias.as_str()).collect();
+    json!({ "levels": levels, "implied": implied, "constants": plan.constants.len(), "steps": steps(plan) })
+}
+
+/// The collections that are read without key or index, inside a loop or not.
+pub(crate) fn scans<'c>(plan: &Plan, catalog: &'c Catalog) -> Vec<&'c str> {
+    let whole = plan.levels.iter().filter(|level| matches!(level.access, Access::Scan { from: None, to: None, .. }));
+    whole.map(|level| catalog.collections[level.collection].name.as_str()).collect()
+}
+
+fn steps(plan: &Plan) -> Vec<String> {
+    let mut steps = Vec::new();
+    if plan.grouped {
+        steps.push(match plan.group.len() {
+            0 => "AGGREGATE".to_owned(),
+            keys => format!("GROUP BY {keys} KEYS"),
+        });
+    }
+    if plan.distinct {
+        steps.push("DISTINCT".to_owned());
+    }
+    match (plan.order.is_empty(), plan.limit.is_some()) {
+        (false, true) => steps.push("TOP-N SORT".to_owned()),
+        (false, false) => steps.push("SORT".to_owned()),
+        (true, _) if plan.ordered => steps.push("ORDER BY INDEX".to_owned()),
+        _ => {}
+    }
+    if plan.limit.is_some() || plan.offset.is_some() {
+        steps.push("LIMIT".to_owned());
+    }
+    steps
+}
+
+fn level_text(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
+    let name = &catalog.collections[level.collection].name;
+    let alias = &logical.tables[level.table].alias;
+    let named = if alias == name { name.clone() } else { format!("{name} AS {alias}") };
+    let access = access(level, logical, catalog);
+    let left = if level.left { "LEFT " } else { "" };
+    let mut line = match &level.access {
+        Access::Key(_) | Access::Unique { .. } => format!("{left}LOOKUP {named} BY {access}"),
+        Access::Index { .. } if level.fetch => format!("{left}SEARCH {named} USING INDEX {access}"),
+        Access::Index { .. } => format!("{left}SEARCH {named} USING COVERING INDEX {access}"),
+        Access::Scan { from: None, to: None, .. } => format!("{left}SCAN {named}{access}"),
+        Access::Scan { .. } => format!("{left}SEARCH {named} USING {access}"),
+    };
+    let conditions = level.before.len() + level.after.len() + level.beyond.len();
+    if conditions > 0 {
+        let _ = write!(line, " FILTER {conditions}");
+    }
+    line
+}
+
+fn shown(expr: &Expr, logical: &Logical) -> String {
+    match expr {
+        Expr::Parameter(slot) => format!(":{}", logical.parameters[*slot]),
+        Expr::Column(column) => {
+            let column = &logical.columns[*column];
+            format!("{}.{}", logical.tables[column.table].alias, column.name)
+        }
+        _ => "?".to_owned(),
+    }
+}
+
+fn access(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
+    let info = &catalog.collections[level.collection];
+    let backward = |direction: &Direction| if *direction == Direction::Backward { " BACKWARD" } else { "" };
+    match &level.access {
+        Access::Key(value) => format!("KEY ({}={})", info.key.field, shown(value, logical)),
+        Access::Unique { field, value, .. } => format!("UNIQUE ({field}={})", shown(value, logical)),
+        Access::Index { number, equal, from, to, direction, .. } => {
+            let fields = &info.indexes[*number].fields;
+            let mut parts: Vec<String> =
+                equal.iter().zip(fields).map(|(value, field)| format!("{field}={}", shown(value, logical))).collect();
+            let next = fields.get(equal.len()).map_or("", String::as_str);
+            for (side, sign) in [(from, '>'), (to, '<')] {
+                if let Some((value, inclusive)) = side {
+                    let equal = if *inclusive { "=" } else { "" };
+                    parts.push(format!("{next}{sign}{equal}{}", shown(value, logical)));
+                }
+            }
+            if parts.is_empty() {
+                parts = fields.clone();
+            }
+            format!("({}){}", parts.join(", "), backward(direction))
+        }
+        Access::Scan { from: None, to: None, direction } => backward(direction).to_owned(),
+        Access::Scan { from, to, direction } => {
+            let field = &info.key.field;
+            let low = from.iter().map(|value| format!("{field}>{}", shown(value, logical)));
+            let high = to.iter().map(|value| format!("{field}<{}", shown(value, logical)));
+            format!("KEY ({}){}", low.chain(high).collect::<Vec<_>>().join(", "), backward(direction))
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Scalar functions: one table of names, and what each does.
+
+use std::cmp::Ordering;
+
+use bumpalo::Bump;
+use bumpalo::collections::{String as BumpString, Vec as BumpVec};
+
+use super::dates::{self, DateFunction, DateResult};
+use super::error::Fault;
+use super::value::{TEXT_BYTES_MAX, Value, compare};
+use super::{format, number, pattern};
+
+/// A scalar function. COALESCE, IFNULL and IIF are expressions of their own, for they evaluate only what they need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function {
+    Abs,
+    Instr,
+    Length,
+    Lower,
+    Ltrim,
+    Max,
+    Min,
+    NullIf,
+    Printf,
+    Replace,
+    Round,
+    Rtrim,
+    Sign,
+    Substr,
+    Trim,
+    TypeOf,
+    Unicode,
+    Upper,
+    Date(DateFunction),
+}
+
+/// Name, function, fewest and most arguments.
+pub(crate) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
+    ("abs", Function::Abs, 1, 1),
+    ("date", Function::Date(DateFunction::Date), 0, ARGUMENTS_MAX),
+    ("datetime", Function::Date(DateFunction::DateTime), 0, ARGUMENTS_MAX),
+    ("format", Function::Printf, 1, ARGUMENTS_MAX),
+    ("instr", Function::Instr, 2, 2),
+    ("julianday", Function::Date(DateFunction::JulianDay), 0, ARGUMENTS_MAX),
+    ("length", Function::Length, 1, 1),
+    ("lower", Function::Lower, 1, 1),
+    ("ltrim", Function::Ltrim, 1, 2),
+    ("max", Function::Max, 2, ARGUMENTS_MAX),
+    ("min", Function::Min, 2, ARGUMENTS_MAX),
+    ("nullif", Function::NullIf, 2, 2),
+    ("printf", Function::Printf, 1, ARGUMENTS_MAX),
+    ("replace", Function::Replace, 3, 3),
+    ("round", Function::Round, 1, 2),
+    ("rtrim", Function::Rtrim, 1, 2),
+    ("sign", Function::Sign, 1, 1),
+    ("strftime", Function::Date(DateFunction::Strftime), 1, ARGUMENTS_MAX),
+    ("substr", Function::Substr, 2, 3),
+    ("substring", Function::Substr, 2, 3),
+    ("time", Function::Date(DateFunction::Time), 0, ARGUMENTS_MAX),
+    ("trim", Function::Trim, 1, 2),
+    ("typeof", Function::TypeOf, 1, 1),
+    ("unicode", Function::Unicode, 1, 1),
+    ("unixepoch", Function::Date(DateFunction::UnixEpoch), 0, ARGUMENTS_MAX),
+    ("upper", Function::Upper, 1, 1),
+];
+
+/// Most arguments of one call.
+pub(crate) const ARGUMENTS_MAX: usize = 32;
+
+/// Calls a function; the number of arguments was checked against the table.
+pub(crate) fn call<'a>(
+    function: Function,
+    arguments: &[Value<'a>],
+    arena: &'a Bump,
+    now_ms: i64,
+) -> Result<Value<'a>, Fault> {
+    let first = arguments.first().copied().unwrap_or(Value::Null);
+    Ok(match function {
+        Function::Abs => return abs(first),
+        Function::Date(function) => date(function, arguments, arena, now_ms),
+        Function::Instr => instr(first, arguments[1], arena),
+        Function::Length => match first.to_text(arena) {
+            None => Value::Null,
+            Some(text) => Value::Integer(pattern::length(text)),
+        },
+        Function::Lower => fold(first, arena, |byte| byte.to_ascii_lowercase()),
+        Function::Upper => fold(first, arena, |byte| byte.to_ascii_uppercase()),
+        Function::Trim => trim(arguments, true, true, arena),
+        Function::Ltrim => trim(arguments, true, false, arena),
+        Function::Rtrim => trim(arguments, false, true, arena),
+        Function::Max => extreme(arguments, |best, next| compare(best, next) == Ordering::Less),
+        Function::Min => extreme(arguments, |best, next| compare(best, next) != Ordering::Less),
+        Function::NullIf => {
+            let equal = !first.is_null() && compare(first, arguments[1]) == Ordering::Equal;
+            if equal { Value::Null } else { first }
+        }
+        Function::Printf => match first.to_text(arena) {
+            None => Value::Null,
+            Some(text) => return format::printf(text, &arguments[1..], arena),
+        },
+        Function::Replace => return replace(arguments, arena),
+        Function::Round => match (first, arguments.get(1)) {
+            (Value::Null, _) | (_, Some(Value::Null)) => Value::Null,
+            (value, places) => Value::Real(number::round(value.to_real(), places.map_or(0, |p| p.to_integer()))),
+        },
+        Function::Sign => sign(first),
+        Function::Substr => substr(arguments, arena),
+        Function::TypeOf => Value::text(first.type_name()),
+        Function::Unicode => match first.to_text(arena).and_then(|text| std::str::from_utf8(text).ok()) {
+            Some(text) => text.chars().next().map_or(Value::Null, |c| Value::Integer(i64::from(u32::from(c)))),
+            None => Value::Null,
+        },
+    })
+}
+
+fn abs(value: Value<'_>) -> Result<Value<'_>, Fault> {
+    match value {
+        Value::Null => Ok(Value::Null),
+        Value::Integer(integer) => integer.checked_abs().map(Value::Integer).ok_or(Fault::IntegerOverflow),
+        other => Ok(Value::Real(match other.to_real() {
+            real if real < 0.0 => -real,
+            real => real,
+        })),
+    }
+}
+
+fn sign(value: Value<'_>) -> Value<'_> {
+    let number = match value {
+        Value::Text(_) => value.with_numeric_affinity(),
+        other => other,
+    };
+    match number {
+        Value::Integer(integer) => Value::Integer(integer.signum()),
+        Value::Real(real) => Value::Integer(i64::from(real > 0.0) - i64::from(real < 0.0)),
+        _ => Value::Null,
+    }
+}
+
+fn extreme<'a>(values: &[Value<'a>], replaces: impl Fn(Value<'a>, Value<'a>) -> bool) -> Value<'a> {
+    let mut best = values[0];
+    for &next in values {
+        if next.is_null() {
+            return Value::Null;
+        }
+        if replaces(best, next) {
+            best = next;
+        }
+    }
+    best
+}
+
+fn fold<'a>(value: Value<'a>, arena: &'a Bump, change: impl Fn(u8) -> u8) -> Value<'a> {
+    match value.to_text(arena) {
+        None => Value::Null,
+        Some(text) => Value::Text(arena.alloc_slice_fill_iter(text.iter().map(|&byte| change(byte)))),
+    }
+}
+
+fn instr<'a>(text: Value<'a>, wanted: Value<'a>, arena: &'a Bump) -> Value<'a> {
+    let (Some(text), Some(wanted)) = (text.to_text(arena), wanted.to_text(arena)) else { return Value::Null };
+    if wanted.is_empty() {
+        return Value::Integer(1);
+    }
+    let found = text.windows(wanted.len()).position(|window| window == wanted);
+    Value::Integer(found.map_or(0, |at| pattern::length(&text[..at]) + 1))
+}
+
+fn trim<'a>(arguments: &[Value<'a>], left: bool, right: bool, arena: &'a Bump) -> Value<'a> {
+    let Some(mut text) = arguments[0].to_text(arena) else { return Value::Null };
+    let set: &[u8] = match arguments.get(1) {
+        None => b" ",
+        Some(set) => match set.to_text(arena) {
+            None => return Value::Null,
+            Some(set) => set,
+        },
+    };
+    let strip = |text: &[u8], end: bool| {
+        let mut rest = set;
+        while let Some((c, length)) = pattern::character(rest) {
+            if if end { text.ends_with(c) } else { text.starts_with(c) } {
+                return length;
+            }
+            rest = &rest[length..];
+        }
+        0
+    };
+    while left && let length @ 1.. = strip(text, false) {
+        text = &text[length..];
+    }
+    while right && let length @ 1.. = strip(text, true) {
+        text = &text[..text.len() - length];
+    }
+    Value::Text(text)
+}
+
+fn replace<'a>(arguments: &[Value<'a>], arena: &'a Bump) -> Result<Value<'a>, Fault> {
+    let texts = (arguments[0].to_text(arena), arguments[1].to_text(arena), arguments[2].to_text(arena));
+    let (Some(text), Some(from), Some(to)) = texts else {
+        // An empty text to look for changes nothing, whatever it would be replaced with.
+        return Ok(match texts {
+            (Some(text), Some(b""), None) => Value::Text(text),
+            _ => Value::Null,
+        });
+    };
+    if from.is_empty() {
+        return Ok(Value::Text(text));
+    }
+    let mut out = BumpVec::with_capacity_in(text.len(), arena);
+    let mut rest = text;
+    while let Some(at) = rest.windows(from.len()).position(|window| window == from) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(to);
+        rest = &rest[at + from.len()..];
+        if out.len() > TEXT_BYTES_MAX {
+            return Err(Fault::TextTooLong);
+        }
+    }
+    out.extend_from_slice(rest);
+    Ok(Value::Text(out.into_bump_slice()))
+}
+
+/// SUBSTR(text, from[, count]): characters from 1, negative ones from the end; a negative count takes those before.
+fn substr<'a>(arguments: &[Value<'a>], arena: &'a Bump) -> Value<'a> {
+    let Some(text) = arguments[0].to_text(arena) else { return Value::Null };
+    if arguments[1..].iter().any(|value| value.is_null()) {
+        return Value::Null;
+    }
+    let mut from = arguments[1].to_integer();
+    let mut count = arguments.get(2).map_or(i64::MAX, |count| count.to_integer());
+    if from < 0 {
+        from = from.saturating_add(pattern::length(text));
+        if from < 0 {
+            count = if count < 0 { 0 } else { count.saturating_add(from) };
+            from = 0;
+        }
+    } else if from > 0 {
+        from -= 1;
+    } else if count > 0 {
+        count -= 1;
+    }
+    if count < 0 {
+        count = if count < -from { from } else { -count };
+        from -= count;
+    }
+    let start = skip_characters(text, from);
+    let length = skip_characters(&text[start..], count);
+    Value::Text(&text[start..start + length])
+}
+
+fn skip_characters(text: &[u8], count: i64) -> usize {
+    let mut at = 0;
+    for _ in 0..count {
+        match pattern::character(&text[at..]) {
+            Some((_, length)) => at += length,
+            None => break,
+        }
+    }
+    at
+}
+
+fn date<'a>(function: DateFunction, arguments: &[Value<'a>], arena: &'a Bump, now_ms: i64) -> Value<'a> {
+    let mut texts: [&[u8]; ARGUMENTS_MAX] = [b""; ARGUMENTS_MAX];
+    for (place, argument) in arguments.iter().enumerate() {
+        // A number as the moment itself is taken as a number, and as a format or modifier by its text.
+        match argument.to_text(arena) {
+            Some(text) => texts[place] = text,
+            None => return Value::Null,
+        }
+    }
+    let mut out = String::new();
+    match dates::call(function, arguments, &texts[..arguments.len()], now_ms, &mut out) {
+        DateResult::Null => Value::Null,
+        DateResult::Integer(integer) => Value::Integer(integer),
+        DateResult::Real(real) => Value::Real(real),
+        DateResult::Text => Value::Text(BumpString::from_str_in(&out, arena).into_bump_str().as_bytes()),
+    }
+}

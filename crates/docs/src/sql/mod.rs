@@ -1,0 +1,40 @@
+//! SQL over collections: a subset of SQLite's dialect, prepared once, executed many times.
+//!
+//! ```text
+//!  text → parse.rs → resolve.rs (names, bounds) → plan.rs (one plan for each set of optional parameters)
+//!       → execute.rs (nested loops over a View, rows pushed to a RowSink)
+//! ```
+//!
+//! - Where a query runs both here and in SQLite, the answers are equal: `value.rs`, `number.rs`, `dates.rs`,
+//!   `format.rs`, `pattern.rs`, `functions.rs`, `aggregate.rs` hold the semantics, and the tests compare with it.
+//! - What is not supported is refused when the query is prepared, with its position; no clause is ever ignored.
+//! - Every execution has a [`Budget`]; in steady state it allocates nothing.
+//! - The view must allow reads inside a scan's callback, as a snapshot does: joins look up while they scan.
+
+mod aggregate;
+mod dates;
+mod error;
+mod execute;
+mod explain;
+mod expr;
+mod format;
+mod functions;
+mod json;
+mod number;
+mod parse;
+mod pattern;
+mod plan;
+mod query;
+mod resolve;
+mod row;
+mod sink;
+mod sort;
+mod value;
+
+pub use error::{QueryError, SqlError, SqlErrorKind};
+pub use execute::{Budget, Outcome, Scratch};
+pub use parse::{SQL_BYTES_MAX, TOKENS_MAX};
+pub use query::{Query, SPECIALISED_MAX, WantedIncluded};
+pub use resolve::{COLUMNS_MAX, PARAMETERS_MAX, TABLES_MAX};
+pub use sink::{Field, JsonRows, RowSink, write_field};
+pub use value::{TEXT_BYTES_MAX, Value};

@@ -1,0 +1,398 @@
+//! Numbers and their decimal text, as SQLite reads and writes them.
+//!
+//! - Reading: a prefix of the text counts; at most 19 digits take part; the result is the nearest real to them.
+//! - Writing: a real's first 18 or 19 digits, rounded half up, are the basis of every further rounding ([`Digits`]).
+//!   That two-step rounding is what ROUND and printf of SQLite do, and what makes their ties come out as they do.
+
+use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
+
+/// Beyond this magnitude a real has no fraction.
+const NO_FRACTION: f64 = 4_503_599_627_370_496.0;
+/// Above this, another digit might not fit: reading stops taking digits in.
+const MANTISSA_MAX: u64 = (u64::MAX - 9) / 10;
+/// An exponent in text is read up to here; everything beyond is zero or infinite anyway.
+const EXPONENT_MAX: i32 = 10_000;
+
+/// The number at the start of a text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Prefix {
+    /// Its value as a real.
+    pub(crate) real: f64,
+    /// Some digits were there.
+    pub(crate) any: bool,
+    /// A decimal point or an exponent was there.
+    pub(crate) fraction: bool,
+    /// Nothing but whitespace followed.
+    pub(crate) whole: bool,
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r')
+}
+
+fn at(text: &[u8], index: usize) -> u8 {
+    text.get(index).copied().unwrap_or(0)
+}
+
+/// Reads the real number that a text starts with.
+pub(crate) fn real_prefix(text: &[u8]) -> Prefix {
+    let mut i = 0;
+    while is_space(at(text, i)) {
+        i += 1;
+    }
+    let negative = at(text, i) == b'-';
+    if matches!(at(text, i), b'-' | b'+') {
+        i += 1;
+    }
+    let (mut mantissa, mut exponent, mut any, mut fraction) = (0u64, 0i32, false, false);
+    while at(text, i).is_ascii_digit() {
+        any = true;
+        if mantissa < MANTISSA_MAX {
+            mantissa = mantissa * 10 + u64::from(at(text, i) - b'0');
+        } else {
+            exponent += 1;
+        }
+        i += 1;
+    }
+    if at(text, i) == b'.' && (any || at(text, i + 1).is_ascii_digit()) {
+        i += 1;
+        fraction = true;
+        while at(text, i).is_ascii_digit() {
+            any = true;
+            if mantissa < MANTISSA_MAX {
+                mantissa = mantissa * 10 + u64::from(at(text, i) - b'0');
+                exponent -= 1;
+            }
+            i += 1;
+        }
+    }
+    if !any {
+        return Prefix::default();
+    }
+    if matches!(at(text, i), b'e' | b'E') {
+        let mut j = i + 1;
+        let minus = at(text, j) == b'-';
+        if matches!(at(text, j), b'-' | b'+') {
+            j += 1;
+        }
+        if at(text, j).is_ascii_digit() {
+            let mut value = 0;
+            while at(text, j).is_ascii_digit() {
+                value = if value < EXPONENT_MAX { value * 10 + i32::from(at(text, j) - b'0') } else { EXPONENT_MAX };
+                j += 1;
+            }
+            exponent = exponent.saturating_add(if minus { -value } else { value });
+            fraction = true;
+            i = j;
+        }
+    }
+    let whole = text[i..].iter().all(|&b| is_space(b));
+    let real = scaled(mantissa, exponent);
+    Prefix { real: if negative { -real } else { real }, any, fraction, whole }
+}
+
+/// The nearest real to `mantissa * 10^exponent`.
+pub(crate) fn scaled(mantissa: u64, exponent: i32) -> f64 {
+    const EXACT: u64 = 1 << 53;
+    const POWERS: [f64; 23] = [
+        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
+        1e20, 1e21, 1e22,
+    ];
+    if mantissa == 0 {
+        return 0.0;
+    }
+    // Both numbers are exact, so one operation rounds once.
+    if mantissa <= EXACT && exponent.unsigned_abs() <= 22 {
+        let power = POWERS[exponent.unsigned_abs() as usize];
+        return if exponent < 0 { mantissa as f64 / power } else { mantissa as f64 * power };
+    }
+    let mut text = [0u8; 40];
+    let mut digits = itoa::Buffer::new();
+    let mut length = 0;
+    for piece in [digits.format(mantissa).as_bytes(), b"e", itoa::Buffer::new().format(exponent).as_bytes()] {
+        text[length..length + piece.len()].copy_from_slice(piece);
+        length += piece.len();
+    }
+    std::str::from_utf8(&text[..length]).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0)
+}
+
+/// How far a text is an integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IntegerText {
+    /// All of it.
+    Whole,
+    /// Other text follows, or there are no digits.
+    Prefix,
+    /// Outside 64 bits.
+    Overflow,
+}
+
+/// Reads the integer that a text starts with, clamped to 64 bits.
+pub(crate) fn integer_prefix(text: &[u8]) -> (i64, IntegerText) {
+    let mut i = 0;
+    while is_space(at(text, i)) {
+        i += 1;
+    }
+    let negative = at(text, i) == b'-';
+    if matches!(at(text, i), b'-' | b'+') {
+        i += 1;
+    }
+    let (start, mut value, mut overflow) = (i, 0i64, false);
+    while at(text, i).is_ascii_digit() {
+        let digit = i64::from(at(text, i) - b'0');
+        let next =
+            value.checked_mul(10).and_then(|v| if negative { v.checked_sub(digit) } else { v.checked_add(digit) });
+        overflow |= next.is_none();
+        value = next.unwrap_or(if negative { i64::MIN } else { i64::MAX });
+        if overflow {
+            value = if negative { i64::MIN } else { i64::MAX };
+        }
+        i += 1;
+    }
+    let kind = match () {
+        () if overflow => IntegerText::Overflow,
+        () if i == start || !text[i..].iter().all(|&b| is_space(b)) => IntegerText::Prefix,
+        () => IntegerText::Whole,
+    };
+    (value, kind)
+}
+
+/// The integer of a real: towards zero, clamped to 64 bits.
+#[inline]
+pub(crate) fn real_to_integer(real: f64) -> i64 {
+    const EDGE: f64 = 9_223_372_036_854_774_784.0;
+    match real {
+        r if r < -EDGE => i64::MIN,
+        r if r > EDGE => i64::MAX,
+        r => r as i64,
+    }
+}
+
+/// Whether a real is an integer well inside the range that reals hold exactly.
+pub(crate) fn is_integer(real: f64, integer: i64) -> bool {
+    const SAFE: i64 = 2_251_799_813_685_248;
+    real == 0.0 || ((integer as f64).to_bits() == real.to_bits() && (-SAFE..SAFE).contains(&integer))
+}
+
+/// A finite real's decimal digits: `0.DIGITS * 10^point`.
+#[derive(Clone, Debug)]
+pub(crate) struct Digits {
+    /// The sign; zero has none.
+    pub(crate) negative: bool,
+    /// ASCII digits; the first is not 0 unless the number is.
+    bytes: [u8; 24],
+    start: usize,
+    end: usize,
+    /// Where the decimal point is, counted from the first digit.
+    pub(crate) point: i32,
+}
+
+/// A real's magnitude as `mantissa * 10^exponent`, with 18 or 19 digits, rounded half up.
+fn decimal(real: f64) -> (u64, i32) {
+    let bits = real.to_bits() & !(1 << 63);
+    let (fraction, biased) = (bits & ((1 << 52) - 1), (bits >> 52) as i32);
+    let (mantissa, binary) = if biased == 0 {
+        let shift = fraction.leading_zeros();
+        (fraction << shift, -1074 - shift as i32)
+    } else {
+        ((fraction << 11) | (1 << 63), biased - 1086)
+    };
+    // floor(log10(2^(binary+63))), with a ratio exact enough for every exponent of a real.
+    let power = 17 - (((binary + 63) * 78_913) >> 18);
+    if (0..=27).contains(&power) {
+        // 10^p = 5^p * 2^p, and 5^27 has 63 bits: the product is exact, the shift alone rounds.
+        let product = u128::from(mantissa) * 5u128.pow(power as u32);
+        let shift = -(binary + power);
+        if (1..128).contains(&shift) {
+            let half = product >> (shift - 1);
+            return (((half >> 1) + (half & 1)) as u64, -power);
+        }
+    }
+    slow_decimal(f64::from_bits(bits), power)
+}
+
+/// The same for very large and very small reals, through exact formatting.
+#[cold]
+fn slow_decimal(real: f64, power: i32) -> (u64, i32) {
+    let exponent = |text: &str| text.split_once('e').and_then(|(_, e)| e.parse::<i32>().ok()).unwrap_or(0);
+    let digits = (exponent(&format!("{real:e}")) + 1 + power).clamp(1, 19);
+    let text = format!("{real:.*e}", digits as usize - 1);
+    let kept: u64 = text
+        .bytes()
+        .take_while(|&b| b != b'e')
+        .filter(u8::is_ascii_digit)
+        .fold(0, |value, digit| value * 10 + u64::from(digit - b'0'));
+    (kept, exponent(&text) + 1 - digits)
+}
+
+/// How to round digits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rounding {
+    /// So many digits after the decimal point.
+    Places(i32),
+    /// So many digits in all.
+    Significant(i32),
+}
+
+impl Digits {
+    /// The digits of a finite real, at most `digits_max` of them.
+    pub(crate) fn of(real: f64, rounding: Rounding, digits_max: usize) -> Digits {
+        if real == 0.0 {
+            let mut bytes = [0; 24];
+            bytes[0] = b'0';
+            return Digits { negative: false, bytes, start: 0, end: 1, point: 1 };
+        }
+        let (value, exponent) = decimal(real);
+        let mut bytes = [b'0'; 24];
+        let mut start = bytes.len();
+        let mut rest = value;
+        while rest > 0 {
+            start -= 1;
+            bytes[start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        let end = bytes.len();
+        let mut digits = Digits { negative: real < 0.0, bytes, start, end, point: (end - start) as i32 + exponent };
+        digits.round(real.abs(), rounding, digits_max, exponent);
+        while digits.end - digits.start > 1 && digits.bytes[digits.end - 1] == b'0' {
+            digits.end -= 1;
+        }
+        digits
+    }
+
+    fn round(&mut self, real: f64, rounding: Rounding, digits_max: usize, exponent: i32) {
+        let count = (self.end - self.start) as i32;
+        let mut keep = match rounding {
+            Rounding::Significant(keep) => keep,
+            Rounding::Places(places) => self.point + places,
+        };
+        if keep == 0 && self.bytes[self.start] >= b'5' {
+            self.start -= 1;
+            self.bytes[self.start] = b'0';
+            self.point += 1;
+            keep = 1;
+        }
+        let count = count.max((self.end - self.start) as i32);
+        if keep <= 0 || (keep >= count && count <= digits_max as i32) {
+            return;
+        }
+        let mut keep = (keep as usize).min(digits_max);
+        if keep == 17 {
+            keep = self.shorter(real, exponent).unwrap_or(17);
+        }
+        self.cut(keep);
+    }
+
+    /// Fewer than 17 digits where the 17 end in nines or zeros and fewer still read back as the same real.
+    fn shorter(&self, real: f64, exponent: i32) -> Option<usize> {
+        let digits = &self.bytes[self.start..self.end];
+        let count = digits.len();
+        let value = |length: usize| digits[..length].iter().fold(0u64, |v, &d| v * 10 + u64::from(d - b'0'));
+        if digits.get(15) == Some(&b'9') && digits[14] == b'9' {
+            let length = digits[..14].iter().rposition(|&d| d != b'9').map_or(0, |last| last + 1);
+            let rounded = if length == 0 { 1 } else { value(length) + 1 };
+            return (scaled(rounded, exponent + (count - length) as i32) == real).then_some(length + 1);
+        }
+        let zeros = digits.get(13..16).is_some_and(|d| d == b"000");
+        if self.point >= count as i32 || zeros {
+            let length = digits[..13].iter().rposition(|&d| d != b'0').map_or(1, |last| last + 1);
+            return (scaled(value(length), exponent + (count - length) as i32) == real).then_some(length + 1);
+        }
+        None
+    }
+
+    /// Keeps the first `keep` digits, rounding half up.
+    fn cut(&mut self, keep: usize) {
+        let (start, next) = (self.start, self.start + keep);
+        let up = self.bytes.get(next).is_some_and(|&digit| digit >= b'5') && next < self.end;
+        self.end = next.min(self.end);
+        if !up {
+            return;
+        }
+        for place in (start..self.end).rev() {
+            if self.bytes[place] < b'9' {
+                self.bytes[place] += 1;
+                return;
+            }
+            self.bytes[place] = b'0';
+        }
+        self.start -= 1;
+        self.bytes[self.start] = b'1';
+        self.point += 1;
+    }
+
+    /// The digits as ASCII.
+    pub(crate) fn ascii(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+}
+
+/// ROUND(real, places).
+pub(crate) fn round(real: f64, places: i64) -> f64 {
+    let places = places.clamp(0, 30) as u32;
+    if !(-NO_FRACTION..=NO_FRACTION).contains(&real) || real == 0.0 {
+        return if real == 0.0 { 0.0 } else { real };
+    }
+    if places == 0 {
+        return (real + if real < 0.0 { -0.5 } else { 0.5 }) as i64 as f64;
+    }
+    let (value, exponent) = decimal(real);
+    let drop = -exponent - places as i32;
+    if drop <= 0 {
+        return real; // All the digits that a real has are asked for.
+    }
+    // 10^drop above the largest 19 digits: nothing is left but a zero with the sign.
+    let rounded = if drop > 19 {
+        0
+    } else {
+        ((u128::from(value) + 10u128.pow(drop as u32) / 2) / 10u128.pow(drop as u32)) as u64
+    };
+    let magnitude = scaled(rounded, -(places as i32));
+    if real < 0.0 { -magnitude } else { magnitude }
+}
+
+/// A real as text: 17 digits or fewer that read back as the same number, always with a point or an exponent.
+pub(crate) fn real_text(real: f64, arena: &Bump) -> &[u8] {
+    let mut out = BumpVec::new_in(arena);
+    if real.is_nan() {
+        return b"";
+    }
+    if real.is_infinite() {
+        return if real > 0.0 { b"Inf" } else { b"-Inf" };
+    }
+    let digits = Digits::of(real, Rounding::Significant(17), 20);
+    if digits.negative {
+        out.push(b'-');
+    }
+    let ascii = digits.ascii();
+    let exponent = digits.point - 1;
+    if (-4..=16).contains(&exponent) {
+        plain(ascii, digits.point, &mut out);
+    } else {
+        out.push(ascii[0]);
+        out.push(b'.');
+        out.extend_from_slice(if ascii.len() > 1 { &ascii[1..] } else { b"0" });
+        out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
+        let magnitude = exponent.unsigned_abs();
+        if magnitude < 10 {
+            out.push(b'0');
+        }
+        out.extend_from_slice(itoa::Buffer::new().format(magnitude).as_bytes());
+    }
+    out.into_bump_slice()
+}
+
+fn plain(ascii: &[u8], point: i32, out: &mut BumpVec<'_, u8>) {
+    let whole = point.max(0) as usize;
+    if whole == 0 {
+        out.extend_from_slice(b"0.");
+        out.extend(std::iter::repeat_n(b'0', point.unsigned_abs() as usize));
+        out.extend_from_slice(ascii);
+        return;
+    }
+    out.extend_from_slice(&ascii[..whole.min(ascii.len())]);
+    out.extend(std::iter::repeat_n(b'0', whole.saturating_sub(ascii.len())));
+    out.push(b'.');
+    out.extend_from_slice(if ascii.len() > whole { &ascii[whole..] } else { b"0" });
+}

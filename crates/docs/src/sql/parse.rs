@@ -1,0 +1,244 @@
+//! From text to sqlparser's tree: SQLite's dialect with its precedences, `[0]` as a subscript, and bounds.
+
+use std::any::TypeId;
+
+use sqlparser::ast::{Query, SetExpr, Statement};
+use sqlparser::dialect::{Dialect, Precedence, SQLiteDialect};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+
+use super::error::{SqlError, SqlErrorKind};
+
+/// Longest text of a query.
+pub const SQL_BYTES_MAX: usize = 64 << 10;
+/// Most tokens of a query. Also bounds how deep its tree can be where an operator is repeated.
+pub const TOKENS_MAX: usize = 4096;
+/// How deep parentheses and calls may nest.
+const NESTING_MAX: usize = 50;
+
+/// SQLite's dialect, but for what this server's SQL has otherwise.
+#[derive(Debug)]
+struct SapsanDialect(SQLiteDialect);
+
+/// SQLite's precedences, lowest first: OR, AND, NOT, equality, order, bits, sums, products, joining text.
+mod precedence {
+    pub(super) const OR: u8 = 5;
+    pub(super) const AND: u8 = 10;
+    pub(super) const NOT: u8 = 15;
+    pub(super) const EQUALITY: u8 = 20;
+    pub(super) const ORDER: u8 = 22;
+    pub(super) const BITS: u8 = 26;
+    pub(super) const SUM: u8 = 30;
+    pub(super) const PRODUCT: u8 = 40;
+    pub(super) const CONCAT: u8 = 45;
+    /// What a sign before an operand binds with.
+    pub(super) const SIGN: u8 = 48;
+}
+
+impl Dialect for SapsanDialect {
+    fn dialect(&self) -> TypeId {
+        self.0.dialect()
+    }
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        ch == '"' || ch == '`'
+    }
+    fn is_identifier_start(&self, ch: char) -> bool {
+        self.0.is_identifier_start(ch)
+    }
+    fn is_identifier_part(&self, ch: char) -> bool {
+        self.0.is_identifier_part(ch)
+    }
+    fn supports_bitwise_shift_operators(&self) -> bool {
+        true
+    }
+    fn supports_partiql(&self) -> bool {
+        true // `tags[0]`.
+    }
+    fn supports_in_empty_list(&self) -> bool {
+        true
+    }
+    fn supports_limit_comma(&self) -> bool {
+        true
+    }
+    fn supports_notnull_operator(&self) -> bool {
+        true
+    }
+    fn supports_comma_separated_trim(&self) -> bool {
+        true
+    }
+    fn supports_filter_during_aggregation(&self) -> bool {
+        true
+    }
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        expr: &sqlparser::ast::Expr,
+        precedence: u8,
+    ) -> Option<Result<sqlparser::ast::Expr, ParserError>> {
+        self.0.parse_infix(parser, expr, precedence)
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        use precedence::{AND, BITS, EQUALITY, NOT, OR, SIGN, SUM};
+        match precedence {
+            Precedence::Period => 100,
+            Precedence::DoubleColon => 50,
+            Precedence::AtTz => 49,
+            // Asked for signs only: the operators themselves are given theirs below.
+            Precedence::MulDivModOp => SIGN,
+            Precedence::PlusMinus => SUM,
+            Precedence::Xor | Precedence::Ampersand | Precedence::Caret | Precedence::Pipe => BITS,
+            Precedence::Colon | Precedence::PgOther => BITS,
+            Precedence::Between | Precedence::Eq | Precedence::Like | Precedence::Is => EQUALITY,
+            Precedence::UnaryNot => NOT,
+            Precedence::And => AND,
+            Precedence::Or => OR,
+        }
+    }
+
+    fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        match &parser.peek_token_ref().token {
+            Token::Lt | Token::LtEq | Token::Gt | Token::GtEq => Some(Ok(precedence::ORDER)),
+            Token::Mul | Token::Div | Token::Mod => Some(Ok(precedence::PRODUCT)),
+            Token::StringConcat | Token::Arrow | Token::LongArrow => Some(Ok(precedence::CONCAT)),
+            Token::ShiftLeft | Token::ShiftRight | Token::Ampersand | Token::Pipe => Some(Ok(precedence::BITS)),
+            Token::Word(word) if word.keyword == Keyword::GLOB => Some(Ok(precedence::EQUALITY)),
+            _ => None,
+        }
+    }
+}
+
+/// A query's tree, and its tokens for naming columns by their text.
+pub(crate) struct Parsed {
+    pub(crate) query: Box<Query>,
+    pub(crate) tokens: Vec<TokenWithSpan>,
+}
+
+/// Parses one SELECT.
+pub(crate) fn parse(sql: &str) -> Result<Parsed, SqlError> {
+    let limit = |what: &str, max: usize| SqlError {
+        kind: SqlErrorKind::Limit,
+        message: format!("the query is longer than {max} {what}"),
+        line: 0,
+        column: 0,
+    };
+    if sql.len() > SQL_BYTES_MAX {
+        return Err(limit("bytes", SQL_BYTES_MAX));
+    }
+    let dialect = SapsanDialect(SQLiteDialect {});
+    let mut tokens = Vec::new();
+    Tokenizer::new(&dialect, sql)
+        .tokenize_with_location_into_buf(&mut tokens)
+        .map_err(|error| syntax(error.message, Some(error.location)))?;
+    if tokens.len() > TOKENS_MAX {
+        return Err(limit("tokens", TOKENS_MAX));
+    }
+    check_nesting(&tokens)?;
+    let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens.clone());
+    let statement = parser.parse_statement().map_err(of_parser)?;
+    while parser.consume_token(&Token::SemiColon) {}
+    let next = parser.peek_token();
+    if next.token != Token::EOF {
+        return Err(syntax(format!("expected the end, found: {next}"), Some(next.span.start)));
+    }
+    let Statement::Query(query) = statement else {
+        let at = tokens.first().map(|token| token.span.start);
+        return Err(error(SqlErrorKind::NotYet, "only SELECT is supported yet", at));
+    };
+    if !matches!(*query.body, SetExpr::Select(_)) {
+        return Err(error(SqlErrorKind::NotYet, "UNION, VALUES and nested queries are not supported yet", None));
+    }
+    Ok(Parsed { query, tokens })
+}
+
+/// Bounds what recurses without the parser's own counter: repeated prefix operators.
+fn check_nesting(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
+    let mut depth = 0usize;
+    let mut prefixes = 0usize;
+    for token in tokens {
+        match &token.token {
+            Token::Whitespace(_) => continue,
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
+            Token::Minus | Token::Plus | Token::Tilde => prefixes += 1,
+            Token::Word(word) if matches!(word.keyword, Keyword::NOT | Keyword::CASE) => prefixes += 1,
+            _ => prefixes = 0,
+        }
+        if depth > NESTING_MAX || prefixes > NESTING_MAX {
+            let message = format!("the query nests deeper than {NESTING_MAX}");
+            return Err(error(SqlErrorKind::Limit, &message, Some(token.span.start)));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn error(kind: SqlErrorKind, message: &str, at: Option<Location>) -> SqlError {
+    let (line, column) = at.map_or((0, 0), |at| (at.line, at.column));
+    SqlError { kind, message: message.to_owned(), line, column }
+}
+
+fn syntax(message: String, at: Option<Location>) -> SqlError {
+    error(SqlErrorKind::Syntax, &message, at)
+}
+
+/// sqlparser writes the position into its text; it is taken out again, so that ours stands in one place.
+fn of_parser(parser_error: ParserError) -> SqlError {
+    let message = match parser_error {
+        ParserError::RecursionLimitExceeded => {
+            return error(SqlErrorKind::Limit, &format!("the query nests deeper than {NESTING_MAX}"), None);
+        }
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
+    };
+    let Some((text, position)) = message.rsplit_once(" at Line: ") else { return syntax(message, None) };
+    let mut numbers = position.split(", Column: ").map(|number| number.trim().parse::<u64>().unwrap_or(0));
+    let at = Location { line: numbers.next().unwrap_or(0), column: numbers.next().unwrap_or(0) };
+    syntax(text.to_owned(), Some(at))
+}
+
+/// The texts of the items of the SELECT list, in order.
+pub(crate) fn item_texts<'s>(sql: &'s str, tokens: &[TokenWithSpan]) -> Vec<&'s str> {
+    let lines: Vec<usize> = std::iter::once(0).chain(sql.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let byte = |at: Location| {
+        let line = *lines.get((at.line as usize).saturating_sub(1)).unwrap_or(&sql.len());
+        let columns = (at.column as usize).saturating_sub(1);
+        sql[line..].char_indices().nth(columns).map_or(sql.len(), |(offset, _)| line + offset)
+    };
+    let mut texts = Vec::new();
+    let (mut depth, mut item): (usize, Option<(Location, Location)>) = (0, None);
+    let words = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
+    for token in words.skip(1) {
+        let ends = match &token.token {
+            Token::LParen | Token::LBracket => {
+                depth += 1;
+                false
+            }
+            Token::RParen | Token::RBracket => {
+                depth = depth.saturating_sub(1);
+                false
+            }
+            Token::Comma => depth == 0,
+            Token::Word(word) if depth == 0 && item.is_none() => {
+                matches!(word.keyword, Keyword::DISTINCT | Keyword::ALL) && word.quote_style.is_none()
+            }
+            Token::Word(word) if depth == 0 && word.quote_style.is_none() => matches!(
+                word.keyword,
+                Keyword::FROM | Keyword::WHERE | Keyword::GROUP | Keyword::HAVING | Keyword::ORDER | Keyword::LIMIT
+            ),
+            Token::EOF | Token::SemiColon => true,
+            _ => false,
+        };
+        if !ends {
+            item = Some((item.map_or(token.span.start, |(start, _)| start), token.span.end));
+            continue;
+        }
+        if let Some((start, end)) = item.take() {
+            texts.push(sql.get(byte(start)..byte(end)).unwrap_or_default());
+        }
+        if token.token != Token::Comma && !texts.is_empty() {
+            break;
+        }
+    }
+    texts.extend(item.map(|(start, end)| sql.get(byte(start)..byte(end)).unwrap_or_default()));
+    texts
+}

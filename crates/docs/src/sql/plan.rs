@@ -1,0 +1,721 @@
+//! From what is asked to how it is found: which collection first, through which key or index, and where each condition
+//! and field is taken care of.
+//!
+//! A plan is made for one set of present optional parameters: `:p IS NULL` is then known, so `(:p IS NULL OR x > :p)`
+//! is either nothing or a bound of an index range. Collections nest in the order chosen: each level finds its entries
+//! for one row of the levels outside. Inner joins are ordered by how well each next one can be found, a left join
+//! comes once what its ON names is there.
+//!
+//! A condition that an access path fulfils exactly is dropped; all others are checked at the first level that has
+//! all their fields, before a document is fetched where the index entry already tells.
+
+use super::aggregate::AggregateKind;
+use super::expr::{Affinity, Comparison, Expr, Literal};
+use super::resolve::Logical;
+use super::row::{Place, Source};
+use crate::catalog::{Catalog, CollectionInfo, FieldKind, IndexInfo};
+use crate::engine::{Direction, TreeId};
+use crate::key::KeyType;
+
+/// A bound of a range: the value, and whether it belongs to the range.
+pub(crate) type Limit = (Expr, bool);
+
+/// How a level finds its entries.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// One document by its key.
+    Key(Expr),
+    /// One document by a unique field.
+    Unique { tree: TreeId, field: String, value: Expr },
+    /// A range of an index: equal first fields, then bounds on the next.
+    Index {
+        /// Its place among the collection's indexes.
+        number: usize,
+        tree: TreeId,
+        equal: Vec<Expr>,
+        from: Option<Limit>,
+        to: Option<Limit>,
+        direction: Direction,
+    },
+    /// Documents in key order; the bounds only narrow, the conditions are checked as well.
+    Scan { from: Option<Expr>, to: Option<Expr>, direction: Direction },
+}
+
+impl Access {
+    /// The values that it is told.
+    pub(crate) fn expressions(&self) -> Vec<&Expr> {
+        match self {
+            Access::Key(value) | Access::Unique { value, .. } => vec![value],
+            Access::Index { equal, from, to, .. } => {
+                equal.iter().chain(from.iter().chain(to).map(|(value, _)| value)).collect()
+            }
+            Access::Scan { from, to, .. } => from.iter().chain(to).collect(),
+        }
+    }
+
+    /// Finds at most one entry.
+    pub(crate) fn is_single(&self) -> bool {
+        matches!(self, Access::Key(_) | Access::Unique { .. })
+    }
+}
+
+/// One collection's part of the nested loops.
+#[derive(Clone, Debug)]
+pub(crate) struct Level {
+    pub(crate) table: usize,
+    pub(crate) collection: usize,
+    pub(crate) tree: TreeId,
+    pub(crate) key: KeyType,
+    pub(crate) access: Access,
+    /// An index entry does not tell all: its document is fetched.
+    pub(crate) fetch: bool,
+    /// The place of the document's key in an index entry's key.
+    pub(crate) key_place: usize,
+    /// Conditions that need no fetched document, then those that do.
+    pub(crate) before: Vec<Expr>,
+    pub(crate) after: Vec<Expr>,
+    /// A left join: a row without fields where nothing is found; then these conditions of WHERE.
+    pub(crate) left: bool,
+    pub(crate) beyond: Vec<Expr>,
+}
+
+/// How one query runs with one set of present optional parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) levels: Vec<Level>,
+    /// By column.
+    pub(crate) sources: Vec<Source>,
+    /// Computed once for an execution.
+    pub(crate) constants: Vec<Expr>,
+    /// Conditions without fields.
+    pub(crate) first: Vec<Expr>,
+    pub(crate) outputs: Vec<Expr>,
+    pub(crate) distinct: bool,
+    pub(crate) grouped: bool,
+    pub(crate) group: Vec<Expr>,
+    pub(crate) aggregates: Vec<(AggregateKind, Option<Expr>)>,
+    pub(crate) having: Option<Expr>,
+    /// Empty where the rows come in order by themselves.
+    pub(crate) order: Vec<(Expr, bool)>,
+    /// ORDER BY was asked for and needs no sort.
+    pub(crate) ordered: bool,
+    pub(crate) limit: Option<Expr>,
+    pub(crate) offset: Option<Expr>,
+    /// Joined collections left out: a reference guarantees the partner, and none of its fields is used.
+    pub(crate) implied: Vec<usize>,
+}
+
+impl Plan {
+    /// All expressions that an execution evaluates for rows.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let levels = self.levels.iter().flat_map(|level| {
+            level.before.iter().chain(&level.after).chain(&level.beyond).chain(level.access.expressions())
+        });
+        let aggregates = self.aggregates.iter().filter_map(|(_, argument)| argument.as_ref());
+        let order = self.order.iter().map(|(expr, _)| expr);
+        levels.chain(&self.outputs).chain(&self.group).chain(aggregates).chain(&self.having).chain(order)
+    }
+}
+
+/// Makes the plan for the optional parameters whose bits are set in `present`; `optional` lists their slots.
+pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], present: u32) -> Plan {
+    let known = |slot: usize| optional.iter().position(|&o| o == slot).map(|bit| present >> bit & 1 == 1);
+    let specialised = |expr: &Expr| simplify(expr.clone(), &known);
+    let mut conditions = Vec::new();
+    for condition in &logical.conditions {
+        flatten(filter(specialised(condition)), &mut conditions);
+    }
+    let left_on = logical.tables.iter().map(|table| {
+        let mut on = Vec::new();
+        for condition in table.left_on.iter().flatten() {
+            flatten(filter(specialised(condition)), &mut on);
+        }
+        on
+    });
+    let mut planner = Planner {
+        logical,
+        catalog,
+        left_on: left_on.collect(),
+        conditions,
+        plan: Plan {
+            levels: Vec::new(),
+            sources: Vec::new(),
+            constants: Vec::new(),
+            first: Vec::new(),
+            outputs: logical.outputs.iter().map(|output| specialised(&output.expr)).collect(),
+            distinct: logical.distinct,
+            grouped: logical.grouped,
+            group: logical.group.iter().map(&specialised).collect(),
+            aggregates: logical.aggregates.iter().map(|a| (a.kind, a.argument.as_ref().map(&specialised))).collect(),
+            having: logical.having.as_ref().map(&specialised),
+            order: logical.order.iter().map(|(expr, falling)| (specialised(expr), *falling)).collect(),
+            ordered: false,
+            limit: logical.limit.as_ref().map(&specialised),
+            offset: logical.offset.as_ref().map(&specialised),
+            implied: Vec::new(),
+        },
+    };
+    planner.drop_implied();
+    planner.nest();
+    planner.use_order();
+    planner.place_conditions();
+    planner.place_columns();
+    planner.split_conditions();
+    planner.hoist_constants();
+    planner.plan
+}
+
+fn flatten(condition: Expr, into: &mut Vec<Expr>) {
+    match condition {
+        Expr::And(terms) => terms.into_iter().for_each(|term| flatten(term, into)),
+        other => into.push(other),
+    }
+}
+
+/// Puts in what is known of parameters, and takes out what that decides.
+fn simplify(expr: Expr, known: &dyn Fn(usize) -> Option<bool>) -> Expr {
+    match expr.map_children(&mut |child| simplify(child, known)) {
+        Expr::IsNull(inner) => match is_present(&inner, known) {
+            Some(present) => Expr::integer(i64::from(!present)),
+            None => Expr::IsNull(inner),
+        },
+        Expr::NotNull(inner) => match is_present(&inner, known) {
+            Some(present) => Expr::integer(i64::from(present)),
+            None => Expr::NotNull(inner),
+        },
+        Expr::And(terms) => connect(terms, true),
+        Expr::Or(terms) => connect(terms, false),
+        other => other,
+    }
+}
+
+fn is_present(expr: &Expr, known: &dyn Fn(usize) -> Option<bool>) -> Option<bool> {
+    match expr {
+        Expr::Parameter(slot) => known(*slot),
+        _ => None,
+    }
+}
+
+fn truth(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::Literal(Literal::Integer(integer)) => Some(*integer != 0),
+        _ => None,
+    }
+}
+
+/// AND (`neutral` true) or OR of terms: neutral ones go, one of the other kind decides.
+fn connect(terms: Vec<Expr>, neutral: bool) -> Expr {
+    let mut kept = Vec::new();
+    for term in terms {
+        match truth(&term) {
+            Some(truth) if truth == neutral => {}
+            Some(_) => return Expr::integer(i64::from(!neutral)),
+            None => kept.push(term),
+        }
+    }
+    match kept.len() {
+        0 => Expr::integer(i64::from(neutral)),
+        // The one that is left keeps the connective, which makes a truth value of it.
+        _ if neutral => Expr::And(kept),
+        _ => Expr::Or(kept),
+    }
+}
+
+/// As a filter only truth counts, so a connective around one term is nothing.
+fn filter(expr: Expr) -> Expr {
+    match expr {
+        Expr::And(mut terms) | Expr::Or(mut terms) if terms.len() == 1 => filter(terms.remove(0)),
+        Expr::And(terms) => Expr::And(terms.into_iter().map(filter).collect()),
+        other => other,
+    }
+}
+
+/// One side of a comparison is a column of the table, the other is known by then.
+struct Bound<'a> {
+    condition: usize,
+    column: &'a str,
+    comparison: Comparison,
+    value: &'a Expr,
+}
+
+/// A way to find a table's entries, how good it is (less is better), and the conditions that it fulfils.
+struct Candidate {
+    score: u32,
+    access: Access,
+    fulfilled: Vec<usize>,
+}
+
+const SCORE_KEY: u32 = 0;
+const SCORE_UNIQUE: u32 = 1;
+const SCORE_INDEX: u32 = 40;
+const SCORE_KEY_RANGE: u32 = 80;
+const SCORE_SCAN: u32 = 100;
+
+struct Planner<'a> {
+    logical: &'a Logical,
+    catalog: &'a Catalog,
+    left_on: Vec<Vec<Expr>>,
+    conditions: Vec<Expr>,
+    plan: Plan,
+}
+
+impl Planner<'_> {
+    fn info(&self, table: usize) -> &CollectionInfo {
+        &self.catalog.collections[self.logical.tables[table].collection]
+    }
+
+    /// The tables whose fields an expression uses, as bits.
+    fn tables(&self, expr: &Expr) -> u32 {
+        let mut tables = 0;
+        expr.walk(&mut |part| {
+            if let Expr::Column(column) | Expr::Path(column, _) = part {
+                tables |= 1 << self.logical.columns[*column].table;
+            }
+        });
+        tables
+    }
+
+    /// All expressions but conditions of WHERE and inner joins.
+    fn results(&self) -> impl Iterator<Item = &Expr> {
+        let plan = &self.plan;
+        let aggregates = plan.aggregates.iter().filter_map(|(_, argument)| argument.as_ref());
+        let order = plan.order.iter().map(|(expr, _)| expr);
+        plan.outputs.iter().chain(&plan.group).chain(aggregates).chain(&plan.having).chain(order)
+    }
+
+    // ---- joins that need no look -------------------------------------------------------------------------------
+
+    /// Leaves out inner joins on a declared reference whose target's fields nobody uses: the reference says that the
+    /// partner exists, and a key finds it once.
+    fn drop_implied(&mut self) {
+        for table in 0..self.logical.tables.len() {
+            if self.logical.tables[table].left_on.is_some() {
+                continue;
+            }
+            let bit = 1 << table;
+            let users: Vec<usize> =
+                (0..self.conditions.len()).filter(|&c| self.tables(&self.conditions[c]) & bit != 0).collect();
+            let elsewhere = self.results().chain(self.left_on.iter().flatten()).any(|e| self.tables(e) & bit != 0);
+            let [condition] = users[..] else { continue };
+            if elsewhere {
+                continue;
+            }
+            if let Some(column) = self.reference(table, &self.conditions[condition]) {
+                self.conditions[condition] = Expr::NotNull(Box::new(Expr::Column(column)));
+                self.plan.implied.push(table);
+            }
+        }
+        let is_sure = |planner: &Self, condition: &Expr| match condition {
+            Expr::NotNull(inner) => match **inner {
+                Expr::Column(column) => planner.is_required(column),
+                _ => false,
+            },
+            _ => false,
+        };
+        let sure: Vec<bool> = self.conditions.iter().map(|condition| is_sure(self, condition)).collect();
+        let mut sure = sure.into_iter();
+        self.conditions.retain(|_| !sure.next().unwrap_or(false));
+    }
+
+    /// The column that refers to the table's key, if the condition says no more than that.
+    fn reference(&self, table: usize, condition: &Expr) -> Option<usize> {
+        let Expr::Compare(Comparison::Equal, Affinity::None, a, b) = condition else { return None };
+        let (Expr::Column(a), Expr::Column(b)) = (&**a, &**b) else { return None };
+        let columns = &self.logical.columns;
+        let (target, from) = if columns[*a].table == table { (*a, *b) } else { (*b, *a) };
+        let (key, referring) = (&columns[target], &columns[from]);
+        if key.table != table || referring.table == table || key.name != self.info(table).key.field {
+            return None;
+        }
+        let collection = self.logical.tables[table].collection;
+        let references = &self.info(referring.table).references;
+        references.iter().any(|r| r.field == referring.name && r.target == collection).then_some(from)
+    }
+
+    /// The schema promises the field, and the row always has its collection.
+    fn is_required(&self, column: usize) -> bool {
+        let column = &self.logical.columns[column];
+        let table = &self.logical.tables[column.table];
+        let required = self.info(column.table).field(&column.name).is_some_and(|field| field.required);
+        table.left_on.is_none() && (required || self.info(column.table).key.field == column.name)
+    }
+
+    // ---- the order of collections ------------------------------------------------------------------------------
+
+    fn nest(&mut self) {
+        let mut placed = 0u32;
+        let count = self.logical.tables.len() - self.plan.implied.len();
+        while self.plan.levels.len() < count {
+            let open = (0..self.logical.tables.len())
+                .filter(|&table| placed >> table & 1 == 0 && !self.plan.implied.contains(&table));
+            let best = open
+                .filter(|&table| self.is_ready(table, placed))
+                .map(|table| (table, self.candidate(table, placed)))
+                .min_by_key(|(_, candidate)| candidate.score);
+            let Some((table, candidate)) = best else { return };
+            self.add_level(table, candidate);
+            placed |= 1 << table;
+        }
+    }
+
+    fn is_ready(&self, table: usize, placed: u32) -> bool {
+        if self.logical.tables[table].left_on.is_none() {
+            return true;
+        }
+        let needs = self.left_on[table].iter().fold(0, |tables, on| tables | self.tables(on)) & !(1 << table);
+        placed != 0 && needs & !placed == 0
+    }
+
+    fn add_level(&mut self, table: usize, candidate: Candidate) {
+        let left = self.logical.tables[table].left_on.is_some();
+        let conditions = if left { &mut self.left_on[table] } else { &mut self.conditions };
+        let mut number = 0;
+        conditions.retain(|_| {
+            number += 1;
+            !candidate.fulfilled.contains(&(number - 1))
+        });
+        let info = self.info(table);
+        let key_place = match &candidate.access {
+            Access::Index { number, .. } => info.indexes[*number].fields.len(),
+            _ => 0,
+        };
+        let level = Level {
+            table,
+            collection: self.logical.tables[table].collection,
+            tree: info.tree,
+            key: info.key.kind,
+            access: candidate.access,
+            fetch: false,
+            key_place,
+            before: Vec::new(),
+            after: Vec::new(),
+            left,
+            beyond: Vec::new(),
+        };
+        self.plan.levels.push(level);
+    }
+
+    fn bounds(&self, table: usize, placed: u32) -> Vec<Bound<'_>> {
+        let left = self.logical.tables[table].left_on.is_some();
+        let conditions = if left { &self.left_on[table] } else { &self.conditions };
+        let mut bounds = Vec::new();
+        let add = |condition: usize, comparison: Comparison, side: &Expr, value: &'_ Expr| {
+            let Expr::Column(column) = side else { return None };
+            let column = &self.logical.columns[*column];
+            let known = self.tables(value) & !placed == 0;
+            (column.table == table && known).then_some((condition, column.name.as_str(), comparison))
+        };
+        for (number, condition) in conditions.iter().enumerate() {
+            match condition {
+                Expr::Compare(comparison, Affinity::None, a, b) if *comparison != Comparison::NotEqual => {
+                    let sides = [(a, b, *comparison), (b, a, comparison.mirrored())];
+                    for (side, value, comparison) in sides {
+                        if let Some((condition, column, comparison)) = add(number, comparison, side, value) {
+                            bounds.push(Bound { condition, column, comparison, value });
+                            break;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        bounds
+    }
+
+    fn candidate(&self, table: usize, placed: u32) -> Candidate {
+        let info = self.info(table);
+        let bounds = self.bounds(table, placed);
+        let equal = |field: &str| bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field);
+        if let Some(bound) = equal(&info.key.field) {
+            let access = Access::Key(bound.value.clone());
+            return Candidate { score: SCORE_KEY, access, fulfilled: vec![bound.condition] };
+        }
+        for unique in &info.unique {
+            if let Some(bound) = equal(&unique.field) {
+                let (field, value) = (unique.field.clone(), bound.value.clone());
+                let access = Access::Unique { tree: unique.tree, field, value };
+                return Candidate { score: SCORE_UNIQUE, access, fulfilled: vec![bound.condition] };
+            }
+        }
+        let indexes = info.indexes.iter().enumerate();
+        let best = indexes.filter_map(|(number, index)| index_candidate(info, number, index, &bounds));
+        best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| scan_candidate(info, &bounds))
+    }
+
+    // ---- order -------------------------------------------------------------------------------------------------
+
+    /// Takes ORDER BY from the outermost level's own order where that is possible.
+    fn use_order(&mut self) {
+        if self.plan.order.is_empty() {
+            return;
+        }
+        if self.plan.grouped || self.plan.distinct || self.plan.levels.is_empty() {
+            return;
+        }
+        let single = self.plan.levels.iter().all(|level| level.access.is_single());
+        let direction = if single { Some(Direction::Forward) } else { self.order_direction() };
+        let Some(direction) = direction else { return };
+        if let Access::Index { direction: own, .. } | Access::Scan { direction: own, .. } =
+            &mut self.plan.levels[0].access
+        {
+            *own = direction;
+        }
+        self.plan.order.clear();
+        self.plan.ordered = true;
+    }
+
+    /// The direction in which the outermost level's entries come in the order asked for, if they can.
+    fn order_direction(&mut self) -> Option<Direction> {
+        if let Some(direction) = self.order_of(&self.plan.levels[0].access) {
+            return Some(direction);
+        }
+        // A whole scan may as well go through an index, if the first rows are all that is wanted.
+        let level = &self.plan.levels[0];
+        let whole = matches!(level.access, Access::Scan { from: None, to: None, .. });
+        if !whole || self.plan.limit.is_none() {
+            return None;
+        }
+        let indexes = &self.info(level.table).indexes;
+        let found = indexes.iter().enumerate().find_map(|(number, index)| {
+            let (equal, direction) = (Vec::new(), Direction::Forward);
+            let access = Access::Index { number, tree: index.tree, equal, from: None, to: None, direction };
+            let direction = self.order_of(&access)?;
+            Some((access, direction, index.fields.len()))
+        });
+        let (access, direction, key_place) = found?;
+        let level = &mut self.plan.levels[0];
+        (level.access, level.key_place) = (access, key_place);
+        Some(direction)
+    }
+
+    fn order_of(&self, access: &Access) -> Option<Direction> {
+        let table = self.plan.levels[0].table;
+        let info = self.info(table);
+        let (fields, equal): (&[String], usize) = match access {
+            Access::Index { number, equal, .. } => (&info.indexes[*number].fields, equal.len()),
+            Access::Scan { .. } => (&[], 0),
+            _ => return None,
+        };
+        let sequence: Vec<&str> = fields.iter().chain(std::iter::once(&info.key.field)).map(String::as_str).collect();
+        let inner_single = self.plan.levels[1..].iter().all(|level| level.access.is_single());
+        let (mut next, mut direction, mut exact) = (equal, None, true);
+        for (expr, falling) in &self.plan.order {
+            if next == sequence.len() && inner_single {
+                break; // The key has decided: no two rows are left to order.
+            }
+            let Expr::Column(column) = expr else { return None };
+            let column = &self.logical.columns[*column];
+            if column.table != table {
+                return None;
+            }
+            if sequence[..equal].contains(&column.name.as_str()) {
+                continue;
+            }
+            let wanted = if *falling { Direction::Backward } else { Direction::Forward };
+            let fits = sequence.get(next) == Some(&column.name.as_str()) && exact;
+            if !fits || direction.is_some_and(|direction| direction != wanted) {
+                return None;
+            }
+            direction = Some(wanted);
+            // 5 and 5.0 are equal, yet lie apart in the index: what follows is then not in order.
+            exact = next + 1 == sequence.len() || of_one_kind(info, sequence[next]);
+            next += 1;
+        }
+        Some(direction.unwrap_or(Direction::Forward))
+    }
+
+    // ---- conditions and fields ---------------------------------------------------------------------------------
+
+    /// Gives each condition to the first level that knows all its fields.
+    fn place_conditions(&mut self) {
+        let conditions = std::mem::take(&mut self.conditions);
+        for condition in conditions {
+            if truth(&condition) == Some(true) {
+                continue;
+            }
+            let mut missing = self.tables(&condition);
+            let level = self.plan.levels.iter().position(|level| {
+                missing &= !(1 << level.table);
+                missing == 0
+            });
+            match level {
+                _ if self.tables(&condition) == 0 => self.plan.first.push(condition),
+                Some(number) if self.plan.levels[number].left => self.plan.levels[number].beyond.push(condition),
+                Some(number) => self.plan.levels[number].before.push(condition),
+                None => self.plan.first.push(condition),
+            }
+        }
+        for number in 0..self.plan.levels.len() {
+            let table = self.plan.levels[number].table;
+            let on = std::mem::take(&mut self.left_on[table]);
+            self.plan.levels[number].before.extend(on.into_iter().filter(|on| truth(on) != Some(true)));
+        }
+    }
+
+    /// Chooses for each column the cheapest place that has it.
+    fn place_columns(&mut self) {
+        let used = self.used_columns();
+        for (number, column) in self.logical.columns.iter().enumerate() {
+            let level = self.plan.levels.iter().position(|level| level.table == column.table);
+            let place = level.map_or(Place::Document, |level| self.place(level, number));
+            if let Some(level) = level
+                && used[number]
+                && place == Place::Document
+                && matches!(self.plan.levels[level].access, Access::Index { .. })
+            {
+                self.plan.levels[level].fetch = true;
+            }
+            self.plan.sources.push(Source { level: level.unwrap_or(0), place, name: column.name.as_str().into() });
+        }
+    }
+
+    fn used_columns(&self) -> Vec<bool> {
+        let mut used = vec![false; self.logical.columns.len()];
+        let mut note = |expr: &Expr| {
+            expr.walk(&mut |part| {
+                if let Expr::Column(column) | Expr::Path(column, _) = part {
+                    used[*column] = true;
+                }
+            });
+        };
+        self.plan.expressions().for_each(&mut note);
+        used
+    }
+
+    fn place(&self, level: usize, column: usize) -> Place {
+        let column = &self.logical.columns[column];
+        let info = self.info(column.table);
+        let is_key = column.name == info.key.field && !column.inside;
+        let Access::Index { number, .. } = &self.plan.levels[level].access else {
+            return if is_key { Place::Key(info.key.kind) } else { Place::Document };
+        };
+        let index = &info.indexes[*number];
+        if is_key {
+            return Place::IndexKey(index.fields.len());
+        }
+        // An entry's key tells values, and of integers and text also how they were written.
+        let kind = info.field(&column.name).map_or(FieldKind::Any, |field| field.kind);
+        let told = !column.inside && (!column.bare || matches!(kind, FieldKind::Integer | FieldKind::Text));
+        if let Some(place) = index.fields.iter().position(|field| *field == column.name).filter(|_| told) {
+            return Place::IndexKey(place);
+        }
+        match index.included.iter().position(|field| *field == column.name) {
+            Some(place) => Place::Included(place),
+            None => Place::Document,
+        }
+    }
+
+    /// Where a document is fetched, conditions that need it wait for it.
+    fn split_conditions(&mut self) {
+        for number in 0..self.plan.levels.len() {
+            if !self.plan.levels[number].fetch {
+                continue;
+            }
+            let conditions = std::mem::take(&mut self.plan.levels[number].before);
+            for condition in conditions {
+                let mut needs = false;
+                condition.walk(&mut |part| {
+                    if let Expr::Column(column) | Expr::Path(column, _) = part {
+                        let source = &self.plan.sources[*column];
+                        needs |= source.level == number && source.place == Place::Document;
+                    }
+                });
+                let level = &mut self.plan.levels[number];
+                if needs { level.after.push(condition) } else { level.before.push(condition) }
+            }
+        }
+    }
+
+    /// Moves what depends on no row out of the rows' expressions.
+    fn hoist_constants(&mut self) {
+        let plan = &mut self.plan;
+        let constants = &mut plan.constants;
+        let mut hoist_in = |expr: &mut Expr| {
+            let taken = std::mem::replace(expr, Expr::Literal(Literal::Null));
+            *expr = hoist(taken, constants);
+        };
+        for level in &mut plan.levels {
+            level.before.iter_mut().chain(&mut level.after).chain(&mut level.beyond).for_each(&mut hoist_in);
+            match &mut level.access {
+                Access::Key(value) | Access::Unique { value, .. } => hoist_in(value),
+                Access::Index { equal, from, to, .. } => {
+                    equal.iter_mut().for_each(&mut hoist_in);
+                    from.iter_mut().chain(to).for_each(|(value, _)| hoist_in(value));
+                }
+                Access::Scan { from, to, .. } => from.iter_mut().chain(to).for_each(&mut hoist_in),
+            }
+        }
+        plan.outputs.iter_mut().chain(&mut plan.group).chain(&mut plan.having).for_each(&mut hoist_in);
+        plan.aggregates.iter_mut().filter_map(|(_, argument)| argument.as_mut()).for_each(&mut hoist_in);
+        plan.order.iter_mut().for_each(|(expr, _)| hoist_in(expr));
+    }
+}
+
+fn hoist(expr: Expr, constants: &mut Vec<Expr>) -> Expr {
+    if matches!(expr, Expr::Literal(_) | Expr::Parameter(_) | Expr::Constant(_)) {
+        return expr;
+    }
+    let mut varies = false;
+    expr.walk(&mut |part| {
+        varies |= matches!(part, Expr::Column(_) | Expr::Path(..) | Expr::Aggregate(_) | Expr::GroupKey(_));
+    });
+    if varies {
+        return expr.map_children(&mut |child| hoist(child, constants));
+    }
+    let slot = constants.iter().position(|known| *known == expr).unwrap_or_else(|| {
+        constants.push(expr);
+        constants.len() - 1
+    });
+    Expr::Constant(slot)
+}
+
+/// Whether values of the field that are equal are also of one kind, so that they lie together in an index.
+fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
+    let kind = info.field(field).map_or(FieldKind::Any, |field| field.kind);
+    field == info.key.field || matches!(kind, FieldKind::Integer | FieldKind::Text | FieldKind::Boolean)
+}
+
+fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, bounds: &[Bound<'_>]) -> Option<Candidate> {
+    let (mut equal, mut fulfilled, mut exact) = (Vec::new(), Vec::new(), true);
+    for field in &index.fields {
+        let found = bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field.as_str());
+        let Some(bound) = found.filter(|_| exact) else { break };
+        equal.push(bound.value.clone());
+        fulfilled.push(bound.condition);
+        exact = of_one_kind(info, field);
+    }
+    let (mut from, mut to) = (None, None);
+    if let Some(field) = index.fields.get(equal.len()).filter(|_| exact) {
+        for bound in bounds.iter().filter(|bound| bound.column == field.as_str()) {
+            let (side, inclusive) = match bound.comparison {
+                Comparison::Greater => (&mut from, false),
+                Comparison::GreaterOrEqual => (&mut from, true),
+                Comparison::Less => (&mut to, false),
+                Comparison::LessOrEqual => (&mut to, true),
+                _ => continue,
+            };
+            if side.is_none() {
+                *side = Some((bound.value.clone(), inclusive));
+                fulfilled.push(bound.condition);
+            }
+        }
+    }
+    let ranges = u32::from(from.is_some()) + u32::from(to.is_some());
+    if equal.is_empty() && ranges == 0 {
+        return None;
+    }
+    let score = if equal.is_empty() { SCORE_KEY_RANGE - ranges } else { SCORE_INDEX - 4 * equal.len() as u32 - ranges };
+    let access = Access::Index { number, tree: index.tree, equal, from, to, direction: Direction::Forward };
+    Some(Candidate { score, access, fulfilled })
+}
+
+fn scan_candidate(info: &CollectionInfo, bounds: &[Bound<'_>]) -> Candidate {
+    let side = |low: Comparison, also: Comparison| {
+        let mut found = bounds.iter().filter(|b| b.column == info.key.field);
+        found.find(|b| b.comparison == low || b.comparison == also).map(|bound| bound.value.clone())
+    };
+    let from = side(Comparison::Greater, Comparison::GreaterOrEqual);
+    let to = side(Comparison::Less, Comparison::LessOrEqual);
+    let score = if from.is_some() || to.is_some() { SCORE_KEY_RANGE + 1 } else { SCORE_SCAN };
+    Candidate { score, access: Access::Scan { from, to, direction: Direction::Forward }, fulfilled: Vec::new() }
+}

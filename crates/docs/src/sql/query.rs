@@ -1,0 +1,276 @@
+//! A prepared query: parsed and resolved once, planned once for each set of present optional parameters, run often.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::error::{QueryError, SqlError};
+use super::execute::{self, Budget, Outcome, Scratch};
+use super::expr::Expr;
+use super::plan::{self, Access, Plan};
+use super::resolve::{self, Logical};
+use super::row::Place;
+use super::sink::{JsonRows, RowShape, RowSink};
+use super::value::Value;
+use super::{explain, parse};
+use crate::catalog::Catalog;
+use crate::engine::View;
+
+/// Optional parameters that plans are specialised for; of more, the first count and the others are tested for each row.
+pub const SPECIALISED_MAX: usize = 8;
+
+/// Numbers queries, so that a thread's scratch tells their field caches apart.
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+
+/// A prepared query. Shared by threads; each brings its own [`Scratch`].
+pub struct Query {
+    number: usize,
+    catalog: Catalog,
+    logical: Logical,
+    /// Slots of the parameters that the text tests for NULL.
+    optional: Vec<usize>,
+    /// By the bits of those present; each made when it is first needed.
+    plans: Vec<OnceLock<Box<Plan>>>,
+    shape: RowShape,
+}
+
+/// Fields that an index should carry so that queries need not fetch documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedIncluded {
+    /// The collection's place in the catalog.
+    pub collection: usize,
+    /// The index's place in the collection.
+    pub index: usize,
+    /// The fields.
+    pub fields: Vec<String>,
+}
+
+impl Query {
+    /// Prepares a query against a catalog.
+    pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Query, SqlError> {
+        let parsed = parse::parse(sql)?;
+        let logical = resolve::resolve(sql, &parsed, catalog)?;
+        let optional = optional_parameters(&logical);
+        let plans = (0..1usize << optional.len()).map(|_| OnceLock::new()).collect();
+        let shape = RowShape::new(logical.outputs.iter().map(|output| output.name.as_str()));
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Ok(Query { number, catalog: catalog.clone(), logical, optional, plans, shape })
+    }
+
+    /// The names of the parameters, by slot.
+    pub fn parameters(&self) -> &[String] {
+        &self.logical.parameters
+    }
+
+    /// The slot of a parameter.
+    pub fn slot(&self, name: &str) -> Option<usize> {
+        self.logical.parameters.iter().position(|parameter| parameter == name)
+    }
+
+    /// The names of the result columns.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.logical.outputs.iter().map(|output| output.name.as_str())
+    }
+
+    /// A sink for [`Query::execute`] that appends rows as JSON objects, with a byte between them.
+    pub fn json_rows<'o>(&'o self, out: &'o mut Vec<u8>, separator: u8) -> JsonRows<'o> {
+        JsonRows::new(&self.shape, out, separator)
+    }
+
+    /// Runs the query. `parameters` are values by slot, NULL for those omitted.
+    pub fn execute<S: RowSink + ?Sized>(
+        &self,
+        view: &dyn View,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        budget: &Budget<'_>,
+        sink: &mut S,
+    ) -> Result<Outcome, QueryError> {
+        let plan = self.plan(parameters)?;
+        execute::execute(plan, self.number, view, parameters, scratch, budget, sink)
+    }
+
+    /// Runs it and appends its rows as a JSON array of objects. After an error `out` holds what was written so far.
+    pub fn write_array(
+        &self,
+        view: &dyn View,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        budget: &Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, QueryError> {
+        out.push(b'[');
+        let outcome = self.execute(view, parameters, scratch, budget, &mut JsonRows::new(&self.shape, out, b','))?;
+        out.push(b']');
+        Ok(outcome)
+    }
+
+    /// Runs it and appends its rows as JSON objects, one on each line.
+    pub fn write_lines(
+        &self,
+        view: &dyn View,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        budget: &Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, QueryError> {
+        let outcome = self.execute(view, parameters, scratch, budget, &mut JsonRows::new(&self.shape, out, b'\n'))?;
+        if outcome.rows > 0 {
+            out.push(b'\n');
+        }
+        Ok(outcome)
+    }
+
+    /// Runs it and appends its first row as a JSON object; nothing, if there is none ([`Outcome::rows`] tells).
+    pub fn write_row(
+        &self,
+        view: &dyn View,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        budget: &Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, QueryError> {
+        let start = out.len();
+        let mut sink = FirstRow { rows: JsonRows::new(&self.shape, out, b','), done: false };
+        let outcome = self.execute(view, parameters, scratch, budget, &mut sink);
+        if outcome.is_err() {
+            out.truncate(start);
+        }
+        outcome
+    }
+
+    fn plan(&self, parameters: &[Value<'_>]) -> Result<&Plan, QueryError> {
+        let (expected, given) = (self.logical.parameters.len(), parameters.len());
+        if expected != given {
+            return Err(QueryError::Parameters { expected, given });
+        }
+        let present = self.optional.iter().enumerate();
+        let present = present.fold(0, |bits, (bit, &slot)| bits | usize::from(!parameters[slot].is_null()) << bit);
+        Ok(self.plan_for(present))
+    }
+
+    fn plan_for(&self, present: usize) -> &Plan {
+        let make = || Box::new(plan::plan(&self.logical, &self.catalog, &self.optional, present as u32));
+        self.plans[present].get_or_init(make)
+    }
+
+    /// The plan for parameters of which those named are present.
+    fn plan_with(&self, present: &[&str]) -> &Plan {
+        let slots = self.optional.iter().enumerate();
+        let bits = slots.filter(|(_, slot)| present.contains(&self.logical.parameters[**slot].as_str()));
+        self.plan_for(bits.fold(0, |bits, (bit, _)| bits | 1 << bit))
+    }
+
+    /// What the plan does when the named optional parameters are present, one step on each line.
+    pub fn explain(&self, present: &[&str]) -> String {
+        explain::text(self.plan_with(present), &self.logical, &self.catalog)
+    }
+
+    /// The same as JSON.
+    pub fn explain_json(&self, present: &[&str]) -> serde_json::Value {
+        explain::json(self.plan_with(present), &self.logical, &self.catalog)
+    }
+
+    /// The collections that this plan reads whole, without key or index: worth a notice.
+    pub fn scans(&self, present: &[&str]) -> Vec<&str> {
+        explain::scans(self.plan_with(present), &self.catalog)
+    }
+
+    /// What the indexes should include so that no plan of this query fetches a document through them.
+    pub fn wanted_included(&self) -> Vec<WantedIncluded> {
+        let mut wanted: Vec<WantedIncluded> = Vec::new();
+        for present in 0..self.plans.len() {
+            let plan = self.plan_for(present);
+            for (number, level) in plan.levels.iter().enumerate() {
+                let Access::Index { number: index, .. } = level.access else { continue };
+                for (source, column) in plan.sources.iter().zip(&self.logical.columns) {
+                    let here = source.level == number && column.table == level.table;
+                    let missing = matches!(source.place, Place::Document | Place::Included(_));
+                    if here && missing && plan_uses(plan, &self.logical, &column.name, column.table) {
+                        want(&mut wanted, level.collection, index, &column.name);
+                    }
+                }
+            }
+        }
+        wanted
+    }
+}
+
+impl std::fmt::Debug for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Query").field("number", &self.number).field("parameters", &self.logical.parameters).finish()
+    }
+}
+
+fn want(wanted: &mut Vec<WantedIncluded>, collection: usize, index: usize, field: &str) {
+    let place = wanted.iter().position(|w| w.collection == collection && w.index == index).unwrap_or_else(|| {
+        wanted.push(WantedIncluded { collection, index, fields: Vec::new() });
+        wanted.len() - 1
+    });
+    let fields = &mut wanted[place].fields;
+    if !fields.iter().any(|known| known == field) {
+        fields.push(field.to_owned());
+    }
+}
+
+/// Whether a plan's expressions still use a field: a condition that an index fulfils does not.
+fn plan_uses(plan: &Plan, logical: &Logical, name: &str, table: usize) -> bool {
+    let mut used = false;
+    let mut note = |expr: &Expr| {
+        expr.walk(&mut |part| {
+            if let Expr::Column(column) | Expr::Path(column, _) = part {
+                let column = &logical.columns[*column];
+                used |= column.table == table && column.name == name;
+            }
+        });
+    };
+    plan.expressions().for_each(&mut note);
+    used
+}
+
+/// The parameters that some condition tests for NULL, in slot order, as many as plans are made for.
+fn optional_parameters(logical: &Logical) -> Vec<usize> {
+    let mut optional = Vec::new();
+    let mut note = |expr: &Expr| {
+        expr.walk(&mut |part| {
+            if let Expr::IsNull(inner) | Expr::NotNull(inner) = part
+                && let Expr::Parameter(slot) = **inner
+                && !optional.contains(&slot)
+            {
+                optional.push(slot);
+            }
+        });
+    };
+    let on = logical.tables.iter().filter_map(|table| table.left_on.as_ref()).flatten();
+    logical.conditions.iter().chain(on).for_each(&mut note);
+    logical.outputs.iter().for_each(|output| note(&output.expr));
+    optional.truncate(SPECIALISED_MAX);
+    optional
+}
+
+/// Takes the first row and counts the others.
+struct FirstRow<'o> {
+    rows: JsonRows<'o>,
+    done: bool,
+}
+
+impl RowSink for FirstRow<'_> {
+    fn begin_row(&mut self) {
+        if !self.done {
+            self.rows.begin_row();
+        }
+    }
+    fn field(&mut self, column: usize, field: super::row::Field<'_>) {
+        if !self.done {
+            self.rows.field(column, field);
+        }
+    }
+    fn end_row(&mut self) {
+        if !self.done {
+            self.rows.end_row();
+        }
+        self.done = true;
+    }
+    fn bytes(&self) -> usize {
+        self.rows.bytes()
+    }
+}

@@ -1,0 +1,171 @@
+//! The row an expression is evaluated on: one frame for each joined collection, and where each field comes from.
+//!
+//! Frames link to the frame of the level outside, on the stack of the nested loops, so a row costs no allocation and
+//! each entry's bytes stay where the engine has them. A field is decoded when it is asked for, from the cheapest place
+//! that has it: the index entry's key, its included fields, then the document.
+
+use std::cell::Cell;
+
+use binjson::{Document, FieldCache};
+use bumpalo::Bump;
+
+use super::error::Fault;
+use super::json::{self, Step};
+use super::value::{self, Value};
+use crate::index::Included;
+use crate::key::KeyType;
+use crate::order::{self, Scalar};
+
+/// Bytes before a stored document: its change number.
+pub(crate) const CHANGE_NUMBER_BYTES: usize = 8;
+
+/// Where a field comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A value of the index entry's key, by its place there.
+    IndexKey(usize),
+    /// An included field of the index entry, by its place there.
+    Included(usize),
+    /// The document's key.
+    Key(KeyType),
+    /// The document.
+    Document,
+}
+
+/// Where a column's value comes from in one plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// The nesting level of its collection.
+    pub(crate) level: usize,
+    pub(crate) place: Place,
+    /// The field's name.
+    pub(crate) name: Box<str>,
+}
+
+/// One collection's part of the row.
+pub(crate) struct Frame<'a> {
+    pub(crate) level: usize,
+    /// The entry's key: of an index, or of the document's tree.
+    pub(crate) key: &'a [u8],
+    /// The index entry's value; empty for a document.
+    pub(crate) value: &'a [u8],
+    pub(crate) document: Option<Document<'a>>,
+    /// A left join found nothing: all its fields are NULL.
+    pub(crate) absent: bool,
+    pub(crate) outer: Option<&'a Frame<'a>>,
+}
+
+/// All that an expression can see.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    pub(crate) frame: Option<&'a Frame<'a>>,
+    pub(crate) sources: &'a [Source],
+    pub(crate) caches: &'a [Cell<FieldCache>],
+    pub(crate) parameters: &'a [Value<'a>],
+    pub(crate) constants: &'a [Result<Value<'a>, Fault>],
+    pub(crate) aggregates: &'a [Value<'a>],
+    pub(crate) group: &'a [Value<'a>],
+    pub(crate) arena: &'a Bump,
+    pub(crate) now_ms: i64,
+}
+
+/// A field as it is found: stored JSON, or a value that its place has decoded.
+#[derive(Clone, Copy, Debug)]
+pub enum Field<'a> {
+    /// JSON text as stored.
+    Json(&'a [u8]),
+    /// A value.
+    Value(Value<'a>),
+}
+
+const INDEX: Fault = Fault::Damaged("an index entry");
+
+impl<'a> Scope<'a> {
+    #[inline]
+    fn frame(&self, level: usize) -> Option<&'a Frame<'a>> {
+        let mut frame = self.frame?;
+        while frame.level != level {
+            frame = frame.outer?;
+        }
+        Some(frame)
+    }
+
+    /// A column where it lies.
+    #[inline]
+    pub(crate) fn cell(&self, column: usize) -> Result<Field<'a>, Fault> {
+        let source = &self.sources[column];
+        let Some(frame) = self.frame(source.level).filter(|frame| !frame.absent) else {
+            return Ok(Field::Value(Value::Null));
+        };
+        match source.place {
+            Place::Document => {
+                let Some(document) = frame.document else { return Err(Fault::Damaged("a document")) };
+                let mut cache = self.caches[column].get();
+                let found = document.field_cached(&source.name, &mut cache);
+                self.caches[column].set(cache);
+                Ok(found.map_or(Field::Value(Value::Null), |value| Field::Json(value.raw())))
+            }
+            Place::Included(place) => {
+                let mut included = Included::new(frame.value);
+                for _ in 0..place {
+                    included.next().map_err(|_| INDEX)?;
+                }
+                Ok(included.next().map_err(|_| INDEX)?.map_or(Field::Value(Value::Null), Field::Json))
+            }
+            Place::IndexKey(place) => {
+                let mut key = frame.key;
+                for _ in 0..place {
+                    order::skip(&mut key).ok_or(INDEX)?;
+                }
+                index_value(key, self.arena).map(Field::Value)
+            }
+            Place::Key(kind) => {
+                let key = kind.of_bytes(frame.key).ok_or(Fault::Damaged("a key"))?;
+                Ok(Field::Value(of_scalar(key.scalar())))
+            }
+        }
+    }
+
+    /// A column as a value.
+    #[inline]
+    pub(crate) fn value(&self, column: usize) -> Result<Value<'a>, Fault> {
+        match self.cell(column)? {
+            Field::Value(value) => Ok(value),
+            Field::Json(json) => value::of_json(json, self.arena),
+        }
+    }
+
+    /// What lies inside a column.
+    pub(crate) fn stored_path(&self, column: usize, steps: &[Step]) -> Result<Option<&'a [u8]>, Fault> {
+        match self.cell(column)? {
+            Field::Json(json) => Ok(steps.iter().try_fold(json, |json, step| json::step(json, step))),
+            Field::Value(_) => Ok(None),
+        }
+    }
+}
+
+pub(crate) fn of_scalar(scalar: Scalar<'_>) -> Value<'_> {
+    match scalar {
+        Scalar::Null => Value::Null,
+        Scalar::Integer(integer) => Value::Integer(integer),
+        Scalar::Real(real) => Value::Real(real),
+        Scalar::Text(text) => Value::text(text),
+    }
+}
+
+/// The value that an index key goes on with.
+#[inline]
+pub(crate) fn index_value<'a>(key: &'a [u8], arena: &'a Bump) -> Result<Value<'a>, Fault> {
+    let mut rest = key;
+    let mut unescaped = Vec::new(); // Takes memory only for a text with NUL in it, which no document has.
+    let value = match order::decode(&mut rest, &mut unescaped).ok_or(INDEX)? {
+        Scalar::Null => Value::Null,
+        Scalar::Integer(integer) => Value::Integer(integer),
+        Scalar::Real(real) => Value::Real(real),
+        Scalar::Text(text) => match key.get(1..=text.len()) {
+            Some(stored) if stored == text.as_bytes() => Value::Text(stored),
+            _ => Value::Text(arena.alloc_slice_copy(text.as_bytes())),
+        },
+    };
+    Ok(value)
+}

@@ -1,0 +1,267 @@
+//! Values as SQL computes with them: NULL, integer, real, text. Borrowed from stored bytes, parameters or an arena.
+//!
+//! Text is bytes: stored documents are UTF-8, and comparing, joining and searching them need no second proof of it.
+
+use std::cmp::Ordering;
+
+use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
+
+use super::error::Fault;
+use super::number::{self, IntegerText};
+use crate::order::Scalar;
+
+/// Longest text that an expression may make.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// A value, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// NULL: also a missing field.
+    Null,
+    /// An integer within 64 bits.
+    Integer(i64),
+    /// Any other number.
+    Real(f64),
+    /// Text.
+    Text(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// A text value.
+    pub fn text(text: &'a str) -> Self {
+        Value::Text(text.as_bytes())
+    }
+
+    /// Whether it is NULL.
+    #[inline]
+    pub fn is_null(self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// True, false, or unknown.
+    #[inline]
+    pub(crate) fn truth(self) -> Option<bool> {
+        match self {
+            Value::Null => None,
+            Value::Integer(integer) => Some(integer != 0),
+            Value::Real(real) => Some(real != 0.0),
+            Value::Text(text) => Some(number::real_prefix(text).real != 0.0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn of_truth(truth: Option<bool>) -> Value<'static> {
+        truth.map_or(Value::Null, |truth| Value::Integer(i64::from(truth)))
+    }
+
+    /// A REAL result: what is not a number is NULL.
+    #[inline]
+    pub(crate) fn real(real: f64) -> Value<'static> {
+        if real.is_nan() { Value::Null } else { Value::Real(real) }
+    }
+
+    /// As a real; text by its numeric prefix, NULL as 0.
+    pub(crate) fn to_real(self) -> f64 {
+        match self {
+            Value::Null => 0.0,
+            Value::Integer(integer) => integer as f64,
+            Value::Real(real) => real,
+            Value::Text(text) => number::real_prefix(text).real,
+        }
+    }
+
+    /// As an integer; text by its integer prefix, NULL as 0.
+    pub(crate) fn to_integer(self) -> i64 {
+        match self {
+            Value::Null => 0,
+            Value::Integer(integer) => integer,
+            Value::Real(real) => number::real_to_integer(real),
+            Value::Text(text) => number::integer_prefix(text).0,
+        }
+    }
+
+    /// As a number for arithmetic: text by its numeric prefix.
+    #[inline]
+    pub(crate) fn to_number(self) -> Value<'a> {
+        let Value::Text(text) = self else { return self };
+        let prefix = number::real_prefix(text);
+        let (integer, kind) = number::integer_prefix(text);
+        let integral =
+            if prefix.any && prefix.whole { kind == IntegerText::Whole } else { kind != IntegerText::Overflow };
+        if !prefix.fraction && integral { Value::Integer(integer) } else { Value::Real(prefix.real) }
+    }
+
+    /// Text that is wholly a number as that number (numeric affinity); anything else as it is.
+    pub(crate) fn with_numeric_affinity(self) -> Value<'a> {
+        let Value::Text(text) = self else { return self };
+        let prefix = number::real_prefix(text);
+        if !prefix.any || !prefix.whole {
+            return self;
+        }
+        if !prefix.fraction
+            && let (integer, IntegerText::Whole) = number::integer_prefix(text)
+        {
+            return Value::Integer(integer);
+        }
+        let integer = number::real_to_integer(prefix.real);
+        let exact = prefix.real == integer as f64 && integer > i64::MIN && integer < i64::MAX;
+        if exact { Value::Integer(integer) } else { Value::Real(prefix.real) }
+    }
+
+    /// As text; `None` for NULL.
+    pub(crate) fn to_text(self, arena: &'a Bump) -> Option<&'a [u8]> {
+        match self {
+            Value::Null => None,
+            Value::Integer(integer) => Some(arena.alloc_slice_copy(itoa::Buffer::new().format(integer).as_bytes())),
+            Value::Real(real) => Some(number::real_text(real, arena)),
+            Value::Text(text) => Some(text),
+        }
+    }
+
+    /// As an index or a key sees it. `None`: the text is damaged.
+    #[inline]
+    pub(crate) fn scalar(self) -> Option<Scalar<'a>> {
+        Some(match self {
+            Value::Null => Scalar::Null,
+            Value::Integer(integer) => Scalar::Integer(integer),
+            Value::Real(real) => Scalar::Real(real),
+            Value::Text(text) => Scalar::Text(std::str::from_utf8(text).ok()?),
+        })
+    }
+
+    /// The value's name in TYPEOF.
+    pub(crate) fn type_name(self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Integer(_) => "integer",
+            Value::Real(_) => "real",
+            Value::Text(_) => "text",
+        }
+    }
+}
+
+/// The order of values: NULL < numbers < text; numbers exactly, text by bytes.
+#[inline]
+pub(crate) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
+    match (a, b) {
+        (Value::Integer(a), Value::Integer(b)) => a.cmp(&b),
+        (Value::Text(a), Value::Text(b)) => a.cmp(b),
+        (Value::Real(a), Value::Real(b)) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),
+        (Value::Integer(a), Value::Real(b)) => integer_to_real(a, b),
+        (Value::Real(a), Value::Integer(b)) => integer_to_real(b, a).reverse(),
+        _ => rank(a).cmp(&rank(b)),
+    }
+}
+
+fn rank(value: Value<'_>) -> u8 {
+    match value {
+        Value::Null => 0,
+        Value::Integer(_) | Value::Real(_) => 1,
+        Value::Text(_) => 2,
+    }
+}
+
+fn integer_to_real(integer: i64, real: f64) -> Ordering {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    if real >= END {
+        return Ordering::Less;
+    }
+    if real < -END {
+        return Ordering::Greater;
+    }
+    // Both in range: the integer parts decide exactly, then the real's fraction.
+    integer.cmp(&(real as i64)).then_with(|| 0.0.partial_cmp(&real.fract()).unwrap_or(Ordering::Equal))
+}
+
+/// The value of a stored field, given as its JSON text.
+#[inline]
+pub(crate) fn of_json<'a>(json: &'a [u8], arena: &'a Bump) -> Result<Value<'a>, Fault> {
+    match json.first() {
+        None => Ok(Value::Null),
+        Some(b'0'..=b'9' | b'-') => of_json_number(json),
+        Some(b'"') => {
+            let inner = json.get(1..json.len().max(2) - 1).ok_or(Fault::Damaged("a string"))?;
+            if memchr_backslash(inner) { unescape(inner, arena).map(Value::Text) } else { Ok(Value::Text(inner)) }
+        }
+        Some(b't') => Ok(Value::Integer(1)),
+        Some(b'f') => Ok(Value::Integer(0)),
+        Some(b'n') => Ok(Value::Null),
+        Some(_) => Ok(Value::Text(json)),
+    }
+}
+
+fn memchr_backslash(text: &[u8]) -> bool {
+    text.contains(&b'\\')
+}
+
+#[inline]
+fn of_json_number(json: &[u8]) -> Result<Value<'static>, Fault> {
+    let (negative, digits) = match json.split_first() {
+        Some((b'-', rest)) => (true, rest),
+        _ => (false, json),
+    };
+    if digits.len() <= 18 {
+        let mut value = 0i64; // 18 digits cannot overflow.
+        let mut plain = !digits.is_empty();
+        for &digit in digits {
+            let digit = digit.wrapping_sub(b'0');
+            plain &= digit < 10;
+            value = value.wrapping_mul(10).wrapping_add(i64::from(digit));
+        }
+        if plain {
+            return Ok(Value::Integer(if negative { -value } else { value }));
+        }
+    }
+    long_json_number(json)
+}
+
+fn long_json_number(json: &[u8]) -> Result<Value<'static>, Fault> {
+    let text = std::str::from_utf8(json).map_err(|_| Fault::Damaged("a number"))?;
+    if let Ok(integer) = text.parse::<i64>() {
+        return Ok(Value::Integer(integer));
+    }
+    text.parse::<f64>().map(Value::Real).map_err(|_| Fault::Damaged("a number"))
+}
+
+/// A JSON string's inner text without its escapes.
+fn unescape<'a>(inner: &'a [u8], arena: &'a Bump) -> Result<&'a [u8], Fault> {
+    let mut out = BumpVec::with_capacity_in(inner.len(), arena);
+    let mut bytes = inner.iter().copied();
+    let fault = Fault::Damaged("an escape in a string");
+    while let Some(byte) = bytes.next() {
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        match bytes.next().ok_or(fault)? {
+            b'n' => out.push(b'\n'),
+            b't' => out.push(b'\t'),
+            b'r' => out.push(b'\r'),
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'u' => {
+                let first = hex4(&mut bytes).ok_or(fault)?;
+                let code = if (0xd800..0xdc00).contains(&first) {
+                    let low = (bytes.next() == Some(b'\\') && bytes.next() == Some(b'u')).then(|| hex4(&mut bytes));
+                    let low = low.flatten().filter(|low| (0xdc00..0xe000).contains(low)).ok_or(fault)?;
+                    0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00)
+                } else {
+                    first
+                };
+                let character = char::from_u32(code).ok_or(fault)?;
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            other => out.push(other),
+        }
+    }
+    Ok(out.into_bump_slice())
+}
+
+fn hex4(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
+    let mut code = 0;
+    for _ in 0..4 {
+        code = code * 16 + (bytes.next()? as char).to_digit(16)?;
+    }
+    Some(code)
+}

@@ -1,0 +1,333 @@
+//! What the directory says about itself: one row for each collection, index, unique field and reference.
+//!
+//! The rows lie in the tree `catalog`; keys and values are text.
+//!
+//! ```text
+//!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}
+//!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
+//!  unique/NAME/FIELD       {"tree": TREE}
+//!  reference/NAME/FIELD    {"target": NAME}
+//!  drop/TREE               {}            the tree's entries are of no use any more and are to be removed
+//! ```
+//!
+//! At open the wanted catalog, from the configuration, is compared with these rows. What is missing or different, while
+//! the collection has documents, is work to be done before the database opens (`rebuild.rs`): an index is built into a
+//! tree of a new name, and one step makes the tree visible and changes its row, so that a stop in between leaves the old one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
+
+use serde_json::{Value as Json, json};
+use store::{Store, TreeId};
+
+use crate::catalog::{Catalog, CollectionInfo, IndexInfo, ReferenceInfo, UniqueInfo};
+use crate::config::{CollectionConfig, Config};
+use crate::engine::{Direction, KeyRange, View};
+use crate::error::{OpenError, ReadError};
+use crate::loader::Wanted;
+use crate::schema::Schema;
+
+/// Rows by key.
+pub(crate) type Rows = BTreeMap<String, String>;
+
+/// The wanted catalog, and what it takes to get there.
+pub(crate) struct Resolved {
+    pub(crate) catalog: Catalog,
+    pub(crate) schemas: Vec<Option<Schema>>,
+    /// What must be made or checked, by collection; empty work for most.
+    pub(crate) work: Vec<Work>,
+    /// Rows to be written in the step that makes the work visible.
+    pub(crate) rows: Rows,
+    /// Rows to be removed after it.
+    pub(crate) obsolete: Vec<String>,
+}
+
+/// Work on one collection's stored documents.
+pub(crate) struct Work {
+    pub(crate) wanted: Wanted,
+    /// The schema is another than the one the documents were checked by.
+    pub(crate) recheck: bool,
+}
+
+impl Work {
+    pub(crate) fn is_empty(&self) -> bool {
+        let Wanted { indexes, unique, references } = &self.wanted;
+        !self.recheck && indexes.is_empty() && unique.is_empty() && references.is_empty()
+    }
+}
+
+/// Reads all rows.
+pub(crate) fn read(view: &impl View, tree: TreeId) -> Result<Rows, ReadError> {
+    let mut rows = Rows::new();
+    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+    view.scan(tree, all, Direction::Forward, &mut |key, value| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        rows.insert(text(key), text(value));
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+/// Compares what is wanted with what is stored.
+pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: &Rows) -> Result<Resolved, OpenError> {
+    let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
+    wanted.sort_by(|a, b| a.name.cmp(&b.name));
+    let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();
+    let mut resolver =
+        Resolver { store, view, config, stored, names: &names, rows: Rows::new(), kept: BTreeSet::new() };
+    let (mut catalog, mut schemas, mut work) = (Catalog::default(), Vec::new(), Vec::new());
+    for collection in &wanted {
+        let (info, schema, todo) = resolver.collection(collection)?;
+        catalog.collections.push(info);
+        schemas.push(schema);
+        work.push(todo);
+    }
+    let Resolver { mut rows, kept, .. } = resolver;
+    let obsolete = obsolete(stored, &kept, &names, &mut rows);
+    rows.retain(|key, value| stored.get(key) != Some(value));
+    Ok(Resolved { catalog, schemas, work, rows, obsolete })
+}
+
+/// Rows of what is no longer declared. Trees lose their entries; of a collection that is no longer declared the trees
+/// stay as they are, for nobody changes it, but its references must be checked again when it comes back.
+fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut Rows) -> Vec<String> {
+    let mut obsolete = Vec::new();
+    for (key, value) in stored.iter().filter(|(key, _)| !kept.contains(*key)) {
+        let Some((kind, rest)) = key.split_once('/') else { continue };
+        let declared = names.contains(&rest.split('/').next().unwrap_or_default());
+        match kind {
+            "reference" => obsolete.push(key.clone()),
+            "index" | "unique" if declared => {
+                if let Some(tree) = tree_of(value) {
+                    rows.insert(format!("drop/{tree}"), "{}".to_string());
+                }
+                obsolete.push(key.clone());
+            }
+            _ => {}
+        }
+    }
+    obsolete
+}
+
+fn tree_of(row: &str) -> Option<String> {
+    let row: Json = serde_json::from_str(row).ok()?;
+    row.get("tree")?.as_str().map(str::to_string)
+}
+
+/// The catalog that a configuration makes, without a database: for preparing queries before there is one. Its trees are
+/// no trees.
+pub(crate) fn outline(config: &Config) -> Result<Catalog, OpenError> {
+    let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
+    wanted.sort_by(|a, b| a.name.cmp(&b.name));
+    let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();
+    let mut catalog = Catalog::default();
+    for collection in &wanted {
+        let schema = collection.schema.as_deref().map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
+        let mut info = described(collection, schema.as_ref(), NO_TREE);
+        for fields in index_fields(collection) {
+            let included = included(config, collection, &fields);
+            info.indexes.push(IndexInfo { fields, included, tree: NO_TREE });
+        }
+        let unique = collection.unique.iter().map(|field| UniqueInfo { field: field.clone(), tree: NO_TREE });
+        info.unique = unique.collect();
+        for (field, target) in &collection.references {
+            if let Ok(place) = names.binary_search(&target.as_str()) {
+                info.refer(field.clone(), place);
+            }
+        }
+        catalog.collections.push(info);
+    }
+    Ok(catalog)
+}
+
+const NO_TREE: TreeId = TreeId(u32::MAX);
+
+/// A collection as far as its configuration tells, without indexes and the like.
+fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -> CollectionInfo {
+    CollectionInfo {
+        name: wanted.name.clone(),
+        tree,
+        key: wanted.key.clone(),
+        fields: schema.map(|schema| schema.fields().to_vec()).unwrap_or_default(),
+        closed: schema.is_some_and(Schema::is_closed),
+        indexes: Vec::new(),
+        unique: Vec::new(),
+        references: Vec::new(),
+    }
+}
+
+/// The fields that an index is to carry.
+fn included(config: &Config, collection: &CollectionConfig, index: &[String]) -> Vec<String> {
+    let mut declared = config.included.iter();
+    let found = declared.find(|included| included.collection == collection.name && included.index == index);
+    found.map(|included| included.fields.clone()).unwrap_or_default()
+}
+
+impl CollectionInfo {
+    fn refer(&mut self, field: String, target: usize) {
+        let index = self.indexes.iter().position(|index| index.fields[0] == field).unwrap_or_default();
+        self.references.push(ReferenceInfo { field, target, index });
+    }
+}
+
+struct Resolver<'r, V> {
+    store: &'r Store,
+    view: &'r V,
+    config: &'r Config,
+    stored: &'r Rows,
+    names: &'r [&'r str],
+    rows: Rows,
+    kept: BTreeSet<String>,
+}
+
+impl<V: View> Resolver<'_, V> {
+    fn collection(&mut self, wanted: &CollectionConfig) -> Result<(CollectionInfo, Option<Schema>, Work), OpenError> {
+        let tree = self.store.tree(&format!("docs/{}", wanted.name))?;
+        let empty = is_empty(self.view, tree)?;
+        let schema = match &wanted.schema {
+            None => None,
+            Some(text) => Some(Schema::compile(text).map_err(OpenError::Mismatch)?),
+        };
+        let mut work = Work {
+            wanted: Wanted { indexes: Vec::new(), unique: Vec::new(), references: Vec::new() },
+            recheck: self.identity(wanted, empty)?,
+        };
+        let references = self.references(wanted, empty, &mut work);
+        let mut info = described(wanted, schema.as_ref(), tree);
+        for fields in index_fields(wanted) {
+            let index = self.index(wanted, fields, empty, &mut work, info.indexes.len())?;
+            info.indexes.push(index);
+        }
+        for field in &wanted.unique {
+            let name = format!("unique/{}/{}", wanted.name, escaped(field));
+            let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree }), empty)?;
+            if new {
+                work.wanted.unique.push(info.unique.len());
+            }
+            info.unique.push(UniqueInfo { field: field.clone(), tree });
+        }
+        for (field, target) in references {
+            info.refer(field, target);
+        }
+        Ok((info, schema, work))
+    }
+
+    /// Checks the collection's own row; gives whether its documents must be checked against the schema again.
+    fn identity(&mut self, wanted: &CollectionConfig, empty: bool) -> Result<bool, OpenError> {
+        let key = format!("collection/{}", wanted.name);
+        let row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
+        let stored: Option<Json> = self.stored.get(&key).and_then(|row| serde_json::from_str(row).ok());
+        self.rows.insert(key.clone(), row.to_string());
+        self.kept.insert(key);
+        let Some(stored) = stored.filter(|_| !empty) else {
+            return Ok(!empty);
+        };
+        if stored["key"] != row["key"] || stored["type"] != row["type"] {
+            return Err(OpenError::Mismatch(format!(
+                "the documents of {} were stored with the key {} of type {}; the configuration wants {} of type {}",
+                wanted.name, stored["key"], stored["type"], row["key"], row["type"]
+            )));
+        }
+        Ok(stored["schema"] != row["schema"])
+    }
+
+    fn references(&mut self, wanted: &CollectionConfig, empty: bool, work: &mut Work) -> Vec<(String, usize)> {
+        let mut references = Vec::new();
+        for (field, target) in &wanted.references {
+            let Ok(place) = self.names.binary_search(&target.as_str()) else { continue };
+            let key = format!("reference/{}/{}", wanted.name, escaped(field));
+            let row = json!({ "target": target }).to_string();
+            if !empty && self.stored.get(&key) != Some(&row) {
+                work.wanted.references.push(references.len());
+            }
+            self.rows.insert(key.clone(), row);
+            self.kept.insert(key);
+            references.push((field.clone(), place));
+        }
+        references
+    }
+
+    fn index(
+        &mut self,
+        wanted: &CollectionConfig,
+        fields: Vec<String>,
+        empty: bool,
+        work: &mut Work,
+        number: usize,
+    ) -> Result<IndexInfo, OpenError> {
+        let included = included(self.config, wanted, &fields);
+        let name = fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",");
+        let name = format!("index/{}/{name}", wanted.name);
+        let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
+        if new {
+            work.wanted.indexes.push(number);
+        }
+        Ok(IndexInfo { fields, included, tree })
+    }
+
+    /// The tree of an index or unique field, and whether it is to be built: the row is kept when it says what is wanted.
+    fn tree(&mut self, name: &str, row: impl Fn(&str) -> Json, empty: bool) -> Result<(TreeId, bool), OpenError> {
+        let before = self.stored.get(name).and_then(|row| tree_of(row));
+        let same = |tree: &str| self.stored.get(name) == Some(&row(tree).to_string());
+        self.kept.insert(name.to_string());
+        let keep = before.as_deref().filter(|tree| empty || same(tree));
+        let (tree, new) = match (keep, &before) {
+            (Some(tree), _) => (tree.to_string(), false),
+            (None, before) => {
+                if let Some(old) = before {
+                    self.rows.insert(format!("drop/{old}"), "{}".to_string());
+                }
+                (self.fresh(name)?, !empty)
+            }
+        };
+        self.rows.insert(name.to_string(), row(&tree).to_string());
+        Ok((self.store.tree(&tree)?, new))
+    }
+
+    /// A tree's name that no row uses: the first is the index's own.
+    fn fresh(&self, name: &str) -> Result<String, OpenError> {
+        let candidates = std::iter::once(name.to_string()).chain((2..).map(|number| format!("{name}#{number}")));
+        for candidate in candidates {
+            let used = self.stored.values().any(|row| tree_of(row).as_deref() == Some(&candidate))
+                || self.stored.contains_key(&format!("drop/{candidate}"));
+            if used {
+                continue;
+            }
+            let empty = match self.store.existing_tree(&candidate)? {
+                None => true,
+                Some(tree) => is_empty(self.view, tree)?,
+            };
+            if empty {
+                return Ok(candidate);
+            }
+        }
+        Ok(name.to_string())
+    }
+}
+
+/// The declared indexes, and one for each referring field that none of them starts with: deleting a document must find
+/// who refers to it without reading a whole collection.
+fn index_fields(wanted: &CollectionConfig) -> Vec<Vec<String>> {
+    let mut indexes = wanted.indexes.clone();
+    for (field, _) in &wanted.references {
+        if !indexes.iter().any(|fields| fields[0] == *field) {
+            indexes.push(vec![field.clone()]);
+        }
+    }
+    indexes
+}
+
+fn is_empty(view: &impl View, tree: TreeId) -> Result<bool, ReadError> {
+    let mut empty = true;
+    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+    view.scan(tree, all, Direction::Forward, &mut |_, _| {
+        empty = false;
+        ControlFlow::Break(())
+    })?;
+    Ok(empty)
+}
+
+/// A field's name inside the name of a row.
+fn escaped(field: &str) -> String {
+    field.replace('%', "%25").replace('/', "%2F").replace(',', "%2C").replace('#', "%23")
+}

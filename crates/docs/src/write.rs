@@ -1,0 +1,425 @@
+//! Writes: insert, update (merge patch), replace, put, delete; each one transaction with all its checks.
+//!
+//! The checks run in this order: the target exists, the precondition, the body (JSON, schema, key, references), then what
+//! else is stored (key in use, unique values). The first that fails is the answer, and nothing is changed.
+//!
+//! What a write keeps true, in the same transaction:
+//!
+//! - Each index has exactly one entry for the document, each unique tree one where the field is there and not null.
+//! - Each reference that is not null names a stored document, and a document that others refer to stays.
+//! - A write that leaves the document byte for byte as it was changes nothing, not even the change number.
+
+use std::ops::{Bound, ControlFlow};
+
+use binjson::{Document, Encoder};
+
+use crate::collection::{Collection, Referrer, STAMP_BYTES};
+use crate::engine::{Change, Direction, KeyRange};
+use crate::error::WriteError;
+use crate::key::Key;
+use crate::order;
+use crate::row::{Plain, Row, plain};
+use crate::scratch::{Entries, Scratch};
+
+/// What to do with a document.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Store a new document; its key is in the body.
+    Insert {
+        /** JSON. */
+        body: Vec<u8>,
+    },
+    /// Change fields by a merge patch (RFC 7396).
+    Update {
+        /** The key's stored bytes. */
+        key: Vec<u8>,
+        /** JSON. */
+        patch: Vec<u8>,
+    },
+    /// Store another document in the place of one that is there.
+    Replace {
+        /** The key's stored bytes. */
+        key: Vec<u8>,
+        /** JSON. */
+        body: Vec<u8>,
+    },
+    /// Store a document under a key, whether or not there is one.
+    Put {
+        /** The key's stored bytes. */
+        key: Vec<u8>,
+        /** JSON. */
+        body: Vec<u8>,
+    },
+    /// Remove a document.
+    Delete {
+        /** The key's stored bytes. */
+        key: Vec<u8>,
+    },
+}
+
+/// What must hold of the stored document before anything else is looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Precondition {
+    /// Nothing.
+    #[default]
+    None,
+    /// It is there (`If-Match: *`).
+    Exists,
+    /// It is not there (`If-None-Match: *`).
+    Absent,
+    /// Its change number is one of these (`If-Match`).
+    Matches(Vec<u64>),
+    /// Its change number is none of these (`If-None-Match`).
+    Differs(Vec<u64>),
+}
+
+/// What a write did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The document's change number now (of a deleted one: the deletion's).
+    pub change_number: u64,
+    /// Whether the document is new.
+    pub created: bool,
+    /// The key's stored bytes.
+    pub key: Vec<u8>,
+}
+
+/// What a transaction will have done, but for its change number.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// The change number that stays, where nothing changes.
+    pub(crate) unchanged: Option<u64>,
+    pub(crate) created: bool,
+    pub(crate) key: Vec<u8>,
+}
+
+/// Checks one write and puts its changes into the transaction.
+pub(crate) fn apply<C: Change>(
+    collection: &Collection,
+    op: &Op,
+    precondition: &Precondition,
+    change: &mut C,
+    scratch: &mut Scratch,
+) -> Result<Prepared, WriteError> {
+    let mut work = Work { collection, change };
+    match op {
+        Op::Insert { body } => work.insert(body, scratch),
+        Op::Update { key, patch } => {
+            let key = work.key(key)?;
+            let old = work.target(&key, precondition, scratch)?;
+            work.update(&key, old, patch, scratch)
+        }
+        Op::Replace { key, body } => {
+            let key = work.key(key)?;
+            let old = work.target(&key, precondition, scratch)?;
+            work.replace(&key, Some(old), body, scratch)
+        }
+        Op::Put { key, body } => {
+            let key = work.key(key)?;
+            let old = work.find(&key, precondition, scratch)?;
+            work.replace(&key, old, body, scratch)
+        }
+        Op::Delete { key } => {
+            let key = work.key(key)?;
+            work.target(&key, precondition, scratch)?;
+            work.delete(&key, scratch)
+        }
+    }
+}
+
+struct Work<'w, C> {
+    collection: &'w Collection,
+    change: &'w mut C,
+}
+
+impl<C: Change> Work<'_, C> {
+    fn key<'k>(&self, bytes: &'k [u8]) -> Result<Key<'k>, WriteError> {
+        self.collection.info.key.kind.of_bytes(bytes).ok_or(WriteError::NotFound)
+    }
+
+    /// Reads the document into `scratch.old` and checks the precondition; gives its change number.
+    fn find(
+        &mut self,
+        key: &Key<'_>,
+        precondition: &Precondition,
+        scratch: &mut Scratch,
+    ) -> Result<Option<u64>, WriteError> {
+        let old = &mut scratch.buffers.old;
+        old.clear();
+        let found = match self.change.get(self.collection.info.tree, key.as_bytes())? {
+            None => None,
+            Some(value) => {
+                let stamp = value.first_chunk::<STAMP_BYTES>().ok_or_else(damaged)?;
+                let number = u64::from_le_bytes(*stamp);
+                old.extend_from_slice(&value);
+                Some(number)
+            }
+        };
+        let holds = match precondition {
+            Precondition::None => true,
+            Precondition::Exists => found.is_some(),
+            Precondition::Absent => found.is_none(),
+            Precondition::Matches(numbers) => found.is_some_and(|number| numbers.contains(&number)),
+            Precondition::Differs(numbers) => found.is_none_or(|number| !numbers.contains(&number)),
+        };
+        if holds { Ok(found) } else { Err(WriteError::PreconditionFailed) }
+    }
+
+    /// The same for a document that must be there: that it is comes before the precondition.
+    fn target(&mut self, key: &Key<'_>, precondition: &Precondition, scratch: &mut Scratch) -> Result<u64, WriteError> {
+        match self.find(key, precondition, scratch) {
+            Ok(Some(number)) => Ok(number),
+            Ok(None) => Err(WriteError::NotFound),
+            Err(WriteError::PreconditionFailed) if scratch.buffers.old.is_empty() => Err(WriteError::NotFound),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn insert(&mut self, body: &[u8], scratch: &mut Scratch) -> Result<Prepared, WriteError> {
+        let Scratch { encoder, buffers, shape, .. } = scratch;
+        encode(encoder, body, &mut buffers.new)?;
+        let document = document(&buffers.new)?;
+        self.collection.with_row(document, shape, |row| {
+            let plain = self.collection.check(document, row)?;
+            let key = self.collection.info.key.kind.of_scalar(plain.scalar()).ok_or_else(damaged)?;
+            self.check_references(row, None, &key)?;
+            if self.change.get(self.collection.info.tree, key.as_bytes())?.is_some() {
+                let Collection { info, .. } = self.collection;
+                let what = format!("the key {} is in use in {}", shown(&plain), info.name);
+                return Err(WriteError::Conflict { what });
+            }
+            self.move_entries(None, Some(row), &key, &mut buffers.entries)?;
+            self.change.put_stamped(self.collection.info.tree, key.as_bytes(), &buffers.new);
+            Ok(Prepared { unchanged: None, created: true, key: key.as_bytes().to_vec() })
+        })
+    }
+
+    fn update(
+        &mut self,
+        key: &Key<'_>,
+        number: u64,
+        patch: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<Prepared, WriteError> {
+        let Scratch { encoder, buffers, .. } = scratch;
+        encode(encoder, patch, &mut buffers.patch)?;
+        let patch = document(&buffers.patch)?;
+        if !patch.is_object() {
+            return Err(WriteError::invalid("a merge patch is a JSON object", ""));
+        }
+        let field = &self.collection.info.key.field;
+        if patch.field(field).is_some() {
+            return Err(WriteError::invalid(format!("the key \"{field}\" cannot be changed"), format!("/{field}")));
+        }
+        let old = document(&buffers.old)?;
+        buffers.new.clear();
+        buffers.new.extend_from_slice(&[0; STAMP_BYTES]);
+        encoder.merge_patch(old, patch, &mut buffers.new)?;
+        self.store(key, Some(number), scratch)
+    }
+
+    fn replace(
+        &mut self,
+        key: &Key<'_>,
+        number: Option<u64>,
+        body: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<Prepared, WriteError> {
+        encode(&mut scratch.encoder, body, &mut scratch.buffers.new)?;
+        self.store(key, number, scratch)
+    }
+
+    /// Stores `scratch.new` under the key, in the place of `scratch.old` where there is one.
+    fn store(&mut self, key: &Key<'_>, number: Option<u64>, scratch: &mut Scratch) -> Result<Prepared, WriteError> {
+        let Scratch { buffers, shape, old_shape, .. } = scratch;
+        let new = document(&buffers.new)?;
+        let prepared = |unchanged| Prepared { unchanged, created: number.is_none(), key: key.as_bytes().to_vec() };
+        if number.is_some() && buffers.old[STAMP_BYTES..] == buffers.new[STAMP_BYTES..] {
+            return Ok(prepared(number));
+        }
+        let collection = self.collection;
+        collection.with_row(new, shape, |row| {
+            let found = collection.check(new, row)?;
+            if collection.info.key.kind.of_scalar(found.scalar()).is_none_or(|k| k.as_bytes() != key.as_bytes()) {
+                let field = &collection.info.key.field;
+                let why = format!("\"{field}\" is {}, but the document's key is another", shown(&found));
+                return Err(WriteError::invalid(why, format!("/{field}")));
+            }
+            match number {
+                None => {
+                    self.check_references(row, None, key)?;
+                    self.move_entries(None, Some(row), key, &mut buffers.entries)?;
+                }
+                Some(_) => {
+                    let old = document(&buffers.old)?;
+                    collection.with_row(old, old_shape, |old| {
+                        self.check_references(row, Some(old), key)?;
+                        self.move_entries(Some(old), Some(row), key, &mut buffers.entries)
+                    })?;
+                }
+            }
+            self.change.put_stamped(collection.info.tree, key.as_bytes(), &buffers.new);
+            Ok(prepared(None))
+        })
+    }
+
+    fn delete(&mut self, key: &Key<'_>, scratch: &mut Scratch) -> Result<Prepared, WriteError> {
+        self.check_referrers(key)?;
+        let Scratch { buffers, old_shape, .. } = scratch;
+        let old = document(&buffers.old)?;
+        self.collection
+            .with_row(old, old_shape, |old| self.move_entries(Some(old), None, key, &mut buffers.entries))?;
+        self.change.delete(self.collection.info.tree, key.as_bytes());
+        Ok(Prepared { unchanged: None, created: false, key: key.as_bytes().to_vec() })
+    }
+
+    /// Replaces the old row's entries by the new one's in all trees; what is equal is not touched.
+    fn move_entries(
+        &mut self,
+        old: Option<&Row<'_, '_>>,
+        new: Option<&Row<'_, '_>>,
+        key: &Key<'_>,
+        entries: &mut Entries,
+    ) -> Result<(), WriteError> {
+        for number in 0..self.collection.unique.len() {
+            self.move_unique(number, old, new, key, entries)?;
+        }
+        for number in 0..self.collection.indexes.len() {
+            self.move_index(number, old, new, key, entries)?;
+        }
+        Ok(())
+    }
+
+    fn move_unique(
+        &mut self,
+        number: usize,
+        old: Option<&Row<'_, '_>>,
+        new: Option<&Row<'_, '_>>,
+        key: &Key<'_>,
+        entries: &mut Entries,
+    ) -> Result<(), WriteError> {
+        let collection = self.collection;
+        let tree = collection.unique[number].tree;
+        let had = old.map_or(Ok(false), |row| collection.unique_key(number, row, &mut entries.old_key))?;
+        let has = new.map_or(Ok(false), |row| collection.unique_key(number, row, &mut entries.new_key))?;
+        if had && has && entries.old_key == entries.new_key {
+            return Ok(());
+        }
+        if has && self.change.get(tree, &entries.new_key)?.is_some() {
+            let field = &collection.info.unique[number].field;
+            let what = format!("another document of {} has this \"{field}\"", collection.info.name);
+            return Err(WriteError::Conflict { what });
+        }
+        if had {
+            self.change.delete(tree, &entries.old_key);
+        }
+        if has {
+            self.change.put(tree, &entries.new_key, key.as_bytes());
+        }
+        Ok(())
+    }
+
+    fn move_index(
+        &mut self,
+        number: usize,
+        old: Option<&Row<'_, '_>>,
+        new: Option<&Row<'_, '_>>,
+        key: &Key<'_>,
+        entries: &mut Entries,
+    ) -> Result<(), WriteError> {
+        let Entries { old_key, old_value, new_key, new_value } = entries;
+        let tree = self.collection.indexes[number].tree;
+        if let Some(old) = old {
+            self.collection.index_entry(number, old, key, old_key, old_value)?;
+        }
+        if let Some(new) = new {
+            self.collection.index_entry(number, new, key, new_key, new_value)?;
+        }
+        if old.is_some() && (new.is_none() || old_key != new_key) {
+            self.change.delete(tree, old_key);
+        }
+        if new.is_some() && (old.is_none() || old_key != new_key || old_value != new_value) {
+            self.change.put(tree, new_key, new_value);
+        }
+        Ok(())
+    }
+
+    /// Each reference of the new row names a document. What the old row had too was checked when it came.
+    fn check_references(
+        &mut self,
+        new: &Row<'_, '_>,
+        old: Option<&Row<'_, '_>>,
+        key: &Key<'_>,
+    ) -> Result<(), WriteError> {
+        for reference in &self.collection.references {
+            let Some(value) = new.get(reference.field).filter(|value| !value.is_null()) else { continue };
+            if old.is_some_and(|old| old.raw(reference.field) == value.raw()) {
+                continue;
+            }
+            let found = plain(Some(value));
+            let there = match reference.target_kind.of_scalar(found.scalar()) {
+                None => false,
+                Some(target) => {
+                    let itself = reference.target == self.collection.info.tree && target.as_bytes() == key.as_bytes();
+                    itself || self.change.get(reference.target, target.as_bytes())?.is_some()
+                }
+            };
+            if !there {
+                let field = self.collection.names.name(reference.field);
+                let why = format!("\"{field}\": there is no {} in {}", shown(&found), reference.target_name);
+                return Err(WriteError::invalid(why, format!("/{field}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// No other document refers to this one: one look into the index of each referring field.
+    fn check_referrers(&mut self, key: &Key<'_>) -> Result<(), WriteError> {
+        for referrer in &self.collection.referrers {
+            let (mut from, mut to) = (Vec::new(), Vec::new());
+            order::lower(key.scalar(), &mut from);
+            order::upper(key.scalar(), &mut to);
+            let own = referrer.documents == self.collection.info.tree;
+            let mut refers = false;
+            let range = KeyRange { from: Bound::Included(&from), to: Bound::Excluded(&to) };
+            self.change.scan(referrer.index, range, Direction::Forward, &mut |entry, _| {
+                // A document may refer to itself and still go.
+                refers = !(own && referrer.is_entry_of(entry, key));
+                if refers { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if refers {
+                let Referrer { collection, field, .. } = referrer;
+                let what = format!("a document of {collection} refers to it by \"{field}\"");
+                return Err(WriteError::Conflict { what });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode(encoder: &mut Encoder, json: &[u8], out: &mut Vec<u8>) -> Result<(), WriteError> {
+    out.clear();
+    out.extend_from_slice(&[0; STAMP_BYTES]);
+    Ok(encoder.encode(json, out)?)
+}
+
+/// The document behind its stamp.
+fn document(stored: &[u8]) -> Result<Document<'_>, WriteError> {
+    let bytes = stored.get(STAMP_BYTES..).ok_or_else(damaged)?;
+    Document::from_bytes(bytes).map_err(|_| damaged())
+}
+
+#[cold]
+fn damaged() -> WriteError {
+    WriteError::Unavailable { why: "a stored document is damaged".to_string() }
+}
+
+/// A key for a message.
+fn shown(value: &Plain<'_>) -> String {
+    match value {
+        Plain::Null => "null".to_string(),
+        Plain::Integer(integer) => integer.to_string(),
+        Plain::Real(real) => real.to_string(),
+        Plain::Text(text) => format!("\"{}\"", text.chars().take(40).collect::<String>()),
+    }
+}

@@ -1,0 +1,74 @@
+//! Writes from several threads at once: each value is taken once, and all stays in step.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod service;
+
+use std::sync::mpsc::channel;
+
+use docs::{Op, Precondition, Write, WriteError};
+use service::{Service, travels, user, visit};
+
+const THREADS: u32 = 4;
+const ROUNDS: u32 = 60;
+
+/// Each thread submits without waiting; all answers are gathered.
+fn race(service: &Service, make: impl Fn(u32, u32) -> Write + Sync) -> Vec<Result<(), WriteError>> {
+    let (sender, receiver) = channel();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (sender, make, database) = (sender.clone(), &make, &service.database);
+            scope.spawn(move || {
+                let session = database.session().unwrap();
+                for round in 0..ROUNDS {
+                    let sender = sender.clone();
+                    let done = Box::new(move |result: Result<docs::Written, WriteError>| {
+                        sender.send(result.map(drop)).unwrap();
+                    });
+                    database.write(&session, make(thread, round), done);
+                }
+            });
+        }
+    });
+    drop(sender);
+    receiver.iter().collect()
+}
+
+fn good(results: &[Result<(), WriteError>]) -> u32 {
+    results.iter().filter(|result| result.is_ok()).count() as u32
+}
+
+#[test]
+fn a_key_and_a_unique_value_are_given_once() {
+    let service = Service::new(&travels());
+    let users = service.id("users");
+    let insert = |body: String| Write {
+        collection: users,
+        op: Op::Insert { body: body.into() },
+        precondition: Precondition::None,
+    };
+    let results = race(&service, |thread, round| insert(user(round, &format!("{round}-{thread}@x"))));
+    assert_eq!((results.len() as u32, good(&results)), (THREADS * ROUNDS, ROUNDS));
+    let results = race(&service, |thread, round| insert(user(1000 + round * THREADS + thread, &format!("m{round}@x"))));
+    assert_eq!(good(&results), ROUNDS);
+    assert!(results.iter().all(|result| matches!(result, Ok(()) | Err(WriteError::Conflict { .. }))));
+    assert!(docs::verify::database(&service.database).unwrap().is_clean());
+}
+
+#[test]
+fn a_reference_never_outlives_its_target() {
+    let service = Service::new(&travels());
+    service.run(r#"insert locations {"id":1}"#).unwrap();
+    for id in 0..ROUNDS {
+        service.run(&format!("insert users {}", user(id, &format!("{id}@x")))).unwrap();
+    }
+    let (users, visits) = (service.id("users"), service.id("visits"));
+    race(&service, |thread, round| {
+        let op = match thread % 2 {
+            0 => Op::Delete { key: round.to_be_bytes().to_vec() },
+            _ => Op::Insert { body: visit(thread * 1000 + round, round, 1, 5).into() },
+        };
+        Write { collection: if thread % 2 == 0 { users } else { visits }, op, precondition: Precondition::None }
+    });
+    let report = docs::verify::database(&service.database).unwrap();
+    assert!(report.is_clean(), "{:?}", report.faults);
+}

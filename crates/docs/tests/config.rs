@@ -1,0 +1,140 @@
+//! Mistakes in a configuration file: each told with its place, what is wrong, what is allowed; all at once.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use docs::catalog::FieldKind;
+use docs::config::{Config, MISTAKES_MAX, ParameterDefault, ParameterKind};
+
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let found = Config::parse("s.toml".as_ref(), text).expect_err(text);
+    let found: Vec<String> = found.list.iter().map(ToString::to_string).collect();
+    assert_eq!(found, expected, "{text}");
+}
+
+const KEY: &str = "key = { field = \"id\", type = \"u32\" }\n";
+
+#[test]
+fn unknown_names_are_told_with_the_known_ones() {
+    check(
+        &format!("[collections.visits]\n{KEY}  idexes = []\n"),
+        &[
+            "s.toml:3:3: unknown key `idexes` in [collections.visits]; allowed: key, schema, unique, indexes, references",
+        ],
+    );
+    check(
+        "[colections.x]\n",
+        &["s.toml:1:2: unknown key `colections` in the file; allowed: collections, params, endpoints, errors, server"],
+    );
+    check(
+        "[collections.c]\nkey = { field = \"id\", type = \"u64\", kind = 1 }\n",
+        &[
+            "s.toml:2:30: `collections.c.key.type` is \"u64\"; allowed: \"u32\", \"i64\", \"string\"",
+            "s.toml:2:37: unknown key `kind` in [collections.c.key]; allowed: field, type",
+        ],
+    );
+}
+
+#[test]
+fn names_kept_for_later_answer_not_yet() {
+    check(
+        "[views.v]\n",
+        &["s.toml:1:2: `views` in the file is not there yet; allowed: collections, params, endpoints, errors, server"],
+    );
+    check(
+        "[collections.c]\nkey = { field = \"id\", type = \"u32\", generate = true }\n",
+        &["s.toml:2:37: `generate` in [collections.c.key] is not there yet; allowed: field, type"],
+    );
+}
+
+#[test]
+fn wrong_types_and_missing_keys_are_told() {
+    check("[collections.c]\n", &["s.toml:1:14: [collections.c] needs `key`"]);
+    check("[collections]\nc = 5\n", &["s.toml:2:5: `collections.c` is an integer; allowed: a table"]);
+    check(
+        &format!("[collections.c]\n{KEY}unique = \"email\"\n"),
+        &["s.toml:3:10: `collections.c.unique` is a string; allowed: a list in brackets"],
+    );
+    check(
+        &format!("[collections.c]\n{KEY}indexes = [[], [\"a\", 1]]\n"),
+        &[
+            "s.toml:3:12: `collections.c.indexes[0]` has 0 fields; allowed: a list of 1 to 16 fields, as [\"user\", \"visited_at\"]",
+            "s.toml:3:22: `collections.c.indexes[1][1]` is an integer; allowed: text in quotes",
+        ],
+    );
+    check(
+        "[collections.'a b']\nkey = { field = \"id\", type = \"u32\" }\n",
+        &["s.toml:1:14: a collection cannot be named \"a b\"; allowed: 1 to 64 of a-z, A-Z, 0-9, _ and -"],
+    );
+}
+
+#[test]
+fn fields_and_targets_must_exist() {
+    let schema = "schema = { properties = { id = { type = \"integer\" } }, additionalProperties = false }\n";
+    check(
+        &format!("[collections.c]\n{KEY}{schema}unique = [\"mail\"]\nreferences = {{ id = \"d\" }}\n"),
+        &[
+            "s.toml:4:11: the schema has no field `mail`; allowed: id",
+            "s.toml:5:21: `collections.c.references.id` is \"d\"; allowed: \"c\"",
+        ],
+    );
+    let found = Config::parse("s.toml".as_ref(), &format!("[collections.c]\n{KEY}schema = {{ type = \"strin\" }}\n"))
+        .unwrap_err();
+    assert!(found.list[0].what.starts_with("`collections.c.schema` is no JSON Schema: "), "{found}");
+    let found =
+        Config::parse("s.toml".as_ref(), &format!("[collections.c]\n{KEY}schema = \"nowhere.json\"\n")).unwrap_err();
+    assert!(found.list[0].what.starts_with("cannot read the schema nowhere.json: "), "{found}");
+}
+
+#[test]
+fn what_is_no_toml_is_told_with_its_place() {
+    let found = Config::parse("s.toml".as_ref(), "a = \n[x\n").unwrap_err();
+    assert_eq!((found.list[0].line, found.list[0].file.as_str()), (1, "s.toml"));
+    assert!(found.list[0].what.starts_with("not TOML: "));
+}
+
+#[test]
+fn mistakes_beyond_the_bound_are_counted() {
+    let text: String = (0..MISTAKES_MAX + 5).map(|number| format!("x{number} = 1\n")).collect();
+    let found = Config::parse("s.toml".as_ref(), &text).unwrap_err();
+    assert_eq!((found.list.len(), found.more), (MISTAKES_MAX, 5));
+    assert!(found.to_string().ends_with("\nand 5 more"));
+}
+
+#[test]
+fn parameters_have_types_bounds_and_defaults() {
+    let text = "[params.now]\ntype = \"integer\"\ndefault = \"clock\"\n[params]\nlimit = { type = \"integer\", min = 1, max = 5, default = 2 }\nname = \"string\"\n";
+    let config = Config::parse("s.toml".as_ref(), text).unwrap();
+    let [limit, name, now] = &config.params[..] else { panic!("{:?}", config.params) };
+    let by = |name: &str| config.params.iter().find(|p| p.name == name).unwrap();
+    assert_eq!((by("now").kind, &by("now").default), (ParameterKind::Integer, &ParameterDefault::Clock));
+    assert_eq!((by("limit").min, by("limit").max), (Some(1.0), Some(5.0)));
+    assert_eq!(by("name").kind, ParameterKind::Text);
+    assert!([limit, name, now].iter().all(|parameter| !parameter.required));
+    check(
+        "[params]\nx = { type = \"string\", min = 1 }\n",
+        &["s.toml:2:30: `min` bounds numbers only; allowed: type = \"integer\" or \"number\""],
+    );
+    check(
+        "[params]\nx = { type = \"integer\", default = \"now\" }\n",
+        &["s.toml:2:35: `params.x.default` is a string; allowed: an integer"],
+    );
+    check(
+        "[params]\nx = 5\n",
+        &[
+            "s.toml:2:5: `params.x` is an integer; allowed: a type (\"integer\", \"number\", \"string\", \"boolean\"), or a table with `type`",
+        ],
+    );
+}
+
+#[test]
+fn a_schema_beside_the_file_keeps_its_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let schema =
+        r#"{"type":"object","required":["z"],"properties":{"z":{"type":"string"},"id":{"type":"integer"},"a":{}}}"#;
+    std::fs::write(dir.path().join("c.json"), schema).unwrap();
+    let text = format!("[collections.c]\n{KEY}schema = \"c.json\"\n");
+    let config = Config::parse(&dir.path().join("s.toml"), &text).unwrap();
+    let catalog = config.outline().unwrap();
+    let fields: Vec<_> = catalog.collections[0].fields.iter().map(|f| (f.name.as_str(), f.kind, f.required)).collect();
+    assert_eq!(fields, [("z", FieldKind::Text, true), ("id", FieldKind::Integer, false), ("a", FieldKind::Any, false)]);
+}

@@ -1,0 +1,393 @@
+//! SQL against SQLite: the same random data, the same query, the same answer.
+
+mod sql_memory;
+
+use docs::catalog::FieldKind;
+use docs::sql::{Budget, Query, QueryError, Scratch, Value};
+use proptest::prelude::*;
+use rusqlite::types::ValueRef;
+use serde_json::Value as Json;
+use sql_memory::{Memory, Shape};
+
+/// A column's cell: JSON for us, a parameter for SQLite.
+fn sqlite_value(value: &Json) -> rusqlite::types::Value {
+    use rusqlite::types::Value as V;
+    match value {
+        Json::Null => V::Null,
+        Json::Bool(truth) => V::Integer(i64::from(*truth)),
+        Json::Number(number) => match number.as_i64() {
+            Some(integer) => V::Integer(integer),
+            None => V::Real(number.as_f64().unwrap()),
+        },
+        Json::String(text) => V::Text(text.clone()),
+        nested => V::Text(nested.to_string()),
+    }
+}
+
+const FIELDS: [&str; 5] = ["id", "a", "b", "c", "d"];
+
+fn create(connection: &rusqlite::Connection, table: &str, documents: &[Json]) {
+    connection.execute_batch(&format!("CREATE TABLE {table} (id, a, b, c, d)")).unwrap();
+    let mut insert = connection.prepare(&format!("INSERT INTO {table} VALUES (?, ?, ?, ?, ?)")).unwrap();
+    for document in documents {
+        let row = FIELDS.map(|field| sqlite_value(document.get(field).unwrap_or(&Json::Null)));
+        insert.execute(rusqlite::params_from_iter(row)).unwrap();
+    }
+}
+
+struct Both {
+    memory: Memory,
+    sqlite: rusqlite::Connection,
+}
+
+impl Both {
+    fn new(t: &[Json], u: &[Json]) -> Both {
+        let mut memory = Memory::default();
+        for (name, documents) in [("t", t), ("u", u)] {
+            memory.add(&Shape {
+                name,
+                key: "id",
+                fields: &FIELDS.map(|field| (field, FieldKind::Any)),
+                closed: false,
+                indexes: &[(&["a"], &[]), (&["b", "c"], &["a"])],
+                references: &[],
+            });
+            documents.iter().for_each(|document| memory.insert(name, &document.to_string()));
+        }
+        let sqlite = rusqlite::Connection::open_in_memory().unwrap();
+        create(&sqlite, "t", t);
+        create(&sqlite, "u", u);
+        Both { memory, sqlite }
+    }
+
+    fn ours(&self, sql: &str) -> Result<Vec<Json>, String> {
+        let query = Query::prepare(sql, &self.memory.catalog).map_err(|error| format!("prepare: {error}"))?;
+        let mut out = Vec::new();
+        let parameters = vec![Value::Null; query.parameters().len()];
+        query
+            .write_array(&self.memory, &parameters, &mut Scratch::new(), &Budget::default(), &mut out)
+            .map_err(|error| format!("execute: {error}"))?;
+        let rows: Vec<Json> =
+            serde_json::from_slice(&out).map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&out)))?;
+        let names: Vec<&str> = query.columns().collect();
+        Ok(rows.iter().map(|row| Json::Array(names.iter().map(|name| row[*name].clone()).collect())).collect())
+    }
+
+    fn theirs(&self, sql: &str) -> Result<Vec<Json>, String> {
+        let mut statement = self.sqlite.prepare(sql).map_err(|error| format!("prepare: {error}"))?;
+        let columns = statement.column_count();
+        let mut rows = statement.query([]).map_err(|error| error.to_string())?;
+        let mut result = Vec::new();
+        while let Some(row) = rows.next().map_err(|error| format!("execute: {error}"))? {
+            let cells = (0..columns).map(|column| match row.get_ref(column).unwrap() {
+                ValueRef::Null => Json::Null,
+                ValueRef::Integer(integer) => integer.into(),
+                ValueRef::Real(real) if real.is_infinite() => Json::String("infinite".into()),
+                ValueRef::Real(real) => real.into(),
+                ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned().into(),
+                ValueRef::Blob(_) => Json::String("blob".into()),
+            });
+            result.push(Json::Array(cells.collect()));
+        }
+        Ok(result)
+    }
+
+    /// Runs a query in both; where no ORDER BY makes the order total, rows are compared as a set.
+    #[track_caller]
+    fn check(&self, sql: &str, ordered: bool) {
+        let (ours, theirs) = (self.ours(sql), self.theirs(sql));
+        match (ours, theirs) {
+            (Ok(mut ours), Ok(mut theirs)) => {
+                if !ordered {
+                    ours.sort_by_key(Json::to_string);
+                    theirs.sort_by_key(Json::to_string);
+                }
+                assert_eq!(ours, theirs, "{sql}");
+            }
+            // An infinite result is our error (rule 4).
+            (Err(error), Ok(theirs)) if error.contains("infinite") => {
+                assert!(theirs.iter().any(|row| row.to_string().contains("infinite")), "{sql}: {error}");
+            }
+            (Err(ours), Err(theirs)) if ours.starts_with("execute") && theirs.starts_with("execute") => {}
+            (ours, theirs) => panic!("{sql}\n ours: {ours:?}\n theirs: {theirs:?}"),
+        }
+    }
+}
+
+fn cell() -> impl Strategy<Value = Json> {
+    prop_oneof![
+        4 => (-3i64..6).prop_map(Json::from),
+        2 => (-12i64..12).prop_map(|quarters| Json::from(quarters as f64 / 4.0)),
+        1 => prop_oneof![
+            Just(i64::MAX), Just(i64::MIN), Just(9_007_199_254_740_993), Just(4_503_599_627_370_497), any::<i64>()
+        ].prop_map(Json::from),
+        1 => prop_oneof![
+            Just(0.1), Just(-0.0), Just(1e300), Just(-1e-300), Just(9.223372036854775807e18), Just(2.5), Just(1.0e15),
+            any::<f64>().prop_filter("finite", |real| real.is_finite())
+        ].prop_map(Json::from),
+        2 => prop_oneof![
+            Just("абв"), Just("Абв"), Just("abc"), Just("ABC"), Just("12"), Just(" 3.5x"), Just(""), Just("a%b_c"),
+            Just("2024-02-29"), Just("1e3"), Just("-7"), Just("日本"), Just("0x10")
+        ].prop_map(Json::from),
+        2 => Just(Json::Null),
+    ]
+}
+
+fn documents() -> impl Strategy<Value = Vec<Json>> {
+    prop::collection::vec((cell(), cell(), cell(), cell(), any::<u8>()), 0..12).prop_map(|rows| {
+        rows.into_iter()
+            .enumerate()
+            .map(|(id, (a, b, c, d, missing))| {
+                let mut document = serde_json::json!({ "id": id, "a": a, "b": b, "c": c, "d": d });
+                if missing % 8 == 0 {
+                    document.as_object_mut().unwrap().remove("c");
+                }
+                document
+            })
+            .collect()
+    })
+}
+
+fn literal() -> impl Strategy<Value = String> {
+    cell().prop_map(|value| match value {
+        Json::String(text) => format!("'{text}'"),
+        Json::Number(number) if number.as_i64() == Some(i64::MIN) => "(-9223372036854775807 - 1)".to_owned(),
+        Json::Number(number) if number.as_i64().is_some_and(|n| n < 0) => format!("({number})"),
+        other => other.to_string().to_uppercase().replace("E+", "E"),
+    })
+}
+
+/// Expressions over the columns of one collection, fully parenthesised or left to the precedences.
+fn expression(prefix: &'static str) -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        3 => prop::sample::select(vec!["id", "a", "b", "c", "d"]).prop_map(move |name| format!("{prefix}{name}")),
+        2 => literal(),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let two = (inner.clone(), inner.clone());
+        let three = (inner.clone(), inner.clone(), inner.clone());
+        let operators = vec![
+            "+", "-", "*", "/", "%", "||", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "&", "|", "<<", ">>", "==",
+            "IS NOT DISTINCT FROM", "IS DISTINCT FROM", "LIKE", "NOT LIKE", "GLOB",
+        ];
+        let calls = vec![
+            "ABS", "LENGTH", "LOWER", "UPPER", "TYPEOF", "ROUND", "TRIM", "SIGN", "UNICODE", "LTRIM", "date", "julianday",
+        ];
+        let calls_of_two = vec!["IFNULL", "NULLIF", "MIN", "MAX", "COALESCE", "ROUND", "INSTR", "SUBSTR", "TRIM", "LIKE"];
+        prop_oneof![
+            6 => (two.clone(), prop::sample::select(operators)).prop_map(|((a, b), op)| format!("({a} {op} {b})")),
+            1 => (three.clone(), prop::sample::select(vec!["+", "<", "=", "AND", "OR", "||", "*", "-"]),
+                  prop::sample::select(vec!["-", "=", ">", "OR", "AND", "||", "/", "<="]))
+                .prop_map(|((a, b, c), first, second)| format!("({a} {first} {b} {second} {c})")),
+            2 => (inner.clone(), prop::sample::select(calls)).prop_map(|(a, call)| format!("{call}({a})")),
+            2 => (two.clone(), prop::sample::select(calls_of_two)).prop_map(|((a, b), call)| format!("{call}({a}, {b})")),
+            1 => three.clone().prop_map(|(a, b, c)| format!("({a} BETWEEN {b} AND {c})")),
+            1 => three.clone().prop_map(|(a, b, c)| format!("({a} IN ({b}, {c}))")),
+            1 => three.clone().prop_map(|(a, b, c)| format!("({a} NOT IN ({b}, {c}))")),
+            1 => three.clone().prop_map(|(a, b, c)| format!("CASE WHEN {a} THEN {b} ELSE {c} END")),
+            1 => three.clone().prop_map(|(a, b, c)| format!("CASE {a} WHEN {b} THEN {c} END")),
+            1 => three.clone().prop_map(|(a, b, c)| format!("SUBSTR({a}, {b}, {c})")),
+            1 => three.clone().prop_map(|(a, b, c)| format!("REPLACE({a}, {b}, {c})")),
+            1 => inner.clone().prop_map(|a| format!("(NOT {a})")),
+            1 => inner.clone().prop_map(|a| format!("(- {a})")),
+            1 => inner.clone().prop_map(|a| format!("(~{a})")),
+            1 => inner.clone().prop_map(|a| format!("({a} IS NULL)")),
+            1 => inner.clone().prop_map(|a| format!("({a} IS NOT NULL)")),
+            1 => (inner.clone(), prop::sample::select(vec!["TRUE", "NOT TRUE", "FALSE", "NOT FALSE"]))
+                .prop_map(|(a, truth)| format!("({a} IS {truth})")),
+            2 => (inner.clone(), prop::sample::select(vec!["INTEGER", "REAL", "TEXT", "NUMERIC"]))
+                .prop_map(|(a, to)| format!("CAST({a} AS {to})")),
+            1 => (two, prop::sample::select(vec!["%d", "%+d|%s", "%5.2f", "%s%%%s", "%.3f", "%05d", "%-6s|", "%,d", "%!.5f"]))
+                .prop_map(|((a, b), format)| format!("PRINTF('{format}', {a}, {b})")),
+        ]
+    })
+}
+
+fn cases(count: u32) -> ProptestConfig {
+    ProptestConfig { cases: count, failure_persistence: None, max_shrink_iters: 400, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(cases(1500))]
+    #[test]
+    fn expressions_have_sqlites_values(rows in documents(), e in expression("t.")) {
+        Both::new(&rows, &[]).check(&format!("SELECT id, {e} AS x FROM t"), false);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(1200))]
+    #[test]
+    fn filters_orders_and_limits_pick_sqlites_rows(
+        rows in documents(),
+        field in prop::sample::select(vec!["a", "b", "c", "id"]),
+        op in prop::sample::select(vec!["=", "<", "<=", ">", ">=", "<>"]),
+        value in literal(),
+        second in prop::option::of((prop::sample::select(vec!["b", "c", "a", "id"]), prop::sample::select(vec!["=", ">", "<="]), literal())),
+        more in prop::option::of(expression("")),
+        order in prop::option::of((prop::sample::select(vec!["a", "b", "c", "b, c", "b DESC, c DESC", "d + 1"]), any::<bool>())),
+        limit in prop::option::of((0usize..6, 0usize..3)),
+    ) {
+        let mut sql = format!("SELECT id, a, b, c, d FROM t WHERE {field} {op} {value}");
+        if let Some((field, op, value)) = second {
+            sql += &format!(" AND {field} {op} {value}");
+        }
+        if let Some(more) = more {
+            sql += &format!(" AND {more}");
+        }
+        if let Some((order, falling)) = order {
+            sql += &format!(" ORDER BY {order}{}", if falling && !order.contains("DESC") { " DESC, id" } else { ", id" });
+        } else if limit.is_some() {
+            sql += " ORDER BY id DESC";
+        }
+        if let Some((limit, offset)) = limit {
+            sql += &format!(" LIMIT {limit} OFFSET {offset}");
+        }
+        Both::new(&rows, &[]).check(&sql, sql.contains("ORDER BY"));
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(800))]
+    #[test]
+    fn joins_and_aggregates_give_sqlites_rows(
+        t in documents(),
+        u in documents(),
+        left in any::<bool>(),
+        on in prop::sample::select(vec!["u.id = t.a", "u.a = t.b", "u.b = t.b AND u.c = t.c", "u.b = t.a AND u.c > t.c", "u.c < t.d", "t.id = u.a"]),
+        condition in expression("t."),
+        select in prop::sample::select(vec![
+            "t.id AS x, u.id AS y, u.a, u.d",
+            "COUNT(*) AS n, COUNT(u.a) AS m, SUM(t.id) AS s, MIN(u.b) AS low, MAX(u.b) AS high",
+            "SUM(u.a) AS s, TOTAL(u.a) AS total",
+            "AVG(t.a) AS average, ROUND(AVG(u.id), 3) AS r",
+            "COALESCE(ROUND(AVG(t.id), 5), 0) AS avg, MAX(t.a, u.a) IS NULL AS never",
+        ]),
+    ) {
+        let select = select.replace(", MAX(t.a, u.a) IS NULL AS never", "");
+        let join = if left { "LEFT JOIN" } else { "JOIN" };
+        Both::new(&t, &u).check(&format!("SELECT {select} FROM t {join} u ON {on} WHERE {condition} IS NOT NULL"), false);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(500))]
+    #[test]
+    fn groups_are_sqlites(
+        rows in documents(),
+        key in prop::sample::select(vec!["a", "b", "a, c", "id % 3", "TYPEOF(a)", "b IS NULL"]),
+        having in prop::sample::select(vec!["", " HAVING COUNT(*) > 1", " HAVING MAX(c) IS NOT NULL"]),
+    ) {
+        let both = Both::new(&rows, &[]);
+        both.check(&format!("SELECT COUNT(*) AS n, SUM(id) AS s, MIN(id) AS least FROM t GROUP BY {key}{having}"), false);
+        both.check(&format!("SELECT DISTINCT {key}, 1 AS one FROM t WHERE TYPEOF(a) <> 'real' AND TYPEOF(b) <> 'real' AND TYPEOF(c) <> 'real'"), false);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(1500))]
+    #[test]
+    fn dates_are_sqlites(
+        moment in prop_oneof![
+            (-300_000_000_000i64..300_000_000_000).prop_map(|n| n.to_string()),
+            (-62_000_000_000i64..4_000_000_000).prop_map(|n| n.to_string()),
+            (0i64..6_000_000).prop_map(|n| format!("{n}.25")),
+            (0u32..9999, 1u32..13, 1u32..32).prop_map(|(y, m, d)| format!("'{y:04}-{m:02}-{d:02}'")),
+            (1900u32..2100, 1u32..13, 1u32..32, 0u32..24, 0u32..60, 0u32..60)
+                .prop_map(|(y, m, d, h, n, s)| format!("'{y:04}-{m:02}-{d:02} {h:02}:{n:02}:{s:02}.5'")),
+            (1900u32..2100, 0u32..15).prop_map(|(y, z)| format!("'{y:04}-12-31T23:59-{z:02}:30'")),
+            prop::sample::select(vec!["'12:34'", "'24:00'", "'2024-02-29'", "'abc'", "''", "'2024-2-9'", "'-0044-03-15'", "'1503966608'"])
+                .prop_map(str::to_owned),
+        ],
+        modifiers in prop::collection::vec(prop_oneof![
+            (prop::sample::select(vec!["year", "years", "month", "months", "day", "days", "hour", "hours", "minute", "minutes", "second", "seconds"]), -4000i64..4000)
+                .prop_map(|(unit, n)| format!("{n:+} {unit}")),
+            (prop::sample::select(vec!["years", "months", "days", "hours"]), -400i64..400).prop_map(|(unit, n)| format!("{} {unit}", n as f64 / 8.0)),
+            (0i64..7).prop_map(|n| format!("weekday {n}")),
+            prop::sample::select(vec!["start of month", "start of year", "start of day", "auto", "floor", "ceiling", "julianday", "subsec", "+01:30", "-00:00:10.5", "+0001-02-03", "-0000-11-30", "nonsense", "+1", "end of month"])
+                .prop_map(str::to_owned),
+        ], 0..3),
+        unix in any::<bool>(),
+        function in prop::sample::select(vec!["date(", "time(", "datetime(", "julianday(", "unixepoch(", "strftime('%Y-%m-%d %H:%M:%S %j %w %u %W %U %V %G %g %s %f %e %k %I %l %p %P %R %T %F %J %%', "]),
+    ) {
+        let unix = if unix { ", 'unixepoch'" } else { "" };
+        let modifiers: String = modifiers.iter().map(|modifier| format!(", '{modifier}'")).collect();
+        Both::new(&[], &[]).check(&format!("SELECT {function}{moment}{unix}{modifiers}) AS x"), false);
+    }
+}
+
+#[test]
+fn booleans_and_nested_values_come_out_as_stored_and_count_as_their_values() {
+    let row =
+        serde_json::json!({ "id": 1, "a": true, "b": {"x": [1, {"y": "z"}], "n": null}, "c": [1, 2.50], "d": "t\"\n" });
+    let both = Both::new(&[row.clone()], &[]);
+    check_row(&both, "SELECT a, b, c, d FROM t", serde_json::json!([true, row["b"], row["c"], row["d"]]));
+    check_row(
+        &both,
+        "SELECT a + 1 AS x, LENGTH(c) AS y, b || '' AS z FROM t",
+        serde_json::json!([2, 7, row["b"].to_string()]),
+    );
+    check_row(
+        &both,
+        "SELECT b.x[1].y AS x, b.n AS n, c[1] AS c, b.x[0] + 1 AS y FROM t",
+        serde_json::json!(["z", null, 2.5, 2]),
+    );
+    check_row(
+        &both,
+        "SELECT b -> 'x' AS x, b ->> '$.x[1].y' AS y, c ->> -1 AS z FROM t WHERE b ->> 'n' IS NULL",
+        serde_json::json!(["[1,{\"y\":\"z\"}]", "z", 2.5]),
+    );
+    both.check("SELECT b -> '$.x' AS x, b ->> '$.x[0]' AS y, c -> 0 AS z, b -> 'q' AS q, c ->> 1 AS w FROM t", false);
+}
+
+#[track_caller]
+fn check_row(both: &Both, sql: &str, expected: Json) {
+    assert_eq!(both.ours(sql), Ok(vec![expected]), "{sql}");
+}
+
+#[test]
+fn limits_end_an_execution_with_their_name() {
+    let rows: Vec<Json> = (0..100).map(|id| serde_json::json!({ "id": id, "a": "x".repeat(100) })).collect();
+    let both = Both::new(&rows, &[]);
+    let over = || true;
+    let budget = Budget { rows_max: 10, ..Budget::default() };
+    check_limit(&both, "SELECT id FROM t", &budget, "10 rows read");
+    check_limit(
+        &both,
+        "SELECT a FROM t",
+        &Budget { output_bytes_max: 500, ..Budget::default() },
+        "500 bytes of result",
+    );
+    check_limit(
+        &both,
+        "SELECT a FROM t ORDER BY a || id",
+        &Budget { memory_bytes_max: 500, ..Budget::default() },
+        "500 bytes to sort",
+    );
+    check_limit(
+        &both,
+        "SELECT a || id AS x FROM t GROUP BY x",
+        &Budget { memory_bytes_max: 500, ..Budget::default() },
+        "500 bytes of groups",
+    );
+    check_limit(
+        &both,
+        "SELECT t.id FROM t JOIN u ON u.id < t.id JOIN t AS v ON v.a > t.b",
+        &Budget { rows_max: 50, ..Budget::default() },
+        "50 rows",
+    );
+    check_limit(
+        &both,
+        "SELECT t.id FROM t JOIN t AS v ON v.d IS NULL",
+        &Budget { deadline: Some(&over), ..Budget::default() },
+        "time is over",
+    );
+}
+
+#[track_caller]
+fn check_limit(both: &Both, sql: &str, budget: &Budget<'_>, message: &str) {
+    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let result = query.write_array(&both.memory, &[], &mut Scratch::new(), budget, &mut Vec::new());
+    let error: QueryError = result.expect_err(sql);
+    assert!(error.to_string().contains(message), "{error}");
+}

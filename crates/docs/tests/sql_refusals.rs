@@ -1,0 +1,215 @@
+//! Wrong and unsupported queries: each is refused with its position, and no text at all makes a panic.
+
+mod sql_memory;
+
+use docs::sql::{Budget, Query, Scratch, SqlErrorKind, Value};
+use proptest::prelude::*;
+use sql_memory::{AVERAGE, Memory, VISITS, travels};
+
+#[track_caller]
+fn check(sql: &str, kind: SqlErrorKind, line: u64, column: u64, message: &str) {
+    let error = Query::prepare(sql, &travels().catalog).expect_err(sql);
+    assert!(error.message.contains(message), "{sql}: {error}");
+    assert_eq!((error.kind, error.line, error.column), (kind, line, column), "{sql}: {error}");
+}
+
+#[test]
+fn mistakes_are_told_with_their_position() {
+    use SqlErrorKind::{Invalid, Limit, NotYet, Syntax, UnknownName};
+    check("SELECT id FROM visit", UnknownName, 1, 16, "there are: locations, users, visits");
+    check("SELECT id,\n  agee FROM users", UnknownName, 2, 3, "no field \"agee\"; there are: id, email");
+    check("SELECT v.x FROM visits v", UnknownName, 1, 10, "no field \"x\"");
+    check("SELECT FROM users", Syntax, 1, 13, "Expected");
+    check("SELECT id FROM users WHERE", Syntax, 0, 0, "Expected");
+    check("SELECT id FROM users x y", Syntax, 1, 24, "expected the end");
+    check("SELECT nosuch(id) FROM users", UnknownName, 1, 8, "no function \"nosuch\"");
+    check("SELECT id, id FROM users", Invalid, 1, 12, "two result columns are named \"id\"");
+    check("SELECT id FROM users, visits", Invalid, 1, 8, "several collections");
+    check("SELECT id FROM users WHERE COUNT(*) > 1", Invalid, 1, 28, "not allowed here");
+    check("SELECT gender, COUNT(*) AS n FROM users", Invalid, 1, 1, "neither in GROUP BY");
+    check("SELECT ROUND(1, 2, 3) AS x", Invalid, 1, 8, "wrong number of arguments");
+    check("SELECT \"m\" AS x FROM users", UnknownName, 1, 8, "no field \"m\"");
+    check("DELETE FROM users", NotYet, 1, 1, "only SELECT");
+    check("SELECT id FROM users WHERE id IN (SELECT user FROM visits)", NotYet, 1, 28, "a query inside a query");
+    check("WITH x AS (SELECT 1) SELECT * FROM users", NotYet, 1, 1, "WITH");
+    check("SELECT id FROM users UNION ALL SELECT id FROM visits", NotYet, 0, 0, "UNION");
+    check("SELECT COUNT(DISTINCT user) AS n FROM visits", NotYet, 1, 8, "COUNT(DISTINCT …)");
+    check("SELECT date('now', 'localtime') AS x", NotYet, 1, 8, "localtime");
+    check("SELECT printf('%x', 1) AS x", NotYet, 1, 8, "%x");
+    check("SELECT id FROM users ORDER BY id NULLS LAST", NotYet, 1, 31, "NULLS");
+    check("SELECT id FROM users WHERE email = ?", NotYet, 1, 36, "a parameter other than :name");
+    check(&format!("SELECT {}1 AS x", "1+".repeat(200)), Limit, 1, 8, "deeper than");
+    check(&format!("SELECT {}1{} AS x", "(".repeat(100), ")".repeat(100)), Limit, 1, 58, "deeper than");
+    check(&format!("SELECT {}1 AS x", "1+".repeat(5000)), Limit, 0, 0, "tokens");
+}
+
+#[test]
+fn long_lists_of_terms_are_no_nesting() {
+    let terms = "id = 1 OR ".repeat(400);
+    let memory = travels();
+    Query::prepare(&format!("SELECT id FROM users WHERE {terms} id = 2"), &memory.catalog).unwrap();
+}
+
+#[test]
+fn an_unnamed_expression_is_named_by_its_text() {
+    let sql = "SELECT  id+1 , v.mark, ROUND( mark,\n 2 ), COUNT(*)>0 AS \"so\" FROM visits v GROUP BY id, mark";
+    let query = Query::prepare(sql, &travels().catalog).unwrap();
+    assert_eq!(query.columns().collect::<Vec<_>>(), ["id+1", "mark", "ROUND( mark,\n 2 )", "so"]);
+}
+
+/// Prepares, and if that works runs with NULL for all parameters, on a little data.
+fn survive(memory: &Memory, sql: &str) {
+    if let Ok(query) = Query::prepare(sql, &memory.catalog) {
+        let parameters = vec![Value::Null; query.parameters().len()];
+        let budget = Budget { rows_max: 10_000, ..Budget::default() };
+        let _ = query.write_array(memory, &parameters, &mut Scratch::new(), &budget, &mut Vec::new());
+        let _ = (query.explain(&[]), query.explain_json(&[]), query.wanted_included());
+    }
+}
+
+fn little() -> Memory {
+    let mut memory = travels();
+    memory.insert("users", r#"{"id":1,"email":"a","first_name":"Ж","last_name":"","gender":"m","birth_date":0}"#);
+    memory.insert("locations", r#"{"id":1,"place":"p","country":"c","city":"","distance":3}"#);
+    for id in 0..3 {
+        memory.insert("visits", &format!(r#"{{"id":{id},"location":1,"user":1,"visited_at":{id},"mark":2}}"#));
+    }
+    memory
+}
+
+const WORDS: &[&str] = &[
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "AND",
+    "OR",
+    "NOT",
+    "IN",
+    "BETWEEN",
+    "LIKE",
+    "IS",
+    "NULL",
+    "CASE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "END",
+    "JOIN",
+    "LEFT",
+    "ON",
+    "GROUP",
+    "BY",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "OFFSET",
+    "AS",
+    "DISTINCT",
+    "CAST",
+    "COUNT",
+    "SUM",
+    "AVG",
+    "MIN",
+    "MAX",
+    "users",
+    "visits",
+    "locations",
+    "v",
+    "u",
+    "id",
+    "mark",
+    "user",
+    "place",
+    "(",
+    ")",
+    "(",
+    ")",
+    ",",
+    ".",
+    "*",
+    "+",
+    "-",
+    "/",
+    "%",
+    "||",
+    "=",
+    "<",
+    ">=",
+    "->",
+    "->>",
+    "[",
+    "]",
+    "0",
+    "1",
+    "2.5",
+    "'x'",
+    "'a%'",
+    ":p",
+    "\"id\"",
+    "date",
+    "strftime",
+    "printf",
+    "substr",
+    "EXISTS",
+    "UNION",
+    "ALL",
+    ";",
+    "~",
+    "<<",
+    "GLOB",
+    "INTEGER",
+    "TRUE",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_soup_of_tokens_never_panics(words in prop::collection::vec(prop::sample::select(WORDS), 0..40)) {
+        let memory = little();
+        survive(&memory, &words.join(" "));
+        survive(&memory, &format!("SELECT {} FROM visits v", words.join(" ")));
+    }
+
+    #[test]
+    fn any_text_never_panics(text in "\\PC{0,60}", at in 0usize..600, cut in 0usize..40) {
+        let memory = little();
+        survive(&memory, &text);
+        for sql in [VISITS, AVERAGE] {
+            // A good query with a piece replaced.
+            let at = at.min(sql.len());
+            let end = (at + cut).min(sql.len());
+            survive(&memory, &format!("{}{text}{}", &sql[..at], &sql[end..]));
+        }
+    }
+}
+
+#[test]
+fn deep_and_long_texts_end_in_an_error() {
+    let memory = little();
+    for piece in [
+        "(",
+        "[",
+        "-",
+        "NOT ",
+        "CASE ",
+        "CASE WHEN ",
+        "1+",
+        "id.",
+        "SELECT ",
+        "(SELECT ",
+        "x[",
+        "f(",
+        "a AND ",
+        "~",
+        "1 IN (",
+        "'",
+        "\"",
+        "id -> ",
+    ] {
+        for count in [10, 60, 1000, 4000, 30_000] {
+            survive(&memory, &format!("SELECT {} FROM visits", piece.repeat(count)));
+            survive(&memory, &piece.repeat(count));
+        }
+    }
+}

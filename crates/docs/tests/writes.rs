@@ -1,0 +1,179 @@
+//! Writes one by one: what is checked, in which order, and what a refused write leaves behind.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod service;
+
+use docs::Precondition;
+use service::{Service, short, travels, user, visit};
+
+fn filled() -> Service {
+    let service = Service::new(&travels());
+    service.run(&format!("insert users {}", user(1, "a@x"))).unwrap();
+    service.run(&format!("insert users {}", user(2, "b@x"))).unwrap();
+    service.run(r#"insert locations {"id":7,"place":"Мост","free":[1, 2]}"#).unwrap();
+    service.run(r#"insert locations {"id":8}"#).unwrap();
+    service.run(&format!("insert visits {}", visit(1, 1, 7, 100))).unwrap();
+    service
+}
+
+#[track_caller]
+fn check(command: &str, expected: &str) {
+    let service = filled();
+    let before = docs::verify::database(&service.database).unwrap();
+    assert_eq!(service.refused(command), expected, "{command}");
+    let after = docs::verify::database(&service.database).unwrap();
+    assert!(after.faults.is_empty(), "{command}: {:?}", after.faults);
+    assert_eq!((after.documents, after.entries), (before.documents, before.entries), "{command}");
+}
+
+#[test]
+fn a_document_comes_back_as_sent_without_whitespace() {
+    let service = filled();
+    assert_eq!(service.get("locations/7").unwrap().1, r#"{"id":7,"place":"Мост","free":[1,2]}"#);
+    assert!(service.get("locations/9").is_none());
+}
+
+#[test]
+fn an_insert_is_refused_for_what_is_wrong_in_it_before_what_is_in_use() {
+    check("insert users ", "400  the JSON text ends too early at byte 0");
+    check("insert users {", "400  the JSON text ends too early at byte 1");
+    check("insert users []", "400  a document is a JSON object");
+    check(r#"insert users {"id":1,"id":1}"#, "400  the same key twice in one object at byte 8");
+    check(r#"insert users {"id":3}"#, r#"400 /email the field "email" is missing"#);
+    check(r#"insert locations {"place":"x"}"#, r#"400 /id the key "id" is missing"#);
+    check(r#"insert locations {"id":-1}"#, r#"400 /id "id" is no key of type u32"#);
+    check(r#"insert locations {"id":"3"}"#, r#"400 /id "id" is no key of type u32"#);
+    check(r#"insert locations {"id":-0}"#, r#"400 /id "id" is no key of type u32"#);
+    check(&format!("insert users {}", user(1, "c@x")), "409 the key 1 is in use in users");
+    check(&format!("insert users {}", user(3, "a@x")), r#"409 another document of users has this "email""#);
+    check(&format!("insert visits {}", visit(1, 3, 7, 1)), r#"400 /user "user": there is no 3 in users"#);
+    check(&format!("insert visits {}", visit(1, 1, 9, 1)), r#"400 /location "location": there is no 9 in locations"#);
+    check(&format!("insert visits {}", visit(1, 1, 7, 1)), "409 the key 1 is in use in visits");
+}
+
+#[test]
+fn an_update_looks_for_its_target_first_then_at_the_patch() {
+    check("update users/3 {", "404");
+    check("update users/1 {", "400  the JSON text ends too early at byte 1");
+    check("update users/1 5", "400  a merge patch is a JSON object");
+    check(r#"update users/1 {"id":1}"#, r#"400 /id the key "id" cannot be changed"#);
+    check(r#"update users/1 {"id":null}"#, r#"400 /id the key "id" cannot be changed"#);
+    check(r#"update users/1 {"email":null}"#, r#"400 /email the field "email" is missing"#);
+    check(r#"update users/1 {"gender":"x"}"#, r#"400 /gender "x" does not fit "gender": one of "m", "f""#);
+    check(r#"update users/1 {"nick":1}"#, r#"400 /nick the field "nick" is not allowed"#);
+    check(r#"update users/1 {"email":"b@x"}"#, r#"409 another document of users has this "email""#);
+    check(r#"update visits/1 {"user":3,"mark":1}"#, r#"400 /user "user": there is no 3 in users"#);
+    check(r#"update visits/1 {"user":2,"location":9}"#, r#"400 /location "location": there is no 9 in locations"#);
+}
+
+#[test]
+fn an_update_that_changes_nothing_keeps_the_change_number() {
+    let service = filled();
+    let (number, text) = service.get("users/1").unwrap();
+    for patch in ["{}", r#"{"email":"a@x"}"#, r#"{ "gender" : "f" }"#] {
+        assert_eq!(service.run(&format!("update users/1 {patch}")).unwrap().change_number, number);
+    }
+    assert_eq!(service.get("users/1"), Some((number, text)));
+    let changed = service.run(r#"update users/1 {"gender":"m"}"#).unwrap();
+    assert!(changed.change_number > number && !changed.created);
+    assert_eq!(service.get("users/1").unwrap().0, changed.change_number);
+}
+
+#[test]
+fn a_unique_value_is_free_again_when_its_document_moves_or_goes() {
+    let service = filled();
+    service.run(r#"update users/1 {"email":"c@x"}"#).unwrap();
+    service.run(&format!("insert users {}", user(3, "a@x"))).unwrap();
+    service.run("delete users/3").unwrap();
+    service.run(&format!("insert users {}", user(4, "a@x"))).unwrap();
+    assert!(service.refused(&format!("insert users {}", user(5, "c@x"))).starts_with("409"));
+}
+
+#[test]
+fn what_others_refer_to_stays_until_they_go() {
+    let service = filled();
+    assert_eq!(service.refused("delete users/1"), r#"409 a document of visits refers to it by "user""#);
+    assert_eq!(service.refused("delete locations/7"), r#"409 a document of visits refers to it by "location""#);
+    service.run(r#"update visits/1 {"user":2,"location":8}"#).unwrap();
+    service.run("delete users/1").unwrap();
+    service.run("delete locations/7").unwrap();
+    assert_eq!(service.refused("delete users/1"), "404");
+    service.run("delete visits/1").unwrap();
+    service.run("delete users/2").unwrap();
+}
+
+#[test]
+fn a_replacement_holds_the_key_of_its_place() {
+    let service = filled();
+    assert_eq!(service.refused(r#"replace locations/9 {"id":9}"#), "404");
+    assert_eq!(
+        service.refused(r#"replace locations/7 {"id":8}"#),
+        r#"400 /id "id" is 8, but the document's key is another"#
+    );
+    assert_eq!(service.refused("replace locations/7 {}"), r#"400 /id the key "id" is missing"#);
+    assert!(!service.run(r#"replace locations/7 {"id":7}"#).unwrap().created);
+    assert!(service.run(r#"put locations/9 {"id":9}"#).unwrap().created);
+    assert!(!service.run(r#"put locations/9 {"id":9,"a":1}"#).unwrap().created);
+}
+
+#[test]
+fn preconditions_stand_between_the_target_and_the_body() {
+    let service = filled();
+    let (number, _) = service.get("users/1").unwrap();
+    let run = |command: &str, precondition| service.run_if(command, precondition).map_err(short);
+    let stale = || Precondition::Matches(vec![number + 1000]);
+    assert_eq!(run("update users/1 {", stale()).unwrap_err(), "412");
+    assert_eq!(run("update users/3 {", stale()).unwrap_err(), "404");
+    assert_eq!(run("put locations/9 {", stale()).unwrap_err(), "412");
+    assert_eq!(run("put locations/7 {", Precondition::Absent).unwrap_err(), "412");
+    assert_eq!(run("delete users/2", stale()).unwrap_err(), "412");
+    assert!(run(r#"update users/1 {"gender":"m"}"#, Precondition::Matches(vec![1, number])).is_ok());
+    assert!(run(r#"put locations/9 {"id":9}"#, Precondition::Absent).is_ok());
+}
+
+#[test]
+fn a_key_too_long_for_an_index_is_refused() {
+    let service = Service::new(&service::config(
+        "[collections.c]\nkey = {field=\"k\",type=\"string\"}\nindexes=[[\"t\"]]\nunique=[\"u\"]\n",
+    ));
+    let long = "x".repeat(1100);
+    assert_eq!(service.refused(&format!(r#"insert c {{"k":"a","t":"{long}"}}"#)), "413 a document's key in an index");
+    assert_eq!(service.refused(&format!(r#"insert c {{"k":"a","u":"{long}"}}"#)), "413 a unique value");
+    assert_eq!(service.refused(&format!(r#"insert c {{"k":"{long}"}}"#)), r#"400 /k "k" is no key of type string"#);
+    assert!(service.run(r#"insert c {"k":"a","t":true,"u":null}"#).is_ok());
+}
+
+#[test]
+fn a_document_that_refers_to_itself_may_come_and_go() {
+    let text = "[collections.c]\nkey = {field=\"k\",type=\"i64\"}\nreferences = { up = \"c\" }\n";
+    let service = Service::new(&service::config(text));
+    service.run(r#"insert c {"k":5,"up":5}"#).unwrap();
+    service.run(r#"insert c {"k":6405,"up":5}"#).unwrap();
+    assert!(service.refused("delete c/5").starts_with("409"));
+    service.run(r#"update c/6405 {"up":null}"#).unwrap();
+    service.run("delete c/5").unwrap();
+}
+
+#[test]
+fn documents_are_listed_in_the_order_of_their_keys() {
+    let service = filled();
+    let session = service.database.session().unwrap();
+    let now = session.now();
+    let list = |after: Option<u32>, limit| {
+        let after = after.map(|key| key.to_string());
+        let kind = docs::key::KeyType::U32;
+        let after = after.as_ref().and_then(|key| kind.of_text(key));
+        let mut keys = Vec::new();
+        now.list(service.id("users"), after.as_ref(), limit, &mut |key, stored| {
+            assert!(stored.text().is_ok());
+            keys.push(key.to_string());
+            Ok(())
+        })
+        .unwrap();
+        keys
+    };
+    assert_eq!(list(None, 10), ["1", "2"]);
+    assert_eq!(list(None, 1), ["1"]);
+    assert_eq!(list(Some(1), 10), ["2"]);
+    assert_eq!(list(None, 0), [""; 0]);
+}
