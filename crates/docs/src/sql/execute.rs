@@ -737,30 +737,38 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(())
     }
 
-    fn finish_group(&mut self, mut fields: &[u8], states: &[State]) -> Flow {
+    fn finish_group(&mut self, fields: &[u8], states: &[State]) -> Flow {
+        // Taken out, so that the group's values can stand in it while the run goes on.
+        let mut arena = std::mem::take(self.arena);
+        arena.reset();
+        let flow = self.finish_group_in(&arena, fields, states);
+        *self.arena = arena;
+        flow
+    }
+
+    fn finish_group_in(&mut self, arena: &Bump, mut fields: &[u8], states: &[State]) -> Flow {
         let plan = self.plan;
-        let arena = Bump::new();
-        let mut stored = BumpVec::new_in(&arena);
-        let mut group = BumpVec::new_in(&arena);
+        let mut stored = BumpVec::new_in(arena);
+        let mut group = BumpVec::new_in(arena);
         for _ in &plan.group {
             let field = sort::take_field(&mut fields);
             stored.push(field);
             group.push(match field {
-                Field::Json(json) => super::value::of_json(json, &arena)?,
+                Field::Json(json) => super::value::of_json(json, arena)?,
                 Field::Value(value) => value,
             });
         }
-        let mut aggregates = BumpVec::new_in(&arena);
+        let mut aggregates = BumpVec::new_in(arena);
         for (state, (kind, _)) in states.iter().zip(&plan.aggregates) {
             aggregates.push(state.finish(*kind)?);
         }
-        let scope = Scope { aggregates: &aggregates, group: &group, ..self.fixed.scope(&arena, None) };
+        let scope = Scope { aggregates: &aggregates, group: &group, ..self.fixed.scope(arena, None) };
         if let Some(having) = &plan.having
             && !having.passes(&scope)?
         {
             return GO_ON;
         }
-        let mut outputs = BumpVec::with_capacity_in(plan.outputs.len(), &arena);
+        let mut outputs = BumpVec::with_capacity_in(plan.outputs.len(), arena);
         for expr in &plan.outputs {
             outputs.push(match expr {
                 Expr::GroupKey(place) => stored[*place],
