@@ -5,6 +5,8 @@
 //!
 //! `cargo run --release --example query_cost -p docs [EXECUTIONS [IDS [NAME]]]`; with few ids the caches stay hot.
 
+#![allow(clippy::unwrap_used, reason = "the data is made here")]
+
 #[path = "../tests/sql_memory/mod.rs"]
 mod sql_memory;
 

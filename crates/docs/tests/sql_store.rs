@@ -1,5 +1,7 @@
 //! Queries over the real store: what a write changed, the next query sees, through indexes and joins.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod service;
 
 use docs::sql::{Budget, Query, Scratch, Value};

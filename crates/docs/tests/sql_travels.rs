@@ -1,5 +1,7 @@
 //! The two queries of the travels service, with all combinations of their parameters.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod sql_memory;
 
 use std::path::{Path, PathBuf};
@@ -11,10 +13,10 @@ use sql_memory::{AVERAGE, Memory, VISITS, travels};
 
 /// A small generator of its own, so that a failing seed can be run again.
 mod rand_like {
-    pub struct Random(pub u64);
+    pub(super) struct Random(pub(super) u64);
 
     impl Random {
-        pub fn below(&mut self, end: u64) -> u64 {
+        pub(super) fn below(&mut self, end: u64) -> u64 {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;
             self.0 ^= self.0 << 17;
