@@ -1,5 +1,7 @@
 //! Wrong and unsupported queries: each is refused with its position, and no text at all makes a panic.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod sql_memory;
 
 use docs::sql::{Budget, Query, Scratch, SqlErrorKind, Value};

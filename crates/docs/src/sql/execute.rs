@@ -34,6 +34,9 @@ const GROUP_OVERHEAD_BYTES: usize = 64;
 /// Queries whose field caches one [`Scratch`] keeps apart.
 const CACHE_SLOTS: usize = 64;
 
+/// Longest stored key of an integer.
+const INTEGER_KEY_BYTES_MAX: usize = 8;
+
 /// What an execution may use.
 #[derive(Clone, Copy)]
 pub struct Budget<'b> {
@@ -324,6 +327,12 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         let plan = self.plan;
         let Some(level) = plan.levels.get(number) else { return self.emit(outer) };
         let mut found = false;
+        if let Access::Key(value) = &level.access
+            && level.key != KeyType::String
+            && !level.left
+        {
+            return self.lookup(number, level, value, outer);
+        }
         // The buffers are taken out while the level runs, for deeper levels use the run too.
         let mut keys = std::mem::take(&mut self.levels[number]);
         let flow = self.entries(number, level, outer, &mut keys, &mut found);
@@ -339,6 +348,20 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             return GO_ON;
         }
         self.level(number + 1, Some(&frame))
+    }
+
+    /// The common join: one document by an integer key, which needs no buffer.
+    #[inline]
+    fn lookup(&mut self, number: usize, level: &Level, value: &Expr, outer: Option<&Frame<'_>>) -> Flow {
+        let mut bytes = [0; INTEGER_KEY_BYTES_MAX];
+        let length = {
+            let value = value.evaluate(&self.scope(outer))?;
+            let Some(key) = as_key(value, level.key) else { return GO_ON };
+            let key = key.as_bytes();
+            bytes[..key.len()].copy_from_slice(key);
+            key.len()
+        };
+        self.document(number, level, &bytes[..length], outer, &mut false)
     }
 
     fn entries(
@@ -563,8 +586,9 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             return GO_ON;
         }
         self.sink.begin_row();
+        let scope = self.fixed.scope(self.arena, frame);
         for (column, expr) in plan.outputs.iter().enumerate() {
-            let field = output(expr, &self.fixed.scope(self.arena, frame))?;
+            let field = output(expr, &scope)?;
             check_finite(field)?;
             self.sink.field(column, field);
         }
@@ -659,8 +683,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     fn fold(&mut self, frame: Option<&Frame<'_>>) -> Flow {
         let plan = self.plan;
         let start = if plan.group.is_empty() { 0 } else { self.group_of(frame)? * plan.aggregates.len() };
+        let scope = self.fixed.scope(self.arena, frame);
         for (place, (kind, argument)) in plan.aggregates.iter().enumerate() {
-            let scope = self.fixed.scope(self.arena, frame);
             let value = match argument {
                 Some(argument) => argument.evaluate(&scope)?,
                 None => Value::Null,
@@ -713,30 +737,38 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(())
     }
 
-    fn finish_group(&mut self, mut fields: &[u8], states: &[State]) -> Flow {
+    fn finish_group(&mut self, fields: &[u8], states: &[State]) -> Flow {
+        // Taken out, so that the group's values can stand in it while the run goes on.
+        let mut arena = std::mem::take(self.arena);
+        arena.reset();
+        let flow = self.finish_group_in(&arena, fields, states);
+        *self.arena = arena;
+        flow
+    }
+
+    fn finish_group_in(&mut self, arena: &Bump, mut fields: &[u8], states: &[State]) -> Flow {
         let plan = self.plan;
-        let arena = Bump::new();
-        let mut stored = BumpVec::new_in(&arena);
-        let mut group = BumpVec::new_in(&arena);
+        let mut stored = BumpVec::new_in(arena);
+        let mut group = BumpVec::new_in(arena);
         for _ in &plan.group {
             let field = sort::take_field(&mut fields);
             stored.push(field);
             group.push(match field {
-                Field::Json(json) => super::value::of_json(json, &arena)?,
+                Field::Json(json) => super::value::of_json(json, arena)?,
                 Field::Value(value) => value,
             });
         }
-        let mut aggregates = BumpVec::new_in(&arena);
+        let mut aggregates = BumpVec::new_in(arena);
         for (state, (kind, _)) in states.iter().zip(&plan.aggregates) {
             aggregates.push(state.finish(*kind)?);
         }
-        let scope = Scope { aggregates: &aggregates, group: &group, ..self.fixed.scope(&arena, None) };
+        let scope = Scope { aggregates: &aggregates, group: &group, ..self.fixed.scope(arena, None) };
         if let Some(having) = &plan.having
             && !having.passes(&scope)?
         {
             return GO_ON;
         }
-        let mut outputs = BumpVec::with_capacity_in(plan.outputs.len(), &arena);
+        let mut outputs = BumpVec::with_capacity_in(plan.outputs.len(), arena);
         for expr in &plan.outputs {
             outputs.push(match expr {
                 Expr::GroupKey(place) => stored[*place],

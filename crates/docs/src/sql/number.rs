@@ -188,8 +188,12 @@ pub(crate) struct Digits {
     pub(crate) point: i32,
 }
 
-/// A real's magnitude as `mantissa * 10^exponent`, with 18 or 19 digits, rounded half up.
-fn decimal(real: f64) -> (u64, i32) {
+/// Digits that a real is written with before any further rounding, or one more.
+const DIGITS: i32 = 18;
+
+/// A real's magnitude as `mantissa * 10^exponent`, with `digits` digits or one more: all 18 are rounded half up, fewer
+/// are cut off (the next one is there to round by).
+fn decimal(real: f64, digits: i32) -> (u64, i32) {
     let bits = real.to_bits() & !(1 << 63);
     let (fraction, biased) = (bits & ((1 << 52) - 1), (bits >> 52) as i32);
     let (mantissa, binary) = if biased == 0 {
@@ -199,14 +203,15 @@ fn decimal(real: f64) -> (u64, i32) {
         ((fraction << 11) | (1 << 63), biased - 1086)
     };
     // floor(log10(2^(binary+63))), with a ratio exact enough for every exponent of a real.
-    let power = 17 - (((binary + 63) * 78_913) >> 18);
+    let power = digits - 1 - (((binary + 63) * 78_913) >> 18);
     if (0..=27).contains(&power) {
         // 10^p = 5^p * 2^p, and 5^27 has 63 bits: the product is exact, the shift alone rounds.
         let product = u128::from(mantissa) * 5u128.pow(power as u32);
         let shift = -(binary + power);
         if (1..128).contains(&shift) {
             let half = product >> (shift - 1);
-            return (((half >> 1) + (half & 1)) as u64, -power);
+            let up = if digits == DIGITS { half & 1 } else { 0 };
+            return (((half >> 1) + up) as u64, -power);
         }
     }
     slow_decimal(f64::from_bits(bits), power)
@@ -243,7 +248,11 @@ impl Digits {
             bytes[0] = b'0';
             return Digits { negative: false, bytes, start: 0, end: 1, point: 1 };
         }
-        let (value, exponent) = decimal(real);
+        let wanted = match rounding {
+            Rounding::Significant(keep) if keep + 1 < DIGITS => keep + 1,
+            _ => DIGITS,
+        };
+        let (value, exponent) = decimal(real, wanted);
         let mut bytes = [b'0'; 24];
         let mut start = bytes.len();
         let mut rest = value;
@@ -337,7 +346,7 @@ pub(crate) fn round(real: f64, places: i64) -> f64 {
     if places == 0 {
         return (real + if real < 0.0 { -0.5 } else { 0.5 }) as i64 as f64;
     }
-    let (value, exponent) = decimal(real);
+    let (value, exponent) = decimal(real, DIGITS);
     let drop = -exponent - places as i32;
     if drop <= 0 {
         return real; // All the digits that a real has are asked for.

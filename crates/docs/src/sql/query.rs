@@ -36,11 +36,11 @@ pub struct Query {
 /// Fields that an index should carry so that queries need not fetch documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedIncluded {
-    /// The collection's place in the catalog.
-    pub collection: usize,
-    /// The index's place in the collection.
-    pub index: usize,
-    /// The fields.
+    /// The collection's name.
+    pub collection: String,
+    /// The index's fields.
+    pub index: Vec<String>,
+    /// The fields to carry.
     pub fields: Vec<String>,
 }
 
@@ -186,7 +186,8 @@ impl Query {
                     let here = source.level == number && column.table == level.table;
                     let missing = matches!(source.place, Place::Document | Place::Included(_));
                     if here && missing && plan_uses(plan, &self.logical, &column.name, column.table) {
-                        want(&mut wanted, level.collection, index, &column.name);
+                        let info = &self.catalog.collections[level.collection];
+                        want(&mut wanted, &info.name, &info.indexes[index].fields, &column.name);
                     }
                 }
             }
@@ -201,9 +202,9 @@ impl std::fmt::Debug for Query {
     }
 }
 
-fn want(wanted: &mut Vec<WantedIncluded>, collection: usize, index: usize, field: &str) {
+fn want(wanted: &mut Vec<WantedIncluded>, collection: &str, index: &[String], field: &str) {
     let place = wanted.iter().position(|w| w.collection == collection && w.index == index).unwrap_or_else(|| {
-        wanted.push(WantedIncluded { collection, index, fields: Vec::new() });
+        wanted.push(WantedIncluded { collection: collection.to_owned(), index: index.to_vec(), fields: Vec::new() });
         wanted.len() - 1
     });
     let fields = &mut wanted[place].fields;

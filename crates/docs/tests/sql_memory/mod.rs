@@ -14,20 +14,20 @@ use docs::order::{self, Scalar};
 use serde_json::Value as Json;
 
 #[derive(Default)]
-pub struct Memory {
-    pub catalog: Catalog,
+pub(crate) struct Memory {
+    pub(crate) catalog: Catalog,
     trees: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 /// How a test describes a collection.
-pub struct Shape<'a> {
-    pub name: &'a str,
-    pub key: &'a str,
-    pub fields: &'a [(&'a str, FieldKind)],
-    pub closed: bool,
-    pub indexes: &'a [(&'a [&'a str], &'a [&'a str])],
+pub(crate) struct Shape<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) fields: &'a [(&'a str, FieldKind)],
+    pub(crate) closed: bool,
+    pub(crate) indexes: &'a [(&'a [&'a str], &'a [&'a str])],
     /// Field, target collection.
-    pub references: &'a [(&'a str, &'a str)],
+    pub(crate) references: &'a [(&'a str, &'a str)],
 }
 
 fn scalar<'a>(value: Option<&'a Json>, text: &'a mut String) -> Scalar<'a> {
@@ -53,7 +53,7 @@ impl Memory {
     }
 
     /// Collections come in the order of their names.
-    pub fn add(&mut self, shape: &Shape<'_>) {
+    pub(crate) fn add(&mut self, shape: &Shape<'_>) {
         let fields = shape.fields.iter().map(|(name, kind)| FieldInfo {
             name: (*name).to_owned(),
             kind: *kind,
@@ -85,7 +85,7 @@ impl Memory {
         self.catalog.collections.last_mut().unwrap().tree = tree;
     }
 
-    pub fn insert(&mut self, collection: &str, text: &str) {
+    pub(crate) fn insert(&mut self, collection: &str, text: &str) {
         let info = self.catalog.collection(collection).unwrap().clone();
         let document: Json = serde_json::from_str(text).unwrap();
         let mut stored = vec![0; 8];
@@ -141,7 +141,7 @@ impl View for Memory {
 }
 
 /// The three collections of the travels service, with the indexes and references of its configuration.
-pub fn travels() -> Memory {
+pub(crate) fn travels() -> Memory {
     use FieldKind::{Integer, Text};
     let mut memory = Memory::default();
     memory.add(&Shape {
@@ -184,7 +184,7 @@ pub fn travels() -> Memory {
     memory
 }
 
-pub const VISITS: &str = "
+pub(crate) const VISITS: &str = "
   SELECT v.mark, v.visited_at, l.place
   FROM visits v JOIN locations l ON l.id = v.location
   WHERE v.user = :id
@@ -194,7 +194,7 @@ pub const VISITS: &str = "
     AND (:toDistance IS NULL OR l.distance < :toDistance)
   ORDER BY v.visited_at, v.id";
 
-pub const AVERAGE: &str = "
+pub(crate) const AVERAGE: &str = "
   SELECT COALESCE(ROUND(AVG(v.mark), 5), 0) AS avg
   FROM visits v JOIN users u ON u.id = v.user
   WHERE v.location = :id
