@@ -28,8 +28,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        usage: "http [ROW] [--quick]",
-        about: "measure against the floor and the peers; appends to bench/RESULTS.md unless --quick",
+        usage: "http|latency|writes|import|memory",
+        about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick",
         run: bench::run,
     },
     Task {

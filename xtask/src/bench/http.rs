@@ -3,18 +3,12 @@
 //! Each round runs floor, server, floor; a row gives the medians of the ratios pair by pair, and as noise how far floor
 //! and floor differ. wrk reaches its own limit on fast servers, so the server's CPU per request decides.
 
-use super::process::{Server, free_address};
+use super::process::{Server, exchange};
 use super::results::{Row, append};
+use super::stage::{Counts, Stage, TRAIN};
 use super::wrk::{Load, Outcome};
-use super::{Cores, Effort, median, wrk};
-use crate::tools;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::Command;
-
-/// "Now" of the generated travels data.
-const NOW: &str = "now=1503966608";
+use super::{Effort, median, wrk};
+use std::net::SocketAddr;
 
 /// What a row is judged by.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +38,15 @@ struct Shape {
 enum Data {
     Train,
     Million,
+}
+
+impl Data {
+    fn counts(self) -> Counts {
+        match self {
+            Data::Train => TRAIN,
+            Data::Million => [1_000_000, 1, 0],
+        }
+    }
 }
 
 const USER_TRAIN: &str = "function make() return wrk.format('GET', '/users/' .. math.random(1, 10057)) end";
@@ -154,24 +157,8 @@ const SHAPES: &[Shape] = &[
     ),
 ];
 
-/// Programs and folders of one run.
-struct Stage {
-    effort: Effort,
-    cores: Cores,
-    folder: tempfile::TempDir,
-    sapsan: PathBuf,
-    floor: PathBuf,
-}
-
 pub(super) fn run(effort: Effort, only: Option<&str>) -> Result<(), String> {
-    for (program, package) in [("cc", "build-essential"), ("wrk", "wrk"), ("taskset", "util-linux")] {
-        tools::require(program, package)?;
-    }
-    let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
-    let floor = folder.path().join("floor");
-    let source = tools::root().join("bench/floor.c");
-    tools::run_with(Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&floor).arg(source))?;
-    let stage = Stage { effort, cores: Cores::of_machine(), folder, sapsan: super::sapsan()?, floor };
+    let stage = Stage::set(effort)?;
     let mut rows = Vec::new();
     for data in [Data::Train, Data::Million] {
         let shapes: Vec<&Shape> = SHAPES
@@ -181,7 +168,7 @@ pub(super) fn run(effort: Effort, only: Option<&str>) -> Result<(), String> {
         if shapes.is_empty() {
             continue;
         }
-        let server = stage.serve(data)?;
+        let server = stage.serve(data.counts())?;
         for shape in shapes {
             let row = stage.measure(&server, shape)?;
             row.print();
@@ -194,49 +181,17 @@ pub(super) fn run(effort: Effort, only: Option<&str>) -> Result<(), String> {
 }
 
 impl Stage {
-    /// Generates, imports and serves a data set.
-    fn serve(&self, data: Data) -> Result<Server, String> {
-        let (users, locations, visits) = match data {
-            Data::Train => ("10057", "7628", "100570"),
-            Data::Million => ("1000000", "1", "0"),
-        };
-        let zip = self.folder.path().join(format!("{data:?}.zip"));
-        let store = self.folder.path().join(format!("{data:?}.store"));
-        let config = tools::root().join("apps/travels/travels.toml");
-        let counts = ["--users", users, "--locations", locations, "--visits", visits];
-        tools::run_with(Command::new(&self.sapsan).args(["generate", "travels"]).arg(&zip).args(counts))?;
-        tools::run_with(Command::new(&self.sapsan).arg("import").arg(&config).arg("--data").arg(&store).arg(&zip))?;
-        let address = free_address()?;
-        let arguments = [
-            "serve".to_owned(),
-            config.display().to_string(),
-            "--data".to_owned(),
-            store.display().to_string(),
-            "--http".to_owned(),
-            address.to_string(),
-            "--threads".to_owned(),
-            self.cores.threads.to_string(),
-            "--set".to_owned(),
-            NOW.to_owned(),
-        ];
-        Server::start(&self.cores.server, &self.sapsan, &arguments, address)
-    }
-
-    fn floor(&self, body_bytes: usize, close: bool) -> Result<Server, String> {
-        let address = free_address()?;
-        let mut arguments = vec![address.port().to_string(), self.cores.threads.to_string(), body_bytes.to_string()];
-        if close {
-            arguments.push("close".to_owned());
-        }
-        Server::start(&self.cores.server, &self.floor, &arguments, address)
-    }
-
     fn measure(&self, server: &Server, shape: &Shape) -> Result<Row, String> {
         let sizes: Result<Vec<usize>, String> =
             shape.sample.iter().map(|target| body_bytes(server.address, target)).collect();
         let sizes = sizes?;
         let floor = self.floor(sizes.iter().sum::<usize>() / sizes.len().max(1), shape.close)?;
-        let load = Load { connections: shape.connections, pipeline: shape.pipeline, make: shape.make.to_owned() };
+        let load = Load {
+            connections: shape.connections,
+            pipeline: shape.pipeline,
+            make: shape.make.to_owned(),
+            fresh: false,
+        };
         let single = Load { pipeline: 1, ..load.clone() };
         let folder = self.folder.path();
         let go =
@@ -313,15 +268,9 @@ fn judge(shape: &Shape, rounds: &[Round]) -> Row {
 }
 
 /// The size of a target's body.
-fn body_bytes(address: SocketAddr, target: &str) -> Result<usize, String> {
-    let fetch = || -> std::io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").as_bytes())?;
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply)?;
-        Ok(reply)
-    };
-    let reply = fetch().map_err(|error| format!("GET {target}: {error}"))?;
+pub(super) fn body_bytes(address: SocketAddr, target: &str) -> Result<usize, String> {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n");
+    let reply = exchange(address, request.as_bytes())?;
     let head_end =
         reply.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(|| format!("GET {target}: no reply"))?;
     if !reply.starts_with(b"HTTP/1.1 200") {

@@ -1,8 +1,13 @@
 //! `cargo xtask bench NAME`: both sides built, pinned to different cores, run alternating; medians and ratios recorded.
 
 mod http;
+mod import;
+mod latency;
+mod memory;
 mod process;
 mod results;
+mod stage;
+mod writes;
 mod wrk;
 
 use crate::tools;
@@ -45,7 +50,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let mut names = arguments.iter().filter(|argument| !argument.starts_with("--")).map(String::as_str);
     match (names.next(), names.next()) {
         (Some("http"), only) => http::run(effort, only),
-        (other, _) => Err(format!("`{}` is no bench; allowed: http", other.unwrap_or(""))),
+        (Some("latency"), None) => latency::run(effort),
+        (Some("writes"), None) => writes::run(effort),
+        (Some("import"), None) => import::run(effort),
+        (Some("memory"), None) => memory::run(effort),
+        (other, _) => {
+            Err(format!("`{}` is no bench; allowed: http [ROW], latency, writes, import, memory", other.unwrap_or("")))
+        }
     }
 }
 

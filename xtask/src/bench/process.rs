@@ -1,5 +1,6 @@
 //! Servers under measurement: started pinned, their CPU time and memory read from /proc, ended by id.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -56,9 +57,13 @@ impl Server {
 
     /// Anonymous resident memory in bytes.
     pub(super) fn anonymous_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+        anonymous_bytes(self.child.id())
+    }
+
+    /// Asks it to end and waits until it has.
+    pub(super) fn terminate(mut self) -> Result<(), String> {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        asked.and_then(|_| self.child.wait()).map(drop).map_err(|error| format!("ending a server: {error}"))
     }
 
     /// Ends it at once, as a power cut would.
@@ -79,4 +84,23 @@ impl Drop for Server {
 pub(super) fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
     listener.local_addr().map_err(|error| format!("no free port: {error}"))
+}
+
+/// Anonymous resident memory of a process in bytes; 0 where it has ended.
+pub(super) fn anonymous_bytes(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Sends a request on a connection of its own and reads until the server closes.
+pub(super) fn exchange(address: SocketAddr, request: &[u8]) -> Result<Vec<u8>, String> {
+    let talk = || -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(request)?;
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply)?;
+        Ok(reply)
+    };
+    talk().map_err(|error| format!("{address}: {error}"))
 }

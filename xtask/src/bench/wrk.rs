@@ -12,6 +12,8 @@ pub(super) struct Load {
     pub(super) pipeline: u32,
     /// Lua: a function `make()` that gives one request through `wrk.format`.
     pub(super) make: String,
+    /// Whether each request is made anew when it is sent (ids that must not repeat) instead of taken from a pool.
+    pub(super) fresh: bool,
 }
 
 /// One run's outcome.
@@ -26,26 +28,31 @@ pub(super) struct Outcome {
 const POOL: u32 = 20_000;
 
 fn script(load: &Load, seed: u64) -> String {
+    let source = if load.fresh {
+        "function request() return many() end".to_owned()
+    } else {
+        format!(
+            "local pool, at = {{}}, 0\n\
+             function fill() for i = 1, {count} do pool[i] = many() end end\n\
+             function request() at = at % #pool + 1 return pool[at] end",
+            count = (POOL / load.pipeline).max(500),
+        )
+    };
     format!(
         r#"
 local started = 0
 function setup(thread) started = started + 1 thread:set("seed", {seed} * 100 + started) end
 {make}
-function init(args)
-  math.randomseed(seed)
-  pool = {{}}
-  for i = 1, {count} do
-    local parts = {{}}
-    for k = 1, {pipeline} do parts[k] = make() end
-    pool[i] = table.concat(parts)
-  end
-  at = 0
+function many()
+  local parts = {{}}
+  for k = 1, {pipeline} do parts[k] = make() end
+  return table.concat(parts)
 end
-function request() at = at % #pool + 1 return pool[at] end
+{source}
+function init(args) math.randomseed(seed) if fill then fill() end end
 "#,
         make = load.make,
         pipeline = load.pipeline,
-        count = (POOL / load.pipeline).max(500),
     )
 }
 

@@ -1,0 +1,128 @@
+//! `cargo xtask bench import`: how fast data comes in, durable and checked, and how fast a server starts on it.
+
+use super::process::Server;
+use super::results::{Row, append};
+use super::stage::{Stage, TRAIN};
+use super::{Effort, median};
+use crate::tools;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Users, locations and visits of the contest's rating set, whose users and locations alone are imported.
+const FULL: [u32; 3] = [1_000_074, 761_314, 740];
+const RATE_LEAST: f64 = 400_000.0;
+const ANONYMOUS_MOST: u64 = 500_000_000;
+const START_MOST: Duration = Duration::from_secs(1);
+const SAMPLE: Duration = Duration::from_millis(10);
+
+pub(super) fn run(effort: Effort) -> Result<(), String> {
+    let stage = Stage::set(effort)?;
+    let mut rows = Vec::new();
+    let train = stage.generate(TRAIN)?;
+    import_row(&stage, "import of a set as large as the train data", &train, TRAIN.iter().sum(), &mut rows)?;
+    let real = tools::root().join("../shared/travels/full/data.zip");
+    let (name, zip) = if real.is_file() { ("real", real) } else { ("generated", stage.generate(FULL)?) };
+    let work = format!("import of 1.76 M {name} users and locations");
+    let store = import_row(&stage, &work, &zip, FULL.iter().sum(), &mut rows)?;
+    start_rows(&stage, &store, &mut rows)?;
+    rows.iter().for_each(Row::print);
+    if effort.record { append("cargo xtask bench import", &rows) } else { Ok(()) }
+}
+
+/// One import: seconds and the peak of anonymous memory, sampled.
+fn import(stage: &Stage, zip: &Path, store: &Path) -> Result<(f64, u64), String> {
+    let started = Instant::now();
+    let mut child = Command::new(&stage.sapsan)
+        .arg("import")
+        .arg(Stage::config())
+        .arg("--data")
+        .arg(store)
+        .arg(zip)
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("cannot start the import: {error}"))?;
+    let mut peak = 0;
+    loop {
+        peak = peak.max(super::process::anonymous_bytes(child.id()));
+        match child.try_wait().map_err(|error| format!("the import: {error}"))? {
+            Some(status) if status.success() => return Ok((started.elapsed().as_secs_f64(), peak)),
+            Some(status) => return Err(format!("the import of {} ended with {status}", zip.display())),
+            None => std::thread::sleep(SAMPLE),
+        }
+    }
+}
+
+fn import_row(stage: &Stage, work: &str, zip: &Path, documents: u32, rows: &mut Vec<Row>) -> Result<PathBuf, String> {
+    let store = stage.folder.path().join("imported");
+    let (mut times, mut peak) = (Vec::new(), 0);
+    for _ in 0..stage.effort.rounds.min(3) {
+        let _ = std::fs::remove_dir_all(&store);
+        let (seconds, anonymous) = import(stage, zip, &store)?;
+        times.push(seconds);
+        peak = peak.max(anonymous);
+    }
+    let spread = times.iter().copied().fold(0.0, f64::max) / times.iter().copied().fold(f64::INFINITY, f64::min) - 1.0;
+    let rate = f64::from(documents) / median(times.clone());
+    rows.push(Row {
+        work: work.to_owned(),
+        other: "—".to_owned(),
+        ours: format!("{:.2} s, {:.0}k documents/s, anonymous {:.0} MB", median(times), rate / 1e3, peak as f64 / 1e6),
+        figure: format!("{:.0}k/s, {:.0} MB", rate / 1e3, peak as f64 / 1e6),
+        bound: "≥ 400k/s, < 500 MB".to_owned(),
+        reached: rate >= RATE_LEAST && peak < ANONYMOUS_MOST,
+        noise: format!("{:.0} %", spread * 100.0),
+    });
+    Ok(store)
+}
+
+fn start_rows(stage: &Stage, store: &Path, rows: &mut Vec<Row>) -> Result<(), String> {
+    let (mut clean, mut killed) = (Vec::new(), Vec::new());
+    for _ in 0..stage.effort.rounds {
+        clean.push(start(stage, store)?.1);
+        let (server, _) = start(stage, store)?;
+        write_some(&server)?;
+        server.kill();
+        let (server, seconds) = start(stage, store)?;
+        killed.push(seconds);
+        server.terminate()?;
+    }
+    for (work, times) in
+        [("start after a clean stop on that data", clean), ("start after kill -9 on that data", killed)]
+    {
+        let most = times.iter().copied().fold(0.0, f64::max);
+        rows.push(Row {
+            work: work.to_owned(),
+            other: "—".to_owned(),
+            ours: format!("median {:.3} s, longest {most:.3} s", median(times)),
+            figure: format!("{most:.3} s"),
+            bound: "< 1 s".to_owned(),
+            reached: most < START_MOST.as_secs_f64(),
+            noise: "—".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Starts a server; the time until its port takes a connection.
+fn start(stage: &Stage, store: &Path) -> Result<(Server, f64), String> {
+    let started = Instant::now();
+    let server = stage.serve_folder(store)?;
+    Ok((server, started.elapsed().as_secs_f64()))
+}
+
+/// Leaves something in the log for the next start to replay.
+fn write_some(server: &Server) -> Result<(), String> {
+    let body = r#"{"distance":1}"#;
+    for id in 1..=2_000 {
+        let request = format!(
+            "POST /locations/{id} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let reply = super::process::exchange(server.address, request.as_bytes())?;
+        if !reply.starts_with(b"HTTP/1.1 200") {
+            return Err(format!("POST /locations/{id}: {}", String::from_utf8_lossy(&reply)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! What every bench of the server needs: the programs built, a folder for data, data imported and served, the floor.
+
+use super::process::{Server, free_address};
+use super::{Cores, Effort};
+use crate::tools;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// "Now" of the generated travels data.
+const NOW: &str = "now=1503966608";
+
+/// Users, locations and visits of a data set.
+pub(super) type Counts = [u32; 3];
+
+/// As large as the contest's train set.
+pub(super) const TRAIN: Counts = [10_057, 7_628, 100_570];
+
+/// Programs and folders of one run.
+pub(super) struct Stage {
+    pub(super) effort: Effort,
+    pub(super) cores: Cores,
+    pub(super) folder: tempfile::TempDir,
+    pub(super) sapsan: PathBuf,
+    floor: PathBuf,
+}
+
+impl Stage {
+    /// Builds the server and the floor.
+    pub(super) fn set(effort: Effort) -> Result<Stage, String> {
+        for (program, package) in [("cc", "build-essential"), ("wrk", "wrk"), ("taskset", "util-linux")] {
+            tools::require(program, package)?;
+        }
+        // Beside the build, not in /tmp, which may be memory: durable writes are to be measured on a disk.
+        let target = tools::root().join("target");
+        let folder = std::fs::create_dir_all(&target).and_then(|()| tempfile::tempdir_in(&target));
+        let folder = folder.map_err(|error| format!("a temporary folder: {error}"))?;
+        let floor = folder.path().join("floor");
+        let source = tools::root().join("bench/floor.c");
+        tools::run_with(Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&floor).arg(source))?;
+        Ok(Stage { effort, cores: Cores::of_machine(), folder, sapsan: super::sapsan()?, floor })
+    }
+
+    /// The travels service file.
+    pub(super) fn config() -> PathBuf {
+        tools::root().join("apps/travels/travels.toml")
+    }
+
+    /// Generates a data set as a zip.
+    pub(super) fn generate(&self, [users, locations, visits]: Counts) -> Result<PathBuf, String> {
+        let zip = self.folder.path().join(format!("{users}-{locations}-{visits}.zip"));
+        let counts = [users, locations, visits].map(|count| count.to_string());
+        let mut command = Command::new(&self.sapsan);
+        command.args(["generate", "travels"]).arg(&zip);
+        for (name, count) in ["--users", "--locations", "--visits"].iter().zip(&counts) {
+            command.args([name, count.as_str()]);
+        }
+        tools::run_with(&mut command)?;
+        Ok(zip)
+    }
+
+    /// Generates, imports and serves a data set.
+    pub(super) fn serve(&self, counts: Counts) -> Result<Server, String> {
+        let zip = self.generate(counts)?;
+        let store = zip.with_extension("store");
+        tools::run_with(
+            Command::new(&self.sapsan).arg("import").arg(Stage::config()).arg("--data").arg(&store).arg(&zip),
+        )?;
+        self.serve_folder(&store)
+    }
+
+    /// Serves a data folder.
+    pub(super) fn serve_folder(&self, store: &Path) -> Result<Server, String> {
+        let address = free_address()?;
+        let arguments = [
+            "serve".to_owned(),
+            Stage::config().display().to_string(),
+            "--data".to_owned(),
+            store.display().to_string(),
+            "--http".to_owned(),
+            address.to_string(),
+            "--threads".to_owned(),
+            self.cores.threads.to_string(),
+            "--set".to_owned(),
+            NOW.to_owned(),
+        ];
+        Server::start(&self.cores.server, &self.sapsan, &arguments, address)
+    }
+
+    /// Starts the floor with this body size.
+    pub(super) fn floor(&self, body_bytes: usize, close: bool) -> Result<Server, String> {
+        let address = free_address()?;
+        let mut arguments = vec![address.port().to_string(), self.cores.threads.to_string(), body_bytes.to_string()];
+        if close {
+            arguments.push("close".to_owned());
+        }
+        Server::start(&self.cores.server, &self.floor, &arguments, address)
+    }
+}
