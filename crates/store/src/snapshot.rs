@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::engine::{Engine, Generation, View};
 use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
+use crate::places::Places;
 use crate::readers::{Guard, ReaderSlot};
 
 /// One thread's registration as a reader. Not `Sync`. It keeps the files open: a store can be opened again only after its
@@ -13,11 +14,13 @@ use crate::readers::{Guard, ReaderSlot};
 pub struct Reader {
     pub(crate) slot: ReaderSlot<Generation>,
     pub(crate) engine: Arc<Engine>,
+    pub(crate) places: Places,
 }
 
 /// All data as of one version. Taken without a lock in nanoseconds; pins pages while it lives.
 pub struct Snapshot<'r> {
     guard: Guard<'r, Generation>,
+    places: &'r Places,
     version: u64,
 }
 
@@ -26,7 +29,7 @@ impl Reader {
     #[inline]
     pub fn snapshot(&self) -> Snapshot<'_> {
         let (guard, version) = self.engine.pin(&self.slot);
-        Snapshot { guard, version }
+        Snapshot { guard, places: &self.places, version }
     }
 }
 
@@ -44,7 +47,7 @@ impl Snapshot<'_> {
     /// The value of a key; borrowed from the map or the arena, owned where it had to be put together.
     #[inline]
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
-        self.view().get(tree, key)
+        self.view().get_by(self.places, tree, key)
     }
 
     /// Visits entries in key order until the range ends or `visit` breaks. A later scan can go on behind the last key.

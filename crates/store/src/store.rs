@@ -8,8 +8,10 @@ use crate::bulk::BulkTree;
 use crate::disk::{Disk, SystemDisk};
 use crate::engine::{self, COMMITTERS, Engine, Request};
 use crate::error::Error;
+use crate::inspect::Inventory;
 use crate::key::TreeId;
 use crate::options::{Durability, Options};
+use crate::places::Places;
 use crate::snapshot::Reader;
 use crate::stats::{Recovery, Stats};
 use crate::transaction::{Abort, Commit, Submit, Transaction, Tx, Work};
@@ -70,20 +72,27 @@ impl Store {
 
     /// Registers the calling thread as a reader.
     pub fn reader(&self) -> Result<Reader, Error> {
-        Ok(Reader { slot: self.engine().register()?, engine: Arc::clone(self.engine()) })
+        Ok(Reader { slot: self.engine().register()?, engine: Arc::clone(self.engine()), places: Places::default() })
     }
 
     /// Prepares on this thread and hands over to the writer; `finish` is called when it is durable or refused.
-    /// When `prepare` aborts, `finish(Err(Aborted))` is called before this returns.
+    ///
+    /// Transactions of one thread take effect in the order of submission, also where a later one depends on an earlier
+    /// one that is still on its way. So an abort that rests on something read is only a draft: it goes through the queue
+    /// like a change, and the writer asks again if that was changed meanwhile.
     pub fn submit(&self, reader: &Reader, mut transaction: Box<dyn Transaction>) -> Submit {
         let mut work = Work::new(self.engine().options.transaction_bytes_max());
         let prepared = {
             let snapshot = reader.snapshot();
             work.prepare(snapshot.view(), &mut |tx| transaction.prepare(tx))
         };
-        if let Err(error) = prepared {
-            engine::finish(transaction, Err(error));
-            return Submit::Queued;
+        match prepared {
+            Ok(()) => {}
+            Err(Error::Aborted) if !work.reads.is_empty() => {}
+            Err(error) => {
+                engine::finish(transaction, Err(error));
+                return Submit::Queued;
+            }
         }
         match self.engine().enqueue(Box::new(Request { transaction, work })) {
             Ok(()) => Submit::Queued,
@@ -130,6 +139,11 @@ impl Store {
     /// was checked when the store was opened. Reads the whole file; nothing waits for it.
     pub fn verify(&self) -> Report {
         self.engine().verify()
+    }
+
+    /// Trees, depth, fill, space.
+    pub fn stat(&self) -> Inventory {
+        Inventory { report: self.verify(), space: self.engine().space_stat(), stats: self.stats() }
     }
 
     /// State and counts, for metrics.

@@ -51,6 +51,8 @@ pub(crate) struct Work {
     pub(crate) changes: Changes,
     /// The version against which it was prepared.
     pub(crate) snapshot: u64,
+    /// It refused itself; the verdict holds as long as what it read does.
+    pub(crate) is_aborted: bool,
 }
 
 impl Work {
@@ -67,7 +69,11 @@ impl Work {
         self.reads.clear();
         self.changes.clear();
         self.snapshot = view.version;
-        prepare(&mut Tx { view, work: self }).map_err(|Abort| Error::Aborted)?;
+        self.is_aborted = prepare(&mut Tx { view, work: self }).is_err();
+        if self.is_aborted {
+            self.changes.clear();
+            return Err(Error::Aborted);
+        }
         match self.changes.take_failure() {
             Some(failure) => Err(failure),
             None => Ok(()),

@@ -36,6 +36,7 @@ pub use bulk::{BulkBuilder, BulkRoot};
 pub use cursor::Cursor;
 pub use file::{Opening, TreeFile};
 pub use meta::Meta;
+pub(crate) use node::head;
 pub use output::Pace;
 pub use page::{KEY_BYTES_MAX, PAGE_BYTES, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
 pub use sorter::{SortedEntries, SortedEntry, Sorter};

@@ -197,6 +197,11 @@ impl Engine {
         tree.verify()
     }
 
+    /// Who has the pages of the tree file.
+    pub(crate) fn space_stat(&self) -> crate::tree::SpaceStat {
+        self.tree.space_stat()
+    }
+
     pub(crate) fn stats(&self) -> crate::Stats {
         let generation = lock(&self.current).clone();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

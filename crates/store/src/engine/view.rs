@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
 use crate::memtable::{self, Lookup, Memtable};
+use crate::places::Places;
 use crate::tree::{Cursor, TreeView};
 
 /// What readers see beside a version. Replaced as a whole.
@@ -34,21 +35,39 @@ pub(crate) struct View<'g> {
 impl<'g> View<'g> {
     #[inline]
     pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'g, [u8]>>, Error> {
+        match self.changed(tree, key) {
+            Some(value) => Ok(value.map(Cow::Borrowed)),
+            None => Ok(self.generation.tree.get(tree, key)?.map(Cow::Borrowed)),
+        }
+    }
+
+    /// The same, asking the tree through the reader's memory of places.
+    #[inline]
+    pub(crate) fn get_by(&self, places: &Places, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'g, [u8]>>, Error> {
+        match self.changed(tree, key) {
+            Some(value) => Ok(value.map(Cow::Borrowed)),
+            None => Ok(places.get(&self.generation.tree, tree, key)?.map(Cow::Borrowed)),
+        }
+    }
+
+    /// What the memtables say: a value, that the key is deleted, or (outer `None`) nothing.
+    #[inline]
+    fn changed(&self, tree: TreeId, key: &[u8]) -> Option<Option<&'g [u8]>> {
         let version = Version(self.version);
         let generation = self.generation;
         match generation.active.get(version, tree, key) {
-            Lookup::Value(value) => return Ok(Some(Cow::Borrowed(value))),
-            Lookup::Deleted => return Ok(None),
+            Lookup::Value(value) => return Some(Some(value)),
+            Lookup::Deleted => return Some(None),
             Lookup::Absent => {}
         }
         if let Some(frozen) = &generation.frozen {
             match frozen.get(version, tree, key) {
-                Lookup::Value(value) => return Ok(Some(Cow::Borrowed(value))),
-                Lookup::Deleted => return Ok(None),
+                Lookup::Value(value) => return Some(Some(value)),
+                Lookup::Deleted => return Some(None),
                 Lookup::Absent => {}
             }
         }
-        Ok(generation.tree.get(tree, key)?.map(Cow::Borrowed))
+        None
     }
 
     pub(crate) fn scan(

@@ -91,6 +91,9 @@ impl Engine {
                 return Placed::Refused(error);
             }
         }
+        if work.is_aborted {
+            return Placed::Refused(Error::Aborted);
+        }
         if work.changes.is_empty() {
             return Placed::Done(writer.newest());
         }

@@ -77,6 +77,12 @@ impl Shared {
         bytes.and_then(|bytes| bytes.first_chunk()).ok_or(Damage("page beyond the end of the file"))
     }
 
+    /// Bytes of the file, if it has them.
+    #[inline]
+    pub(super) fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        self.map.bytes(offset, len)
+    }
+
     /// Has the start of a page fetched that will be read next: header, heads and slots of a leaf of documents.
     #[inline]
     pub(super) fn prefetch(&self, place: PageNo) {

@@ -8,7 +8,7 @@ use super::cursor::Cursor;
 use super::file::Shared;
 use super::meta::Meta;
 use super::node::Stored;
-use super::page::PageNo;
+use super::page::{Damage, PageNo};
 use crate::{Error, TreeId};
 
 /// All trees as of one checkpoint. The pages it reaches are not written again before its last `Arc` is dropped: that is
@@ -31,6 +31,9 @@ pub struct TreeInfo {
     /// Levels of pages: 0 for an empty tree, 1 for a single leaf.
     pub depth: u32,
 }
+
+/// A value, and, where it lies in its leaf, its offset in the file.
+pub(crate) type Found<'v> = (&'v [u8], Option<u64>);
 
 impl TreeView {
     pub(super) fn new(shared: Arc<Shared>, meta: Meta, trees: Trees) -> TreeView {
@@ -74,6 +77,19 @@ impl TreeView {
     /// The value of a key, as a slice of the map.
     #[inline]
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        Ok(self.find(tree, key)?.map(|(value, _)| value))
+    }
+
+    /// The bytes of a value whose place [`TreeView::find`] gave.
+    #[inline]
+    pub(crate) fn value_at(&self, offset: u64, len: usize) -> Result<&[u8], Error> {
+        let beyond = || self.shared.damage(PageNo::NONE, Damage("a remembered place beyond the file"));
+        self.shared.bytes(offset, len).ok_or_else(beyond)
+    }
+
+    /// The value of a key, and, where it lies in its leaf, its offset in the file.
+    #[inline]
+    pub(crate) fn find(&self, tree: TreeId, key: &[u8]) -> Result<Option<Found<'_>>, Error> {
         let Root { page: mut place, mut level, .. } = self.root(tree);
         if place == PageNo::NONE {
             return Ok(None);
@@ -93,8 +109,11 @@ impl TreeView {
             Err(damage) => Err(damage),
         };
         match found.map_err(|damage| shared.damage(place, damage))? {
-            Stored::Inline(value) => Ok(Some(value)),
-            Stored::Overflow(place) => shared.overflow(place, false).map(Some),
+            Stored::Inline(value) => {
+                let inside = leaf.offset_of(value);
+                Ok(Some((value, inside.map(|inside| place.offset() + inside))))
+            }
+            Stored::Overflow(place) => Ok(Some((shared.overflow(place, false)?, None))),
         }
     }
 

@@ -1,0 +1,79 @@
+//! A reader remembers where it found short keys: what it then gives must be what a fresh reader gives, whatever was
+//! written, deleted and checkpointed in between, and for snapshots that are held over it.
+
+use std::collections::BTreeMap;
+
+use store::{Options, Store, TreeId};
+
+const KEYS: u32 = 3_000;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys of 0 to 9 bytes, so that some differ only in length, and some are too long to be remembered.
+fn key(number: u32) -> Vec<u8> {
+    let bytes = u64::from(number / 10).to_be_bytes();
+    let mut key = bytes[8 - (number as usize % 9)..].to_vec();
+    if number % 10 == 9 {
+        key.extend_from_slice(b"long enough");
+    }
+    key
+}
+
+fn write(store: &Store, tree: TreeId, model: &mut Model, round: u32) {
+    for chunk in (0..KEYS).filter(|number| (number + round).is_multiple_of(3)).collect::<Vec<_>>().chunks(200) {
+        let mut changes = Vec::new();
+        for number in chunk {
+            let value =
+                (number % 7 != round % 7).then(|| format!("{round} {number}").repeat(1 + *number as usize % 40));
+            changes.push((key(*number), value.map(String::into_bytes)));
+        }
+        let commit = store.commit(&mut |tx| {
+            for (key, value) in &changes {
+                match value {
+                    Some(value) => tx.put(tree, key, value),
+                    None => tx.delete(tree, key),
+                }
+            }
+            Ok(())
+        });
+        commit.expect("committed");
+        for (key, value) in changes {
+            match value {
+                Some(value) => model.insert(key, value),
+                None => model.remove(&key),
+            };
+        }
+    }
+}
+
+#[track_caller]
+fn check(snapshot: &store::Snapshot<'_>, tree: TreeId, model: &Model) {
+    for number in 0..KEYS {
+        let key = key(number);
+        let found = snapshot.get(tree, &key).expect("read");
+        assert_eq!(found.as_deref(), model.get(&key).map(Vec::as_slice), "{key:?}");
+    }
+}
+
+#[test]
+fn a_remembered_place_is_never_stale() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (store, _) = Store::open(dir.path(), Options::default()).expect("opened");
+    let (tree, other) = (store.tree("one").expect("a tree"), store.tree("other").expect("a tree"));
+    let (mut model, mut other_model) = (Model::new(), Model::new());
+    let reader = store.reader().expect("a reader");
+    for round in 0..6 {
+        write(&store, tree, &mut model, round);
+        write(&store, other, &mut other_model, round + 1);
+        let held = reader.snapshot();
+        let (then, other_then) = (model.clone(), other_model.clone());
+        check(&held, tree, &then);
+        store.checkpoint().expect("a checkpoint");
+        for _ in 0..2 {
+            check(&reader.snapshot(), tree, &model);
+            check(&reader.snapshot(), other, &other_model);
+            check(&held, tree, &then);
+            check(&held, other, &other_then);
+        }
+    }
+}
