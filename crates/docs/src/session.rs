@@ -29,6 +29,9 @@ pub struct Stored<'v> {
     value: Cow<'v, [u8]>,
 }
 
+/// Looks at one document of a list, and says whether it wants the next.
+pub type VisitDocument<'v> = dyn FnMut(&Key<'_>, &Stored<'_>) -> Result<ControlFlow<()>, ReadError> + 'v;
+
 impl Session {
     pub(crate) fn new(database: Database, reader: store::Reader) -> Session {
         Session { database, reader }
@@ -59,18 +62,19 @@ impl Moment<'_> {
         Ok(self.snapshot.get(tree, key.as_bytes())?.map(|value| Stored { value }))
     }
 
-    /// Visits up to `limit` documents behind a key (from the first where there is none), in order of key.
+    /// Visits up to `limit` documents behind a key (from the first where there is none), in order of key, until `visit`
+    /// breaks.
     pub fn list(
         &self,
         collection: CollectionId,
         after: Option<&Key<'_>>,
         limit: usize,
-        visit: &mut dyn FnMut(&Key<'_>, &Stored<'_>) -> Result<(), ReadError>,
+        visit: &mut VisitDocument<'_>,
     ) -> Result<(), ReadError> {
         let info = &self.database.collection_at(collection).info;
         let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_bytes()));
         let range = KeyRange { from, to: Bound::Unbounded };
-        let (mut left, mut result) = (limit, Ok(()));
+        let (mut left, mut result) = (limit, Ok(ControlFlow::Continue(())));
         if limit == 0 {
             return Ok(());
         }
@@ -81,9 +85,10 @@ impl Moment<'_> {
                 Some(key) => visit(&key, &stored),
                 None => Err(ReadError::Damaged(format!("a key of {}", info.name))),
             };
-            if left == 0 || result.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let more = left > 0 && matches!(result, Ok(ControlFlow::Continue(())));
+            if more { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        result
+        result.map(|_| ())
     }
 
     /// The change number of the newest change it shows.

@@ -211,11 +211,28 @@ impl<C: Change> Work<'_, C> {
         if patch.field(field).is_some() {
             return Err(WriteError::invalid(format!("the key \"{field}\" cannot be changed"), format!("/{field}")));
         }
+        self.check_patch(patch)?;
         let old = document(&buffers.old)?;
         buffers.new.clear();
         buffers.new.extend_from_slice(&[0; STAMP_BYTES]);
         encoder.merge_patch(old, patch, &mut buffers.new)?;
         self.store(key, Some(number), scratch)
+    }
+
+    /// A patch may not name what the schema forbids, not even to remove it: `{"nobody": null}` changes nothing by RFC 7396,
+    /// but whoever sends it believes in a field that is not there.
+    fn check_patch(&self, patch: Document<'_>) -> Result<(), WriteError> {
+        let info = &self.collection.info;
+        if !info.closed {
+            return Ok(());
+        }
+        match patch.fields().find(|(name, _)| !info.fields.iter().any(|field| *name == field.name.as_str())) {
+            Some((name, _)) => {
+                let name = name.as_str().unwrap_or_default();
+                Err(WriteError::invalid(format!("the field \"{name}\" is not allowed"), format!("/{name}")))
+            }
+            None => Ok(()),
+        }
     }
 
     fn replace(

@@ -61,6 +61,7 @@ fn an_update_looks_for_its_target_first_then_at_the_patch() {
     check(r#"update users/1 {"email":null}"#, r#"400 /email the field "email" is missing"#);
     check(r#"update users/1 {"gender":"x"}"#, r#"400 /gender "x" does not fit "gender": one of "m", "f""#);
     check(r#"update users/1 {"nick":1}"#, r#"400 /nick the field "nick" is not allowed"#);
+    check(r#"update users/1 {"nick":null}"#, r#"400 /nick the field "nick" is not allowed"#);
     check(r#"update users/1 {"email":"b@x"}"#, r#"409 another document of users has this "email""#);
     check(r#"update visits/1 {"user":3,"mark":1}"#, r#"400 /user "user": there is no 3 in users"#);
     check(r#"update visits/1 {"user":2,"location":9}"#, r#"400 /location "location": there is no 9 in locations"#);
@@ -167,7 +168,7 @@ fn documents_are_listed_in_the_order_of_their_keys() {
         now.list(service.id("users"), after.as_ref(), limit, &mut |key, stored| {
             assert!(stored.text().is_ok());
             keys.push(key.to_string());
-            Ok(())
+            Ok(std::ops::ControlFlow::Continue(()))
         })
         .unwrap();
         keys

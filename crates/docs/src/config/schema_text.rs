@@ -28,6 +28,13 @@ pub(crate) fn read(item: &Item<'_>) -> Option<String> {
     }
 }
 
+/// A value of the file as JSON text.
+pub fn json_text(item: &Item<'_>) -> String {
+    let mut text = String::new();
+    write_value(item, &mut text);
+    text
+}
+
 fn read_file(item: &Item<'_>, path: &str) -> Option<String> {
     let full = item.source().relative(path);
     let size = fs::metadata(&full).map(|meta| meta.len());
