@@ -1,1 +1,28 @@
-//! The database server: declared endpoints, general API, metrics.
+//! The database server: one configuration file becomes an HTTP service.
+//!
+//! [`config`] reads the file, [`start()`] opens the data folder and serves it, [`Running`] ends it. A request's way:
+//!
+//! ```text
+//!  service (router) ─► endpoint   declared: get, insert, update, replace, delete ─► writing (late replies)
+//!                  │            └ querying   declared queries, on the loop within a budget
+//!                  └─► general    /_/: documents, listing, bulk, query (on the pool), health, metrics
+//! ```
+//!
+//! `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
+
+pub mod config;
+mod endpoint;
+pub mod failure;
+mod general;
+mod in_flight;
+mod memory;
+mod metrics;
+mod params;
+mod querying;
+pub mod rows;
+mod service;
+mod start;
+mod writing;
+
+pub use reactor::signals::Termination;
+pub use start::{Running, StartError, check, complete, start, store_options};

@@ -1,0 +1,186 @@
+//! `[[endpoints]]`: a route and one action.
+
+use docs::config::{Item, Parameter, Table};
+use http::Method;
+
+const ACTIONS: [&str; 6] = ["get", "insert", "update", "replace", "delete", "query"];
+const KEYS: [&str; 13] = [
+    "route", "get", "insert", "update", "replace", "delete", "query", "require", "params", "result", "wrap", "reply",
+    "limit",
+];
+/// Names kept for later.
+const LATER: [&str; 3] = ["auth", "allow", "steps"];
+
+const METHODS: [(&str, Method); 5] = [
+    ("GET", Method::Get),
+    ("POST", Method::Post),
+    ("PUT", Method::Put),
+    ("PATCH", Method::Patch),
+    ("DELETE", Method::Delete),
+];
+
+/// One declared endpoint, as written; names are checked against the collections, SQL is not prepared yet.
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    /// `METHOD PATTERN`, for messages.
+    pub route: String,
+    /// The method.
+    pub method: Method,
+    /// The pattern, as in `/users/{id}`.
+    pub pattern: String,
+    /// What it does.
+    pub action: Action,
+    /// A document that must exist, else 404 before the parameters are looked at.
+    pub require: Option<Target>,
+    /// Declared query parameters.
+    pub params: Vec<Parameter>,
+    /// The JSON of a successful write's reply, where it is fixed.
+    pub reply: Option<String>,
+    /// Bytes of the action's value in the file, for mistakes found later (SQL).
+    pub span: std::ops::Range<usize>,
+}
+
+/// What an endpoint does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Answers with a document.
+    Get(Target),
+    /// Creates a document in the collection.
+    Insert(String),
+    /// Merges a patch into a document (RFC 7396).
+    Update(Target),
+    /// Puts a document in another's place.
+    Replace(Target),
+    /// Removes a document.
+    Delete(Target),
+    /// Answers with rows.
+    Query {
+        /// The statement.
+        sql: String,
+        /// Whether the rows, or the one row, make the reply.
+        one_row: bool,
+        /// The name of an object's one field around the rows.
+        wrap: Option<String>,
+        /// Most rows.
+        limit: Option<u64>,
+    },
+}
+
+/// `COLLECTION/{PARAMETER}`: a document named by the path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The collection.
+    pub collection: String,
+    /// The path parameter that holds the key.
+    pub parameter: String,
+}
+
+impl EndpointConfig {
+    /// Reads one entry of the list; what is wrong is noted, and a wrong entry left out.
+    pub(super) fn read(item: &Item<'_>, collections: &[String]) -> Option<EndpointConfig> {
+        let table = item.table()?;
+        table.check_keys(&KEYS, &LATER);
+        let (method, pattern) = route(&table.require("route")?)?;
+        let (action, span) = action(&table, &pattern, collections)?;
+        let require = table.get("require").and_then(|item| Target::read(&item, &pattern, collections));
+        let params =
+            table.get("params").and_then(|item| item.table()).map_or(Vec::new(), |params| read_params(&params));
+        let reply = table.get("reply").and_then(|item| reply(&item, &action));
+        Some(EndpointConfig {
+            route: format!("{} {pattern}", method.name()),
+            method,
+            pattern,
+            action,
+            require,
+            params,
+            reply,
+            span,
+        })
+    }
+}
+
+fn route(item: &Item<'_>) -> Option<(Method, String)> {
+    let allowed = "\"METHOD /path/{parameter}\" with GET, POST, PUT, PATCH or DELETE; /_/ is the general API's";
+    let text = item.text()?;
+    let parsed = text.split_once(' ').and_then(|(method, pattern)| {
+        let (_, method) = METHODS.iter().find(|(name, _)| *name == method)?;
+        (pattern.starts_with('/') && !pattern.starts_with("/_/")).then(|| (*method, pattern.trim().to_owned()))
+    });
+    if parsed.is_none() {
+        item.mistake(format!("`{}` is \"{text}\"", item.path()), allowed);
+    }
+    parsed
+}
+
+fn action(table: &Table<'_>, pattern: &str, collections: &[String]) -> Option<(Action, std::ops::Range<usize>)> {
+    let given: Vec<Item<'_>> = ACTIONS.iter().filter_map(|name| table.get(name)).collect();
+    let [item] = given.as_slice() else {
+        let what = if given.is_empty() { "no action".to_owned() } else { format!("{} actions", given.len()) };
+        table.mistake(format!("an endpoint with {what}"), format!("one of {}", ACTIONS.join(", ")));
+        return None;
+    };
+    for (name, of) in [("result", "query"), ("wrap", "query"), ("limit", "query")] {
+        if let Some(other) = table.get(name).filter(|_| item.name() != of) {
+            other.mistake(format!("`{name}` belongs to `{of}`, this endpoint has `{}`", item.name()), "");
+        }
+    }
+    let target = || Target::read(item, pattern, collections);
+    let action = match item.name() {
+        "get" => Action::Get(target()?),
+        "insert" => Action::Insert(collection(item, item.text()?, collections)?),
+        "update" => Action::Update(target()?),
+        "replace" => Action::Replace(target()?),
+        "delete" => Action::Delete(target()?),
+        _ => query(item, table)?,
+    };
+    Some((action, item.span()))
+}
+
+fn query(item: &Item<'_>, table: &Table<'_>) -> Option<Action> {
+    let sql = item.text()?.to_owned();
+    let one_row = table.get("result").and_then(|item| item.word(&[("rows", false), ("row", true)])).unwrap_or(false);
+    let wrap = table.get("wrap").and_then(|item| item.text().map(str::to_owned));
+    let limit = table.get("limit").and_then(|item| item.integer(1..=1_000_000)).map(i64::unsigned_abs);
+    Some(Action::Query { sql, one_row, wrap, limit })
+}
+
+fn collection(item: &Item<'_>, name: &str, collections: &[String]) -> Option<String> {
+    if collections.iter().any(|known| known == name) {
+        return Some(name.to_owned());
+    }
+    item.mistake(
+        format!("`{}` names the collection \"{name}\", which is not declared", item.path()),
+        collections.join(", "),
+    );
+    None
+}
+
+impl Target {
+    fn read(item: &Item<'_>, pattern: &str, collections: &[String]) -> Option<Target> {
+        let text = item.text()?;
+        let parts = text.split_once("/{").and_then(|(name, rest)| Some((name, rest.strip_suffix('}')?)));
+        let Some((name, parameter)) = parts else {
+            item.mistake(format!("`{}` is \"{text}\"", item.path()), "COLLECTION/{PARAMETER}, as in users/{id}");
+            return None;
+        };
+        if !pattern.contains(&format!("{{{parameter}}}")) {
+            item.mistake(
+                format!("`{}` uses {{{parameter}}}, which the route {pattern} does not have", item.path()),
+                "",
+            );
+            return None;
+        }
+        Some(Target { collection: collection(item, name, collections)?, parameter: parameter.to_owned() })
+    }
+}
+
+fn read_params(table: &Table<'_>) -> Vec<Parameter> {
+    table.entries().iter().filter_map(Parameter::read).collect()
+}
+
+fn reply(item: &Item<'_>, action: &Action) -> Option<String> {
+    if matches!(action, Action::Get(_) | Action::Query { .. }) {
+        item.mistake("`reply` belongs to an endpoint that writes", "");
+    }
+    Some(docs::config::json_text(item))
+}

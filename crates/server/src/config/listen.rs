@@ -1,0 +1,157 @@
+//! `[server]`: where the service listens, and its bounds.
+
+use super::size;
+use docs::config::{Item, Table};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+const KEYS: [&str; 15] = [
+    "http",
+    "threads",
+    "memory",
+    "connections_max",
+    "connections_per_address_max",
+    "head_bytes_max",
+    "body_bytes_max",
+    "head_seconds",
+    "body_seconds",
+    "idle_seconds",
+    "drain_seconds",
+    "date",
+    "access_log",
+    "durability",
+    "scan_rows_max",
+];
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is on disk.
+    Commit,
+    /// At once; the log is synced at this interval.
+    Interval(Duration),
+    /// At once; the log is synced at checkpoints only.
+    None,
+}
+
+/// The values of `[server]`, each checked, defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerConfig {
+    /// Where HTTP listens.
+    pub http: SocketAddr,
+    /// Event loops.
+    pub threads: usize,
+    /// Ceiling of anonymous memory in bytes: the sum of all named bounds must stay under it.
+    pub memory_bytes: u64,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Connections at once from one address.
+    pub connections_per_address_max: usize,
+    /// Bytes of a request's head.
+    pub head_bytes_max: usize,
+    /// Bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// Time for a head to arrive.
+    pub head: Duration,
+    /// Time for a body to arrive.
+    pub body: Duration,
+    /// Time a connection may be idle.
+    pub idle: Duration,
+    /// Time for connections to end on SIGTERM.
+    pub drain: Duration,
+    /// Whether replies carry a Date.
+    pub date: bool,
+    /// Whether each request is logged.
+    pub access_log: bool,
+    /// When a write counts as done.
+    pub durability: Durability,
+    /// Rows that one query may look at.
+    pub scan_rows_max: u64,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        ServerConfig {
+            http: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080)),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: 1_000_000_000,
+            connections_max: 10_000,
+            connections_per_address_max: 10_000,
+            head_bytes_max: 16 * 1024,
+            body_bytes_max: 1 << 20,
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            idle: Duration::from_secs(75),
+            drain: Duration::from_secs(10),
+            date: true,
+            access_log: false,
+            durability: Durability::Commit,
+            scan_rows_max: 10_000_000,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Reads the section; what is not given keeps its default.
+    pub(super) fn read(table: &Table<'_>) -> ServerConfig {
+        table.check_keys(&KEYS, &["redis", "token", "tls"]);
+        let mut config = ServerConfig::default();
+        let set = |name: &str, range: std::ops::RangeInclusive<i64>, to: &mut usize| {
+            let given = table.get(name).and_then(|item| item.integer(range));
+            *to = given.and_then(|number| usize::try_from(number).ok()).unwrap_or(*to);
+        };
+        set("threads", 1..=256, &mut config.threads);
+        set("connections_max", 1..=1_000_000, &mut config.connections_max);
+        set("connections_per_address_max", 1..=1_000_000, &mut config.connections_per_address_max);
+        let seconds = |name: &str, to: &mut Duration| {
+            let given = table.get(name).and_then(|item| item.integer(1..=86_400));
+            *to = given.and_then(|number| u64::try_from(number).ok()).map_or(*to, Duration::from_secs);
+        };
+        seconds("head_seconds", &mut config.head);
+        seconds("body_seconds", &mut config.body);
+        seconds("idle_seconds", &mut config.idle);
+        seconds("drain_seconds", &mut config.drain);
+        let bytes = |name: &str, range: std::ops::RangeInclusive<u64>, to: &mut usize| {
+            let given = table.get(name).and_then(|item| size::read(&item, range));
+            *to = given.and_then(|number| usize::try_from(number).ok()).unwrap_or(*to);
+        };
+        bytes("head_bytes_max", 1024..=1 << 20, &mut config.head_bytes_max);
+        bytes("body_bytes_max", 1024..=64 << 20, &mut config.body_bytes_max);
+        let flag = |name: &str, to: &mut bool| *to = table.get(name).and_then(|item| item.boolean()).unwrap_or(*to);
+        flag("date", &mut config.date);
+        flag("access_log", &mut config.access_log);
+        if let Some(bytes) = table.get("memory").and_then(|item| size::read(&item, 64 << 20..=1 << 40)) {
+            config.memory_bytes = bytes;
+        }
+        if let Some(rows) = table.get("scan_rows_max").and_then(|item| item.integer(1..=i64::MAX)) {
+            config.scan_rows_max = rows.unsigned_abs();
+        }
+        if let Some(address) = table.get("http").and_then(|item| address(&item)) {
+            config.http = address;
+        }
+        if let Some(durability) = table.get("durability").and_then(|item| durability(&item)) {
+            config.durability = durability;
+        }
+        config
+    }
+}
+
+fn address(item: &Item<'_>) -> Option<SocketAddr> {
+    let text = item.text()?;
+    let parsed = text.parse().ok();
+    if parsed.is_none() {
+        item.mistake(format!("`{}` is \"{text}\"", item.path()), "ADDRESS:PORT, as in 127.0.0.1:8080 or [::1]:8080");
+    }
+    parsed
+}
+
+/// `"commit"`, `"none"`, or `{ interval_seconds = N }`.
+fn durability(item: &Item<'_>) -> Option<Durability> {
+    if !item.value().is_table() {
+        return item.word(&[("commit", Durability::Commit), ("none", Durability::None)]);
+    }
+    let table = item.table()?;
+    table.check_keys(&["interval_seconds"], &[]);
+    let seconds = table.require("interval_seconds")?.integer(1..=3_600)?;
+    Some(Durability::Interval(Duration::from_secs(seconds.unsigned_abs())))
+}

@@ -1,0 +1,168 @@
+//! A declared endpoint at work. The checks run in this order: path key, `require` or target (404), parameters, body.
+
+use crate::config::{Action as Declared, EndpointConfig, Target};
+use crate::failure::{Failure, Kind};
+use crate::service::{Local, Service};
+use crate::writing::{self, Answer};
+use docs::catalog::Catalog;
+use docs::key::{Key, KeyType};
+use docs::{CollectionId, Op, Precondition, Write};
+use http::{Method, Params, Reply, Request, Status};
+
+/// The media type of every document and result.
+pub(crate) const JSON: &str = "application/json";
+
+/// One endpoint, its names resolved.
+pub(crate) struct Endpoint {
+    pub(crate) method: Method,
+    pub(crate) pattern: String,
+    require: Option<Named>,
+    action: Action,
+}
+
+enum Action {
+    Get(Named),
+    Insert { collection: CollectionId, answer: Answer },
+    Update { target: Named, answer: Answer },
+    Replace { target: Named, answer: Answer },
+    Delete { target: Named, answer: Answer },
+    Query(Box<crate::querying::DeclaredQuery>),
+}
+
+/// A document that the path names.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) collection: CollectionId,
+    kind: KeyType,
+    parameter: String,
+}
+
+impl Named {
+    fn new(target: &Target, catalog: &Catalog) -> Option<Named> {
+        let collection = catalog.number(&target.collection)?;
+        let kind = catalog.collections.get(collection)?.key.kind;
+        Some(Named { collection: CollectionId(collection), kind, parameter: target.parameter.clone() })
+    }
+
+    /// The key in the path. Text that is no key of the collection's type names nothing: 404, never 400.
+    pub(crate) fn key<'k>(&self, params: &Params<'_, 'k>, text: &'k mut Vec<u8>) -> Option<Key<'k>> {
+        let text = params.get(&self.parameter, text)?.ok()?;
+        self.kind.of_text(text)
+    }
+}
+
+impl Endpoint {
+    /// Resolves an endpoint; `query` is its prepared statement where it has one.
+    pub(crate) fn new(
+        config: &EndpointConfig,
+        catalog: &Catalog,
+        query: Option<crate::querying::DeclaredQuery>,
+    ) -> Option<Endpoint> {
+        let answer = |status: u16| Answer {
+            status: Status(if config.reply.is_some() { 200 } else { status }),
+            body: config.reply.as_deref().unwrap_or("{}").as_bytes().into(),
+        };
+        let named = |target: &Target| Named::new(target, catalog);
+        let action = match &config.action {
+            Declared::Get(target) => Action::Get(named(target)?),
+            Declared::Insert(name) => {
+                Action::Insert { collection: CollectionId(catalog.number(name)?), answer: answer(201) }
+            }
+            Declared::Update(target) => Action::Update { target: named(target)?, answer: answer(200) },
+            Declared::Replace(target) => Action::Replace { target: named(target)?, answer: answer(200) },
+            Declared::Delete(target) => Action::Delete { target: named(target)?, answer: answer(200) },
+            Declared::Query { .. } => Action::Query(Box::new(query?)),
+        };
+        let require = match &config.require {
+            Some(target) => Some(named(target)?),
+            None => None,
+        };
+        Some(Endpoint { method: config.method, pattern: config.pattern.clone(), require, action })
+    }
+
+    /// Answers one request.
+    pub(crate) fn answer(
+        &self,
+        service: &Service,
+        local: &mut Local,
+        request: &Request<'_>,
+        params: &Params<'_, '_>,
+        reply: Reply<'_>,
+    ) {
+        if let Some(require) = &self.require
+            && let Err(failure) = require.check(local, params)
+        {
+            return service.fail(&failure, reply);
+        }
+        match &self.action {
+            Action::Get(named) => named.get(service, local, params, reply),
+            Action::Query(query) => query.answer(service, local, request, params, reply),
+            Action::Insert { collection, answer } => {
+                let op = Op::Insert { body: request.body().to_vec() };
+                let write = Write { collection: *collection, op, precondition: Precondition::None };
+                writing::submit(service, local, write, answer, reply);
+            }
+            Action::Update { target, answer } => {
+                let op = |key| Op::Update { key, patch: request.body().to_vec() };
+                target.write(service, local, params, op, answer, reply);
+            }
+            Action::Replace { target, answer } => {
+                let op = |key| Op::Replace { key, body: request.body().to_vec() };
+                target.write(service, local, params, op, answer, reply);
+            }
+            Action::Delete { target, answer } => {
+                target.write(service, local, params, |key| Op::Delete { key }, answer, reply);
+            }
+        }
+    }
+}
+
+fn missing() -> Failure {
+    Failure::new(Kind::NotFound, "there is no such document")
+}
+
+impl Named {
+    /// 404 unless the document exists.
+    fn check(&self, local: &mut Local, params: &Params<'_, '_>) -> Result<(), Failure> {
+        let key = self.key(params, &mut local.text).ok_or_else(missing)?;
+        match local.session.now().get(self.collection, &key) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(missing()),
+            Err(error) => Err(writing::of_read(&error)),
+        }
+    }
+
+    #[inline]
+    fn get(&self, service: &Service, local: &mut Local, params: &Params<'_, '_>, reply: Reply<'_>) {
+        let Some(key) = self.key(params, &mut local.text) else { return service.fail(&missing(), reply) };
+        let now = local.session.now();
+        let found = now.get(self.collection, &key);
+        match found.as_ref().map(|found| found.as_ref().map(|stored| stored.text())) {
+            Ok(Some(Ok(text))) => reply.send(Status(200), JSON, text),
+            Ok(None) => service.fail(&missing(), reply),
+            Ok(Some(Err(error))) => service.fail(&writing::of_read(&error), reply),
+            Err(error) => service.fail(&writing::of_read(error), reply),
+        }
+    }
+
+    fn write(
+        &self,
+        service: &Service,
+        local: &mut Local,
+        params: &Params<'_, '_>,
+        op: impl FnOnce(Vec<u8>) -> Op,
+        answer: &Answer,
+        reply: Reply<'_>,
+    ) {
+        let Some(key) = self.key(params, &mut local.text).map(|key| key.as_bytes().to_vec()) else {
+            return service.fail(&missing(), reply);
+        };
+        let write = Write { collection: self.collection, op: op(key), precondition: Precondition::None };
+        writing::submit(service, local, write, answer, reply);
+    }
+}
+
+/// Parameters of the route's path that no target takes are text parameters of the query.
+pub(crate) fn path_parameters(pattern: &str) -> impl Iterator<Item = &str> {
+    pattern.split('{').skip(1).filter_map(|part| part.split('}').next())
+}

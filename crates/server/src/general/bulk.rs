@@ -1,0 +1,78 @@
+//! `POST /_/collections/NAME/bulk`: one document a line in, one line out for each that failed.
+//!
+//! Each line is a transaction of its own, submitted in order; all of them share the group's syncs. The reply leaves
+//! when the last one is durable or refused, so memory is bounded by the body's limit.
+
+use super::{collection, fail};
+use crate::failure::ErrorRules;
+use crate::service::{Local, Service};
+use crate::writing;
+use docs::{Op, Precondition, Write, WriteError, Written};
+use http::{LateReply, Params, Reply, Request, Status};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The media type of lines of JSON.
+const NDJSON: &str = "application/x-ndjson";
+
+/// What the lines of one request share; the last one to end answers.
+struct Batch {
+    state: Mutex<State>,
+}
+
+struct State {
+    waiting: usize,
+    failed: Vec<(usize, String)>,
+    late: Option<LateReply>,
+}
+
+impl Batch {
+    /// One line ended (or, with `line` 0, the submitting itself).
+    fn end(&self, line: usize, failure: Option<String>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failed.extend(failure.map(|text| (line, text)));
+        state.waiting -= 1;
+        if state.waiting > 0 {
+            return;
+        }
+        let Some(late) = state.late.take() else { return };
+        let mut failed = std::mem::take(&mut state.failed);
+        drop(state);
+        failed.sort_by_key(|(line, _)| *line);
+        let body: String = failed.into_iter().map(|(_, text)| text + "\n").collect();
+        late.send(Status(200), NDJSON, body.into_bytes());
+    }
+}
+
+pub(super) fn load(
+    service: &Service,
+    local: &mut Local,
+    request: &Request<'_>,
+    params: &Params<'_, '_>,
+    reply: Reply<'_>,
+) {
+    let id = match collection(service, params, &mut local.text) {
+        Ok((id, _)) => id,
+        Err(failure) => return fail(&failure, reply),
+    };
+    let state = State { waiting: 1, failed: Vec::new(), late: Some(reply.later()) };
+    let batch = Arc::new(Batch { state: Mutex::new(state) });
+    let lines = request.body().split(|byte| *byte == b'\n').enumerate();
+    for (place, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
+        let number = place + 1;
+        batch.state.lock().unwrap_or_else(PoisonError::into_inner).waiting += 1;
+        let shared = Arc::clone(&batch);
+        let done = move |outcome: Result<Written, WriteError>| {
+            shared.end(number, outcome.err().map(|error| describe(number, &error)));
+        };
+        let op = Op::Insert { body: line.to_vec() };
+        let write = Write { collection: id, op, precondition: Precondition::None };
+        service.database.write(&local.session, write, Box::new(done));
+    }
+    batch.end(0, None);
+}
+
+fn describe(line: usize, error: &WriteError) -> String {
+    let failure = writing::of_write(error);
+    let status = ErrorRules::default().status(failure.kind).0;
+    serde_json::json!({ "line": line, "status": status, "detail": failure.detail }).to_string()
+}

@@ -1,0 +1,180 @@
+//! One document: GET, PUT, PATCH, DELETE under its key; POST to its collection.
+
+use super::{collection, fail, preconditions};
+use crate::endpoint::JSON;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::service::{Local, Service};
+use crate::writing;
+use docs::catalog::CollectionInfo;
+use docs::key::Key;
+use docs::order::Scalar;
+use docs::{CollectionId, Op, Precondition, Write, WriteError, Written};
+use http::{LateReply, Params, Reply, Request, Status};
+
+/// A document that the path names: its collection, and its key's stored bytes.
+fn target<'s>(
+    service: &'s Service,
+    local: &mut Local,
+    params: &Params<'_, '_>,
+) -> Result<(CollectionId, &'s CollectionInfo, Vec<u8>), Failure> {
+    let (id, info) = collection(service, params, &mut local.text)?;
+    let text = params.get("id", &mut local.text).and_then(Result::ok).unwrap_or_default();
+    let key = info.key.kind.of_text(text).ok_or_else(|| {
+        Failure::new(
+            Kind::NotFound,
+            format!("`{text}` is no key of {}: its keys are {}", info.name, info.key.kind.name()),
+        )
+    })?;
+    Ok((id, info, key.as_bytes().to_vec()))
+}
+
+pub(super) fn get(
+    service: &Service,
+    local: &mut Local,
+    request: &Request<'_>,
+    params: &Params<'_, '_>,
+    mut reply: Reply<'_>,
+) {
+    let found = target(service, local, params).and_then(|(id, info, key)| {
+        let precondition = preconditions::read(request)?;
+        Ok((id, info, key, precondition))
+    });
+    let (id, info, key, precondition) = match found {
+        Ok(found) => found,
+        Err(failure) => return fail(&failure, reply),
+    };
+    let Some(key) = info.key.kind.of_bytes(&key) else { return fail(&no_document(), reply) };
+    let now = local.session.now();
+    let stored = match now.get(id, &key) {
+        Ok(Some(stored)) => stored,
+        Ok(None) => return fail(&no_document(), reply),
+        Err(error) => return fail(&writing::of_read(&error), reply),
+    };
+    let (number, text) = match stored.change_number().and_then(|number| Ok((number, stored.text()?))) {
+        Ok(read) => read,
+        Err(error) => return fail(&writing::of_read(&error), reply),
+    };
+    reply.header("ETag", &preconditions::tag(number));
+    match precondition {
+        Precondition::Differs(numbers) if numbers.contains(&number) => reply.send(Status(304), "", b""),
+        Precondition::Absent => reply.send(Status(304), "", b""),
+        Precondition::Matches(numbers) if !numbers.contains(&number) => {
+            fail(&Failure::new(Kind::PreconditionFailed, "the document has another change number"), reply);
+        }
+        _ => reply.send(Status(200), JSON, text),
+    }
+}
+
+fn no_document() -> Failure {
+    Failure::new(Kind::NotFound, "there is no such document")
+}
+
+pub(super) fn put(
+    service: &Service,
+    local: &mut Local,
+    request: &Request<'_>,
+    params: &Params<'_, '_>,
+    reply: Reply<'_>,
+) {
+    change(service, local, request, params, reply, |key, body| Op::Put { key, body });
+}
+
+pub(super) fn patch(
+    service: &Service,
+    local: &mut Local,
+    request: &Request<'_>,
+    params: &Params<'_, '_>,
+    reply: Reply<'_>,
+) {
+    change(service, local, request, params, reply, |key, patch| Op::Update { key, patch });
+}
+
+pub(super) fn delete(
+    service: &Service,
+    local: &mut Local,
+    request: &Request<'_>,
+    params: &Params<'_, '_>,
+    reply: Reply<'_>,
+) {
+    change(service, local, request, params, reply, |key, _| Op::Delete { key });
+}
+
+fn change(
+    service: &Service,
+    local: &mut Local,
+    request: &Request<'_>,
+    params: &Params<'_, '_>,
+    reply: Reply<'_>,
+    op: impl FnOnce(Vec<u8>, Vec<u8>) -> Op,
+) {
+    let found = target(service, local, params).and_then(|(id, _, key)| Ok((id, key, preconditions::read(request)?)));
+    let (id, key, precondition) = match found {
+        Ok(found) => found,
+        Err(failure) => return fail(&failure, reply),
+    };
+    let op = op(key, request.body().to_vec());
+    let deleted = matches!(op, Op::Delete { .. });
+    let late = reply.later();
+    let done = move |outcome: Result<Written, WriteError>| match outcome {
+        Ok(_) if deleted => late.send(Status(204), "", Vec::new()),
+        Ok(written) => accepted(late, &written, None),
+        Err(error) => writing::refuse(&ErrorRules::default(), late, &writing::of_write(&error)),
+    };
+    service.database.write(&local.session, Write { collection: id, op, precondition }, Box::new(done));
+}
+
+pub(super) fn insert(
+    service: &Service,
+    local: &mut Local,
+    request: &Request<'_>,
+    params: &Params<'_, '_>,
+    reply: Reply<'_>,
+) {
+    let (id, info) = match collection(service, params, &mut local.text) {
+        Ok(found) => found,
+        Err(failure) => return fail(&failure, reply),
+    };
+    let (name, kind) = (info.name.clone(), info.key.kind);
+    let late = reply.later();
+    let done = move |outcome: Result<Written, WriteError>| match outcome {
+        Ok(written) => {
+            let location = kind.of_bytes(&written.key).map(|key| location(&name, &key));
+            accepted(late, &written, location.as_deref());
+        }
+        Err(error) => writing::refuse(&ErrorRules::default(), late, &writing::of_write(&error)),
+    };
+    let op = Op::Insert { body: request.body().to_vec() };
+    service.database.write(
+        &local.session,
+        Write { collection: id, op, precondition: Precondition::None },
+        Box::new(done),
+    );
+}
+
+/// 201 for a new document, 200 for a changed one; its change number as the tag.
+fn accepted(mut late: LateReply, written: &Written, location: Option<&str>) {
+    late.header("ETag", &preconditions::tag(written.change_number));
+    if let Some(location) = location {
+        late.header("Location", location);
+    }
+    late.send(Status(if written.created { 201 } else { 200 }), JSON, b"{}".to_vec());
+}
+
+/// The path of a document; a text key is percent-escaped (RFC 3986, section 2.1).
+fn location(name: &str, key: &Key<'_>) -> String {
+    let mut path = format!("/_/collections/{name}/");
+    match key.scalar() {
+        Scalar::Text(text) => {
+            for byte in text.bytes() {
+                if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                    path.push(char::from(byte));
+                } else {
+                    path.push_str(&format!("%{byte:02X}"));
+                }
+            }
+        }
+        Scalar::Integer(number) => path.push_str(&number.to_string()),
+        Scalar::Null | Scalar::Real(_) => {}
+    }
+    path
+}

@@ -1,0 +1,90 @@
+//! `GET /_/collections/NAME?after=ID&limit=N`: documents in key order, a page at a time.
+
+use super::{collection, fail};
+use crate::endpoint::JSON;
+use crate::failure::{Failure, Kind};
+use crate::service::{Local, Service};
+use crate::writing;
+use docs::key::Key;
+use docs::order::Scalar;
+use http::{Params, Reply, Request, Status, query};
+use std::ops::ControlFlow;
+
+/// Documents of a page where the request says nothing.
+const LIMIT_DEFAULT: usize = 100;
+/// Documents of a page at most.
+const LIMIT_MAX: usize = 1_000;
+/// A page ends early when its bytes reach this.
+const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// `{"items":[…],"after":KEY}`; `after` is null at the end.
+pub(super) fn list(
+    service: &Service,
+    local: &mut Local,
+    request: &Request<'_>,
+    params: &Params<'_, '_>,
+    reply: Reply<'_>,
+) {
+    let page = collection(service, params, &mut local.text).and_then(|(id, info)| {
+        let (after, limit) = page_of(request.query())?;
+        Ok((id, info, after, limit))
+    });
+    let (id, info, after, limit) = match page {
+        Ok(page) => page,
+        Err(failure) => return fail(&failure, reply),
+    };
+    let after = match after.as_deref().map(|text| info.key.kind.of_text(text).ok_or(text)) {
+        None => None,
+        Some(Ok(key)) => Some(key),
+        Some(Err(text)) => {
+            let detail = format!("after is `{text}`, but keys of {} are {}", info.name, info.key.kind.name());
+            return fail(&Failure::new(Kind::Invalid, detail), reply);
+        }
+    };
+    let out = &mut local.out;
+    out.extend_from_slice(b"{\"items\":[");
+    let (mut count, mut last) = (0, None);
+    let outcome = local.session.now().list(id, after.as_ref(), limit, &mut |key, stored| {
+        if count > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(stored.text()?);
+        count += 1;
+        let full = count == limit || out.len() >= PAGE_BYTES_MAX;
+        last = full.then(|| key_json(key));
+        Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
+    if let Err(error) = outcome {
+        return fail(&writing::of_read(&error), reply);
+    }
+    out.extend_from_slice(b"],\"after\":");
+    out.extend_from_slice(last.as_deref().unwrap_or("null").as_bytes());
+    out.push(b'}');
+    reply.send(Status(200), JSON, out);
+}
+
+fn key_json(key: &Key<'_>) -> String {
+    match key.scalar() {
+        Scalar::Text(text) => serde_json::Value::from(text).to_string(),
+        Scalar::Integer(number) => number.to_string(),
+        Scalar::Null | Scalar::Real(_) => "null".to_owned(),
+    }
+}
+
+fn page_of(text: &str) -> Result<(Option<String>, usize), Failure> {
+    let (mut after, mut limit, mut scratch) = (None, LIMIT_DEFAULT, Vec::new());
+    for (name, value) in query::pairs(text) {
+        let value = query::decode(value, &mut scratch)
+            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{name}`: {error}")))?;
+        match name {
+            "after" => after = Some(value.to_owned()),
+            "limit" => {
+                let number = value.parse().ok().filter(|number| (1..=LIMIT_MAX).contains(number));
+                let detail = || format!("limit is `{value}`; allowed: 1 to {LIMIT_MAX}");
+                limit = number.ok_or_else(|| Failure::new(Kind::Invalid, detail()))?;
+            }
+            _ => return Err(Failure::new(Kind::Invalid, format!("unknown parameter `{name}`; allowed: after, limit"))),
+        }
+    }
+    Ok((after, limit))
+}

@@ -1,0 +1,121 @@
+//! The general API under `/_/`: collections, bulk writes, queries, health and metrics.
+//!
+//! Without a configured token it answers loopback only, health excepted. Errors are problem documents (RFC 9457) with
+//! the standard statuses, whatever `[errors]` says about declared endpoints.
+
+mod bulk;
+mod documents;
+mod listing;
+mod preconditions;
+mod query;
+
+use crate::failure::{Failure, Kind, PROBLEM, problem};
+use crate::metrics;
+use crate::service::{Local, Service};
+use docs::CollectionId;
+use docs::catalog::CollectionInfo;
+use http::{Method, Params, Reply, Request, Status};
+
+/// What the general API offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    GetDocument,
+    PutDocument,
+    PatchDocument,
+    DeleteDocument,
+    InsertDocument,
+    ListDocuments,
+    Bulk,
+    Query,
+    Health,
+    Metrics,
+    NotYet,
+}
+
+impl Door {
+    /// The path of queries, which read although they are POSTs.
+    pub(crate) const QUERY: &str = "/_/query";
+
+    /// Every route of the general API.
+    pub(crate) const ALL: [(Method, &str, Door); 14] = [
+        (Method::Get, "/_/collections/{name}/{id}", Door::GetDocument),
+        (Method::Put, "/_/collections/{name}/{id}", Door::PutDocument),
+        (Method::Patch, "/_/collections/{name}/{id}", Door::PatchDocument),
+        (Method::Delete, "/_/collections/{name}/{id}", Door::DeleteDocument),
+        (Method::Post, "/_/collections/{name}", Door::InsertDocument),
+        (Method::Get, "/_/collections/{name}", Door::ListDocuments),
+        (Method::Post, "/_/collections/{name}/bulk", Door::Bulk),
+        (Method::Post, Door::QUERY, Door::Query),
+        (Method::Get, "/_/health", Door::Health),
+        (Method::Get, "/_/metrics", Door::Metrics),
+        (Method::Get, "/_/views/{name}", Door::NotYet),
+        (Method::Get, "/_/changes", Door::NotYet),
+        (Method::Get, "/_/openapi.json", Door::NotYet),
+        (Method::Get, "/_/", Door::NotYet),
+    ];
+
+    /// Answers one request.
+    pub(crate) fn answer(
+        self,
+        service: &Service,
+        local: &mut Local,
+        request: &Request<'_>,
+        params: &Params<'_, '_>,
+        reply: Reply<'_>,
+    ) {
+        if self != Door::Health && !is_loopback(request) {
+            let detail = "the general API answers requests from this machine only: no token is configured";
+            return fail(&Failure::new(Kind::Forbidden, detail), reply);
+        }
+        match self {
+            Door::GetDocument => documents::get(service, local, request, params, reply),
+            Door::PutDocument => documents::put(service, local, request, params, reply),
+            Door::PatchDocument => documents::patch(service, local, request, params, reply),
+            Door::DeleteDocument => documents::delete(service, local, request, params, reply),
+            Door::InsertDocument => documents::insert(service, local, request, params, reply),
+            Door::ListDocuments => listing::list(service, local, request, params, reply),
+            Door::Bulk => bulk::load(service, local, request, params, reply),
+            Door::Query => query::run(service, request, reply),
+            Door::Health => health(service, reply),
+            Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
+            Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),
+        }
+    }
+}
+
+/// Loopback, also where IPv6 carries an IPv4 address.
+fn is_loopback(request: &Request<'_>) -> bool {
+    request.peer().ip().to_canonical().is_loopback()
+}
+
+/// Answers a failure as a problem document.
+pub(crate) fn fail(failure: &Failure, reply: Reply<'_>) {
+    let status = failure.kind.status();
+    reply.send(status, PROBLEM, &problem(status, failure));
+}
+
+/// The collection that the path names.
+fn collection<'s>(
+    service: &'s Service,
+    params: &Params<'_, '_>,
+    text: &mut Vec<u8>,
+) -> Result<(CollectionId, &'s CollectionInfo), Failure> {
+    let catalog = service.database.catalog();
+    let name = params.get("name", text).and_then(Result::ok).unwrap_or_default();
+    let place = catalog.number(name).ok_or_else(|| {
+        let known: Vec<&str> = catalog.collections.iter().map(|info| info.name.as_str()).collect();
+        Failure::new(Kind::NotFound, format!("there is no collection `{name}`; there are: {}", known.join(", ")))
+    })?;
+    Ok((CollectionId(place), &catalog.collections[place]))
+}
+
+/// Health: whether writes are taken. A service that only reads any more is not healthy.
+fn health(service: &Service, reply: Reply<'_>) {
+    if service.database.store().stats().is_poisoned {
+        return fail(
+            &Failure::new(Kind::Unavailable, "the store takes no writes after a failed sync: restart it"),
+            reply,
+        );
+    }
+    reply.send(Status(200), crate::endpoint::JSON, b"{\"status\":\"ok\"}");
+}

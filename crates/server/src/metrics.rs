@@ -1,0 +1,169 @@
+//! `/_/metrics` in Prometheus's text format, version 0.0.4. One table gives each metric its name, type and help.
+
+use crate::memory::Division;
+use crate::service::Service;
+use http::Server;
+use reactor::Loop;
+use std::fmt::Write as _;
+use std::sync::Weak;
+use std::time::Instant;
+
+/// The media type of the format.
+pub(crate) const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What the metrics are read from; known once everything runs.
+pub(crate) struct Sources {
+    pub(crate) http: Weak<Server<Service>>,
+    pub(crate) loops: Vec<Loop>,
+    pub(crate) division: Division,
+    pub(crate) started: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Type {
+    Counter,
+    Gauge,
+}
+
+/// Name, type, help, value.
+type Metric = (&'static str, Type, &'static str, f64);
+
+/// All metrics as text.
+pub(crate) fn text(service: &Service) -> String {
+    let mut out = String::new();
+    let mut put = |metrics: &[Metric]| {
+        for (name, kind, help, value) in metrics {
+            let kind = match kind {
+                Type::Counter => "counter",
+                Type::Gauge => "gauge",
+            };
+            // Writing into a String does not fail.
+            let _ = write!(out, "# HELP sapsan_{name} {help}\n# TYPE sapsan_{name} {kind}\nsapsan_{name} {value}\n");
+        }
+    };
+    put(&store(service));
+    put(&pool(service));
+    put(&process());
+    if let Some(sources) = service.sources.get() {
+        put(&loops(sources));
+        if let Some(server) = sources.http.upgrade() {
+            put(&http(&server));
+        }
+        put(&[("uptime_seconds", Type::Gauge, "Time since start.", sources.started.elapsed().as_secs_f64())]);
+        out.push_str("# HELP sapsan_memory_bound_bytes Bound of each part of anonymous memory.\n");
+        out.push_str("# TYPE sapsan_memory_bound_bytes gauge\n");
+        for (part, bytes) in sources.division.parts(sources.loops.len()) {
+            let _ = writeln!(out, "sapsan_memory_bound_bytes{{part=\"{part}\"}} {bytes}");
+        }
+    }
+    out
+}
+
+fn store(service: &Service) -> [Metric; 15] {
+    let stats = service.database.store().stats();
+    let of = |number: u64| number as f64;
+    [
+        ("store_version", Type::Counter, "Change number of the newest durable change.", of(stats.version)),
+        ("store_commits_total", Type::Counter, "Transactions committed.", of(stats.commits)),
+        ("store_groups_total", Type::Counter, "Batches written to the log, each synced once.", of(stats.groups)),
+        ("store_redone_total", Type::Counter, "Transactions prepared again after a conflict.", of(stats.redone)),
+        ("store_queue_depth", Type::Gauge, "Transactions that wait for the writer.", of(stats.queue_depth)),
+        ("store_log_written_bytes_total", Type::Counter, "Bytes written to the log.", of(stats.log_bytes_written)),
+        ("store_log_bytes", Type::Gauge, "Bytes of log segments in use.", of(stats.log_bytes)),
+        ("store_checkpoints_total", Type::Counter, "Checkpoints completed.", of(stats.checkpoints)),
+        ("store_checkpoint_failures_total", Type::Counter, "Checkpoints failed.", of(stats.checkpoint_failures)),
+        ("store_memtable_bytes", Type::Gauge, "Bytes in the active memtable.", of(stats.memtable_bytes)),
+        ("store_frozen_bytes", Type::Gauge, "Bytes in the frozen memtable.", of(stats.frozen_bytes)),
+        ("store_tree_pages", Type::Gauge, "Pages of 4 KB in the tree file.", of(stats.tree_pages)),
+        ("store_tree_version", Type::Gauge, "Change number up to which the tree is complete.", of(stats.tree_version)),
+        (
+            "store_retired_generations",
+            Type::Gauge,
+            "Replaced states that readers still see.",
+            of(stats.retired_generations),
+        ),
+        (
+            "store_poisoned",
+            Type::Gauge,
+            "1 after a failed sync: no writes until restarted.",
+            of(u64::from(stats.is_poisoned)),
+        ),
+    ]
+}
+
+fn pool(service: &Service) -> [Metric; 5] {
+    let pool = service.pool.metrics();
+    [
+        ("pool_queued", Type::Gauge, "Jobs that wait for a thread.", pool.queued as f64),
+        ("pool_running", Type::Gauge, "Jobs that run.", pool.running as f64),
+        ("pool_done_total", Type::Counter, "Jobs done.", pool.done as f64),
+        ("pool_refused_total", Type::Counter, "Jobs refused by a full queue.", pool.refused as f64),
+        (
+            "writes_in_flight_bytes",
+            Type::Gauge,
+            "Bodies of writes that wait for the store.",
+            service.writes.bytes() as f64,
+        ),
+    ]
+}
+
+fn loops(sources: &Sources) -> [Metric; 8] {
+    let loops: Vec<_> = sources.loops.iter().map(Loop::metrics).collect();
+    let sum = |counter: fn(&reactor::LoopMetrics) -> u64| loops.iter().map(counter).sum::<u64>() as f64;
+    [
+        ("connections_open", Type::Gauge, "Open connections.", sum(|metrics| metrics.open)),
+        ("connections_accepted_total", Type::Counter, "Connections accepted.", sum(|metrics| metrics.accepted)),
+        (
+            "connections_handed_over_total",
+            Type::Counter,
+            "Connections moved to another loop.",
+            sum(|metrics| metrics.handed_over),
+        ),
+        (
+            "accept_pauses_total",
+            Type::Counter,
+            "Pauses of accepting for want of descriptors.",
+            sum(|metrics| metrics.accept_pauses),
+        ),
+        ("loop_ticks_total", Type::Counter, "Turns of the event loops.", sum(|metrics| metrics.ticks)),
+        ("received_bytes_total", Type::Counter, "Bytes received.", sum(|metrics| metrics.bytes_in)),
+        ("sent_bytes_total", Type::Counter, "Bytes sent.", sum(|metrics| metrics.bytes_out)),
+        ("protocol_panics_total", Type::Counter, "Connections closed by a panic.", sum(|metrics| metrics.panics)),
+    ]
+}
+
+fn http(server: &Server<Service>) -> [Metric; 7] {
+    let total = server.metrics();
+    [
+        ("http_replies_2xx_total", Type::Counter, "Replies with a status of 200 to 299.", total.replies_2xx as f64),
+        ("http_replies_3xx_total", Type::Counter, "Replies with a status of 300 to 399.", total.replies_3xx as f64),
+        ("http_replies_4xx_total", Type::Counter, "Replies with a status of 400 to 499.", total.replies_4xx as f64),
+        ("http_replies_5xx_total", Type::Counter, "Replies with a status of 500 to 599.", total.replies_5xx as f64),
+        (
+            "http_refusals_total",
+            Type::Counter,
+            "Requests refused before a route was looked for.",
+            total.refusals as f64,
+        ),
+        ("http_timed_out_total", Type::Counter, "Connections closed by a deadline.", total.timed_out as f64),
+        ("http_turned_away_total", Type::Counter, "Connections over the limits.", total.turned_away as f64),
+    ]
+}
+
+/// Memory from proc_pid_status(5).
+fn process() -> [Metric; 2] {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or(0.0) * 1024.0
+    };
+    [
+        ("memory_anonymous_bytes", Type::Gauge, "Resident anonymous memory.", bytes("RssAnon:")),
+        (
+            "memory_mapped_bytes",
+            Type::Gauge,
+            "Resident pages of mapped files, which are the kernel's.",
+            bytes("RssFile:"),
+        ),
+    ]
+}

@@ -1,0 +1,308 @@
+//! Declared query parameters: from the query of a request to typed values.
+//!
+//! The contract, same for every endpoint: names that are not declared are ignored, whatever they hold; of repeated ones
+//! the first counts; a declared one that is empty, badly escaped or not of its type is refused.
+
+use crate::failure::{Failure, Kind};
+use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterValue};
+use docs::order::Scalar;
+use http::query;
+use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Most declared parameters of an endpoint: their places live on the stack of the call.
+pub(crate) const DECLARED_MAX: usize = 32;
+
+/// The values of a request's declared parameters, in their order, without allocation.
+#[derive(Debug)]
+pub(crate) struct Given<'v> {
+    values: [Scalar<'v>; DECLARED_MAX],
+    count: usize,
+}
+
+impl Default for Given<'_> {
+    fn default() -> Self {
+        Given { values: [Scalar::Null; DECLARED_MAX], count: 0 }
+    }
+}
+
+impl<'v> Given<'v> {
+    fn push(&mut self, value: Scalar<'v>) {
+        if let Some(place) = self.values.get_mut(self.count) {
+            *place = value;
+            self.count += 1;
+        }
+    }
+
+    /// The value of the parameter at this place.
+    pub(crate) fn get(&self, place: usize) -> Scalar<'v> {
+        self.values.get(place).copied().unwrap_or(Scalar::Null)
+    }
+}
+
+/// Where a parameter's text is.
+#[derive(Clone)]
+enum Place<'q> {
+    Absent,
+    Sent(&'q str),
+    Decoded(Range<usize>),
+}
+
+/// Reads the declared parameters in their order; an absent one is its default or `Null`. `text` keeps what had to be
+/// unescaped.
+pub(crate) fn read<'v>(
+    declared: &'v [Parameter],
+    query: &'v str,
+    text: &'v mut Vec<u8>,
+    values: &mut Given<'v>,
+) -> Result<(), Failure> {
+    text.clear();
+    let mut places = [const { Place::Absent }; DECLARED_MAX];
+    if !query.is_empty() {
+        find(declared, query, text, &mut places)?;
+    }
+    let text: &'v [u8] = text;
+    for (parameter, place) in declared.iter().zip(&places) {
+        let value = match place {
+            Place::Absent if parameter.required => return Err(refused(parameter, "is required")),
+            Place::Absent => default_of(parameter),
+            Place::Sent(sent) => typed(parameter, sent)?,
+            Place::Decoded(range) => {
+                // Only whole decoded values were appended, each checked to be UTF-8.
+                let decoded = text.get(range.clone()).and_then(|bytes| std::str::from_utf8(bytes).ok());
+                typed(parameter, decoded.unwrap_or_default())?
+            }
+        };
+        values.push(value);
+    }
+    Ok(())
+}
+
+/// What a parameter is when a request does not give it.
+pub(crate) fn default_of(parameter: &Parameter) -> Scalar<'_> {
+    match &parameter.default {
+        ParameterDefault::Missing => Scalar::Null,
+        ParameterDefault::Clock => Scalar::Integer(unix_seconds()),
+        ParameterDefault::Value(value) => match value {
+            ParameterValue::Integer(integer) => Scalar::Integer(*integer),
+            ParameterValue::Number(number) => Scalar::Real(*number),
+            ParameterValue::Text(text) => Scalar::Text(text),
+            ParameterValue::Boolean(boolean) => Scalar::Integer(i64::from(*boolean)),
+        },
+    }
+}
+
+fn unix_seconds() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// Fixes one of the file's `[params]`, as `--set NAME=VALUE` asks: the value is checked as a request's would be.
+pub(crate) fn fix(declared: &mut [Parameter], given: &str) -> Result<(), String> {
+    let (name, text) = given.split_once('=').ok_or("NAME=VALUE is expected")?;
+    let known: Vec<String> = declared.iter().map(|parameter| parameter.name.clone()).collect();
+    let parameter = declared.iter_mut().find(|parameter| parameter.name == name);
+    let parameter = parameter.ok_or_else(|| format!("[params] has no `{name}`; it has: {}", known.join(", ")))?;
+    let value = typed(parameter, text).map_err(|failure| failure.detail.into_owned())?;
+    let value = match value {
+        Scalar::Integer(integer) if parameter.kind == ParameterKind::Boolean => ParameterValue::Boolean(integer != 0),
+        Scalar::Integer(integer) => ParameterValue::Integer(integer),
+        Scalar::Real(number) => ParameterValue::Number(number),
+        Scalar::Text(text) => ParameterValue::Text(text.to_owned()),
+        Scalar::Null => return Ok(()),
+    };
+    parameter.default = ParameterDefault::Value(value);
+    Ok(())
+}
+
+fn find<'q>(
+    declared: &[Parameter],
+    query: &'q str,
+    text: &mut Vec<u8>,
+    places: &mut [Place<'q>; DECLARED_MAX],
+) -> Result<(), Failure> {
+    let mut scratch = Vec::new();
+    for (raw_name, raw_value) in query::pairs(query) {
+        let Ok(name) = query::decode(raw_name, &mut scratch) else { continue };
+        let Some(index) = declared.iter().position(|parameter| parameter.name == name) else { continue };
+        if !matches!(places[index], Place::Absent) {
+            continue;
+        }
+        if !raw_value.bytes().any(|byte| byte == b'%' || byte == b'+') {
+            places[index] = Place::Sent(raw_value);
+            continue;
+        }
+        let decoded = query::decode(raw_value, &mut scratch);
+        let decoded = decoded.map_err(|error| refused(&declared[index], error.to_string()))?;
+        let start = text.len();
+        text.extend_from_slice(decoded.as_bytes());
+        places[index] = Place::Decoded(start..text.len());
+    }
+    Ok(())
+}
+
+fn typed<'v>(parameter: &Parameter, text: &'v str) -> Result<Scalar<'v>, Failure> {
+    if text.is_empty() {
+        return Err(refused(parameter, "is empty"));
+    }
+    let value = match parameter.kind {
+        ParameterKind::Integer => integer(text).map(Scalar::Integer),
+        ParameterKind::Number => number(text).map(Scalar::Real),
+        ParameterKind::Text => Some(Scalar::Text(text)),
+        ParameterKind::Boolean => match text {
+            "true" => Some(Scalar::Integer(1)),
+            "false" => Some(Scalar::Integer(0)),
+            _ => None,
+        },
+    };
+    let value =
+        value.ok_or_else(|| refused(parameter, format!("is `{text}`, which is not {}", type_name(parameter.kind))))?;
+    check(parameter, value)?;
+    Ok(value)
+}
+
+fn type_name(kind: ParameterKind) -> &'static str {
+    match kind {
+        ParameterKind::Integer => "an integer within 64 bits",
+        ParameterKind::Number => "a number",
+        ParameterKind::Text => "text",
+        ParameterKind::Boolean => "true or false",
+    }
+}
+
+/// `-?[0-9]+` within 64 bits; `str::parse` would take a plus as well.
+fn integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// A JSON number; `str::parse` would take `inf` and `nan` as well.
+fn number(text: &str) -> Option<f64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    plain.then(|| text.parse().ok()).flatten().filter(|number: &f64| number.is_finite())
+}
+
+fn check(parameter: &Parameter, value: Scalar<'_>) -> Result<(), Failure> {
+    if !parameter.values.is_empty() && !parameter.values.iter().any(|allowed| equal(allowed, value)) {
+        return Err(refused(parameter, "is none of its allowed values"));
+    }
+    let number = match value {
+        Scalar::Integer(integer) => integer as f64,
+        Scalar::Real(real) => real,
+        Scalar::Null | Scalar::Text(_) => return Ok(()),
+    };
+    if let Some(min) = parameter.min.filter(|min| number < *min) {
+        return Err(refused(parameter, format!("is under {min}")));
+    }
+    if let Some(max) = parameter.max.filter(|max| number > *max) {
+        return Err(refused(parameter, format!("is over {max}")));
+    }
+    Ok(())
+}
+
+fn equal(allowed: &ParameterValue, value: Scalar<'_>) -> bool {
+    match (allowed, value) {
+        (ParameterValue::Integer(one), Scalar::Integer(other)) => *one == other,
+        (ParameterValue::Number(one), Scalar::Real(other)) => *one == other,
+        (ParameterValue::Text(one), Scalar::Text(other)) => one == other,
+        (ParameterValue::Boolean(one), Scalar::Integer(other)) => i64::from(*one) == other,
+        _ => false,
+    }
+}
+
+fn refused(parameter: &Parameter, why: impl std::fmt::Display) -> Failure {
+    Failure::new(Kind::Invalid, format!("parameter `{}` {why}", parameter.name))
+}
+
+#[cfg(test)]
+mod contract {
+    use super::{Given, read};
+    use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterValue};
+    use docs::order::Scalar;
+
+    fn declared() -> Vec<Parameter> {
+        let parameter = |name: &str, kind| Parameter {
+            name: name.to_owned(),
+            kind,
+            values: Vec::new(),
+            min: None,
+            max: None,
+            default: ParameterDefault::Missing,
+            required: false,
+        };
+        let mut all = vec![
+            parameter("from", ParameterKind::Integer),
+            parameter("country", ParameterKind::Text),
+            parameter("gender", ParameterKind::Text),
+            parameter("age", ParameterKind::Integer),
+        ];
+        all[2].values = vec![ParameterValue::Text("m".to_owned()), ParameterValue::Text("f".to_owned())];
+        (all[3].min, all[3].max) = (Some(0.0), Some(1000.0));
+        all
+    }
+
+    #[track_caller]
+    fn check(query: &str, expected: Option<[Scalar<'_>; 4]>) {
+        let (declared, mut text, mut values) = (declared(), Vec::new(), Given::default());
+        let outcome = read(&declared, query, &mut text, &mut values);
+        assert_eq!(outcome.is_ok(), expected.is_some(), "{query}: {outcome:?}");
+        if let Some(expected) = expected {
+            assert_eq!(values.values[..4], expected, "{query}");
+        }
+    }
+
+    const NONE: Scalar<'static> = Scalar::Null;
+
+    #[test]
+    fn declared_names_are_read_and_others_ignored() {
+        check("", Some([NONE, NONE, NONE, NONE]));
+        check("x=1&%zz=2&y=%ff&=&&q", Some([NONE, NONE, NONE, NONE]));
+        check("from=-5&age=0", Some([Scalar::Integer(-5), NONE, NONE, Scalar::Integer(0)]));
+        check("country=%D0%A0%d1%83+a%20b&gender=m", Some([NONE, Scalar::Text("Ру a b"), Scalar::Text("m"), NONE]));
+        check("fr%6fm=7", Some([Scalar::Integer(7), NONE, NONE, NONE]));
+    }
+
+    #[test]
+    fn a_fixed_value_is_checked_and_stands_in_for_an_absent_one() {
+        let mut declared = declared();
+        assert!(super::fix(&mut declared, "from").is_err());
+        assert!(super::fix(&mut declared, "nobody=1").is_err_and(|message| message.contains("from, country")));
+        assert!(super::fix(&mut declared, "age=1001").is_err());
+        super::fix(&mut declared, "from=-7").expect("an integer");
+        let (mut text, mut values) = (Vec::new(), Given::default());
+        read(&declared, "", &mut text, &mut values).expect("nothing given");
+        assert_eq!(values.get(0), Scalar::Integer(-7));
+    }
+
+    #[test]
+    fn of_repeated_names_the_first_counts() {
+        check("from=1&from=x", Some([Scalar::Integer(1), NONE, NONE, NONE]));
+        check("from=x&from=1", None);
+        check("country=&country=a", None);
+    }
+
+    #[test]
+    fn what_is_empty_badly_escaped_or_of_another_type_is_refused() {
+        for query in [
+            "from=",
+            "from",
+            "from=1.0",
+            "from=+1",
+            "from=%201",
+            "from=1e3",
+            "from=--1",
+            "from=-",
+            "from=9223372036854775808",
+            "country=%",
+            "country=%4",
+            "country=%zz",
+            "country=%ff",
+            "gender=x",
+            "gender=M",
+            "age=-1",
+            "age=1001",
+        ] {
+            check(query, None);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The service: which route a request takes, and what each loop keeps for itself.
+
+use crate::config::ServiceConfig;
+use crate::endpoint::Endpoint;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::general::Door;
+use crate::in_flight::InFlight;
+use crate::memory::Division;
+use crate::metrics::Sources;
+use docs::{Database, Session};
+use executor::Pool;
+use http::{Lookup, Order, Reply, Request, Router};
+use std::sync::{Arc, OnceLock};
+
+/// Bytes of buffers that a loop keeps between two requests; one that grew beyond is given back.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+
+/// The application behind the HTTP server.
+pub(crate) struct Service {
+    pub(crate) database: Database,
+    pub(crate) errors: Arc<ErrorRules>,
+    pub(crate) pool: Pool,
+    pub(crate) scan_rows_max: u64,
+    pub(crate) writes: InFlight,
+    pub(crate) query_bytes: usize,
+    pub(crate) sources: OnceLock<Sources>,
+    router: Router<Route>,
+}
+
+/// What a path leads to.
+enum Route {
+    Declared(Box<Endpoint>),
+    General(Door),
+}
+
+/// What one loop keeps: its reader of the store, and buffers that are used again.
+pub(crate) struct Local {
+    pub(crate) session: Session,
+    /// What had to be unescaped of the query.
+    pub(crate) text: Vec<u8>,
+    /// What had to be unescaped of the path.
+    pub(crate) path_text: Vec<u8>,
+    /// Work memory of queries.
+    pub(crate) scratch: docs::sql::Scratch,
+    /// Result rows.
+    pub(crate) out: Vec<u8>,
+}
+
+impl Service {
+    /// Joins the declared endpoints and the general API.
+    pub(crate) fn new(
+        config: &ServiceConfig,
+        database: Database,
+        endpoints: Vec<Endpoint>,
+        pool: Pool,
+        division: &Division,
+    ) -> Service {
+        let mut router = Router::new();
+        for endpoint in endpoints {
+            let (method, pattern) = (endpoint.method, endpoint.pattern.clone());
+            let added = router.route(method, &pattern, Route::Declared(Box::new(endpoint)));
+            debug_assert!(added.is_ok(), "clashes were told when the file was read: {added:?}");
+        }
+        for (method, pattern, door) in Door::ALL {
+            let added = router.route(method, pattern, Route::General(door));
+            debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
+        }
+        Service {
+            database,
+            errors: Arc::new(config.errors.clone()),
+            pool,
+            scan_rows_max: config.server.scan_rows_max,
+            writes: InFlight::new(division.writes_bytes),
+            query_bytes: division.query_bytes,
+            sources: OnceLock::new(),
+            router,
+        }
+    }
+
+    /// Answers a failure as the file's `[errors]` say.
+    pub(crate) fn fail(&self, failure: &Failure, reply: Reply<'_>) {
+        let (status, media, body) = self.errors.reply(failure);
+        reply.send(status, media, &body);
+    }
+}
+
+impl http::Service for Service {
+    type Local = Local;
+
+    fn local(&self, _lp: &reactor::Loop) -> Local {
+        let session = self.database.session().expect("there are more reader slots than loops (see start)");
+        Local { session, text: Vec::new(), path_text: Vec::new(), scratch: docs::sql::Scratch::new(), out: Vec::new() }
+    }
+
+    fn order(&self, request: &Request<'_>) -> Order {
+        // A query is a POST that only reads.
+        if request.method().is_safe() || request.path() == Door::QUERY { Order::Read } else { Order::Write }
+    }
+
+    #[inline]
+    fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
+        match self.router.find(request.method(), request.path()) {
+            Lookup::Found { value: Route::Declared(endpoint), params } => {
+                endpoint.answer(self, local, request, &params, reply);
+            }
+            Lookup::Found { value: Route::General(door), params } => {
+                door.answer(self, local, request, &params, reply);
+            }
+            Lookup::NotFound => self.fail(&Failure::new(Kind::NotFound, "no route has this path"), reply),
+            Lookup::MethodNotAllowed { allow } => {
+                reply.header("Allow", &allow);
+                self.fail(&Failure::new(Kind::MethodNotAllowed, format!("this path takes {allow}")), reply);
+            }
+            Lookup::Options { allow } => {
+                reply.header("Allow", &allow);
+                reply.send(http::Status(204), "", b"");
+            }
+        }
+        local.shrink();
+    }
+}
+
+impl Local {
+    /// Gives back what one unusual request made large.
+    fn shrink(&mut self) {
+        for buffer in [&mut self.text, &mut self.path_text, &mut self.out] {
+            buffer.clear();
+            if buffer.capacity() > KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! From a checked configuration to a running server, and to its end.
+
+use crate::config::{Durability, ServiceConfig};
+use crate::endpoint::Endpoint;
+use crate::memory::{Division, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER, POOL_THREADS};
+use crate::metrics::Sources;
+use crate::querying::DeclaredQuery;
+use crate::service::Service;
+use docs::catalog::Catalog;
+use docs::config::Mistakes;
+use docs::{Database, OpenError};
+use executor::Pool;
+use http::{Deadlines, Limits, Server};
+use reactor::Reactor;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Queries of the general API that may wait for a thread.
+const POOL_QUEUE_MAX: usize = 64;
+
+/// Why a server does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The configuration has mistakes that show only against the catalog: SQL.
+    Config(Mistakes),
+    /// The data folder cannot be opened.
+    Open(OpenError),
+    /// The address cannot be listened on.
+    Listen {
+        /** The address. */
+        address: SocketAddr,
+        /** The system's reason. */
+        source: std::io::Error,
+    },
+    /// Threads or descriptors are short.
+    System(std::io::Error),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Config(mistakes) => write!(formatter, "{mistakes}"),
+            StartError::Open(error) => write!(formatter, "{error}"),
+            StartError::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrInUse => write!(
+                formatter,
+                "cannot listen on {address}: another program has this port; choose one with --http ADDRESS:PORT"
+            ),
+            StartError::Listen { address, source } => write!(formatter, "cannot listen on {address}: {source}"),
+            StartError::System(source) => write!(formatter, "cannot start: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A server at work.
+pub struct Running {
+    reactor: reactor::Running,
+    server: Arc<Server<Service>>,
+    address: SocketAddr,
+    drain: Duration,
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections, lets the open ones finish until the configured deadline, and cuts the rest.
+    pub fn drain(&self) {
+        self.reactor.drain(self.drain);
+    }
+
+    /// Waits for the loops to end, then closes the store.
+    pub fn join(self) -> std::io::Result<()> {
+        let outcome = self.reactor.join();
+        drop(self.server);
+        outcome
+    }
+}
+
+/// Prepares every declared query against a catalog.
+fn prepare(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Option<DeclaredQuery>>, Mistakes> {
+    let mut mistakes = Vec::new();
+    let mut statements = Vec::new();
+    for endpoint in &config.endpoints {
+        statements.push(match DeclaredQuery::prepare(endpoint, &config.docs.params, catalog) {
+            None => None,
+            Some(Ok(declared)) => Some(declared),
+            Some(Err(what)) => {
+                mistakes.push(config.mistake_at(endpoint, what));
+                None
+            }
+        });
+    }
+    if mistakes.is_empty() { Ok(statements) } else { Err(Mistakes { list: mistakes, more: 0 }) }
+}
+
+/// The configuration of the documents, completed by what the declared queries want carried in indexes, so that they
+/// read no document through them. SQL's mistakes are told.
+pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartError> {
+    let mut docs = config.docs.clone();
+    let catalog = docs.outline().map_err(StartError::Open)?;
+    for declared in prepare(config, &catalog).map_err(StartError::Config)?.into_iter().flatten() {
+        for wanted in declared.statement().wanted_included() {
+            docs.include(&wanted.collection, &wanted.index, &wanted.fields);
+        }
+    }
+    Ok(docs)
+}
+
+/// Tells every mistake of a configuration that is read already, SQL included, without a data folder.
+pub fn check(config: &ServiceConfig) -> Result<(), StartError> {
+    complete(config).map(drop)
+}
+
+/// The store's settings for a configuration.
+pub fn store_options(config: &ServiceConfig) -> store::Options {
+    let mut options = store::Options::default();
+    options.memtable_bytes = Division::of(&config.server).memtable_bytes;
+    options.durability = match config.server.durability {
+        Durability::Commit => store::Durability::Commit,
+        Durability::Interval(interval) => store::Durability::Interval(interval),
+        Durability::None => store::Durability::None,
+    };
+    options
+}
+
+/// Opens the data folder and serves it.
+pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError> {
+    let started = Instant::now();
+    let settings = &config.server;
+    let division = Division::of(settings);
+    let mut reactor = Reactor::new(reactor::Settings {
+        loops: settings.threads,
+        connections_max: division.connections,
+        read_bytes_per_turn: INPUT_BYTES_MAX.min(16 * 1024),
+        input_bytes_max: INPUT_BYTES_MAX.max(settings.head_bytes_max),
+        output_high_water: OUTPUT_HIGH_WATER,
+        output_low_water: OUTPUT_HIGH_WATER / 2,
+        ..reactor::Settings::default()
+    })
+    .map_err(StartError::System)?;
+    let documents = complete(config)?;
+    let (database, recovery) = Database::open(&documents, data, store_options(config)).map_err(StartError::Open)?;
+    let torn = recovery.torn_bytes;
+    tracing::info!(batches = recovery.batches, torn, elapsed = ?recovery.elapsed, "the store is open");
+    let statements = prepare(config, database.catalog()).map_err(StartError::Config)?;
+    let pairs = config.endpoints.iter().zip(statements);
+    let endpoints = pairs.filter_map(|(endpoint, query)| Endpoint::new(endpoint, database.catalog(), query)).collect();
+    let pool =
+        Pool::new(executor::Settings { threads: POOL_THREADS, queue_max: POOL_QUEUE_MAX, name: "query".to_owned() })
+            .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
+    let service = Service::new(config, database, endpoints, pool, &division);
+    let server = Arc::new(Server::new(service, http_settings(config, &division)));
+    let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
+    let address = reactor
+        .listen(settings.http, factory)
+        .map_err(|source| StartError::Listen { address: settings.http, source })?;
+    let reactor = reactor.start().map_err(StartError::System)?;
+    let sources = Sources { http: Arc::downgrade(&server), loops: reactor.loops().to_vec(), division, started };
+    // Set once, here: nobody else has the server yet.
+    let _ = server.service().sources.set(sources);
+    Ok(Running { reactor, server, address, drain: settings.drain })
+}
+
+fn http_settings(config: &ServiceConfig, division: &Division) -> http::Settings {
+    let settings = &config.server;
+    http::Settings {
+        limits: Limits {
+            head_bytes_max: settings.head_bytes_max,
+            target_bytes_max: settings.head_bytes_max / 2,
+            body_bytes_max: settings.body_bytes_max,
+            gathered_bytes_max: division.gathered_bytes,
+            connections_max: division.connections,
+            connections_per_address_max: settings.connections_per_address_max,
+            ..Limits::default()
+        },
+        deadlines: Deadlines { head: settings.head, body: settings.body, idle: settings.idle, ..Deadlines::default() },
+        date: settings.date,
+        access_log: None,
+    }
+}

@@ -1,0 +1,69 @@
+//! From a write's outcome to its reply, on whatever thread the outcome is told.
+
+use crate::endpoint::JSON;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::service::{Local, Service};
+use docs::{Op, ReadError, Write, WriteError, Written};
+use http::{LateReply, Reply, Status};
+use std::sync::Arc;
+
+/// The reply to a write that was done.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: Status,
+    pub(crate) body: Arc<[u8]>,
+}
+
+/// Hands a write over; it is answered when it is durable or refused.
+pub(crate) fn submit(service: &Service, local: &mut Local, write: Write, answer: &Answer, reply: Reply<'_>) {
+    let Some(taken) = service.writes.take(body_bytes(&write.op)) else {
+        return service.fail(&of_write(&WriteError::Busy), reply);
+    };
+    let (errors, answer, late) = (Arc::clone(&service.errors), answer.clone(), reply.later());
+    let done = move |outcome: Result<Written, WriteError>| {
+        drop(taken);
+        match outcome {
+            Ok(_) => late.send(answer.status, JSON, answer.body.to_vec()),
+            Err(error) => refuse(&errors, late, &of_write(&error)),
+        }
+    };
+    service.database.write(&local.session, write, Box::new(done));
+}
+
+/// What a write's body takes while the write waits.
+pub(crate) fn body_bytes(op: &Op) -> usize {
+    match op {
+        Op::Insert { body } | Op::Replace { body, .. } | Op::Put { body, .. } => body.len(),
+        Op::Update { patch, .. } => patch.len(),
+        Op::Delete { .. } => 0,
+    }
+}
+
+/// Answers a failure late.
+pub(crate) fn refuse(errors: &ErrorRules, late: LateReply, failure: &Failure) {
+    let (status, media, body) = errors.reply(failure);
+    late.send(status, media, body.into_owned());
+}
+
+/// What a refused or failed write is to the client.
+pub(crate) fn of_write(error: &WriteError) -> Failure {
+    let kind = match error {
+        WriteError::NotFound => Kind::NotFound,
+        WriteError::PreconditionFailed => Kind::PreconditionFailed,
+        WriteError::Invalid { .. } => Kind::Invalid,
+        WriteError::Conflict { .. } => Kind::Conflict,
+        WriteError::TooLarge { .. } => Kind::TooLarge,
+        WriteError::Busy => Kind::Busy,
+        _ => Kind::Unavailable,
+    };
+    match error {
+        WriteError::Invalid { why, pointer } if !pointer.is_empty() => Failure::new(kind, format!("{pointer}: {why}")),
+        other => Failure::new(kind, other.to_string()),
+    }
+}
+
+/// What a failed read is to the client.
+pub(crate) fn of_read(error: &ReadError) -> Failure {
+    tracing::error!(%error, "a read failed");
+    Failure::new(Kind::Internal, error.to_string())
+}
