@@ -6,7 +6,13 @@ use std::path::PathBuf;
 
 /// A document server for hot data: one config file becomes a JSON service.
 #[derive(Debug, Parser)]
-#[command(name = "sapsan", version, propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "sapsan",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -27,7 +33,7 @@ pub(crate) enum Command {
     /// Tell every mistake of a config file without starting
     CheckConfig(CheckConfig),
     /// Check every page, tree and index of a data folder
-    Verify(Folder),
+    Verify(Verify),
     /// Show what a data folder holds
     Stat(Folder),
 }
@@ -151,4 +157,13 @@ pub(crate) struct CheckConfig {
 pub(crate) struct Folder {
     /// The data folder
     pub(crate) data: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The data folder
+    pub(crate) data: PathBuf,
+    /// The service's config file: checks index entries, unique values and references too
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
 }

@@ -1,2 +1,35 @@
-//! One config file becomes a JSON service: the command line and the library facade.
-fn main() {}
+//! The command line. Each command has its file; this one starts them and tells what failed.
+
+mod cli;
+mod commands;
+mod generate;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+// The allocator is chosen here alone. mimalloc: late replies are allocated on one thread and freed on another, which it
+// does without a lock.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    // Writing to a closed pipe (`sapsan query … | head`) is an error to report, not a signal: Rust ignores SIGPIPE.
+    let outcome = match Cli::parse().command {
+        Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Serve(arguments) => commands::serve::run(&arguments),
+        Command::Import(arguments) => commands::import::run(&arguments),
+        Command::Generate(arguments) => commands::generate::run(&arguments),
+        Command::Query(arguments) => commands::query::run(&arguments),
+        Command::CheckConfig(arguments) => commands::check_config::run(&arguments),
+        Command::Verify(arguments) => commands::verify::run(&arguments),
+        Command::Stat(arguments) => commands::stat::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("sapsan: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

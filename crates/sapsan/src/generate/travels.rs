@@ -105,7 +105,8 @@ fn user(random: &mut ChaCha8Rng, id: u32, out: &mut String) {
     };
     let first = pick(random, first);
     let surname = [pick(random, names::SURNAME_STEM), pick(random, names::SURNAME_MIDDLE), pick(random, end)].concat();
-    let mail = [pick(random, names::MAIL_SYLLABLE), pick(random, names::MAIL_SYLLABLE), pick(random, names::MAIL_SYLLABLE)];
+    let mail =
+        [pick(random, names::MAIL_SYLLABLE), pick(random, names::MAIL_SYLLABLE), pick(random, names::MAIL_SYLLABLE)];
     let (mail, host) = (mail.concat(), pick(random, names::MAIL_HOST));
     let birth = random.random_range(BIRTHS) / DAY_SECONDS * DAY_SECONDS;
     put(
@@ -160,7 +161,8 @@ mod bytes {
         let mut archive = zip::ZipArchive::new(Cursor::new(zip_of(1))).expect("a zip");
         let mut ids = std::collections::BTreeMap::<String, Vec<u64>>::new();
         for index in 0..archive.len() {
-            let file: serde_json::Value = serde_json::from_reader(archive.by_index(index).expect("entry")).expect("JSON");
+            let file: serde_json::Value =
+                serde_json::from_reader(archive.by_index(index).expect("entry")).expect("JSON");
             for (name, entities) in file.as_object().expect("an object") {
                 let entities = entities.as_array().expect("an array").iter();
                 ids.entry(name.clone()).or_default().extend(entities.filter_map(|entity| entity["id"].as_u64()));

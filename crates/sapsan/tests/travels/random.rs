@@ -131,7 +131,10 @@ fn value(random: &mut ChaCha8Rng, name: &str) -> String {
     match name {
         "fromDate" | "toDate" => (data::moment(random) + random.random_range(-1..=1)).to_string(),
         "toDistance" => (i64::from(data::distance(random)) + random.random_range(-1..=1)).to_string(),
-        "country" => escaped(random, data::country(random)),
+        "country" => {
+            let country = data::country(random);
+            escaped(random, country)
+        }
         "gender" => (*["m", "f", "m", "f", "%6d", "M", "mf"].choose(random).expect("not empty")).to_owned(),
         _ => (*["0", "1", "17", "18", "30", "45", "89", "90", "100", "1000", "1001", "-1", "007"]
             .choose(random)

@@ -1,0 +1,78 @@
+//! `sapsan import CONFIG --data DIR FILE…`: files into collections, all or nothing where those are empty.
+
+use super::{Outcome, progress};
+use crate::cli::{Import, OnError};
+use docs::Database;
+use docs::import::{Input, Options, Progress};
+use indicatif::ProgressBar;
+use server::config::ServiceConfig;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The name of standard input among the files.
+const STANDARD_INPUT: &str = "-";
+
+pub(crate) fn run(arguments: &Import) -> Outcome {
+    let config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
+    let mut options = Options::default();
+    options.collection.clone_from(&arguments.collection);
+    options.on_error = match arguments.on_error {
+        OnError::Stop => docs::import::OnError::Stop,
+        OnError::Skip => docs::import::OnError::Skip,
+    };
+    options.threads = arguments.threads.unwrap_or(options.threads);
+    load(&config, &arguments.data, &arguments.files, &options)
+}
+
+/// Imports with the defaults; for the demo.
+pub(super) fn into(config: &ServiceConfig, data: &Path, files: &[PathBuf]) -> Outcome {
+    load(config, data, files, &Options::default())
+}
+
+fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &Options) -> Outcome {
+    let started = Instant::now();
+    let documents = server::complete(config).map_err(|mistakes| mistakes.to_string())?;
+    let opened = Database::open(&documents, data, server::store_options(config));
+    let (database, _) = opened.map_err(|error| format!("{}: {error}", data.display()))?;
+    let inputs = files.iter().map(|file| input(file)).collect();
+    let bar = progress::bytes(0);
+    let report = database.import(inputs, options, &|progress| show(&bar, progress));
+    bar.finish_and_clear();
+    let report = report.map_err(|error| error.to_string())?;
+    for record in &report.told {
+        eprintln!("skipped {record}");
+    }
+    let untold = report.skipped - report.told.len() as u64;
+    if untold > 0 {
+        eprintln!("skipped {untold} more");
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "imported {} documents in {seconds:.2} s ({:.0} a second), {} skipped",
+        report.documents,
+        report.documents as f64 / seconds.max(1e-9),
+        report.skipped
+    );
+    Ok(())
+}
+
+fn input(file: &Path) -> Input {
+    if file == Path::new(STANDARD_INPUT) {
+        Input::Stream { name: "standard input".to_owned(), read: Box::new(std::io::stdin()) }
+    } else {
+        Input::File(file.to_owned())
+    }
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    if let Some(total) = progress.bytes_total {
+        bar.set_length(total);
+    }
+    bar.set_position(progress.bytes);
+    let what = if progress.building { "building trees" } else { "reading" };
+    bar.set_message(format!("{} documents, {:.0} a second, {what}", progress.documents, rate(bar, progress)));
+}
+
+fn rate(bar: &ProgressBar, progress: Progress) -> f64 {
+    progress.documents as f64 / bar.elapsed().as_secs_f64().max(1e-3)
+}

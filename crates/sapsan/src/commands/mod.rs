@@ -1,0 +1,15 @@
+//! One file for each command. A command's error is one text: what failed, on what, what to do.
+
+pub(crate) mod check_config;
+pub(crate) mod demo;
+pub(crate) mod generate;
+pub(crate) mod import;
+mod logging;
+mod progress;
+pub(crate) mod query;
+pub(crate) mod serve;
+pub(crate) mod stat;
+pub(crate) mod verify;
+
+/// What a command ends with.
+pub(crate) type Outcome = Result<(), String>;

@@ -1,0 +1,17 @@
+//! Progress bars: on standard error, and only where that is a terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Counts documents.
+pub(super) fn documents(total: u64) -> ProgressBar {
+    styled(ProgressBar::new(total), "{bar:30} {human_pos}/{human_len} documents, {per_sec}, {eta} left")
+}
+
+/// Counts bytes of input; the message tells the documents.
+pub(super) fn bytes(total: u64) -> ProgressBar {
+    styled(ProgressBar::new(total), "{bar:30} {bytes}/{total_bytes}, {msg}, {eta} left")
+}
+
+fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

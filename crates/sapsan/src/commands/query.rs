@@ -1,0 +1,152 @@
+//! `sapsan query CONFIG --data DIR SQL`: one query, printed as a table, JSON, NDJSON or CSV.
+
+use super::Outcome;
+use crate::cli::{Format, Query as Arguments};
+use docs::sql::{Budget, Field, Query, RowSink, Scratch, Value, write_field};
+use docs::{Database, Session};
+use server::config::ServiceConfig;
+use server::rows::Csv;
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Rows that a table is laid out for; more are refused, with a hint.
+const TABLE_ROWS_MAX: usize = 10_000;
+/// Widest cell of a table, in characters; longer ones are cut.
+const CELL_CHARACTERS_MAX: usize = 60;
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
+    let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
+    if !arguments.data.is_dir() {
+        return Err(format!("{} is no data folder", arguments.data.display()));
+    }
+    let opened = Database::open(&documents, &arguments.data, server::store_options(&config));
+    let (database, _) = opened.map_err(|error| format!("{}: {error}", arguments.data.display()))?;
+    let query = Query::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
+    let given = given(&arguments.params)?;
+    let mut values = Vec::new();
+    for name in query.parameters() {
+        let value = given.iter().find(|(given, _)| given == name).map(|(_, value)| value);
+        values.push(sql_value(value.ok_or_else(|| format!("the query's :{name} is not given: --param {name}=VALUE"))?));
+    }
+    let session = database.session().map_err(|error| error.to_string())?;
+    let out = execute(&query, &values, &session, arguments.format)?;
+    match std::io::stdout().lock().write_all(&out) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write the result: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn execute(query: &Query, values: &[Value<'_>], session: &Session, format: Format) -> Result<Vec<u8>, String> {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    let budget = Budget { now_ms, rows_max: u64::MAX, output_bytes_max: 1 << 30, ..Budget::default() };
+    let (now, mut scratch, mut out) = (session.now(), Scratch::new(), Vec::new());
+    let outcome = match format {
+        Format::Json => {
+            let outcome = query.write_array(now.view(), values, &mut scratch, &budget, &mut out);
+            out.push(b'\n');
+            outcome
+        }
+        Format::Ndjson => query.write_lines(now.view(), values, &mut scratch, &budget, &mut out),
+        Format::Csv => {
+            let mut csv = Csv::new(query.columns(), &mut out);
+            query.execute(now.view(), values, &mut scratch, &budget, &mut csv)
+        }
+        Format::Table => {
+            let mut table = Table { rows: vec![query.columns().map(str::to_owned).collect()], bytes: 0 };
+            let outcome = query.execute(now.view(), values, &mut scratch, &budget, &mut table);
+            if table.rows.len() > TABLE_ROWS_MAX + 1 {
+                return Err(format!("over {TABLE_ROWS_MAX} rows: add LIMIT, or take --format ndjson"));
+            }
+            table.print(&mut out);
+            outcome
+        }
+    };
+    outcome.map_err(|error| error.to_string())?;
+    Ok(out)
+}
+
+/// Parameters as given: JSON where it is JSON, else text.
+fn given(params: &[String]) -> Result<Vec<(String, serde_json::Value)>, String> {
+    params
+        .iter()
+        .map(|param| {
+            let (name, text) =
+                param.split_once('=').ok_or_else(|| format!("--param {param}: NAME=VALUE is expected"))?;
+            Ok((name.to_owned(), serde_json::from_str(text).unwrap_or_else(|_| text.into())))
+        })
+        .collect()
+}
+
+fn sql_value(value: &serde_json::Value) -> Value<'_> {
+    match value {
+        serde_json::Value::Bool(flag) => Value::Integer(i64::from(*flag)),
+        serde_json::Value::Number(number) => {
+            number.as_i64().map_or_else(|| number.as_f64().map_or(Value::Null, Value::Real), Value::Integer)
+        }
+        serde_json::Value::String(text) => Value::text(text),
+        _ => Value::Null,
+    }
+}
+
+/// Rows as text, the head first.
+struct Table {
+    rows: Vec<Vec<String>>,
+    bytes: usize,
+}
+
+impl RowSink for Table {
+    fn begin_row(&mut self) {
+        if self.rows.len() <= TABLE_ROWS_MAX + 1 {
+            self.rows.push(Vec::new());
+        }
+    }
+
+    fn field(&mut self, _column: usize, field: Field<'_>) {
+        let mut json = Vec::new();
+        write_field(field, &mut json);
+        let text = match serde_json::from_slice(&json) {
+            Ok(serde_json::Value::String(text)) => text,
+            Ok(serde_json::Value::Null) => String::new(),
+            _ => String::from_utf8_lossy(&json).into_owned(),
+        };
+        self.bytes += text.len();
+        if let Some(row) = self.rows.last_mut() {
+            row.push(text.replace(['\n', '\r', '\t'], " "));
+        }
+    }
+
+    fn end_row(&mut self) {}
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Table {
+    fn print(&mut self, out: &mut Vec<u8>) {
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let mut widths = vec![0; columns];
+        for row in &mut self.rows {
+            for (cell, width) in row.iter_mut().zip(&mut widths) {
+                let characters = cell.chars().count();
+                if characters > CELL_CHARACTERS_MAX {
+                    *cell = cell.chars().take(CELL_CHARACTERS_MAX - 1).chain(['…']).collect();
+                }
+                *width = characters.min(CELL_CHARACTERS_MAX).max(*width);
+            }
+        }
+        for (number, row) in self.rows.iter().enumerate() {
+            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            out.extend_from_slice(cells.join("  ").trim_end().as_bytes());
+            out.push(b'\n');
+            if number == 0 {
+                let lines: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+                out.extend_from_slice(lines.join("  ").as_bytes());
+                out.push(b'\n');
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `sapsan serve CONFIG --data DIR`: the service, until SIGTERM or Ctrl-C.
+
+use super::Outcome;
+use crate::cli::Serve;
+use server::config::ServiceConfig;
+use server::{Running, Termination};
+use std::io::Write;
+
+/// Exit status of a process that a second signal ended, as shells count it (128 + SIGINT).
+const CUT_STATUS: i32 = 130;
+
+pub(crate) fn run(arguments: &Serve) -> Outcome {
+    // First of all: threads started before it would not have the signals blocked.
+    let termination = claim_signals()?;
+    let _log = super::logging::start();
+    let mut config = ServiceConfig::load(&arguments.config, &arguments.set).map_err(|error| error.to_string())?;
+    config.server.http = arguments.http.unwrap_or(config.server.http);
+    config.server.threads = arguments.threads.unwrap_or(config.server.threads).clamp(1, 256);
+    let running = server::start(&config, &arguments.data).map_err(|error| error.to_string())?;
+    announce(&format!("listening on http://{}", running.address()));
+    end_on_signal(termination, running)
+}
+
+pub(super) fn claim_signals() -> Result<Termination, String> {
+    Termination::claim().map_err(|error| format!("cannot wait for signals: {error}"))
+}
+
+/// Tells on standard output what other programs may wait for.
+pub(super) fn announce(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // Whoever started the server may have closed its output: serving goes on.
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Waits for the first signal, drains, ends. A second signal ends the process at once: all that was acknowledged is on
+/// disk already.
+pub(super) fn end_on_signal(termination: Termination, running: Running) -> Outcome {
+    termination.wait();
+    eprintln!("sapsan: draining; a second signal ends it at once");
+    running.drain();
+    std::thread::spawn(move || {
+        termination.wait();
+        std::process::exit(CUT_STATUS);
+    });
+    running.join().map_err(|error| format!("while ending: {error}"))
+}

@@ -1,0 +1,16 @@
+//! `sapsan stat DIR`: trees, depth, fill, space.
+
+use super::Outcome;
+use crate::cli::Folder;
+use store::{Options, Store};
+
+pub(crate) fn run(arguments: &Folder) -> Outcome {
+    let data = &arguments.data;
+    if !data.is_dir() {
+        return Err(format!("{} is no data folder", data.display()));
+    }
+    let told = |error: store::Error| format!("{}: {error}", data.display());
+    let (store, _) = Store::open(data, Options::default()).map_err(told)?;
+    print!("{}", store.stat());
+    Ok(())
+}
