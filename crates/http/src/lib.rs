@@ -11,6 +11,7 @@
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
 //! | what a loop's connections share | `worker` |
 //! | the listener and its counters | `server`, `addresses`, `limits`, `metrics` |
+//! | for fuzzing alone | `fuzzing` |
 //! | for applications | `query`, `router`, `queued_writer`, `access_log` |
 //!
 //! What holds everywhere: replies leave in the order of the requests; a request that two servers could read in two
@@ -23,6 +24,8 @@ mod chunked;
 mod composer;
 mod connection;
 mod deadline;
+#[doc(hidden)]
+pub mod fuzzing;
 mod head;
 mod late;
 mod limits;

@@ -1,0 +1,74 @@
+//! Door for fuzzing: the parsers that otherwise stand behind a connection, as functions of bytes. Not part of the API.
+
+use crate::chunked::Chunked;
+use crate::head;
+use crate::limits::Limits;
+use crate::reader::{RequestReader, Step};
+
+/// What came out of a connection's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A request, all of it.
+    Request {
+        /// Method's name.
+        method: &'static str,
+        /// Path as sent.
+        path: String,
+        /// Query as sent.
+        query: String,
+        /// Decoded body.
+        body: Vec<u8>,
+        /// Whether another request may follow.
+        persistent: bool,
+    },
+    /// The client was told to go on.
+    Continue,
+    /// Refused with this status; nothing follows.
+    Refused(u16),
+}
+
+/// Reads a connection's bytes in reads of the given sizes, again and again. Ends where the bytes end, or at a refusal.
+///
+/// Each size is at least 1.
+pub fn read_requests(stream: &[u8], reads: &[usize], limits: &Limits) -> Vec<Seen> {
+    let (mut reader, mut seen) = (RequestReader::default(), Vec::new());
+    let (mut start, mut end) = (0, 0);
+    let mut reads = reads.iter().cycle();
+    loop {
+        let mut fields = head::fields();
+        match reader.next(&stream[start..end], &mut fields, limits, Box::default) {
+            Step::Request { head, body, consumed } => {
+                let (path, query) = (head.path.to_owned(), head.query.to_owned());
+                let (method, persistent) = (head.method.name(), head.persistent);
+                seen.push(Seen::Request { method, path, query, body: body.to_vec(), persistent });
+                start += consumed;
+                reader.done();
+            }
+            Step::Refused(refusal) => {
+                seen.push(Seen::Refused(refusal.status_and_detail().0.0));
+                return seen;
+            }
+            Step::More { consumed: 0, .. } if end == stream.len() => return seen,
+            Step::More { consumed: 0, .. } => {
+                end = end.saturating_add(reads.next().copied().unwrap_or(stream.len()).max(1)).min(stream.len());
+            }
+            Step::More { consumed, say_continue } => {
+                start += consumed;
+                if say_continue {
+                    seen.push(Seen::Continue);
+                }
+            }
+        }
+    }
+}
+
+/// A chunked body in pieces of one size: the body and the bytes used up, `None` where it is not whole, or the status of
+/// the refusal.
+pub fn decode_chunks(input: &[u8], piece: usize, body_bytes_max: usize) -> Result<Option<(Vec<u8>, usize)>, u16> {
+    let (mut chunked, mut body, mut used) = (Chunked::new(), Vec::new(), 0);
+    for part in input.chunks(piece.max(1)) {
+        let taken = chunked.decode(part, &mut body, body_bytes_max);
+        used += taken.map_err(|refusal| refusal.status_and_detail().0.0)?;
+    }
+    Ok(chunked.is_done().then_some((body, used)))
+}

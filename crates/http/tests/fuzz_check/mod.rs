@@ -1,0 +1,138 @@
+//! What must hold for any bytes from a client; driven by the tests here and by the targets of `fuzz/`.
+
+#![allow(dead_code, clippy::unwrap_used)] // Each driver takes its part; a failed step is a failed test.
+
+mod plain;
+
+use http::fuzzing::{Seen, decode_chunks, read_requests};
+use http::query::{DecodeError, decode, decode_path, pairs};
+use http::{Limits, Lookup, Router};
+
+pub(crate) const BODY_MAX: usize = 300;
+
+pub(crate) fn limits() -> Limits {
+    Limits { head_bytes_max: 512, target_bytes_max: 100, body_bytes_max: BODY_MAX, ..Limits::default() }
+}
+
+/// Requests as a list that does not depend on the cut: when a head is refused early, or the client told to go on, may.
+fn without_timing(seen: Vec<Seen>) -> Vec<Seen> {
+    let kept = seen.into_iter().filter(|one| *one != Seen::Continue);
+    kept.map(|one| if matches!(one, Seen::Refused(_)) { Seen::Refused(0) } else { one }).collect()
+}
+
+/// A connection's bytes: the same requests however they are cut into reads, and those that a plain reading finds.
+pub(crate) fn check_stream(stream: &[u8], reads: &[usize]) {
+    let whole = without_timing(read_requests(stream, &[usize::MAX], &limits()));
+    assert_eq!(without_timing(read_requests(stream, reads, &limits())), whole, "in reads of {reads:?}");
+    let mut at = 0;
+    for one in whole {
+        let Seen::Request { method, path, query, body, .. } = one else { return };
+        let plain = plain::request(&stream[at..]).expect("a request that a plain reading takes");
+        at += plain.end;
+        assert_eq!((method, body), (plain.method.as_str(), plain.body));
+        let target = if query.is_empty() { path } else { format!("{path}?{query}") };
+        let target_sent = plain.target.strip_suffix('?').unwrap_or(&plain.target);
+        assert!(target_sent.ends_with(target.strip_prefix('/').unwrap_or(&target)), "{target} of {target_sent}");
+    }
+}
+
+/// A chunked body: the same in any pieces, and the one that a plain reading finds.
+pub(crate) fn check_chunks(input: &[u8], piece: usize) {
+    let whole = decode_chunks(input, input.len(), BODY_MAX);
+    assert_eq!(decode_chunks(input, piece, BODY_MAX), whole, "in pieces of {piece}");
+    let plain = plain::chunks(input, 0);
+    match whole {
+        Ok(Some((body, used))) => {
+            assert!(body.len() <= BODY_MAX);
+            assert_eq!(plain, Some((body, used)));
+        }
+        // Within all limits, and without extensions and trailers, plain bodies are ours too.
+        _ if input.len() < BODY_MAX && !input.iter().any(|byte| b"; \t:".contains(byte)) => {
+            let digits_max = input.split(|byte| !byte.is_ascii_hexdigit()).map(<[u8]>::len).max();
+            assert!(plain.is_none() || digits_max > Some(16), "refused: {plain:?}");
+        }
+        _ => {}
+    }
+}
+
+fn decoded_plainly(raw: &str, plus: bool) -> Result<String, DecodeError> {
+    let (mut bytes, mut out, mut at) = (raw.as_bytes().to_vec(), Vec::new(), 0);
+    bytes.extend_from_slice(b"--");
+    while at < raw.len() {
+        if bytes[at] == b'%' {
+            let digits = &bytes[at + 1..at + 3];
+            if !digits.iter().all(u8::is_ascii_hexdigit) {
+                return Err(DecodeError::BadEscape);
+            }
+            out.push(u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap());
+            at += 3;
+        } else {
+            out.push(if plus && bytes[at] == b'+' { b' ' } else { bytes[at] });
+            at += 1;
+        }
+    }
+    String::from_utf8(out).map_err(|_| DecodeError::NotUtf8)
+}
+
+/// A query: its pairs are those of a plain split, and each is decoded as plainly as can be.
+pub(crate) fn check_query(query: &str) {
+    let split = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    assert!(pairs(query).eq(split));
+    let mut scratch = b"left over".to_vec();
+    for raw in pairs(query).flat_map(|(name, value)| [name, value]).chain([query]) {
+        assert_eq!(decode(raw, &mut scratch).map(str::to_owned), decoded_plainly(raw, true));
+        assert_eq!(decode_path(raw, &mut scratch).map(str::to_owned), decoded_plainly(raw, false));
+    }
+}
+
+/// How well a pattern matches a path, segment by segment: fixed text before a parameter before the rest; `None`: not.
+fn rank(pattern: &str, path: &str) -> Option<Vec<u8>> {
+    let mut ranks = Vec::new();
+    let mut segments = path.split('/');
+    for part in pattern.split('/') {
+        if part.starts_with("{*") {
+            let rest: Vec<&str> = segments.by_ref().collect();
+            ranks.push(2);
+            return (!rest.concat().is_empty() || rest.len() > 1).then_some(ranks);
+        }
+        let segment = segments.next()?;
+        match part.starts_with('{') {
+            true if segment.is_empty() => return None,
+            true => ranks.push(1),
+            false if part != segment => return None,
+            false => ranks.push(0),
+        }
+    }
+    segments.next().is_none().then_some(ranks)
+}
+
+/// Routes, of which those that are refused are left out, and a path: the router finds what a look at every route finds.
+pub(crate) fn check_routes(routes: &[(http::Method, String)], method: http::Method, path: &str) {
+    let mut router = Router::new();
+    let mut taken: Vec<&(http::Method, String)> = Vec::new();
+    for (number, route) in routes.iter().enumerate() {
+        if router.route(route.0, &route.1, number).is_ok() {
+            taken.push(route);
+        }
+    }
+    let best = |method: http::Method| {
+        let ranked =
+            taken.iter().filter(|route| route.0 == method).filter_map(|route| Some((rank(&route.1, path)?, &route.1)));
+        ranked.min().map(|(_, pattern)| pattern.clone())
+    };
+    let expected = best(method).or_else(|| best(http::Method::Get).filter(|_| method == http::Method::Head));
+    let methods = || taken.iter().filter(|route| rank(&route.1, path).is_some()).map(|route| route.0.name());
+    match router.find(method, path) {
+        Lookup::Found { value, params } => {
+            assert_eq!(Some(&routes[*value].1), expected.as_ref(), "{path}");
+            for (_, raw) in params.iter() {
+                assert!(!raw.is_empty() && path.contains(raw));
+            }
+        }
+        Lookup::NotFound => assert_eq!((expected, methods().next()), (None, None), "{path}"),
+        Lookup::MethodNotAllowed { allow } | Lookup::Options { allow } => {
+            assert_eq!(expected, None, "{path}");
+            assert!(methods().all(|name| allow.split(", ").any(|allowed| allowed == name)), "{allow}");
+        }
+    }
+}
