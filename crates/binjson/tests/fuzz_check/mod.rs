@@ -1,0 +1,91 @@
+//! What must hold for any bytes as JSON or as a stored document; driven by the tests here and by targets of `fuzz/`.
+
+#![allow(dead_code)] // Each driver takes its part.
+
+use binjson::{Document, JsonErrorKind, Value, encode, merge_patch, split_array, split_lines};
+use serde_json::Value as Json;
+
+/// How deep and how far a damaged document is walked: its tables may describe one larger than its bytes.
+const WALK_DEPTH: usize = 6;
+const WALK_VALUES: usize = 300;
+
+fn stored(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    encode(text, &mut bytes).ok().map(|()| bytes)
+}
+
+/// JSON: judged as by another parser, but for what is ours to refuse; encoded once more it gives the same bytes.
+pub(crate) fn check_text(text: &[u8]) {
+    let mut bytes = Vec::new();
+    let theirs = serde_json::from_slice::<Json>(text);
+    if let Err(error) = encode(text, &mut bytes) {
+        let ours_alone =
+            matches!(error.kind, JsonErrorKind::DuplicateKey | JsonErrorKind::NulCharacter | JsonErrorKind::TooDeep);
+        assert!(theirs.is_err() || ours_alone, "{error:?}: {}", String::from_utf8_lossy(text));
+        assert!(error.offset <= text.len() && bytes.is_empty(), "{error:?}");
+        return;
+    }
+    let document = Document::from_bytes(&bytes).expect("what was encoded");
+    match theirs {
+        // Theirs are doubles; where digits are lost there is nothing to compare.
+        Ok(theirs) => assert_eq!(serde_json::from_slice::<Json>(document.text()).ok(), Some(theirs)),
+        Err(error) => {
+            let limit =
+                ["number out of range", "recursion limit"].iter().any(|limit| error.to_string().starts_with(limit));
+            assert!(limit, "{error}: {}", String::from_utf8_lossy(text));
+        }
+    }
+    assert_eq!(stored(document.text()).as_deref(), Some(&bytes[..]));
+    let mut patched = Vec::new();
+    if document.is_object() && merge_patch(document, document, &mut patched).is_ok() {
+        let text = Document::from_bytes(&patched).map(|document| document.text().to_vec());
+        assert!(text.is_ok_and(|text| stored(&text).is_some()), "a patched text is a text");
+    }
+}
+
+fn walk(value: Value<'_>, depth: usize, left: &mut usize) {
+    if depth == 0 || *left == 0 {
+        return;
+    }
+    *left -= 1;
+    let _ = (value.kind(), value.as_i64(), value.as_f64(), value.as_bool(), value.as_str(), value.field("a"));
+    for index in [0, 7, usize::MAX] {
+        let _ = value.element(index);
+    }
+    let bytes = value.raw().len();
+    assert!(value.fields().take(bytes + 1).count() <= bytes, "no more fields than bytes");
+    assert!(value.elements().take(bytes + 1).count() <= bytes, "no more elements than bytes");
+    value.fields().take(8).for_each(|(_, inner)| walk(inner, depth - 1, left));
+    value.elements().take(8).for_each(|inner| walk(inner, depth - 1, left));
+}
+
+/// Stored bytes, damaged in any way: a patch over them, and a walk, end.
+pub(crate) fn check_stored(bytes: &[u8], patch: &[u8]) {
+    let (Ok(document), Ok(patch)) = (Document::from_bytes(bytes), Document::from_bytes(patch)) else { return };
+    walk(document.root(), WALK_DEPTH, &mut WALK_VALUES.clone());
+    let mut out = Vec::new();
+    let _ = (merge_patch(document, patch, &mut out), merge_patch(patch, document, &mut out));
+}
+
+/// A file to import: where it is JSON of the right frame, its elements are those of another parser; else they end.
+pub(crate) fn check_import(text: &[u8]) {
+    let theirs = serde_json::from_slice::<Json>(text).ok();
+    let mut ours = Vec::new();
+    let split = split_array(text, |element, offset| {
+        assert_eq!(text.get(offset..offset + element.len()), Some(element));
+        ours.push(element.to_vec());
+        Ok::<(), binjson::JsonError>(())
+    });
+    let expected: Option<Vec<Json>> = theirs.and_then(|theirs| match theirs {
+        Json::Array(elements) => Some(elements),
+        _ => None,
+    });
+    if let Some(expected) = expected {
+        assert!(split.is_ok(), "{split:?}");
+        let ours: Vec<Option<Json>> = ours.iter().map(|text| serde_json::from_slice(text).ok()).collect();
+        assert_eq!(ours, expected.into_iter().map(Some).collect::<Vec<_>>());
+    }
+    for (line, offset) in split_lines(text) {
+        assert_eq!(text.get(offset..offset + line.len()), Some(line));
+    }
+}
