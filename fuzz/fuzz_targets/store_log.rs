@@ -2,14 +2,13 @@
 #![no_main]
 
 use std::fs;
-use std::path::Path;
 
 #[path = "../../crates/store/tests/fuzz_check/mod.rs"]
 mod fuzz_check;
 
 libfuzzer_sys::fuzz_target!(|patches: Vec<(u8, u16, u32)>| {
     // The store's own files are written anew each time: recovery changes them.
-    let directory = tempfile::tempdir_in(memory_folder()).expect("a folder");
+    let directory = fuzz_check::folder();
     let states = fuzz_check::write_store(directory.path());
     let mut bytes = fs::read(directory.path().join(fuzz_check::LOG_NAME)).expect("the segment");
     for (block, at, value) in patches.into_iter().take(16) {
@@ -19,8 +18,3 @@ libfuzzer_sys::fuzz_target!(|patches: Vec<(u8, u16, u32)>| {
     fuzz_check::reseal_log(&mut bytes);
     fuzz_check::check_log(directory.path(), &bytes, &states, true);
 });
-
-/// Files in memory where the machine has that: syncs cost nothing there.
-fn memory_folder() -> &'static Path {
-    Path::new(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" })
-}

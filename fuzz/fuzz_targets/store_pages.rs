@@ -2,7 +2,6 @@
 #![no_main]
 
 use std::fs;
-use std::path::Path;
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
@@ -10,10 +9,8 @@ use tempfile::TempDir;
 #[path = "../../crates/store/tests/fuzz_check/mod.rs"]
 mod fuzz_check;
 
-/// Files in memory where the machine has that: syncs cost nothing there.
 static GOOD: LazyLock<(TempDir, Vec<u8>)> = LazyLock::new(|| {
-    let folder = Path::new(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" });
-    let directory = tempfile::tempdir_in(folder).expect("a folder");
+    let directory = fuzz_check::folder();
     fuzz_check::write_tree(directory.path());
     let bytes = fs::read(directory.path().join(fuzz_check::TREE_NAME)).expect("the tree file");
     (directory, bytes)
