@@ -1,7 +1,8 @@
 //! Composes reply heads: bytes from parts that are mostly made beforehand, without formatting machinery.
 //!
-//! The reply that matters most, 200 with `application/json`, has everything up to the digits of its length ready in
-//! one piece, made again when the second changes. A head is written straight into the connection's write queue.
+//! The reply that matters most, 200 with `application/json`, has its whole head ready in one piece, for each number of
+//! digits of its length; they are made again when the second changes. Such a head is one copy, straight into the
+//! connection's write queue, and the digits put into their place.
 
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,6 +14,10 @@ use crate::service::Status;
 /// The content type with a head made beforehand.
 pub(crate) const JSON: &str = "application/json";
 const NS_PER_SECOND: u64 = 1_000_000_000;
+/// Most digits of a length for which a head is made beforehand; longer bodies cost more than their heads.
+const READY_DIGITS_MAX: usize = 6;
+/// The blank line after a ready head's digits, with the end of their own line.
+const AFTER_DIGITS: &[u8] = b"\r\n\r\n";
 
 /// What the request decides about its reply's form.
 #[derive(Clone, Copy, Debug)]
@@ -38,14 +43,15 @@ pub(crate) struct Composer {
     with_date: bool,
     /// `Date: ...` with its line end; empty without Date.
     date_line: Vec<u8>,
-    /// Status line, date and content type of the usual reply, up to the digits of its length.
-    json_head: Vec<u8>,
+    /// The usual reply's whole heads, whose lengths have one zero, two zeros, and so on.
+    json_heads: [Vec<u8>; READY_DIGITS_MAX],
     next_second_ns: u64,
 }
 
 impl Composer {
     pub(crate) fn new(with_date: bool) -> Self {
-        let mut composer = Composer { with_date, date_line: Vec::new(), json_head: Vec::new(), next_second_ns: 0 };
+        let mut composer =
+            Composer { with_date, date_line: Vec::new(), json_heads: Default::default(), next_second_ns: 0 };
         composer.set_date(SystemTime::now());
         composer
     }
@@ -68,10 +74,14 @@ impl Composer {
             // Writing to a Vec cannot fail, and after the first time does not allocate.
             let _ = write!(self.date_line, "Date: {}\r\n", HttpDate::from(now));
         }
-        self.json_head.clear();
-        self.json_head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-        self.json_head.extend_from_slice(&self.date_line);
-        self.json_head.extend_from_slice(b"Content-Type: application/json\r\nContent-Length: ");
+        for (index, head) in self.json_heads.iter_mut().enumerate() {
+            head.clear();
+            head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+            head.extend_from_slice(&self.date_line);
+            head.extend_from_slice(b"Content-Type: application/json\r\nContent-Length: ");
+            head.extend(std::iter::repeat_n(b'0', index + 1));
+            head.extend_from_slice(AFTER_DIGITS);
+        }
     }
 
     /// Appends a reply's head. `fields` are whole lines; `content_type` may be empty. Room for the body is made too.
@@ -91,18 +101,18 @@ impl Composer {
             && !shape.http10
             && fields.is_empty()
             && content_type == JSON
+            && let Some(head) = self.json_heads.get(digits_of(bytes) - 1)
         {
-            let mut digits = itoa::Buffer::new();
-            let digits = digits.format(bytes).as_bytes();
-            out.reserve(self.json_head.len() + digits.len() + 4 + bytes as usize);
-            out.extend_from_slice(&self.json_head);
-            out.extend_from_slice(digits);
-            out.extend_from_slice(b"\r\n\r\n");
+            out.reserve(head.len() + bytes as usize);
+            out.extend_from_slice(head);
+            let end = out.len() - AFTER_DIGITS.len();
+            put_digits(&mut out[..end], bytes);
         } else {
             self.any_head(out, shape, status, content_type, fields, length);
         }
     }
 
+    #[inline(never)]
     fn any_head(
         &self,
         out: &mut Vec<u8>,
@@ -132,6 +142,24 @@ impl Composer {
             (false, _) => b"Connection: close\r\n",
         });
         out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// How many decimal digits a number has.
+#[inline]
+fn digits_of(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// Puts a number over the zeros at the end of `out`.
+#[inline]
+fn put_digits(out: &mut [u8], mut number: u64) {
+    for digit in out.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return;
+        }
     }
 }
 
@@ -238,11 +266,14 @@ mod tests {
     #[test]
     fn the_head_made_beforehand_is_the_one_made_by_parts() {
         let composer = Composer::new(true);
-        let (mut fast, mut slow) = (Vec::new(), Vec::new());
-        composer.head(&mut fast, PLAIN, Status(200), JSON, b"", Length::Known(12));
-        composer.any_head(&mut slow, PLAIN, Status(200), JSON, b"", Length::Known(12));
-        assert_eq!(fast, slow);
-        assert!(String::from_utf8(fast).unwrap().contains("\r\nDate: "));
+        for bytes in [0, 1, 9, 10, 12, 99, 100, 101, 999, 1000, 54_321, 99_999, 100_000, 999_999, 1_000_000, 1 << 30] {
+            let (mut fast, mut slow) = (b"before".to_vec(), b"before".to_vec());
+            composer.head(&mut fast, PLAIN, Status(200), JSON, b"", Length::Known(bytes));
+            composer.any_head(&mut slow, PLAIN, Status(200), JSON, b"", Length::Known(bytes));
+            let (fast, slow) = (String::from_utf8(fast).unwrap(), String::from_utf8(slow).unwrap());
+            assert_eq!(fast, slow);
+            assert!(fast.contains("\r\nDate: ") && fast.contains(&format!("Content-Length: {bytes}\r\n")));
+        }
     }
 
     #[test]
