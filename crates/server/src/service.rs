@@ -122,12 +122,23 @@ impl http::Service for Service {
 
 impl Local {
     /// Gives back what one unusual request made large.
+    #[inline]
     fn shrink(&mut self) {
-        for buffer in [&mut self.text, &mut self.path_text, &mut self.out] {
-            buffer.clear();
-            if buffer.capacity() > KEPT_BYTES_MAX {
-                *buffer = Vec::new();
-            }
+        self.out.clear();
+        let buffers = [&mut self.text, &mut self.path_text, &mut self.out];
+        let kept = buffers.iter().fold(0, |kept, buffer| kept | buffer.capacity());
+        // The other two are emptied where they are used again. The union is under twice the largest.
+        if kept > KEPT_BYTES_MAX {
+            give_back(buffers);
+        }
+    }
+}
+
+#[cold]
+fn give_back(buffers: [&mut Vec<u8>; 3]) {
+    for buffer in buffers {
+        if buffer.capacity() > KEPT_BYTES_MAX {
+            *buffer = Vec::new();
         }
     }
 }
