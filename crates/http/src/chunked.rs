@@ -147,9 +147,26 @@ impl Chunked {
 }
 
 /// A byte of a token (RFC 9110 section 5.6.2), as in field names.
+#[inline]
 pub(crate) fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    TOKEN_BYTES[usize::from(byte)]
 }
+
+const TOKEN_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let marks = b"!#$%&'*+-.^_`|~";
+    let mut mark = 0;
+    while mark < marks.len() {
+        table[marks[mark] as usize] = true;
+        mark += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

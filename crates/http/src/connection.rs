@@ -21,7 +21,6 @@ use reactor::{Closed, ConnectionId, Io, Message, Protocol};
 use crate::addresses::Admission;
 use crate::composer::{JSON, Length, Shape, checked, has_body};
 use crate::deadline::{DeadlineClock, Wait};
-use crate::head;
 use crate::late::{Answer, Ticket};
 use crate::reader::{RequestReader, Step};
 use crate::refusal::Refusal;
@@ -151,9 +150,8 @@ impl<S: Service> Connection<S> {
         }
         let Connection { shared, reader, ring, .. } = self;
         let worker = &shared.worker;
-        let mut fields = head::fields();
         let (input, out) = io.split();
-        match reader.next(input, &mut fields, &worker.settings.limits, || worker.take_gathering()) {
+        match reader.next(input, &worker.settings.limits, || worker.take_gathering()) {
             Step::More { consumed, say_continue } => self.take_more(io, consumed, say_continue),
             Step::Refused(refusal) => {
                 self.refuse(io, refusal);

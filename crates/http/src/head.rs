@@ -1,7 +1,8 @@
 //! A request head: request line and fields, and what they say about framing and persistence.
 //!
 //! [`parse`] takes a whole head that passed the strict scan. httparse cuts it into slices; this file decides what they
-//! mean, by RFC 9112 and on the strict side: whatever two servers could read in two ways is refused.
+//! mean, by RFC 9112 and on the strict side: whatever two servers could read in two ways is refused. Most heads are
+//! plain and do not come here: see `plain`, which shares what fields mean.
 //!
 //! Only five fields concern us. They are found in one pass, by length and first byte before any comparison.
 
@@ -14,12 +15,26 @@ use crate::limits::{FIELDS_MAX, Limits};
 use crate::refusal::Refusal;
 use crate::service::Method;
 
-/// Room for the slices of a head's fields; on the stack, and never initialised whole.
-pub(crate) type Fields<'i> = [MaybeUninit<Header<'i>>; FIELDS_MAX];
+/// Field lines that were checked. They are cut into names and values only where somebody asks: few requests are asked
+/// for a field, and slices of all would have to be kept for each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldLines<'i>(&'i [u8]);
 
-/// Empty room for fields.
-pub(crate) const fn fields<'i>() -> Fields<'i> {
-    [const { MaybeUninit::uninit() }; FIELDS_MAX]
+impl<'i> FieldLines<'i> {
+    /// Whole lines, each with its CR LF, each a name, a colon, and a value.
+    #[inline]
+    pub(crate) fn checked(lines: &'i [u8]) -> Self {
+        FieldLines(lines)
+    }
+
+    /// Names and values, in their order.
+    pub(crate) fn iter(self) -> impl Iterator<Item = (&'i str, &'i [u8])> {
+        self.0.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
+            let colon = memchr::memchr(b':', line)?;
+            let name = std::str::from_utf8(&line[..colon]).ok()?;
+            Some((name, line[colon + 1..].trim_ascii()))
+        })
+    }
 }
 
 /// How the body's end is known.
@@ -37,7 +52,7 @@ pub(crate) struct Head<'i> {
     pub(crate) method: Method,
     pub(crate) path: &'i str,
     pub(crate) query: &'i str,
-    pub(crate) fields: &'i [Header<'i>],
+    pub(crate) fields: FieldLines<'i>,
     pub(crate) http10: bool,
     /// Whether the client wants to send more on this connection.
     pub(crate) persistent: bool,
@@ -46,9 +61,12 @@ pub(crate) struct Head<'i> {
     pub(crate) expects_continue: bool,
 }
 
-/// Parses a head that [`crate::scan::HeadScan`] found whole.
-#[inline]
-pub(crate) fn parse<'i>(bytes: &'i [u8], fields: &'i mut Fields<'i>, limits: &Limits) -> Result<Head<'i>, Refusal> {
+/// Parses a head that [`crate::scan::HeadScan`] found whole. Out of line, so that the plain way does not pay for its
+/// stack.
+#[inline(never)]
+pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &Limits) -> Result<Head<'i>, Refusal> {
+    // Room for the slices of the fields: never initialised whole.
+    let mut fields = [const { MaybeUninit::<Header<'i>>::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
     let room = &mut fields[..limits.fields_max.min(FIELDS_MAX)];
     match request.parse_with_uninit_headers(bytes, room) {
@@ -64,20 +82,25 @@ pub(crate) fn parse<'i>(bytes: &'i [u8], fields: &'i mut Fields<'i>, limits: &Li
         return Err(Refusal::TargetTooLong);
     }
     let (path, query) = split_target(target, method)?;
-    let fields: &'i [Header<'i>] = request.headers;
     let http10 = version == 0;
-    let meaning = Meaning::of(fields)?;
+    let meaning = Meaning::of(request.headers)?;
     meaning.check_host(http10)?;
     Ok(Head {
         method,
         path,
         query,
-        fields,
+        fields: FieldLines::checked(field_lines(bytes)),
         http10,
         persistent: if http10 { meaning.keep_alive && !meaning.close } else { !meaning.close },
         framing: meaning.framing(http10)?,
         expects_continue: meaning.expects_continue(http10)?,
     })
+}
+
+/// What stands between the request line and the blank line of a whole head.
+fn field_lines(bytes: &[u8]) -> &[u8] {
+    let line_bytes = memchr::memchr(b'\n', bytes).map_or(0, |at| at + 1);
+    bytes.get(line_bytes..bytes.len() - 2).unwrap_or_default()
 }
 
 fn refusal_of(error: httparse::Error, bytes: &[u8]) -> Refusal {
@@ -138,37 +161,56 @@ fn split_absolute(target: &str) -> Result<(&str, &str), Refusal> {
 
 /// What the fields that concern us say.
 #[derive(Default)]
-struct Meaning<'i> {
+pub(crate) struct Meaning<'i> {
     host: Option<&'i [u8]>,
     length: Option<&'i [u8]>,
     coding: Option<&'i [u8]>,
     expect: Option<&'i [u8]>,
     close: bool,
     keep_alive: bool,
+    host_is_checked: bool,
 }
 
 impl<'i> Meaning<'i> {
-    #[inline]
-    fn of(fields: &'i [Header<'i>]) -> Result<Self, Refusal> {
+    fn of(fields: &[Header<'i>]) -> Result<Self, Refusal> {
         let mut meaning = Meaning::default();
         for field in fields {
-            let name = field.name.as_bytes();
-            match (name.len(), name.first().map_or(0, |byte| byte | 0x20)) {
-                (4, b'h') if name.eq_ignore_ascii_case(b"host") => {
-                    set_once(&mut meaning.host, field.value, Refusal::HostRepeated)?;
-                }
-                (10, b'c') if name.eq_ignore_ascii_case(b"connection") => meaning.add_connection(field.value),
-                (14, b'c') if name.eq_ignore_ascii_case(b"content-length") => {
-                    set_once(&mut meaning.length, field.value, Refusal::LengthRepeated)?;
-                }
-                (17, b't') if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                    set_once(&mut meaning.coding, field.value, Refusal::CodingRepeated)?;
-                }
-                (6, b'e') if name.eq_ignore_ascii_case(b"expect") => meaning.expect = Some(field.value),
-                _ => {}
-            }
+            meaning.add(field.name.as_bytes(), field.value)?;
         }
         Ok(meaning)
+    }
+
+    /// Notes what one field says.
+    #[inline]
+    pub(crate) fn add(&mut self, name: &[u8], value: &'i [u8]) -> Result<(), Refusal> {
+        match (name.len(), name.first().map_or(0, |byte| byte | 0x20)) {
+            (4, b'h') if name.eq_ignore_ascii_case(b"host") => {
+                set_once(&mut self.host, value, Refusal::HostRepeated)?;
+            }
+            (10, b'c') if name.eq_ignore_ascii_case(b"connection") => self.add_connection(value),
+            (14, b'c') if name.eq_ignore_ascii_case(b"content-length") => {
+                set_once(&mut self.length, value, Refusal::LengthRepeated)?;
+            }
+            (17, b't') if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                set_once(&mut self.coding, value, Refusal::CodingRepeated)?;
+            }
+            (6, b'e') if name.eq_ignore_ascii_case(b"expect") => self.expect = Some(value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Notes the value of Host, whose bytes have all passed [`is_host_byte`].
+    #[inline]
+    pub(crate) fn add_checked_host(&mut self, value: &'i [u8]) -> Result<(), Refusal> {
+        self.host_is_checked = true;
+        set_once(&mut self.host, value, Refusal::HostRepeated)
+    }
+
+    /// Whether the client asks for the connection to be closed.
+    #[inline]
+    pub(crate) fn closes(&self) -> bool {
+        self.close
     }
 
     fn add_connection(&mut self, value: &[u8]) {
@@ -178,17 +220,19 @@ impl<'i> Meaning<'i> {
         }
     }
 
-    fn check_host(&self, http10: bool) -> Result<(), Refusal> {
+    #[inline]
+    pub(crate) fn check_host(&self, http10: bool) -> Result<(), Refusal> {
         match self.host {
             // RFC 9112 section 3.2: an empty value is what a client sends whose target has no authority.
-            Some(host) if is_host(host) => Ok(()),
+            Some(host) if self.host_is_checked || is_host(host) => Ok(()),
             Some(_) => Err(Refusal::HostValue),
             None if http10 => Ok(()),
             None => Err(Refusal::HostMissing),
         }
     }
 
-    fn framing(&self, http10: bool) -> Result<Framing, Refusal> {
+    #[inline]
+    pub(crate) fn framing(&self, http10: bool) -> Result<Framing, Refusal> {
         match (self.length, self.coding) {
             (None, None) => Ok(Framing::Length(0)),
             (Some(_), Some(_)) => Err(Refusal::BothFramings),
@@ -198,7 +242,8 @@ impl<'i> Meaning<'i> {
         }
     }
 
-    fn expects_continue(&self, http10: bool) -> Result<bool, Refusal> {
+    #[inline]
+    pub(crate) fn expects_continue(&self, http10: bool) -> Result<bool, Refusal> {
         match self.expect {
             // RFC 9110 section 10.1.1: in an HTTP/1.0 request the expectation is to be ignored.
             None => Ok(false),
@@ -254,8 +299,14 @@ const HOST_BYTES: [bool; 256] = {
     table
 };
 
+/// Whether a value of Host may hold this byte.
+#[inline]
+pub(crate) fn is_host_byte(byte: u8) -> bool {
+    HOST_BYTES[usize::from(byte)]
+}
+
 fn is_host(value: &[u8]) -> bool {
-    value.iter().all(|&byte| HOST_BYTES[byte as usize])
+    value.iter().all(|&byte| is_host_byte(byte))
 }
 
 #[cfg(test)]
@@ -266,8 +317,7 @@ mod tests {
 
     /// Path, query, keep-alive and framing of a head in one line.
     fn describe(head: &[u8]) -> Result<String, Refusal> {
-        let mut room = fields();
-        let head = parse(head, &mut room, &Limits::default())?;
+        let head = parse(head, &Limits::default())?;
         let keep = if head.persistent { "keep" } else { "close" };
         Ok(format!("{} {}?{} {keep} {:?}", head.method.name(), head.path, head.query, head.framing))
     }
@@ -353,6 +403,15 @@ mod tests {
         check_fields("Connection: a\r\nConnection: close", Ok("POST /p? close Length(0)"));
         check_fields("Connection: closer", Ok("POST /p? keep Length(0)"));
         check("GET / HTTP/1.0\r\nConnection: Keep-Alive", Ok("GET /? keep Length(0)"));
+    }
+
+    #[test]
+    fn field_lines_are_cut_where_they_are_asked_for() {
+        let head = b"GET / HTTP/1.1\r\nHost: h\r\nA:b: c\r\nEmpty:\r\nB: \t x y \t \r\n\r\n";
+        let fields: Vec<_> = parse(head, &Limits::default()).unwrap().fields.iter().collect();
+        let expected: [(&str, &[u8]); 4] = [("Host", b"h"), ("A", b"b: c"), ("Empty", b""), ("B", b"x y")];
+        assert_eq!(fields, expected);
+        assert_eq!(parse(b"GET / HTTP/1.0\r\n\r\n", &Limits::default()).unwrap().fields.iter().count(), 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! | subject | file |
 //! |---|---|
 //! | what an application sees | `service`, `request`, `reply`, `late` |
-//! | bytes to requests, without I/O | `scan` (blank line), `head` (fields, framing), `chunked`, `reader` (all three) |
+//! | bytes to requests, without I/O | `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `reader` (all) |
 //! | replies to bytes | `composer`, `stream` |
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
 //! | what a loop's connections share | `worker` |
@@ -30,6 +30,7 @@ mod head;
 mod late;
 mod limits;
 mod metrics;
+mod plain;
 pub mod query;
 mod queued_writer;
 mod reader;
@@ -43,6 +44,7 @@ mod serve;
 mod server;
 mod service;
 mod stream;
+mod visible;
 mod worker;
 
 pub use access_log::AccessLog;

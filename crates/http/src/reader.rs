@@ -6,12 +6,14 @@
 //!
 //! Invariants:
 //! - `next` is repeatable: a request that is not consumed and not [`RequestReader::done`] is handed out again.
-//! - No byte is scanned twice, however the stream is cut into reads.
+//! - No byte is scanned anew at each read, however the stream is cut: the scan resumes, and the plain way is tried at
+//!   the first look alone.
 //! - Memory grows with what has arrived, never with what a head announces.
 
 use crate::chunked::Chunked;
-use crate::head::{self, Fields, Framing, Head};
+use crate::head::{self, Framing, Head};
 use crate::limits::Limits;
+use crate::plain;
 use crate::refusal::Refusal;
 use crate::scan::HeadScan;
 
@@ -98,26 +100,21 @@ impl RequestReader {
     pub(crate) fn next<'i>(
         &'i mut self,
         input: &'i [u8],
-        fields: &'i mut Fields<'i>,
         limits: &Limits,
         spare: impl FnOnce() -> Box<Gathering>,
     ) -> Step<'i> {
         if self.gathering.is_some() {
-            return self.gather(input, fields, limits);
+            return self.gather(input, limits);
         }
-        if input.starts_with(b"\r\n") {
-            return self.skip_blank_lines(input);
-        }
-        let head_bytes = match self.find_head(input, limits) {
-            Ok(Some(head_bytes)) => head_bytes,
-            Ok(None) => return Step::More { consumed: 0, say_continue: false },
-            Err(refusal) => return Step::Refused(refusal),
+        let plain = if self.scan.is_fresh() { plain::read(input, limits) } else { None };
+        let (head, head_bytes) = match plain {
+            Some(plain) => plain,
+            None => match self.any_head(input, limits) {
+                Ok(found) => found,
+                Err(step) => return step,
+            },
         };
         let (head_part, body) = input.split_at(head_bytes);
-        let head = match head::parse(head_part, fields, limits) {
-            Ok(head) => head,
-            Err(refusal) => return Step::Refused(refusal),
-        };
         match head.framing {
             Framing::Length(length) if length > limits.body_bytes_max as u64 => Step::Refused(Refusal::BodyTooLarge),
             Framing::Length(length) if length <= body.len() as u64 => {
@@ -132,6 +129,22 @@ impl RequestReader {
                 self.gathering = Some(gathering);
                 Step::More { consumed: head_bytes, say_continue }
             }
+        }
+    }
+
+    /// A head that is not plain, and its length; `Err`: there is none yet, or never will be.
+    #[inline(never)]
+    fn any_head<'i>(&mut self, input: &'i [u8], limits: &Limits) -> Result<(Head<'i>, usize), Step<'i>> {
+        if input.starts_with(b"\r\n") {
+            return Err(self.skip_blank_lines(input));
+        }
+        match self.find_head(input, limits) {
+            Ok(Some(head_bytes)) => {
+                let head = head::parse(&input[..head_bytes], limits).map_err(Step::Refused)?;
+                Ok((head, head_bytes))
+            }
+            Ok(None) => Err(Step::More { consumed: 0, say_continue: false }),
+            Err(refusal) => Err(Step::Refused(refusal)),
         }
     }
 
@@ -170,7 +183,6 @@ impl RequestReader {
         Step::More { consumed: lines * 2, say_continue: false }
     }
 
-    #[inline]
     fn find_head(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, Refusal> {
         match self.scan.scan(input)? {
             Some(head_bytes) if head_bytes <= limits.head_bytes_max => Ok(Some(head_bytes)),
@@ -185,13 +197,13 @@ impl RequestReader {
         line_bytes > limits.target_bytes_max + LINE_BESIDES_TARGET
     }
 
-    fn gather<'i>(&'i mut self, input: &[u8], fields: &'i mut Fields<'i>, limits: &Limits) -> Step<'i> {
+    fn gather<'i>(&'i mut self, input: &[u8], limits: &Limits) -> Step<'i> {
         let Some(gathering) = &mut self.gathering else {
             return Step::More { consumed: 0, say_continue: false };
         };
         match gathering.take(input, limits) {
             Err(refusal) => Step::Refused(refusal),
-            Ok(0) if gathering.is_whole() => match head::parse(&gathering.head, fields, limits) {
+            Ok(0) if gathering.is_whole() => match head::parse(&gathering.head, limits) {
                 Ok(head) => Step::Request { head, body: &gathering.body, consumed: 0 },
                 Err(refusal) => Step::Refused(refusal),
             },
@@ -203,7 +215,6 @@ impl RequestReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head::fields;
     use proptest::prelude::*;
 
     fn limits() -> Limits {
@@ -216,8 +227,7 @@ mod tests {
         let (mut start, mut end) = (0, 0);
         let mut reads = reads.iter().cycle();
         loop {
-            let mut fields = fields();
-            match reader.next(&stream[start..end], &mut fields, &limits(), Box::default) {
+            match reader.next(&stream[start..end], &limits(), Box::default) {
                 Step::Request { head, body, consumed } => {
                     let body = String::from_utf8_lossy(body).into_owned();
                     seen.push(format!("{} {} [{body}]", head.method.name(), head.path));
@@ -299,7 +309,7 @@ mod tests {
             let (mut reader, mut start) = (RequestReader::default(), 0);
             let mut seen = 0;
             while seen < 3 {
-                match reader.next(&stream.as_bytes()[start..], &mut fields(), &limits(), Box::default) {
+                match reader.next(&stream.as_bytes()[start..], &limits(), Box::default) {
                     Step::Request { .. } => seen += 1,
                     Step::More { consumed, .. } => start += consumed,
                     Step::Refused(refusal) => panic!("{refusal:?}"),

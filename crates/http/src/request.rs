@@ -35,12 +35,12 @@ impl<'r> Request<'r> {
     /// The first header field of this name (ASCII case folded).
     pub fn header(&self, name: &str) -> Option<&'r [u8]> {
         let mut fields = self.head.fields.iter();
-        fields.find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+        fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// All header fields in the order of arrival.
     pub fn headers(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> + '_ {
-        self.head.fields.iter().map(|field| (field.name, field.value))
+        self.head.fields.iter()
     }
 
     /// The whole body (its size is within the limit), chunks already joined.

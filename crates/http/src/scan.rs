@@ -20,9 +20,14 @@ pub(crate) struct HeadScan {
 }
 
 impl HeadScan {
+    /// Whether nothing of the head has been looked at.
+    #[inline]
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.at == 0
+    }
+
     /// Length of the head including its blank line, once that has come. Called again after it was found, it finds it
     /// again.
-    #[inline]
     pub(crate) fn scan(&mut self, input: &[u8]) -> Result<Option<usize>, Refusal> {
         while let Some(found) = memchr3(b'\r', b'\n', 0, &input[self.at..]) {
             let at = self.at + found;

@@ -1,0 +1,227 @@
+//! Plain heads: what nearly every request looks like, read in one pass.
+//!
+//! ```text
+//!  GET /users/7?a=b HTTP/1.1\r\n      GET or POST, origin form, HTTP/1.1, one blank between the words
+//!  Host: travels:80\r\n               name, colon, at most one blank, value of ASCII without tabs
+//!  \r\n
+//! ```
+//!
+//! A plain head needs neither the strict scan nor httparse: this pass alone checks all that they check, eight bytes at a
+//! time where it can. Everything else (not whole yet, unusual, wrong) is `None` and goes the long way, which also finds
+//! the right refusal. So this file may be narrow, but never wide: what it takes, the long way takes with the same
+//! meaning (the property test below).
+//!
+//! It is tried once for a head, at its first look, so a head that comes in pieces is not scanned anew at each.
+
+use crate::chunked::is_token;
+use crate::head::{FieldLines, Head, Meaning, is_host_byte};
+use crate::limits::Limits;
+use crate::service::Method;
+use crate::visible::{Bytes, Target};
+
+const VERSION: &[u8; 11] = b" HTTP/1.1\r\n";
+
+/// Reads the plain head at the input's front, and tells its length.
+#[inline]
+pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits) -> Option<(Head<'i>, usize)> {
+    let (method, target_at) = match input {
+        [b'G', b'E', b'T', b' ', b'/', ..] => (Method::Get, 4),
+        [b'P', b'O', b'S', b'T', b' ', b'/', ..] => (Method::Post, 5),
+        _ => return None,
+    };
+    let bytes = Bytes::of(input)?;
+    let Target { path, query, end } = bytes.target(target_at)?;
+    if input.get(end..)?.first_chunk() != Some(VERSION) {
+        return None;
+    }
+    let fields_at = end + VERSION.len();
+    let (meaning, fields_end) = read_fields(bytes, fields_at, limits)?;
+    let head_bytes = fields_end + 2;
+    if end - target_at > limits.target_bytes_max || head_bytes > limits.head_bytes_max {
+        return None;
+    }
+    let head = Head {
+        method,
+        path,
+        query,
+        fields: FieldLines::checked(&input[fields_at..fields_end]),
+        http10: false,
+        persistent: !meaning.closes(),
+        framing: meaning.framing(false).ok()?,
+        expects_continue: meaning.expects_continue(false).ok()?,
+    };
+    Some((head, head_bytes))
+}
+
+/// Reads field lines up to the blank line, and tells where that is.
+#[inline]
+fn read_fields<'i>(bytes: Bytes<'i>, mut at: usize, limits: &Limits) -> Option<(Meaning<'i>, usize)> {
+    let mut meaning = Meaning::default();
+    for _ in 0..=limits.fields_max {
+        let line = bytes.all().get(at..)?;
+        if line.starts_with(b"\r\n") {
+            meaning.check_host(false).ok()?;
+            return Some((meaning, at));
+        }
+        at += match line {
+            [b'H', b'o', b's', b't', b':', b' ', value @ ..] => {
+                let value = &value[..value.iter().position(|&byte| !is_host_byte(byte))?];
+                meaning.add_checked_host(value).ok()?;
+                6 + value.len()
+            }
+            _ => read_field(bytes, at, line, &mut meaning)?,
+        };
+        if !bytes.all().get(at..)?.starts_with(b"\r\n") {
+            return None;
+        }
+        at += 2;
+    }
+    None
+}
+
+/// Reads the field line at `at`, and tells its length without its end.
+#[inline]
+fn read_field<'i>(bytes: Bytes<'i>, at: usize, line: &'i [u8], meaning: &mut Meaning<'i>) -> Option<usize> {
+    let name_bytes = line.iter().position(|&byte| !is_token(byte))?;
+    let value_at = match line.get(name_bytes..)? {
+        [b':', b' ', ..] => name_bytes + 2,
+        [b':', ..] => name_bytes + 1,
+        _ => return None,
+    };
+    let end = bytes.value_end(at + value_at) - at;
+    let value = line.get(value_at..end)?;
+    if name_bytes == 0 || value.first() == Some(&b' ') || value.last() == Some(&b' ') {
+        return None;
+    }
+    meaning.add(&line[..name_bytes], value).ok()?;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head;
+    use crate::scan::HeadScan;
+    use proptest::prelude::*;
+
+    fn describe(head: &Head<'_>, head_bytes: usize) -> String {
+        let fields: Vec<_> = head.fields.iter().collect();
+        format!("{head_bytes} {:?} {:?}", Head { fields: FieldLines::checked(b""), ..*head }, fields)
+    }
+
+    fn short(input: &[u8], limits: &Limits) -> Option<String> {
+        read(input, limits).map(|(head, head_bytes)| describe(&head, head_bytes))
+    }
+
+    fn long(input: &[u8], limits: &Limits) -> Option<String> {
+        let head_bytes = HeadScan::default().scan(input).ok()??;
+        let head = head::parse(&input[..head_bytes], limits).ok()?;
+        (head_bytes <= limits.head_bytes_max).then(|| describe(&head, head_bytes))
+    }
+
+    #[track_caller]
+    fn check(head: &str, plain: bool) {
+        let (limits, whole) = (Limits::default(), format!("{head}\r\n\r\n"));
+        let got = short(whole.as_bytes(), &limits);
+        assert_eq!(got.is_some(), plain, "{head}");
+        if plain {
+            assert_eq!(got, long(whole.as_bytes(), &limits));
+            for end in 0..whole.len() {
+                assert_eq!(short(&whole.as_bytes()[..end], &limits), None, "cut at {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn usual_heads_are_plain() {
+        check("GET /users/7 HTTP/1.1\r\nHost: 127.0.0.1:80", true);
+        check("GET / HTTP/1.1\r\nHost:", true);
+        check("GET /a?b=%20+c HTTP/1.1\r\nHost: h\r\nUser-Agent: x (y; z)\r\nAccept: */*\r\nConnection: close", true);
+        check("POST /a?b?c HTTP/1.1\r\nhost: h\r\nContent-Length: 3\r\nExpect: 100-continue", true);
+    }
+
+    #[test]
+    fn unusual_heads_go_the_long_way() {
+        for line in
+            ["PUT / HTTP/1.1", "GET * HTTP/1.1", "GET http://h/ HTTP/1.1", "GET / HTTP/1.0", "GET /\u{44f} HTTP/1.1"]
+        {
+            check(&format!("{line}\r\nHost: h"), false);
+        }
+        for field in ["A: b ", "A:  b", "A:\tb", "A: b\tc", "A: \u{44f}", "A : b", " A: b", "A", ": b", "A: b\r\n c"] {
+            check(&format!("GET / HTTP/1.1\r\nHost: h\r\n{field}"), false);
+        }
+        check("GET / HTTP/1.1", false);
+        check("GET / HTTP/1.1\r\nHost: h\r\nHost: h", false);
+        check("GET / HTTP/1.1\r\nHost: a/b", false);
+        check("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked", false);
+    }
+
+    #[test]
+    fn limits_are_left_to_the_long_way() {
+        let whole = b"GET /abc HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n";
+        let exact = Limits { head_bytes_max: whole.len(), target_bytes_max: 4, fields_max: 2, ..Limits::default() };
+        assert!(short(whole, &exact).is_some() && long(whole, &exact).is_some());
+        assert_eq!(short(whole, &Limits { head_bytes_max: whole.len() - 1, ..exact.clone() }), None);
+        assert_eq!(short(whole, &Limits { target_bytes_max: 3, ..exact.clone() }), None);
+        assert_eq!(short(whole, &Limits { fields_max: 1, ..exact }), None);
+    }
+
+    /// Parts of heads, right and wrong, in any order.
+    fn heads() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop_oneof![
+            Just("GET "),
+            Just("POST "),
+            Just("/"),
+            Just("?"),
+            Just("#"),
+            Just(" HTTP/1.1"),
+            Just(" HTTP/1.0"),
+            Just("\r\n"),
+            Just("\r\n\r\n"),
+            Just("Host: h"),
+            Just("host:h"),
+            Just("Content-Length: 5"),
+            Just(" "),
+            Just("Transfer-Encoding: chunked"),
+            Just("Connection: close"),
+            Just("Expect: 100-continue"),
+            Just("\t"),
+            Just("abcdefgh"),
+            Just(":"),
+            Just("\0"),
+            Just("\r"),
+            Just("\n"),
+            Just("\u{7f}"),
+            Just("\u{44f}"),
+            Just("%2F"),
+        ];
+        proptest::collection::vec(line, 0..12).prop_map(|parts| parts.concat().into_bytes())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_plain_means_the_same_the_long_way(
+            path in "/[!-~]{0,20}", fields in heads(), rest in "[ -~]{0,9}",
+            at in 0usize..200, byte in proptest::option::of(any::<u8>()),
+        ) {
+            let mut bytes = format!("GET {path} HTTP/1.1\r\nHost: h:80\r\nX-Y: z z\r\n").into_bytes();
+            bytes.extend_from_slice(&fields);
+            bytes.extend_from_slice(b"\r\n\r\n");
+            bytes.extend_from_slice(rest.as_bytes());
+            if let Some(byte) = byte {
+                let at = at % bytes.len();
+                bytes.insert(at, byte);
+            }
+            if let Some(short) = short(&bytes, &Limits::default()) {
+                prop_assert_eq!(Some(short), long(&bytes, &Limits::default()));
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in heads()) {
+            if let Some(short) = short(&bytes, &Limits::default()) {
+                prop_assert_eq!(Some(short), long(&bytes, &Limits::default()));
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Runs of visible ASCII, found eight bytes at a time.
+//!
+//! A request target of visible ASCII is text by construction; asking `str::from_utf8` again would cost as much as the
+//! search. That is the one use of `unsafe` here.
+#![allow(unsafe_code)] // text that was just checked to be ASCII is not checked again
+
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
+const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
+
+/// Bytes of which there are eight at least, so that a word can be read anywhere.
+#[derive(Clone, Copy)]
+pub(crate) struct Bytes<'i>(&'i [u8]);
+
+/// A target in origin form.
+pub(crate) struct Target<'i> {
+    pub(crate) path: &'i str,
+    /// Without its `?`; empty where there is none.
+    pub(crate) query: &'i str,
+    /// Where the target ends.
+    pub(crate) end: usize,
+}
+
+impl<'i> Bytes<'i> {
+    pub(crate) fn of(bytes: &'i [u8]) -> Option<Self> {
+        (bytes.len() >= 8).then_some(Bytes(bytes))
+    }
+
+    pub(crate) fn all(self) -> &'i [u8] {
+        self.0
+    }
+
+    /// The target that begins at `at` and ends before the first byte that is not visible ASCII. `None`: it holds a `#`,
+    /// which no target may.
+    #[inline]
+    pub(crate) fn target(self, at: usize) -> Option<Target<'i>> {
+        let path_end = self.end_of(at, |word| not_visible(word) | equal(word, b'#') | equal(word, b'?'));
+        let path = self.text(at, path_end);
+        match self.0.get(path_end) {
+            Some(b'?') => {
+                let end = self.end_of(path_end + 1, |word| not_visible(word) | equal(word, b'#'));
+                let query = self.text(path_end + 1, end);
+                (self.0.get(end) != Some(&b'#')).then_some(Target { path, query, end })
+            }
+            Some(b'#') => None,
+            _ => Some(Target { path, query: "", end: path_end }),
+        }
+    }
+
+    /// Where the value that begins at `at` ends: before the first byte that is neither visible ASCII nor a blank.
+    #[inline]
+    pub(crate) fn value_end(self, at: usize) -> usize {
+        self.end_of(at, |word| below(word, b' ') | equal(word, 0x7f) | word)
+    }
+
+    /// `from..to` as text; the caller has found only visible ASCII there.
+    #[inline]
+    fn text(self, from: usize, to: usize) -> &'i str {
+        let bytes = self.0.get(from..to).unwrap_or_default();
+        debug_assert!(bytes.is_ascii());
+        // SAFETY: called by `target` alone, with bounds between which `end_of` has stopped at no byte that `not_visible`
+        // flags, so every byte is ASCII, and ASCII is UTF-8. (Out of bounds the text is empty.)
+        unsafe { std::str::from_utf8_unchecked(bytes) }
+    }
+
+    /// The first place from `at` on whose byte is flagged, or the end. `flags` must flag a zero byte, with which the
+    /// last word is filled, and must be exact for the lowest byte that it flags.
+    #[inline]
+    fn end_of(self, mut at: usize, flags: impl Fn(u64) -> u64) -> usize {
+        loop {
+            let flagged = flags(self.word(at)) & HIGHS;
+            if flagged != 0 {
+                return at + (flagged.trailing_zeros() / 8) as usize;
+            }
+            at += 8;
+        }
+    }
+
+    /// Eight bytes from `at` on, the first one lowest; zeros after the end.
+    #[inline]
+    fn word(self, at: usize) -> u64 {
+        if let Some(Some(bytes)) = self.0.get(at..).map(<[u8]>::first_chunk) {
+            return u64::from_le_bytes(*bytes);
+        }
+        // The last eight bytes, with those before `at` shifted out: no copy of an unknown small size.
+        let missing = (at + 8).saturating_sub(self.0.len());
+        let last = self.0.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        if missing < 8 { last >> (missing * 8) } else { 0 }
+    }
+}
+
+/// Flags (in their highest bits) bytes under `bound`, which is 0x80 at most. A borrow goes upwards only, so the lowest
+/// flag is exact; that holds for all these functions and for any union of them.
+fn below(word: u64, bound: u8) -> u64 {
+    word.wrapping_sub(ONES * u64::from(bound)) & !word
+}
+
+fn equal(word: u64, byte: u8) -> u64 {
+    below(word ^ (ONES * u64::from(byte)), 1)
+}
+
+fn not_visible(word: u64) -> u64 {
+    below(word, 0x21) | equal(word, 0x7f) | word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The same, a byte at a time.
+    fn slow_target(bytes: &[u8], at: usize) -> Option<(&str, &str, usize)> {
+        let stop = |from: usize| bytes[from..].iter().position(|byte| !(0x21..=0x7e).contains(byte));
+        let end = stop(at).map_or(bytes.len(), |found| at + found);
+        let text = std::str::from_utf8(&bytes[at..end]).ok()?;
+        let (path, query) = text.split_once('?').unwrap_or((text, ""));
+        (!text.contains('#')).then_some((path, query, end))
+    }
+
+    fn check(bytes: &[u8], at: usize) {
+        let Some(eight) = Bytes::of(bytes) else { return };
+        let target = eight.target(at).map(|target| (target.path, target.query, target.end));
+        assert_eq!(target, slow_target(bytes, at));
+        let value = bytes[at..].iter().position(|byte| !(0x20..=0x7e).contains(byte));
+        assert_eq!(eight.value_end(at), value.map_or(bytes.len(), |found| at + found));
+    }
+
+    #[test]
+    fn every_byte_at_every_place_of_a_word_is_seen() {
+        for byte in 0..=255 {
+            for place in 0..20 {
+                let mut bytes = *b"abcdefghijklmnopqrst";
+                bytes[place] = byte;
+                (0..20).for_each(|at| check(&bytes, at));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn runs_end_where_a_slow_search_ends_them(bytes in proptest::collection::vec(any::<u8>(), 0..40), at in 0usize..40) {
+            check(&bytes, at.min(bytes.len()));
+        }
+
+        #[test]
+        fn runs_of_text_end_where_a_slow_search_ends_them(text in "[a-c ?#\u{7f}\u{80}]{0,40}", at in 0usize..40) {
+            check(text.as_bytes(), at.min(text.len()));
+        }
+    }
+}
