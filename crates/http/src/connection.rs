@@ -151,7 +151,10 @@ impl<S: Service> Connection<S> {
         let Connection { shared, reader, ring, .. } = self;
         let worker = &shared.worker;
         let (input, out) = io.split();
-        match reader.next(input, &worker.settings.limits, || worker.take_gathering()) {
+        let mut seen = worker.seen.borrow_mut();
+        let step = reader.next(input, &worker.settings.limits, &mut seen, || worker.take_gathering());
+        drop(seen);
+        match step {
             Step::More { consumed, say_continue } => self.take_more(io, consumed, say_continue),
             Step::Refused(refusal) => {
                 self.refuse(io, refusal);

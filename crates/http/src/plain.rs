@@ -11,19 +11,48 @@
 //! the right refusal. So this file may be narrow, but never wide: what it takes, the long way takes with the same
 //! meaning (the property test below).
 //!
+//! A loop's clients mostly send the same fields again and again. So the last field lines are remembered ([`Seen`]), and
+//! equal bytes get the meaning that was found before: one comparison instead of a walk.
+//!
 //! It is tried once for a head, at its first look, so a head that comes in pieces is not scanned anew at each.
 
 use crate::chunked::is_token;
-use crate::head::{FieldLines, Head, Meaning, is_host_byte};
+use crate::head::{FieldLines, Framing, Head, Meaning, is_host_byte};
 use crate::limits::Limits;
 use crate::service::Method;
 use crate::visible::{Bytes, Target};
 
+/// Bytes of field lines that are remembered at most: a browser's fit.
+const SEEN_BYTES_MAX: usize = 1024;
+/// Of so many heads with other fields one is remembered, so that clients who take turns do not cost a copy each.
+const MISSES_PER_CHANGE: u32 = 16;
 const VERSION: &[u8; 11] = b" HTTP/1.1\r\n";
 
-/// Reads the plain head at the input's front, and tells its length.
+/// The field lines of an earlier plain head without a body, on this loop, and what they mean.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// With the blank line; empty: none yet.
+    lines: Vec<u8>,
+    persistent: bool,
+    misses: u32,
+}
+
+impl Seen {
+    #[cold]
+    fn note(&mut self, lines: &[u8], head: &Head<'_>) {
+        self.misses = self.misses.wrapping_add(1);
+        let bare = head.framing == Framing::Length(0) && !head.expects_continue;
+        if bare && lines.len() <= SEEN_BYTES_MAX && self.misses % MISSES_PER_CHANGE == 1 {
+            self.lines.clear();
+            self.lines.extend_from_slice(lines);
+            self.persistent = head.persistent;
+        }
+    }
+}
+
+/// Reads the plain head at the input's front, and tells its length. `limits` are the same at each call with one `seen`.
 #[inline]
-pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits) -> Option<(Head<'i>, usize)> {
+pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Option<(Head<'i>, usize)> {
     let (method, target_at) = match input {
         [b'G', b'E', b'T', b' ', b'/', ..] => (Method::Get, 4),
         [b'P', b'O', b'S', b'T', b' ', b'/', ..] => (Method::Post, 5),
@@ -35,7 +64,14 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits) -> Option<(Head<'i>, us
         return None;
     }
     let fields_at = end + VERSION.len();
-    let (meaning, fields_end) = read_fields(bytes, fields_at, limits)?;
+    let rest = input.get(fields_at..)?;
+    let known = !seen.lines.is_empty() && rest.starts_with(&seen.lines);
+    let (fields_end, persistent, framing, expects_continue) = if known {
+        (fields_at + seen.lines.len() - 2, seen.persistent, Framing::Length(0), false)
+    } else {
+        let (meaning, fields_end) = read_fields(bytes, fields_at, limits)?;
+        (fields_end, !meaning.closes(), meaning.framing(false).ok()?, meaning.expects_continue(false).ok()?)
+    };
     let head_bytes = fields_end + 2;
     if end - target_at > limits.target_bytes_max || head_bytes > limits.head_bytes_max {
         return None;
@@ -46,15 +82,18 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits) -> Option<(Head<'i>, us
         query,
         fields: FieldLines::checked(&input[fields_at..fields_end]),
         http10: false,
-        persistent: !meaning.closes(),
-        framing: meaning.framing(false).ok()?,
-        expects_continue: meaning.expects_continue(false).ok()?,
+        persistent,
+        framing,
+        expects_continue,
     };
+    if !known {
+        seen.note(&input[fields_at..head_bytes], &head);
+    }
     Some((head, head_bytes))
 }
 
 /// Reads field lines up to the blank line, and tells where that is.
-#[inline]
+#[inline(never)]
 fn read_fields<'i>(bytes: Bytes<'i>, mut at: usize, limits: &Limits) -> Option<(Meaning<'i>, usize)> {
     let mut meaning = Meaning::default();
     for _ in 0..=limits.fields_max {
@@ -110,7 +149,12 @@ mod tests {
     }
 
     fn short(input: &[u8], limits: &Limits) -> Option<String> {
-        read(input, limits).map(|(head, head_bytes)| describe(&head, head_bytes))
+        let mut seen = Seen::default();
+        let first = read(input, limits, &mut seen).map(|(head, head_bytes)| describe(&head, head_bytes));
+        // The second time its fields may be remembered.
+        let second = read(input, limits, &mut seen).map(|(head, head_bytes)| describe(&head, head_bytes));
+        assert_eq!(first, second);
+        first
     }
 
     fn long(input: &[u8], limits: &Limits) -> Option<String> {
@@ -154,6 +198,34 @@ mod tests {
         check("GET / HTTP/1.1\r\nHost: h\r\nHost: h", false);
         check("GET / HTTP/1.1\r\nHost: a/b", false);
         check("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked", false);
+    }
+
+    #[test]
+    fn remembered_fields_are_those_of_equal_bytes_alone() {
+        let (limits, mut seen) = (Limits::default(), Seen::default());
+        let mut persistent = |fields: &str| {
+            let whole = format!("GET /a HTTP/1.1\r\n{fields}\r\n\r\n");
+            read(whole.as_bytes(), &limits, &mut seen).map(|(head, _)| (head.persistent, head.fields.iter().count()))
+        };
+        assert_eq!(persistent("Host: h\r\nConnection: close"), Some((false, 2)));
+        for _ in 0..2 * MISSES_PER_CHANGE {
+            assert_eq!(persistent("Host: h\r\nConnection: close"), Some((false, 2)));
+            assert_eq!(persistent("Host: h"), Some((true, 1)));
+            assert_eq!(persistent("Host: h\r\nConnection: closer"), Some((true, 2)));
+            assert_eq!(persistent("Host: h\r\nConnection: close\r\nA: b"), Some((false, 3)));
+            assert_eq!(persistent("A: b"), None);
+        }
+    }
+
+    #[test]
+    fn what_has_a_body_or_waits_for_a_word_is_not_remembered() {
+        let mut seen = Seen::default();
+        let whole = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n";
+        for _ in 0..2 * MISSES_PER_CHANGE {
+            let (head, _) = read(whole, &Limits::default(), &mut seen).unwrap();
+            assert_eq!(head.framing, Framing::Length(3));
+        }
+        assert!(seen.lines.is_empty());
     }
 
     #[test]

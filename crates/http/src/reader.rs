@@ -13,7 +13,7 @@
 use crate::chunked::Chunked;
 use crate::head::{self, Framing, Head};
 use crate::limits::Limits;
-use crate::plain;
+use crate::plain::{self, Seen};
 use crate::refusal::Refusal;
 use crate::scan::HeadScan;
 
@@ -95,18 +95,19 @@ pub(crate) struct RequestReader {
 }
 
 impl RequestReader {
-    /// Looks at the bytes received and not consumed. `spare` gives room for a body that has to be gathered.
+    /// Looks at the bytes received and not consumed. `seen` is what the loop remembers of plain heads; `spare` gives room for a body that has to be gathered.
     #[inline]
     pub(crate) fn next<'i>(
         &'i mut self,
         input: &'i [u8],
         limits: &Limits,
+        seen: &mut Seen,
         spare: impl FnOnce() -> Box<Gathering>,
     ) -> Step<'i> {
         if self.gathering.is_some() {
             return self.gather(input, limits);
         }
-        let plain = if self.scan.is_fresh() { plain::read(input, limits) } else { None };
+        let plain = if self.scan.is_fresh() { plain::read(input, limits, seen) } else { None };
         let (head, head_bytes) = match plain {
             Some(plain) => plain,
             None => match self.any_head(input, limits) {
@@ -227,7 +228,7 @@ mod tests {
         let (mut start, mut end) = (0, 0);
         let mut reads = reads.iter().cycle();
         loop {
-            match reader.next(&stream[start..end], &limits(), Box::default) {
+            match reader.next(&stream[start..end], &limits(), &mut Seen::default(), Box::default) {
                 Step::Request { head, body, consumed } => {
                     let body = String::from_utf8_lossy(body).into_owned();
                     seen.push(format!("{} {} [{body}]", head.method.name(), head.path));
@@ -309,7 +310,7 @@ mod tests {
             let (mut reader, mut start) = (RequestReader::default(), 0);
             let mut seen = 0;
             while seen < 3 {
-                match reader.next(&stream.as_bytes()[start..], &limits(), Box::default) {
+                match reader.next(&stream.as_bytes()[start..], &limits(), &mut Seen::default(), Box::default) {
                     Step::Request { .. } => seen += 1,
                     Step::More { consumed, .. } => start += consumed,
                     Step::Refused(refusal) => panic!("{refusal:?}"),

@@ -12,6 +12,7 @@ use crate::access_log::Entry;
 use crate::composer::Composer;
 use crate::limits::Settings;
 use crate::metrics::Metrics;
+use crate::plain::Seen;
 use crate::reader::Gathering;
 use crate::service::{Service, Status};
 
@@ -28,6 +29,8 @@ pub(crate) struct Worker {
     pub(crate) composer: RefCell<Composer>,
     /// Lines of header fields that the service adds to the reply in hand.
     pub(crate) fields: RefCell<Vec<u8>>,
+    /// What it remembers of plain heads.
+    pub(crate) seen: RefCell<Seen>,
     /// Memory of bodies on their way, over all connections of the loop.
     pub(crate) gathered_bytes: Cell<usize>,
     buffers: RefCell<Vec<Vec<u8>>>,
@@ -50,6 +53,7 @@ impl Worker {
             composer: RefCell::new(Composer::new(settings.date)),
             settings,
             fields: RefCell::default(),
+            seen: RefCell::default(),
             gathered_bytes: Cell::new(0),
             buffers: RefCell::default(),
             gatherings: RefCell::default(),
