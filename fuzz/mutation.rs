@@ -40,7 +40,7 @@ fn make(bytes: &mut Vec<u8>, edit: Edit, words: &[&[u8]]) {
             let to = other % (bytes.len() + 1);
             drop(bytes.splice(to..to, bytes[at..end].to_vec()));
         }
-        4 if other % 8 == 0 => bytes.truncate(at),
+        4 if other.is_multiple_of(8) => bytes.truncate(at),
         5 => {
             let word = words[other % words.len()];
             drop(bytes.splice(at..end, word.iter().copied()));

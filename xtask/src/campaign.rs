@@ -1,56 +1,96 @@
 //! Long campaigns with tools of the nightly toolchain. Each says what is missing instead of failing obscurely.
 
 use crate::tools;
+use std::path::Path;
 use std::process::Command;
 
+/// What a sanitizer's target is named: without one named, build scripts and macros would be built with it too.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// What one fuzz target may use, MB: a parser that passes it keeps what it should refuse.
+const FUZZ_MEMORY_MB: u32 = 2048;
+/// What one input may take, seconds.
+const FUZZ_INPUT_SECONDS: u32 = 10;
+
 fn require_nightly() -> Result<(), String> {
+    if !tools::is_on_path("rustup") {
+        return Err("rustup is missing, by which the nightly toolchain is found: https://rustup.rs".to_string());
+    }
     let listed = Command::new("rustup").args(["toolchain", "list"]).output();
     match listed {
-        Ok(output) if String::from_utf8_lossy(&output.stdout).contains("nightly") => Ok(()),
+        Ok(output) if String::from_utf8_lossy(&output.stdout).lines().any(|line| line.starts_with("nightly")) => Ok(()),
         _ => {
             Err("the nightly toolchain is missing: `rustup toolchain install nightly`, then run this again".to_string())
         }
     }
 }
 
-fn require_component(component: &str) -> Result<(), String> {
-    require_nightly()?;
+fn has_component(component: &str) -> bool {
     let listed = Command::new("rustup").args(["component", "list", "--toolchain", "nightly", "--installed"]).output();
-    match listed {
-        Ok(output) if String::from_utf8_lossy(&output.stdout).lines().any(|line| line.starts_with(component)) => Ok(()),
-        _ => Err(format!(
-            "the nightly component `{component}` is missing: `rustup component add --toolchain nightly {component}`, \
-             then run this again"
-        )),
+    listed.is_ok_and(|output| {
+        String::from_utf8_lossy(&output.stdout).lines().any(|line| line.trim().starts_with(component))
+    })
+}
+
+fn require_component(component: &str, purpose: &str) -> Result<(), String> {
+    require_nightly()?;
+    if has_component(component) {
+        return Ok(());
     }
+    Err(format!(
+        "the nightly component `{component}` is missing, {purpose}: `rustup component add --toolchain nightly \
+         {component}`, then run this again"
+    ))
+}
+
+/// Cargo of the nightly toolchain. Through rustup, since inside `cargo xtask` a plain `cargo` may be the pinned one.
+fn nightly_cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo"]).args(arguments);
+    command
 }
 
 /// `cargo xtask fuzz [TARGET] [SECONDS]`
 pub(crate) fn fuzz(arguments: &[String]) -> Result<(), String> {
+    let targets = fuzz_targets()?;
+    let seconds = arguments.get(1).map_or("60", String::as_str);
+    if seconds.parse::<u32>().is_err() {
+        return Err(format!("`{seconds}` is no number of seconds"));
+    }
+    let chosen = match arguments.first() {
+        None => targets,
+        Some(target) if targets.contains(target) => vec![target.clone()],
+        Some(target) => return Err(format!("`{target}` is no target; there are: {}", targets.join(", "))),
+    };
     require_nightly()?;
     if !tools::is_on_path("cargo-fuzz") {
         return Err("cargo-fuzz is missing: `cargo install cargo-fuzz`, then run this again".to_string());
     }
-    let seconds = arguments.get(1).map_or("60", String::as_str);
-    let targets: Vec<String> = match arguments.first() {
-        Some(target) => vec![target.clone()],
-        None => fuzz_targets()?,
-    };
-    for target in targets {
+    for target in chosen {
         println!("== fuzz {target} for {seconds} s");
-        tools::run_with(Command::new("cargo").args([
-            "+nightly",
-            "fuzz",
-            "run",
-            "--fuzz-dir",
-            "fuzz",
-            &target,
-            "--",
-            &format!("-max_total_time={seconds}"),
-            "-rss_limit_mb=2048",
-        ]))?;
+        fuzz_one(&target, seconds)?;
     }
     Ok(())
+}
+
+/// Runs one target from its seeds and from what earlier runs found.
+fn fuzz_one(target: &str, seconds: &str) -> Result<(), String> {
+    let folder = tools::root().join("fuzz");
+    let found = folder.join("corpus").join(target);
+    std::fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
+    let mut command = nightly_cargo(&["fuzz", "run", "--fuzz-dir", "fuzz", target]);
+    command.arg(&found);
+    // libFuzzer writes what it finds to the first folder only; the seeds stay as they are.
+    add_if_there(&mut command, "", &folder.join("seeds").join(target));
+    command.args(["--", &format!("-max_total_time={seconds}"), &format!("-rss_limit_mb={FUZZ_MEMORY_MB}")]);
+    command.args([&format!("-timeout={FUZZ_INPUT_SECONDS}"), "-max_len=8192"]);
+    add_if_there(&mut command, "-dict=", &folder.join("dictionaries").join(format!("{target}.dict")));
+    tools::run_with(&mut command)
+}
+
+fn add_if_there(command: &mut Command, option: &str, path: &Path) {
+    if path.exists() {
+        command.arg(format!("{option}{}", path.display()));
+    }
 }
 
 /// The targets are the files of `fuzz/fuzz_targets`.
@@ -65,26 +105,31 @@ fn fuzz_targets() -> Result<Vec<String>, String> {
 
 /// `cargo xtask miri [CRATE]`
 pub(crate) fn miri(arguments: &[String]) -> Result<(), String> {
-    require_component("miri")?;
+    require_component("miri", "which is the interpreter")?;
+    require_component("rust-src", "from which Miri builds the standard library")?;
     let package = arguments.first().map_or("store", String::as_str);
     // Files and sockets are the kernel's: Miri runs the library's own tests, which stay in memory.
     tools::run_with(
-        Command::new("cargo")
-            .args(["+nightly", "miri", "test", "--package", package, "--lib"])
-            .env("MIRIFLAGS", "-Zmiri-disable-isolation"),
+        nightly_cargo(&["miri", "test", "--package", package, "--lib"]).env("MIRIFLAGS", "-Zmiri-disable-isolation"),
     )
 }
 
-/// `cargo xtask sanitize [address|thread]`
+/// `cargo xtask sanitize [address|thread] [CRATE]`
 pub(crate) fn sanitize(arguments: &[String]) -> Result<(), String> {
-    require_component("rust-src")?;
     let sanitizer = arguments.first().map_or("address", String::as_str);
-    if !["address", "thread"].contains(&sanitizer) {
-        return Err(format!("`{sanitizer}` is no sanitizer of this command; allowed: address, thread"));
+    let package = arguments.get(1).map_or("store", String::as_str);
+    let mut command = nightly_cargo(&["test", "--target", TARGET, "--package", package, "--lib", "--tests"]);
+    match sanitizer {
+        // The ready-made standard library will do: what it does not check itself, the allocator's interceptors do.
+        "address" => require_nightly()?,
+        // Locks and atomics of the standard library must be seen, or every use of them is told as a race.
+        "thread" => {
+            require_component("rust-src", "from which the standard library is built with the thread sanitizer")?;
+            command.arg("-Zbuild-std");
+        }
+        other => return Err(format!("`{other}` is no sanitizer of this command; allowed: address, thread")),
     }
-    tools::run_with(
-        Command::new("cargo")
-            .args(["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu", "--package", "store"])
-            .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}")),
-    )
+    // Apart from the ordinary build, which other flags would throw away.
+    let target_folder = tools::root().join("target").join(format!("sanitize-{sanitizer}"));
+    tools::run_with(command.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}")).env("CARGO_TARGET_DIR", target_folder))
 }

@@ -46,8 +46,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "sanitize",
-        usage: "[address|thread]",
-        about: "the store's stress tests under a sanitizer (nightly)",
+        usage: "[address|thread] [CRATE]",
+        about: "the tests of the store or another crate under a sanitizer (nightly)",
         run: campaign::sanitize,
     },
 ];
