@@ -171,7 +171,7 @@ pub(crate) fn check_tree(directory: &Path, bytes: &[u8]) -> bool {
     let _ = (view.verify().is_clean(), file.space_stat());
     if let Ok(mut writer) = file.begin(Box::new(|_, _, _| Ok(()))) {
         let edits: [(&[u8], Option<&[u8]>); 3] = [(&[50; 7], None), (b"a", Some(b"new")), (b"long", None)];
-        let changed = writer.merge(TREE, edits.into_iter());
+        let changed = writer.merge(TREE, edits);
         let _ = changed.and_then(|_| writer.finish(Version(9), LogPosition::default()).map(drop));
     }
     true
