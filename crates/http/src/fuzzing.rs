@@ -1,8 +1,8 @@
 //! Door for fuzzing: the parsers that otherwise stand behind a connection, as functions of bytes. Not part of the API.
 
 use crate::chunked::Chunked;
-use crate::head;
 use crate::limits::Limits;
+use crate::plain;
 use crate::reader::{RequestReader, Step};
 
 /// What came out of a connection's bytes.
@@ -31,12 +31,11 @@ pub enum Seen {
 ///
 /// Each size is at least 1.
 pub fn read_requests(stream: &[u8], reads: &[usize], limits: &Limits) -> Vec<Seen> {
-    let (mut reader, mut seen) = (RequestReader::default(), Vec::new());
+    let (mut reader, mut seen, mut plain) = (RequestReader::default(), Vec::new(), plain::Seen::default());
     let (mut start, mut end) = (0, 0);
     let mut reads = reads.iter().cycle();
     loop {
-        let mut fields = head::fields();
-        match reader.next(&stream[start..end], &mut fields, limits, Box::default) {
+        match reader.next(&stream[start..end], limits, &mut plain, Box::default) {
             Step::Request { head, body, consumed } => {
                 let (path, query) = (head.path.to_owned(), head.query.to_owned());
                 let (method, persistent) = (head.method.name(), head.persistent);
