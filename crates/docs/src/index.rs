@@ -35,6 +35,16 @@ impl<'a> Included<'a> {
 
     #[inline]
     fn length(&mut self) -> Result<usize, Damaged> {
+        match self.rest.split_first() {
+            Some((&length, rest)) if length < 0x80 => {
+                self.rest = rest;
+                Ok(usize::from(length))
+            }
+            _ => self.long_length(),
+        }
+    }
+
+    fn long_length(&mut self) -> Result<usize, Damaged> {
         let mut length = 0;
         for at in 0..LENGTH_BYTES_MAX {
             let &byte = self.rest.get(at).ok_or(Damaged)?;

@@ -40,6 +40,9 @@ const NULL: u8 = 0x05;
 const HUGE_NEGATIVE: u8 = 0x0a;
 const MINUS_ONE: u8 = 0x17;
 const ZERO: u8 = 0x18;
+/// The tags of the numbers with eight bytes.
+const ZERO_END: u8 = ZERO + 8;
+const MINUS_END: u8 = MINUS_ONE - 8;
 const HUGE_POSITIVE: u8 = 0x28;
 const TEXT: u8 = 0x30;
 const TEXT_END: u8 = 0x00;
@@ -47,12 +50,16 @@ const TEXT_ESCAPE: u8 = 0xff;
 const TAIL_NEGATIVE_ZERO: u8 = 0xef;
 const TAIL_REAL: u8 = 0xf0;
 const TAIL_FRACTION: u8 = 0xf1;
+/// A fraction's tail: its tag, and the real.
+const TAIL_FRACTION_BYTES: usize = 9;
+/// What follows the tag of a huge real.
+const HUGE_BYTES: usize = 8;
 /// Tails start here; every tag lies below.
 const TAIL_MIN: u8 = TAIL_NEGATIVE_ZERO;
 /// 2^63 as a real: the first that no i64 holds.
 const I64_END: f64 = 9_223_372_036_854_775_808.0;
 
-const _: () = assert!(MINUS_ONE - 8 > HUGE_NEGATIVE && ZERO + 8 < HUGE_POSITIVE && TEXT < TAIL_MIN);
+const _: () = assert!(MINUS_END > HUGE_NEGATIVE && ZERO_END < HUGE_POSITIVE && TEXT < TAIL_MIN);
 
 /// Longest encoding of a number.
 pub const NUMBER_BYTES_MAX: usize = 18;
@@ -109,27 +116,69 @@ pub fn decode<'a>(bytes: &mut &'a [u8], scratch: &'a mut Vec<u8>) -> Option<Scal
     }
 }
 
-/// Reads past one value. `None`: damaged.
+/// The integer that `bytes` begin with, if it is one: the common value, without the ways that others need.
+#[inline]
+pub fn decode_integer(bytes: &[u8]) -> Option<i64> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (length, fill) = number_length(tag)?;
+    let (digits, behind) = rest.split_at_checked(length)?;
+    if digits.first() == Some(&(fill as u8)) || behind.first().is_some_and(|&tail| tail >= TAIL_MIN) {
+        return None; // Damaged, or a real.
+    }
+    let integer = digits.iter().fold(fill, |integer, &digit| integer << 8 | i64::from(digit));
+    ((integer < 0) == (fill < 0)).then_some(integer)
+}
+
+/// The length of a number's floor, and its bytes in front: all ones for negatives, all zeros otherwise.
+#[inline]
+fn number_length(tag: u8) -> Option<(usize, i64)> {
+    match tag {
+        ZERO..=ZERO_END => Some((usize::from(tag - ZERO), 0)),
+        MINUS_END..=MINUS_ONE => Some((usize::from(MINUS_ONE - tag), -1)),
+        _ => None,
+    }
+}
+
+/// Reads past one value without a look at what it is. `None`: damaged.
 #[inline]
 pub fn skip(bytes: &mut &[u8]) -> Option<()> {
     let (&tag, rest) = bytes.split_first()?;
-    if tag == TEXT {
-        let mut at = 0;
-        loop {
-            at += rest.get(at..)?.iter().position(|&b| b == TEXT_END)? + 1;
-            if rest.get(at) != Some(&TEXT_ESCAPE) {
-                break;
-            }
-            at += 1;
-        }
-        *bytes = &rest[at..];
-        return Some(());
-    }
-    let mut unused = Vec::new();
-    let mut view: &[u8] = bytes;
-    decode(&mut view, &mut unused)?;
-    *bytes = &bytes[bytes.len() - view.len()..];
+    let length = match number_length(tag) {
+        Some((length, _)) => length,
+        None => return skip_other(bytes),
+    };
+    let rest = rest.get(length..)?;
+    let tail = match rest.first() {
+        Some(&TAIL_FRACTION) => TAIL_FRACTION_BYTES,
+        Some(&(TAIL_NEGATIVE_ZERO | TAIL_REAL)) => 1,
+        _ => 0,
+    };
+    *bytes = rest.get(tail..)?;
     Some(())
+}
+
+fn skip_other(bytes: &mut &[u8]) -> Option<()> {
+    let (&tag, rest) = bytes.split_first()?;
+    let length = match tag {
+        NULL => 0,
+        HUGE_NEGATIVE | HUGE_POSITIVE => HUGE_BYTES,
+        TEXT => text_length(rest)?,
+        _ => return None,
+    };
+    *bytes = rest.get(length..)?;
+    Some(())
+}
+
+/// The length of a text with its end.
+fn text_length(rest: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += rest.get(at..)?.iter().position(|&b| b == TEXT_END)? + 1;
+        if rest.get(at) != Some(&TEXT_ESCAPE) {
+            return Some(at);
+        }
+        at += 1;
+    }
 }
 
 fn in_i64(real: f64) -> bool {
@@ -191,11 +240,8 @@ fn ordered_real(bytes: &[u8]) -> Option<f64> {
 
 #[inline]
 fn decode_number<'a>(tag: u8, bytes: &mut &'a [u8], rest: &'a [u8]) -> Option<Scalar<'a>> {
-    let (length, fill) = match tag {
-        0x0f..=MINUS_ONE => (usize::from(MINUS_ONE - tag), 0xff),
-        ZERO..=0x20 => (usize::from(tag - ZERO), 0),
-        _ => return None,
-    };
+    let (length, fill) = number_length(tag)?;
+    let fill = fill as u8;
     let digits = rest.get(..length)?;
     if digits.first() == Some(&fill) {
         return None; // A shorter encoding exists: not ours.
@@ -370,6 +416,8 @@ mod tests {
             let mut scratch = Vec::new();
             let found = decode(&mut rest, &mut scratch).unwrap();
             prop_assert_eq!(found, a.scalar());
+            let integer = if let Owned::Integer(integer) = a { Some(integer) } else { None };
+            prop_assert_eq!(decode_integer(&bytes), integer);
             if let (Scalar::Real(found), Owned::Real(sent)) = (found, &a) {
                 prop_assert_eq!(found.to_bits(), sent.to_bits());
             }

@@ -248,13 +248,22 @@ impl Expr {
         }
     }
 
+    /// The same as [`Self::evaluate`], where most often a column or a value known ahead stands: these without a call.
+    #[inline(always)]
+    pub(crate) fn operand<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+        match self {
+            Expr::Column(column) => scope.value(*column),
+            Expr::Parameter(slot) => Ok(scope.fixed.parameters[*slot]),
+            other => other.evaluate(scope),
+        }
+    }
+
     /// Its value on the row in scope.
-    #[inline]
     pub(crate) fn evaluate<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
         match self {
             Expr::Literal(literal) => Ok(literal.value()),
-            Expr::Parameter(slot) => Ok(scope.parameters[*slot]),
-            Expr::Constant(slot) => scope.constants[*slot],
+            Expr::Parameter(slot) => Ok(scope.fixed.parameters[*slot]),
+            Expr::Constant(slot) => scope.fixed.constants[*slot],
             Expr::Column(column) => scope.value(*column),
             Expr::Compare(op, affinity, a, b) => {
                 let (a, b) = (a.evaluate(scope)?, b.evaluate(scope)?);
@@ -268,7 +277,8 @@ impl Expr {
         match self {
             Expr::Path(column, steps) => path(*column, steps, scope),
             Expr::Aggregate(slot) | Expr::GroupKey(slot) => {
-                let values = if matches!(self, Expr::Aggregate(_)) { scope.aggregates } else { scope.group };
+                let values =
+                    if matches!(self, Expr::Aggregate(_)) { scope.fixed.aggregates } else { scope.fixed.group };
                 Ok(values[*slot])
             }
             Expr::Not(e) => Ok(Value::of_truth(e.evaluate(scope)?.truth().map(|truth| !truth))),
@@ -339,7 +349,7 @@ impl Expr {
                 for argument in arguments {
                     values.push(argument.evaluate(scope)?);
                 }
-                functions::call(*function, &values, scope.arena, scope.now_ms)
+                functions::call(*function, &values, scope.arena, scope.fixed.now_ms)
             }
             _ => self.evaluate(scope),
         }
@@ -348,6 +358,10 @@ impl Expr {
     /// Whether a row passes it as a filter.
     #[inline]
     pub(crate) fn passes<'a>(&'a self, scope: &Scope<'a>) -> Result<bool, Fault> {
+        if let Expr::Compare(op, Affinity::None, a, b) = self {
+            let (a, b) = (a.operand(scope)?, b.operand(scope)?);
+            return Ok(!a.is_null() && !b.is_null() && op.holds(compare(a, b)));
+        }
         Ok(self.evaluate(scope)?.truth() == Some(true))
     }
 }

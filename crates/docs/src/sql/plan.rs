@@ -9,6 +9,8 @@
 //! A condition that an access path fulfils exactly is dropped; all others are checked at the first level that has
 //! all their fields, before a document is fetched where the index entry already tells.
 
+use binjson::FieldName;
+
 use super::aggregate::AggregateKind;
 use super::expr::{Affinity, Comparison, Expr, Literal};
 use super::resolve::Logical;
@@ -565,7 +567,7 @@ impl Planner<'_> {
             {
                 self.plan.levels[level].fetch = true;
             }
-            self.plan.sources.push(Source { level: level.unwrap_or(0), place, name: column.name.as_str().into() });
+            self.plan.sources.push(Source { level: level.unwrap_or(0), place, name: FieldName::new(&column.name) });
         }
     }
 

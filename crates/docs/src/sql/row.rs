@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use binjson::{Document, FieldCache};
+use binjson::{Document, FieldCache, FieldName};
 use bumpalo::Bump;
 
 use super::error::Fault;
@@ -38,8 +38,8 @@ pub(crate) struct Source {
     /// The nesting level of its collection.
     pub(crate) level: usize,
     pub(crate) place: Place,
-    /// The field's name.
-    pub(crate) name: Box<str>,
+    /// The field's name, ready for lookups.
+    pub(crate) name: FieldName,
 }
 
 /// One collection's part of the row.
@@ -55,18 +55,24 @@ pub(crate) struct Frame<'a> {
     pub(crate) outer: Option<&'a Frame<'a>>,
 }
 
-/// All that an expression can see.
+/// What expressions see besides the row: the same for a whole execution, but for a group's results.
 #[derive(Clone, Copy)]
-pub(crate) struct Scope<'a> {
-    pub(crate) frame: Option<&'a Frame<'a>>,
+pub(crate) struct Fixed<'a> {
     pub(crate) sources: &'a [Source],
     pub(crate) caches: &'a [Cell<FieldCache>],
     pub(crate) parameters: &'a [Value<'a>],
     pub(crate) constants: &'a [Result<Value<'a>, Fault>],
     pub(crate) aggregates: &'a [Value<'a>],
     pub(crate) group: &'a [Value<'a>],
-    pub(crate) arena: &'a Bump,
     pub(crate) now_ms: i64,
+}
+
+/// All that an expression can see. Three words, for one is made for each row.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    pub(crate) frame: Option<&'a Frame<'a>>,
+    pub(crate) fixed: &'a Fixed<'a>,
+    pub(crate) arena: &'a Bump,
 }
 
 /// A field as it is found: stored JSON, or a value that its place has decoded.
@@ -93,16 +99,17 @@ impl<'a> Scope<'a> {
     /// A column where it lies.
     #[inline]
     pub(crate) fn cell(&self, column: usize) -> Result<Field<'a>, Fault> {
-        let source = &self.sources[column];
+        let source = &self.fixed.sources[column];
         let Some(frame) = self.frame(source.level).filter(|frame| !frame.absent) else {
             return Ok(Field::Value(Value::Null));
         };
         match source.place {
             Place::Document => {
                 let Some(document) = frame.document else { return Err(Fault::Damaged("a document")) };
-                let mut cache = self.caches[column].get();
-                let found = document.field_cached(&source.name, &mut cache);
-                self.caches[column].set(cache);
+                let place = &self.fixed.caches[column];
+                let mut cache = place.get();
+                let found = document.field_named(&source.name, &mut cache);
+                place.set(cache);
                 Ok(found.map_or(Field::Value(Value::Null), |value| Field::Json(value.raw())))
             }
             Place::Included(place) => {
@@ -156,6 +163,13 @@ pub(crate) fn of_scalar(scalar: Scalar<'_>) -> Value<'_> {
 /// The value that an index key goes on with.
 #[inline]
 pub(crate) fn index_value<'a>(key: &'a [u8], arena: &'a Bump) -> Result<Value<'a>, Fault> {
+    match order::decode_integer(key) {
+        Some(integer) => Ok(Value::Integer(integer)),
+        None => other_index_value(key, arena),
+    }
+}
+
+fn other_index_value<'a>(key: &'a [u8], arena: &'a Bump) -> Result<Value<'a>, Fault> {
     let mut rest = key;
     let mut unescaped = Vec::new(); // Takes memory only for a text with NUL in it, which no document has.
     let value = match order::decode(&mut rest, &mut unescaped).ok_or(INDEX)? {

@@ -20,7 +20,7 @@ pub trait RowSink {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowShape {
     /// What goes before each column's value: `{"name":` or `,"name":`.
-    pub(crate) before: Vec<Box<[u8]>>,
+    before: Vec<Piece>,
 }
 
 impl RowShape {
@@ -29,10 +29,50 @@ impl RowShape {
             let mut text = vec![if number == 0 { b'{' } else { b',' }];
             write_text(name.as_bytes(), &mut text);
             text.push(b':');
-            text.into_boxed_slice()
+            Piece::new(text)
         });
         RowShape { before: before.collect() }
     }
+}
+
+/// Bytes that one copy of a fixed size moves: two words or one vector register.
+const WINDOW: usize = 16;
+
+/// A text that is written often. A short one is copied as a whole window and cut: two moves, where a copy of a length
+/// that only the run knows is a call.
+#[derive(Clone, Debug)]
+struct Piece {
+    window: [u8; WINDOW],
+    length: usize,
+    /// The text, if it is longer than the window.
+    long: Box<[u8]>,
+}
+
+impl Piece {
+    fn new(text: Vec<u8>) -> Self {
+        let (mut window, length) = ([0; WINDOW], text.len());
+        if length > WINDOW {
+            return Piece { window, length, long: text.into_boxed_slice() };
+        }
+        window[..length].copy_from_slice(&text);
+        Piece { window, length, long: Box::default() }
+    }
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        if self.length > WINDOW {
+            return out.extend_from_slice(&self.long);
+        }
+        push_window(&self.window, self.length, out);
+    }
+}
+
+/// Appends the first `length` bytes of the window.
+#[inline]
+fn push_window(window: &[u8; WINDOW], length: usize, out: &mut Vec<u8>) {
+    let end = out.len() + length;
+    out.extend_from_slice(window);
+    out.truncate(end);
 }
 
 /// Writes rows as JSON objects, separated by commas or line ends.
@@ -66,7 +106,7 @@ impl RowSink for JsonRows<'_> {
 
     #[inline]
     fn field(&mut self, column: usize, field: Field<'_>) {
-        self.out.extend_from_slice(&self.shape.before[column]);
+        self.shape.before[column].write(self.out);
         write_field(field, self.out);
     }
 
@@ -85,11 +125,55 @@ impl RowSink for JsonRows<'_> {
 #[inline]
 pub fn write_field(field: Field<'_>, out: &mut Vec<u8>) {
     match field {
+        Field::Json(&[digit]) => out.push(digit),
         Field::Json(json) => out.extend_from_slice(json),
-        Field::Value(Value::Integer(integer)) => out.extend_from_slice(itoa::Buffer::new().format(integer).as_bytes()),
+        Field::Value(Value::Integer(integer)) => write_integer(integer, out),
         Field::Value(Value::Real(real)) => out.extend_from_slice(ryu::Buffer::new().format(real).as_bytes()),
         Field::Value(Value::Null) => out.extend_from_slice(b"null"),
         Field::Value(Value::Text(text)) => write_text(text, out),
+    }
+}
+
+#[inline]
+fn write_integer(integer: i64, out: &mut Vec<u8>) {
+    match u32::try_from(integer) {
+        Ok(small) => write_small(small, out),
+        Err(_) => out.extend_from_slice(itoa::Buffer::new().format(integer).as_bytes()),
+    }
+}
+
+/// The two digits of each number below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < pairs.len() {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
+/// Digits of the greatest `u32`.
+const SMALL_DIGITS_MAX: usize = 10;
+
+/// A number up to 32 bits: its digits stand at the end of a buffer that leaves room to copy a whole window.
+#[inline]
+fn write_small(mut number: u32, out: &mut Vec<u8>) {
+    let mut digits = [0; SMALL_DIGITS_MAX + WINDOW];
+    let mut start = SMALL_DIGITS_MAX;
+    while number >= 10 {
+        let pair = PAIRS[(number % 100) as usize];
+        number /= 100;
+        start -= 2;
+        [digits[start], digits[start + 1]] = pair;
+    }
+    // What the pairs left over: one digit, or none.
+    if number > 0 || start == SMALL_DIGITS_MAX {
+        start -= 1;
+        digits[start] = b'0' + number as u8;
+    }
+    if let Some(window) = digits[start..].first_chunk() {
+        push_window(window, SMALL_DIGITS_MAX - start, out);
     }
 }
 
@@ -116,10 +200,42 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A real that JSON cannot show is an error (rule 4).
-#[inline]
+#[inline(always)]
 pub(crate) fn check_finite(field: Field<'_>) -> Result<(), QueryError> {
     match field {
         Field::Value(Value::Real(real)) if !real.is_finite() => Err(QueryError::Value("a result is infinite")),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(integer: i64) {
+        let mut out = b"x".to_vec();
+        write_integer(integer, &mut out);
+        assert_eq!(String::from_utf8(out), Ok(format!("x{integer}")));
+    }
+
+    #[test]
+    fn integers_of_every_length_are_written_whole() {
+        for power in 0..19 {
+            let ten = 10i64.pow(power);
+            [ten - 1, ten, ten + 1, -ten, ten * 3 / 2].into_iter().for_each(check);
+        }
+        (0..2_000).for_each(check);
+        [i64::MIN, i64::MAX, i64::from(u32::MAX), i64::from(u32::MAX) + 1].into_iter().for_each(check);
+    }
+
+    #[test]
+    fn names_are_written_whole_on_both_sides_of_the_window() {
+        for length in 1..40 {
+            let text: Vec<u8> = (0..length).map(|at| b'a' + at as u8 % 26).collect();
+            let mut out = b"x".to_vec();
+            Piece::new(text.clone()).write(&mut out);
+            assert_eq!(out, [&b"x"[..], &text].concat(), "length {length}");
+        }
     }
 }

@@ -1,0 +1,151 @@
+//! Rows taken into the aggregates of their group, and the groups' results at the end.
+
+use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
+
+use super::aggregate::State;
+use super::error::QueryError;
+use super::execute::{Flow, Run};
+use super::expr::Expr;
+use super::results::{GROUP_OVERHEAD_BYTES, output};
+use super::row::{Field, Fixed, Frame, Scope};
+use super::sink::{RowSink, check_finite};
+use super::sort;
+use super::value::Value;
+
+impl<S: RowSink + ?Sized> Run<'_, S> {
+    /// Takes a row into its group's aggregates.
+    pub(super) fn fold(&mut self, frame: Option<&Frame<'_>>) -> Flow {
+        let plan = self.plan;
+        let start = if plan.group.is_empty() { 0 } else { self.group_of(frame)? * plan.aggregates.len() };
+        let scope = Scope { frame, fixed: self.fixed, arena: self.arena };
+        for (place, (kind, argument)) in plan.aggregates.iter().enumerate() {
+            let value = match argument {
+                Some(argument) => argument.operand(&scope)?,
+                None => Value::Null,
+            };
+            self.states[start + place].step(*kind, value);
+        }
+        Ok(())
+    }
+
+    fn group_of(&mut self, frame: Option<&Frame<'_>>) -> Result<usize, QueryError> {
+        let plan = self.plan;
+        let mut key = std::mem::take(self.key);
+        key.clear();
+        for expr in &plan.group {
+            sort::push_key(expr.evaluate(&self.scope(frame))?, false, &mut key)?;
+        }
+        let place = match self.groups.places.get(&key[..]) {
+            Some(&place) => place,
+            None => {
+                let mut fields = Vec::new();
+                for expr in &plan.group {
+                    sort::push_field(output(expr, &self.scope(frame))?, &mut fields);
+                }
+                let states = plan.aggregates.len() * std::mem::size_of::<State>();
+                self.groups.bytes += key.len() + fields.len() + states + GROUP_OVERHEAD_BYTES;
+                self.check_memory(self.groups.bytes)?;
+                let place = self.groups.fields.len();
+                self.groups.places.insert(key.as_slice().into(), place);
+                self.groups.fields.push(fields.into_boxed_slice());
+                self.states.resize_with((place + 1) * plan.aggregates.len(), State::default);
+                place
+            }
+        };
+        *self.key = key;
+        Ok(place)
+    }
+
+    pub(super) fn finish_groups(&mut self) -> Flow {
+        let groups = std::mem::take(&mut self.groups);
+        let states = std::mem::take(self.states);
+        let width = self.plan.aggregates.len();
+        let count = if self.plan.group.is_empty() { 1 } else { groups.fields.len() };
+        let flow = (0..count).try_for_each(|group| {
+            let fields = groups.fields.get(group).map_or(&[][..], |fields| fields);
+            self.finish_group(fields, &states[group * width..(group + 1) * width])
+        });
+        *self.states = states;
+        flow
+    }
+
+    fn finish_group(&mut self, fields: &[u8], states: &[State]) -> Flow {
+        // Taken out, so that the group's values can stand in it while the run goes on.
+        let mut arena = std::mem::take(self.arena);
+        arena.reset();
+        let flow = self.finish_group_in(&arena, fields, states);
+        *self.arena = arena;
+        flow
+    }
+
+    fn finish_group_in(&mut self, arena: &Bump, mut fields: &[u8], states: &[State]) -> Flow {
+        let plan = self.plan;
+        let mut stored = BumpVec::new_in(arena);
+        let mut group = BumpVec::new_in(arena);
+        for _ in &plan.group {
+            let field = sort::take_field(&mut fields);
+            stored.push(field);
+            group.push(match field {
+                Field::Json(json) => super::value::of_json(json, arena)?,
+                Field::Value(value) => value,
+            });
+        }
+        let mut aggregates = BumpVec::new_in(arena);
+        for (state, (kind, _)) in states.iter().zip(&plan.aggregates) {
+            aggregates.push(state.finish(*kind)?);
+        }
+        let fixed = Fixed { aggregates: &aggregates, group: &group, ..*self.fixed };
+        let scope = Scope { frame: None, fixed: &fixed, arena };
+        if let Some(having) = &plan.having
+            && !having.passes(&scope)?
+        {
+            return Ok(());
+        }
+        let mut outputs = BumpVec::with_capacity_in(plan.outputs.len(), arena);
+        for expr in &plan.outputs {
+            outputs.push(match expr {
+                Expr::GroupKey(place) => stored[*place],
+                other => Field::Value(other.evaluate(&scope)?),
+            });
+        }
+        self.finish_output(&outputs, &scope)
+    }
+
+    fn finish_output(&mut self, outputs: &[Field<'_>], scope: &Scope<'_>) -> Flow {
+        let plan = self.plan;
+        if plan.distinct {
+            let mut key = Vec::new();
+            for field in outputs {
+                let value = match field {
+                    Field::Json(json) => super::value::of_json(json, scope.arena)?,
+                    Field::Value(value) => *value,
+                };
+                sort::push_key(value, false, &mut key)?;
+            }
+            if !self.distinct.insert(key.into_boxed_slice()) {
+                return Ok(());
+            }
+        }
+        if !plan.order.is_empty() {
+            self.sort.begin();
+            for (expr, falling) in &plan.order {
+                sort::push_key(expr.evaluate(scope)?, *falling, self.sort.bytes())?;
+            }
+            self.sort.end_key();
+            outputs.iter().for_each(|field| sort::push_field(*field, self.sort.bytes()));
+            self.sort.end(self.keep(), self.budget.memory_bytes_max)?;
+            return Ok(());
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(());
+        }
+        self.sink.begin_row();
+        for (column, field) in outputs.iter().enumerate() {
+            check_finite(*field)?;
+            self.sink.field(column, *field);
+        }
+        self.end_row()
+    }
+}

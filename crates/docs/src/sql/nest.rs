@@ -1,0 +1,321 @@
+//! The nested loops: each level finds its entries for the row of the levels outside, checks them, and goes inwards.
+//!
+//! Invariant: what a row hands inwards are borrowed bytes and one [`Frame`] on the stack, so a level costs no copy.
+
+use std::ops::{Bound, ControlFlow};
+
+use binjson::Document;
+
+use super::error::{Fault, QueryError};
+use super::execute::{Flow, LevelKeys, Run};
+use super::expr::Expr;
+use super::plan::{Access, Level, Limit};
+use super::row::{CHANGE_NUMBER_BYTES, Frame, Scope, of_scalar};
+use super::sink::RowSink;
+use super::value::Value;
+use crate::engine::{Direction, KeyRange, TreeId};
+use crate::key::{Key, KeyType};
+use crate::order::{self, Scalar};
+
+/// The arena is emptied between rows once it is larger than this.
+const ARENA_BYTES_KEPT: usize = 16 << 10;
+
+impl<S: RowSink + ?Sized> Run<'_, S> {
+    /// Finds the level's entries for the row outside, and goes inwards with each.
+    pub(super) fn level(&mut self, number: usize, outer: Option<&Frame<'_>>) -> Flow {
+        let plan = self.plan;
+        let Some(level) = plan.levels.get(number) else { return self.emit(outer) };
+        if let Access::Key(value) = &level.access
+            && level.key != KeyType::String
+            && !level.left
+        {
+            return self.lookup(number, level, value, outer);
+        }
+        self.entries_or_absent(number, level, outer)
+    }
+
+    /// The common join: one document by an integer key, which needs no buffer.
+    #[inline]
+    fn lookup(&mut self, number: usize, level: &Level, value: &Expr, outer: Option<&Frame<'_>>) -> Flow {
+        let Some(integer) = whole(value.operand(&self.scope(outer))?) else { return Ok(()) };
+        let Some(key) = level.key.of_scalar(Scalar::Integer(integer)) else { return Ok(()) };
+        self.document(number, level, key.as_bytes(), outer, &mut false)
+    }
+
+    fn entries_or_absent(&mut self, number: usize, level: &Level, outer: Option<&Frame<'_>>) -> Flow {
+        let mut found = false;
+        // The buffers are taken out while the level runs, for deeper levels use the run too.
+        let mut keys = std::mem::take(&mut self.levels[number]);
+        let flow = self.entries(number, level, outer, &mut keys, &mut found);
+        self.levels[number] = keys;
+        flow?;
+        if !level.left || found {
+            return Ok(());
+        }
+        let frame = Frame { level: number, key: &[], value: &[], document: None, absent: true, outer };
+        if !self.passes(&level.beyond, &frame)? {
+            return Ok(());
+        }
+        self.level(number + 1, Some(&frame))
+    }
+
+    fn entries(
+        &mut self,
+        number: usize,
+        level: &Level,
+        outer: Option<&Frame<'_>>,
+        keys: &mut LevelKeys,
+        found: &mut bool,
+    ) -> Flow {
+        match &level.access {
+            Access::Key(value) => {
+                if !self.key_bytes(value, level.key, outer, &mut keys.key)? {
+                    return Ok(());
+                }
+                self.document(number, level, &keys.key, outer, found)
+            }
+            Access::Unique { tree, value, .. } => {
+                keys.from.clear();
+                match value.evaluate(&self.scope(outer))? {
+                    Value::Null => return Ok(()),
+                    value => order::lower(value.scalar().ok_or(Fault::Damaged("a text"))?, &mut keys.from),
+                }
+                match self.view.get(*tree, &keys.from)? {
+                    Some(key) => self.document(number, level, &key, outer, found),
+                    None => Ok(()),
+                }
+            }
+            Access::Index { tree, equal, from, to, direction, .. } => {
+                if !self.index_bounds(equal, from.as_ref(), to.as_ref(), outer, keys)? {
+                    return Ok(());
+                }
+                let open = |bytes: &Vec<u8>| if bytes.is_empty() { None } else { Some(()) };
+                let range = KeyRange {
+                    from: open(&keys.from).map_or(Bound::Unbounded, |()| Bound::Included(&keys.from[..])),
+                    to: open(&keys.to).map_or(Bound::Unbounded, |()| Bound::Excluded(&keys.to[..])),
+                };
+                let key = &mut keys.key;
+                self.scan(*tree, range, *direction, |run, entry, value| {
+                    run.index_entry(number, level, (entry, value), outer, key, found)
+                })
+            }
+            Access::Scan { from, to, direction } => {
+                let low = self.scan_bound(from.as_ref(), level.key, outer, &mut keys.from)?;
+                let high = self.scan_bound(to.as_ref(), level.key, outer, &mut keys.to)?;
+                let range = KeyRange {
+                    from: if low { Bound::Included(&keys.from[..]) } else { Bound::Unbounded },
+                    to: if high { Bound::Included(&keys.to[..]) } else { Bound::Unbounded },
+                };
+                self.scan(level.tree, range, *direction, |run, key, value| {
+                    let document = parse_document(value)?;
+                    let frame =
+                        Frame { level: number, key, value: &[], document: Some(document), absent: false, outer };
+                    run.row(number, level, &frame, found)
+                })
+            }
+        }
+    }
+
+    /// Visits a range; an end inside ends the visit and is given on.
+    #[inline]
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        mut visit: impl FnMut(&mut Self, &[u8], &[u8]) -> Flow,
+    ) -> Flow {
+        let (mut flow, view) = (Ok(()), self.view);
+        view.scan(tree, range, direction, &mut |key, value| match visit(self, key, value) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(end) => {
+                flow = Err(end);
+                ControlFlow::Break(())
+            }
+        })?;
+        flow
+    }
+
+    /// The key that a value is, put into `out`; false where it is none.
+    #[inline]
+    fn key_bytes(
+        &self,
+        value: &Expr,
+        kind: KeyType,
+        outer: Option<&Frame<'_>>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, QueryError> {
+        let value = value.evaluate(&self.scope(outer))?;
+        out.clear();
+        let Some(key) = as_key(value, kind) else { return Ok(false) };
+        out.extend_from_slice(key.as_bytes());
+        Ok(true)
+    }
+
+    /// One document by its key.
+    #[inline]
+    fn document(
+        &mut self,
+        number: usize,
+        level: &Level,
+        key: &[u8],
+        outer: Option<&Frame<'_>>,
+        found: &mut bool,
+    ) -> Flow {
+        let view = self.view;
+        let Some(stored) = view.get(level.tree, key)? else { return Ok(()) };
+        let document = Some(parse_document(&stored)?);
+        let frame = Frame { level: number, key, value: &[], document, absent: false, outer };
+        self.row(number, level, &frame, found)
+    }
+
+    #[inline]
+    fn index_entry(
+        &mut self,
+        number: usize,
+        level: &Level,
+        (entry, value): (&[u8], &[u8]),
+        outer: Option<&Frame<'_>>,
+        unescaped: &mut Vec<u8>,
+        found: &mut bool,
+    ) -> Flow {
+        let frame = Frame { level: number, key: entry, value, document: None, absent: false, outer };
+        if !level.fetch {
+            return self.row(number, level, &frame, found);
+        }
+        if !self.passes(&level.before, &frame)? {
+            return self.count_row();
+        }
+        let key = primary_key(entry, level, unescaped)?;
+        let view = self.view;
+        let stored = view.get(level.tree, key.as_bytes())?;
+        let stored = stored.ok_or(QueryError::Damaged("an index entry without its document"))?;
+        let frame = Frame { document: Some(parse_document(&stored)?), ..frame };
+        self.row(number, level, &frame, found)
+    }
+
+    /// A candidate row of the level: checks its conditions and goes inwards.
+    #[inline(always)]
+    fn row(&mut self, number: usize, level: &Level, frame: &Frame<'_>, found: &mut bool) -> Flow {
+        self.count_row()?;
+        if !level.fetch && !self.passes(&level.before, frame)? {
+            return Ok(());
+        }
+        if !self.passes(&level.after, frame)? {
+            return Ok(());
+        }
+        *found = true;
+        if level.left && !self.passes(&level.beyond, frame)? {
+            return Ok(());
+        }
+        self.level(number + 1, Some(frame))?;
+        // No value made for this row is looked at again: those that are kept were copied.
+        if self.arena.allocated_bytes() > ARENA_BYTES_KEPT {
+            self.arena.reset();
+        }
+        Ok(())
+    }
+
+    /// The bounds of an index range, empty for none; false where nothing can match.
+    fn index_bounds(
+        &self,
+        equal: &[Expr],
+        from: Option<&Limit>,
+        to: Option<&Limit>,
+        outer: Option<&Frame<'_>>,
+        keys: &mut LevelKeys,
+    ) -> Result<bool, QueryError> {
+        let scope = self.scope(outer);
+        let (low, high) = (&mut keys.from, &mut keys.to);
+        low.clear();
+        high.clear();
+        for (place, value) in equal.iter().enumerate() {
+            let Some(value) = bound_value(value, &scope)? else { return Ok(false) };
+            if place + 1 == equal.len() {
+                high.extend_from_slice(low);
+                if to.is_some() { order::lower(value, high) } else { order::upper(value, high) }
+            }
+            order::lower(value, low);
+        }
+        if let Some((value, inclusive)) = to {
+            let Some(value) = bound_value(value, &scope)? else { return Ok(false) };
+            if *inclusive { order::upper(value, high) } else { order::lower(value, high) }
+        }
+        match from {
+            Some((value, inclusive)) => {
+                let Some(value) = bound_value(value, &scope)? else { return Ok(false) };
+                if *inclusive { order::lower(value, low) } else { order::upper(value, low) }
+            }
+            // NULL is below every bound, yet fulfils none.
+            None if to.is_some() => order::upper(Scalar::Null, low),
+            None => {}
+        }
+        Ok(high.is_empty() || low.as_slice() < high.as_slice())
+    }
+
+    /// One bound of a scan in key order; false for none. A value that is no key does not narrow.
+    fn scan_bound(
+        &self,
+        value: Option<&Expr>,
+        kind: KeyType,
+        outer: Option<&Frame<'_>>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, QueryError> {
+        match value {
+            Some(value) => self.key_bytes(value, kind, outer, out),
+            None => Ok(false),
+        }
+    }
+}
+
+/// The value of a bound; `None` for NULL, which nothing matches.
+#[inline]
+fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Option<Scalar<'a>>, Fault> {
+    match expr.evaluate(scope)? {
+        Value::Null => Ok(None),
+        value => value.scalar().map(Some).ok_or(Fault::Damaged("a text")),
+    }
+}
+
+/// Inlined, the view of the document is made where the frame holds it.
+#[inline(always)]
+fn parse_document(stored: &[u8]) -> Result<Document<'_>, Fault> {
+    match stored.get(CHANGE_NUMBER_BYTES..).map(Document::from_bytes) {
+        Some(Ok(document)) => Ok(document),
+        _ => Err(Fault::Damaged("a document")),
+    }
+}
+
+/// The integer that a value equals, if any: 5.0 equals 5.
+#[inline]
+fn whole(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::Integer(integer) => Some(integer),
+        Value::Real(real) if real == real.trunc() && real.abs() < 9.2e18 => Some(real as i64),
+        _ => None,
+    }
+}
+
+/// The key that a value equals, if any.
+#[inline]
+fn as_key(value: Value<'_>, kind: KeyType) -> Option<Key<'_>> {
+    match kind {
+        KeyType::String => kind.of_scalar(value.scalar()?),
+        KeyType::U32 | KeyType::I64 => kind.of_scalar(Scalar::Integer(whole(value)?)),
+    }
+}
+
+/// The key of the document that an index entry belongs to.
+#[inline]
+fn primary_key<'k>(entry: &'k [u8], level: &Level, unescaped: &'k mut Vec<u8>) -> Result<Key<'k>, QueryError> {
+    const ENTRY: QueryError = QueryError::Damaged("an index entry");
+    let mut rest = entry;
+    for _ in 0..level.key_place {
+        order::skip(&mut rest).ok_or(ENTRY)?;
+    }
+    let scalar = match order::decode_integer(rest) {
+        Some(integer) => Scalar::Integer(integer),
+        None => order::decode(&mut rest, unescaped).ok_or(ENTRY)?,
+    };
+    as_key(of_scalar(scalar), level.key).ok_or(ENTRY)
+}
