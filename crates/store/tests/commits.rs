@@ -358,3 +358,43 @@ fn a_transaction_over_very_many_trees_is_refused_or_done_and_never_hangs() {
         assert!(outcome.is_ok() || trees > 20);
     }
 }
+
+/// Puts one large value and tells that it was acknowledged.
+struct Large {
+    tree: TreeId,
+    number: u32,
+    told: mpsc::Sender<bool>,
+}
+
+impl Transaction for Large {
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
+        tx.put(self.tree, &self.number.to_be_bytes(), &[7; 60_000]);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+        self.told.send(outcome.is_ok()).unwrap();
+    }
+}
+
+/// A writer may fill both memtables before the checkpointer, which has just merged the one before, looks again.
+#[test]
+fn writers_that_fill_memtables_faster_than_they_are_merged_go_on() {
+    let bench = bench_with(|options| options.memtable_bytes = 256 * 1024);
+    let reader = bench.store.reader().unwrap();
+    let (told, outcomes) = mpsc::channel();
+    for number in 0..1_500 {
+        let told = told.clone();
+        let mut next: Box<dyn Transaction> = Box::new(Large { tree: bench.tree, number, told });
+        while let Submit::Busy(again) = bench.store.submit(&reader, next) {
+            std::thread::yield_now();
+            next = again;
+        }
+        // A few dozen wait at any time.
+        if number >= 32 {
+            let outcome = outcomes.recv_timeout(std::time::Duration::from_secs(20));
+            assert_eq!(outcome, Ok(true), "write {number}: {:?}", bench.store.stats());
+        }
+    }
+    assert!(bench.store.stats().checkpoints > 10);
+}

@@ -27,7 +27,7 @@ impl Engine {
             return Err(Error::Limit { what: "rows with an attachment", limit: ROWS_MAX as u64 });
         }
         let _merging = self.hold_merging()?;
-        let mut writer = lock(&self.writer);
+        let mut writer = self.writer_while_merging()?;
         let turn = lock(&self.turn);
         self.refresh(&mut writer);
         // Under `writer` and `turn` no batch is on its way: all versions are visible, or the log has failed.

@@ -12,10 +12,11 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::limits::{CATALOG, LOG_BYTES_MAX, RETRY_AFTER, TICK};
+use super::writer::Writer;
 use super::{Engine, lock};
 use crate::disk::DiskFile;
 use crate::error::Error;
@@ -212,14 +213,44 @@ impl Engine {
     }
 
     /// Freezes the active memtable when there is something in it and nothing is frozen.
+    ///
+    /// Never just waits for the writer's lock: a writer that has frozen the memtable itself meanwhile, and filled the next
+    /// one too, holds it until this thread has merged.
     fn freeze(&self) -> Result<(), Error> {
-        let mut writer = lock(&self.writer);
+        let mut writer = loop {
+            if self.checkpoints.state().frozen.is_some() {
+                return Ok(());
+            }
+            if let Some(writer) = self.try_writer() {
+                break writer;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        };
         self.refresh(&mut writer);
         self.checkpoints.is_requested_by_size.store(false, Ordering::Relaxed);
         if writer.generation.frozen.is_none() && !writer.table.table().is_empty() {
             self.rotate(&mut writer)?;
         }
         Ok(())
+    }
+
+    /// The writer's lock for one who holds `merging`, merging what a writer who holds it may be waiting for.
+    pub(super) fn writer_while_merging(&self) -> Result<MutexGuard<'_, Writer>, Error> {
+        loop {
+            if let Some(writer) = self.try_writer() {
+                return Ok(writer);
+            }
+            self.merge_frozen()?;
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn try_writer(&self) -> Option<MutexGuard<'_, Writer>> {
+        match self.writer.try_lock() {
+            Ok(writer) => Some(writer),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Steps 2 to 5 of the module's text. Under `merging`.
@@ -318,6 +349,9 @@ impl Engine {
         self.checkpoints.changed.notify_all();
     }
 }
+
+/// Between two tries for the writer's lock.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
 /// A rest after a chunk, at most: a disk that stalls is not helped by waiting still longer.
 const PACE_REST_MAX: Duration = Duration::from_millis(5);
