@@ -2,6 +2,7 @@
 
 use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::in_flight::Taken;
 use crate::service::{Local, Service};
 use docs::{Op, ReadError, Write, WriteError, Written};
 use http::{LateReply, Reply, Status};
@@ -16,8 +17,9 @@ pub(crate) struct Answer {
 
 /// Hands a write over; it is answered when it is durable or refused.
 pub(crate) fn submit(service: &Service, local: &mut Local, write: Write, answer: &Answer, reply: Reply<'_>) {
-    let Some(taken) = service.writes.take(body_bytes(&write.op)) else {
-        return service.fail(&of_write(&WriteError::Busy), reply);
+    let taken = match admit(service, &write.op) {
+        Ok(taken) => taken,
+        Err(failure) => return service.fail(&failure, reply),
     };
     let (errors, answer, late) = (Arc::clone(&service.errors), answer.clone(), reply.later());
     let done = move |outcome: Result<Written, WriteError>| {
@@ -30,8 +32,15 @@ pub(crate) fn submit(service: &Service, local: &mut Local, write: Write, answer:
     service.database.write(&local.session, write, Box::new(done));
 }
 
-/// What a write's body takes while the write waits.
-pub(crate) fn body_bytes(op: &Op) -> usize {
+/// What a write takes while it waits, apart from its body: the operation, its place in the queue, its reply.
+pub(crate) const WAITING_BYTES: usize = 512;
+
+/// Counts a write as waiting until what this gives is dropped; refused while too much waits already.
+pub(crate) fn admit(service: &Service, op: &Op) -> Result<Taken, Failure> {
+    service.writes.take(WAITING_BYTES + body_bytes(op)).ok_or_else(|| of_write(&WriteError::Busy))
+}
+
+fn body_bytes(op: &Op) -> usize {
     match op {
         Op::Insert { body } | Op::Replace { body, .. } | Op::Put { body, .. } => body.len(),
         Op::Update { patch, .. } => patch.len(),

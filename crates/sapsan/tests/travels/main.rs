@@ -6,6 +6,7 @@ mod client;
 mod crash;
 mod data;
 mod edges;
+mod general;
 mod model;
 mod process;
 mod random;

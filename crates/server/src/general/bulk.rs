@@ -1,10 +1,12 @@
 //! `POST /_/collections/NAME/bulk`: one document a line in, one line out for each that failed.
 //!
 //! Each line is a transaction of its own, submitted in order; all of them share the group's syncs. The reply leaves
-//! when the last one is durable or refused, so memory is bounded by the body's limit.
+//! when the last one is durable or refused. Until then the whole request counts as writes that wait, lines and failures
+//! included: a body of short lines takes far more as operations and messages than as text.
 
 use super::{collection, fail};
-use crate::failure::ErrorRules;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::in_flight::Taken;
 use crate::service::{Local, Service};
 use crate::writing;
 use docs::{Op, Precondition, Write, WriteError, Written};
@@ -14,9 +16,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The media type of lines of JSON.
 const NDJSON: &str = "application/x-ndjson";
 
+/// Most lines of one request: they are handed over on the loop, which serves others too.
+const LINES_MAX: usize = 10_000;
+
 /// What the lines of one request share; the last one to end answers.
 struct Batch {
     state: Mutex<State>,
+    /// Given back when the last line has ended.
+    _taken: Taken,
 }
 
 struct State {
@@ -54,10 +61,13 @@ pub(super) fn load(
         Ok((id, _)) => id,
         Err(failure) => return fail(&failure, reply),
     };
+    let taken = match admit(service, request.body()) {
+        Ok(taken) => taken,
+        Err(failure) => return fail(&failure, reply),
+    };
     let state = State { waiting: 1, failed: Vec::new(), late: Some(reply.later()) };
-    let batch = Arc::new(Batch { state: Mutex::new(state) });
-    let lines = request.body().split(|byte| *byte == b'\n').enumerate();
-    for (place, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
+    let batch = Arc::new(Batch { state: Mutex::new(state), _taken: taken });
+    for (place, line) in lines(request.body()) {
         let number = place + 1;
         batch.state.lock().unwrap_or_else(PoisonError::into_inner).waiting += 1;
         let shared = Arc::clone(&batch);
@@ -69,6 +79,21 @@ pub(super) fn load(
         service.database.write(&local.session, write, Box::new(done));
     }
     batch.end(0, None);
+}
+
+/// The lines that hold anything, with their places.
+fn lines(body: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let all = body.split(|byte| *byte == b'\n').enumerate();
+    all.filter(|(_, line)| !line.trim_ascii().is_empty())
+}
+
+fn admit(service: &Service, body: &[u8]) -> Result<Taken, Failure> {
+    let count = lines(body).count();
+    if count > LINES_MAX {
+        return Err(Failure::new(Kind::TooLarge, format!("{count} lines; allowed: {LINES_MAX} a request")));
+    }
+    let taken = service.writes.take(body.len() + count * writing::WAITING_BYTES);
+    taken.ok_or_else(|| writing::of_write(&WriteError::Busy))
 }
 
 fn describe(line: usize, error: &WriteError) -> String {

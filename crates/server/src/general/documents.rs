@@ -113,12 +113,19 @@ fn change(
         Err(failure) => return fail(&failure, reply),
     };
     let op = op(key, request.body().to_vec());
+    let taken = match writing::admit(service, &op) {
+        Ok(taken) => taken,
+        Err(failure) => return fail(&failure, reply),
+    };
     let deleted = matches!(op, Op::Delete { .. });
     let late = reply.later();
-    let done = move |outcome: Result<Written, WriteError>| match outcome {
-        Ok(_) if deleted => late.send(Status(204), "", Vec::new()),
-        Ok(written) => accepted(late, &written, None),
-        Err(error) => writing::refuse(&ErrorRules::default(), late, &writing::of_write(&error)),
+    let done = move |outcome: Result<Written, WriteError>| {
+        drop(taken);
+        match outcome {
+            Ok(_) if deleted => late.send(Status(204), "", Vec::new()),
+            Ok(written) => accepted(late, &written, None),
+            Err(error) => writing::refuse(&ErrorRules::default(), late, &writing::of_write(&error)),
+        }
     };
     service.database.write(&local.session, Write { collection: id, op, precondition }, Box::new(done));
 }
@@ -134,16 +141,23 @@ pub(super) fn insert(
         Ok(found) => found,
         Err(failure) => return fail(&failure, reply),
     };
+    let op = Op::Insert { body: request.body().to_vec() };
+    let taken = match writing::admit(service, &op) {
+        Ok(taken) => taken,
+        Err(failure) => return fail(&failure, reply),
+    };
     let (name, kind) = (info.name.clone(), info.key.kind);
     let late = reply.later();
-    let done = move |outcome: Result<Written, WriteError>| match outcome {
-        Ok(written) => {
-            let location = kind.of_bytes(&written.key).map(|key| location(&name, &key));
-            accepted(late, &written, location.as_deref());
+    let done = move |outcome: Result<Written, WriteError>| {
+        drop(taken);
+        match outcome {
+            Ok(written) => {
+                let location = kind.of_bytes(&written.key).map(|key| location(&name, &key));
+                accepted(late, &written, location.as_deref());
+            }
+            Err(error) => writing::refuse(&ErrorRules::default(), late, &writing::of_write(&error)),
         }
-        Err(error) => writing::refuse(&ErrorRules::default(), late, &writing::of_write(&error)),
     };
-    let op = Op::Insert { body: request.body().to_vec() };
     service.database.write(
         &local.session,
         Write { collection: id, op, precondition: Precondition::None },

@@ -11,8 +11,7 @@ use crate::service::Service;
 use crate::writing;
 use docs::Database;
 use docs::sql::{Budget, Query, Scratch, Value};
-use executor::Refused;
-use http::{Reply, Request, Status};
+use http::{LateReply, Reply, Request, Status};
 use std::time::{Duration, Instant};
 
 /// How long one query may run.
@@ -32,15 +31,35 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
         Ok(read) => read,
         Err(failure) => return fail(&failure, reply),
     };
-    let (database, late) = (service.database.clone(), reply.later());
+    let (database, asked) = (service.database.clone(), Asked(Some(reply.later())));
     let (rows_max, bytes_max) = (service.scan_rows_max, service.query_bytes);
-    let job = move || match execute(&database, &statement, &parameters, shape, (rows_max, bytes_max)) {
-        Ok((media, body)) => late.send(Status(200), media, body),
-        Err(failure) => writing::refuse(&ErrorRules::default(), late, &failure),
-    };
-    // A refused job is dropped with its reply handle: a full queue must be told as such, not as 500.
-    if let Err(Refused::Full(job) | Refused::Draining(job)) = service.pool.try_submit(Box::new(job)) {
-        drop(job);
+    let job = move || asked.answer(execute(&database, &statement, &parameters, shape, (rows_max, bytes_max)));
+    // A refused job is dropped, and with it what was asked: see `Asked`.
+    drop(service.pool.try_submit(Box::new(job)));
+}
+
+/// A query's reply until it is given. A job that never ran, since the queue is full or the server ends, is told as
+/// such; one that a panic ends is left to the handle, which answers 500.
+struct Asked(Option<LateReply>);
+
+impl Asked {
+    fn answer(mut self, outcome: Result<(&'static str, Vec<u8>), Failure>) {
+        let Some(late) = self.0.take() else { return };
+        match outcome {
+            Ok((media, body)) => late.send(Status(200), media, body),
+            Err(failure) => writing::refuse(&ErrorRules::default(), late, &failure),
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(late) = self.0.take()
+            && !std::thread::panicking()
+        {
+            let failure = Failure::new(Kind::Busy, "too many queries run or wait");
+            writing::refuse(&ErrorRules::default(), late, &failure);
+        }
     }
 }
 
