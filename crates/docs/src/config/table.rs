@@ -83,6 +83,11 @@ impl<'a> Table<'a> {
         self.source.mistake(self.span.clone(), what, allowed);
     }
 
+    /// The bytes of the table's head in the file.
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
     /// The file it is in.
     pub fn source(&self) -> &'a Source<'a> {
         self.source

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::error::{QueryError, SqlError};
 use super::execute::{self, Budget, Outcome, Scratch};
-use super::expr::Expr;
+use super::expr::{Affinity, Comparison, Expr};
+use super::functions::Function;
 use super::plan::{self, Access, Plan};
 use super::resolve::{self, Logical};
 use super::row::Place;
@@ -54,6 +55,38 @@ impl Query {
         let shape = RowShape::new(logical.outputs.iter().map(|output| output.name.as_str()));
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Ok(Query { number, catalog: catalog.clone(), logical, optional, plans, shape })
+    }
+
+    /// The same with at most `rows_max` rows, whatever its own LIMIT says.
+    pub fn with_limit(mut self, rows_max: u64) -> Query {
+        let most = Expr::integer(i64::try_from(rows_max).unwrap_or(i64::MAX));
+        self.logical.limit = Some(match self.logical.limit.take() {
+            None => most,
+            // A negative LIMIT is none.
+            Some(own) => {
+                let negative =
+                    Expr::Compare(Comparison::Less, Affinity::None, Box::new(own.clone()), Box::new(Expr::integer(0)));
+                let least = Expr::Call(Function::Min, vec![own, most.clone()]);
+                Expr::Case(vec![(negative, most)], Box::new(least))
+            }
+        });
+        // Plans are made when they are first needed, so none knows another limit.
+        self.plans.iter_mut().for_each(|plan| *plan = OnceLock::new());
+        self
+    }
+
+    /// Whether it calls a date function, so that [`Budget::now_ms`] may matter.
+    pub fn uses_clock(&self) -> bool {
+        let mut uses = false;
+        let mut note = |expr: &Expr| expr.walk(&mut |part| uses |= matches!(part, Expr::Call(Function::Date(_), _)));
+        let logical = &self.logical;
+        logical.tables.iter().filter_map(|table| table.left_on.as_ref()).flatten().for_each(&mut note);
+        logical.conditions.iter().chain(&logical.group).chain(&logical.having).for_each(&mut note);
+        logical.outputs.iter().for_each(|output| note(&output.expr));
+        logical.aggregates.iter().filter_map(|call| call.argument.as_ref()).for_each(&mut note);
+        logical.order.iter().map(|(expr, _)| expr).for_each(&mut note);
+        logical.limit.iter().chain(&logical.offset).for_each(&mut note);
+        uses
     }
 
     /// The names of the parameters, by slot.
