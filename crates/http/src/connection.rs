@@ -28,7 +28,7 @@ use crate::request::Request;
 use crate::ring::{Held, Ring};
 use crate::serve::{self, Served};
 use crate::service::{Method, More, Service};
-use crate::stream::Stream;
+use crate::stream::{Stream, StreamFraming};
 use crate::worker::{Shared, Worker};
 
 /// Bytes left unread while the connection may not go on, above which the socket is not read either.
@@ -250,6 +250,21 @@ impl<S: Service> Connection<S> {
             let Some(slot) = self.ring.front_mut() else { return };
             if matches!(slot.held, Held::Nothing) {
                 return;
+            }
+            if let Held::Answer(answer) = &mut slot.held
+                && let Some((length, source)) = answer.source.take()
+            {
+                let worker = &self.shared.worker;
+                let (shape, status) = (slot.shape, checked(answer.status));
+                let mut head = worker.take_buffer();
+                compose_answer_head(worker, &mut head, shape, answer, length);
+                self.ring.replace_front(if shape.head_only || !has_body(status) || length == 0 {
+                    Held::Bytes(status, head)
+                } else {
+                    let stream = Stream::new(source, StreamFraming::Length(length));
+                    Held::Stream(status, head, Box::new(stream))
+                });
+                continue;
             }
             if let Held::Stream(_, head, stream) = &mut slot.held {
                 let (more, appended) = pump(head, stream, io);
@@ -490,11 +505,15 @@ fn pump(head: &mut Vec<u8>, stream: &mut Stream, io: &mut Io<'_>) -> (More, usiz
     (more, io.output().len() - before)
 }
 
+fn compose_answer_head(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer, length: u64) {
+    let content_type = if answer.json { JSON } else { "" };
+    let length = Length::Known(length);
+    worker.composer.borrow().head(out, shape, checked(answer.status), content_type, &answer.fields, length);
+}
+
 fn compose_answer(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer) {
     let status = checked(answer.status);
-    let length = Length::Known(answer.body.len() as u64);
-    let content_type = if answer.json { JSON } else { "" };
-    worker.composer.borrow().head(out, shape, status, content_type, &answer.fields, length);
+    compose_answer_head(worker, out, shape, answer, answer.body.len() as u64);
     if !shape.head_only && has_body(status) {
         out.extend_from_slice(&answer.body);
     }

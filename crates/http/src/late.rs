@@ -3,7 +3,7 @@
 use reactor::{ConnectionId, Loop, Message};
 
 use crate::composer::{JSON, append_content_type, append_field};
-use crate::service::Status;
+use crate::service::{BodySource, Status};
 
 /// Which reply of which connection.
 #[derive(Clone, Copy, Debug)]
@@ -13,13 +13,14 @@ pub(crate) struct Ticket {
 }
 
 /// What a late reply says: the payload of its message.
-#[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: Status,
     /// The content type is JSON; else it stands in `fields`.
     pub(crate) json: bool,
     pub(crate) fields: Vec<u8>,
     pub(crate) body: Vec<u8>,
+    /// A body that is pulled instead, and its length.
+    pub(crate) source: Option<(u64, Box<dyn BodySource + Send>)>,
 }
 
 /// A reply that is answered later, from any thread; owns all it needs. Dropped unanswered, it answers 500.
@@ -44,13 +45,28 @@ impl LateReply {
     }
 
     /// Answers. The bytes travel through the loop's mailbox.
-    pub fn send(mut self, status: Status, content_type: &str, body: Vec<u8>) {
+    pub fn send(self, status: Status, content_type: &str, body: Vec<u8>) {
+        self.say(status, content_type, body, None);
+    }
+
+    /// Answers with a stream of known length: `source` travels to the loop and is pulled there, as by `Reply::stream`.
+    pub fn stream(self, status: Status, content_type: &str, length: u64, source: Box<dyn BodySource + Send>) {
+        self.say(status, content_type, Vec::new(), Some((length, source)));
+    }
+
+    fn say(
+        mut self,
+        status: Status,
+        content_type: &str,
+        body: Vec<u8>,
+        source: Option<(u64, Box<dyn BodySource + Send>)>,
+    ) {
         let json = content_type == JSON;
         let mut fields = std::mem::take(&mut self.fields);
         if !json {
             append_content_type(&mut fields, content_type);
         }
-        self.post(Answer { status, json, fields, body });
+        self.post(Answer { status, json, fields, body, source });
     }
 
     fn post(&mut self, answer: Answer) {
@@ -63,7 +79,7 @@ impl LateReply {
 impl Drop for LateReply {
     fn drop(&mut self) {
         if !self.answered {
-            self.post(Answer { status: Status(500), json: false, fields: Vec::new(), body: Vec::new() });
+            self.post(Answer { status: Status(500), json: false, fields: Vec::new(), body: Vec::new(), source: None });
         }
     }
 }

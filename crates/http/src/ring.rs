@@ -102,6 +102,16 @@ impl Ring {
         true
     }
 
+    /// Puts something else into the front slot, which holds an answer.
+    pub(crate) fn replace_front(&mut self, held: Held) {
+        if let Some(slot) = self.slots.front_mut() {
+            self.held_bytes -= slot.held_bytes();
+            slot.held = held;
+            self.held_bytes += slot.held_bytes();
+            self.streams += usize::from(slot.is_stream());
+        }
+    }
+
     pub(crate) fn front_mut(&mut self) -> Option<&mut Slot> {
         self.slots.front_mut()
     }
@@ -149,7 +159,7 @@ mod tests {
     }
 
     fn answer() -> Box<Answer> {
-        Box::new(Answer { status: Status(200), json: true, fields: Vec::new(), body: Vec::new() })
+        Box::new(Answer { status: Status(200), json: true, fields: Vec::new(), body: Vec::new(), source: None })
     }
 
     #[test]
