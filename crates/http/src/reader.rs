@@ -67,9 +67,11 @@ impl Gathering {
     /// Takes what belongs to the body, and tells how many bytes that was.
     fn take(&mut self, input: &[u8], limits: &Limits) -> Result<usize, Refusal> {
         if let Some(chunked) = &mut self.chunked {
+            make_room(&mut self.body, input.len(), limits.body_bytes_max);
             return chunked.decode(input, &mut self.body, limits.body_bytes_max);
         }
         let take = self.missing.min(input.len());
+        make_room(&mut self.body, take, limits.body_bytes_max);
         self.body.extend_from_slice(&input[..take]);
         self.missing -= take;
         Ok(take)
@@ -83,6 +85,16 @@ impl Gathering {
     /// Whether it is small enough to be kept for the next body.
     pub(crate) fn is_worth_keeping(&self) -> bool {
         self.bytes() <= KEPT_BYTES_MAX
+    }
+}
+
+/// Makes room for more bytes of a body: twice as much as before, as a `Vec` does by itself, but never more than the
+/// largest body takes, so that a bound on gathered bytes need not allow for twice that.
+fn make_room(body: &mut Vec<u8>, bytes: usize, body_bytes_max: usize) {
+    let needed = (body.len() + bytes).min(body_bytes_max);
+    if needed > body.capacity() {
+        let target = needed.max(body.capacity() * 2).min(body_bytes_max);
+        body.reserve_exact(target - body.len());
     }
 }
 
