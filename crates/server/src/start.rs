@@ -10,9 +10,9 @@ use docs::catalog::Catalog;
 use docs::config::Mistakes;
 use docs::{Database, OpenError};
 use executor::Pool;
-use http::{Deadlines, Limits, Server};
+use http::{AccessLog, Deadlines, Limits, QueuedWriter, QueuedWriterThread, Server};
 use reactor::Reactor;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,6 +61,8 @@ pub struct Running {
     server: Arc<Server<Service>>,
     address: SocketAddr,
     drain: Duration,
+    /// Writes the access log. Ends after the loops: what they queued is written.
+    log: Option<QueuedWriterThread>,
 }
 
 impl Running {
@@ -78,6 +80,7 @@ impl Running {
     pub fn join(self) -> std::io::Result<()> {
         let outcome = self.reactor.join();
         drop(self.server);
+        drop(self.log);
         outcome
     }
 }
@@ -129,7 +132,24 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
     options
 }
 
-/// Opens the data folder and serves it.
+/// Tries the address, so that a port in use is told before a data folder is made or its log replayed.
+fn try_address(address: SocketAddr) -> Result<(), StartError> {
+    if address.port() == 0 {
+        return Ok(());
+    }
+    TcpListener::bind(address).map(drop).map_err(|source| StartError::Listen { address, source })
+}
+
+/// The access log on standard output, where the file asks for one.
+fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<QueuedWriterThread>), StartError> {
+    if !config.server.access_log {
+        return Ok((None, None));
+    }
+    let (writer, thread) = QueuedWriter::start(std::io::stdout()).map_err(StartError::System)?;
+    Ok((Some(AccessLog::new(writer)), Some(thread)))
+}
+
+/// Opens the data folder and serves it. With `[server] access_log = true` each request is a line on standard output.
 pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError> {
     let started = Instant::now();
     let settings = &config.server;
@@ -145,6 +165,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     })
     .map_err(StartError::System)?;
     let documents = complete(config)?;
+    try_address(settings.http)?;
     let (database, recovery) = Database::open(&documents, data, store_options(config)).map_err(StartError::Open)?;
     let torn = recovery.torn_bytes;
     tracing::info!(batches = recovery.batches, torn, elapsed = ?recovery.elapsed, "the store is open");
@@ -155,19 +176,21 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         Pool::new(executor::Settings { threads: POOL_THREADS, queue_max: POOL_QUEUE_MAX, name: "query".to_owned() })
             .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
     let service = Service::new(config, database, endpoints, pool, &division);
-    let server = Arc::new(Server::new(service, http_settings(config, &division)));
+    let (access_log, log) = access_log(config)?;
+    let server = Arc::new(Server::new(service, http_settings(config, &division, access_log)));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
     let address = reactor
         .listen(settings.http, factory)
         .map_err(|source| StartError::Listen { address: settings.http, source })?;
     let reactor = reactor.start().map_err(StartError::System)?;
+    tracing::info!(loops = settings.threads, connections_max = division.connections, "the memory is divided");
     let sources = Sources { http: Arc::downgrade(&server), loops: reactor.loops().to_vec(), division, started };
     // Set once, here: nobody else has the server yet.
     let _ = server.service().sources.set(sources);
-    Ok(Running { reactor, server, address, drain: settings.drain })
+    Ok(Running { reactor, server, address, drain: settings.drain, log })
 }
 
-fn http_settings(config: &ServiceConfig, division: &Division) -> http::Settings {
+fn http_settings(config: &ServiceConfig, division: &Division, access_log: Option<AccessLog>) -> http::Settings {
     let settings = &config.server;
     http::Settings {
         limits: Limits {
@@ -181,6 +204,6 @@ fn http_settings(config: &ServiceConfig, division: &Division) -> http::Settings 
         },
         deadlines: Deadlines { head: settings.head, body: settings.body, idle: settings.idle, ..Deadlines::default() },
         date: settings.date,
-        access_log: None,
+        access_log,
     }
 }

@@ -1,6 +1,7 @@
 //! `[server]`: where the service listens, and its bounds.
 
 use super::size;
+use crate::memory::{BODY_BYTES_DEFAULT, Division};
 use docs::config::{Item, Table};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -43,8 +44,8 @@ pub struct ServerConfig {
     pub threads: usize,
     /// Ceiling of anonymous memory in bytes: the sum of all named bounds must stay under it.
     pub memory_bytes: u64,
-    /// Connections at once.
-    pub connections_max: usize,
+    /// Connections at once; `None`: as many as the memory allows, up to 10,000.
+    pub connections_max: Option<usize>,
     /// Connections at once from one address.
     pub connections_per_address_max: usize,
     /// Bytes of a request's head.
@@ -75,10 +76,10 @@ impl Default for ServerConfig {
             http: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080)),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: 1_000_000_000,
-            connections_max: 10_000,
+            connections_max: None,
             connections_per_address_max: 10_000,
             head_bytes_max: 16 * 1024,
-            body_bytes_max: 1 << 20,
+            body_bytes_max: BODY_BYTES_DEFAULT,
             head: Duration::from_secs(10),
             body: Duration::from_secs(30),
             idle: Duration::from_secs(75),
@@ -101,7 +102,6 @@ impl ServerConfig {
             *to = given.and_then(|number| usize::try_from(number).ok()).unwrap_or(*to);
         };
         set("threads", 1..=256, &mut config.threads);
-        set("connections_max", 1..=1_000_000, &mut config.connections_max);
         set("connections_per_address_max", 1..=1_000_000, &mut config.connections_per_address_max);
         let seconds = |name: &str, to: &mut Duration| {
             let given = table.get(name).and_then(|item| item.integer(1..=86_400));
@@ -120,6 +120,8 @@ impl ServerConfig {
         let flag = |name: &str, to: &mut bool| *to = table.get(name).and_then(|item| item.boolean()).unwrap_or(*to);
         flag("date", &mut config.date);
         flag("access_log", &mut config.access_log);
+        let connections = table.get("connections_max").and_then(|item| item.integer(1..=1_000_000));
+        config.connections_max = connections.and_then(|number| usize::try_from(number).ok());
         if let Some(bytes) = table.get("memory").and_then(|item| size::read(&item, 64 << 20..=1 << 40)) {
             config.memory_bytes = bytes;
         }
@@ -131,6 +133,11 @@ impl ServerConfig {
         }
         if let Some(durability) = table.get("durability").and_then(|item| durability(&item)) {
             config.durability = durability;
+        }
+        if let Err(shortage) = Division::check(&config) {
+            let given = table.get(shortage.key);
+            let at = given.as_ref().map_or_else(|| table.span(), |item| item.span());
+            table.source().mistake(at, shortage.what, shortage.allowed);
         }
         config
     }

@@ -1,18 +1,19 @@
 //! The whole configuration file: documents (read by `docs`), endpoints, errors, and where the server listens.
 //!
-//! All mistakes of a file are told at once, each with its place and what is allowed. SQL is checked when the database
-//! is opened or by [`check`], since it needs the catalog.
+//! All mistakes of a file are told at once, each with its place and what is allowed. SQL is among
+//! them wherever the collections could be read, and is prepared again against the catalog of the opened database.
 
 mod endpoint;
 mod errors;
 mod listen;
-mod size;
+pub(crate) mod size;
 
 pub use endpoint::{Action, EndpointConfig, Target};
 pub use listen::{Durability, ServerConfig};
 
 use crate::failure::ErrorRules;
 use crate::params;
+use crate::querying::DeclaredQuery;
 use docs::config::{Config, Mistake, Mistakes, Source, Table};
 use http::Router;
 use std::path::{Path, PathBuf};
@@ -51,6 +52,8 @@ pub enum ConfigError {
     },
     /// It has mistakes.
     Mistakes(Mistakes),
+    /// A `--set` of the command line cannot be.
+    Set(String),
 }
 
 impl std::fmt::Display for ConfigError {
@@ -58,6 +61,7 @@ impl std::fmt::Display for ConfigError {
         match self {
             ConfigError::Read { path, source } => write!(formatter, "cannot read {}: {source}", path.display()),
             ConfigError::Mistakes(mistakes) => write!(formatter, "{mistakes}"),
+            ConfigError::Set(problem) => write!(formatter, "{problem}"),
         }
     }
 }
@@ -75,23 +79,32 @@ impl ServiceConfig {
             std::fs::read_to_string(path)
         };
         let text = read().map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        ServiceConfig::parse(path, text, set).map_err(ConfigError::Mistakes)
+        let mut config = ServiceConfig::parse(path, text).map_err(ConfigError::Mistakes)?;
+        for given in set {
+            params::fix(&mut config.docs.params, given)
+                .map_err(|problem| ConfigError::Set(format!("--set {given}: {problem}")))?;
+        }
+        Ok(config)
     }
 
     /// The same from text; `path` is what messages show and what paths inside are relative to.
-    pub fn parse(path: &Path, text: String, set: &[String]) -> Result<ServiceConfig, Mistakes> {
+    pub fn parse(path: &Path, text: String) -> Result<ServiceConfig, Mistakes> {
         let source = Source::new(path, &text);
         let document = source.document();
         let root = Table::root(&source, &document);
-        let mut docs = Config::read(&root);
+        let docs = Config::read(&root);
+        // SQL is checked against the collections; where those have mistakes it would only bring mistakes that are none.
+        let catalog = if source.is_clean() { docs.outline().ok() } else { None };
         let collections: Vec<String> = docs.collections.iter().map(|collection| collection.name.clone()).collect();
         let endpoints = read_endpoints(&root, &collections);
         let section = |name: &str| root.get(name).and_then(|item| item.table());
         let errors = section("errors").map_or_else(ErrorRules::default, |table| errors::read(&table));
         let server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
-        for given in set {
-            if let Err(problem) = params::fix(&mut docs.params, given) {
-                root.mistake(format!("--set {given}: {problem}"), "");
+        if let Some(catalog) = catalog {
+            for endpoint in &endpoints {
+                if let Some(Err(what)) = DeclaredQuery::prepare(endpoint, &docs.params, &catalog) {
+                    source.mistake(endpoint.span.clone(), what, "");
+                }
             }
         }
         source.finish()?;

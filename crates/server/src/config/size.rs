@@ -15,8 +15,8 @@ const UNITS: [(&str, u64); 7] = [
 
 /// Reads a size within a range.
 pub(super) fn read(item: &Item<'_>, range: RangeInclusive<u64>) -> Option<u64> {
-    let allowed =
-        || format!("bytes as a number or with KB, MB, GB, KiB, MiB, GiB, from {} to {}", range.start(), range.end());
+    let (least, most) = (written(*range.start()), written(*range.end()));
+    let allowed = || format!("bytes as a number or with KB, MB, GB, KiB, MiB, GiB, from {least} to {most}");
     let bytes = match item.value().as_str() {
         Some(text) => parse(text),
         None if item.value().is_integer() => {
@@ -35,6 +35,13 @@ pub(super) fn read(item: &Item<'_>, range: RangeInclusive<u64>) -> Option<u64> {
     found
 }
 
+/// A size in the largest unit that shows it whole.
+pub(crate) fn written(bytes: u64) -> String {
+    let units = UNITS.iter().filter(|(_, factor)| bytes >= *factor && bytes.is_multiple_of(*factor));
+    let largest = units.max_by_key(|(_, factor)| *factor);
+    largest.map_or_else(|| bytes.to_string(), |(unit, factor)| format!("{} {unit}", bytes / factor))
+}
+
 fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let (digits, factor) =
@@ -44,7 +51,15 @@ fn parse(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod parsing {
-    use super::parse;
+    use super::{parse, written};
+
+    #[test]
+    fn a_bound_is_told_in_the_largest_unit_that_shows_it_whole() {
+        for (bytes, text) in [(64 << 20, "64 MiB"), (1 << 40, "1024 GiB"), (1_000, "1 KB"), (1_001, "1001 B"), (0, "0")]
+        {
+            assert_eq!(written(bytes), text);
+        }
+    }
 
     #[test]
     fn units_multiply_and_nonsense_is_none() {

@@ -1,0 +1,186 @@
+//! A server on loopback from a config text, and a client that speaks raw bytes.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed harness is a failed test")]
+
+use server::config::ServiceConfig;
+use server::{Running, StartError};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// No test waits longer for anything; it is never waited for where all is well.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Two collections: items with a number as key, texts with a generated one.
+pub const COLLECTIONS: &str = r#"
+[collections.items]
+key = { field = "id", type = "u32" }
+[collections.items.schema]
+type = "object"
+additionalProperties = false
+required = ["id", "group", "price"]
+[collections.items.schema.properties]
+id = { type = "integer", minimum = 0, maximum = 4294967295 }
+group = { type = "string" }
+price = { type = "integer" }
+note = { type = "string" }
+"#;
+
+/// A server at work; drained when it is dropped.
+pub struct TestServer {
+    running: Option<Running>,
+    address: std::net::SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+/// A reply as it came.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// A header field's value.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        fields.filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+}
+
+/// Reads a config text, and gives what `serve` would say of its mistakes.
+pub fn mistakes(config: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("service.toml");
+    std::fs::write(&path, config).unwrap();
+    match ServiceConfig::load(&path, &[]) {
+        Err(error) => error.to_string(),
+        Ok(config) => server::check(&config).map_or_else(|error| error.to_string(), |()| String::new()),
+    }
+}
+
+impl TestServer {
+    /// Serves the collections with what `more` adds; `[server]` keys that stand in `settings` as well.
+    #[track_caller]
+    pub fn start(settings: &str, more: &str) -> TestServer {
+        Self::try_start(settings, more).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub fn try_start(settings: &str, more: &str) -> Result<TestServer, StartError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("service.toml");
+        let text = format!(
+            "{COLLECTIONS}\n[server]\nhttp = \"127.0.0.1:0\"\nthreads = 1\ndurability = \"none\"\n{settings}\n{more}"
+        );
+        std::fs::write(&path, text).unwrap();
+        let config = ServiceConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let running = server::start(&config, &folder.path().join("data"))?;
+        Ok(TestServer { address: running.address(), running: Some(running), _folder: folder })
+    }
+
+    pub fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client { stream, unread: Vec::new() }
+    }
+
+    /// One request on a connection of its own.
+    #[track_caller]
+    pub fn ask(&self, method: &str, target: &str, fields: &str, body: &[u8]) -> Answer {
+        let mut client = self.connect();
+        client.send(method, target, fields, body);
+        client.answer(method == "HEAD")
+    }
+
+    #[track_caller]
+    pub fn get(&self, target: &str) -> Answer {
+        self.ask("GET", target, "", b"")
+    }
+
+    #[track_caller]
+    pub fn query(&self, request: &serde_json::Value) -> Answer {
+        self.ask("POST", "/_/query", "", request.to_string().as_bytes())
+    }
+
+    /// The value of a metric.
+    #[track_caller]
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/_/metrics");
+        let line = text.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
+        line.unwrap_or_else(|| panic!("no metric {name}")).parse().unwrap()
+    }
+
+    /// Puts items with these keys: group `g<key % 3>`, price = key * 10.
+    #[track_caller]
+    pub fn put_items(&self, keys: std::ops::Range<u32>) {
+        for start in keys.clone().step_by(5_000) {
+            let end = keys.end.min(start + 5_000);
+            let line = |id: u32| format!("{{\"id\":{id},\"group\":\"g{}\",\"price\":{}}}\n", id % 3, id * 10);
+            let lines: String = (start..end).map(line).collect();
+            let answer = self.ask("POST", "/_/collections/items/bulk", "", lines.as_bytes());
+            assert_eq!((answer.status, answer.text()), (200, ""));
+        }
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.drain();
+            running.join().unwrap();
+        }
+    }
+}
+
+/// One connection.
+pub struct Client {
+    pub stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Client {
+    pub fn send(&mut self, method: &str, target: &str, fields: &str, body: &[u8]) {
+        let length = body.len();
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n{fields}\r\n");
+        self.stream.write_all(head.as_bytes()).unwrap();
+        self.stream.write_all(body).unwrap();
+    }
+
+    fn more(&mut self) -> bool {
+        let mut piece = [0; 16 << 10];
+        let read = self.stream.read(&mut piece).unwrap_or(0);
+        self.unread.extend_from_slice(&piece[..read]);
+        read > 0
+    }
+
+    /// The next reply, its body by Content-Length; `body` is short where the connection ended before.
+    #[track_caller]
+    pub fn answer(&mut self, head_only: bool) -> Answer {
+        let end = loop {
+            if let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            assert!(self.more(), "the connection ended: {}", String::from_utf8_lossy(&self.unread));
+        };
+        let head = String::from_utf8(self.unread.drain(..end).collect()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut answer = Answer { status, head, body: Vec::new() };
+        let bodyless = head_only || matches!(status, 204 | 304);
+        let length = answer.field("Content-Length").filter(|_| !bodyless).map_or(0, |text| text.parse().unwrap());
+        while self.unread.len() < length && self.more() {}
+        let end = length.min(self.unread.len());
+        answer.body = self.unread.drain(..end).collect();
+        answer
+    }
+}
