@@ -2,12 +2,16 @@
 
 use crate::config::{Action as Declared, EndpointConfig, Target};
 use crate::failure::{Failure, Kind};
+use crate::large;
+use crate::params;
 use crate::service::{Local, Service};
 use crate::writing::{self, Answer};
 use docs::catalog::Catalog;
+use docs::config::Parameter;
 use docs::key::{Key, KeyType};
 use docs::{CollectionId, Op, Precondition, Write};
 use http::{Method, Params, Reply, Request, Status};
+use std::sync::Arc;
 
 /// The media type of every document and result.
 pub(crate) const JSON: &str = "application/json";
@@ -16,6 +20,8 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) struct Endpoint {
     pub(crate) method: Method,
     pub(crate) pattern: String,
+    /// Parts of the path whose type the file declares.
+    path: Box<[Parameter]>,
     require: Option<Named>,
     action: Action,
 }
@@ -26,7 +32,7 @@ enum Action {
     Update { target: Named, answer: Answer },
     Replace { target: Named, answer: Answer },
     Delete { target: Named, answer: Answer },
-    Query(Box<crate::querying::DeclaredQuery>),
+    Query(Arc<crate::querying::DeclaredQuery>),
 }
 
 /// A document that the path names.
@@ -71,13 +77,14 @@ impl Endpoint {
             Declared::Update(target) => Action::Update { target: named(target)?, answer: answer(200) },
             Declared::Replace(target) => Action::Replace { target: named(target)?, answer: answer(200) },
             Declared::Delete(target) => Action::Delete { target: named(target)?, answer: answer(200) },
-            Declared::Query { .. } => Action::Query(Box::new(query?)),
+            Declared::Query { .. } => Action::Query(Arc::new(query?)),
         };
         let require = match &config.require {
             Some(target) => Some(named(target)?),
             None => None,
         };
-        Some(Endpoint { method: config.method, pattern: config.pattern.clone(), require, action })
+        let path = config.path_params.clone().into();
+        Some(Endpoint { method: config.method, pattern: config.pattern.clone(), path, require, action })
     }
 
     /// Answers one request.
@@ -89,6 +96,11 @@ impl Endpoint {
         params: &Params<'_, '_>,
         reply: Reply<'_>,
     ) {
+        for parameter in &self.path {
+            if let Err(failure) = params::of_path(parameter, params, &mut local.text) {
+                return service.fail(&failure, reply);
+            }
+        }
         if let Some(require) = &self.require
             && let Err(failure) = require.check(local, params)
         {
@@ -138,6 +150,16 @@ impl Named {
         let now = local.session.now();
         let found = now.get(self.collection, &key);
         match found.as_ref().map(|found| found.as_ref().map(|stored| stored.text())) {
+            Ok(Some(Ok(text))) if text.len() > large::WHOLE_BYTES_MAX => {
+                let Ok(Some(stored)) = &found else { return };
+                match stored.change_number() {
+                    Ok(number) => {
+                        let seen = (number, text.len());
+                        large::send_document(&local.session, self.collection, self.kind, &key, seen, reply);
+                    }
+                    Err(error) => service.fail(&writing::of_read(&error), reply),
+                }
+            }
             Ok(Some(Ok(text))) => reply.send(Status(200), JSON, text),
             Ok(None) => service.fail(&missing(), reply),
             Ok(Some(Err(error))) => service.fail(&writing::of_read(&error), reply),

@@ -4,17 +4,20 @@
 //!
 //! ```text
 //!  service (router) ─► endpoint   declared: get, insert, update, replace, delete ─► writing (late replies)
-//!                  │            └ querying   declared queries, on the loop within a budget
+//!                  │            └ querying   declared queries, on the loop within a budget, then in the background
 //!                  └─► general    /_/: documents, listing, bulk, query (on the pool), health, metrics
 //! ```
 //!
-//! `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
+//! `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
+//! typed: a query or `EXPLAIN` of one. `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
 
+mod background;
 pub mod config;
 mod endpoint;
 pub mod failure;
 mod general;
 mod in_flight;
+mod large;
 mod memory;
 mod metrics;
 mod params;
@@ -22,6 +25,7 @@ mod querying;
 pub mod rows;
 mod service;
 mod start;
+pub mod statement;
 mod writing;
 
 pub use reactor::signals::Termination;

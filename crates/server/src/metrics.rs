@@ -91,7 +91,7 @@ fn store(service: &Service) -> [Metric; 15] {
     ]
 }
 
-fn pool(service: &Service) -> [Metric; 5] {
+fn pool(service: &Service) -> [Metric; 6] {
     let pool = service.pool.metrics();
     [
         ("pool_queued", Type::Gauge, "Jobs that wait for a thread.", pool.queued as f64),
@@ -103,6 +103,12 @@ fn pool(service: &Service) -> [Metric; 5] {
             Type::Gauge,
             "Bodies of writes that wait for the store.",
             service.writes.bytes() as f64,
+        ),
+        (
+            "replies_in_flight_bytes",
+            Type::Gauge,
+            "Large replies that wait for their clients.",
+            service.replies.bytes() as f64,
         ),
     ]
 }

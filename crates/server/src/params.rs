@@ -6,7 +6,7 @@
 use crate::failure::{Failure, Kind};
 use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterValue};
 use docs::order::Scalar;
-use http::query;
+use http::{Params, query};
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -82,7 +82,7 @@ pub(crate) fn read<'v>(
 pub(crate) fn default_of(parameter: &Parameter) -> Scalar<'_> {
     match &parameter.default {
         ParameterDefault::Missing => Scalar::Null,
-        ParameterDefault::Clock => Scalar::Integer(unix_seconds()),
+        ParameterDefault::Clock => Scalar::Integer(unix_ms() / 1000),
         ParameterDefault::Value(value) => match value {
             ParameterValue::Integer(integer) => Scalar::Integer(*integer),
             ParameterValue::Number(number) => Scalar::Real(*number),
@@ -92,9 +92,10 @@ pub(crate) fn default_of(parameter: &Parameter) -> Scalar<'_> {
     }
 }
 
-fn unix_seconds() -> i64 {
+/// The wall clock in Unix milliseconds.
+pub(crate) fn unix_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Fixes one of the file's `[params]`, as `--set NAME=VALUE` asks: the value is checked as a request's would be.
@@ -141,7 +142,8 @@ fn find<'q>(
     Ok(())
 }
 
-fn typed<'v>(parameter: &Parameter, text: &'v str) -> Result<Scalar<'v>, Failure> {
+/// A parameter's text as a value of its type and within its bounds.
+pub(crate) fn typed<'v>(parameter: &Parameter, text: &'v str) -> Result<Scalar<'v>, Failure> {
     if text.is_empty() {
         return Err(refused(parameter, "is empty"));
     }
@@ -159,6 +161,23 @@ fn typed<'v>(parameter: &Parameter, text: &'v str) -> Result<Scalar<'v>, Failure
         value.ok_or_else(|| refused(parameter, format!("is `{text}`, which is not {}", type_name(parameter.kind))))?;
     check(parameter, value)?;
     Ok(value)
+}
+
+/// The value of a path's part. Text that is none of its type names nothing: 404, as for keys.
+pub(crate) fn of_path<'v>(
+    parameter: &'v Parameter,
+    params: &Params<'_, 'v>,
+    text: &'v mut Vec<u8>,
+) -> Result<Scalar<'v>, Failure> {
+    let text = params.get(&parameter.name, text).and_then(Result::ok);
+    let value = text.and_then(|text| typed(parameter, text).ok());
+    value.ok_or_else(|| no_such_path(&parameter.name))
+}
+
+/// The path's part of this name cannot be what it is there.
+#[cold]
+pub(crate) fn no_such_path(name: &str) -> Failure {
+    Failure::new(Kind::NotFound, format!("nothing has such a `{name}` in its path"))
 }
 
 fn type_name(kind: ParameterKind) -> &'static str {

@@ -1,16 +1,28 @@
-//! Declared queries: prepared once, executed on the loop within a budget.
+//! Declared queries: prepared once, executed on the loop within a small budget. One that looks at more rows than that is
+//! run again on the pool with the service's whole budget, and answered late: a loop is never held for long.
 
+use crate::background;
 use crate::config::{Action, EndpointConfig};
 use crate::endpoint::{JSON, path_parameters};
 use crate::failure::{Failure, Kind};
+use crate::large;
 use crate::params;
-use crate::service::{Local, Service};
+use crate::service::{Local, PathTexts, Service};
+use crate::writing;
+use docs::Database;
 use docs::catalog::Catalog;
-use docs::config::Parameter;
+use docs::config::{Parameter, ParameterDefault, ParameterKind};
 use docs::key::KeyType;
 use docs::order::Scalar;
 use docs::sql::{Budget, Query, QueryError, SqlError, Value};
 use http::{Params, Reply, Request, Status};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Rows that a query may look at on a loop: a few milliseconds at worst.
+const LOOP_ROWS_MAX: u64 = 20_000;
+/// How long one query may run on the pool.
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A declared query, ready to run.
 pub(crate) struct DeclaredQuery {
@@ -19,6 +31,8 @@ pub(crate) struct DeclaredQuery {
     declared: Vec<Parameter>,
     /// What fills each slot of the statement.
     slots: Vec<Source>,
+    /// It calls date functions, so it is told the time.
+    uses_clock: bool,
     one_row: bool,
     /// Bytes before and behind the rows.
     before: Box<[u8]>,
@@ -29,8 +43,8 @@ pub(crate) struct DeclaredQuery {
 enum Source {
     /// A declared parameter of the request, by its place.
     Request(usize),
-    /// A part of the path; text, or an integer where it is plain digits of an integer key.
-    Path { name: String, integer: bool },
+    /// A part of the path, and its type.
+    Path(Parameter),
     /// One of the file's `[params]`.
     File(Parameter),
 }
@@ -43,13 +57,17 @@ impl DeclaredQuery {
         catalog: &Catalog,
     ) -> Option<Result<DeclaredQuery, String>> {
         let Action::Query { sql, one_row, wrap, limit } = &endpoint.action else { return None };
-        let sql = limit.map_or_else(|| sql.clone(), |limit| format!("SELECT * FROM ({sql}) LIMIT {limit}"));
-        let prepared = Query::prepare(&sql, catalog).map_err(|error: SqlError| error.to_string());
+        let prepared = Query::prepare(sql, catalog).map_err(|error: SqlError| error.to_string());
         Some(prepared.and_then(|query| {
+            let query = match limit {
+                Some(limit) => query.with_limit(*limit),
+                None => query,
+            };
             let sources = query.parameters().iter().map(|name| source(name, endpoint, file, catalog));
             let slots = sources.collect::<Result<Vec<Source>, String>>()?;
             let before = wrap.as_ref().map(|name| format!("{{{}:", serde_json::Value::from(name.as_str())));
             Ok(DeclaredQuery {
+                uses_clock: query.uses_clock(),
                 query,
                 declared: endpoint.params.clone(),
                 slots,
@@ -67,27 +85,65 @@ impl DeclaredQuery {
 
     /// Answers one request.
     pub(crate) fn answer(
-        &self,
+        self: &Arc<Self>,
         service: &Service,
         local: &mut Local,
         request: &Request<'_>,
         params: &Params<'_, '_>,
         reply: Reply<'_>,
     ) {
-        let Local { session, text, out, scratch, path_text, .. } = local;
-        let outcome = self.values(request, params, text, path_text).and_then(|values| {
-            let budget = Budget {
-                rows_max: service.scan_rows_max,
-                output_bytes_max: service.query_bytes,
-                memory_bytes_max: service.query_bytes,
-                ..Budget::default()
-            };
-            self.run(session, values.as_slice(), scratch, &budget, out)
-        });
-        match outcome {
-            Ok(()) => reply.send(Status(200), JSON, out),
-            Err(failure) => service.fail(&failure, reply),
+        let Local { session, text, out, scratch, path_texts, .. } = local;
+        let values = match self.values(request, params, text, path_texts) {
+            Ok(values) => values,
+            Err(failure) => return service.fail(&failure, reply),
+        };
+        let budget = Budget {
+            rows_max: service.scan_rows_max.min(LOOP_ROWS_MAX),
+            output_bytes_max: service.query_bytes,
+            memory_bytes_max: service.query_bytes,
+            deadline: None,
+            now_ms: if self.uses_clock { params::unix_ms() } else { 0 },
+        };
+        match self.run(session, values.as_slice(), scratch, &budget, out) {
+            Ok(()) => large::send(&service.replies, &service.errors, reply, Status(200), JSON, out),
+            Err(Ended::Query(QueryError::Limit { limit, .. }))
+                if limit == LOOP_ROWS_MAX && service.scan_rows_max > LOOP_ROWS_MAX =>
+            {
+                self.answer_late(service, values.as_slice(), budget.now_ms, reply);
+            }
+            Err(ended) => service.fail(&ended.failure(), reply),
         }
+    }
+
+    /// Runs it again, from its beginning, on the pool.
+    fn answer_late(self: &Arc<Self>, service: &Service, values: &[Value<'_>], now_ms: i64, reply: Reply<'_>) {
+        let (query, database) = (Arc::clone(self), service.database.clone());
+        let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
+        let (rows_max, bytes_max) = (service.scan_rows_max, service.query_bytes);
+        let values: Vec<Kept> = values.iter().map(Kept::new).collect();
+        background::run(service, &service.errors, reply.later(), move |late| {
+            let ends = Instant::now() + TIME_MAX;
+            let over = || Instant::now() > ends;
+            let budget = Budget {
+                rows_max,
+                output_bytes_max: bytes_max,
+                memory_bytes_max: bytes_max,
+                deadline: Some(&over),
+                now_ms,
+            };
+            match query.run_whole(&database, &values, &budget) {
+                Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
+                Err(failure) => writing::refuse(&errors, late, &failure),
+            }
+        });
+    }
+
+    fn run_whole(&self, database: &Database, values: &[Kept], budget: &Budget<'_>) -> Result<Vec<u8>, Failure> {
+        let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
+        let values: Vec<Value<'_>> = values.iter().map(Kept::value).collect();
+        let mut out = Vec::new();
+        self.run(&session, &values, &mut docs::sql::Scratch::new(), budget, &mut out).map_err(Ended::failure)?;
+        Ok(out)
     }
 
     fn run(
@@ -97,13 +153,14 @@ impl DeclaredQuery {
         scratch: &mut docs::sql::Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Ended> {
+        out.clear();
         out.extend_from_slice(&self.before);
         let now = session.now();
         let run = if self.one_row { Query::write_row } else { Query::write_array };
-        let outcome = run(&self.query, now.view(), values, scratch, budget, out).map_err(|error| of_query(&error))?;
+        let outcome = run(&self.query, now.view(), values, scratch, budget, out).map_err(Ended::Query)?;
         if self.one_row && outcome.rows == 0 {
-            return Err(Failure::new(Kind::NotFound, "the query has no row"));
+            return Err(Ended::NoRow);
         }
         out.extend_from_slice(&self.behind);
         Ok(())
@@ -115,18 +172,21 @@ impl DeclaredQuery {
         request: &Request<'v>,
         params: &Params<'_, 'v>,
         text: &'v mut Vec<u8>,
-        path_text: &'v mut Vec<u8>,
+        path_texts: &'v mut PathTexts,
     ) -> Result<Values<'v>, Failure> {
         let mut given = params::Given::default();
         params::read(&self.declared, request.query(), text, &mut given)?;
         let mut values = Values::default();
-        let path_text = path_of(&self.slots, params, path_text)?;
+        let mut path_texts = path_texts.iter_mut();
         for slot in &self.slots {
             values.push(match slot {
                 Source::Request(place) => value_of(given.get(*place)),
                 Source::File(parameter) => value_of(params::default_of(parameter)),
-                Source::Path { integer: true, .. } => path_text.parse().map_or(Value::Null, Value::Integer),
-                Source::Path { .. } => Value::text(path_text),
+                Source::Path(parameter) => {
+                    // A path has no more parameters than there are buffers: the router refuses such routes.
+                    let Some(text) = path_texts.next() else { return Err(params::no_such_path(&parameter.name)) };
+                    value_of(params::of_path(parameter, params, text)?)
+                }
             });
         }
         Ok(values)
@@ -158,15 +218,47 @@ impl<'v> Values<'v> {
     }
 }
 
-/// The text of the path parameter that the statement uses (there is one at most: see [`source`]).
-fn path_of<'v>(slots: &[Source], params: &Params<'_, 'v>, text: &'v mut Vec<u8>) -> Result<&'v str, Failure> {
-    let name = slots.iter().find_map(|slot| match slot {
-        Source::Path { name, .. } => Some(name.as_str()),
-        _ => None,
-    });
-    let Some(name) = name else { return Ok("") };
-    let found = params.get(name, text).and_then(Result::ok);
-    found.ok_or_else(|| Failure::new(Kind::NotFound, format!("the path's `{name}` is badly escaped")))
+/// A value of a statement that outlives its request.
+enum Kept {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(Box<[u8]>),
+}
+
+impl Kept {
+    fn new(value: &Value<'_>) -> Kept {
+        match *value {
+            Value::Null => Kept::Null,
+            Value::Integer(integer) => Kept::Integer(integer),
+            Value::Real(real) => Kept::Real(real),
+            Value::Text(text) => Kept::Text(text.into()),
+        }
+    }
+
+    fn value(&self) -> Value<'_> {
+        match self {
+            Kept::Null => Value::Null,
+            Kept::Integer(integer) => Value::Integer(*integer),
+            Kept::Real(real) => Value::Real(*real),
+            Kept::Text(text) => Value::Text(text),
+        }
+    }
+}
+
+/// Why a run gave no result.
+enum Ended {
+    Query(QueryError),
+    NoRow,
+}
+
+impl Ended {
+    fn failure(self) -> Failure {
+        match self {
+            Ended::Query(error) => of_query(&error),
+            Ended::NoRow => Failure::new(Kind::NotFound, "the query has no row"),
+        }
+    }
 }
 
 /// Finds what fills a parameter of the statement: a declared parameter, a part of the path, or the file's `[params]`.
@@ -175,9 +267,8 @@ fn source(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: &C
         return Ok(Source::Request(place));
     }
     if path_parameters(&endpoint.pattern).any(|parameter| parameter == name) {
-        let target = endpoint.require.as_ref().filter(|target| target.parameter == name);
-        let kind = target.and_then(|target| Some(catalog.collection(&target.collection)?.key.kind));
-        return Ok(Source::Path { name: name.to_owned(), integer: matches!(kind, Some(KeyType::U32 | KeyType::I64)) });
+        let declared = endpoint.path_params.iter().find(|parameter| parameter.name == name);
+        return Ok(Source::Path(declared.cloned().unwrap_or_else(|| of_target(name, endpoint, catalog))));
     }
     if let Some(parameter) = file.iter().find(|parameter| parameter.name == name) {
         return Ok(Source::File(parameter.clone()));
@@ -186,6 +277,22 @@ fn source(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: &C
         "the query uses :{name}, which is no parameter of the endpoint, no part of the path {}, and not in [params]",
         endpoint.pattern
     ))
+}
+
+/// A part of the path that is not declared: of the type of the key that `require` finds with it, else text.
+fn of_target(name: &str, endpoint: &EndpointConfig, catalog: &Catalog) -> Parameter {
+    let target = endpoint.require.as_ref().filter(|target| target.parameter == name);
+    let kind = target.and_then(|target| Some(catalog.collection(&target.collection)?.key.kind));
+    let integer = matches!(kind, Some(KeyType::U32 | KeyType::I64));
+    Parameter {
+        name: name.to_owned(),
+        kind: if integer { ParameterKind::Integer } else { ParameterKind::Text },
+        values: Vec::new(),
+        min: None,
+        max: None,
+        default: ParameterDefault::Missing,
+        required: false,
+    }
 }
 
 fn value_of(scalar: Scalar<'_>) -> Value<'_> {

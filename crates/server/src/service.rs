@@ -10,10 +10,14 @@ use crate::metrics::Sources;
 use docs::{Database, Session};
 use executor::Pool;
 use http::{Lookup, Order, Reply, Request, Router};
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of buffers that a loop keeps between two requests; one that grew beyond is given back.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
+
+/// Most parameters of a declared route's path.
+pub(crate) const PATH_PARAMETERS_MAX: usize = 8;
 
 /// The application behind the HTTP server.
 pub(crate) struct Service {
@@ -22,6 +26,8 @@ pub(crate) struct Service {
     pub(crate) pool: Pool,
     pub(crate) scan_rows_max: u64,
     pub(crate) writes: InFlight,
+    /// Large replies that wait for their clients.
+    pub(crate) replies: InFlight,
     pub(crate) query_bytes: usize,
     pub(crate) sources: OnceLock<Sources>,
     router: Router<Route>,
@@ -33,13 +39,17 @@ enum Route {
     General(Door),
 }
 
+/// A buffer for each parameter of a path.
+pub(crate) type PathTexts = [Vec<u8>; PATH_PARAMETERS_MAX];
+
 /// What one loop keeps: its reader of the store, and buffers that are used again.
 pub(crate) struct Local {
-    pub(crate) session: Session,
+    /// Shared with the large documents that are on their way.
+    pub(crate) session: Rc<Session>,
     /// What had to be unescaped of the query.
     pub(crate) text: Vec<u8>,
     /// What had to be unescaped of the path.
-    pub(crate) path_text: Vec<u8>,
+    pub(crate) path_texts: PathTexts,
     /// Work memory of queries.
     pub(crate) scratch: docs::sql::Scratch,
     /// Result rows.
@@ -71,6 +81,7 @@ impl Service {
             pool,
             scan_rows_max: config.server.scan_rows_max,
             writes: InFlight::new(division.writes_bytes),
+            replies: InFlight::new(division.replies_bytes),
             query_bytes: division.query_bytes,
             sources: OnceLock::new(),
             router,
@@ -89,7 +100,13 @@ impl http::Service for Service {
 
     fn local(&self, _lp: &reactor::Loop) -> Local {
         let session = self.database.session().expect("there are more reader slots than loops (see start)");
-        Local { session, text: Vec::new(), path_text: Vec::new(), scratch: docs::sql::Scratch::new(), out: Vec::new() }
+        Local {
+            session: Rc::new(session),
+            text: Vec::new(),
+            path_texts: PathTexts::default(),
+            scratch: docs::sql::Scratch::new(),
+            out: Vec::new(),
+        }
     }
 
     fn order(&self, request: &Request<'_>) -> Order {
@@ -124,18 +141,18 @@ impl Local {
     /// Gives back what one unusual request made large.
     #[inline]
     fn shrink(&mut self) {
-        self.out.clear();
-        let buffers = [&mut self.text, &mut self.path_text, &mut self.out];
-        let kept = buffers.iter().fold(0, |kept, buffer| kept | buffer.capacity());
-        // The other two are emptied where they are used again. The union is under twice the largest.
+        let Local { text, path_texts, out, .. } = self;
+        out.clear();
+        let kept = path_texts.iter().fold(text.capacity() | out.capacity(), |kept, buffer| kept | buffer.capacity());
+        // The others are emptied where they are used again. The union is under twice the largest.
         if kept > KEPT_BYTES_MAX {
-            give_back(buffers);
+            give_back(path_texts.iter_mut().chain([text, out]));
         }
     }
 }
 
 #[cold]
-fn give_back(buffers: [&mut Vec<u8>; 3]) {
+fn give_back<'b>(buffers: impl Iterator<Item = &'b mut Vec<u8>>) {
     for buffer in buffers {
         if buffer.capacity() > KEPT_BYTES_MAX {
             *buffer = Vec::new();

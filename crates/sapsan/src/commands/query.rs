@@ -2,10 +2,10 @@
 
 use super::Outcome;
 use crate::cli::{Format, Query as Arguments};
-use docs::sql::{Budget, Field, Query, RowSink, Scratch, Value, write_field};
+use docs::sql::{Budget, Field, RowSink, Value, write_field};
 use docs::{Database, Session};
 use server::config::ServiceConfig;
-use server::rows::Csv;
+use server::statement::{Arguments as Given, Shape, Statement};
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,13 +22,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let opened = Database::open(&documents, &arguments.data, server::store_options(&config));
     let (database, _) = opened.map_err(|error| format!("{}: {error}", arguments.data.display()))?;
-    let query = Query::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
+    let query = Statement::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
     let given = given(&arguments.params)?;
-    let mut values = Vec::new();
-    for name in query.parameters() {
-        let value = given.iter().find(|(given, _)| given == name).map(|(_, value)| value);
-        values.push(sql_value(value.ok_or_else(|| format!("the query's :{name} is not given: --param {name}=VALUE"))?));
-    }
+    let values = query.bind(&given);
+    let values = values.map_err(|name| format!("the query's :{name} is not given: --param {name}=VALUE"))?;
     let session = database.session().map_err(|error| error.to_string())?;
     let out = execute(&query, &values, &session, arguments.format)?;
     match std::io::stdout().lock().write_all(&out) {
@@ -39,24 +36,21 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-fn execute(query: &Query, values: &[Value<'_>], session: &Session, format: Format) -> Result<Vec<u8>, String> {
+fn execute(query: &Statement, values: &[Value<'_>], session: &Session, format: Format) -> Result<Vec<u8>, String> {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     let budget = Budget { now_ms, rows_max: u64::MAX, output_bytes_max: 1 << 30, ..Budget::default() };
-    let (now, mut scratch, mut out) = (session.now(), Scratch::new(), Vec::new());
+    let mut out = Vec::new();
     let outcome = match format {
         Format::Json => {
-            let outcome = query.write_array(now.view(), values, &mut scratch, &budget, &mut out);
+            let outcome = query.write(session, values, Shape::Json, &budget, &mut out);
             out.push(b'\n');
             outcome
         }
-        Format::Ndjson => query.write_lines(now.view(), values, &mut scratch, &budget, &mut out),
-        Format::Csv => {
-            let mut csv = Csv::new(query.columns(), &mut out);
-            query.execute(now.view(), values, &mut scratch, &budget, &mut csv)
-        }
+        Format::Ndjson => query.write(session, values, Shape::Lines, &budget, &mut out),
+        Format::Csv => query.write(session, values, Shape::Csv, &budget, &mut out),
         Format::Table => {
-            let mut table = Table { rows: vec![query.columns().map(str::to_owned).collect()], bytes: 0 };
-            let outcome = query.execute(now.view(), values, &mut scratch, &budget, &mut table);
+            let mut table = Table { rows: vec![query.columns().into_iter().map(str::to_owned).collect()], bytes: 0 };
+            let outcome = query.execute(&session.now(), values, &budget, &mut table);
             if table.rows.len() > TABLE_ROWS_MAX + 1 {
                 return Err(format!("over {TABLE_ROWS_MAX} rows: add LIMIT, or take --format ndjson"));
             }
@@ -69,26 +63,12 @@ fn execute(query: &Query, values: &[Value<'_>], session: &Session, format: Forma
 }
 
 /// Parameters as given: JSON where it is JSON, else text.
-fn given(params: &[String]) -> Result<Vec<(String, serde_json::Value)>, String> {
-    params
-        .iter()
-        .map(|param| {
-            let (name, text) =
-                param.split_once('=').ok_or_else(|| format!("--param {param}: NAME=VALUE is expected"))?;
-            Ok((name.to_owned(), serde_json::from_str(text).unwrap_or_else(|_| text.into())))
-        })
-        .collect()
-}
-
-fn sql_value(value: &serde_json::Value) -> Value<'_> {
-    match value {
-        serde_json::Value::Bool(flag) => Value::Integer(i64::from(*flag)),
-        serde_json::Value::Number(number) => {
-            number.as_i64().map_or_else(|| number.as_f64().map_or(Value::Null, Value::Real), Value::Integer)
-        }
-        serde_json::Value::String(text) => Value::text(text),
-        _ => Value::Null,
-    }
+fn given(params: &[String]) -> Result<Given, String> {
+    let pairs = params.iter().map(|param| {
+        let (name, text) = param.split_once('=').ok_or_else(|| format!("--param {param}: NAME=VALUE is expected"))?;
+        Ok((name.to_owned(), serde_json::from_str(text).unwrap_or_else(|_| text.into())))
+    });
+    pairs.collect::<Result<_, String>>().map(Given::new)
 }
 
 /// Rows as text, the head first.

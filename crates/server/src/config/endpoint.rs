@@ -1,6 +1,8 @@
 //! `[[endpoints]]`: a route and one action.
 
-use docs::config::{Item, Parameter, Table};
+use crate::endpoint::path_parameters;
+use crate::params::DECLARED_MAX;
+use docs::config::{Item, Parameter, ParameterDefault, Table};
 use http::Method;
 
 const ACTIONS: [&str; 6] = ["get", "insert", "update", "replace", "delete", "query"];
@@ -34,6 +36,8 @@ pub struct EndpointConfig {
     pub require: Option<Target>,
     /// Declared query parameters.
     pub params: Vec<Parameter>,
+    /// Parts of the path whose type is declared.
+    pub path_params: Vec<Parameter>,
     /// The JSON of a successful write's reply, where it is fixed.
     pub reply: Option<String>,
     /// Bytes of the action's value in the file, for mistakes found later (SQL).
@@ -83,8 +87,8 @@ impl EndpointConfig {
         let (method, pattern) = route(&table.require("route")?)?;
         let (action, span) = action(&table, &pattern, collections)?;
         let require = table.get("require").and_then(|item| Target::read(&item, &pattern, collections));
-        let params =
-            table.get("params").and_then(|item| item.table()).map_or(Vec::new(), |params| read_params(&params));
+        let params = table.get("params").and_then(|item| item.table());
+        let (path_params, params) = params.map_or_else(Default::default, |params| read_params(&params, &pattern));
         let reply = table.get("reply").and_then(|item| reply(&item, &action));
         Some(EndpointConfig {
             route: format!("{} {pattern}", method.name()),
@@ -93,6 +97,7 @@ impl EndpointConfig {
             action,
             require,
             params,
+            path_params,
             reply,
             span,
         })
@@ -174,8 +179,25 @@ impl Target {
     }
 }
 
-fn read_params(table: &Table<'_>) -> Vec<Parameter> {
-    table.entries().iter().filter_map(Parameter::read).collect()
+/// The declared parameters: those of the path, and those of the request's query.
+fn read_params(table: &Table<'_>, pattern: &str) -> (Vec<Parameter>, Vec<Parameter>) {
+    let (mut of_path, mut of_query) = (Vec::new(), Vec::new());
+    for item in table.entries() {
+        let Some(parameter) = Parameter::read(&item) else { continue };
+        if !path_parameters(pattern).any(|name| name == parameter.name) {
+            of_query.push(parameter);
+            continue;
+        }
+        if parameter.required || parameter.default != ParameterDefault::Missing {
+            let allowed = "type, enum, min, max";
+            item.mistake(format!("`{}` is a part of the path, which is always given", parameter.name), allowed);
+        }
+        of_path.push(parameter);
+    }
+    if of_query.len() > DECLARED_MAX {
+        table.mistake(format!("{} parameters", of_query.len()), format!("up to {DECLARED_MAX}"));
+    }
+    (of_path, of_query)
 }
 
 fn reply(item: &Item<'_>, action: &Action) -> Option<String> {

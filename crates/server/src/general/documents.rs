@@ -3,6 +3,7 @@
 use super::{collection, fail, preconditions};
 use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::large;
 use crate::service::{Local, Service};
 use crate::writing;
 use docs::catalog::CollectionInfo;
@@ -60,6 +61,9 @@ pub(super) fn get(
         Precondition::Absent => reply.send(Status(304), "", b""),
         Precondition::Matches(numbers) if !numbers.contains(&number) => {
             fail(&Failure::new(Kind::PreconditionFailed, "the document has another change number"), reply);
+        }
+        _ if text.len() > large::WHOLE_BYTES_MAX => {
+            large::send_document(&local.session, id, info.key.kind, &key, (number, text.len()), reply);
         }
         _ => reply.send(Status(200), JSON, text),
     }

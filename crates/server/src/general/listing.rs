@@ -2,7 +2,8 @@
 
 use super::{collection, fail};
 use crate::endpoint::JSON;
-use crate::failure::{Failure, Kind};
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::large;
 use crate::service::{Local, Service};
 use crate::writing;
 use docs::key::Key;
@@ -60,7 +61,7 @@ pub(super) fn list(
     out.extend_from_slice(b"],\"after\":");
     out.extend_from_slice(last.as_deref().unwrap_or("null").as_bytes());
     out.push(b'}');
-    reply.send(Status(200), JSON, out);
+    large::send(&service.replies, &ErrorRules::default(), reply, Status(200), JSON, out);
 }
 
 fn key_json(key: &Key<'_>) -> String {

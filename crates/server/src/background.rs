@@ -1,0 +1,43 @@
+//! Work that would hold a loop: it runs on the pool, and its reply comes late.
+
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::service::Service;
+use crate::writing;
+use executor::Refused;
+use http::LateReply;
+use std::sync::Arc;
+
+/// A reply that a job of the pool owes. Dropped before the job began (the queue is full, or the server ends) it says so
+/// with 503; what a job drops half-way is a bug, and answered 500.
+struct Owed {
+    late: Option<LateReply>,
+    errors: Arc<ErrorRules>,
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some(late) = self.late.take() {
+            let busy = Failure::new(Kind::Busy, "too many queries wait for a thread");
+            writing::refuse(&self.errors, late, &busy);
+        }
+    }
+}
+
+/// Hands work to the pool. `errors` tell how a full queue is answered.
+pub(crate) fn run(
+    service: &Service,
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    work: impl FnOnce(LateReply) + Send + 'static,
+) {
+    let mut owed = Owed { late: Some(late), errors: Arc::clone(errors) };
+    let job = move || {
+        if let Some(late) = owed.late.take() {
+            work(late);
+        }
+    };
+    if let Err(Refused::Full(job) | Refused::Draining(job)) = service.pool.try_submit(Box::new(job)) {
+        // Answers: see `Owed`.
+        drop(job);
+    }
+}

@@ -1,0 +1,122 @@
+//! Declared queries: parameters of the path and of the query, the clock, limits, and what takes long.
+
+mod harness;
+
+use harness::{TestServer, mistakes};
+
+const ENDPOINTS: &str = r#"
+[[endpoints]]
+route = "GET /two/{group}/{price}"
+query = "SELECT :group AS g, :price AS p, typeof(:price) AS t FROM items WHERE id = 1"
+
+[[endpoints]]
+route = "GET /typed/{group}/{price}"
+query = "SELECT i.id FROM items i WHERE i.\"group\" = :group AND i.price = :price"
+[endpoints.params]
+group = { type = "string", enum = ["g0", "g1", "g2"] }
+price = { type = "integer", min = 0, max = 1000 }
+
+[[endpoints]]
+route = "GET /checked/{id}"
+get = "items/{id}"
+[endpoints.params]
+id = { type = "integer", max = 5 }
+
+[[endpoints]]
+route = "GET /year"
+result = "row"
+query = "SELECT CAST(strftime('%Y', 'now') AS INTEGER) AS year, unixepoch() - :clock AS ahead FROM items WHERE id = 1"
+
+[[endpoints]]
+route = "GET /first"
+limit = 2
+query = "SELECT id FROM items ORDER BY id"
+
+[[endpoints]]
+route = "GET /fewer"
+limit = 2
+query = "SELECT id FROM items ORDER BY id LIMIT :n"
+[endpoints.params]
+n = "integer"
+
+[[endpoints]]
+route = "GET /sum/{group}"
+wrap = "sum"
+query = "SELECT COUNT(*) AS n, :group AS g FROM items WHERE price >= 0"
+
+[[endpoints]]
+route = "GET /none"
+result = "row"
+query = "SELECT id FROM items WHERE price = -1"
+
+[params.clock]
+type = "integer"
+default = "clock"
+"#;
+
+#[track_caller]
+fn check(server: &TestServer, target: &str, status: u16, body: &str) {
+    let answer = server.get(target);
+    assert_eq!(answer.status, status, "{target}: {}", answer.text());
+    if status == 200 {
+        assert_eq!(answer.text(), body, "{target}");
+    } else {
+        assert_eq!(answer.json()["status"], status, "{target}");
+    }
+}
+
+#[test]
+fn each_part_of_a_path_has_its_own_text() {
+    let server = TestServer::start("", ENDPOINTS);
+    server.put_items(0..10);
+    check(&server, "/two/a/b", 200, r#"[{"g":"a","p":"b","t":"text"}]"#);
+    check(&server, "/two/a%20x/%D0%B1", 200, r#"[{"g":"a x","p":"б","t":"text"}]"#);
+    check(&server, "/two/a/%ff", 404, "");
+}
+
+#[test]
+fn a_declared_part_of_a_path_has_its_type_and_what_is_none_of_it_is_404() {
+    let server = TestServer::start("", ENDPOINTS);
+    server.put_items(0..10);
+    check(&server, "/typed/g1/40?price=70", 200, r#"[{"id":4}]"#);
+    for target in ["/typed/g1/forty", "/typed/g3/40", "/typed/g1/1001", "/typed/g1/-1", "/checked/6", "/checked/x"] {
+        check(&server, target, 404, "");
+    }
+    check(&server, "/checked/5", 200, r#"{"id":5,"group":"g2","price":50}"#);
+    let told = mistakes(
+        "[[endpoints]]\nroute = \"GET /{n}\"\nquery = \"SELECT 1 AS one FROM x\"\nparams = { n = { type = \"integer\", default = 1 } }",
+    );
+    assert!(told.contains("`n` is a part of the path"), "{told}");
+}
+
+#[test]
+fn date_functions_know_the_time() {
+    let server = TestServer::start("", ENDPOINTS);
+    server.put_items(0..2);
+    let row = server.get("/year").json();
+    assert!(row["year"].as_i64().is_some_and(|year| year >= 2024), "{row}");
+    // One reading of the clock for the parameter, one for the date functions.
+    assert!(row["ahead"].as_i64().is_some_and(|ahead| (-1..=1).contains(&ahead)), "{row}");
+}
+
+#[test]
+fn the_smaller_of_an_endpoints_and_the_statements_limit_counts() {
+    let server = TestServer::start("", ENDPOINTS);
+    server.put_items(0..10);
+    check(&server, "/first", 200, r#"[{"id":0},{"id":1}]"#);
+    check(&server, "/fewer?n=1", 200, r#"[{"id":0}]"#);
+    check(&server, "/fewer?n=9", 200, r#"[{"id":0},{"id":1}]"#);
+    check(&server, "/fewer?n=-1", 200, r#"[{"id":0},{"id":1}]"#);
+}
+
+#[test]
+fn a_query_over_the_loops_budget_is_answered_late_and_whole() {
+    let server = TestServer::start("scan_rows_max = 30000", ENDPOINTS);
+    server.put_items(0..25_000);
+    let done = server.metric("sapsan_pool_done_total");
+    check(&server, "/sum/x", 200, r#"{"sum":[{"n":25000,"g":"x"}]}"#);
+    check(&server, "/none", 404, "");
+    assert_eq!(server.metric("sapsan_pool_done_total"), done + 2.0);
+    server.put_items(25_000..31_000);
+    check(&server, "/sum/x", 413, "");
+}

@@ -1,0 +1,209 @@
+//! The general API under `/_/`: documents and their tags, lists, bulk, queries, and what is said of errors.
+
+mod harness;
+
+use harness::{Answer, TestServer};
+use serde_json::json;
+
+const ITEM: &[u8] = br#"{"id":7,"group":"g1","price":70}"#;
+const PATH: &str = "/_/collections/items/7";
+
+/// A failure is a problem document of its status, whatever `[errors]` says.
+#[track_caller]
+fn check_problem(answer: &Answer, status: u16) {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    assert_eq!(answer.field("Content-Type"), Some("application/problem+json"));
+    let problem = answer.json();
+    assert_eq!(problem["status"], status);
+    assert!(problem["title"].is_string() && problem["detail"].is_string(), "{problem}");
+}
+
+fn start() -> TestServer {
+    TestServer::start("", "[errors]\ninvalid = 422\nbody = \"no\"\n")
+}
+
+#[test]
+fn a_document_is_created_read_changed_and_deleted_under_its_key() {
+    let server = start();
+    let created = server.ask("POST", "/_/collections/items", "", ITEM);
+    assert_eq!((created.status, created.field("Location")), (201, Some(PATH)));
+    let read = server.get(PATH);
+    assert_eq!((read.status, read.body.as_slice()), (200, ITEM));
+    assert_eq!(read.field("ETag"), created.field("ETag"));
+    assert_eq!(server.ask("PATCH", PATH, "", br#"{"price":71}"#).status, 200);
+    assert_eq!(server.get(PATH).json()["price"], 71);
+    assert_eq!(server.ask("PUT", PATH, "", ITEM).status, 200);
+    assert_eq!(server.ask("PUT", "/_/collections/items/8", "", br#"{"id":8,"group":"g","price":1}"#).status, 201);
+    assert_eq!(server.ask("DELETE", PATH, "", b"").status, 204);
+    check_problem(&server.get(PATH), 404);
+}
+
+#[test]
+fn preconditions_compare_tags() {
+    let server = start();
+    let tag = server.ask("POST", "/_/collections/items", "", ITEM).field("ETag").unwrap_or_default().to_owned();
+    let same = server.ask("GET", PATH, &format!("If-None-Match: \"0\", {tag}\r\n"), b"");
+    assert_eq!((same.status, same.field("ETag"), same.text()), (304, Some(tag.as_str()), ""));
+    assert_eq!(server.ask("GET", PATH, "If-None-Match: \"0\"\r\n", b"").status, 200);
+    assert_eq!(server.ask("GET", PATH, "If-None-Match: *\r\n", b"").status, 304);
+    let changed = br#"{"id":7,"group":"g2","price":70}"#;
+    assert_eq!(server.ask("PUT", PATH, &format!("If-Match: {tag}\r\n"), changed).status, 200);
+    check_problem(&server.ask("PUT", PATH, &format!("If-Match: {tag}\r\n"), ITEM), 412);
+    check_problem(&server.ask("PUT", PATH, "If-None-Match: *\r\n", ITEM), 412);
+    check_problem(&server.ask("DELETE", "/_/collections/items/9", "If-Match: *\r\n", b""), 404);
+    check_problem(&server.ask("PUT", PATH, "If-Match: seven\r\n", ITEM), 400);
+}
+
+#[test]
+fn a_list_goes_on_behind_a_key() {
+    let server = start();
+    server.put_items(0..5);
+    let keys = |target: &str| {
+        let list = server.get(target).json();
+        let keys: Vec<u64> =
+            list["items"].as_array().into_iter().flatten().filter_map(|item| item["id"].as_u64()).collect();
+        (keys, list["after"].clone())
+    };
+    assert_eq!(keys("/_/collections/items?limit=2"), (vec![0, 1], json!(1)));
+    assert_eq!(keys("/_/collections/items?limit=2&after=1"), (vec![2, 3], json!(3)));
+    assert_eq!(keys("/_/collections/items?after=3"), (vec![4], json!(null)));
+    for target in ["?limit=0", "?limit=x", "?limit=1001", "?after=x", "?page=1"] {
+        check_problem(&server.get(&format!("/_/collections/items{target}")), 400);
+    }
+    check_problem(&server.get("/_/collections/nobody"), 404);
+}
+
+#[test]
+fn bulk_tells_each_line_that_failed_and_stores_the_others() {
+    let server = start();
+    let lines = b"{\"id\":1,\"group\":\"a\",\"price\":1}\n\nnot JSON\n{\"id\":1,\"group\":\"a\",\"price\":2}\n{\"id\":2,\"group\":\"a\",\"price\":3}\r\n{\"id\":3}";
+    let answer = server.ask("POST", "/_/collections/items/bulk", "", lines);
+    assert_eq!((answer.status, answer.field("Content-Type")), (200, Some("application/x-ndjson")));
+    let told: Vec<serde_json::Value> =
+        answer.text().lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let pairs: Vec<(u64, u64)> =
+        told.iter().filter_map(|line| Some((line["line"].as_u64()?, line["status"].as_u64()?))).collect();
+    assert_eq!(pairs, [(3, 400), (4, 409), (6, 400)]);
+    assert!(told.iter().all(|line| line["detail"].is_string()));
+    let rows = server.query(&json!({ "sql": "SELECT id, price FROM items ORDER BY id" })).json();
+    assert_eq!(rows, json!([{ "id": 1, "price": 1 }, { "id": 2, "price": 3 }]));
+}
+
+#[test]
+fn rows_come_in_the_shape_that_is_accepted() {
+    let server = start();
+    server.put_items(0..3);
+    let body =
+        json!({ "sql": "SELECT id, \"group\" FROM items WHERE id < :n ORDER BY id", "params": { "n": 2 } }).to_string();
+    for (accept, media, expected) in [
+        ("*/*", "application/json", "[{\"id\":0,\"group\":\"g0\"},{\"id\":1,\"group\":\"g1\"}]"),
+        ("application/x-ndjson", "application/x-ndjson", "{\"id\":0,\"group\":\"g0\"}\n{\"id\":1,\"group\":\"g1\"}\n"),
+        ("text/csv", "text/csv; charset=utf-8", "id,group\r\n0,g0\r\n1,g1\r\n"),
+    ] {
+        let answer = server.ask("POST", "/_/query", &format!("Accept: {accept}\r\n"), body.as_bytes());
+        assert_eq!((answer.status, answer.field("Content-Type"), answer.text()), (200, Some(media), expected));
+    }
+}
+
+#[test]
+fn parameters_of_a_query_keep_their_json_and_lists_are_their_text() {
+    let server = start();
+    server.put_items(0..1);
+    let sql = "SELECT :a AS a, :b AS b, :c AS c, :d AS d, typeof(:e) AS e FROM items";
+    let rows = server
+        .query(&json!({ "sql": sql, "params": { "a": [1, "x"], "b": { "k": null }, "c": true, "d": 1.5, "e": null } }));
+    assert_eq!(rows.json(), json!([{ "a": "[1,\"x\"]", "b": "{\"k\":null}", "c": 1, "d": 1.5, "e": "null" }]));
+    check_problem(&server.query(&json!({ "sql": sql, "params": { "a": 1 } })), 400);
+}
+
+#[test]
+fn explain_gives_the_plan_for_the_parameters_that_are_present() {
+    let server = start();
+    let sql = "EXPLAIN QUERY PLAN SELECT price FROM items WHERE (:id IS NULL OR id = :id)";
+    let plan =
+        |params: serde_json::Value| server.query(&json!({ "sql": sql, "params": params })).json()[0]["plan"].clone();
+    assert!(plan(json!({})).as_str().is_some_and(|line| line.starts_with("SCAN items")));
+    assert_eq!(plan(json!({ "id": 1 })), json!("LOOKUP items BY KEY (id=:id)"));
+    let csv = server.ask("POST", "/_/query", "Accept: text/csv\r\n", br#"{"sql":"explain SELECT id FROM items"}"#);
+    assert!(csv.text().starts_with("plan\r\nSCAN items"), "{}", csv.text());
+    let wrong = server.query(&json!({ "sql": "EXPLAIN SELECT nobody FROM items" }));
+    check_problem(&wrong, 400);
+    assert!(wrong.text().contains("line 1, column 16"), "{}", wrong.text());
+}
+
+#[test]
+fn errors_are_problem_documents() {
+    let server = start();
+    let item = "/_/collections/items/1";
+    for (method, target, body, status) in [
+        ("GET", "/_/collections/items/x", "", 404),
+        ("POST", "/_/collections/items", "{", 400),
+        ("POST", "/_/collections/items", "{\"id\":1}", 400),
+        ("PATCH", item, "{}", 404),
+        ("POST", "/_/query", "[]", 400),
+        ("POST", "/_/query", "{\"sql\":\"SELEC\"}", 400),
+        ("POST", "/_/query", "{\"sql\":\"SELECT id FROM items\",\"x\":1}", 400),
+        ("GET", "/_/views/any", "", 501),
+        ("GET", "/_/changes", "", 501),
+        ("GET", "/_/openapi.json", "", 501),
+        ("GET", "/_/", "", 501),
+    ] {
+        check_problem(&server.ask(method, target, "", body.as_bytes()), status);
+    }
+}
+
+#[test]
+fn a_full_pool_is_busy_and_not_broken() {
+    let server = start();
+    server.put_items(0..500);
+    // Two threads run and 64 jobs wait: of a hundred slow queries some must be refused.
+    let sql = "SELECT COUNT(*) AS n FROM items a JOIN items b ON a.price <> b.price WHERE a.note IS NULL";
+    let body = json!({ "sql": sql }).to_string();
+    let mut clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send("POST", "/_/query", "", body.as_bytes()));
+    let answers: Vec<Answer> = clients.iter_mut().rev().map(|client| client.answer(false)).take(20).collect();
+    let busy = answers.iter().find(|answer| answer.status == 503).expect("a refused query");
+    check_problem(busy, 503);
+    assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 503)));
+}
+
+#[test]
+fn waiting_writes_have_a_bound_that_bulk_keeps_as_well() {
+    let server = TestServer::start("memory = \"64MiB\"\nbody_bytes_max = \"7MiB\"", "");
+    let note = "n".repeat(400_000);
+    let line = |id: u32| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1,\"note\":\"{note}\"}}\n");
+    let answer = server.ask("POST", "/_/collections/items/bulk", "", (1..=16).map(line).collect::<String>().as_bytes());
+    assert_eq!(answer.status, 200);
+    // What found the bound reached, or the store's queue full, may be sent again; nothing else may be wrong.
+    assert!(answer.text().lines().all(|line| line.contains("\"status\":503")), "{}", answer.text());
+    assert_eq!(server.metric("sapsan_writes_in_flight_bytes"), 0.0);
+}
+
+#[test]
+fn health_and_metrics_are_well_formed() {
+    let server = start();
+    assert_eq!(server.get("/_/health").json(), json!({ "status": "ok" }));
+    let metrics = server.get("/_/metrics");
+    assert_eq!(metrics.field("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let (mut helps, mut types) = (Vec::new(), Vec::new());
+    for line in metrics.text().lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            helps.push(rest.split(' ').next().expect("a name").to_owned());
+            assert!(rest.contains(' '), "{line}");
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("a type");
+            assert!(matches!(kind, "counter" | "gauge"), "{line}");
+            types.push(name.to_owned());
+        } else {
+            let (name, value) = line.rsplit_once(' ').expect("a value");
+            let bare = name.split('{').next().expect("a name");
+            assert!(types.last().is_some_and(|known| known == bare), "{line} without its TYPE");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+    assert_eq!(helps, types);
+    types.sort();
+    let count = types.len();
+    types.dedup();
+    assert!(types.len() == count && count >= 40, "{count} metrics");
+}
