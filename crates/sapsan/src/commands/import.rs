@@ -53,6 +53,10 @@ fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &Option
         report.documents as f64 / seconds.max(1e-9),
         report.skipped
     );
+    if report.skipped > 0 {
+        // The others are stored; exit status 0 is kept for where all was done.
+        return Err(format!("{} records were skipped: see above", report.skipped));
+    }
     Ok(())
 }
 

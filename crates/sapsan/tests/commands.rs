@@ -1,0 +1,81 @@
+//! The commands through the real binary: what they say, and with which status they end.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const CONFIG: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n[server]\nhttp = \"127.0.0.1:0\"\naccess_log = true\n";
+
+fn sapsan(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sapsan")).current_dir(folder).args(arguments).output().expect("the binary runs")
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("service.toml"), CONFIG).expect("a file");
+    std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n{\"id\":\"x\"}\n{\"id\":2}\n").expect("a file");
+    folder
+}
+
+#[test]
+fn an_import_that_skipped_says_what_it_did_and_ends_with_a_failure() {
+    let folder = folder();
+    let import =
+        ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items", "--on-error", "skip"];
+    let output = sapsan(folder.path(), &import);
+    assert!(!output.status.success());
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.contains("imported 2 documents") && out.contains("1 skipped"), "{out}");
+    let query = ["query", "service.toml", "--data", "d", "--format", "json", "SELECT COUNT(*) AS n FROM items"];
+    assert_eq!(String::from_utf8_lossy(&sapsan(folder.path(), &query).stdout), "[{\"n\":2}]\n");
+}
+
+#[test]
+fn a_query_takes_lists_as_their_text_and_explains() {
+    let folder = folder();
+    std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n").expect("a file");
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
+    assert!(sapsan(folder.path(), &import).status.success());
+    let query = |arguments: &[&str]| {
+        let output =
+            sapsan(folder.path(), &[&["query", "service.toml", "--data", "d", "--format", "json"], arguments].concat());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let list = query(&["--param", "a=[1,\"x\"]", "SELECT :a AS a FROM items"]);
+    assert_eq!(list, "[{\"a\":\"[1,\\\"x\\\"]\"}]\n");
+    assert_eq!(query(&["EXPLAIN SELECT id FROM items WHERE id = 1"]), "[{\"plan\":\"LOOKUP items BY KEY (id=?)\"}]\n");
+}
+
+#[test]
+fn a_set_of_no_parameter_is_a_mistake_of_the_command_line() {
+    let folder = folder();
+    let output = sapsan(folder.path(), &["serve", "service.toml", "--data", "d", "--set", "nobody=1"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("sapsan: --set nobody=1: [params] has no `nobody`"), "{told}");
+    assert!(!folder.path().join("d").exists());
+}
+
+#[test]
+fn the_access_log_is_a_line_for_each_request_on_standard_output() {
+    let folder = folder();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_sapsan"))
+        .current_dir(folder.path())
+        .args(["serve", "service.toml", "--data", "d"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary runs");
+    let mut lines = BufReader::new(server.stdout.take().expect("its output")).lines();
+    let first = lines.next().expect("a line").expect("text");
+    let address = first.strip_prefix("listening on http://").expect("an address").to_owned();
+    let mut client = TcpStream::connect(&address).expect("a connection");
+    let request = b"GET /_/health?x=1 HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
+    client.write_all(request).expect("a request");
+    client.read_to_end(&mut Vec::new()).expect("a reply");
+    let line = lines.next().expect("a line").expect("text");
+    // Ends the process that this test started.
+    server.kill().expect("it runs");
+    server.wait().expect("it ends");
+    assert!(line.contains("\"GET /_/health?x=1 HTTP/1.1\" 200 "), "{line}");
+}
