@@ -38,7 +38,12 @@ impl Store {
         Store::open_on(Arc::new(disk), options)
     }
 
-    /// The same on any disk: tests put a simulated one under the engine.
+    /// Whether a store was made in this directory.
+    pub fn is_in(dir: &Path) -> bool {
+        dir.join(engine::TREE_NAME).is_file()
+    }
+
+    /// Opens or creates it on any disk: tests put a simulated one under the engine.
     pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<(Store, Recovery), Error> {
         let (engine, recovery) = Engine::open(disk, options)?;
         let engine = Arc::new(engine);

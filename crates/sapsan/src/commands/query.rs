@@ -17,7 +17,7 @@ const CELL_CHARACTERS_MAX: usize = 60;
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
     let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
-    if !arguments.data.is_dir() {
+    if !store::Store::is_in(&arguments.data) {
         return Err(format!("{} is no data folder", arguments.data.display()));
     }
     let opened = Database::open(&documents, &arguments.data, server::store_options(&config));

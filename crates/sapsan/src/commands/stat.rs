@@ -6,7 +6,7 @@ use store::{Options, Store};
 
 pub(crate) fn run(arguments: &Folder) -> Outcome {
     let data = &arguments.data;
-    if !data.is_dir() {
+    if !Store::is_in(data) {
         return Err(format!("{} is no data folder", data.display()));
     }
     let told = |error: store::Error| format!("{}: {error}", data.display());

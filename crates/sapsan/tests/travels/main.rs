@@ -3,6 +3,7 @@
 
 mod ammo;
 mod client;
+mod commands;
 mod crash;
 mod data;
 mod edges;

@@ -16,6 +16,7 @@ use crate::params;
 use crate::querying::DeclaredQuery;
 use docs::config::{Config, Mistake, Mistakes, Source, Table};
 use http::Router;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Most bytes of a configuration file.
@@ -76,7 +77,13 @@ impl ServiceConfig {
             if bytes > FILE_BYTES_MAX {
                 return Err(std::io::Error::other(format!("it has {bytes} bytes, allowed are {FILE_BYTES_MAX}")));
             }
-            std::fs::read_to_string(path)
+            // A device or a pipe has no length: what is read is bounded too.
+            let mut text = String::new();
+            std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+            if text.len() as u64 > FILE_BYTES_MAX {
+                return Err(std::io::Error::other(format!("it has over {FILE_BYTES_MAX} bytes")));
+            }
+            Ok(text)
         };
         let text = read().map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let mut config = ServiceConfig::parse(path, text).map_err(ConfigError::Mistakes)?;

@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use changes::Changes;
 pub(crate) use commit::{Request, finish};
-pub(crate) use limits::{CATALOG, COMMITTERS};
+pub(crate) use limits::{CATALOG, COMMITTERS, TREE_NAME};
 pub(crate) use reads::Reads;
 pub(crate) use ticket::Waiting;
 pub(crate) use view::{Generation, View};
