@@ -138,21 +138,22 @@ impl http::Service for Service {
 }
 
 impl Local {
-    /// Gives back what one unusual request made large.
+    /// Gives back what one unusual request made large. Path texts are no longer than a request's target, which has its
+    /// own bound, and stay.
     #[inline]
     fn shrink(&mut self) {
-        let Local { text, path_texts, out, .. } = self;
-        out.clear();
-        let kept = path_texts.iter().fold(text.capacity() | out.capacity(), |kept, buffer| kept | buffer.capacity());
-        // The others are emptied where they are used again. The union is under twice the largest.
+        self.out.clear();
+        let buffers = [&mut self.text, &mut self.out];
+        let kept = buffers.iter().fold(0, |kept, buffer| kept | buffer.capacity());
+        // The other one is emptied where it is used again. The union is under twice the largest.
         if kept > KEPT_BYTES_MAX {
-            give_back(path_texts.iter_mut().chain([text, out]));
+            give_back(buffers);
         }
     }
 }
 
 #[cold]
-fn give_back<'b>(buffers: impl Iterator<Item = &'b mut Vec<u8>>) {
+fn give_back(buffers: [&mut Vec<u8>; 2]) {
     for buffer in buffers {
         if buffer.capacity() > KEPT_BYTES_MAX {
             *buffer = Vec::new();
