@@ -46,7 +46,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         tools::run_with(
             Command::new("cargo")
                 .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet", "--document-private-items"])
-                .env("RUSTDOCFLAGS", "-D warnings"),
+                // Private items are documented too, so links to them lead somewhere.
+                .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links"),
         )
     })?;
     let mut tally = Tally::default();

@@ -139,7 +139,7 @@ pub(crate) enum Expr {
     Is(bool, Affinity, Box<Expr>, Box<Expr>),
     IsNull(Box<Expr>),
     NotNull(Box<Expr>),
-    /// IS [NOT] TRUE and FALSE: the value wanted, and what comes out when it is that.
+    /// `IS [NOT] TRUE` and `FALSE`: the value wanted, and what comes out when it is that.
     IsTruth(Box<Expr>, bool, bool),
     And(Vec<Expr>),
     Or(Vec<Expr>),

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  leaf    | prefix, padded to 8 | heads u64 x n | slots (u16 offset, u16 key) x (n+1)       | cells … | zero |
-//!  branch  | prefix, padded to 8 | heads u64 x n | children u32 x (n+1) | slots x (n+1) [*]  | cells … | zero |
+//!  branch  | prefix, padded to 8 | heads u64 x n | children u32 x (n+1) | slots x (n+1) (*)  | cells … | zero |
 //! ```
 //!
 //! - `prefix` is common to all keys of the node and left out of them; it is empty where every key has at most 8 bytes.
@@ -16,7 +16,7 @@
 //! - A cell is the suffix without its first 8 bytes (the tail), then in a leaf the value, or the place of its overflow
 //!   extent (page u32, length u32).
 //! - A branch has n separators and n+1 children: child i holds the keys k with separator(i-1) <= k < separator(i).
-//!   [*] Slots and cells are there only with the flag `TAILS`. Without it each separator is its head alone: at most
+//!   (*) Slots and cells are there only with the flag `TAILS`. Without it each separator is its head alone: at most
 //!   8 bytes, the last not zero. Then for every key k: k >= separator exactly where head(k) >= head(separator).
 //!
 //! Invariants: keys ascend strictly; `level` is 0 in a leaf and one above its children's in a branch, so no descent is
