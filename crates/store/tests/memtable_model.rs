@@ -287,6 +287,26 @@ fn an_empty_memtable_answers_absent_everywhere() {
     assert!(table.is_empty() && table.trees().is_empty());
 }
 
+/// First few keys with much in them, then many with little: nodes then lie where values lay.
+#[test]
+fn reused_memory_may_be_filled_in_other_proportions() {
+    let (table, mut writer) = Memtable::new(256 * 1024).expect("memory");
+    let mut version = 0;
+    while writer.insert(Version(version), TreeId(1), b"key", Some(&[0xff; 1000])).is_ok() {
+        version += 1;
+    }
+    drop(writer);
+    let (table, mut writer) = Arc::into_inner(table).expect("the last handle").reuse().expect("memory");
+    let mut count = 0_u32;
+    while writer.insert(Version(1), TreeId(1), &count.to_be_bytes(), None).is_ok() {
+        count += 1;
+    }
+    drop(writer);
+    let keys: Vec<u32> =
+        table.changes().map(|change| u32::from_be_bytes(change.entry.key.try_into().expect("four bytes"))).collect();
+    assert!(count > 1000 && keys == (0..count).collect::<Vec<u32>>(), "{count} keys");
+}
+
 #[test]
 fn reused_memory_shows_nothing_of_what_was_in_it() {
     let (mut table, mut writer) = table(1 << 20);

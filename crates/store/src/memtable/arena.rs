@@ -166,6 +166,8 @@ struct Memory {
     bytes: usize,
     /// What a dropped [`Fill`] had taken at the upper end starts here.
     high: AtomicUsize,
+    /// Below this, bytes of an earlier use may lie.
+    dirty: AtomicUsize,
     #[cfg(not(miri))]
     _map: memmap2::MmapMut,
 }
@@ -184,7 +186,7 @@ impl Memory {
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), _map: map })
+        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty: AtomicUsize::new(0), _map: map })
     }
 
     /// Miri checks plain allocations best.
@@ -193,14 +195,14 @@ impl Memory {
         // SAFETY: the size is not zero: `Arena::new` rounds it up to whole lines.
         let base = unsafe { std::alloc::alloc_zeroed(Memory::layout(bytes)) };
         let base = NonNull::new(base).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes) })
+        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty: AtomicUsize::new(0) })
     }
 
-    /// Makes used memory as good as new.
+    /// Makes used memory as good as new, but for the lower end: what `Fill` hands out there is written before it is read,
+    /// and what the upper end takes of it, because this use has other proportions, is zeroed when it is taken.
     fn clear(&mut self) {
         let high = std::mem::replace(self.high.get_mut(), self.bytes);
         // SAFETY: `high` lies inside the memory; `&mut self` is the only handle, so nobody holds a reference into it.
-        // Only what `Fill` hands out at the upper end must be zero; the lower end is written before it is read.
         unsafe { std::ptr::write_bytes(self.base.as_ptr().add(high), 0, self.bytes - high) }
     }
 
@@ -250,10 +252,10 @@ impl Arena {
     }
 
     fn over(memory: Memory) -> (Arena, Fill) {
-        let (base, high) = (memory.base, memory.bytes);
+        let (base, high, dirty) = (memory.base, memory.bytes, memory.dirty.load(Ordering::Relaxed));
         let memory = Arc::new(memory);
         let arena = Arena { base, memory: Arc::clone(&memory) };
-        (arena, Fill { arena: Arena { base, memory }, low: LINE, high })
+        (arena, Fill { arena: Arena { base, memory }, low: LINE, high, dirty })
     }
 
     /// Size of the whole.
@@ -362,11 +364,14 @@ pub(super) struct Fill {
     low: usize,
     /// Start of nodes, buckets and trees.
     high: usize,
+    /// End of what an earlier use of the memory may have left at the lower end.
+    dirty: usize,
 }
 
 impl Drop for Fill {
     fn drop(&mut self) {
         self.arena.memory.high.store(self.high, Ordering::Relaxed);
+        self.arena.memory.dirty.store(self.dirty.max(self.low).min(self.high), Ordering::Relaxed);
     }
 }
 
@@ -395,6 +400,12 @@ impl Fill {
     fn take_high(&mut self, bytes: usize) -> Option<usize> {
         debug_assert!(bytes.is_multiple_of(LINE));
         (bytes <= self.free_bytes()).then(|| self.high -= bytes)?;
+        let dirty = self.dirty.min(self.high + bytes).saturating_sub(self.high);
+        if dirty > 0 {
+            // SAFETY: `high` and the `bytes` behind it lie inside the memory, were taken just now, and nobody else has a
+            // reference to them; `dirty` is at most `bytes`.
+            unsafe { std::ptr::write_bytes(self.arena.base.as_ptr().add(self.high), 0, dirty) }
+        }
         Some(self.high)
     }
 
