@@ -185,7 +185,7 @@ fn check_recovery(image: &[u8], acknowledged: u64, models: &[Model]) {
     std::fs::write(directory.path().join(NAME), image).unwrap();
     let metas = TreeFile::open(&disk, NAME, MAP_BYTES).unwrap().metas().count();
     for index in 0..metas {
-        // The older meta page must be recoverable too: a colleague may find that the newest one's log start is gone.
+        // The older meta page must be recoverable too: the engine may find that the newest one's log start is gone.
         let file = TreeFile::open(&disk, NAME, MAP_BYTES).unwrap().choose(index).unwrap();
         let view = file.view();
         let version = view.meta().version.0;

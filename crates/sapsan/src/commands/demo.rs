@@ -32,7 +32,9 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
     import::into(&config, &data, &[zip])?;
     let running = server::start(&config, &data).map_err(|error| error.to_string())?;
     println!("{}", welcome(&running.address().to_string()));
-    let outcome = serve::end_on_signal(termination, running);
+    let path = folder.path().to_owned();
+    // The folder goes also when nobody waits for the drain; what then fails cannot be told any more.
+    let outcome = serve::end_on_signal(termination, running, move || drop(std::fs::remove_dir_all(path)));
     // Dropping the folder would ignore a failure.
     folder.close().map_err(|error| format!("cannot remove the temporary folder: {error}"))?;
     outcome

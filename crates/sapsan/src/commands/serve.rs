@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     config.server.threads = arguments.threads.unwrap_or(config.server.threads).clamp(1, 256);
     let running = server::start(&config, &arguments.data).map_err(|error| error.to_string())?;
     announce(&format!("listening on http://{}", running.address()));
-    end_on_signal(termination, running)
+    end_on_signal(termination, running, || ())
 }
 
 pub(super) fn claim_signals() -> Result<Termination, String> {
@@ -32,14 +32,19 @@ pub(super) fn announce(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Waits for the first signal, drains, ends. A second signal ends the process at once: all that was acknowledged is on
-/// disk already.
-pub(super) fn end_on_signal(termination: Termination, running: Running) -> Outcome {
+/// Waits for the first signal, drains, ends. A second signal ends the process at once, after `at_cut`: all that was
+/// acknowledged is on disk already.
+pub(super) fn end_on_signal(
+    termination: Termination,
+    running: Running,
+    at_cut: impl FnOnce() + Send + 'static,
+) -> Outcome {
     termination.wait();
     eprintln!("sapsan: draining; a second signal ends it at once");
     running.drain();
     std::thread::spawn(move || {
         termination.wait();
+        at_cut();
         std::process::exit(CUT_STATUS);
     });
     running.join().map_err(|error| format!("while ending: {error}"))
