@@ -7,14 +7,12 @@
 use super::{collection, fail};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::Taken;
+use crate::rows::NDJSON;
 use crate::service::{Local, Service};
 use crate::writing;
 use docs::{Op, Precondition, Write, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The media type of lines of JSON.
-const NDJSON: &str = "application/x-ndjson";
 
 /// Most lines of one request: they are handed over on the loop, which serves others too.
 const LINES_MAX: usize = 10_000;
