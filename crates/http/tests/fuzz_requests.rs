@@ -57,6 +57,13 @@ fn method() -> impl Strategy<Value = Method> {
     prop::sample::select(Method::ALL.to_vec())
 }
 
+#[test]
+fn a_question_mark_at_the_end_of_a_target_belongs_to_the_query_that_began_before_it() {
+    for target in ["/b?a=b?", "/b??", "/b?", "http://h?", "http://h/??"] {
+        check_stream(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes(), &[7]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
