@@ -182,6 +182,7 @@ mod tests {
         check("GET / HTTP/1.1\r\nHost:", true);
         check("GET /a?b=%20+c HTTP/1.1\r\nHost: h\r\nUser-Agent: x (y; z)\r\nAccept: */*\r\nConnection: close", true);
         check("POST /a?b?c HTTP/1.1\r\nhost: h\r\nContent-Length: 3\r\nExpect: 100-continue", true);
+        check("POST / HTTP/1.1\r\nhost:h\r\nConnection:close\r\nContent-Length:3", true);
     }
 
     #[test]
@@ -215,6 +216,25 @@ mod tests {
             assert_eq!(persistent("Host: h\r\nConnection: close\r\nA: b"), Some((false, 3)));
             assert_eq!(persistent("A: b"), None);
         }
+    }
+
+    #[test]
+    fn fields_are_remembered_at_their_first_head_and_then_once_in_a_while() {
+        let mut seen = Seen::default();
+        let mut remembered_after = |fields: &str, heads: u32| {
+            let whole = format!("GET /a HTTP/1.1\r\n{fields}\r\n\r\n");
+            for _ in 0..heads {
+                assert!(read(whole.as_bytes(), &Limits::default(), &mut seen).is_some());
+            }
+            String::from_utf8(seen.lines.clone()).unwrap()
+        };
+        let (one, other) = ("Host: one\r\n\r\n", "Host: other\r\n\r\n");
+        assert_eq!(remembered_after("Host: one", 1), one);
+        assert_eq!(remembered_after("Host: other", MISSES_PER_CHANGE - 1), one);
+        assert_eq!(remembered_after("Host: one", MISSES_PER_CHANGE), one);
+        assert_eq!(remembered_after("Host: other", 1), other);
+        let long = format!("Host: h\r\nA: {}", "a".repeat(SEEN_BYTES_MAX));
+        assert_eq!(remembered_after(&long, 2 * MISSES_PER_CHANGE), other);
     }
 
     #[test]

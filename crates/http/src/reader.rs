@@ -299,6 +299,14 @@ mod tests {
     }
 
     #[test]
+    fn a_target_at_the_limit_is_taken_however_slowly_its_head_comes() {
+        // Not plain, so that the scan resumes at each read.
+        let path = format!("/{}", "a".repeat(63));
+        check(&format!("GET {path} HTTP/1.0\r\nA: b\r\n\r\n"), &[&format!("GET {path} []")]);
+        check(&format!("GET {path}a HTTP/1.0\r\nA: b\r\n\r\n"), &["TargetTooLong"]);
+    }
+
+    #[test]
     fn bodies_over_the_limit_are_refused_at_their_head() {
         check("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n", &["BodyTooLarge"]);
         let chunk = format!("258\r\n{}\r\n", "a".repeat(600));
