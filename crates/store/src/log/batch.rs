@@ -171,6 +171,11 @@ pub(crate) struct Batch<'b> {
 }
 
 impl<'b> Batch<'b> {
+    /// The length that a header claims for its batch, when it looks like one.
+    pub(crate) fn claimed_bytes(header: &[u8]) -> Option<usize> {
+        (header.len() >= HEADER_BYTES && u32_at(header, 0) == MAGIC).then(|| u32_at(header, 4) as usize)
+    }
+
     /// The batch at the start of `bytes`, when there is a whole one: magic, length and checksum are checked, its place in
     /// the chain is not (see [`Batch::follows`]).
     pub(crate) fn read(bytes: &'b [u8]) -> Result<Batch<'b>, &'static str> {

@@ -11,11 +11,12 @@
 //! A clean close and each recovery write an empty batch, so that the last batch with data has a witness too.
 
 use std::io;
+use std::sync::Arc;
 
-use super::batch::{Batch, torn_bytes};
+use super::batch::{Batch, HEADER_BYTES, torn_bytes};
 use super::position::LogPosition;
 use super::segment::{self, DATA_AT};
-use crate::disk::{Access, DIRECT_ALIGN, Disk};
+use crate::disk::{Access, DIRECT_ALIGN, Disk, DiskFile};
 use crate::error::Error;
 
 /// A segment may not be larger: an offset in it is 32 bits.
@@ -30,10 +31,18 @@ pub(crate) struct Replayed {
     pub(crate) torn_bytes: u64,
 }
 
-/// A segment in memory.
+/// Bytes of a segment read at once; a batch that is larger enlarges the window for as long as the replay lasts.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// A segment, of which a window is in memory. A whole one would be the largest piece of memory that a server of a small
+/// setting ever takes.
 struct Image {
     name: String,
-    bytes: Vec<u8>,
+    file: Arc<dyn DiskFile>,
+    len: usize,
+    window: Vec<u8>,
+    /// Where the window starts in the segment.
+    start: usize,
 }
 
 impl Image {
@@ -48,15 +57,35 @@ impl Image {
         if len > SEGMENT_BYTES_MAX {
             return Err(Error::corrupt(&name, 0, "length of a log segment"));
         }
-        let mut bytes = vec![0; len as usize];
-        file.read_exact_at(&mut bytes, 0).map_err(|error| Error::io(format!("read {name}"), error))?;
         // A kill (not a power cut) leaves written, unsynced bytes in the page cache: replayed means durable.
         file.sync_data().map_err(|error| Error::io(format!("sync {name}"), error))?;
-        Ok(Some(Image { name, bytes }))
+        Ok(Some(Image { name, file, len: len as usize, window: Vec::new(), start: 0 }))
     }
 
-    fn at(&self, offset: u32) -> &[u8] {
-        self.bytes.get(offset as usize..).unwrap_or_default()
+    /// What starts at this offset: all of the batch there, if there is one; nothing behind the segment's end.
+    fn at(&mut self, offset: u32) -> Result<&[u8], Error> {
+        let offset = offset as usize;
+        let header = self.bytes(offset, HEADER_BYTES)?;
+        let batch = Batch::claimed_bytes(header).unwrap_or(HEADER_BYTES);
+        self.bytes(offset, batch)
+    }
+
+    /// The header block.
+    fn header(&mut self) -> Result<&[u8], Error> {
+        self.bytes(0, DIRECT_ALIGN)
+    }
+
+    /// At least so many bytes from here on, fewer only at the segment's end.
+    fn bytes(&mut self, offset: usize, bytes: usize) -> Result<&[u8], Error> {
+        let offset = offset.min(self.len);
+        let end = self.len.min(offset.saturating_add(bytes));
+        if offset < self.start || end > self.start + self.window.len() {
+            self.window.resize(WINDOW_BYTES.max(end - offset).min(self.len - offset), 0);
+            self.start = offset;
+            let read = self.file.read_exact_at(&mut self.window, offset as u64);
+            read.map_err(|error| Error::io(format!("read {}", self.name), error))?;
+        }
+        Ok(&self.window[offset - self.start..])
     }
 }
 
@@ -80,11 +109,12 @@ pub(crate) fn replay(
 ) -> Result<Replayed, Error> {
     let missing = || Error::corrupt(&segment::live_name(start.segment), 0, "the segment where the log starts is gone");
     let mut image = Image::load(disk, start.segment)?.ok_or_else(missing)?;
-    segment::check_header(&image.bytes, start.segment, &image.name)?;
+    let name = image.name.clone();
+    segment::check_header(image.header()?, start.segment, &name)?;
     let mut at = *start;
     let mut batches = 0;
     loop {
-        let found = Batch::read(image.at(at.offset)).ok().filter(|batch| batch.follows(&at));
+        let found = Batch::read(image.at(at.offset)?).ok().filter(|batch| batch.follows(&at));
         if let Some(batch) = found {
             batches += 1;
             visit(&at, &batch)?;
@@ -97,15 +127,16 @@ pub(crate) fn replay(
             None => break,
         }
     }
-    refuse_if_damaged(disk, &image, &at)?;
-    Ok(Replayed { tail: at, batches, torn_bytes: torn_bytes(image.at(at.offset), &at) })
+    refuse_if_damaged(disk, &mut image, &at)?;
+    Ok(Replayed { tail: at, batches, torn_bytes: torn_bytes(image.at(at.offset)?, &at) })
 }
 
 /// The segment whose first batch goes on with the chain, if it does.
 fn next_segment(disk: &dyn Disk, at: &LogPosition) -> Result<Option<Image>, Error> {
-    let Some(next) = Image::load(disk, at.segment)? else { return Ok(None) };
-    let header_ok = segment::check_header(&next.bytes, at.segment, &next.name).is_ok();
-    let follows = Batch::read(next.at(at.offset)).is_ok_and(|batch| batch.follows(at));
+    let Some(mut next) = Image::load(disk, at.segment)? else { return Ok(None) };
+    let name = next.name.clone();
+    let header_ok = segment::check_header(next.header()?, at.segment, &name).is_ok();
+    let follows = Batch::read(next.at(at.offset)?).is_ok_and(|batch| batch.follows(at));
     match (header_ok, follows) {
         (true, true) => Ok(Some(next)),
         // The batch proves that the header was once right.
@@ -115,17 +146,16 @@ fn next_segment(disk: &dyn Disk, at: &LogPosition) -> Result<Option<Image>, Erro
 }
 
 /// Case 3 of the module's text: looks for a witness behind the end.
-fn refuse_if_damaged(disk: &dyn Disk, image: &Image, end: &LogPosition) -> Result<(), Error> {
-    let damage = || {
-        let what = Batch::read(image.at(end.offset)).err().unwrap_or("batch out of sequence");
-        Err(Error::corrupt(&image.name, u64::from(end.offset), format!("{what}, below a durable batch")))
-    };
-    if has_witness(image, end.offset, end.segment, end) {
+fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition) -> Result<(), Error> {
+    let what = Batch::read(image.at(end.offset)?).err().unwrap_or("batch out of sequence");
+    let name = image.name.clone();
+    let damage = || Err(Error::corrupt(&name, u64::from(end.offset), format!("{what}, below a durable batch")));
+    if has_witness(image, end.offset, end.segment, end)? {
         return damage();
     }
     let mut number = end.segment + 1;
-    while let Some(later) = Image::load(disk, number)? {
-        if has_witness(&later, DATA_AT, number, end) {
+    while let Some(mut later) = Image::load(disk, number)? {
+        if has_witness(&mut later, DATA_AT, number, end)? {
             return damage();
         }
         number += 1;
@@ -133,18 +163,18 @@ fn refuse_if_damaged(disk: &dyn Disk, image: &Image, end: &LogPosition) -> Resul
     Ok(())
 }
 
-fn has_witness(image: &Image, from: u32, number: u64, end: &LogPosition) -> bool {
-    let mut offset = from as usize;
-    while offset < image.bytes.len() {
-        if let Ok(batch) = Batch::read(&image.bytes[offset..])
+fn has_witness(image: &mut Image, from: u32, number: u64, end: &LogPosition) -> Result<bool, Error> {
+    let mut offset = from;
+    while (offset as usize) < image.len {
+        if let Ok(batch) = Batch::read(image.at(offset)?)
             && batch.segment() == number
             && batch.epoch() >= end.epoch
             && batch.sequence() > end.sequence
             && batch.durable() >= end.sequence
         {
-            return true;
+            return Ok(true);
         }
-        offset += DIRECT_ALIGN;
+        offset += DIRECT_ALIGN as u32;
     }
-    false
+    Ok(false)
 }
