@@ -32,12 +32,21 @@ pub struct Options {
     pub readers_max: usize,
     /// Transactions queued for the writer at most; more are refused with `Error::Busy`. Default 65536.
     pub queue_max: usize,
+    /// Bytes of prepared transactions that wait for the writer or the disk; past it more are refused with `Error::Busy`.
+    /// Default 64 MB.
+    pub queue_bytes_max: usize,
+    /// Log bytes of one transaction at most; a quarter of a memtable and a segment bound it too. Default: only they do.
+    pub transaction_bytes_max: usize,
     /// Address space reserved for the tree file's map; the file cannot outgrow it. Default 1 TB.
     pub map_bytes: u64,
 }
 
 const MEMTABLE_BYTES_MIN: usize = 256 * 1024;
 const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+/// A batch is closed when it has grown to this: larger ones sync no faster per byte and let the first wait longer.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// Nor does it take a larger part of a memtable, so that small settings have small buffers.
+const MEMTABLE_PARTS_PER_BATCH: usize = 8;
 /// A transaction may fill this part of a memtable at most, so that it always fits into an empty one.
 const MEMTABLE_PARTS_PER_TRANSACTION: usize = 4;
 
@@ -50,6 +59,8 @@ impl Default for Options {
             checkpoint_interval: Duration::from_secs(60),
             readers_max: 256,
             queue_max: 65_536,
+            queue_bytes_max: 64 << 20,
+            transaction_bytes_max: usize::MAX,
             map_bytes: 1 << 40,
         }
     }
@@ -74,9 +85,14 @@ impl Options {
         Ok(())
     }
 
+    /// Bytes at which a batch is closed; one transaction may exceed them.
+    pub(crate) fn batch_bytes_max(&self) -> usize {
+        BATCH_BYTES_MAX.min(self.memtable_bytes / MEMTABLE_PARTS_PER_BATCH)
+    }
+
     /// Log bytes of one transaction at most: it must fit into an empty memtable and an empty segment.
     pub(crate) fn transaction_bytes_max(&self) -> usize {
         let segment = (self.log_segment_bytes - SEGMENT_OVERHEAD_BYTES) as usize;
-        segment.min(self.memtable_bytes / MEMTABLE_PARTS_PER_TRANSACTION)
+        segment.min(self.memtable_bytes / MEMTABLE_PARTS_PER_TRANSACTION).min(self.transaction_bytes_max)
     }
 }

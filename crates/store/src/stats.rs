@@ -24,6 +24,8 @@ pub struct Stats {
     pub version: u64,
     /// Transactions queued and not yet in a batch.
     pub queue_depth: u64,
+    /// Bytes that prepared transactions hold until they are durable or refused.
+    pub queue_bytes: u64,
     /// Transactions committed.
     pub commits: u64,
     /// Batches written; where each is synced, also the syncs.

@@ -99,7 +99,8 @@ impl Store {
                 return Submit::Queued;
             }
         }
-        match self.engine().enqueue(Box::new(Request { transaction, work })) {
+        let Some(weight) = self.engine().weights.take(work.held_bytes()) else { return Submit::Busy(transaction) };
+        match self.engine().enqueue(Box::new(Request { transaction, work, weight })) {
             Ok(()) => Submit::Queued,
             Err(request) => Submit::Busy(request.transaction),
         }

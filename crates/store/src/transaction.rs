@@ -60,6 +60,11 @@ impl Work {
         Work { changes: Changes::new(cost_max), ..Work::default() }
     }
 
+    /// Bytes of memory that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of::<Work>() + self.reads.held_bytes() + self.changes.held_bytes()
+    }
+
     /// Runs `prepare` from scratch against `view`.
     pub(crate) fn prepare(
         &mut self,

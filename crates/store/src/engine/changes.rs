@@ -76,6 +76,11 @@ impl Changes {
         self.entries.is_empty()
     }
 
+    /// Bytes of memory that it holds, the index apart.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
     /// Bytes that this transaction takes in a batch.
     pub(crate) fn log_bytes(&self) -> usize {
         TRANSACTION_HEADER_BYTES + self.log_bytes

@@ -13,20 +13,23 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::MutexGuard;
 
-use super::limits::BATCH_BYTES_MAX;
 use super::queue::Refused;
 use super::ticket::wake_waiting;
+use super::weight::Weight;
 use super::writer::{Placed, Writer};
 use super::{Engine, Waiting, count, lock};
 use crate::error::Error;
 use crate::key::Version;
 use crate::log::BatchBuilder;
+use crate::options::Options;
 use crate::transaction::{Abort, Commit, Transaction, Tx, Work};
 
 /// A prepared transaction on its way.
 pub(crate) struct Request {
     pub(crate) transaction: Box<dyn Transaction>,
     pub(crate) work: Work,
+    /// Counts what it holds, until it is finished.
+    pub(crate) weight: Weight,
 }
 
 /// A batch being gathered, with those who wait for it.
@@ -36,8 +39,8 @@ pub(crate) struct OpenBatch {
 }
 
 impl OpenBatch {
-    pub(crate) fn new() -> OpenBatch {
-        OpenBatch { builder: BatchBuilder::new(BATCH_BYTES_MAX / 4), done: Vec::new() }
+    fn new(options: &Options) -> OpenBatch {
+        OpenBatch { builder: BatchBuilder::new(options.batch_bytes_max() / 4), done: Vec::new() }
     }
 }
 
@@ -71,7 +74,7 @@ fn copy_of(error: &std::io::Error) -> std::io::Error {
 impl Engine {
     /// Life of a committer thread.
     pub(crate) fn run_committer(&self) {
-        let mut batch = OpenBatch::new();
+        let mut batch = OpenBatch::new(&self.options);
         loop {
             let watch = lock(&self.watch);
             if lock(&self.writer).backlog.is_empty() && !self.queue.wait() {
@@ -98,7 +101,7 @@ impl Engine {
             writer.taken = taken;
         }
         while let Some(mut request) = writer.backlog.pop_front() {
-            let Request { transaction, work } = &mut *request;
+            let Request { transaction, work, .. } = &mut *request;
             let placed = if self.is_poisoned() {
                 Placed::Refused(Error::Poisoned)
             } else {
@@ -171,7 +174,8 @@ impl Engine {
             return outcome;
         }
         Waiting::run(change, |waiting| {
-            self.enqueue(Box::new(Request { transaction: waiting, work })).map_err(|_refused| Error::Busy)
+            self.enqueue(Box::new(Request { transaction: waiting, work, weight: Weight::none() }))
+                .map_err(|_refused| Error::Busy)
         })
     }
 
@@ -190,7 +194,7 @@ impl Engine {
             return Some(Err(Error::Poisoned));
         }
         self.refresh(&mut writer);
-        let mut batch = lock(&self.batches).pop().unwrap_or_else(OpenBatch::new);
+        let mut batch = lock(&self.batches).pop().unwrap_or_else(|| OpenBatch::new(&self.options));
         let placed = self.place(&mut writer, &mut batch, work, change);
         let outcome = match placed {
             Placed::Done(version) => Some(self.send(writer, turn, &mut batch).outcome(version)),
@@ -206,7 +210,10 @@ impl Engine {
 /// Tells all that waited for the batch.
 fn acknowledge(batch: &mut OpenBatch, sent: &Sent) {
     for (request, outcome) in batch.done.drain(..) {
-        finish(request.transaction, outcome.and_then(|version| sent.outcome(version)));
+        let Request { transaction, work, weight } = *request;
+        // Before the outcome is told: whoever hears of it may submit again at once.
+        drop((work, weight));
+        finish(transaction, outcome.and_then(|version| sent.outcome(version)));
     }
     wake_waiting();
 }

@@ -4,8 +4,6 @@
 pub(crate) const KEY_BYTES_MAX: usize = 1024;
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
-/// A batch is closed when it has grown to this: larger ones sync no faster per byte and let the first wait longer.
-pub(crate) const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Threads that take turns: one gathers while the other's batch is on its way to the disk.
 pub(crate) const COMMITTERS: usize = 2;
 /// The tree that names all others.

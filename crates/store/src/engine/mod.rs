@@ -29,6 +29,7 @@ mod reads;
 mod recovery;
 mod ticket;
 mod view;
+mod weight;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -52,6 +53,7 @@ use crate::tree::{Report, Sorter, TreeFile};
 use checkpoint::Checkpoints;
 use commit::OpenBatch;
 use queue::Queue;
+use weight::Weights;
 use writer::Writer;
 
 /// See the module's text.
@@ -66,6 +68,8 @@ pub(crate) struct Engine {
     /// The newest version that snapshots see.
     visible: AtomicU64,
     queue: Queue<Box<Request>>,
+    /// What the transactions in it, and those on their way to the disk, hold.
+    pub(crate) weights: Weights,
     /// Held by the committer that waits for the queue or gathers.
     watch: Mutex<()>,
     writer: Mutex<Writer>,
@@ -208,6 +212,7 @@ impl Engine {
         crate::Stats {
             version: self.visible(),
             queue_depth: self.queue.depth() as u64,
+            queue_bytes: self.weights.bytes() as u64,
             commits: load(&self.counters.commits),
             groups: load(&self.counters.groups),
             inline_commits: load(&self.counters.inline),

@@ -35,6 +35,15 @@ impl Reads {
         self.is_everything = false;
     }
 
+    /// Bytes of memory that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let ends = self.ranges.iter().map(|range| bound_bytes(&range.from) + bound_bytes(&range.to));
+        self.bytes.capacity()
+            + self.points.capacity() * size_of::<(TreeId, usize, usize)>()
+            + self.ranges.capacity() * size_of::<Range>()
+            + ends.sum::<usize>()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.points.is_empty() && self.ranges.is_empty() && !self.is_everything
     }
@@ -79,5 +88,12 @@ impl Reads {
                     KeyRange { from: range.from.as_ref().map(Vec::as_slice), to: range.to.as_ref().map(Vec::as_slice) };
                 table.changed_since(since, range.tree, borrowed)
             })
+    }
+}
+
+fn bound_bytes(bound: &Bound<Vec<u8>>) -> usize {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => key.capacity(),
+        Bound::Unbounded => 0,
     }
 }

@@ -11,6 +11,7 @@ use super::checkpoint::merge_table;
 use super::limits::{COMMIT_SLOTS, LOCK_NAME, TREE_NAME};
 use super::queue::Queue;
 use super::view::Generation;
+use super::weight::Weights;
 use super::writer::{Writer, new_memtable};
 use super::{Checkpoints, Counters, Engine};
 use crate::disk::Disk;
@@ -76,6 +77,7 @@ impl Engine {
             current: Mutex::new(generation),
             visible: AtomicU64::new(last_version),
             queue: Queue::new(options.queue_max),
+            weights: Weights::new(options.queue_bytes_max),
             watch: Mutex::default(),
             writer: Mutex::new(writer),
             turn: Mutex::default(),

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::commit::{OpenBatch, Request};
-use super::limits::BATCH_BYTES_MAX;
 use super::view::{Generation, View};
 use super::{Engine, count};
 use crate::disk::DIRECT_ALIGN;
@@ -109,7 +108,7 @@ impl Engine {
         let is_first = batch.builder.transactions() == 0;
         let log_bytes = batch.builder.len() + work.changes.log_bytes();
         let fits_log = |tail: &Tail| log_bytes.next_multiple_of(DIRECT_ALIGN) as u64 <= tail.room();
-        if !is_first && (log_bytes > BATCH_BYTES_MAX || !fits_log(&writer.tail)) {
+        if !is_first && (log_bytes > self.options.batch_bytes_max() || !fits_log(&writer.tail)) {
             return Ok(false);
         }
         if is_first && !fits_log(&writer.tail) {
