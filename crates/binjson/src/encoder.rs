@@ -12,7 +12,7 @@ pub(crate) const TAG_OBJECT: u8 = 1 << 2;
 pub(crate) const TAG_NESTED: u8 = 1 << 3;
 
 /// What an encoder keeps between texts at most; more, needed for a huge document, is given back after it.
-pub const SCRATCH_BYTES_KEPT_MAX: usize = 4 << 20;
+pub const SCRATCH_BYTES_KEPT_MAX: usize = 256 << 10;
 
 /// Turns JSON texts into stored documents, and keeps its work memory from one to the next.
 #[derive(Default)]

@@ -18,8 +18,6 @@ use crate::loader::{self, LoadError, Loader, Origin, STORED, Targets, Task};
 use crate::row::Shape;
 use crate::stored_catalog::{Rows, Work};
 
-/// Memory for sorting while a database is opened.
-const SORT_BYTES: usize = 64 << 20;
 /// Entries removed in one transaction.
 const DROP_ENTRIES: usize = 4096;
 /// Documents read from one snapshot, so that none is held long.
@@ -32,8 +30,9 @@ pub(crate) fn collection(
     collection: &Collection,
     work: &Work,
     dir: &Path,
+    sort_bytes: usize,
 ) -> Result<Vec<(TreeId, BulkTree)>, OpenError> {
-    let mut loader = Loader::new(collection, &work.wanted, dir, SORT_BYTES);
+    let mut loader = Loader::new(collection, &work.wanted, dir, sort_bytes);
     let mut shape = Shape::default();
     let mut failure = None;
     each_document(reader, collection.info.tree, |key, stored| {

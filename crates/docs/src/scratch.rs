@@ -9,8 +9,8 @@ use binjson::Encoder;
 
 use crate::row::Shape;
 
-/// Larger buffers are given back after the write that needed them.
-const SCRATCH_KEPT_BYTES: usize = 1 << 20;
+/// Larger buffers are given back after the write that needed them: each loop and each thread of the store has its own.
+const SCRATCH_KEPT_BYTES: usize = 64 << 10;
 
 /// Buffers and memories of shapes.
 #[derive(Default)]

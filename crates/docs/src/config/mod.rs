@@ -45,7 +45,7 @@ pub const SECTIONS_LATER: [&str; 2] = ["views", "auth"];
 pub const PARAMETERS_MAX: usize = 256;
 
 /// What a database holds: collections, the parameters of its queries, and what its indexes carry.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// The collections.
     pub collections: Vec<CollectionConfig>,
@@ -53,6 +53,18 @@ pub struct Config {
     pub params: Vec<Parameter>,
     /// Fields that indexes carry for the service's declared queries; not in the file: whoever prepares the queries adds it.
     pub included: Vec<Included>,
+    /// Memory for sorting while the database is opened and brought in line with the file; not in the file either.
+    pub sort_bytes: usize,
+}
+
+/// Memory for the same where nobody says how much.
+pub const SORT_BYTES_DEFAULT: usize = 64 << 20;
+
+impl Default for Config {
+    fn default() -> Config {
+        let (collections, params, included) = Default::default();
+        Config { collections, params, included, sort_bytes: SORT_BYTES_DEFAULT }
+    }
 }
 
 /// Fields that one index carries in its entries, so that a query reads no document for them.
@@ -78,6 +90,7 @@ impl Config {
             collections: collection::read_all(root),
             params: params.iter().filter_map(Parameter::read).collect(),
             included: Vec::new(),
+            sort_bytes: SORT_BYTES_DEFAULT,
         }
     }
 
