@@ -71,6 +71,8 @@ pub(crate) struct Link {
     pub(crate) requests_left: u32,
     pub(crate) input: InputBuffer,
     pub(crate) output: OutputQueue,
+    /// What of both was counted in `Core::held_bytes`.
+    pub(crate) held_bytes: usize,
     /// Tick of the connection's timer; 0: none.
     pub(crate) deadline_tick: u64,
     /// Tick at which the wheel looks at this connection; 0: never. At most `deadline_tick` while that is set.
@@ -103,6 +105,7 @@ impl Link {
             requests_left: 0,
             input: InputBuffer::default(),
             output: OutputQueue::default(),
+            held_bytes: 0,
             deadline_tick: 0,
             armed_tick: 0,
             precise_ns: 0,

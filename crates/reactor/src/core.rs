@@ -33,6 +33,8 @@ pub(crate) struct Core {
     pub(crate) output_lent: Vec<u8>,
     pub(crate) input_pool: Pool,
     pub(crate) output_pool: Pool,
+    /// Storage that connections hold between their turns.
+    pub(crate) held_bytes: usize,
     /// Connections that go on next tick.
     pub(crate) ready: Vec<ConnectionId>,
     pub(crate) opening: Vec<Opening>,
@@ -48,14 +50,32 @@ impl Core {
             ids: Ids::default(),
             input_lent: InputBuffer::with_storage(settings.read_bytes_per_turn),
             output_lent: Vec::new(),
-            input_pool: Pool::new(settings.pool_buffers_max),
-            output_pool: Pool::new(settings.pool_buffers_max),
+            input_pool: Pool::new(settings.pool_buffers_max, settings.pool_bytes_max),
+            output_pool: Pool::new(settings.pool_buffers_max, settings.pool_bytes_max),
+            held_bytes: 0,
             ready: Vec::new(),
             opening: Vec::new(),
             settings,
             lp,
             poller,
         }
+    }
+
+    /// Counts what a connection goes on holding after its turn. An idle one holds nothing, and is not counted anew.
+    #[inline]
+    pub(crate) fn count_held(&mut self, link: &mut Link) {
+        let holds = link.input.storage_bytes() + link.output.storage_bytes();
+        if holds != link.held_bytes {
+            self.held_bytes = self.held_bytes + holds - link.held_bytes;
+            link.held_bytes = holds;
+            self.lp.member().counters.held_bytes.set(self.held_bytes as u64);
+        }
+    }
+
+    /// A connection is gone, with all it held.
+    pub(crate) fn forget_held(&mut self, link: &mut Link) {
+        self.held_bytes -= std::mem::take(&mut link.held_bytes);
+        self.lp.member().counters.held_bytes.set(self.held_bytes as u64);
     }
 
     /// Puts a connection on the ready list, once.

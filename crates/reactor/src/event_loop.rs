@@ -223,6 +223,7 @@ impl EventLoop {
         let Some(mut connection) = self.connections.remove(slot) else { return };
         let crate::connection::Phase::Closed(reason) = connection.link.phase else { return };
         self.core.end_turn(&mut connection); // gives lent buffers back
+        self.core.forget_held(&mut connection.link);
         self.core.wheel.cancel(slot);
         self.core.ids.give_back(connection.link.id);
         let told = catch_unwind(AssertUnwindSafe(|| {

@@ -31,6 +31,11 @@ impl InputBuffer {
         !self.bytes.is_empty()
     }
 
+    /// Bytes of memory behind it.
+    pub(crate) fn storage_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(crate) fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
@@ -62,18 +67,19 @@ impl InputBuffer {
         self.end = (self.end + n).min(self.bytes.len());
     }
 
-    /// Makes room after the filled bytes: by moving them to the front, else by doubling up to `filled_max`.
-    /// Without effect at `filled_max`.
+    /// Makes room after the filled bytes: by moving them to the front, else by doubling up to `filled_max`, which the
+    /// storage never exceeds. Without effect where so many are filled.
     pub(crate) fn make_room(&mut self, filled_max: usize) {
         if self.bytes.len() - self.end >= STORAGE_BYTES_MIN / 2 {
             return;
         }
-        if self.start >= self.bytes.len() / 2 && self.start > 0 {
+        let is_full_grown = self.bytes.len() >= filled_max;
+        if self.start > 0 && (is_full_grown || self.start >= self.bytes.len() / 2) {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-        } else if self.len() < filled_max {
-            let storage = (self.bytes.len() * 2).max(STORAGE_BYTES_MIN).min(self.start + filled_max);
-            self.bytes.resize(storage.max(self.end), 0);
+        } else if !is_full_grown {
+            let storage = (self.bytes.len() * 2).max(STORAGE_BYTES_MIN).min(filled_max);
+            self.bytes.resize(storage, 0);
         }
     }
 

@@ -51,6 +51,11 @@ impl Io<'_> {
         self.link.output.push_shared(bytes);
     }
 
+    /// Bytes of buffers that all connections of this loop hold between their turns: what waits to be consumed or sent.
+    pub fn held_bytes(&self) -> usize {
+        self.core.held_bytes
+    }
+
     /// Bytes queued and not yet taken by the kernel.
     pub fn unsent(&self) -> usize {
         self.link.output.unsent()

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::protocol::Closed;
 
-/// A number that only grows.
+/// A number that other threads may read.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -12,6 +12,11 @@ impl Counter {
     /// For the one thread that writes this counter: a plain add, without the bus lock of a shared one.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    /// For a number of the one writing thread that also falls.
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
     }
 
     /// For counters that several threads write.
@@ -30,6 +35,9 @@ impl Counter {
 pub(crate) struct Counters {
     pub(crate) ticks: Counter,
     pub(crate) events: Counter,
+    pub(crate) reads: Counter,
+    pub(crate) writes: Counter,
+    pub(crate) held_bytes: Counter,
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) accepted: Counter,
@@ -56,6 +64,9 @@ impl Counters {
             open: open as u64,
             ticks: self.ticks.get(),
             events: self.events.get(),
+            reads: self.reads.get(),
+            writes: self.writes.get(),
+            held_bytes: self.held_bytes.get(),
             bytes_in: self.bytes_in.get(),
             bytes_out: self.bytes_out.get(),
             accepted: self.accepted.get(),
@@ -78,7 +89,7 @@ impl Counters {
     }
 }
 
-/// One loop's counters at a moment; each grows for ever except `open`.
+/// One loop's counters at a moment; each grows for ever except `open` and `held_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoopMetrics {
@@ -88,6 +99,12 @@ pub struct LoopMetrics {
     pub ticks: u64,
     /// Events taken from the kernel.
     pub events: u64,
+    /// Reads from connections asked of the kernel, those that only drop what lingers apart.
+    pub reads: u64,
+    /// Writes to connections asked of the kernel.
+    pub writes: u64,
+    /// Bytes of buffers that connections hold between their turns, now.
+    pub held_bytes: u64,
     /// Bytes read from connections.
     pub bytes_in: u64,
     /// Bytes written to connections.

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
+use crate::metrics::Counter;
 use crate::transport::{Then, Transport};
 
 /// Pieces given to one `writev`; the kernel takes 1024 at most, and 64 already fill a socket's buffer.
@@ -59,6 +60,11 @@ impl OutputQueue {
         self.unsent() == 0
     }
 
+    /// Bytes of memory behind the copied part.
+    pub(crate) fn storage_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub(crate) fn has_storage(&self) -> bool {
         self.bytes.capacity() != 0
     }
@@ -77,9 +83,10 @@ impl OutputQueue {
 
     /// Writes until the queue is empty or the kernel takes no more. Gives the number of bytes taken; the queue is
     /// not empty afterwards exactly when the kernel is full.
-    pub(crate) fn write_to(&mut self, transport: &mut Transport, then: Then) -> io::Result<usize> {
+    pub(crate) fn write_to(&mut self, transport: &mut Transport, then: Then, writes: &Counter) -> io::Result<usize> {
         let mut total = 0;
         while !self.is_empty() {
+            writes.add(1);
             let asked;
             let taken = if self.splices.is_empty() {
                 asked = self.bytes.len() - self.sent;

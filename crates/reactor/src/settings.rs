@@ -39,6 +39,8 @@ pub struct Settings {
     pub connect_max: Duration,
     /// Buffers kept by a loop for reuse, for input and for output each. Those above it go back to the allocator.
     pub pool_buffers_max: usize,
+    /// Bytes of the same, for input and for output each.
+    pub pool_bytes_max: usize,
     /// Pause after the process ran out of file descriptors, or of `connections_max`, before accepting is tried again
     /// (a connection closed by the same loop ends the pause).
     pub accept_pause: Duration,
@@ -63,6 +65,7 @@ impl Default for Settings {
             send_stall_max: Duration::from_secs(30),
             connect_max: Duration::from_secs(10),
             pool_buffers_max: 128,
+            pool_bytes_max: 8 * 1024 * 1024,
             accept_pause: Duration::from_millis(100),
         }
     }

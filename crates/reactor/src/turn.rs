@@ -200,6 +200,7 @@ impl Core {
         if asked == 0 {
             return false; // at input_bytes_max: the protocol must consume first
         }
+        self.lp.member().counters.reads.add(1);
         match link.transport.read(&mut room[..asked]) {
             Ok(0) => {
                 link.input_ended = true;
@@ -248,6 +249,7 @@ impl Core {
             }
         }
         self.take_buffers_back(link);
+        self.count_held(link);
         if link.has_more(&self.settings) {
             self.list(link);
         }
@@ -258,7 +260,8 @@ impl Core {
         link.congested |= queued > self.settings.output_high_water;
         if queued > 0 && link.writable && !link.output_ended {
             let last = link.phase == Phase::Finishing || link.end_output;
-            match link.output.write_to(&mut link.transport, if last { Then::End } else { Then::Send }) {
+            let (then, writes) = (if last { Then::End } else { Then::Send }, &self.lp.member().counters.writes);
+            match link.output.write_to(&mut link.transport, then, writes) {
                 Ok(taken) => {
                     link.writable = link.output.is_empty();
                     self.lp.member().counters.bytes_out.add(taken as u64);
@@ -329,6 +332,7 @@ impl Core {
             Ok(_) | Err(_) => link.close(Closed::Finished),
         }
         self.take_buffers_back(link);
+        self.count_held(link);
         if link.has_more(&self.settings) {
             self.list(link);
         }
