@@ -35,6 +35,8 @@ use crate::worker::{Shared, Worker};
 const UNREAD_BYTES_MAX: usize = 64 << 10;
 /// Pulls of a stream in one turn; a source of 64 KB pieces fills the write queue well before.
 const PULLS_PER_TURN: usize = 16;
+/// How long a stream rests while clients that do not read hold all the memory for buffers.
+const SHORT_PAUSE_NS: u64 = 10_000_000;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Why a turn stopped reading requests.
@@ -66,6 +68,8 @@ pub(crate) struct Connection<S: Service> {
     appended: u64,
     /// What this connection counts in `Worker::gathered_bytes`.
     gathered_bytes: usize,
+    /// What it counts in `Worker::ring_bytes`.
+    ring_bytes: usize,
     /// The service has to answer a write before the next request may be read.
     blocked: bool,
     /// No more requests are read: the client said so, or could not be understood.
@@ -90,6 +94,7 @@ impl<S: Service> Connection<S> {
             clock,
             appended: 0,
             gathered_bytes: 0,
+            ring_bytes: 0,
             blocked: false,
             last: false,
             draining: false,
@@ -148,6 +153,7 @@ impl<S: Service> Connection<S> {
         if io.input().is_empty() && !self.reader.in_body() {
             return Progress::Stopped(Stop::Starved);
         }
+        let is_short = self.is_short(io);
         let Connection { shared, reader, ring, .. } = self;
         let worker = &shared.worker;
         let (input, out) = io.split();
@@ -158,6 +164,10 @@ impl<S: Service> Connection<S> {
             Step::More { consumed, say_continue } => self.take_more(io, consumed, say_continue),
             Step::Refused(refusal) => {
                 self.refuse(io, refusal);
+                Progress::Moved
+            }
+            Step::Request { .. } if is_short => {
+                self.refuse_for_want_of_buffers(io);
                 Progress::Moved
             }
             Step::Request { head, body, consumed } => {
@@ -173,6 +183,31 @@ impl<S: Service> Connection<S> {
                 let appended = out.len() - before;
                 self.after_serving(io, served, consumed, appended)
             }
+        }
+    }
+
+    /// Whether what waits for slow clients takes all the memory it may.
+    #[inline]
+    fn is_short(&self, io: &Io<'_>) -> bool {
+        let worker = self.worker();
+        io.held_bytes() + worker.ring_bytes.get() > worker.settings.limits.buffered_bytes_max
+    }
+
+    /// What was received and not served is dropped: to keep it is what there is no memory for.
+    #[cold]
+    fn refuse_for_want_of_buffers(&mut self, io: &mut Io<'_>) {
+        io.consume(io.input().len());
+        self.refuse(io, Refusal::NoBuffers);
+    }
+
+    /// Counts the ring's memory anew.
+    #[inline]
+    fn count_ring(&mut self, bytes: usize) {
+        if bytes != self.ring_bytes {
+            let all = &self.worker().ring_bytes;
+            all.set(all.get() + bytes - self.ring_bytes);
+            self.worker().metrics.waiting_bytes.set(all.get() as u64);
+            self.ring_bytes = bytes;
         }
     }
 
@@ -204,6 +239,7 @@ impl<S: Service> Connection<S> {
             let gathered = self.reader.gathered_bytes();
             let all = self.worker().gathered_bytes.get() + gathered - self.gathered_bytes;
             self.worker().gathered_bytes.set(all);
+            self.worker().metrics.gathered_bytes.set(all as u64);
             self.gathered_bytes = gathered;
             if all > self.worker().settings.limits.gathered_bytes_max {
                 self.refuse(io, Refusal::TooManyBodies);
@@ -226,6 +262,7 @@ impl<S: Service> Connection<S> {
     fn forget_gathered(&mut self) {
         let all = &self.worker().gathered_bytes;
         all.set(all.get() - self.gathered_bytes);
+        self.worker().metrics.gathered_bytes.set(all.get() as u64);
         self.gathered_bytes = 0;
     }
 
@@ -247,6 +284,7 @@ impl<S: Service> Connection<S> {
     /// Writes what the ring's front allows.
     fn flush(&mut self, io: &mut Io<'_>) {
         while !io.congested() {
+            let (is_short, now_ns) = (self.is_short(io), self.worker().lp.now_ns());
             let Some(slot) = self.ring.front_mut() else { return };
             if matches!(slot.held, Held::Nothing) {
                 return;
@@ -267,6 +305,9 @@ impl<S: Service> Connection<S> {
                 continue;
             }
             if let Held::Stream(_, head, stream) = &mut slot.held {
+                if is_short && head.is_empty() {
+                    return io.set_precise_timer(Some(now_ns + SHORT_PAUSE_NS));
+                }
                 let (more, appended) = pump(head, stream, io);
                 self.count_appended(appended);
                 match more {
@@ -312,10 +353,14 @@ impl<S: Service> Connection<S> {
     }
 
     fn end_turn(&mut self, io: &mut Io<'_>, stop: Stop) {
+        self.count_ring(self.ring.memory_bytes());
         if self.finished {
             return;
         }
         self.say_continue(io);
+        if !self.last && !io.input().is_empty() && self.is_short(io) {
+            self.refuse_for_want_of_buffers(io);
+        }
         let begun = self.reader.in_body() || !io.input().is_empty();
         if stop == Stop::Starved {
             if io.input_ended() && begun {
@@ -344,7 +389,7 @@ impl<S: Service> Connection<S> {
     /// Stops reading the socket while much is unread and may not be served yet.
     fn hold_input(&mut self, io: &mut Io<'_>, stop: Stop) {
         let may_not_go_on = matches!(stop, Stop::Blocked | Stop::Full) && !io.congested();
-        let hold = may_not_go_on && io.input().len() > UNREAD_BYTES_MAX;
+        let hold = self.last || may_not_go_on && io.input().len() > UNREAD_BYTES_MAX;
         if hold != self.paused {
             self.paused = hold;
             if hold { io.pause_input() } else { io.resume_input() }
@@ -425,6 +470,11 @@ impl<S: Service> Protocol for Connection<S> {
         self.turn(io);
     }
 
+    /// A stream has rested.
+    fn precise_timer(&mut self, io: &mut Io<'_>) {
+        self.writable(io);
+    }
+
     fn message(&mut self, message: Message, io: &mut Io<'_>) {
         let Ok(answer) = message.payload.downcast::<Answer>() else { return };
         if !self.ring.answer(message.tag, answer) {
@@ -486,6 +536,7 @@ impl<S: Service> Protocol for Connection<S> {
 impl<S: Service> Drop for Connection<S> {
     fn drop(&mut self) {
         self.forget_gathered();
+        self.count_ring(0);
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
     /// A body that is pulled instead, and its length.
     pub(crate) source: Option<(u64, Box<dyn BodySource + Send>)>,
+    /// Dropped when the body has been copied into the write queue, or the connection is gone.
+    pub(crate) _charge: Option<Box<dyn Send>>,
 }
 
 /// A reply that is answered later, from any thread; owns all it needs. Dropped unanswered, it answers 500.
@@ -46,12 +48,17 @@ impl LateReply {
 
     /// Answers. The bytes travel through the loop's mailbox.
     pub fn send(self, status: Status, content_type: &str, body: Vec<u8>) {
-        self.say(status, content_type, body, None);
+        self.say(status, content_type, body, None, None);
+    }
+
+    /// The same, with something that lives as long as the body waits: what counts its bytes, say.
+    pub fn send_charged(self, status: Status, content_type: &str, body: Vec<u8>, charge: Box<dyn Send>) {
+        self.say(status, content_type, body, None, Some(charge));
     }
 
     /// Answers with a stream of known length: `source` travels to the loop and is pulled there, as by `Reply::stream`.
     pub fn stream(self, status: Status, content_type: &str, length: u64, source: Box<dyn BodySource + Send>) {
-        self.say(status, content_type, Vec::new(), Some((length, source)));
+        self.say(status, content_type, Vec::new(), Some((length, source)), None);
     }
 
     fn say(
@@ -60,13 +67,19 @@ impl LateReply {
         content_type: &str,
         body: Vec<u8>,
         source: Option<(u64, Box<dyn BodySource + Send>)>,
+        charge: Option<Box<dyn Send>>,
     ) {
         let json = content_type == JSON;
         let mut fields = std::mem::take(&mut self.fields);
         if !json {
             append_content_type(&mut fields, content_type);
         }
-        self.post(Answer { status, json, fields, body, source });
+        self.post(Answer { status, json, fields, body, source, _charge: charge });
+    }
+
+    fn say_nothing(&mut self) {
+        let (fields, body) = (Vec::new(), Vec::new());
+        self.post(Answer { status: Status(500), json: false, fields, body, source: None, _charge: None });
     }
 
     fn post(&mut self, answer: Answer) {
@@ -79,7 +92,7 @@ impl LateReply {
 impl Drop for LateReply {
     fn drop(&mut self) {
         if !self.answered {
-            self.post(Answer { status: Status(500), json: false, fields: Vec::new(), body: Vec::new(), source: None });
+            self.say_nothing();
         }
     }
 }

@@ -20,6 +20,9 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Bytes of bodies that one loop gathers at the same moment over all its connections: 503.
     pub gathered_bytes_max: usize,
+    /// Bytes that all connections of one loop hold between their turns: unread input, unsent output, replies that wait
+    /// for those before them. Past it requests are answered 503 until clients have taken what is theirs.
+    pub buffered_bytes_max: usize,
     /// Unanswered requests of one connection; past it the connection is not read until a reply has left.
     pub pipelined_max: usize,
     /// Bytes of replies that wait behind an unanswered request of their connection; past it no more requests are read.
@@ -38,6 +41,7 @@ impl Default for Limits {
             fields_max: 100,
             body_bytes_max: 8 << 20,
             gathered_bytes_max: 64 << 20,
+            buffered_bytes_max: 256 << 20,
             pipelined_max: 128,
             held_bytes_max: 256 << 10,
             connections_per_address_max: 16 << 10,

@@ -15,6 +15,12 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// For a number that also falls.
+    #[inline]
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -33,6 +39,8 @@ pub struct Metrics {
     pub(crate) closed: Counter,
     pub(crate) turned_away: Counter,
     pub(crate) timed_out: Counter,
+    pub(crate) gathered_bytes: Counter,
+    pub(crate) waiting_bytes: Counter,
 }
 
 impl Metrics {
@@ -71,6 +79,10 @@ pub struct MetricsTotal {
     pub turned_away: u64,
     /// Connections ended by a deadline.
     pub timed_out: u64,
+    /// Bytes of bodies that are arriving, now.
+    pub gathered_bytes: u64,
+    /// Bytes of requests and replies that wait in their connections' order, now.
+    pub waiting_bytes: u64,
 }
 
 impl MetricsTotal {
@@ -92,6 +104,8 @@ impl MetricsTotal {
             total.open += metrics.accepted.get().saturating_sub(metrics.closed.get());
             total.turned_away += metrics.turned_away.get();
             total.timed_out += metrics.timed_out.get();
+            total.gathered_bytes += metrics.gathered_bytes.get();
+            total.waiting_bytes += metrics.waiting_bytes.get();
         }
         total
     }

@@ -4,7 +4,7 @@
 //! queue full is dropped and counted, and the thread says how many were lost before the next line it writes.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,7 +12,9 @@ use std::time::Duration;
 
 /// Lines that wait at most.
 const LINES_MAX: usize = 4096;
-/// Bytes of one line; the rest is cut off. With `LINES_MAX` it bounds the queue's memory.
+/// Bytes of all lines that wait.
+const QUEUED_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one line; the rest is cut off.
 const LINE_BYTES_MAX: usize = 8 << 10;
 /// How long the thread holds lines back before it flushes the sink while no more come.
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
@@ -29,6 +31,7 @@ enum Item {
 #[derive(Clone, Debug)]
 pub struct QueuedWriter {
     queue: SyncSender<Item>,
+    queued_bytes: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -44,10 +47,12 @@ impl QueuedWriter {
     pub fn start(sink: impl Write + Send + 'static) -> io::Result<(QueuedWriter, QueuedWriterThread)> {
         let (queue, lines) = sync_channel(LINES_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&dropped);
-        let thread =
-            std::thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(sink, &lines, &counter))?;
-        let writer = QueuedWriter { queue: queue.clone(), dropped };
+        let queued_bytes = Arc::<AtomicUsize>::default();
+        let (counter, queued) = (Arc::clone(&dropped), Arc::clone(&queued_bytes));
+        let thread = std::thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || write_lines(sink, &lines, &queued, &counter))?;
+        let writer = QueuedWriter { queue: queue.clone(), queued_bytes, dropped };
         Ok((writer, QueuedWriterThread { queue, thread: Mutex::new(Some(thread)) }))
     }
 
@@ -62,7 +67,10 @@ impl QueuedWriter {
             line.truncate(LINE_BYTES_MAX - 1);
             line.push(b'\n');
         }
-        if self.queue.try_send(Item::Line(line)).is_err() {
+        let bytes = line.capacity();
+        let fits = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUED_BYTES_MAX;
+        if !fits || self.queue.try_send(Item::Line(line)).is_err() {
+            self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -90,11 +98,12 @@ impl Drop for QueuedWriterThread {
     }
 }
 
-fn write_lines(mut sink: impl Write, lines: &Receiver<Item>, dropped: &AtomicU64) {
+fn write_lines(mut sink: impl Write, lines: &Receiver<Item>, queued_bytes: &AtomicUsize, dropped: &AtomicU64) {
     let (mut batch, mut dropped_told) = (Vec::with_capacity(BATCH_BYTES), 0);
     loop {
         let item = lines.recv_timeout(FLUSH_AFTER);
         if let Ok(Item::Line(line)) = &item {
+            queued_bytes.fetch_sub(line.capacity(), Ordering::Relaxed);
             let dropped_now = dropped.load(Ordering::Relaxed);
             if dropped_now > dropped_told {
                 let note =

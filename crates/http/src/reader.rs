@@ -23,7 +23,7 @@ const BLANK_LINES_MAX: u8 = 8;
 /// What a request line may hold besides its target: the longest method, two blanks, the version.
 const LINE_BESIDES_TARGET: usize = 32;
 /// Buffers over this size are not kept for the next gathered body.
-const KEPT_BYTES_MAX: usize = 64 << 10;
+const KEPT_BYTES_MAX: usize = 16 << 10;
 
 /// What the bytes so far amount to.
 pub(crate) enum Step<'i> {

@@ -38,6 +38,7 @@ pub(crate) enum Refusal {
     TooManyFields,
     MethodUnknown,
     TooManyBodies,
+    NoBuffers,
     Version,
 }
 
@@ -76,6 +77,7 @@ impl Refusal {
             TooManyFields => (431, "more header fields than this server takes"),
             MethodUnknown => (501, "a method that this server does not know"),
             TooManyBodies => (503, "too many request bodies are arriving at the moment"),
+            NoBuffers => (503, "too many bytes wait for slow clients at the moment"),
             Version => (505, "a version other than HTTP/1.0 and HTTP/1.1"),
         };
         (Status(status), detail)

@@ -42,6 +42,10 @@ pub(crate) struct Slot {
     pub(crate) log: Option<Box<Entry>>,
 }
 
+/// What a slot takes beside its reply's bytes: itself, an answer's or a stream's box, its small fields.
+const SLOT_BYTES: usize = 320;
+const _: () = assert!(size_of::<Slot>() + size_of::<Answer>() + 100 < SLOT_BYTES);
+
 /// Slots in the order of their requests. Bound: `Limits::pipelined_max`, kept by the connection, and one more for a
 /// refusal.
 #[derive(Default)]
@@ -80,6 +84,11 @@ impl Ring {
     /// Bytes of replies that wait for their turn.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// Bytes of memory that it holds.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        if self.slots.is_empty() { 0 } else { self.held_bytes + self.slots.len() * SLOT_BYTES }
     }
 
     pub(crate) fn push(&mut self, slot: Slot) {
@@ -159,7 +168,14 @@ mod tests {
     }
 
     fn answer() -> Box<Answer> {
-        Box::new(Answer { status: Status(200), json: true, fields: Vec::new(), body: Vec::new(), source: None })
+        Box::new(Answer {
+            status: Status(200),
+            json: true,
+            fields: Vec::new(),
+            body: Vec::new(),
+            source: None,
+            _charge: None,
+        })
     }
 
     #[test]

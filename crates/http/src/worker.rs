@@ -19,7 +19,7 @@ use crate::service::{Service, Status};
 /// Spare buffers kept of each kind; more are given back to the allocator.
 const SPARES_MAX: usize = 64;
 /// A buffer over this size is not kept.
-const SPARE_BYTES_MAX: usize = 64 << 10;
+const SPARE_BYTES_MAX: usize = 8 << 10;
 
 /// The part that does not know the service.
 pub(crate) struct Worker {
@@ -33,6 +33,8 @@ pub(crate) struct Worker {
     pub(crate) seen: RefCell<Seen>,
     /// Memory of bodies on their way, over all connections of the loop.
     pub(crate) gathered_bytes: Cell<usize>,
+    /// Memory of replies and requests that wait in their order, over all connections of the loop.
+    pub(crate) ring_bytes: Cell<usize>,
     buffers: RefCell<Vec<Vec<u8>>>,
     #[expect(clippy::vec_box, reason = "a connection holds a pointer; unboxing would move the whole at each change")]
     gatherings: RefCell<Vec<Box<Gathering>>>,
@@ -55,6 +57,7 @@ impl Worker {
             fields: RefCell::default(),
             seen: RefCell::default(),
             gathered_bytes: Cell::new(0),
+            ring_bytes: Cell::new(0),
             buffers: RefCell::default(),
             gatherings: RefCell::default(),
         }
