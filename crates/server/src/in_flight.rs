@@ -1,5 +1,5 @@
-//! Bodies of writes that were handed to the store and are not answered yet: their bytes have a bound, past which writes
-//! are told to come again.
+//! What waits and may not grow without bound: writes and queries that were handed over and are not answered yet, large
+//! replies that their clients have not taken. Past the bound of its kind a request is told to come again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +27,11 @@ impl InFlight {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let taken = Taken { from: Arc::clone(&self.bytes), bytes };
         (before + bytes <= self.bytes_max).then_some(taken)
+    }
+
+    /// The bound.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
     }
 
     /// Bytes counted now.

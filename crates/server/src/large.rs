@@ -16,6 +16,8 @@ use std::rc::Rc;
 
 /// A reply up to this size is copied into the write queue at once.
 pub(crate) const WHOLE_BYTES_MAX: usize = 64 << 10;
+/// A late reply up to this size is not counted while it waits: its place in its connection's order is, and as large.
+const UNCHARGED_BYTES_MAX: usize = 1 << 10;
 /// Bytes of one pull.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -50,10 +52,13 @@ pub(crate) fn send_late(
     media: &str,
     body: Vec<u8>,
 ) {
-    if body.len() <= WHOLE_BYTES_MAX {
+    if body.len() <= UNCHARGED_BYTES_MAX {
         return late.send(status, media, body);
     }
     match Kept::new(replies, body) {
+        Some(Kept { body, taken, .. }) if body.len() <= WHOLE_BYTES_MAX => {
+            late.send_charged(status, media, body, Box::new(taken));
+        }
         Some(kept) => late.stream(status, media, kept.body.len() as u64, Box::new(kept)),
         None => writing::refuse(errors, late, &busy()),
     }
@@ -67,18 +72,19 @@ fn busy() -> Failure {
 struct Kept {
     body: Vec<u8>,
     sent: usize,
-    _taken: Taken,
+    taken: Taken,
 }
 
 impl Kept {
     fn new(replies: &InFlight, mut body: Vec<u8>) -> Option<Kept> {
         body.shrink_to_fit();
         let taken = replies.take(body.capacity())?;
-        Some(Kept { body, sent: 0, _taken: taken })
+        Some(Kept { body, sent: 0, taken })
     }
 }
 
 impl BodySource for Kept {
+    // `taken` is given back with the rest when the stream ends.
     fn pull(&mut self, out: &mut Vec<u8>) -> More {
         append(&self.body, &mut self.sent, out)
     }

@@ -1,24 +1,69 @@
 //! How the memory setting is divided: every queue, buffer and cache of the process has its part, and the parts' sum
 //! stays under the setting. Mapped pages of the data file are the kernel's and count apart.
+//!
+//! What must be there comes first: the process with its threads, the memtables, the work on one document for each thread
+//! that writes. Bodies and writes follow, at least as large as the file permits a single one to be. What remains is
+//! divided among queries, replies, connections and their buffers; a remainder too small to serve is refused with the
+//! setting that would do.
+//!
+//! A buffer that grows by doubling holds its bytes up to three times at the moment of growing: the old, and twice as
+//! much. So a part for `n` bytes of result is counted `3 n`, here and nowhere else.
 
 use crate::config::ServerConfig;
 use crate::config::size::written;
 
-/// What one connection can hold at most: unparsed input and unsent output.
+/// Unparsed input of one connection at most; also the bound above which a write queue stops its connection's input.
 pub(crate) const INPUT_BYTES_MAX: usize = 32 * 1024;
 /// A write queue above this stops its connection's input.
 pub(crate) const OUTPUT_HIGH_WATER: usize = 32 * 1024;
-const CONNECTION_BYTES_MAX: usize = INPUT_BYTES_MAX + OUTPUT_HIGH_WATER + 2 * 1024;
 /// Threads for queries of the general API.
 pub(crate) const POOL_THREADS: usize = 2;
+
+/// The process before its first request: relocated code, the allocator's tables, the catalog, statements, the log's queue.
+const PROCESS_BYTES: usize = 6 << 20;
+/// A loop: its stack, what was touched of it, its tables, its first buffers.
+const THREAD_BYTES: usize = 640 << 10;
 /// One memtable is never larger: what it holds is replayed after a crash, which should take well under a second.
 const MEMTABLE_BYTES_MOST: usize = 32 << 20;
+/// Memtables at once: one that is written, one that is merged, and as many again that long queries still see.
+const MEMTABLES: usize = 4;
+/// A transaction fills this part of a memtable at most (`store::Options`).
+const MEMTABLE_PARTS_PER_TRANSACTION: usize = 4;
+/// Copies of a document while a write of it is prepared: old, new, and the patched text.
+const COPIES_PER_WRITE: usize = 3;
+/// Threads of the store that may prepare a write again, or hold a batch.
+const COMMITTERS: usize = 2;
+/// Bytes of a batch of the log beside one transaction (`store::Options`).
+const BATCH_BYTES: usize = 1 << 20;
+/// Growing by doubling: see the module's text.
+const GROWING: usize = 3;
+/// A query holds its result and what it sorts or groups, which is two buffers of its own.
+const PER_QUERY_BYTE: usize = GROWING + 2;
+/// What the prepared form of a write takes for each byte of its body and its place: values, index entries, reads.
+const PREPARED_PER_MILLE: usize = 2_200;
+/// An idle connection (`reactor`'s test of ten thousand).
+const CONNECTION_BYTES: usize = 2 * 1024;
+/// What connections may take beyond the bound of their loop's buffers: one reply, once, in a buffer that has doubled.
+const LAST_REPLY_BYTES: usize = 192 * 1024;
+/// Spare buffers that each loop's HTTP keeps.
+const SPARE_BYTES: usize = 384 * 1024;
+/// Of a loop's buffers: spare ones of the reactor, for input and for output each.
+const POOL_PARTS_PER_BUFFERS: usize = 8;
 
 /// Connections where the file does not say how many.
 const CONNECTIONS_DEFAULT: usize = 10_000;
-
-/// Bytes of a request's body where the file does not say how many: any memory allows them.
+/// Bytes of a request's body where the file does not say how many.
 pub(crate) const BODY_BYTES_DEFAULT: usize = 1 << 20;
+/// A loop runs a query within this: what needs more goes to the pool.
+const LOOP_QUERY_BYTES_MOST: usize = 1 << 20;
+/// Memory for sorting while the store is opened, at most.
+const SORT_BYTES_MOST: usize = 64 << 20;
+
+/// The least that serves: a part below it makes the setting too small.
+const POOL_QUERY_BYTES_LEAST: usize = 128 << 10;
+const LOOP_QUERY_BYTES_LEAST: usize = 32 << 10;
+const BUFFERS_BYTES_LEAST: usize = 1 << 20;
+const REPLIES_BYTES_LEAST: usize = 1 << 20;
 
 /// A setting that the memory is too small for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,82 +79,165 @@ pub(crate) struct Shortage {
 /// The parts, in bytes, and what follows from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Division {
-    /// Each of the two memtables.
+    /// Each memtable.
     pub(crate) memtable_bytes: usize,
-    /// Rows and work memory of one query; every loop and every pool thread may run one.
+    /// One transaction of the store: about the largest document.
+    pub(crate) transaction_bytes: usize,
+    /// Result of one query on a loop, and as much for what it sorts and groups.
+    pub(crate) loop_query_bytes: usize,
+    /// The same of one on the pool.
     pub(crate) query_bytes: usize,
     /// Bodies being gathered, of each loop.
     pub(crate) gathered_bytes: usize,
     /// Bodies of writes that wait for the store.
     pub(crate) writes_bytes: usize,
+    /// The same writes as the store has prepared them.
+    pub(crate) prepared_bytes: usize,
     /// Large replies that wait for their clients.
     pub(crate) replies_bytes: usize,
-    /// Connections, by what each can hold.
+    /// Buffers of each loop's connections, spare ones included.
+    pub(crate) buffers_bytes: usize,
+    /// Connections, idle ones counted.
     pub(crate) connections: usize,
+    threads: usize,
 }
 
 impl Division {
-    /// Divides the setting by sixteenths: one for the memtables, three for queries, two each for bodies that come in, for
-    /// writes that wait and for large replies, five for connections. The last one is for what has a small fixed size:
-    /// stacks, the log's buffers, code.
+    /// Divides the setting. The parts' sum is under it only where [`Division::check`] finds no shortage.
     pub(crate) fn of(config: &ServerConfig) -> Division {
         let memory = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
-        let runners = config.threads + POOL_THREADS;
-        let allowed = memory / 16 * 5 / CONNECTION_BYTES_MAX;
+        let threads = config.threads;
+        let memtable_bytes = (memory / 32).min(MEMTABLE_BYTES_MOST) / 4096 * 4096;
+        let transaction_bytes = (memtable_bytes / MEMTABLE_PARTS_PER_TRANSACTION)
+            .min(memory / 6 / COPIES_PER_WRITE / (threads + COMMITTERS));
+        let first = Division {
+            memtable_bytes,
+            transaction_bytes,
+            threads,
+            loop_query_bytes: 0,
+            query_bytes: 0,
+            gathered_bytes: 0,
+            writes_bytes: 0,
+            prepared_bytes: 0,
+            replies_bytes: 0,
+            buffers_bytes: 0,
+            connections: 0,
+        };
+        let rest = memory.saturating_sub(first.sum());
+        let gathered_bytes = (rest / 8 / threads).max(gathering_bytes(config));
+        let writes_bytes = (rest / 16).max(config.body_bytes_max + config.body_bytes_max / 8);
+        let prepared_bytes = writes_bytes / 1_000 * PREPARED_PER_MILLE;
+        let second = Division { gathered_bytes, writes_bytes, prepared_bytes, ..first };
+        // Thirteen parts: three for queries on the pool, two for those on loops, two for large replies, four for buffers,
+        // one for connections, and one that nobody has, for what an allocator loses between sizes.
+        let part = memory.saturating_sub(second.sum()) / 13;
         Division {
-            memtable_bytes: (memory / 32).min(MEMTABLE_BYTES_MOST) / 4096 * 4096,
-            // A query has a result and, as much again, what it sorts and groups.
-            query_bytes: memory / 16 * 3 / runners / 2,
-            gathered_bytes: (memory / 8 / config.threads).max(gathering_bytes(config)),
-            writes_bytes: memory / 8,
-            replies_bytes: memory / 8,
-            connections: allowed.min(config.connections_max.unwrap_or(CONNECTIONS_DEFAULT)).max(1),
+            loop_query_bytes: (part * 2 / threads / PER_QUERY_BYTE).min(LOOP_QUERY_BYTES_MOST),
+            query_bytes: part * 3 / POOL_THREADS / PER_QUERY_BYTE,
+            replies_bytes: part * 2,
+            buffers_bytes: part * 4 / threads,
+            connections: (part / CONNECTION_BYTES).min(config.connections_max.unwrap_or(CONNECTIONS_DEFAULT)),
+            ..second
         }
     }
 
-    /// Whether the parts hold what the file asks for: the connections that it names, and on each loop one body of the
-    /// permitted size.
+    /// As many threads as the file's memory has room for, where the file leaves their number open.
+    pub(crate) fn threads_that_fit(config: &ServerConfig) -> usize {
+        let fits = |threads: &usize| Division::check(&ServerConfig { threads: *threads, ..config.clone() }).is_ok();
+        (1..=config.threads).rev().find(fits).unwrap_or(1)
+    }
+
+    /// Whether the parts hold what the file asks for: its threads, the connections that it names, and on each loop one
+    /// body of the permitted size.
     pub(crate) fn check(config: &ServerConfig) -> Result<(), Shortage> {
-        let division = Division::of(config);
         let memory = written(config.memory_bytes);
-        if let Some(asked) = config.connections_max.filter(|asked| *asked > division.connections) {
-            let needed = asked.saturating_mul(CONNECTION_BYTES_MAX).saturating_mul(16) / 5;
-            let (most, enough) = (division.connections, enough(needed));
+        if !Division::of(config).serves() {
+            let (threads, enough) = (config.threads, enough(config, |config| Division::of(config).serves()));
+            let default = ServerConfig { body_bytes_max: BODY_BYTES_DEFAULT, ..config.clone() };
+            if config.body_bytes_max > BODY_BYTES_DEFAULT && Division::of(&default).serves() {
+                let body = written(config.body_bytes_max as u64);
+                return Err(Shortage {
+                    key: "body_bytes_max",
+                    what: format!(
+                        "bodies of {body} do not fit into memory = \"{memory}\" with {}",
+                        written_threads(threads)
+                    ),
+                    allowed: format!("smaller bodies, memory = \"{enough}\", or fewer threads"),
+                });
+            }
+            return Err(Shortage {
+                key: "memory",
+                what: format!("memory = \"{memory}\" is not enough for {}", written_threads(threads)),
+                allowed: format!("memory = \"{enough}\" or more, or fewer threads"),
+            });
+        }
+        let most = Division::of(&ServerConfig { connections_max: Some(usize::MAX), ..config.clone() }).connections;
+        if let Some(asked) = config.connections_max.filter(|asked| *asked > most) {
+            let enough = enough(config, |config| Division::of(config).connections >= asked);
             return Err(Shortage {
                 key: "connections_max",
                 what: format!("{asked} connections do not fit into memory = \"{memory}\""),
                 allowed: format!("up to {most}, or memory = \"{enough}\""),
             });
         }
-        let body = gathering_bytes(config);
-        let share = config.memory_bytes / 8 / config.threads as u64;
-        if config.body_bytes_max > BODY_BYTES_DEFAULT && body as u64 > share {
-            let threads = config.threads;
-            let most = share.saturating_sub(2 * config.head_bytes_max as u64).max(BODY_BYTES_DEFAULT as u64);
-            let most = written(most / 1_000 * 1_000);
-            let enough = enough(body.saturating_mul(8).saturating_mul(threads));
-            return Err(Shortage {
-                key: "body_bytes_max",
-                what: format!(
-                    "bodies of {} do not fit into memory = \"{memory}\" with {threads} threads",
-                    written(config.body_bytes_max as u64)
-                ),
-                allowed: format!("up to {most}, memory = \"{enough}\", or fewer threads"),
-            });
-        }
         Ok(())
     }
 
+    /// Whether each part is large enough to serve.
+    fn serves(&self) -> bool {
+        self.query_bytes >= POOL_QUERY_BYTES_LEAST
+            && self.loop_query_bytes >= LOOP_QUERY_BYTES_LEAST
+            && self.buffers_bytes >= BUFFERS_BYTES_LEAST
+            && self.replies_bytes >= REPLIES_BYTES_LEAST
+    }
+
+    /// Bytes that the connections of one loop may hold between their turns.
+    pub(crate) fn held_bytes_max(&self) -> usize {
+        self.buffers_bytes.saturating_sub(2 * self.spare_bytes_max() + LAST_REPLY_BYTES + SPARE_BYTES)
+    }
+
+    /// Bytes of a loop's spare buffers, for input and for output each.
+    pub(crate) fn spare_bytes_max(&self) -> usize {
+        self.buffers_bytes / POOL_PARTS_PER_BUFFERS
+    }
+
+    /// Memory for sorting while the store is opened, when nothing is served yet: a third of the parts of queries, replies
+    /// and buffers would do too, but indexes of large collections want more.
+    pub(crate) fn sort_bytes(config: &ServerConfig) -> usize {
+        usize::try_from(config.memory_bytes / 8).unwrap_or(usize::MAX).min(SORT_BYTES_MOST)
+    }
+
+    /// Bytes of a batch of the log, largest transaction included, in a buffer that has doubled, and a copy while it grows.
+    fn batch_bytes(&self) -> usize {
+        GROWING * (BATCH_BYTES.min(self.memtable_bytes / 8) + self.transaction_bytes)
+    }
+
+    fn sum(&self) -> usize {
+        self.parts().iter().map(|(_, bytes)| bytes).sum()
+    }
+
     /// The parts by name, for metrics and the log.
-    pub(crate) fn parts(&self, threads: usize) -> [(&'static str, usize); 6] {
+    pub(crate) fn parts(&self) -> [(&'static str, usize); 10] {
+        let threads = self.threads;
+        let queries = threads * self.loop_query_bytes + POOL_THREADS * self.query_bytes;
+        let documents = (threads + COMMITTERS) * COPIES_PER_WRITE * self.transaction_bytes;
         [
-            ("memtables", 2 * self.memtable_bytes),
-            ("queries", 2 * self.query_bytes * (threads + POOL_THREADS)),
+            ("process", PROCESS_BYTES + threads * THREAD_BYTES),
+            ("memtables", MEMTABLES * self.memtable_bytes),
+            ("documents", documents),
+            ("log_batches", COMMITTERS * self.batch_bytes()),
             ("bodies", self.gathered_bytes * threads),
-            ("waiting_writes", self.writes_bytes),
+            ("waiting_writes", self.writes_bytes + self.prepared_bytes),
+            ("queries", PER_QUERY_BYTE * queries),
             ("large_replies", self.replies_bytes),
-            ("connections", self.connections * CONNECTION_BYTES_MAX),
+            ("buffers", self.buffers_bytes * threads),
+            ("connections", self.connections * CONNECTION_BYTES),
         ]
+    }
+
+    /// Bytes of idle connections.
+    pub(crate) fn of_connections(open: u64) -> u64 {
+        open * CONNECTION_BYTES as u64
     }
 }
 
@@ -118,24 +246,64 @@ fn gathering_bytes(config: &ServerConfig) -> usize {
     config.body_bytes_max + 2 * config.head_bytes_max
 }
 
-/// So many bytes, rounded up to what a person would write.
-fn enough(bytes: usize) -> String {
-    written((bytes as u64).div_ceil(1_000_000) * 1_000_000)
+fn written_threads(threads: usize) -> String {
+    if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") }
+}
+
+/// The least memory with which `does` holds, rounded up to what a person would write.
+fn enough(config: &ServerConfig, does: impl Fn(&ServerConfig) -> bool) -> String {
+    const UNIT: u64 = 1_000_000;
+    let holds = |units: u64| does(&ServerConfig { memory_bytes: units * UNIT, ..config.clone() });
+    let (mut least, mut most) = (config.memory_bytes / UNIT, config.memory_bytes / UNIT + 1);
+    while !holds(most) && most < u64::from(u32::MAX) {
+        (least, most) = (most, most * 2);
+    }
+    while most - least > 1 {
+        let middle = least + (most - least) / 2;
+        if holds(middle) { most = middle } else { least = middle }
+    }
+    written(most * UNIT)
 }
 
 #[cfg(test)]
-mod sum {
-    use super::Division;
+mod division {
+    use super::{Division, PER_QUERY_BYTE};
     use crate::config::ServerConfig;
+
+    fn config(memory_bytes: u64, threads: usize) -> ServerConfig {
+        ServerConfig { memory_bytes, threads, ..ServerConfig::default() }
+    }
 
     #[test]
     fn the_parts_stay_under_the_setting() {
-        for memory_bytes in [64 << 20, 256 << 20, 1_000_000_000, 64 << 30] {
-            for threads in [1, 2, 8] {
-                let config = ServerConfig { memory_bytes, threads, ..ServerConfig::default() };
-                let sum: usize = Division::of(&config).parts(threads).iter().map(|(_, bytes)| bytes).sum();
-                assert!(sum as u64 <= memory_bytes, "{sum} of {memory_bytes} with {threads} threads");
+        for memory_bytes in [64 << 20, 100_000_000, 256 << 20, 1_000_000_000, 64 << 30] {
+            for threads in [1, 2, 8, 64] {
+                for body_bytes_max in [1 << 10, 1 << 20, 32 << 20] {
+                    let config = ServerConfig { body_bytes_max, ..config(memory_bytes, threads) };
+                    let sum = Division::of(&config).sum() as u64;
+                    let accepted = Division::check(&config).is_ok();
+                    assert!(!accepted || sum <= memory_bytes, "{sum} of {memory_bytes}, {threads} threads");
+                }
             }
         }
+    }
+
+    #[test]
+    fn what_is_told_to_be_enough_is_and_a_little_less_is_not() {
+        let short = Division::check(&config(64 << 20, 32)).expect_err("too many threads");
+        let digits: String = short.allowed.chars().filter(char::is_ascii_digit).collect();
+        let megabytes: u64 = digits.parse().expect("one number");
+        assert!(Division::check(&config(megabytes * 1_000_000, 32)).is_ok(), "{short:?}");
+        assert!(Division::check(&config((megabytes - 1) * 1_000_000, 32)).is_err(), "{short:?}");
+    }
+
+    #[test]
+    fn the_smallest_setting_serves_and_leaves_open_threads_to_what_fits() {
+        let most = Division::threads_that_fit(&config(64 << 20, 256));
+        assert!((2..64).contains(&most), "{most} threads");
+        assert!(Division::check(&config(64 << 20, most)).is_ok());
+        let division = Division::of(&config(64 << 20, most));
+        assert!(division.held_bytes_max() > 0 && division.connections >= 100, "{division:?}");
+        assert!(PER_QUERY_BYTE * division.query_bytes < 64 << 20);
     }
 }

@@ -50,13 +50,36 @@ pub(crate) fn text(service: &Service) -> String {
             put(&http(&server));
         }
         put(&[("uptime_seconds", Type::Gauge, "Time since start.", sources.started.elapsed().as_secs_f64())]);
-        out.push_str("# HELP sapsan_memory_bound_bytes Bound of each part of anonymous memory.\n");
-        out.push_str("# TYPE sapsan_memory_bound_bytes gauge\n");
-        for (part, bytes) in sources.division.parts(sources.loops.len()) {
-            let _ = writeln!(out, "sapsan_memory_bound_bytes{{part=\"{part}\"}} {bytes}");
-        }
+        let parts = sources.division.parts().map(|(part, bytes)| (part, bytes as u64));
+        by_part("memory_bound_bytes", "Bound of each part of anonymous memory.", &parts, &mut out);
+        by_part("memory_used_bytes", "Use of those parts that are counted.", &used(service, sources), &mut out);
     }
     out
+}
+
+/// One number for each part of the memory's division.
+fn by_part(name: &str, help: &str, parts: &[(&str, u64)], out: &mut String) {
+    // Writing into a String does not fail.
+    let _ = write!(out, "# HELP sapsan_{name} {help}\n# TYPE sapsan_{name} gauge\n");
+    for (part, bytes) in parts {
+        let _ = writeln!(out, "sapsan_{name}{{part=\"{part}\"}} {bytes}");
+    }
+}
+
+/// The parts whose use is counted: what may wait. What only work in hand takes has its bound alone.
+fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 6] {
+    let store = service.database.store().stats();
+    let loops: Vec<_> = sources.loops.iter().map(Loop::metrics).collect();
+    let sum = |counter: fn(&reactor::LoopMetrics) -> u64| loops.iter().map(counter).sum::<u64>();
+    let http = sources.http.upgrade().map(|server| server.metrics()).unwrap_or_default();
+    [
+        ("memtables", store.memtable_bytes + store.frozen_bytes),
+        ("bodies", http.gathered_bytes),
+        ("waiting_writes", service.writes.bytes() as u64 + store.queue_bytes),
+        ("large_replies", service.replies.bytes() as u64),
+        ("buffers", sum(|metrics| metrics.held_bytes) + http.waiting_bytes),
+        ("connections", Division::of_connections(sum(|metrics| metrics.open))),
+    ]
 }
 
 fn store(service: &Service) -> [Metric; 15] {

@@ -1,5 +1,5 @@
-//! Declared queries: prepared once, executed on the loop within a small budget. One that looks at more rows than that is
-//! run again on the pool with the service's whole budget, and answered late: a loop is never held for long.
+//! Declared queries: prepared once, executed on the loop within a small budget. One that looks at more rows than that, or
+//! makes a larger result, is run again on the pool with the service's whole budget, and answered late: a loop is never held for long.
 
 use crate::background;
 use crate::config::{Action, EndpointConfig};
@@ -99,16 +99,19 @@ impl DeclaredQuery {
         };
         let budget = Budget {
             rows_max: service.scan_rows_max.min(LOOP_ROWS_MAX),
-            output_bytes_max: service.query_bytes,
-            memory_bytes_max: service.query_bytes,
+            output_bytes_max: service.loop_query_bytes,
+            memory_bytes_max: service.loop_query_bytes,
             deadline: None,
             now_ms: if self.uses_clock { params::unix_ms() } else { 0 },
         };
         match self.run(session, values.as_slice(), scratch, &budget, out) {
             Ok(()) => large::send(&service.replies, &service.errors, reply, Status(200), JSON, out),
+            // Any other limit would be met on the pool again.
             Err(Ended::Query(QueryError::Limit { limit, .. }))
-                if limit == LOOP_ROWS_MAX && service.scan_rows_max > LOOP_ROWS_MAX =>
+                if limit == budget.rows_max && service.scan_rows_max > LOOP_ROWS_MAX
+                    || limit == service.loop_query_bytes as u64 =>
             {
+                out.clear();
                 self.answer_late(service, values.as_slice(), budget.now_ms, reply);
             }
             Err(ended) => service.fail(&ended.failure(), reply),

@@ -28,6 +28,9 @@ pub(crate) struct Service {
     pub(crate) writes: InFlight,
     /// Large replies that wait for their clients.
     pub(crate) replies: InFlight,
+    /// What a query on a loop may take.
+    pub(crate) loop_query_bytes: usize,
+    /// What one on the pool may take.
     pub(crate) query_bytes: usize,
     pub(crate) sources: OnceLock<Sources>,
     router: Router<Route>,
@@ -82,6 +85,7 @@ impl Service {
             scan_rows_max: config.server.scan_rows_max,
             writes: InFlight::new(division.writes_bytes),
             replies: InFlight::new(division.replies_bytes),
+            loop_query_bytes: division.loop_query_bytes,
             query_bytes: division.query_bytes,
             sources: OnceLock::new(),
             router,

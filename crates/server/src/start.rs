@@ -106,6 +106,7 @@ fn prepare(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Option<Decla
 /// read no document through them. SQL's mistakes are told.
 pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartError> {
     let mut docs = config.docs.clone();
+    docs.sort_bytes = Division::sort_bytes(&config.server);
     let catalog = docs.outline().map_err(StartError::Open)?;
     for declared in prepare(config, &catalog).map_err(StartError::Config)?.into_iter().flatten() {
         for wanted in declared.statement().wanted_included() {
@@ -123,7 +124,10 @@ pub fn check(config: &ServiceConfig) -> Result<(), StartError> {
 /// The store's settings for a configuration.
 pub fn store_options(config: &ServiceConfig) -> store::Options {
     let mut options = store::Options::default();
-    options.memtable_bytes = Division::of(&config.server).memtable_bytes;
+    let division = Division::of(&config.server);
+    options.memtable_bytes = division.memtable_bytes;
+    options.transaction_bytes_max = division.transaction_bytes;
+    options.queue_bytes_max = division.prepared_bytes;
     options.durability = match config.server.durability {
         Durability::Commit => store::Durability::Commit,
         Durability::Interval(interval) => store::Durability::Interval(interval),
@@ -161,6 +165,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         input_bytes_max: INPUT_BYTES_MAX.max(settings.head_bytes_max),
         output_high_water: OUTPUT_HIGH_WATER,
         output_low_water: OUTPUT_HIGH_WATER / 2,
+        pool_bytes_max: division.spare_bytes_max(),
         ..reactor::Settings::default()
     })
     .map_err(StartError::System)?;
@@ -183,7 +188,13 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         .listen(settings.http, factory)
         .map_err(|source| StartError::Listen { address: settings.http, source })?;
     let reactor = reactor.start().map_err(StartError::System)?;
-    tracing::info!(loops = settings.threads, connections_max = division.connections, "the memory is divided");
+    tracing::info!(
+        loops = settings.threads,
+        connections_max = division.connections,
+        document_bytes_max = division.transaction_bytes,
+        query_result_bytes_max = division.query_bytes,
+        "the memory is divided"
+    );
     let sources = Sources { http: Arc::downgrade(&server), loops: reactor.loops().to_vec(), division, started };
     // Set once, here: nobody else has the server yet.
     let _ = server.service().sources.set(sources);
@@ -198,6 +209,7 @@ fn http_settings(config: &ServiceConfig, division: &Division, access_log: Option
             target_bytes_max: settings.head_bytes_max / 2,
             body_bytes_max: settings.body_bytes_max,
             gathered_bytes_max: division.gathered_bytes,
+            buffered_bytes_max: division.held_bytes_max(),
             connections_max: division.connections,
             connections_per_address_max: settings.connections_per_address_max,
             ..Limits::default()

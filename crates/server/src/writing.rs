@@ -33,7 +33,7 @@ pub(crate) fn submit(service: &Service, local: &mut Local, write: Write, answer:
 }
 
 /// What a write takes while it waits, apart from its body: the operation, its place in the queue, its reply.
-pub(crate) const WAITING_BYTES: usize = 512;
+pub(crate) const WAITING_BYTES: usize = 768;
 
 /// Counts a write as waiting until what this gives is dropped; refused while too much waits already.
 pub(crate) fn admit(service: &Service, op: &Op) -> Result<Taken, Failure> {

@@ -72,7 +72,7 @@ pub struct ServerConfig {
 
 impl Default for ServerConfig {
     fn default() -> ServerConfig {
-        ServerConfig {
+        let config = ServerConfig {
             http: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080)),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: 1_000_000_000,
@@ -88,11 +88,20 @@ impl Default for ServerConfig {
             access_log: false,
             durability: Durability::Commit,
             scan_rows_max: 10_000_000,
-        }
+        };
+        ServerConfig { threads: Division::threads_that_fit(&config), ..config }
     }
 }
 
 impl ServerConfig {
+    /// Sets the number of event loops, checked against the memory like one of the file; on an error nothing changes.
+    pub fn set_threads(&mut self, threads: u16) -> Result<(), String> {
+        let changed = ServerConfig { threads: usize::from(threads.max(1)), ..self.clone() };
+        Division::check(&changed).map_err(|shortage| format!("{}; allowed: {}", shortage.what, shortage.allowed))?;
+        *self = changed;
+        Ok(())
+    }
+
     /// Reads the section; what is not given keeps its default.
     pub(super) fn read(table: &Table<'_>) -> ServerConfig {
         table.check_keys(&KEYS, &["redis", "token", "tls"]);
@@ -133,6 +142,9 @@ impl ServerConfig {
         }
         if let Some(durability) = table.get("durability").and_then(|item| durability(&item)) {
             config.durability = durability;
+        }
+        if table.get("threads").is_none() {
+            config.threads = Division::threads_that_fit(&config);
         }
         if let Err(shortage) = Division::check(&config) {
             let given = table.get(shortage.key);

@@ -6,7 +6,8 @@
 
 use super::{collection, fail};
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::in_flight::Taken;
+use crate::in_flight::{InFlight, Taken};
+use crate::large;
 use crate::rows::NDJSON;
 use crate::service::{Local, Service};
 use crate::writing;
@@ -20,6 +21,7 @@ const LINES_MAX: usize = 10_000;
 /// What the lines of one request share; the last one to end answers.
 struct Batch {
     state: Mutex<State>,
+    replies: InFlight,
     /// Given back when the last line has ended.
     _taken: Taken,
 }
@@ -44,7 +46,7 @@ impl Batch {
         drop(state);
         failed.sort_by_key(|(line, _)| *line);
         let body: String = failed.into_iter().map(|(_, text)| text + "\n").collect();
-        late.send(Status(200), NDJSON, body.into_bytes());
+        large::send_late(&self.replies, &ErrorRules::default(), late, Status(200), NDJSON, body.into_bytes());
     }
 }
 
@@ -64,7 +66,7 @@ pub(super) fn load(
         Err(failure) => return fail(&failure, reply),
     };
     let state = State { waiting: 1, failed: Vec::new(), late: Some(reply.later()) };
-    let batch = Arc::new(Batch { state: Mutex::new(state), _taken: taken });
+    let batch = Arc::new(Batch { state: Mutex::new(state), replies: service.replies.clone(), _taken: taken });
     for (place, line) in lines(request.body()) {
         let number = place + 1;
         batch.state.lock().unwrap_or_else(PoisonError::into_inner).waiting += 1;
@@ -86,11 +88,16 @@ fn lines(body: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
 }
 
 fn admit(service: &Service, body: &[u8]) -> Result<Taken, Failure> {
-    let count = lines(body).count();
+    let (count, bytes) = lines(body).fold((0, 0), |(count, bytes), (_, line)| (count + 1, bytes + line.len()));
     if count > LINES_MAX {
         return Err(Failure::new(Kind::TooLarge, format!("{count} lines; allowed: {LINES_MAX} a request")));
     }
-    let taken = service.writes.take(body.len() + count * writing::WAITING_BYTES);
+    let (bytes, bytes_max) = (bytes + count * writing::WAITING_BYTES, service.writes.bytes_max());
+    if bytes > bytes_max {
+        let what = format!("{count} lines take {bytes} bytes while they wait; the memory setting leaves {bytes_max}");
+        return Err(Failure::new(Kind::TooLarge, format!("{what}: send fewer at once")));
+    }
+    let taken = service.writes.take(bytes);
     taken.ok_or_else(|| writing::of_write(&WriteError::Busy))
 }
 

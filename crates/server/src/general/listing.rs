@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 const LIMIT_DEFAULT: usize = 100;
 /// Documents of a page at most.
 const LIMIT_MAX: usize = 1_000;
-/// A page ends early when its bytes reach this.
+/// A page ends early when its bytes reach this, or what a query on a loop may take.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// `{"items":[…],"after":KEY}`; `after` is null at the end.
@@ -42,6 +42,7 @@ pub(super) fn list(
             return fail(&Failure::new(Kind::Invalid, detail), reply);
         }
     };
+    let bytes_max = PAGE_BYTES_MAX.min(service.loop_query_bytes);
     let out = &mut local.out;
     out.extend_from_slice(b"{\"items\":[");
     let (mut count, mut last) = (0, None);
@@ -51,7 +52,7 @@ pub(super) fn list(
         }
         out.extend_from_slice(stored.text()?);
         count += 1;
-        let full = count == limit || out.len() >= PAGE_BYTES_MAX;
+        let full = count == limit || out.len() >= bytes_max;
         last = full.then(|| key_json(key));
         Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     });

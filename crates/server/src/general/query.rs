@@ -7,6 +7,7 @@ use super::fail;
 use crate::background;
 use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::in_flight::Taken;
 use crate::large;
 use crate::params;
 use crate::querying::{TIME_MAX, of_query};
@@ -20,17 +21,25 @@ use http::{Reply, Request, Status};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Bytes of a request: a statement's largest text, escaped, and as much for its parameters.
+const BODY_BYTES_MAX: usize = 128 << 10;
+/// What a request takes while it waits for a thread, for each of its bytes: its values as a tree.
+const WAITING_PER_BYTE: usize = 4;
+
 pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     let shape = shape(request.header("accept").unwrap_or_default());
-    let (sql, arguments) = match read(request.body()) {
-        Ok(read) => read,
-        Err(failure) => return fail(&failure, reply),
-    };
+    let (taken, (sql, arguments)) =
+        match admit(service, request.body()).and_then(|taken| Ok((taken, read(request.body())?))) {
+            Ok(admitted) => admitted,
+            Err(failure) => return fail(&failure, reply),
+        };
     let (database, replies) = (service.database.clone(), service.replies.clone());
     let bounds = (service.scan_rows_max, service.query_bytes);
     let errors = Arc::new(ErrorRules::default());
     background::run(service, &Arc::clone(&errors), reply.later(), move |late| {
-        match execute(&database, &sql, &arguments, shape, bounds) {
+        let result = execute(&database, &sql, &arguments, shape, bounds);
+        drop((sql, arguments, taken));
+        match result {
             Ok(body) => large::send_late(&replies, &errors, late, Status(200), media(shape), body),
             Err(failure) => writing::refuse(&errors, late, &failure),
         }
@@ -54,6 +63,16 @@ fn media(shape: Shape) -> &'static str {
         Shape::Lines => NDJSON,
         Shape::Csv => "text/csv; charset=utf-8",
     }
+}
+
+/// Counts the request as waiting.
+fn admit(service: &Service, body: &[u8]) -> Result<Taken, Failure> {
+    if body.len() > BODY_BYTES_MAX {
+        let detail = format!("a query of {} bytes; allowed: {BODY_BYTES_MAX} with its parameters", body.len());
+        return Err(Failure::new(Kind::TooLarge, detail));
+    }
+    let taken = service.writes.take(writing::WAITING_BYTES + WAITING_PER_BYTE * body.len());
+    taken.ok_or_else(|| Failure::new(Kind::Busy, "too many requests wait"))
 }
 
 /// The statement and its parameters.
