@@ -59,8 +59,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<SocketAddr>,
     /// Event loops; goes before the file's [server] threads
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
     /// Fixes a value of the file's [params]: NAME=VALUE
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,

@@ -1,5 +1,6 @@
 //! The command line. Each command has its file; this one starts them and tells what failed.
 
+mod allocator;
 mod cli;
 mod commands;
 mod generate;
@@ -7,11 +8,6 @@ mod generate;
 use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
-
-// The allocator is chosen here alone. mimalloc: late replies are allocated on one thread and freed on another, which it
-// does without a lock.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // Writing to a closed pipe (`sapsan query … | head`) is an error to report, not a signal: Rust ignores SIGPIPE.

@@ -14,6 +14,7 @@ const TRAVELS: &str = include_str!("../../../../apps/travels/travels.toml");
 const NOW: &str = "now=1503966608";
 
 pub(crate) fn run(arguments: &Demo) -> Outcome {
+    crate::allocator::give_back_at_once();
     let termination = serve::claim_signals()?;
     // The port is tried before the data is made, so that a port in use is told at once.
     drop(std::net::TcpListener::bind(arguments.http).map_err(|error| listen_error(arguments, &error))?);

@@ -10,12 +10,15 @@ use std::io::Write;
 const CUT_STATUS: i32 = 130;
 
 pub(crate) fn run(arguments: &Serve) -> Outcome {
+    crate::allocator::give_back_at_once();
     // First of all: threads started before it would not have the signals blocked.
     let termination = claim_signals()?;
     let _log = super::logging::start();
     let mut config = ServiceConfig::load(&arguments.config, &arguments.set).map_err(|error| error.to_string())?;
     config.server.http = arguments.http.unwrap_or(config.server.http);
-    config.server.threads = arguments.threads.unwrap_or(config.server.threads).clamp(1, 256);
+    if let Some(threads) = arguments.threads {
+        config.server.set_threads(threads).map_err(|problem| format!("--threads {threads}: {problem}"))?;
+    }
     let running = server::start(&config, &arguments.data).map_err(|error| error.to_string())?;
     announce(&format!("listening on http://{}", running.address()));
     end_on_signal(termination, running, || ())
