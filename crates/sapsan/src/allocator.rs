@@ -1,13 +1,20 @@
-//! The allocator, chosen here alone: mimalloc, since late replies are allocated on one thread and freed on another, which
-//! it does without a lock.
+//! The allocator, chosen here alone.
+//!
+//! Small blocks: mimalloc, since late replies are allocated on one thread and freed on another, which it does without a
+//! lock. Large ones: a map of the kernel's own for each, through the C library. What is freed is the kernel's again at
+//! once, and a buffer that grows is moved by its page tables, not copied, so it never holds its bytes twice. mimalloc puts
+//! blocks of up to half a megabyte of one size and thread into runs of four megabytes and keeps what was touched of a run
+//! until all of it is free: after a burst of large documents that was most of a small memory setting.
 
-#![allow(unsafe_code)] // Its options are set through its C interface; it has no safe one.
+#![allow(unsafe_code)] // An allocator, and the options of two others, which have no safe interface.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{c_int, c_long};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use mimalloc::MiMalloc;
 
+/// Blocks from here on are large. Requests in steady state allocate none: their buffers are lent and kept.
+const LARGE_BYTES: usize = 32 << 10;
 /// `mi_option_purge_delay` of mimalloc 3: milliseconds for which freed memory stays mapped.
 const PURGE_DELAY: c_int = 15;
 
@@ -18,22 +25,87 @@ unsafe extern "C" {
     fn mi_option_get(option: c_int) -> c_long;
 }
 
-/// Gives freed memory back at once. By default it stays for a second, so that a burst of large bodies and replies would
-/// count twice against the memory setting; what requests use again and again is kept in buffers of our own, and never
-/// freed.
+struct BySize;
+
+#[global_allocator]
+static ALLOCATOR: BySize = BySize;
+
+fn is_large(bytes: usize) -> bool {
+    bytes >= LARGE_BYTES
+}
+
+// SAFETY: a block's size decides which of two sound allocators it belongs to; the caller gives the same size when it is
+// freed or changed, so it always comes back to its own. A change across the bound is a new block and a copy.
+unsafe impl GlobalAlloc for BySize {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { if is_large(layout.size()) { System.alloc(layout) } else { MiMalloc.alloc(layout) } }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { if is_large(layout.size()) { System.alloc_zeroed(layout) } else { MiMalloc.alloc_zeroed(layout) } }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on, to the allocator that the same size led to before.
+        unsafe { if is_large(layout.size()) { System.dealloc(block, layout) } else { MiMalloc.dealloc(block, layout) } }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        match (is_large(layout.size()), is_large(bytes)) {
+            // SAFETY: the caller's promise is passed on, to the allocator that has the block.
+            (true, true) => unsafe { System.realloc(block, layout, bytes) },
+            // SAFETY: as above.
+            (false, false) => unsafe { MiMalloc.realloc(block, layout, bytes) },
+            // SAFETY: `bytes` is not zero and does not overflow with the alignment, as the caller promises; both blocks
+            // have as many bytes as are copied, and the old one is freed once, where it is not needed any more.
+            _ => unsafe {
+                let new = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
+                if !new.is_null() {
+                    std::ptr::copy_nonoverlapping(block, new, layout.size().min(bytes));
+                    self.dealloc(block, layout);
+                }
+                new
+            },
+        }
+    }
+}
+
+/// Gives freed memory back at once, for as long as the process lives. By default mimalloc keeps it for a second, and the C
+/// library for good once it has seen a large block freed: a burst would count twice against the memory setting.
 pub(crate) fn give_back_at_once() {
     // SAFETY: sets a number in a table of the allocator, at an index inside it; any thread may at any time.
     unsafe { mi_option_set(PURGE_DELAY, 0) }
+    // SAFETY: as above.
+    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES as c_int) };
 }
 
 #[cfg(test)]
-mod options {
-    use super::PURGE_DELAY;
+mod tests {
+    use super::{LARGE_BYTES, PURGE_DELAY, mi_option_get};
 
     #[test]
     fn the_options_number_is_that_of_the_purge_delay() {
         // SAFETY: reads a number of the same table.
         let default = unsafe { mi_option_get(PURGE_DELAY) };
         assert_eq!(default, 1000, "a new version of mimalloc may number its options anew");
+    }
+
+    #[test]
+    fn a_block_keeps_its_bytes_when_it_crosses_the_bound_both_ways() {
+        let mut bytes: Vec<u8> = Vec::new();
+        for number in 0..5 * LARGE_BYTES {
+            bytes.push(number as u8);
+        }
+        bytes.truncate(LARGE_BYTES / 2);
+        bytes.shrink_to_fit();
+        bytes.reserve_exact(3 * LARGE_BYTES);
+        assert!(bytes.iter().enumerate().all(|(number, byte)| *byte == number as u8));
+        assert_eq!(vec![0_u64; LARGE_BYTES].iter().sum::<u64>(), 0);
     }
 }

@@ -33,7 +33,7 @@ fn a_body_of_the_permitted_size_fits_or_is_a_mistake() {
     );
     // Where the number is left open, as many as fit.
     check("[server]\nmemory = \"64MiB\"", &[]);
-    check("[server]\nmemory = \"63MiB\"", &["from 64 MiB to 1024 GiB"]);
+    check("[server]\nmemory = \"31MiB\"", &["from 32 MiB to 1024 GiB"]);
 }
 
 #[test]

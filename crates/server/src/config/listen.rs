@@ -131,7 +131,7 @@ impl ServerConfig {
         flag("access_log", &mut config.access_log);
         let connections = table.get("connections_max").and_then(|item| item.integer(1..=1_000_000));
         config.connections_max = connections.and_then(|number| usize::try_from(number).ok());
-        if let Some(bytes) = table.get("memory").and_then(|item| size::read(&item, 64 << 20..=1 << 40)) {
+        if let Some(bytes) = table.get("memory").and_then(|item| size::read(&item, 32 << 20..=1 << 40)) {
             config.memory_bytes = bytes;
         }
         if let Some(rows) = table.get("scan_rows_max").and_then(|item| item.integer(1..=i64::MAX)) {

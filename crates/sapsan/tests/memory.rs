@@ -1,0 +1,351 @@
+//! The memory setting is a ceiling: the real binary under all kinds of load at once never holds more anonymous memory
+//! than the setting, refuses clearly what it cannot take, goes on, and gives back what it held.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the load lasts.
+const LOAD: Duration = Duration::from_secs(12);
+/// Nothing is waited for longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LARGE_DOCUMENTS: u32 = 24;
+const SMALL_DOCUMENTS: u32 = 20_000;
+
+/// What may be said to a request of this load: done, absent, in conflict, too slow, too large, come again.
+const CLEAR: [u16; 8] = [200, 201, 204, 404, 408, 409, 413, 503];
+
+struct Server {
+    process: Child,
+    address: SocketAddr,
+    folder: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Ends the process that this test started.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Server {
+    fn start(settings: &str) -> Server {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = format!(
+            "[collections.items]\nkey = {{ field = \"id\", type = \"u32\" }}\nindexes = [[\"group\"]]\n\
+             [[endpoints]]\nroute = \"GET /items/{{id}}\"\nget = \"items/{{id}}\"\n\
+             [[endpoints]]\nroute = \"GET /groups/{{group}}\"\nquery = \"SELECT id, note FROM items WHERE \\\"group\\\" = :group ORDER BY note\"\n\
+             [server]\nhttp = \"127.0.0.1:0\"\n{settings}\n"
+        );
+        std::fs::write(folder.path().join("service.toml"), config).expect("a file");
+        let log = std::fs::File::create(folder.path().join("log")).expect("a file");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_sapsan"))
+            .current_dir(folder.path())
+            .args(["serve", "service.toml", "--data", "d"])
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("the binary runs");
+        let mut lines = BufReader::new(process.stdout.take().expect("its output")).lines();
+        let line = lines.next().and_then(Result::ok).unwrap_or_else(|| panic!("{}", log_of(folder.path())));
+        let address = line.strip_prefix("listening on http://").expect("an address").parse().expect("an address");
+        Server { process, address, folder }
+    }
+
+    /// Resident anonymous memory, from proc_pid_status(5).
+    fn anonymous_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel tells");
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kilobytes * 1024
+    }
+
+    fn connect(&self) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Client { reader: BufReader::new(stream) })
+    }
+}
+
+fn log_of(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("log")).unwrap_or_default()
+}
+
+struct Client {
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn send(&mut self, method: &str, target: &str, body: &[u8]) -> std::io::Result<()> {
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n", body.len());
+        self.reader.get_mut().write_all(&[head.as_bytes(), body].concat())
+    }
+
+    /// A reply's status and body.
+    fn answer(&mut self) -> std::io::Result<(u16, Vec<u8>)> {
+        let (mut status, mut length) = (0, 0);
+        loop {
+            let mut line = String::new();
+            if self.reader.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = line.trim_end();
+            if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
+                status = rest[..3].parse().expect("a status");
+            } else if let Some(rest) = line.strip_prefix("Content-Length: ") {
+                length = rest.parse().expect("a length");
+            } else if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.reader.read_exact(&mut body)?;
+        Ok((status, body))
+    }
+
+    fn ask(&mut self, method: &str, target: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
+        self.send(method, target, body)?;
+        self.answer()
+    }
+}
+
+/// The load: clients of each kind until the time is over, and what they were told.
+struct Load<'s> {
+    server: &'s Server,
+    over: AtomicBool,
+    seed: AtomicU64,
+    /// Replies by kind of client and status: how many, and the start of the first.
+    told: Mutex<BTreeMap<(&'static str, u16), (u64, String)>>,
+    /// Half of what one transaction takes: the index carries the note too, for the declared query.
+    large_bytes: usize,
+}
+
+impl Load<'_> {
+    fn goes_on(&self) -> bool {
+        !self.over.load(Ordering::Relaxed)
+    }
+
+    /// Numbers in no order.
+    fn any(&self, below: u32) -> u32 {
+        let mixed = self.seed.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 33) as u32 % below
+    }
+
+    fn tell(&self, kind: &'static str, status: u16, body: &[u8]) {
+        let mut told = self.told.lock().expect("no panic");
+        let first = || (0, String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned());
+        told.entry((kind, status)).or_insert_with(first).0 += 1;
+    }
+
+    fn count(&self, kind: &str, statuses: &[u16]) -> u64 {
+        let told = self.told.lock().expect("no panic");
+        told.iter()
+            .filter(|((of, status), _)| *of == kind && statuses.contains(status))
+            .map(|(_, (count, _))| count)
+            .sum()
+    }
+
+    /// Asks on one connection again and again, on a new one after each refusal.
+    fn ask(&self, kind: &'static str, request: impl Fn() -> (&'static str, String, Vec<u8>)) {
+        let mut client = self.server.connect().ok();
+        while self.goes_on() {
+            let (method, target, body) = request();
+            let answer = client.as_mut().map(|client| client.ask(method, &target, &body));
+            match answer {
+                Some(Ok((status, body))) => {
+                    self.tell(kind, status, &body);
+                    if status == 503 {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                }
+                _ => client = self.server.connect().ok(),
+            }
+        }
+    }
+
+    /// Sends requests and reads no reply; holds some connections at once, each for a while.
+    fn ask_and_hold(&self, at_once: usize, bytes: impl Fn() -> Vec<u8>) {
+        let mut held = std::collections::VecDeque::new();
+        while self.goes_on() {
+            if let Ok(mut client) = self.server.connect() {
+                let stream = client.reader.get_mut();
+                // A server that takes no more of it is what is looked for.
+                let _ = stream.set_write_timeout(Some(Duration::from_millis(20)));
+                let _ = stream.write_all(&bytes());
+                held.push_back(client);
+            }
+            if held.len() > at_once {
+                held.pop_front();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn large(&self) -> (u32, Vec<u8>) {
+        let id = self.any(LARGE_DOCUMENTS);
+        let fill = char::from(b'a' + self.any(26) as u8);
+        let note = fill.to_string().repeat(self.large_bytes);
+        (id, format!("{{\"id\":{id},\"group\":\"large\",\"note\":\"{note}\"}}").into_bytes())
+    }
+
+    fn lines(&self, count: u32) -> Vec<u8> {
+        let line = |_| {
+            let id = LARGE_DOCUMENTS + self.any(SMALL_DOCUMENTS);
+            format!("{{\"id\":{id},\"group\":\"g{}\",\"note\":\"{:0>180}\"}}\n", id % 50, self.any(1 << 30))
+        };
+        (0..count).map(line).collect::<String>().into_bytes()
+    }
+}
+
+/// Every kind of client at once.
+fn run(load: &Load<'_>) {
+    let get = |target: String| ("GET", target, Vec::new());
+    let query = |sql: &str| ("POST", "/_/query".to_owned(), format!("{{\"sql\":\"{sql}\"}}").into_bytes());
+    let raw = |method: &str, target: &str, body: &str| {
+        format!("{method} {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| load.ask("bulk", || ("POST", "/_/collections/items/bulk".to_owned(), load.lines(800))));
+            scope.spawn(|| {
+                load.ask("put large", || {
+                    let (id, body) = load.large();
+                    ("PUT", format!("/_/collections/items/{id}"), body)
+                });
+            });
+            scope.spawn(|| load.ask("get large", || get(format!("/items/{}", load.any(LARGE_DOCUMENTS)))));
+            scope.spawn(|| load.ask("get", || get(format!("/items/{}", load.any(SMALL_DOCUMENTS)))));
+            scope.spawn(|| load.ask("list", || get("/_/collections/items?after=100&limit=1000".to_owned())));
+            scope.spawn(|| load.ask("declared", || get(format!("/groups/g{}", load.any(50)))));
+            scope.spawn(|| load.ask("sort", || query("SELECT id, note FROM items ORDER BY note")));
+            scope.spawn(|| load.ask("group", || query("SELECT note, COUNT(*) AS n FROM items GROUP BY note LIMIT 9")));
+            scope.spawn(|| load.ask("rows", || query("SELECT id, note FROM items WHERE id > 100 LIMIT 800")));
+        }
+        // Patches of few bytes whose documents are large, many on their way at once.
+        scope.spawn(|| {
+            load.ask_and_hold(8, || {
+                let one = |_| raw("PATCH", &format!("/_/collections/items/{}", load.any(LARGE_DOCUMENTS)), "{\"x\":1}");
+                (0..100).map(one).collect::<String>().into_bytes()
+            });
+        });
+        // Clients that do not read: large documents, lists, results; one reply each, and many.
+        scope.spawn(|| {
+            load.ask_and_hold(60, || raw("GET", &format!("/items/{}", load.any(LARGE_DOCUMENTS)), "").into_bytes());
+        });
+        scope.spawn(|| {
+            load.ask_and_hold(40, || raw("GET", "/_/collections/items?limit=900", "").repeat(20).into_bytes());
+        });
+        scope.spawn(|| {
+            let body = "{\"sql\":\"SELECT id, note FROM items LIMIT 300\"}";
+            load.ask_and_hold(60, || raw("POST", "/_/query", body).repeat(30).into_bytes());
+        });
+        // Heads and bodies that never end.
+        scope.spawn(|| load.ask_and_hold(300, || format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(12_000)).into_bytes()));
+        scope.spawn(|| {
+            load.ask_and_hold(3, || {
+                let head = "POST /_/collections/items HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n";
+                format!("{head}{}", " ".repeat(900_000)).into_bytes()
+            });
+        });
+        std::thread::sleep(LOAD);
+        load.over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Runs the load against a server with these settings and this ceiling.
+#[track_caller]
+fn check(settings: &str, ceiling: u64, large_bytes: usize) {
+    let server = Server::start(&format!("memory = {ceiling}\n{settings}"));
+    let idle = server.anonymous_bytes();
+    let load = Load {
+        server: &server,
+        over: AtomicBool::new(false),
+        seed: AtomicU64::new(1),
+        told: Mutex::default(),
+        large_bytes,
+    };
+    let sampled = AtomicBool::new(false);
+    let peak = std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            let mut peak = 0;
+            while !sampled.load(Ordering::Relaxed) {
+                peak = peak.max(server.anonymous_bytes());
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            peak
+        });
+        run(&load);
+        sampled.store(true, Ordering::Relaxed);
+        sampler.join().expect("the server runs to the end")
+    });
+    let told = load.told.lock().expect("no panic").clone();
+    println!("idle {idle}, peak {peak} of {ceiling}: {told:#?}");
+    assert!(peak <= ceiling, "{peak} bytes of {ceiling}");
+    assert!(peak > ceiling / 4, "{peak} bytes are no load");
+    assert!(told.keys().all(|(_, status)| CLEAR.contains(status)), "{told:?}");
+    for kind in ["bulk", "put large", "get large", "get", "list", "declared", "sort", "group", "rows"] {
+        let served = load.count(kind, &CLEAR);
+        assert!(served > 0, "nothing of `{kind}` was answered: {told:?}");
+    }
+    for kind in ["bulk", "put large", "get large", "get", "rows"] {
+        assert!(load.count(kind, &[200, 201]) > 0, "nothing of `{kind}` was done: {told:?}");
+    }
+    check_goes_on(&server, ceiling);
+}
+
+/// The server takes requests again, and gives back what the load made it hold.
+fn check_goes_on(server: &Server, ceiling: u64) {
+    let began = Instant::now();
+    let mut statuses = (0, 0);
+    while began.elapsed() < PATIENCE && statuses != (200, 200) {
+        let ask = |method, target, body| server.connect().and_then(|mut client| client.ask(method, target, body));
+        let put = ask("PUT", "/_/collections/items/30", b"{\"id\":30,\"group\":\"g\",\"note\":\"n\"}".as_slice());
+        let get = ask("GET", "/items/30", b"");
+        let status = |answer: std::io::Result<(u16, Vec<u8>)>| answer.map_or(0, |(status, _)| status);
+        statuses = (status(put).min(200), status(get));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(statuses, (200, 200), "{}", log_of(server.folder.path()));
+    while server.anonymous_bytes() > ceiling / 2 && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let after = server.anonymous_bytes();
+    assert!(after <= ceiling / 2, "{after} bytes are still held of {ceiling}");
+    let log = log_of(server.folder.path());
+    assert!(!log.contains("panicked"), "{log}");
+}
+
+#[test]
+fn sixty_four_mebibytes_are_not_exceeded_under_any_mix() {
+    check("", 64 << 20, 200_000);
+}
+
+#[test]
+fn the_smallest_setting_is_not_exceeded_either() {
+    check("threads = 1", 32 << 20, 100_000);
+}
+
+#[test]
+fn a_setting_too_small_for_its_threads_is_refused_with_what_would_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n[server]\nmemory = \"64MiB\"\n";
+    std::fs::write(folder.path().join("service.toml"), config).expect("a file");
+    let output = Command::new(env!("CARGO_BIN_EXE_sapsan"))
+        .current_dir(folder.path())
+        .args(["serve", "service.toml", "--data", "d", "--threads", "100"])
+        .output()
+        .expect("the binary runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains("--threads 100: memory = \"64 MiB\" is not enough for 100 threads; allowed: memory"),
+        "{told}"
+    );
+    assert!(!output.status.success() && !folder.path().join("d").exists());
+}
