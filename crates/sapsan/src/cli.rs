@@ -58,7 +58,7 @@ pub(crate) struct Serve {
     /// Where to listen; goes before the file's [server] http
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<SocketAddr>,
-    /// Event loops; goes before the file's [server] threads
+    /// Event loops, 1 to 256; goes before the file's [server] threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
     /// Fixes a value of the file's [params]: NAME=VALUE
@@ -82,9 +82,9 @@ pub(crate) struct Import {
     /// What a bad record does
     #[arg(long, value_enum, default_value_t = OnError::Stop)]
     pub(crate) on_error: OnError,
-    /// Threads that read, check and sort
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<usize>,
+    /// Threads that read, check and sort, 1 to 64
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) threads: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -57,6 +57,16 @@ fn a_set_of_no_parameter_is_a_mistake_of_the_command_line() {
 }
 
 #[test]
+fn a_number_of_threads_out_of_range_is_refused_and_not_bent() {
+    let folder = folder();
+    for threads in ["0", "257", "-1", "two"] {
+        let output = sapsan(folder.path(), &["serve", "service.toml", "--data", "d", "--threads", threads]);
+        assert_eq!(output.status.code(), Some(2), "{threads}");
+    }
+    assert!(!folder.path().join("d").exists());
+}
+
+#[test]
 fn the_access_log_is_a_line_for_each_request_on_standard_output() {
     let folder = folder();
     let mut server = Command::new(env!("CARGO_BIN_EXE_sapsan"))

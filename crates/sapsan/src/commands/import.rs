@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Import) -> Outcome {
         OnError::Stop => docs::import::OnError::Stop,
         OnError::Skip => docs::import::OnError::Skip,
     };
-    options.threads = arguments.threads.unwrap_or(options.threads);
+    options.threads = arguments.threads.map_or(options.threads, usize::from);
     load(&config, &arguments.data, &arguments.files, &options)
 }
 
