@@ -203,6 +203,9 @@ impl Engine {
                 self.checkpoints.completed.fetch_add(1, Ordering::Relaxed);
             }
             Err(Error::Closed) => {}
+            // Closing ends a merge through its pacing. Nothing has failed: the log is replayed at the next start.
+            Err(Error::Io { source, .. })
+                if source.kind() == io::ErrorKind::Interrupted && self.is_closing.load(Ordering::Acquire) => {}
             Err(error) => {
                 self.checkpoints.failed.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(%error, "checkpoint failed; it is tried again");

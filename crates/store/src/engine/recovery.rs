@@ -31,7 +31,7 @@ impl Engine {
         options.check()?;
         let lock = disk.lock(LOCK_NAME).map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => Error::Locked,
-            _ => Error::io(format!("lock {LOCK_NAME}"), error),
+            _ => Error::io(format!("lock the directory by its file `{LOCK_NAME}`"), error),
         })?;
         let settings = LogSettings {
             segment_bytes: options.log_segment_bytes,
