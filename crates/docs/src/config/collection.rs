@@ -155,6 +155,9 @@ impl Fields<'_> {
     }
 
     fn check(&self, name: &str, item: &Item<'_>) {
+        if name.is_empty() {
+            return item.mistake(format!("`{}` is the name of no field: it is empty", item.path()), "");
+        }
         let Some(schema) = self.schema else { return };
         if schema.is_closed() && !schema.fields().iter().any(|field| field.name == name) {
             let known: Vec<&str> = schema.fields().iter().map(|field| field.name.as_str()).collect();

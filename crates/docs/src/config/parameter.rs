@@ -114,14 +114,36 @@ impl Parameter {
             }
             *bound = number(&item);
         }
+        if let (Some(min), Some(max)) = (self.min, self.max)
+            && min > max
+        {
+            table.mistake(format!("`min` is {min} and `max` is {max}: no value is between them"), "");
+        }
         if let Some(item) = table.get("default") {
             let clock = self.kind == ParameterKind::Integer && item.value().as_str() == Some("clock");
             self.default = match clock {
                 true => Default::Clock,
                 false => self.value(&item).map_or(Default::Missing, Default::Value),
             };
+            if let Default::Value(value) = &self.default
+                && !self.permits(value)
+            {
+                item.mistake(format!("the default of `{}` is none of its own values", self.name), "enum, min, max");
+            }
         }
         self.required = table.get("required").and_then(|item| item.boolean()).unwrap_or(false);
+    }
+
+    /// Whether a request might give this value.
+    fn permits(&self, value: &ParameterValue) -> bool {
+        let number = match value {
+            ParameterValue::Integer(integer) => Some(*integer as f64),
+            ParameterValue::Number(number) => Some(*number),
+            ParameterValue::Text(_) | ParameterValue::Boolean(_) => None,
+        };
+        let within =
+            |number: f64| !(self.min.is_some_and(|min| number < min) || self.max.is_some_and(|max| number > max));
+        (self.values.is_empty() || self.values.contains(value)) && number.is_none_or(within)
     }
 
     fn value(&self, item: &Item<'_>) -> Option<ParameterValue> {
