@@ -86,6 +86,10 @@ impl EndpointConfig {
         table.check_keys(&KEYS, &LATER);
         let (method, pattern) = route(&table.require("route")?)?;
         let (action, span) = action(&table, &pattern, collections)?;
+        if method == Method::Get && !matches!(action, Action::Get(_) | Action::Query { .. }) {
+            let allowed = "POST, PUT, PATCH or DELETE in `route`; or the action get or query";
+            table.mistake("a GET that writes: clients and caches repeat GETs as they like", allowed);
+        }
         let require = table.get("require").and_then(|item| Target::read(&item, &pattern, collections));
         let params = table.get("params").and_then(|item| item.table());
         let (path_params, params) = params.map_or_else(Default::default, |params| read_params(&params, &pattern));
@@ -109,12 +113,59 @@ fn route(item: &Item<'_>) -> Option<(Method, String)> {
     let text = item.text()?;
     let parsed = text.split_once(' ').and_then(|(method, pattern)| {
         let (_, method) = METHODS.iter().find(|(name, _)| *name == method)?;
-        (pattern.starts_with('/') && !pattern.starts_with("/_/")).then(|| (*method, pattern.trim().to_owned()))
+        (pattern.starts_with('/') && !pattern.starts_with("/_/")).then(|| (*method, pattern.to_owned()))
     });
-    if parsed.is_none() {
-        item.mistake(format!("`{}` is \"{text}\"", item.path()), allowed);
+    match &parsed {
+        None => item.mistake(format!("`{}` is {text:?}", item.path()), allowed),
+        Some((_, pattern)) => {
+            if let Err(why) = check_pattern(pattern) {
+                item.mistake(format!("`{}` is {text:?}: {why}", item.path()), allowed);
+                return None;
+            }
+        }
     }
     parsed
+}
+
+/// Whether requests can have such a path at all: it is compared with the target as it was sent (RFC 3986, section 3.3).
+fn check_pattern(pattern: &str) -> Result<(), String> {
+    let mut names: Vec<&str> = Vec::new();
+    for segment in pattern.split('/') {
+        if let Some(name) = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            if name.is_empty() || !name.bytes().all(plain) {
+                return Err(format!("`{{{name}}}` is no parameter: a name of a-z, A-Z, 0-9 and _ in braces"));
+            }
+            if names.contains(&name) {
+                return Err(format!("{{{name}}} is there twice"));
+            }
+            names.push(name);
+        } else {
+            check_segment(segment)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_segment(segment: &str) -> Result<(), String> {
+    if matches!(segment, "." | "..") {
+        return Err(format!("clients leave the step `{segment}` out"));
+    }
+    for (at, character) in segment.char_indices() {
+        match character {
+            '{' | '}' => return Err("a parameter is all between two slashes".to_owned()),
+            '?' | '#' => return Err(format!("a path ends before `{character}`")),
+            '%' => {
+                let digits = segment.get(at + 1..at + 3).unwrap_or_default();
+                if digits.len() != 2 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                    return Err("% stands before two hexadecimal digits".to_owned());
+                }
+            }
+            _ if character.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@".contains(character) => {}
+            _ => return Err(format!("{character:?} cannot stand in a path, unless escaped as %XX")),
+        }
+    }
+    Ok(())
 }
 
 fn action(table: &Table<'_>, pattern: &str, collections: &[String]) -> Option<(Action, std::ops::Range<usize>)> {

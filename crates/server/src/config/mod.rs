@@ -72,20 +72,21 @@ impl std::error::Error for ConfigError {}
 impl ServiceConfig {
     /// Reads a file. `set` fixes values of `[params]`: `NAME=VALUE` each.
     pub fn load(path: &Path, set: &[String]) -> Result<ServiceConfig, ConfigError> {
-        let read = || -> std::io::Result<String> {
+        let read = || -> std::io::Result<Vec<u8>> {
             let bytes = std::fs::metadata(path)?.len();
             if bytes > FILE_BYTES_MAX {
                 return Err(std::io::Error::other(format!("it has {bytes} bytes, allowed are {FILE_BYTES_MAX}")));
             }
             // A device or a pipe has no length: what is read is bounded too.
-            let mut text = String::new();
-            std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+            let mut text = Vec::new();
+            std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
             if text.len() as u64 > FILE_BYTES_MAX {
                 return Err(std::io::Error::other(format!("it has over {FILE_BYTES_MAX} bytes")));
             }
             Ok(text)
         };
-        let text = read().map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let bytes = read().map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = utf8(path, bytes).map_err(ConfigError::Mistakes)?;
         let mut config = ServiceConfig::parse(path, text).map_err(ConfigError::Mistakes)?;
         for given in set {
             params::fix(&mut config.docs.params, given)
@@ -127,6 +128,20 @@ impl ServiceConfig {
             Ok(()) => unreachable!("a mistake was noted just before"),
         }
     }
+}
+
+/// The file as text; what is none is a mistake with its place.
+fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Mistakes> {
+    String::from_utf8(bytes).map_err(|error| {
+        let text = String::from_utf8_lossy(error.as_bytes());
+        let at = error.utf8_error().valid_up_to();
+        let source = Source::new(path, &text);
+        source.mistake(at..at, "not UTF-8 from here on", "text in UTF-8");
+        match source.finish() {
+            Err(mistakes) => mistakes,
+            Ok(()) => unreachable!("a mistake was noted just before"),
+        }
+    })
 }
 
 fn read_endpoints(root: &Table<'_>, collections: &[String]) -> Vec<EndpointConfig> {

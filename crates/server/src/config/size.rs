@@ -20,8 +20,8 @@ pub(super) fn read(item: &Item<'_>, range: RangeInclusive<u64>) -> Option<u64> {
     let bytes = match item.value().as_str() {
         Some(text) => parse(text),
         None if item.value().is_integer() => {
-            let most = i64::try_from(*range.end()).unwrap_or(i64::MAX);
-            return item.integer(0..=most).and_then(|bytes| u64::try_from(bytes).ok());
+            let bound = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+            return item.integer(bound(*range.start())..=bound(*range.end())).map(i64::unsigned_abs);
         }
         None => {
             item.mismatch(&allowed());
