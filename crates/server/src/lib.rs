@@ -29,4 +29,4 @@ pub mod statement;
 mod writing;
 
 pub use reactor::signals::Termination;
-pub use start::{Running, StartError, check, complete, start, store_options};
+pub use start::{Running, StartError, capacity, check, complete, start, store_options};

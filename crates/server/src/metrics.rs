@@ -136,7 +136,7 @@ fn pool(service: &Service) -> [Metric; 6] {
     ]
 }
 
-fn loops(sources: &Sources) -> [Metric; 8] {
+fn loops(sources: &Sources) -> [Metric; 10] {
     let loops: Vec<_> = sources.loops.iter().map(Loop::metrics).collect();
     let sum = |counter: fn(&reactor::LoopMetrics) -> u64| loops.iter().map(counter).sum::<u64>() as f64;
     [
@@ -155,6 +155,8 @@ fn loops(sources: &Sources) -> [Metric; 8] {
             sum(|metrics| metrics.accept_pauses),
         ),
         ("loop_ticks_total", Type::Counter, "Turns of the event loops.", sum(|metrics| metrics.ticks)),
+        ("socket_reads_total", Type::Counter, "Reads asked of the kernel.", sum(|metrics| metrics.reads)),
+        ("socket_writes_total", Type::Counter, "Writes asked of the kernel.", sum(|metrics| metrics.writes)),
         ("received_bytes_total", Type::Counter, "Bytes received.", sum(|metrics| metrics.bytes_in)),
         ("sent_bytes_total", Type::Counter, "Bytes sent.", sum(|metrics| metrics.bytes_out)),
         ("protocol_panics_total", Type::Counter, "Connections closed by a panic.", sum(|metrics| metrics.panics)),

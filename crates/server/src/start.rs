@@ -1,6 +1,6 @@
 //! From a checked configuration to a running server, and to its end.
 
-use crate::config::{Durability, ServiceConfig};
+use crate::config::{Durability, ServerConfig, ServiceConfig};
 use crate::endpoint::Endpoint;
 use crate::memory::{Division, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER, POOL_THREADS};
 use crate::metrics::Sources;
@@ -13,7 +13,7 @@ use executor::Pool;
 use http::{AccessLog, Deadlines, Limits, QueuedWriter, QueuedWriterThread, Server};
 use reactor::Reactor;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,15 @@ const POOL_QUEUE_MAX: usize = 64;
 pub enum StartError {
     /// The configuration has mistakes that show only against the catalog: SQL.
     Config(Mistakes),
-    /// The data folder cannot be opened.
+    /// The collections cannot be made of what the file says.
     Open(OpenError),
+    /// The data folder cannot be opened.
+    Folder {
+        /** The folder. */
+        folder: PathBuf,
+        /** Why. */
+        source: OpenError,
+    },
     /// The address cannot be listened on.
     Listen {
         /** The address. */
@@ -43,6 +50,7 @@ impl std::fmt::Display for StartError {
         match self {
             StartError::Config(mistakes) => write!(formatter, "{mistakes}"),
             StartError::Open(error) => write!(formatter, "{error}"),
+            StartError::Folder { folder, source } => write!(formatter, "{}: {source}", folder.display()),
             StartError::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrInUse => write!(
                 formatter,
                 "cannot listen on {address}: another program has this port; choose one with --http ADDRESS:PORT"
@@ -121,6 +129,20 @@ pub fn check(config: &ServiceConfig) -> Result<(), StartError> {
     complete(config).map(drop)
 }
 
+/// What the memory setting allows, in words: what a client can meet as a refusal.
+pub fn capacity(settings: &ServerConfig) -> String {
+    let division = Division::of(settings);
+    let written = |bytes: usize| format!("{:.1} MB", bytes as f64 / 1e6);
+    format!(
+        "memory = \"{}\" with {} threads: {} connections; a document with its index entries up to {}, a result up to {}",
+        crate::config::size::written(settings.memory_bytes),
+        settings.threads,
+        division.connections,
+        written(division.transaction_bytes),
+        written(division.query_bytes),
+    )
+}
+
 /// The store's settings for a configuration.
 pub fn store_options(config: &ServiceConfig) -> store::Options {
     let mut options = store::Options::default();
@@ -171,7 +193,8 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     .map_err(StartError::System)?;
     let documents = complete(config)?;
     try_address(settings.http)?;
-    let (database, recovery) = Database::open(&documents, data, store_options(config)).map_err(StartError::Open)?;
+    let opened = Database::open(&documents, data, store_options(config));
+    let (database, recovery) = opened.map_err(|source| StartError::Folder { folder: data.to_owned(), source })?;
     let torn = recovery.torn_bytes;
     tracing::info!(batches = recovery.batches, torn, elapsed = ?recovery.elapsed, "the store is open");
     let statements = prepare(config, database.catalog()).map_err(StartError::Config)?;

@@ -13,5 +13,6 @@ pub(crate) fn run(arguments: &CheckConfig) -> Outcome {
         config.docs.collections.len(),
         config.endpoints.len()
     );
+    println!("{}", server::capacity(&config.server));
     Ok(())
 }

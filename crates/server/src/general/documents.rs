@@ -1,6 +1,7 @@
 //! One document: GET, PUT, PATCH, DELETE under its key; POST to its collection.
 
-use super::{collection, fail, preconditions};
+use super::preconditions::{self, Tag};
+use super::{collection, fail};
 use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::large;
@@ -9,24 +10,25 @@ use crate::writing;
 use docs::catalog::CollectionInfo;
 use docs::key::Key;
 use docs::order::Scalar;
-use docs::{CollectionId, Op, Precondition, Write, WriteError, Written};
+use docs::{CollectionId, Op, Precondition, Session, Write, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
+use std::rc::Rc;
 
-/// A document that the path names: its collection, and its key's stored bytes.
-fn target<'s>(
+/// A document that the path names: its collection, and its key.
+fn target<'s, 'k>(
     service: &'s Service,
-    local: &mut Local,
-    params: &Params<'_, '_>,
-) -> Result<(CollectionId, &'s CollectionInfo, Vec<u8>), Failure> {
-    let (id, info) = collection(service, params, &mut local.text)?;
-    let text = params.get("id", &mut local.text).and_then(Result::ok).unwrap_or_default();
+    text: &'k mut Vec<u8>,
+    params: &Params<'_, 'k>,
+) -> Result<(CollectionId, &'s CollectionInfo, Key<'k>), Failure> {
+    let (id, info) = collection(service, params, text)?;
+    let text = params.get("id", text).and_then(Result::ok).unwrap_or_default();
     let key = info.key.kind.of_text(text).ok_or_else(|| {
         Failure::new(
             Kind::NotFound,
             format!("`{text}` is no key of {}: its keys are {}", info.name, info.key.kind.name()),
         )
     })?;
-    Ok((id, info, key.as_bytes().to_vec()))
+    Ok((id, info, key))
 }
 
 pub(super) fn get(
@@ -34,19 +36,26 @@ pub(super) fn get(
     local: &mut Local,
     request: &Request<'_>,
     params: &Params<'_, '_>,
+    reply: Reply<'_>,
+) {
+    let Local { session, text, .. } = local;
+    let found =
+        target(service, text, params).and_then(|(id, info, key)| Ok((id, info, key, preconditions::read(request)?)));
+    match found {
+        Ok((id, info, key, precondition)) => get_stored(session, (id, info), &key, &precondition, reply),
+        Err(failure) => fail(&failure, reply),
+    }
+}
+
+fn get_stored(
+    session: &Rc<Session>,
+    (id, info): (CollectionId, &CollectionInfo),
+    key: &Key<'_>,
+    precondition: &Precondition,
     mut reply: Reply<'_>,
 ) {
-    let found = target(service, local, params).and_then(|(id, info, key)| {
-        let precondition = preconditions::read(request)?;
-        Ok((id, info, key, precondition))
-    });
-    let (id, info, key, precondition) = match found {
-        Ok(found) => found,
-        Err(failure) => return fail(&failure, reply),
-    };
-    let Some(key) = info.key.kind.of_bytes(&key) else { return fail(&no_document(), reply) };
-    let now = local.session.now();
-    let stored = match now.get(id, &key) {
+    let now = session.now();
+    let stored = match now.get(id, key) {
         Ok(Some(stored)) => stored,
         Ok(None) => return fail(&no_document(), reply),
         Err(error) => return fail(&writing::of_read(&error), reply),
@@ -55,7 +64,7 @@ pub(super) fn get(
         Ok(read) => read,
         Err(error) => return fail(&writing::of_read(&error), reply),
     };
-    reply.header("ETag", &preconditions::tag(number));
+    reply.header("ETag", Tag::new(number).as_str());
     match precondition {
         Precondition::Differs(numbers) if numbers.contains(&number) => reply.send(Status(304), "", b""),
         Precondition::Absent => reply.send(Status(304), "", b""),
@@ -63,7 +72,7 @@ pub(super) fn get(
             fail(&Failure::new(Kind::PreconditionFailed, "the document has another change number"), reply);
         }
         _ if text.len() > large::WHOLE_BYTES_MAX => {
-            large::send_document(&local.session, id, info.key.kind, &key, (number, text.len()), reply);
+            large::send_document(session, id, info.key.kind, key, (number, text.len()), reply);
         }
         _ => reply.send(Status(200), JSON, text),
     }
@@ -111,7 +120,8 @@ fn change(
     reply: Reply<'_>,
     op: impl FnOnce(Vec<u8>, Vec<u8>) -> Op,
 ) {
-    let found = target(service, local, params).and_then(|(id, _, key)| Ok((id, key, preconditions::read(request)?)));
+    let found = target(service, &mut local.text, params)
+        .and_then(|(id, _, key)| Ok((id, key.as_bytes().to_vec(), preconditions::read(request)?)));
     let (id, key, precondition) = match found {
         Ok(found) => found,
         Err(failure) => return fail(&failure, reply),
@@ -171,7 +181,7 @@ pub(super) fn insert(
 
 /// 201 for a new document, 200 for a changed one; its change number as the tag.
 fn accepted(mut late: LateReply, written: &Written, location: Option<&str>) {
-    late.header("ETag", &preconditions::tag(written.change_number));
+    late.header("ETag", Tag::new(written.change_number).as_str());
     if let Some(location) = location {
         late.header("Location", location);
     }

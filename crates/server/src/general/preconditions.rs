@@ -3,13 +3,34 @@
 use crate::failure::{Failure, Kind};
 use docs::Precondition;
 use http::Request;
+use std::io::Write;
 
 /// Most tags in one header field.
 const TAGS_MAX: usize = 64;
 
-/// The entity tag of a change number.
-pub(super) fn tag(change_number: u64) -> String {
-    format!("\"{change_number}\"")
+/// An entity tag: a change number in quotes.
+pub(super) struct Tag {
+    text: [u8; TAG_BYTES_MAX],
+    length: usize,
+}
+
+/// The longest number, and its quotes.
+const TAG_BYTES_MAX: usize = 22;
+
+impl Tag {
+    /// Without allocation: every GET of a document has one.
+    pub(super) fn new(change_number: u64) -> Tag {
+        let mut text = [0; TAG_BYTES_MAX];
+        let mut rest = text.as_mut_slice();
+        // The longest number fits.
+        let _ = write!(rest, "\"{change_number}\"");
+        let length = TAG_BYTES_MAX - rest.len();
+        Tag { text, length }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..self.length]).unwrap_or_default()
+    }
 }
 
 /// What the request's header fields ask of the stored document.
@@ -45,7 +66,14 @@ fn tags(field: &str, list: &[u8], weak: bool) -> Result<Vec<u64>, Failure> {
 
 #[cfg(test)]
 mod tags {
-    use super::tags;
+    use super::{Tag, tags};
+
+    #[test]
+    fn the_shortest_and_the_longest_number_have_their_quotes() {
+        for number in [0, 7, u64::MAX] {
+            assert_eq!(Tag::new(number).as_str(), format!("\"{number}\""));
+        }
+    }
 
     #[test]
     fn a_list_gives_its_numbers_and_foreign_tags_none() {
