@@ -324,4 +324,92 @@ mod contract {
             check(query, None);
         }
     }
+
+    #[test]
+    fn an_integer_takes_all_of_64_bits_and_bounds_are_met_exactly() {
+        let [min, max] = [i64::MIN, i64::MAX];
+        check(&format!("from={min}&age=1000"), Some([Scalar::Integer(min), NONE, NONE, Scalar::Integer(1000)]));
+        check(&format!("from={max}"), Some([Scalar::Integer(max), NONE, NONE, NONE]));
+        check("from=-9223372036854775809", None);
+    }
+
+    /// Reads one parameter of this kind; `None`: refused.
+    #[track_caller]
+    fn check_kind(kind: ParameterKind, text: &str, expected: Option<Scalar<'_>>) {
+        let mut declared = declared();
+        declared.truncate(1);
+        declared[0].kind = kind;
+        let (query, mut scratch, mut values) = (format!("from={text}"), Vec::new(), Given::default());
+        let outcome = read(&declared, &query, &mut scratch, &mut values);
+        assert_eq!(outcome.is_ok().then(|| values.get(0)), expected, "{text}: {outcome:?}");
+    }
+
+    #[test]
+    fn a_number_is_finite_and_written_in_digits() {
+        for (text, number) in [("1.5", 1.5), ("-2e3", -2000.0), ("7", 7.0), ("1E-2", 0.01)] {
+            check_kind(ParameterKind::Number, text, Some(Scalar::Real(number)));
+        }
+        for text in ["inf", "-inf", "nan", "1e999", "infinity", "e", "1.5x", "0x1"] {
+            check_kind(ParameterKind::Number, text, None);
+        }
+    }
+
+    #[test]
+    fn a_boolean_is_one_of_two_words() {
+        check_kind(ParameterKind::Boolean, "true", Some(Scalar::Integer(1)));
+        check_kind(ParameterKind::Boolean, "false", Some(Scalar::Integer(0)));
+        for text in ["1", "0", "True", "yes"] {
+            check_kind(ParameterKind::Boolean, text, None);
+        }
+    }
+
+    #[test]
+    fn what_is_absent_is_its_default_unless_it_is_required() {
+        let mut declared = declared();
+        let default = |parameter: &mut Parameter, value| parameter.default = ParameterDefault::Value(value);
+        default(&mut declared[0], ParameterValue::Boolean(true));
+        default(&mut declared[1], ParameterValue::Text("Russia".to_owned()));
+        default(&mut declared[2], ParameterValue::Number(0.5));
+        declared[3].default = ParameterDefault::Clock;
+        let read_all = |declared: &[Parameter]| {
+            let (mut text, mut values) = (Vec::new(), Given::default());
+            read(declared, "other=1", &mut text, &mut values).map_err(|failure| failure.detail.into_owned())?;
+            assert!(matches!(values.get(3), Scalar::Integer(seconds) if (1_700_000_000..1 << 34).contains(&seconds)));
+            Ok(format!("{:?} {:?} {:?}", values.get(0), values.get(1), values.get(2)))
+        };
+        assert_eq!(read_all(&declared), Ok("Integer(1) Text(\"Russia\") Real(0.5)".to_owned()));
+        declared[1].required = true;
+        assert_eq!(read_all(&declared), Err("parameter `country` is required".to_owned()));
+    }
+
+    #[test]
+    fn only_an_allowed_value_of_each_kind_is_taken() {
+        let mut declared = declared();
+        declared[0].values = vec![ParameterValue::Integer(3)];
+        declared[1].kind = ParameterKind::Number;
+        declared[1].values = vec![ParameterValue::Number(0.5)];
+        declared[3].kind = ParameterKind::Boolean;
+        (declared[3].min, declared[3].max, declared[3].values) = (None, None, vec![ParameterValue::Boolean(true)]);
+        let is_taken = |query: &str| read(&declared, query, &mut Vec::new(), &mut Given::default()).is_ok();
+        assert!(is_taken("from=3&country=0.5&gender=m&age=true"));
+        for query in ["from=4", "country=0.6", "gender=n", "age=false"] {
+            assert!(!is_taken(query), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_fixed_value_keeps_its_kind() {
+        for (kind, text, expected) in [
+            (ParameterKind::Boolean, "true", ParameterValue::Boolean(true)),
+            (ParameterKind::Boolean, "false", ParameterValue::Boolean(false)),
+            (ParameterKind::Number, "0.5", ParameterValue::Number(0.5)),
+            (ParameterKind::Text, "a=b", ParameterValue::Text("a=b".to_owned())),
+            (ParameterKind::Integer, "1", ParameterValue::Integer(1)),
+        ] {
+            let mut declared = declared();
+            declared[0].kind = kind;
+            super::fix(&mut declared, &format!("from={text}")).expect(text);
+            assert!(matches!(&declared[0].default, ParameterDefault::Value(value) if *value == expected), "{text}");
+        }
+    }
 }

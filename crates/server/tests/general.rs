@@ -55,6 +55,16 @@ fn preconditions_compare_tags() {
 }
 
 #[test]
+fn a_precondition_in_two_fields_is_refused_and_not_half_heeded() {
+    let server = start();
+    let tag = server.ask("POST", "/_/collections/items", "", ITEM).field("ETag").unwrap_or_default().to_owned();
+    check_problem(&server.ask("PUT", PATH, &format!("If-None-Match: \"0\"\r\nif-none-match: {tag}\r\n"), ITEM), 400);
+    check_problem(&server.ask("PUT", PATH, &format!("If-Match: {tag}\r\nIf-Match: \"0\"\r\n"), ITEM), 400);
+    check_problem(&server.ask("PUT", PATH, &format!("If-Match: {tag}\r\nIf-None-Match: *\r\n"), ITEM), 400);
+    assert_eq!(server.get(PATH).field("ETag"), Some(tag.as_str()));
+}
+
+#[test]
 fn a_list_goes_on_behind_a_key() {
     let server = start();
     server.put_items(0..5);

@@ -35,13 +35,24 @@ impl Tag {
 
 /// What the request's header fields ask of the stored document.
 pub(super) fn read(request: &Request<'_>) -> Result<Precondition, Failure> {
-    match (request.header("if-match"), request.header("if-none-match")) {
+    match (once(request, "If-Match")?, once(request, "If-None-Match")?) {
         (None, None) => Ok(Precondition::None),
         (Some(b"*"), None) => Ok(Precondition::Exists),
         (None, Some(b"*")) => Ok(Precondition::Absent),
         (Some(list), None) => tags("If-Match", list, false).map(Precondition::Matches),
         (None, Some(list)) => tags("If-None-Match", list, true).map(Precondition::Differs),
         (Some(_), Some(_)) => Err(Failure::new(Kind::Invalid, "If-Match and If-None-Match exclude each other")),
+    }
+}
+
+/// A field's value. A second field of the name would go on with the first one's list; no client sends that, and a
+/// condition that is looked over would let a write through.
+fn once<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
+    let mut values = request.headers().filter(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    let first = values.next();
+    match values.next() {
+        None => Ok(first),
+        Some(_) => Err(Failure::new(Kind::Invalid, format!("{name} is given more than once"))),
     }
 }
 
@@ -82,5 +93,13 @@ mod tags {
         assert_eq!(tags("If-None-Match", b"W/\"1\"", true).ok(), Some(vec![1]));
         assert!(tags("If-Match", b"1", false).is_err());
         assert!(tags("If-Match", b"", false).is_err());
+    }
+
+    #[test]
+    fn a_list_is_bounded() {
+        let list = |count: u64| (1..=count).map(|number| format!("\"{number}\"")).collect::<Vec<_>>().join(", ");
+        let most = (1..=super::TAGS_MAX as u64).collect::<Vec<_>>();
+        assert_eq!(tags("If-Match", list(most.len() as u64).as_bytes(), false).ok(), Some(most.clone()));
+        assert!(tags("If-Match", list(most.len() as u64 + 1).as_bytes(), false).is_err());
     }
 }
