@@ -1,13 +1,13 @@
 //! A stored document, read in place.
 
 use crate::TEXT_BYTES_MAX;
-use crate::encoder::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
 use crate::error::Damaged;
 use crate::escape;
 use crate::hash::key_hash;
 use crate::key::{FieldName, Key};
 use crate::scan::string_stop;
 use crate::table::{FieldTable, Found, NestedTables, body_bytes, number_at};
+use crate::tag::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
 use crate::value::Value;
 use crate::walk::Fields;
 

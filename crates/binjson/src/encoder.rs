@@ -2,14 +2,8 @@
 
 use crate::error::{JsonError, JsonErrorKind};
 use crate::parser::{self, Scratch};
+use crate::tag::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
 use crate::{TEXT_BYTES_MAX, table};
-
-/// Version of the stored layout, in the tag's upper half.
-pub(crate) const FORMAT_VERSION: u8 = 1;
-/// Tag bit: the root is an object.
-pub(crate) const TAG_OBJECT: u8 = 1 << 2;
-/// Tag bit: there are nested tables.
-pub(crate) const TAG_NESTED: u8 = 1 << 3;
 
 /// What an encoder keeps between texts at most; more, needed for a huge document, is given back after it.
 pub const SCRATCH_BYTES_KEPT_MAX: usize = 256 << 10;

@@ -31,6 +31,18 @@ pub(crate) fn structure_stops(block: &[u8; BLOCK]) -> u32 {
     unsafe { blocks::structure_stops(block) }
 }
 
+/// What ends a run inside a string.
+#[inline]
+pub(crate) fn is_string_stop(byte: u8) -> bool {
+    byte == b'"' || byte == b'\\' || byte < 0x20
+}
+
+/// What begins or ends a string, object or array.
+#[inline]
+pub(crate) fn is_structure_stop(byte: u8) -> bool {
+    matches!(byte, b'"' | b'{' | b'}' | b'[' | b']')
+}
+
 #[cfg(target_arch = "x86_64")]
 mod blocks {
     use super::BLOCK;
@@ -82,8 +94,7 @@ mod blocks {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod blocks {
-    use super::BLOCK;
-    use crate::scan::{is_string_stop, is_structure_stop};
+    use super::{BLOCK, is_string_stop, is_structure_stop};
 
     fn mask(block: &[u8; BLOCK], wanted: impl Fn(u8) -> bool) -> u32 {
         block.iter().enumerate().fold(0, |mask, (i, &byte)| mask | u32::from(wanted(byte)) << i)

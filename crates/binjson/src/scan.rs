@@ -2,7 +2,7 @@
 //!
 //! `lanes.rs` compares one block; what is left behind the last whole block goes byte by byte.
 
-use crate::lanes::{self, BLOCK};
+use crate::lanes::{self, BLOCK, is_string_stop, is_structure_stop};
 
 /// Where the first quote, backslash or control character at or after `from` stands; the text's length if there is none.
 #[inline]
@@ -23,11 +23,6 @@ fn string_stop_plain(text: &[u8], from: usize) -> usize {
     rest.iter().position(|&byte| is_string_stop(byte)).map_or(text.len(), |at| from + at)
 }
 
-#[inline]
-pub(crate) fn is_string_stop(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
-}
-
 /// Where the first quote or bracket at or after `from` stands.
 #[inline]
 pub(crate) fn structure_stop(text: &[u8], from: usize) -> Option<usize> {
@@ -40,11 +35,6 @@ pub(crate) fn structure_stop(text: &[u8], from: usize) -> Option<usize> {
         at += BLOCK;
     }
     text.get(at..)?.iter().position(|&byte| is_structure_stop(byte)).map(|found| at + found)
-}
-
-#[inline]
-pub(crate) fn is_structure_stop(byte: u8) -> bool {
-    matches!(byte, b'"' | b'{' | b'}' | b'[' | b']')
 }
 
 /// Bit `i` is set where byte `i` of the block at `at` equals `wanted`; `None` within sixteen bytes of the end.

@@ -4,7 +4,7 @@
 //! Taken are `[…]`, and `{"users": […], "visits": […]}`: an object of arrays, whose keys name collections.
 
 use crate::error::{JsonError, JsonErrorKind};
-use crate::walk::{skip_space, string_end, value_end};
+use crate::skip::{skip_space, string_end, value_end};
 
 /// One element of a top-level array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

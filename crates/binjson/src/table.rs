@@ -32,7 +32,7 @@
 use crate::key::Key;
 use crate::lanes::BLOCK;
 use crate::scan::equal_bytes;
-use crate::walk::value_end;
+use crate::skip::value_end;
 
 /// Up to this many fields the hashes are compared one after the other.
 pub(crate) const LINEAR_FIELDS_MAX: usize = 256;

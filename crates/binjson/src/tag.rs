@@ -1,0 +1,8 @@
+//! The first byte of a stored document: version and kind of its layout. Its lowest two bits are the width of the numbers.
+
+/// Version of the stored layout, in the tag's upper half.
+pub(crate) const FORMAT_VERSION: u8 = 1;
+/// Tag bit: the root is an object.
+pub(crate) const TAG_OBJECT: u8 = 1 << 2;
+/// Tag bit: there are nested tables.
+pub(crate) const TAG_NESTED: u8 = 1 << 3;
