@@ -1,8 +1,12 @@
 //! Where new pages go: allocation, and buffered writes in chunks with pacing.
 //!
-//! Pages that lie behind one another leave in one write of at most [`CHUNK_BYTES`]. After as many bytes the caller's
-//! [`Pace`] is asked to wait until they are on the way to the disk: a checkpoint that leaves hundreds of megabytes to one
-//! fdatasync holds up every sync of the log in between.
+//! Pages that lie behind one another leave in one write of at most a chunk. After [`CHUNK_BYTES`] the caller's [`Pace`] is
+//! asked to wait until they are on the way to the disk: a checkpoint that leaves hundreds of megabytes to one fdatasync
+//! holds up every sync of the log in between.
+//!
+//! Bulk builds write chunks of [`BULK_CHUNK_BYTES`] that begin at multiples of it: for such a write the kernel takes one
+//! large page of its cache, where the file system can, and maps it as one. A million documents then need a hundred
+//! entries of the processor's table of pages, where they needed fifty thousand that it has no room for.
 
 use std::io;
 use std::sync::Arc;
@@ -15,6 +19,8 @@ use crate::disk::DiskFile;
 
 /// Bytes of one write, and between two calls of [`Pace`].
 const CHUNK_BYTES: usize = 256 * 1024;
+/// Bytes of one write of a bulk build: a large page of the processor (x86-64, and arm64 with pages of 4 KB).
+const BULK_CHUNK_BYTES: usize = 2 << 20;
 
 /// Called after each 256 KB with the range of the file they lie in; may call `sync_range`, may sleep.
 pub type Pace = Box<dyn FnMut(&dyn DiskFile, u64, u64) -> io::Result<()> + Send>;
@@ -24,8 +30,8 @@ pub(super) struct Output {
     shared: Arc<Shared>,
     sequence: u64,
     growth: Growth,
-    /// Pages asked of the file at once.
-    batch: u32,
+    /// Bytes of one write at most. Writes end at multiples of it.
+    chunk_bytes: usize,
     /// Taken from the file, not used yet.
     reserve: Extent,
     allocated: Vec<Extent>,
@@ -38,18 +44,18 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn new(shared: Arc<Shared>, sequence: u64, growth: Growth, pace: Pace) -> Output {
-        let batch = match growth {
-            Growth::Zeroed => (CHUNK_BYTES / PAGE_BYTES) as u32,
-            Growth::Sparse => 16 * (CHUNK_BYTES / PAGE_BYTES) as u32,
+        let chunk_bytes = match growth {
+            Growth::Zeroed => CHUNK_BYTES,
+            Growth::Sparse => BULK_CHUNK_BYTES,
         };
         Output {
             shared,
             sequence,
             growth,
-            batch,
+            chunk_bytes,
             reserve: Extent { start: PageNo::NONE, count: 0 },
             allocated: Vec::new(),
-            buffer: Vec::with_capacity(CHUNK_BYTES),
+            buffer: Vec::with_capacity(chunk_bytes),
             buffer_start: PageNo::NONE,
             unpaced: (u64::MAX, 0, 0),
             pace,
@@ -79,7 +85,7 @@ impl Output {
     /// A page for the caller to fill by [`Output::put`].
     pub(super) fn allocate(&mut self) -> Result<PageNo, Error> {
         if self.reserve.count == 0 {
-            self.reserve = self.shared.take_some(self.batch, self.growth)?;
+            self.reserve = self.shared.take_some((self.chunk_bytes / PAGE_BYTES) as u32, self.growth)?;
         }
         Ok(self.use_reserve(1).start)
     }
@@ -151,7 +157,8 @@ impl Output {
     fn next_page(&mut self, place: PageNo) -> Result<&mut Page, Error> {
         let buffered = self.buffer.len();
         let is_next = self.buffer_start.offset() + buffered as u64 == place.offset();
-        if buffered == CHUNK_BYTES || (buffered > 0 && !is_next) {
+        let begins_chunk = place.offset().is_multiple_of(self.chunk_bytes as u64);
+        if buffered > 0 && (begins_chunk || !is_next) {
             self.flush()?;
         }
         if self.buffer.is_empty() {

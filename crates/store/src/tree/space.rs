@@ -161,7 +161,8 @@ impl Space {
         self.free_count
     }
 
-    /// The next run of free pages, at most `limit` long.
+    /// The next run of free pages, up to the next page whose number is a multiple of `limit`: runs that are taken one after
+    /// the other are whole stretches of the file, which is what large pages of the kernel's cache want.
     pub(super) fn take_some(&mut self, limit: u32) -> Option<Extent> {
         if self.free_count == 0 {
             return None;
@@ -170,7 +171,7 @@ impl Space {
             .taken
             .find(self.cursor, self.page_count, false)
             .or_else(|| self.taken.find(META_PAGES, self.cursor.min(self.page_count), false))?;
-        let limit = start.saturating_add(limit).min(self.page_count);
+        let limit = (start / limit).saturating_add(1).saturating_mul(limit).min(self.page_count);
         let end = self.taken.find(start, limit, true).unwrap_or(limit);
         self.cursor = end;
         Some(self.mark(start, end))
@@ -253,15 +254,15 @@ mod tests {
     #[test]
     fn free_runs_are_given_out_in_rising_order_and_come_back() {
         let mut space = space(200);
-        assert_eq!(space.take_some(64), Some(Extent { start: PageNo(2), count: 64 }));
-        assert_eq!(space.take_some(1000), Some(Extent { start: PageNo(66), count: 134 }));
+        assert_eq!(space.take_some(64), Some(Extent { start: PageNo(2), count: 62 }));
+        assert_eq!(space.take_some(1000), Some(Extent { start: PageNo(64), count: 136 }));
         assert_eq!(space.take_some(1), None);
         space.give_back(&[Extent { start: PageNo(10), count: 3 }, Extent { start: PageNo(100), count: 70 }]);
         assert_eq!(space.free_count(), 73);
         assert_eq!(space.take_run(71), None);
         assert_eq!(space.take_run(4), Some(Extent { start: PageNo(100), count: 4 }));
         assert_eq!(space.take_some(9), Some(Extent { start: PageNo(10), count: 3 }));
-        assert_eq!(space.take_some(9), Some(Extent { start: PageNo(104), count: 9 }));
+        assert_eq!(space.take_some(9), Some(Extent { start: PageNo(104), count: 4 }));
     }
 
     #[test]
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn pages_wait_for_the_last_older_view_and_for_the_older_meta_page() {
         let mut space = space(10);
-        let all = space.take_some(8).into_iter().collect::<Vec<_>>();
+        let all = space.take_some(10).into_iter().collect::<Vec<_>>();
         space.waiting.push_back(Waiting { sequence: 5, pages: all });
         space.release(4, 9);
         assert_eq!(space.free_count(), 0);
