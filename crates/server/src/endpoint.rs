@@ -52,6 +52,11 @@ impl Named {
 
     /// The key in the path. Text that is no key of the collection's type names nothing: 404, never 400.
     pub(crate) fn key<'k>(&self, params: &Params<'_, 'k>, text: &'k mut Vec<u8>) -> Option<Key<'k>> {
+        if self.kind != KeyType::String
+            && let Some(key) = self.kind.of_text(params.get_raw(&self.parameter)?)
+        {
+            return Some(key); // digits as sent: there was nothing to unescape
+        }
         let text = params.get(&self.parameter, text)?.ok()?;
         self.kind.of_text(text)
     }

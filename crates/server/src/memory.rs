@@ -50,6 +50,9 @@ const SPARE_BYTES: usize = 384 * 1024;
 /// Of a loop's buffers: spare ones of the reactor, for input and for output each.
 const POOL_PARTS_PER_BUFFERS: usize = 8;
 
+/// A reader's remembered places should stay in the second cache of its core, beside the rest of its work.
+const PLACES_BYTES_MOST: usize = 2 << 20;
+
 /// Connections where the file does not say how many.
 const CONNECTIONS_DEFAULT: usize = 10_000;
 /// Bytes of a request's body where the file does not say how many.
@@ -95,6 +98,8 @@ pub(crate) struct Division {
     pub(crate) prepared_bytes: usize,
     /// Large replies that wait for their clients.
     pub(crate) replies_bytes: usize,
+    /// What one reader of the store remembers of where documents are.
+    pub(crate) places_bytes: usize,
     /// Buffers of each loop's connections, spare ones included.
     pub(crate) buffers_bytes: usize,
     /// Connections, idle ones counted.
@@ -114,6 +119,7 @@ impl Division {
             memtable_bytes,
             transaction_bytes,
             threads,
+            places_bytes: (memory / 64 / (threads + POOL_THREADS)).min(PLACES_BYTES_MOST),
             loop_query_bytes: 0,
             query_bytes: 0,
             gathered_bytes: 0,
@@ -217,7 +223,7 @@ impl Division {
     }
 
     /// The parts by name, for metrics and the log.
-    pub(crate) fn parts(&self) -> [(&'static str, usize); 10] {
+    pub(crate) fn parts(&self) -> [(&'static str, usize); 11] {
         let threads = self.threads;
         let queries = threads * self.loop_query_bytes + POOL_THREADS * self.query_bytes;
         let documents = (threads + COMMITTERS) * COPIES_PER_WRITE * self.transaction_bytes;
@@ -231,6 +237,7 @@ impl Division {
             ("queries", PER_QUERY_BYTE * queries),
             ("large_replies", self.replies_bytes),
             ("buffers", self.buffers_bytes * threads),
+            ("places", self.places_bytes * (threads + POOL_THREADS)),
             ("connections", self.connections * CONNECTION_BYTES),
         ]
     }

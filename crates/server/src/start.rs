@@ -150,6 +150,7 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
     options.memtable_bytes = division.memtable_bytes;
     options.transaction_bytes_max = division.transaction_bytes;
     options.queue_bytes_max = division.prepared_bytes;
+    options.places_bytes = division.places_bytes;
     options.durability = match config.server.durability {
         Durability::Commit => store::Durability::Commit,
         Durability::Interval(interval) => store::Durability::Interval(interval),

@@ -37,6 +37,9 @@ pub struct Options {
     pub queue_bytes_max: usize,
     /// Log bytes of one transaction at most; a quarter of a memtable and a segment bound it too. Default: only they do.
     pub transaction_bytes_max: usize,
+    /// Bytes in which one reader remembers where it found short keys; taken when it first finds one. 0: it searches anew
+    /// each time. Default 2 MB: it should stay in the processor's second cache.
+    pub places_bytes: usize,
     /// Address space reserved for the tree file's map; the file cannot outgrow it. Default 1 TB.
     pub map_bytes: u64,
 }
@@ -61,6 +64,7 @@ impl Default for Options {
             queue_max: 65_536,
             queue_bytes_max: 64 << 20,
             transaction_bytes_max: usize::MAX,
+            places_bytes: 2 << 20,
             map_bytes: 1 << 40,
         }
     }

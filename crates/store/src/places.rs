@@ -1,96 +1,222 @@
 //! Places: where a reader has lately found short keys in the tree file, so that it need not search for them again.
 //!
 //! A joined or popular document is looked up again and again; its place in the file is the same until the next
-//! checkpoint. A direct-mapped table of [`PLACES`] entries remembers it: one probe of a cache line in place of a search
-//! through three or four pages. An entry holds the whole key (at most 8 bytes, so integer keys and short texts), hence a
-//! wrong hit is impossible; a place is an offset and a length, checked against the map like any other, so that nothing
-//! here can reach outside of it. When the tree's sequence changes the table is emptied.
+//! checkpoint. A search through three or four pages waits for one cache miss after another, each deciding where the next
+//! one goes; a remembered place costs the table's own line, and then the value's lines all at once.
+//!
+//! ```text
+//!  a set, one cache line                               place
+//!  +----------+--------+------------+-- … --+          63            25 24   14 13    4 3        0
+//!  | sequence | victim | key, place | x 3   |          | offset        | length | tree | key + 1  |
+//!  | u64      | u64    | u64, u64   |       |          | 39 bits       | 11     | 10   | 4        |
+//!  +----------+--------+------------+-- … --+
+//! ```
+//!
+//! An entry holds the whole key (at most 8 bytes, so integer keys and short texts) and its length, hence a wrong hit is
+//! impossible; a place is an offset and a length, checked against the map like any other, so that nothing here can
+//! reach outside of it. What does not fit the bits (a tree of a high number, an offset past 512 GB) is not remembered.
+//!
+//! A set says of which state of the tree its entries are. One of another state is empty, so a checkpoint costs nothing
+//! here: emptying the whole table would hold up the reader's loop.
+//!
+//! The table is one allocation of zeros, so a reader that lives for one query pays for the lines that it touches alone.
+//!
+//! Three entries in a line and not one: with one, a third of the places is lost to keys that fall together while the
+//! table is half empty. The entry that gives way is the next in turn; the oldest by use would have to be written at
+//! each hit, and keys that come round in a circle would drive each other out for ever.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{OnceCell, RefCell};
 
 use crate::error::Error;
 use crate::key::TreeId;
-use crate::tree::TreeView;
+use crate::tree::{TreeView, VALUE_INLINE_MAX};
 
-/// Entries of one reader's table: 384 KB, made when the reader first finds something.
-pub(crate) const PLACES: usize = 1 << PLACES_BITS;
-const PLACES_BITS: u32 = 14;
 /// Longest key that is remembered.
 const KEY_BYTES: usize = 8;
-/// Bits of an entry's `place` that hold the length; an inline value is at most a quarter page long.
-const LENGTH_BITS: u32 = 16;
+const KEY_BITS: u32 = 4;
+const TREE_BITS: u32 = 10;
+const NAME_BITS: u32 = KEY_BITS + TREE_BITS;
+const LENGTH_BITS: u32 = 11;
+const OFFSET_BITS: u32 = u64::BITS - NAME_BITS - LENGTH_BITS;
+const NAME_MASK: u64 = (1 << NAME_BITS) - 1;
+const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
+const _: () = assert!(VALUE_INLINE_MAX as u64 <= LENGTH_MASK && KEY_BYTES + 1 < 1 << KEY_BITS);
 /// 2^64 divided by the golden ratio: spreads neighbouring keys (Knuth, volume 3, section 6.4).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// One reader's table.
-#[derive(Default)]
+const LINE_BYTES: usize = 64;
+const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
+/// Words of a set in front of its entries.
+const SET_WORDS: usize = 2;
+/// Words of an entry: key and place.
+const ENTRY_WORDS: usize = 2;
+const WAYS: u64 = ((LINE_WORDS - SET_WORDS) / ENTRY_WORDS) as u64;
+
+/// One reader's memory of places.
 pub(crate) struct Places {
-    /// The tree's state of which the entries are.
-    sequence: Cell<u64>,
-    entries: OnceCell<Box<[Cell<Entry>]>>,
+    /// A power of two; 0: nothing is remembered.
+    sets_count: usize,
+    /// Made when the reader first finds something.
+    table: OnceCell<RefCell<Table>>,
 }
 
-/// A key and its place. All zero: nothing.
-#[derive(Clone, Copy, Default)]
+/// The sets, from the first word that begins a cache line.
+struct Table {
+    words: Vec<u64>,
+    start: usize,
+}
+
+/// See the module's text. All zero: empty, for no tree's sequence is 0.
+type Set = [u64; LINE_WORDS];
+
+#[derive(Clone, Copy)]
 struct Entry {
     /// The key's bytes, padded with zeros.
     key: u64,
-    /// Tree, and one more than the key's length.
-    name: u64,
-    /// Offset in the file, and length.
+    /// Offset, length and name; 0: nothing.
     place: u64,
 }
 
 impl Places {
+    /// A table of at most `bytes`.
+    pub(crate) fn new(bytes: usize) -> Places {
+        let sets_count = (bytes / LINE_BYTES).checked_ilog2().map_or(0, |log| 1 << log);
+        Places { sets_count, table: OnceCell::new() }
+    }
+
     /// The value of a key, by its remembered place or by a search.
     #[inline]
     pub(crate) fn get<'t>(&self, view: &'t TreeView, tree: TreeId, key: &[u8]) -> Result<Option<&'t [u8]>, Error> {
-        if key.len() > KEY_BYTES {
+        if key.len() > KEY_BYTES || tree.0 >> TREE_BITS != 0 || self.sets_count == 0 {
             return view.get(tree, key);
         }
-        let sequence = view.meta().sequence;
-        if self.sequence.get() != sequence {
-            self.forget(sequence);
-        }
         let padded = crate::tree::head(key);
-        let name = u64::from(tree.0) << 8 | (key.len() as u64 + 1);
-        let slot = (padded ^ name.rotate_left(32)).wrapping_mul(SPREAD) >> (u64::BITS - PLACES_BITS);
-        if let Some(entries) = self.entries.get()
-            && let Some(cell) = entries.get(slot as usize)
+        let name = u64::from(tree.0) << KEY_BITS | (key.len() as u64 + 1);
+        let index = self.index(padded, name);
+        if let Some(table) = self.table.get()
+            && let Some(place) = table.borrow().find(index, view.meta().sequence, padded, name)
         {
-            let entry = cell.get();
-            if entry.key == padded && entry.name == name {
-                let length = entry.place & ((1 << LENGTH_BITS) - 1);
-                return view.value_at(entry.place >> LENGTH_BITS, length as usize).map(Some);
-            }
+            let (offset, length) = (place >> (NAME_BITS + LENGTH_BITS), place >> NAME_BITS & LENGTH_MASK);
+            return view.value_at(offset, length as usize).map(Some);
         }
-        self.search(view, tree, key, Entry { key: padded, name, place: 0 }, slot as usize)
+        self.search(view, tree, key, Entry { key: padded, place: name }, index)
     }
 
+    /// The set of a key.
+    #[inline]
+    fn index(&self, key: u64, name: u64) -> usize {
+        // The high half is folded in: a short key's bytes are all there.
+        let spread = (key ^ key >> 32 ^ name).wrapping_mul(SPREAD);
+        (spread >> 32) as usize & (self.sets_count - 1)
+    }
+
+    #[inline(never)]
     fn search<'t>(
         &self,
         view: &'t TreeView,
         tree: TreeId,
         key: &[u8],
         mut entry: Entry,
-        slot: usize,
+        index: usize,
     ) -> Result<Option<&'t [u8]>, Error> {
         let Some((value, offset)) = view.find(tree, key)? else { return Ok(None) };
-        if let Some(offset) = offset.filter(|_| value.len() < 1 << LENGTH_BITS) {
-            entry.place = offset << LENGTH_BITS | value.len() as u64;
-            let entries = self.entries.get_or_init(|| vec![Cell::default(); PLACES].into_boxed_slice());
-            if let Some(cell) = entries.get(slot) {
-                cell.set(entry);
-            }
+        if let Some(offset) = offset.filter(|offset| offset >> OFFSET_BITS == 0) {
+            entry.place |= offset << (NAME_BITS + LENGTH_BITS) | (value.len() as u64) << NAME_BITS;
+            let table = self.table.get_or_init(|| RefCell::new(Table::new(self.sets_count)));
+            table.borrow_mut().put(index, view.meta().sequence, entry);
         }
         Ok(Some(value))
     }
+}
 
-    #[cold]
-    fn forget(&self, sequence: u64) {
-        for cell in self.entries.get().into_iter().flatten() {
-            cell.set(Entry::default());
+impl Table {
+    fn new(sets_count: usize) -> Table {
+        let words = vec![0; (sets_count + 1) * LINE_WORDS];
+        let start = words.as_ptr().align_offset(LINE_BYTES).min(LINE_WORDS);
+        Table { words, start }
+    }
+
+    /// The place that is remembered under a key and name in this state of the tree.
+    #[inline]
+    fn find(&self, index: usize, sequence: u64, key: u64, name: u64) -> Option<u64> {
+        let set: &Set = self.words.get(self.start + index * LINE_WORDS..)?.first_chunk()?;
+        // Without branches: which of them it is cannot be predicted.
+        let found = set[SET_WORDS..].as_chunks().0.iter().fold(0, |found, [its_key, place]| {
+            let is_it = (*its_key == key) & (place & NAME_MASK == name);
+            found | place & u64::from(is_it).wrapping_neg()
+        });
+        (found != 0 && set[0] == sequence).then_some(found)
+    }
+
+    fn put(&mut self, index: usize, sequence: u64, entry: Entry) {
+        let words = self.words.get_mut(self.start + index * LINE_WORDS..);
+        let Some(set) = words.and_then(|words| words.first_chunk_mut::<LINE_WORDS>()) else { return };
+        if set[0] != sequence {
+            *set = [0; LINE_WORDS];
+            set[0] = sequence;
         }
-        self.sequence.set(sequence);
+        let turn = set[1] % WAYS;
+        set[1] = turn + 1;
+        let at = SET_WORDS + turn as usize * ENTRY_WORDS;
+        set[at..at + ENTRY_WORDS].copy_from_slice(&[entry.key, entry.place]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETS: usize = 4;
+
+    fn entry(key: u64) -> Entry {
+        Entry { key, place: key << (NAME_BITS + LENGTH_BITS) | 7 }
+    }
+
+    #[track_caller]
+    fn check(table: &Table, index: usize, sequence: u64, expected: &[u64]) {
+        let found: Vec<u64> = (1..10).filter(|key| table.find(index, sequence, *key, 7).is_some()).collect();
+        assert_eq!(found, expected);
+        for key in found {
+            assert_eq!(table.find(index, sequence, key, 7), Some(entry(key).place));
+            assert_eq!(table.find(index, sequence, key, 6), None);
+        }
+    }
+
+    #[test]
+    fn a_set_keeps_the_last_three_of_one_state_of_the_tree() {
+        let mut table = Table::new(SETS);
+        (1..=2).for_each(|key| table.put(1, 5, entry(key)));
+        check(&table, 1, 5, &[1, 2]);
+        (3..=5).for_each(|key| table.put(1, 5, entry(key)));
+        check(&table, 1, 5, &[3, 4, 5]);
+        check(&table, 1, 6, &[]);
+        check(&table, 0, 5, &[]);
+        table.put(1, 6, entry(8));
+        check(&table, 1, 6, &[8]);
+        check(&table, 1, 5, &[]);
+    }
+
+    #[test]
+    fn an_empty_set_holds_nothing_not_even_the_key_zero() {
+        let table = Table::new(SETS);
+        for index in 0..SETS {
+            assert_eq!(table.find(index, 0, 0, 1), None);
+        }
+    }
+
+    #[test]
+    fn every_set_is_one_cache_line_inside_the_table() {
+        let mut table = Table::new(SETS);
+        assert_eq!(table.words[table.start..].as_ptr() as usize % LINE_BYTES, 0);
+        table.put(SETS - 1, 5, entry(1));
+        check(&table, SETS - 1, 5, &[1]);
+        table.put(SETS, 5, entry(1));
+        check(&table, SETS - 1, 5, &[1]);
+    }
+
+    #[test]
+    fn a_table_is_never_larger_than_it_may_be() {
+        let sets = |bytes| Places::new(bytes).sets_count;
+        assert_eq!([0, 63, 64, 127, 128, 4095, 2 << 20].map(sets), [0, 0, 1, 1, 2, 32, 1 << 15]);
     }
 }

@@ -55,10 +55,11 @@ fn check(snapshot: &store::Snapshot<'_>, tree: TreeId, model: &Model) {
     }
 }
 
-#[test]
-fn a_remembered_place_is_never_stale() {
+fn check_against_a_map(places_bytes: usize) {
     let dir = tempfile::tempdir().expect("a folder");
-    let (store, _) = Store::open(dir.path(), Options::default()).expect("opened");
+    let mut options = Options::default();
+    options.places_bytes = places_bytes;
+    let (store, _) = Store::open(dir.path(), options).expect("opened");
     let (tree, other) = (store.tree("one").expect("a tree"), store.tree("other").expect("a tree"));
     let (mut model, mut other_model) = (Model::new(), Model::new());
     let reader = store.reader().expect("a reader");
@@ -76,4 +77,21 @@ fn a_remembered_place_is_never_stale() {
             check(&held, other, &other_then);
         }
     }
+}
+
+#[test]
+fn a_remembered_place_is_never_stale() {
+    check_against_a_map(Options::default().places_bytes);
+}
+
+#[test]
+fn keys_that_drive_each_other_out_are_still_found() {
+    check_against_a_map(64);
+    check_against_a_map(4096);
+}
+
+#[test]
+fn a_reader_without_room_for_places_searches() {
+    check_against_a_map(0);
+    check_against_a_map(63);
 }

@@ -90,6 +90,7 @@ impl Shared {
             prefetch(bytes);
             prefetch(&bytes[CACHE_LINE..]);
             prefetch(&bytes[2 * CACHE_LINE..]);
+            prefetch(&bytes[3 * CACHE_LINE..]);
         }
     }
 
@@ -139,7 +140,7 @@ impl Shared {
         extent.get(HEADER_BYTES..HEADER_BYTES + len).ok_or_else(|| damage("overflow value over its extent"))
     }
 
-    /// A run of at most `limit` pages; the file grows when none is free.
+    /// A run of pages up to the next multiple of `limit`; the file grows when none is free.
     pub(super) fn take_some(&self, limit: u32, growth: Growth) -> Result<Extent, Error> {
         self.check_sound()?;
         let mut space = self.space();

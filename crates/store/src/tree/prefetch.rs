@@ -13,3 +13,17 @@ pub(super) fn prefetch(bytes: &[u8]) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = bytes;
 }
+
+const LINE_BYTES: usize = 64;
+/// Lines of a value that are asked for; of a longer one the processor's own prefetcher brings the rest.
+const LINES_MAX: usize = 8;
+
+/// Fetches all lines of a short value at once, where reading it from the front would wait for one after the other.
+#[inline]
+pub(super) fn prefetch_all(bytes: &[u8]) {
+    for line in bytes.chunks(LINE_BYTES).take(LINES_MAX) {
+        prefetch(line);
+    }
+    // The last byte's line: a value begins anywhere in its first.
+    prefetch(bytes.get(bytes.len().saturating_sub(1)..).unwrap_or_default());
+}

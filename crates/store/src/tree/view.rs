@@ -9,6 +9,7 @@ use super::file::Shared;
 use super::meta::Meta;
 use super::node::Stored;
 use super::page::{Damage, PageNo};
+use super::prefetch::prefetch_all;
 use crate::{Error, TreeId};
 
 /// All trees as of one checkpoint. The pages it reaches are not written again before its last `Arc` is dropped: that is
@@ -84,7 +85,9 @@ impl TreeView {
     #[inline]
     pub(crate) fn value_at(&self, offset: u64, len: usize) -> Result<&[u8], Error> {
         let beyond = || self.shared.damage(PageNo::NONE, Damage("a remembered place beyond the file"));
-        self.shared.bytes(offset, len).ok_or_else(beyond)
+        let value = self.shared.bytes(offset, len).ok_or_else(beyond)?;
+        prefetch_all(value);
+        Ok(value)
     }
 
     /// The value of a key, and, where it lies in its leaf, its offset in the file.
@@ -110,6 +113,7 @@ impl TreeView {
         };
         match found.map_err(|damage| shared.damage(place, damage))? {
             Stored::Inline(value) => {
+                prefetch_all(value);
                 let inside = leaf.offset_of(value);
                 Ok(Some((value, inside.map(|inside| place.offset() + inside))))
             }
