@@ -7,6 +7,7 @@ mod memory;
 mod process;
 mod results;
 mod stage;
+mod store;
 mod writes;
 mod wrk;
 
@@ -41,6 +42,12 @@ impl Cores {
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    // It takes arguments of its own.
+    if let Some((first, rest)) = arguments.split_first()
+        && first == "store"
+    {
+        return store::run(rest);
+    }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let effort = if quick {
         Effort { rounds: 3, seconds: 1, record: false }
@@ -54,9 +61,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("writes"), None) => writes::run(effort),
         (Some("import"), None) => import::run(effort),
         (Some("memory"), None) => memory::run(effort),
-        (other, _) => {
-            Err(format!("`{}` is no bench; allowed: http [ROW], latency, writes, import, memory", other.unwrap_or("")))
-        }
+        (other, _) => Err(format!(
+            "`{}` is no bench; allowed: http [ROW], latency, writes, import, memory, store",
+            other.unwrap_or("")
+        )),
     }
 }
 

@@ -1,0 +1,95 @@
+//! What the disk alone does, and what a folder takes of it.
+
+#![allow(unsafe_code)] // posix_fadvise has no safe wrapper in the standard library.
+
+use crate::engine::Outcome;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Bytes over which the floor's overwrites go round.
+const FLOOR_FILE_BYTES: u64 = 16 << 20;
+/// Unit of `st_blocks` (stat(2)).
+const BLOCK_BYTES: u64 = 512;
+
+/// Overwrites of so many bytes, each followed by fdatasync, a second: the least that a durable commit of as many log bytes
+/// must do.
+pub(crate) fn overwrite_rate(folder: &Path, bytes: usize, time: Duration) -> Outcome<f64> {
+    let path = folder.join("overwrite");
+    let file = File::options().write(true).create(true).truncate(true).open(&path)?;
+    for start in (0..FLOOR_FILE_BYTES).step_by(1 << 20) {
+        file.write_all_at(&vec![0; 1 << 20], start)?;
+    }
+    file.sync_all()?;
+    let content = vec![b'x'; bytes];
+    let (mut count, mut place) = (0, 0);
+    let started = Instant::now();
+    while started.elapsed() < time {
+        file.write_all_at(&content, place)?;
+        file.sync_data()?;
+        count += 1;
+        place += bytes as u64;
+        if place + bytes as u64 > FLOOR_FILE_BYTES {
+            place = 0;
+        }
+    }
+    let rate = f64::from(count) / started.elapsed().as_secs_f64();
+    std::fs::remove_file(path)?;
+    Ok(rate)
+}
+
+/// Bytes that a database takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Size {
+    /// The file or files of the data.
+    pub(crate) data: u64,
+    /// Logs.
+    pub(crate) log: u64,
+}
+
+/// Measures a folder.
+pub(crate) fn size(folder: &Path) -> Outcome<Size> {
+    let mut size = Size::default();
+    for path in files(folder)? {
+        // Engines delete files while they are being counted.
+        let Ok(metadata) = path.metadata() else { continue };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_log = name.starts_with("log") || [".log", ".jnl", "-wal", "-shm"].iter().any(|end| name.ends_with(end));
+        let taken = metadata.blocks() * BLOCK_BYTES;
+        *if is_log { &mut size.log } else { &mut size.data } += taken;
+    }
+    Ok(size)
+}
+
+fn files(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { found.extend(files(&path).unwrap_or_default()) } else { found.push(path) }
+    }
+    Ok(found)
+}
+
+/// Takes a folder's files out of the page cache. Nobody may have them mapped.
+pub(crate) fn cool(folder: &Path) -> Outcome<()> {
+    for path in files(folder)? {
+        let file = File::open(&path)?;
+        file.sync_all()?;
+        // SAFETY: a plain system call on a descriptor that `file` keeps open; no memory is passed.
+        let failed = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        if failed != 0 {
+            return Err(std::io::Error::from_raw_os_error(failed).into());
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that this process has sent to the disk so far, as the kernel accounts them: direct writes, and pages of the cache
+/// when they become dirty (proc_pid_io(5), `write_bytes`).
+pub(crate) fn bytes_written() -> Outcome<u64> {
+    let text = std::fs::read_to_string("/proc/self/io")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    Ok(line.ok_or("/proc/self/io has no write_bytes")?.trim().parse()?)
+}
