@@ -1,6 +1,6 @@
 //! What the disk alone does, and what a folder takes of it.
 
-#![allow(unsafe_code)] // posix_fadvise has no safe wrapper in the standard library.
+#![allow(unsafe_code)] // posix_fadvise and syncfs have no safe wrapper in the standard library.
 
 use crate::engine::Outcome;
 use std::fs::File;
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const FLOOR_FILE_BYTES: u64 = 16 << 20;
 /// Unit of `st_blocks` (stat(2)).
 const BLOCK_BYTES: u64 = 512;
+/// Where /sys/block/DISK/stat has them (the kernel's Documentation/block/stat.rst), in units of 512 bytes too.
+const SECTORS_WRITTEN: usize = 6;
 
 /// Overwrites of so many bytes, each followed by fdatasync, a second: the least that a durable commit of as many log bytes
 /// must do.
@@ -86,10 +88,20 @@ pub(crate) fn cool(folder: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Bytes that this process has sent to the disk so far, as the kernel accounts them: direct writes, and pages of the cache
-/// when they become dirty (proc_pid_io(5), `write_bytes`).
-pub(crate) fn bytes_written() -> Outcome<u64> {
-    let text = std::fs::read_to_string("/proc/self/io")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-    Ok(line.ok_or("/proc/self/io has no write_bytes")?.trim().parse()?)
+/// Bytes written so far to the disk that holds this folder, whoever wrote them: nothing else may run. All that is dirty in
+/// the file system is written first.
+///
+/// Not `write_bytes` of /proc/PID/io: it counts a page of the cache when it becomes dirty, and where the file system keeps
+/// large ones, all of it for one byte.
+pub(crate) fn bytes_written(folder: &Path) -> Outcome<u64> {
+    let file = File::open(folder)?;
+    // SAFETY: a plain system call on a descriptor that `file` keeps open; no memory is passed.
+    if unsafe { libc::syncfs(file.as_raw_fd()) } != 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    let device = file.metadata()?.dev();
+    let path = format!("/sys/dev/block/{}:{}/stat", libc::major(device), libc::minor(device));
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let sectors = text.split_whitespace().nth(SECTORS_WRITTEN).ok_or("no sectors written in the disk's statistics")?;
+    Ok(sectors.parse::<u64>()? * BLOCK_BYTES)
 }

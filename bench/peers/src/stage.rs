@@ -28,10 +28,10 @@ impl Effort {
     pub(crate) const FULL: Effort = Effort {
         records: 1_000_000,
         rounds: 3,
-        time: Duration::from_millis(1_500),
+        time: Duration::from_millis(1_200),
         sustained: Duration::from_secs(60),
         syncs: Duration::from_secs(20),
-        bulk_most: Duration::from_secs(20),
+        bulk_most: Duration::from_secs(12),
     };
     /// To try a change.
     pub(crate) const QUICK: Effort = Effort {

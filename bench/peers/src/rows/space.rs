@@ -25,7 +25,7 @@ struct Written {
 
 /// Runs commits in flight to the end, with the file sizes watched, then lets the engine settle.
 fn write(engine: &dyn Engine, folder: &Path, picks: &Picks) -> Outcome<Written> {
-    let before = disk::bytes_written()?;
+    let before = disk::bytes_written(folder)?;
     let (count, peak) = std::thread::scope(|scope| -> Outcome<(u64, Size)> {
         let load = scope.spawn(|| commits::run(engine, Way::InFlight(IN_FLIGHT), picks));
         let mut peak = Size::default();
@@ -37,7 +37,7 @@ fn write(engine: &dyn Engine, folder: &Path, picks: &Picks) -> Outcome<Written> 
         Ok((load.join().map_err(|_| "the load panicked")??, peak))
     })?;
     engine.settle()?;
-    let bytes = disk::bytes_written()? - before;
+    let bytes = disk::bytes_written(folder)? - before;
     Ok(Written { count, bytes, peak, rest: disk::size(folder)? })
 }
 
