@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the load lasts.
-const LOAD: Duration = Duration::from_secs(12);
+const LOAD: Duration = Duration::from_secs(9);
 /// Nothing is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LARGE_DOCUMENTS: u32 = 24;
@@ -116,13 +116,15 @@ impl Client {
     }
 }
 
+/// Replies by kind of client and status: how many, and the start of the first.
+type Told = BTreeMap<(&'static str, u16), (u64, String)>;
+
 /// The load: clients of each kind until the time is over, and what they were told.
 struct Load<'s> {
     server: &'s Server,
     over: AtomicBool,
     seed: AtomicU64,
-    /// Replies by kind of client and status: how many, and the start of the first.
-    told: Mutex<BTreeMap<(&'static str, u16), (u64, String)>>,
+    told: Mutex<Told>,
     /// Half of what one transaction takes: the index carries the note too, for the declared query.
     large_bytes: usize,
 }

@@ -22,7 +22,28 @@ use std::time::{Duration, Instant};
 /// Rows that a query may look at on a loop: a few milliseconds at worst.
 const LOOP_ROWS_MAX: u64 = 20_000;
 /// How long one query may run on the pool.
-pub(crate) const TIME_MAX: Duration = Duration::from_secs(30);
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// What one query on the pool may use.
+#[derive(Clone, Copy)]
+pub(crate) struct Whole {
+    rows_max: u64,
+    bytes_max: usize,
+}
+
+impl Whole {
+    pub(crate) fn of(service: &Service) -> Whole {
+        Whole { rows_max: service.scan_rows_max, bytes_max: service.query_bytes }
+    }
+
+    /// Runs a query within it, from now on.
+    pub(crate) fn run<R>(self, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
+        let ends = Instant::now() + TIME_MAX;
+        let over = || Instant::now() > ends;
+        let (rows_max, output_bytes_max) = (self.rows_max, self.bytes_max);
+        run(&Budget { rows_max, output_bytes_max, memory_bytes_max: self.bytes_max, deadline: Some(&over), now_ms })
+    }
+}
 
 /// A declared query, ready to run.
 pub(crate) struct DeclaredQuery {
@@ -122,19 +143,10 @@ impl DeclaredQuery {
     fn answer_late(self: &Arc<Self>, service: &Service, values: &[Value<'_>], now_ms: i64, reply: Reply<'_>) {
         let (query, database) = (Arc::clone(self), service.database.clone());
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
-        let (rows_max, bytes_max) = (service.scan_rows_max, service.query_bytes);
+        let whole = Whole::of(service);
         let values: Vec<Kept> = values.iter().map(Kept::new).collect();
         background::run(service, &service.errors, reply.later(), move |late| {
-            let ends = Instant::now() + TIME_MAX;
-            let over = || Instant::now() > ends;
-            let budget = Budget {
-                rows_max,
-                output_bytes_max: bytes_max,
-                memory_bytes_max: bytes_max,
-                deadline: Some(&over),
-                now_ms,
-            };
-            match query.run_whole(&database, &values, &budget) {
+            match whole.run(now_ms, |budget| query.run_whole(&database, &values, budget)) {
                 Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
                 Err(failure) => writing::refuse(&errors, late, &failure),
             }

@@ -57,8 +57,10 @@ fn a_get_of_a_document_allocates_nothing_in_steady_state() {
     server.put_items(1..20);
     let mut client = server.connect();
     for target in ["/items/7", "/_/collections/items/7"] {
-        allocations_of(&mut client, target, 20);
-        assert_eq!(allocations_of(&mut client, target, 300), 0, "{target}");
+        // The store's own threads allocate now and then (segments of the log are prepared): they leave some rounds alone,
+        // while a request that allocated would do so in each.
+        let fewest = (0..20).map(|_| allocations_of(&mut client, target, 100)).min();
+        assert_eq!(fewest, Some(0), "{target}");
     }
     assert!(allocations_of(&mut client, "/_/metrics", 5) >= 5, "the counter counts");
 }

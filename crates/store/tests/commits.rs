@@ -257,7 +257,18 @@ fn submitted_transactions_are_finished_once_each_even_when_the_store_closes_behi
 
 #[test]
 fn a_full_queue_gives_the_transaction_back() {
-    let bench = bench_with(|options| options.queue_max = 4);
+    check_refusal(|options| options.queue_max = 4);
+}
+
+/// Short as the queue is, what is prepared in it has a bound of its own.
+#[test]
+fn a_queue_that_holds_too_many_bytes_gives_the_transaction_back() {
+    check_refusal(|options| options.queue_bytes_max = 2_000);
+}
+
+#[track_caller]
+fn check_refusal(set: impl FnOnce(&mut Options)) {
+    let bench = bench_with(set);
     let (sender, outcomes) = mpsc::channel();
     let reader = bench.store.reader().unwrap();
     let (mut queued, mut refused) = (0, 0);
@@ -271,6 +282,7 @@ fn a_full_queue_gives_the_transaction_back() {
     assert_eq!(refused, 1);
     assert_eq!(outcomes.iter().take(queued).filter(Result::is_ok).count(), queued);
     assert_eq!(bench.count(b"n"), queued as u64);
+    assert_eq!(bench.store.stats().queue_bytes, 0);
 }
 
 #[test]

@@ -7,11 +7,14 @@ use crate::model::{KINDS, Kind, Model};
 use crate::process::{Server, import};
 use crate::{ammo, client::Answer};
 use serde_json::Value;
+use std::io::Write;
 
 #[test]
 fn the_train_data_is_answered_right_in_all_phases_and_survives_kill() {
     let Some(folder) = data::train_folder() else {
-        eprintln!("SKIPPED: the train data is not beside this checkout (../shared/travels/train)");
+        // Not by `println!`, which libtest keeps to itself where a test passes: `cargo xtask test` counts this line.
+        let line = "\nSKIPPED: the train data is not beside this checkout (../shared/travels/train)\n";
+        std::io::stdout().write_all(line.as_bytes()).expect("somebody listens");
         return;
     };
     let now = data::now_of(&folder);

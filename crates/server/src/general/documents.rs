@@ -82,66 +82,26 @@ fn no_document() -> Failure {
     Failure::new(Kind::NotFound, "there is no such document")
 }
 
-pub(super) fn put(
+/// PUT, PATCH and DELETE: `op` makes the operation of key and body.
+pub(super) fn change(
     service: &Service,
     local: &mut Local,
     request: &Request<'_>,
     params: &Params<'_, '_>,
     reply: Reply<'_>,
-) {
-    change(service, local, request, params, reply, |key, body| Op::Put { key, body });
-}
-
-pub(super) fn patch(
-    service: &Service,
-    local: &mut Local,
-    request: &Request<'_>,
-    params: &Params<'_, '_>,
-    reply: Reply<'_>,
-) {
-    change(service, local, request, params, reply, |key, patch| Op::Update { key, patch });
-}
-
-pub(super) fn delete(
-    service: &Service,
-    local: &mut Local,
-    request: &Request<'_>,
-    params: &Params<'_, '_>,
-    reply: Reply<'_>,
-) {
-    change(service, local, request, params, reply, |key, _| Op::Delete { key });
-}
-
-fn change(
-    service: &Service,
-    local: &mut Local,
-    request: &Request<'_>,
-    params: &Params<'_, '_>,
-    reply: Reply<'_>,
-    op: impl FnOnce(Vec<u8>, Vec<u8>) -> Op,
+    op: fn(Vec<u8>, Vec<u8>) -> Op,
 ) {
     let found = target(service, &mut local.text, params)
         .and_then(|(id, _, key)| Ok((id, key.as_bytes().to_vec(), preconditions::read(request)?)));
-    let (id, key, precondition) = match found {
+    let (collection, key, precondition) = match found {
         Ok(found) => found,
         Err(failure) => return fail(&failure, reply),
     };
-    let op = op(key, request.body().to_vec());
-    let taken = match writing::admit(service, &op) {
-        Ok(taken) => taken,
-        Err(failure) => return fail(&failure, reply),
-    };
-    let deleted = matches!(op, Op::Delete { .. });
-    let late = reply.later();
-    let done = move |outcome: Result<Written, WriteError>| {
-        drop(taken);
-        match outcome {
-            Ok(_) if deleted => late.send(Status(204), "", Vec::new()),
-            Ok(written) => accepted(late, &written, None),
-            Err(error) => writing::refuse(&ErrorRules::default(), late, &writing::of_write(&error)),
-        }
-    };
-    service.database.write(&local.session, Write { collection: id, op, precondition }, Box::new(done));
+    let write = Write { collection, op: op(key, request.body().to_vec()), precondition };
+    let deletes = matches!(write.op, Op::Delete { .. });
+    submit(service, local, write, reply, move |late, written| {
+        if deletes { late.send(Status(204), "", Vec::new()) } else { accepted(late, written, None) }
+    });
 }
 
 pub(super) fn insert(
@@ -151,32 +111,39 @@ pub(super) fn insert(
     params: &Params<'_, '_>,
     reply: Reply<'_>,
 ) {
-    let (id, info) = match collection(service, params, &mut local.text) {
+    let (collection, info) = match collection(service, params, &mut local.text) {
         Ok(found) => found,
         Err(failure) => return fail(&failure, reply),
     };
     let op = Op::Insert { body: request.body().to_vec() };
-    let taken = match writing::admit(service, &op) {
+    let (name, kind) = (info.name.clone(), info.key.kind);
+    submit(service, local, Write { collection, op, precondition: Precondition::None }, reply, move |late, written| {
+        let location = kind.of_bytes(&written.key).map(|key| location(&name, &key));
+        accepted(late, written, location.as_deref());
+    });
+}
+
+/// Hands a write over; `done` answers it once it is durable.
+fn submit(
+    service: &Service,
+    local: &Local,
+    write: Write,
+    reply: Reply<'_>,
+    done: impl FnOnce(LateReply, &Written) + Send + 'static,
+) {
+    let taken = match writing::admit(service, &write.op) {
         Ok(taken) => taken,
         Err(failure) => return fail(&failure, reply),
     };
-    let (name, kind) = (info.name.clone(), info.key.kind);
     let late = reply.later();
-    let done = move |outcome: Result<Written, WriteError>| {
+    let told = move |outcome: Result<Written, WriteError>| {
         drop(taken);
         match outcome {
-            Ok(written) => {
-                let location = kind.of_bytes(&written.key).map(|key| location(&name, &key));
-                accepted(late, &written, location.as_deref());
-            }
+            Ok(written) => done(late, &written),
             Err(error) => writing::refuse(&ErrorRules::default(), late, &writing::of_write(&error)),
         }
     };
-    service.database.write(
-        &local.session,
-        Write { collection: id, op, precondition: Precondition::None },
-        Box::new(done),
-    );
+    service.database.write(&local.session, write, Box::new(told));
 }
 
 /// 201 for a new document, 200 for a changed one; its change number as the tag.

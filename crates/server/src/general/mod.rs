@@ -12,8 +12,8 @@ mod query;
 use crate::failure::{Failure, Kind, PROBLEM, problem};
 use crate::metrics;
 use crate::service::{Local, Service};
-use docs::CollectionId;
 use docs::catalog::CollectionInfo;
+use docs::{CollectionId, Op};
 use http::{Method, Params, Reply, Request, Status};
 
 /// What the general API offers.
@@ -69,9 +69,15 @@ impl Door {
         }
         match self {
             Door::GetDocument => documents::get(service, local, request, params, reply),
-            Door::PutDocument => documents::put(service, local, request, params, reply),
-            Door::PatchDocument => documents::patch(service, local, request, params, reply),
-            Door::DeleteDocument => documents::delete(service, local, request, params, reply),
+            Door::PutDocument => {
+                documents::change(service, local, request, params, reply, |key, body| Op::Put { key, body });
+            }
+            Door::PatchDocument => {
+                documents::change(service, local, request, params, reply, |key, patch| Op::Update { key, patch });
+            }
+            Door::DeleteDocument => {
+                documents::change(service, local, request, params, reply, |key, _| Op::Delete { key });
+            }
             Door::InsertDocument => documents::insert(service, local, request, params, reply),
             Door::ListDocuments => listing::list(service, local, request, params, reply),
             Door::Bulk => bulk::load(service, local, request, params, reply),

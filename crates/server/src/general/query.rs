@@ -10,7 +10,7 @@ use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::Taken;
 use crate::large;
 use crate::params;
-use crate::querying::{TIME_MAX, of_query};
+use crate::querying::{Whole, of_query};
 use crate::rows::NDJSON;
 use crate::service::Service;
 use crate::statement::{Arguments, Shape, Statement};
@@ -19,7 +19,6 @@ use docs::Database;
 use docs::sql::Budget;
 use http::{Reply, Request, Status};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Bytes of a request: a statement's largest text, escaped, and as much for its parameters.
 const BODY_BYTES_MAX: usize = 128 << 10;
@@ -34,10 +33,10 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
             Err(failure) => return fail(&failure, reply),
         };
     let (database, replies) = (service.database.clone(), service.replies.clone());
-    let bounds = (service.scan_rows_max, service.query_bytes);
+    let whole = Whole::of(service);
     let errors = Arc::new(ErrorRules::default());
     background::run(service, &Arc::clone(&errors), reply.later(), move |late| {
-        let result = execute(&database, &sql, &arguments, shape, bounds);
+        let result = execute(&database, &sql, &arguments, shape, whole);
         drop((sql, arguments, taken));
         match result {
             Ok(body) => large::send_late(&replies, &errors, late, Status(200), media(shape), body),
@@ -102,24 +101,16 @@ fn execute(
     sql: &str,
     arguments: &Arguments,
     shape: Shape,
-    (rows_max, bytes_max): (u64, usize),
+    whole: Whole,
 ) -> Result<Vec<u8>, Failure> {
     let statement =
         Statement::prepare(sql, database.catalog()).map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
     let values = statement
         .bind(arguments)
         .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
-    let ends = Instant::now() + TIME_MAX;
-    let over = || Instant::now() > ends;
-    let budget = Budget {
-        rows_max,
-        output_bytes_max: bytes_max,
-        memory_bytes_max: bytes_max,
-        deadline: Some(&over),
-        now_ms: params::unix_ms(),
-    };
     let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
     let mut out = Vec::new();
-    statement.write(&session, &values, shape, &budget, &mut out).map_err(|error| of_query(&error))?;
+    let run = |budget: &Budget<'_>| statement.write(&session, &values, shape, budget, &mut out);
+    whole.run(params::unix_ms(), run).map_err(|error| of_query(&error))?;
     Ok(out)
 }

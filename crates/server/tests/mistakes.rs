@@ -1,0 +1,114 @@
+//! What is told of a broken file: file, line, column, what is wrong, what is allowed.
+
+mod harness;
+
+use harness::mistakes;
+use server::config::ServiceConfig;
+
+const COLLECTION: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+
+/// An endpoint behind a collection: its first line is the file's fourth.
+#[track_caller]
+fn check_endpoint(endpoint: &str, told: &[&str]) {
+    check(&format!("{COLLECTION}[[endpoints]]\n{endpoint}\n"), told);
+}
+
+/// One mistake that begins with the place and holds the other pieces; none: no mistake.
+#[track_caller]
+fn check(config: &str, told: &[&str]) {
+    let all = mistakes(config);
+    let Some((place, pieces)) = told.split_first() else { return assert_eq!(all, "") };
+    let line = all.lines().find(|line| line.contains(&format!("service.toml:{place}: ")));
+    let line = line.unwrap_or_else(|| panic!("nothing at {place} in: {all}"));
+    for piece in pieces {
+        assert!(line.contains(piece), "`{piece}` is not in: {line}");
+    }
+}
+
+#[test]
+fn values_of_the_wrong_kind_or_size() {
+    for (config, told) in [
+        ("[server]\nhttp = \"localhost\"", ["2:8", "`server.http` is \"localhost\"", "ADDRESS:PORT"]),
+        ("[server]\nthreads = 1.5", ["2:11", "is a float", "an integer from 1 to 256"]),
+        ("[server]\nmemory = 1", ["2:10", "`server.memory` is 1", "from 33554432"]),
+        ("[server]\nmemory = -5", ["2:10", "`server.memory` is -5", "from 33554432"]),
+        ("[server]\nbody_bytes_max = \"1TB\"", ["2:18", "is \"1TB\"", "from 1 KiB to 64 MiB"]),
+        ("[server]\ndurability = \"maybe\"", ["2:14", "is \"maybe\"", "\"commit\", \"none\""]),
+        ("[server]\ntoken = \"x\"", ["2:1", "`token` in [server] is not there yet", "allowed: http"]),
+        ("server = 5", ["1:10", "`server` is an integer", "a table"]),
+        ("endpoints = 5", ["1:13", "`endpoints` is an integer", "a list"]),
+        ("[errors]\ninvalid = 200", ["2:11", "`errors.invalid` is 200", "from 400 to 599"]),
+        ("[collections.\"a b\"]\n", ["1:14", "cannot be named \"a b\"", "a-z"]),
+        ("[collections.c]\nkey = { field = \"\", type = \"u32\" }", ["2:17", "the name of no field", "empty"]),
+        (
+            "[collections.c]\nkey = { field = \"a\", type = \"x\" }",
+            ["2:29", "is \"x\"", "\"u32\", \"i64\", \"string\""],
+        ),
+        ("[params.now]\ntype = \"date\"", ["2:8", "is \"date\"", "\"integer\""]),
+    ] {
+        check(config, &told);
+    }
+}
+
+#[test]
+fn routes_that_no_request_can_have() {
+    for (pattern, why) in [
+        ("/a b", "' ' cannot stand in a path"),
+        ("/a\\n", "'\\n' cannot stand in a path"),
+        ("/caf\u{e9}", "'\u{e9}' cannot stand in a path, unless escaped"),
+        ("/a?x=1", "a path ends before `?`"),
+        ("/a#x", "a path ends before `#`"),
+        ("/a%zz", "% stands before two hexadecimal digits"),
+        ("/a/../b", "clients leave the step `..` out"),
+        ("/x{id}y", "a parameter is all between two slashes"),
+        ("/{id", "a parameter is all between two slashes"),
+        ("/{*rest}", "`{*rest}` is no parameter"),
+        ("/{id}/{id}", "{id} is there twice"),
+    ] {
+        let endpoint = format!("route = \"GET {pattern}\"\nquery = \"SELECT id FROM items\"");
+        check_endpoint(&endpoint, &["4:9", "`endpoints[0].route` is", why, "allowed: \"METHOD /path/{parameter}\""]);
+    }
+    for pattern in ["/a%20b/{id}", "/a-b.c_d~e/{id_2}", "/a:b@c/", "/"] {
+        check_endpoint(&format!("route = \"GET {pattern}\"\nquery = \"SELECT id FROM items\""), &[]);
+    }
+}
+
+#[test]
+fn endpoints_that_contradict_themselves() {
+    let bounds = |bounds: &str| {
+        format!(
+            "route = \"GET /x\"\nquery = \"SELECT id FROM items\"\nparams = {{ x = {{ type = \"integer\", {bounds} }} }}"
+        )
+    };
+    check_endpoint("route = \"GET /i/{id}\"\ndelete = \"items/{id}\"", &["3:1", "a GET that writes", "POST, PUT"]);
+    check_endpoint("route = \"GET /x\"", &["3:1", "no action", "one of get, insert"]);
+    check_endpoint("route = \"get /x\"\nget = \"items/{id}\"", &["4:9", "is \"get /x\"", "GET, POST"]);
+    check_endpoint("route = \"GET /x\"\nget = \"items/{id}\"", &["5:7", "uses {id}, which the route /x does not have"]);
+    check_endpoint(&bounds("min = 5, max = 1"), &["6:12", "`min` is 5 and `max` is 1"]);
+    check_endpoint(&bounds("min = 1, default = 0"), &["6:55", "the default of `x` is none of its own values"]);
+    check_endpoint(&bounds("enum = [1, 2], default = 3"), &["6:61", "the default of `x`"]);
+    check_endpoint(&bounds("min = 1, max = 5, default = 5"), &[]);
+}
+
+#[test]
+fn a_file_that_is_not_utf_8_is_told_with_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("service.toml");
+    std::fs::write(&path, b"[server]\n# caf\xe9\n").expect("a file");
+    let error = ServiceConfig::load(&path, &[]).expect_err("no text").to_string();
+    assert!(error.contains("service.toml:2:6: not UTF-8 from here on; allowed: text in UTF-8"), "{error}");
+}
+
+#[test]
+fn a_folder_that_is_in_use_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("service.toml");
+    std::fs::write(&path, format!("{COLLECTION}[server]\nhttp = \"127.0.0.1:0\"\n")).expect("a file");
+    let config = ServiceConfig::load(&path, &[]).expect("a configuration");
+    let data = folder.path().join("data");
+    let running = server::start(&config, &data).expect("a server");
+    let told = server::start(&config, &data).err().expect("the folder is in use").to_string();
+    assert!(told.contains(&format!("{}: ", data.display())) && told.contains("another process has"), "{told}");
+    running.drain();
+    running.join().expect("it ends");
+}
