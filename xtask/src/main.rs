@@ -46,8 +46,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "sanitize",
-        usage: "[address|thread] [CRATE]",
-        about: "the tests of the store or another crate under a sanitizer (nightly)",
+        usage: "[address|thread] [CRATE] [ARGUMENT]...",
+        about: "the tests of the store or another crate under a sanitizer (nightly); arguments go to cargo test",
         run: campaign::sanitize,
     },
 ];
