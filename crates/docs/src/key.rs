@@ -178,6 +178,38 @@ mod tests {
         check(KeyType::String, "", None);
         check(KeyType::String, "7a", Some(b"7a"));
         check(KeyType::String, &"x".repeat(KEY_BYTES_MAX + 1), None);
+        check(KeyType::String, &"x".repeat(KEY_BYTES_MAX), Some("x".repeat(KEY_BYTES_MAX).as_bytes()));
+        check(KeyType::I64, "9223372036854775807", Some(&[255; 8]));
+    }
+
+    #[test]
+    fn a_key_is_spelled_as_it_was_sent() {
+        for (kind, text) in [
+            (KeyType::U32, "0"),
+            (KeyType::U32, "4294967295"),
+            (KeyType::I64, "-9223372036854775808"),
+            (KeyType::I64, "17"),
+            (KeyType::String, "7a"),
+        ] {
+            let key = kind.of_text(text).unwrap();
+            assert_eq!(key.to_string(), text);
+            assert_eq!(kind.of_scalar(key.scalar()).map(|key| key.to_string()).as_deref(), Some(text));
+            assert_eq!(kind.of_bytes(key.as_bytes()).map(|key| key.to_string()).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn a_value_outside_the_type_is_no_key() {
+        for number in [-1, 1 << 32, i64::MAX, i64::MIN] {
+            assert!(KeyType::U32.of_scalar(Scalar::Integer(number)).is_none(), "{number}");
+        }
+        assert!(KeyType::String.of_scalar(Scalar::Text("")).is_none());
+        assert!(KeyType::U32.of_scalar(Scalar::Text("5")).is_none());
+        assert!(KeyType::I64.of_scalar(Scalar::Null).is_none());
+        for bytes in [&[][..], &[0; 3], &[0; 5]] {
+            assert!(KeyType::U32.of_bytes(bytes).is_none() && KeyType::I64.of_bytes(bytes).is_none(), "{bytes:?}");
+        }
+        assert!(KeyType::String.of_bytes(b"\xff").is_none());
     }
 
     #[test]
