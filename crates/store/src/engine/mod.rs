@@ -24,6 +24,7 @@ mod checkpoint;
 mod close;
 mod commit;
 mod limits;
+mod pace;
 mod queue;
 mod reads;
 mod recovery;
@@ -175,8 +176,8 @@ impl Engine {
         lock(&self.slots).push(slot);
     }
 
-    pub(crate) fn bulk(&self) -> crate::tree::BulkBuilder {
-        self.tree.bulk(self.pace())
+    pub(crate) fn bulk(self: &Arc<Engine>) -> crate::tree::BulkBuilder {
+        self.tree.bulk(pace::of_bulk_build(Arc::clone(self)))
     }
 
     fn take_slot(&self) -> ReaderSlot<Generation> {
