@@ -6,7 +6,7 @@ use crate::escape;
 use crate::hash::key_hash;
 use crate::key::{FieldName, Key};
 use crate::scan::string_stop;
-use crate::table::{FieldTable, Found, NestedTables, body_bytes, number_at};
+use crate::table::{FieldTable, Found, LINEAR_FIELDS_MAX, NestedTables, body_bytes, number_at};
 use crate::tag::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
 use crate::value::Value;
 use crate::walk::Fields;
@@ -142,6 +142,36 @@ impl<'a> Document<'a> {
         }
     }
 
+    /// The JSON text of the root object's field `name`; empty where there is none. Small documents of one shape are read
+    /// without a view of their table: for queries, which read a field or two of many.
+    #[inline(always)]
+    pub fn raw_named(&self, name: &FieldName, cache: &mut FieldCache) -> &'a [u8] {
+        let found = match self.width {
+            1 => self.raw_at::<1>(name, cache.index as usize),
+            2 => self.raw_at::<2>(name, cache.index as usize),
+            _ => None,
+        };
+        found.unwrap_or_else(|| raw_searched(self.bytes, name, cache))
+    }
+
+    /// The text of the field at `index` of a table in order, if it has this name. A root that is no object has no field.
+    #[inline(always)]
+    fn raw_at<const W: usize>(&self, name: &FieldName, index: usize) -> Option<&'a [u8]> {
+        let count = self.count as usize;
+        if index >= count || count > LINEAR_FIELDS_MAX {
+            return None;
+        }
+        let place = self.table_at as usize + count + index * W;
+        let position = number_at::<W>(self.bytes, place)?;
+        let text = self.bytes.get(self.text_at as usize..)?;
+        let key = name.key();
+        if !key.begins(text.get(position..)?) {
+            return None;
+        }
+        let next = if index + 1 < count { number_at::<W>(self.bytes, place + W)? } else { text.len() };
+        text.get(position + key.len() + 3..next.checked_sub(1)?).filter(|value| !value.is_empty())
+    }
+
     /// How many fields the root object has; 0 for any other root.
     #[inline]
     pub fn field_count(&self) -> usize {
@@ -186,6 +216,14 @@ impl<'a> Document<'a> {
         let bytes = self.bytes.get(self.nested_at as usize..self.text_at as usize).unwrap_or_default();
         NestedTables { bytes, width: usize::from(self.width) }
     }
+}
+
+/// The text of a field that did not stand where it was expected.
+#[cold]
+#[inline(never)]
+fn raw_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> &'a [u8] {
+    let document = Document::from_bytes(bytes).ok();
+    document.and_then(|document| document.field_named(name, cache)).map_or(&[], |value| value.raw())
 }
 
 /// Looks `name` up in the root and remembers where it was. Kept out of the cached lookup, and given the bytes alone: a

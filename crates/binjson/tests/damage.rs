@@ -2,7 +2,7 @@
 
 mod support;
 
-use binjson::{Document, FieldCache, Value, encode};
+use binjson::{Document, FieldCache, FieldName, Value, encode};
 use proptest::prelude::*;
 
 /// The other parser turns numbers into doubles, and refuses what is beyond them.
@@ -45,6 +45,10 @@ fn touch_document(bytes: &[u8], names: &[String]) {
             }
         }
         let _ = document.field(name);
+        let prepared = FieldName::new(name);
+        for _ in 0..2 {
+            let _ = document.raw_named(&prepared, &mut cache).len();
+        }
     }
     let mut out = Vec::new();
     let _ = binjson::merge_patch(document, document, &mut out);

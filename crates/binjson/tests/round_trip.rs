@@ -70,7 +70,7 @@ fn check_document(sent: &str, theirs: &Json) {
     assert_eq!(document.is_object(), theirs.is_object());
     check_value(document.root(), theirs);
     if let Json::Object(fields) = theirs {
-        let (mut cache, mut named_cache) = (FieldCache::default(), FieldCache::default());
+        let (mut cache, mut named_cache, mut raw_cache) = Default::default();
         for (key, value) in fields {
             check_value(document.field(key).unwrap(), value);
             for _ in 0..2 {
@@ -78,9 +78,11 @@ fn check_document(sent: &str, theirs: &Json) {
                 assert_eq!(cached.raw(), document.field(key).unwrap().raw());
                 let named = document.field_named(&FieldName::new(key), &mut named_cache).unwrap();
                 assert_eq!(named.raw(), cached.raw());
+                assert_eq!(document.raw_named(&FieldName::new(key), &mut raw_cache), cached.raw());
             }
         }
         assert!(document.field_cached("no such field", &mut cache).is_none());
+        assert!(document.raw_named(&FieldName::new("no such field"), &mut raw_cache).is_empty());
     }
 }
 
@@ -149,6 +151,7 @@ fn a_key_with_quotes_is_never_taken_for_the_text_that_looks_like_it() {
         assert!(document.field(name).is_none(), "{name}");
         assert!(document.field_cached(name, &mut cache).is_none(), "{name}");
         assert!(document.field_named(&FieldName::new(name), &mut cache).is_none(), "{name}");
+        assert!(document.raw_named(&FieldName::new(name), &mut cache).is_empty(), "{name}");
     }
     assert_eq!(document.field("c\"d").unwrap().as_i64(), Some(3));
 }
