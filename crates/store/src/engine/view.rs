@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use crate::error::Error;
@@ -108,8 +108,6 @@ struct Below<'v, 'r> {
     cursor: Cursor<'v>,
     range: KeyRange<'r>,
     direction: Direction,
-    /// First key of the leaf, for scans downwards.
-    scratch: Vec<u8>,
 }
 
 impl<'v, 'r> Below<'v, 'r> {
@@ -118,44 +116,46 @@ impl<'v, 'r> Below<'v, 'r> {
             Direction::Forward => cursor.seek(range.from)?,
             Direction::Backward => cursor.seek_back(range.to)?,
         }
-        Ok(Below { cursor, range, direction, scratch: Vec::new() })
+        Ok(Below { cursor, range, direction })
     }
 
-    /// Shows entries before `limit` and within the range.
+    /// Shows entries before `limit` and within the range. Without a limit it is the scan's end, and the place after it is
+    /// nobody's.
     fn show_until(&mut self, limit: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
         while self.cursor.is_valid() {
-            // Most leaves lie wholly before both: then no key of theirs is compared.
-            let is_whole = self.leaf_is_before(limit)?;
-            loop {
-                if !is_whole && !is_before(self.cursor.key(), limit, self.range, self.direction) {
-                    return Ok(ControlFlow::Continue(()));
-                }
+            let (count, ends) = self.entries_before(limit)?;
+            for left in (0..count).rev() {
                 if visit(self.cursor.key(), self.cursor.value()?).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
-                let stepped = match self.direction {
-                    Direction::Forward => self.cursor.next_in_leaf()?,
-                    Direction::Backward => self.cursor.previous_in_leaf()?,
-                };
-                if !stepped {
-                    break;
+                if left > 0 {
+                    match self.direction {
+                        Direction::Forward => self.cursor.next_in_leaf()?,
+                        Direction::Backward => self.cursor.previous_in_leaf()?,
+                    };
                 }
             }
-            self.step()?;
+            if !ends {
+                self.step()?;
+                continue;
+            }
+            if count > 0 && limit.is_some() {
+                self.step()?;
+            }
+            break;
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    fn leaf_is_before(&mut self, limit: Option<&[u8]>) -> Result<bool, Error> {
-        let farthest = match self.direction {
-            Direction::Forward => self.cursor.leaf_last_key()?,
-            Direction::Backward => {
-                self.scratch.clear();
-                self.cursor.leaf_first_key(&mut self.scratch)?;
-                &self.scratch
-            }
-        };
-        Ok(is_before(farthest, limit, self.range, self.direction))
+    /// How many entries of the leaf, from the current one on, come before `limit` and within the range, and whether one of
+    /// the two ends in this leaf. One search instead of a comparison of each key.
+    #[inline]
+    fn entries_before(&self, limit: Option<&[u8]>) -> Result<(usize, bool), Error> {
+        let limit = limit.map_or(Bound::Unbounded, Bound::Excluded);
+        match self.direction {
+            Direction::Forward => self.cursor.leaf_entries_below([self.range.to, limit]),
+            Direction::Backward => self.cursor.leaf_entries_above([self.range.from, limit]),
+        }
     }
 
     /// Steps over the entry of this key, if the cursor is on it.
@@ -171,11 +171,11 @@ impl<'v, 'r> Below<'v, 'r> {
     }
 }
 
-/// Whether a key comes before `limit` in the scan's direction and the range has not ended.
-fn is_before(key: &[u8], limit: Option<&[u8]>, range: KeyRange<'_>, direction: Direction) -> bool {
+/// Whether the range has not ended before a key, in the scan's direction.
+fn is_within(key: &[u8], range: KeyRange<'_>, direction: Direction) -> bool {
     match direction {
-        Direction::Forward => limit.is_none_or(|limit| key < limit) && range.is_below_end(key),
-        Direction::Backward => limit.is_none_or(|limit| key > limit) && range.is_above_start(key),
+        Direction::Forward => range.is_below_end(key),
+        Direction::Backward => range.is_above_start(key),
     }
 }
 
@@ -206,7 +206,7 @@ impl<'m, 'r> Changes<'m, 'r> {
     }
 
     fn current(&self) -> Option<memtable::Entry<'m>> {
-        self.cursor.current().filter(|entry| is_before(entry.key, None, self.range, self.direction))
+        self.cursor.current().filter(|entry| is_within(entry.key, self.range, self.direction))
     }
 
     fn step(&mut self) {

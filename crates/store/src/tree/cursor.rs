@@ -2,7 +2,7 @@
 //!
 //! The path from the root is kept as page numbers and child indexes, so a step inside a leaf touches the leaf only, and a step to
 //! the next leaf the branch above it. Nothing is allocated after the first entry. Within a leaf the entries follow
-//! without comparing keys; [`Cursor::leaf_last_key`] tells a merging reader how far it can go without looking elsewhere.
+//! without comparing keys; [`Cursor::leaf_entries_below`] tells a merging reader how far it can go without looking elsewhere.
 
 use std::ops::Bound;
 
@@ -105,9 +105,15 @@ impl<'v> Walk<'v> {
         if !self.descend(self.root.page, self.root.level, |branch| branch.child_for(key))? {
             return Ok(None);
         }
-        let Some((place, leaf)) = self.leaf else { return Ok(None) };
+        self.rank_in_leaf(key, or_equal).map(Some)
+    }
+
+    /// Entries of the leaf that are below `key` (or, unless `or_equal`, equal to it).
+    #[inline]
+    fn rank_in_leaf(&self, key: &[u8], or_equal: bool) -> Result<usize, Error> {
+        let Some((place, leaf)) = self.leaf else { return Ok(0) };
         let (rank, found) = leaf.rank(key).map_err(|damage| self.shared.damage(place, damage))?;
-        Ok(Some(rank + usize::from(found && !or_equal)))
+        Ok(rank + usize::from(found && !or_equal))
     }
 
     /// From a node down to a leaf; false in an empty tree.
@@ -149,8 +155,7 @@ impl<'v> Walk<'v> {
     #[inline]
     fn load(&mut self, place: PageNo, leaf: Node<'v>, index: usize) -> Result<(), Error> {
         self.index = index;
-        let loaded = leaf.push_suffix(index, &mut self.key).and_then(|()| leaf.stored(index));
-        match loaded {
+        match leaf.push_entry(index, &mut self.key) {
             Ok(stored) => self.stored = stored,
             Err(damage) => {
                 self.leaf = None;
@@ -248,15 +253,11 @@ impl<'v> Walk<'v> {
 /// See the module's text. Before a seek, and past either end, it is on no entry.
 pub struct Cursor<'v> {
     walk: Walk<'v>,
-    /// The last key of the leaf whose page this is.
-    leaf_last: Vec<u8>,
-    leaf_last_of: PageNo,
 }
 
 impl<'v> Cursor<'v> {
     pub(super) fn new(view: &'v TreeView, root: Root) -> Cursor<'v> {
-        let walk = Walk::new(view.shared(), root, false);
-        Cursor { walk, leaf_last: Vec::new(), leaf_last_of: PageNo::NONE }
+        Cursor { walk: Walk::new(view.shared(), root, false) }
     }
 
     /// To the first entry within a lower bound.
@@ -328,21 +329,33 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The last key of the leaf that the cursor is in: until it is passed, forward steps need no comparison with changes whose
-    /// keys lie above it. Empty on no entry.
-    pub fn leaf_last_key(&mut self) -> Result<&[u8], Error> {
-        let Some((place, leaf)) = self.walk.leaf else { return Ok(&[]) };
-        if self.leaf_last_of != place {
-            let last = leaf.count().saturating_sub(1);
-            leaf.key_into(last, &mut self.leaf_last).map_err(|damage| self.walk.shared.damage(place, damage))?;
-            self.leaf_last_of = place;
+    /// How many entries of the leaf, the current one first, lie below all `ends` (with an inclusive one itself), and whether
+    /// that leaves some of the leaf out. A merging reader goes so far without looking elsewhere.
+    #[inline]
+    pub fn leaf_entries_below(&self, ends: [Bound<&[u8]>; 2]) -> Result<(usize, bool), Error> {
+        let Some((_, leaf)) = self.walk.leaf else { return Ok((0, true)) };
+        let mut stop = leaf.count();
+        for end in ends {
+            stop = match end {
+                Bound::Unbounded => stop,
+                Bound::Included(key) => stop.min(self.walk.rank_in_leaf(key, false)?),
+                Bound::Excluded(key) => stop.min(self.walk.rank_in_leaf(key, true)?),
+            };
         }
-        Ok(&self.leaf_last)
+        Ok((stop.saturating_sub(self.walk.index), stop < leaf.count()))
     }
 
-    /// The first key of the leaf that the cursor is in, put into `key`; for scans downwards.
-    pub fn leaf_first_key(&self, key: &mut Vec<u8>) -> Result<(), Error> {
-        let Some((place, leaf)) = self.walk.leaf else { return Ok(()) };
-        leaf.key_into(0, key).map_err(|damage| self.walk.shared.damage(place, damage))
+    /// The same downwards: entries above all `ends`.
+    #[inline]
+    pub fn leaf_entries_above(&self, ends: [Bound<&[u8]>; 2]) -> Result<(usize, bool), Error> {
+        let mut first = 0;
+        for end in ends {
+            first = match end {
+                Bound::Unbounded => first,
+                Bound::Included(key) => first.max(self.walk.rank_in_leaf(key, true)?),
+                Bound::Excluded(key) => first.max(self.walk.rank_in_leaf(key, false)?),
+            };
+        }
+        Ok(((self.walk.index + 1).saturating_sub(first), first > 0))
     }
 }

@@ -362,6 +362,36 @@ impl<'p> Node<'p> {
         Ok(())
     }
 
+    /// Appends what key `index` has behind the prefix, and gives the entry's value: the slots are read once, and pieces
+    /// of up to eight bytes are moved as words, for a copy of a length that only the run knows is a call.
+    #[inline]
+    pub(super) fn push_entry(&self, index: usize, key: &mut Vec<u8>) -> Result<Stored<'p>, Damage> {
+        let (Some(head_bytes), Some([slot, next])) = (self.heads.get(index), self.slots.get(index..index + 2)) else {
+            return Err(Damage("entry beyond the node's count"));
+        };
+        let suffix_len = usize::from(u16::from_le_bytes([slot[2], slot[3]]) & SUFFIX_MASK);
+        if self.prefix.len() + suffix_len > KEY_BYTES_MAX {
+            return Err(Damage("key over its limit"));
+        }
+        let start = usize::from(u16::from_le_bytes([slot[0], slot[1]]));
+        let end = usize::from(u16::from_le_bytes([next[0], next[1]]));
+        let cell = self.page.get(start..end).ok_or(Damage("cell beyond the page"))?;
+        let tail_len = suffix_len.saturating_sub(HEAD_BYTES);
+        let (tail, value) = cell.split_at_checked(tail_len).ok_or(Damage("key beyond its cell"))?;
+        let whole = key.len() + suffix_len;
+        key.extend_from_slice(&u64::from_le_bytes(*head_bytes).to_be_bytes());
+        match tail_len {
+            0 => {}
+            1..=HEAD_BYTES => key.extend_from_slice(&head(tail).to_be_bytes()),
+            _ => key.extend_from_slice(tail),
+        }
+        key.truncate(whole);
+        if u16::from_le_bytes([slot[2], slot[3]]) & OVERFLOW_BIT != 0 {
+            return OverflowRef::decode(value).map(Stored::Overflow);
+        }
+        Ok(Stored::Inline(value))
+    }
+
     /// Makes `key` the whole key `index`.
     pub(super) fn key_into(&self, index: usize, key: &mut Vec<u8>) -> Result<(), Damage> {
         key.clear();
