@@ -129,12 +129,13 @@ fn find<'q>(
         if !matches!(places[index], Place::Absent) {
             continue;
         }
-        if !raw_value.bytes().any(|byte| byte == b'%' || byte == b'+') {
+        let decoded = query::decode(raw_value, &mut scratch);
+        let decoded = decoded.map_err(|error| refused(&declared[index], error.to_string()))?;
+        // Nothing is escaped: what was sent is the value.
+        if decoded.as_ptr() == raw_value.as_ptr() {
             places[index] = Place::Sent(raw_value);
             continue;
         }
-        let decoded = query::decode(raw_value, &mut scratch);
-        let decoded = decoded.map_err(|error| refused(&declared[index], error.to_string()))?;
         let start = text.len();
         text.extend_from_slice(decoded.as_bytes());
         places[index] = Place::Decoded(start..text.len());
@@ -191,7 +192,16 @@ fn type_name(kind: ParameterKind) -> &'static str {
 
 /// `-?[0-9]+` within 64 bits; `str::parse` would take a plus as well.
 fn integer(text: &str) -> Option<i64> {
+    const SHORT_DIGITS: usize = 18; // They cannot overflow.
     let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.len() <= SHORT_DIGITS {
+        let number = digits.bytes().try_fold(0, |number, byte| {
+            let digit = byte.wrapping_sub(b'0');
+            (digit < 10).then(|| number * 10 + i64::from(digit))
+        });
+        let number = number.filter(|_| !digits.is_empty())?;
+        return Some(if digits.len() < text.len() { -number } else { number });
+    }
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 

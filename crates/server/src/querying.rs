@@ -114,10 +114,10 @@ impl DeclaredQuery {
         reply: Reply<'_>,
     ) {
         let Local { session, text, out, scratch, path_texts, .. } = local;
-        let values = match self.values(request, params, text, path_texts) {
-            Ok(values) => values,
-            Err(failure) => return service.fail(&failure, reply),
-        };
+        let mut values = Values::new(self.slots.len());
+        if let Err(failure) = self.read_values(request, params, text, path_texts, values.slots()) {
+            return service.fail(&failure, reply);
+        }
         let budget = Budget {
             rows_max: service.scan_rows_max.min(LOOP_ROWS_MAX),
             output_bytes_max: service.loop_query_bytes,
@@ -182,19 +182,19 @@ impl DeclaredQuery {
     }
 
     /// The statement's values by slot.
-    fn values<'v>(
+    fn read_values<'v>(
         &'v self,
         request: &Request<'v>,
         params: &Params<'_, 'v>,
         text: &'v mut Vec<u8>,
         path_texts: &'v mut PathTexts,
-    ) -> Result<Values<'v>, Failure> {
+        values: &mut [Value<'v>],
+    ) -> Result<(), Failure> {
         let mut given = params::Given::default();
         params::read(&self.declared, request.query(), text, &mut given)?;
-        let mut values = Values::default();
         let mut path_texts = path_texts.iter_mut();
-        for slot in &self.slots {
-            values.push(match slot {
+        for (slot, value) in self.slots.iter().zip(values) {
+            *value = match slot {
                 Source::Request(place) => value_of(given.get(*place)),
                 Source::File(parameter) => value_of(params::default_of(parameter)),
                 Source::Path(parameter) => {
@@ -202,34 +202,35 @@ impl DeclaredQuery {
                     let Some(text) = path_texts.next() else { return Err(params::no_such_path(&parameter.name)) };
                     value_of(params::of_path(parameter, params, text)?)
                 }
-            });
+            };
         }
-        Ok(values)
+        Ok(())
     }
 }
 
-/// The values of one execution, by slot, without allocation.
+/// Statements of more parameters have their values on the heap.
+const VALUES_INLINE: usize = 16;
+
+/// The values of one execution, by slot; those of all but the longest statements without allocation.
 struct Values<'v> {
-    values: [Value<'v>; docs::sql::PARAMETERS_MAX],
+    inline: [Value<'v>; VALUES_INLINE],
+    spilled: Vec<Value<'v>>,
     count: usize,
 }
 
-impl Default for Values<'_> {
-    fn default() -> Self {
-        Values { values: [Value::Null; docs::sql::PARAMETERS_MAX], count: 0 }
-    }
-}
-
 impl<'v> Values<'v> {
-    fn push(&mut self, value: Value<'v>) {
-        if let Some(place) = self.values.get_mut(self.count) {
-            *place = value;
-            self.count += 1;
-        }
+    /// NULL for each of so many slots.
+    fn new(count: usize) -> Self {
+        let spilled = if count > VALUES_INLINE { vec![Value::Null; count] } else { Vec::new() };
+        Values { inline: [Value::Null; VALUES_INLINE], spilled, count }
+    }
+
+    fn slots(&mut self) -> &mut [Value<'v>] {
+        if self.count > VALUES_INLINE { &mut self.spilled } else { &mut self.inline[..self.count] }
     }
 
     fn as_slice(&self) -> &[Value<'v>] {
-        &self.values[..self.count]
+        if self.count > VALUES_INLINE { &self.spilled } else { &self.inline[..self.count] }
     }
 }
 
