@@ -24,7 +24,7 @@ impl<'a> Included<'a> {
     }
 
     /// The next field; `Err` where the value is damaged or has no more fields.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "an iterator of results of options would hide the end")]
     pub fn next(&mut self) -> Result<Option<&'a [u8]>, Damaged> {
         let length = self.length()?;
@@ -33,7 +33,7 @@ impl<'a> Included<'a> {
         Ok(if text.is_empty() { None } else { Some(text) })
     }
 
-    #[inline]
+    #[inline(always)]
     fn length(&mut self) -> Result<usize, Damaged> {
         match self.rest.split_first() {
             Some((&length, rest)) if length < 0x80 => {

@@ -125,8 +125,24 @@ pub fn decode_integer(bytes: &[u8]) -> Option<i64> {
     if digits.first() == Some(&(fill as u8)) || behind.first().is_some_and(|&tail| tail >= TAIL_MIN) {
         return None; // Damaged, or a real.
     }
-    let integer = digits.iter().fold(fill, |integer, &digit| integer << 8 | i64::from(digit));
+    // The digits behind the fill: a shift by all 64 bits would be none, but then there is no digit.
+    let integer = fill.checked_shl(8 * length as u32).unwrap_or(0) | leading(digits) as i64;
     ((integer < 0) == (fill < 0)).then_some(integer)
+}
+
+/// Up to eight bytes as one number, without a loop over them.
+#[inline]
+fn leading(bytes: &[u8]) -> u64 {
+    if let Some(all) = bytes.first_chunk::<8>() {
+        return u64::from_be_bytes(*all);
+    }
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        // The two overlap, and say the same there.
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_be_bytes(*first)) << (8 * (bytes.len() - 4)) | u64::from(u32::from_be_bytes(*last))
+        }
+        _ => bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)),
+    }
 }
 
 /// The length of a number's floor, and its bytes in front: all ones for negatives, all zeros otherwise.
@@ -191,12 +207,12 @@ fn integer_bytes(integer: i64, out: &mut Vec<u8>) {
     let bytes = 8 - magnitude.leading_zeros() / 8;
     let tag = if integer < 0 { MINUS_ONE - bytes as u8 } else { ZERO + bytes as u8 };
     // Sign-extended, a negative's low bytes are already the inverted bytes of its complement.
-    let all = integer.to_be_bytes();
-    let mut buffer = [0; 9];
-    buffer[0] = tag;
-    let length = bytes as usize;
-    buffer[1..=length].copy_from_slice(&all[8 - length..]);
-    out.extend_from_slice(&buffer[..=length]);
+    // A word of fixed length, cut: a copy of a length that only the run knows is a call.
+    let digits = (integer as u64).checked_shl(64 - 8 * bytes).unwrap_or(0);
+    let end = out.len() + 1 + bytes as usize;
+    let [a, b, c, d, e, f, g, h] = digits.to_be_bytes();
+    out.extend_from_slice(&[tag, a, b, c, d, e, f, g, h]);
+    out.truncate(end);
 }
 
 fn real_bytes(real: f64, out: &mut Vec<u8>) {

@@ -6,13 +6,14 @@
 //! that row's key.
 
 use std::cell::Cell;
+use std::ops::Bound;
 
 use binjson::FieldCache;
 use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
 use hashbrown::{HashMap, HashSet};
 
 use super::aggregate::State;
+use super::constants::{self, Remembered};
 use super::error::{Fault, QueryError};
 use super::expr::Expr;
 use super::plan::Plan;
@@ -20,7 +21,7 @@ use super::row::{Fixed, Frame, Scope};
 use super::sink::RowSink;
 use super::sort::SortBuffer;
 use super::value::Value;
-use crate::engine::View;
+use crate::engine::{KeyRange, View};
 
 /// Rows between two questions to [`Budget::deadline`].
 const DEADLINE_ROWS: u64 = 256;
@@ -68,6 +69,7 @@ pub struct Outcome {
 pub struct Scratch {
     arena: Bump,
     constants: Bump,
+    remembered: Remembered,
     caches: Vec<Vec<Cell<FieldCache>>>,
     levels: Vec<LevelKeys>,
     sort: SortBuffer,
@@ -80,6 +82,16 @@ pub(super) struct LevelKeys {
     pub(super) from: Vec<u8>,
     pub(super) to: Vec<u8>,
     pub(super) key: Vec<u8>,
+}
+
+impl LevelKeys {
+    /// The range of an index between the bounds; an empty one is none.
+    pub(super) fn index_range(&self) -> KeyRange<'_> {
+        KeyRange {
+            from: if self.from.is_empty() { Bound::Unbounded } else { Bound::Included(&self.from) },
+            to: if self.to.is_empty() { Bound::Unbounded } else { Bound::Excluded(&self.to) },
+        }
+    }
 }
 
 impl Scratch {
@@ -145,6 +157,8 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) skip: u64,
     pub(super) wanted: u64,
     pub(super) outcome: Outcome,
+    /// The row at which the budget is looked at again.
+    pub(super) check_at: u64,
     pub(super) sink: &'e mut S,
 }
 
@@ -180,7 +194,7 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
         group: &[],
         now_ms: budget.now_ms,
     };
-    fixed.constants = evaluate_constants(plan, &fixed, &scratch.constants);
+    fixed.constants = constants::evaluate(plan, &fixed, &scratch.constants, &mut scratch.remembered);
     let (skip, wanted) = window(plan, &fixed, &scratch.constants)?;
     let mut run = Run {
         plan,
@@ -198,21 +212,11 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
         skip,
         wanted,
         outcome: Outcome::default(),
+        check_at: next_check(0, budget),
         sink,
     };
     run.run()?;
     Ok(run.outcome)
-}
-
-fn evaluate_constants<'a>(plan: &'a Plan, fixed: &Fixed<'a>, arena: &'a Bump) -> &'a [Result<Value<'a>, Fault>] {
-    if plan.constants.is_empty() {
-        return &[];
-    }
-    let fixed = arena.alloc(*fixed);
-    let scope = Scope { frame: None, fixed, arena };
-    let mut values = BumpVec::with_capacity_in(plan.constants.len(), arena);
-    values.extend(plan.constants.iter().map(|constant| constant.evaluate(&scope)));
-    values.into_bump_slice()
 }
 
 /// OFFSET and LIMIT. A negative limit is none, a negative offset is 0; anything but an integer is refused.
@@ -246,7 +250,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             passes = passes && condition.passes(&scope)?;
         }
         if passes {
-            ended(self.level(0, None))?;
+            ended(self.rows())?;
         }
         if plan.grouped && self.wanted > 0 {
             ended(self.finish_groups())?;
@@ -255,6 +259,13 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             self.finish_sort()?;
         }
         Ok(())
+    }
+
+    fn rows(&mut self) -> Flow {
+        match &self.plan.compiled {
+            Some(compiled) if self.pipeline(compiled)? => Ok(()),
+            _ => self.level(0, None),
+        }
     }
 
     #[inline]
@@ -279,22 +290,29 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     #[inline]
     pub(super) fn count_row(&mut self) -> Flow {
         self.outcome.rows_read += 1;
-        if self.outcome.rows_read > self.budget.rows_max || self.outcome.rows_read.is_multiple_of(DEADLINE_ROWS) {
+        if self.outcome.rows_read >= self.check_at {
             self.check_budget()?;
         }
         Ok(())
     }
 
     #[cold]
-    fn check_budget(&self) -> Result<(), QueryError> {
+    fn check_budget(&mut self) -> Result<(), QueryError> {
         if self.outcome.rows_read > self.budget.rows_max {
             return Err(QueryError::Limit { what: "rows read", limit: self.budget.rows_max });
         }
         if self.outcome.rows_read.is_multiple_of(DEADLINE_ROWS) && self.budget.deadline.is_some_and(|over| over()) {
             return Err(QueryError::Deadline);
         }
+        self.check_at = next_check(self.outcome.rows_read, self.budget);
         Ok(())
     }
+}
+
+/// The next row that is one of [`DEADLINE_ROWS`], or one too many.
+fn next_check(rows_read: u64, budget: &Budget<'_>) -> u64 {
+    let deadline = (rows_read / DEADLINE_ROWS + 1) * DEADLINE_ROWS;
+    deadline.min(budget.rows_max.saturating_add(1))
 }
 
 /// The loops' end as the caller sees it.

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
 
+use super::access::Access;
 use super::expr::Expr;
-use super::plan::{Access, Level, Plan};
+use super::plan::{Level, Plan};
 use super::resolve::Logical;
 use crate::catalog::Catalog;
 use crate::engine::Direction;

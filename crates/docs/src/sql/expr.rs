@@ -11,7 +11,7 @@ use super::error::Fault;
 use super::functions::{self, Function};
 use super::json::{self, Step};
 use super::pattern;
-use super::row::Scope;
+use super::row::{Fixed, Scope};
 use super::value::{self, TEXT_BYTES_MAX, Value, compare};
 
 /// Longest pattern of LIKE and GLOB.
@@ -75,7 +75,7 @@ pub(crate) enum Comparison {
 
 impl Comparison {
     #[inline]
-    fn holds(self, order: Ordering) -> bool {
+    pub(crate) fn holds(self, order: Ordering) -> bool {
         match self {
             Comparison::Equal => order == Ordering::Equal,
             Comparison::NotEqual => order != Ordering::Equal,
@@ -258,6 +258,16 @@ impl Expr {
         }
     }
 
+    /// The value of an expression that is known before any row.
+    pub(crate) fn evaluate_known<'a>(&'a self, fixed: &Fixed<'a>) -> Result<Value<'a>, Fault> {
+        match self {
+            Expr::Literal(literal) => Ok(literal.value()),
+            Expr::Parameter(slot) => Ok(fixed.parameters[*slot]),
+            Expr::Constant(slot) => fixed.constants[*slot],
+            _ => Err(Fault::Damaged("a value known ahead")),
+        }
+    }
+
     /// Its value on the row in scope.
     pub(crate) fn evaluate<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
         match self {
@@ -363,6 +373,14 @@ impl Expr {
             return Ok(!a.is_null() && !b.is_null() && op.holds(compare(a, b)));
         }
         Ok(self.evaluate(scope)?.truth() == Some(true))
+    }
+}
+
+/// Takes a condition apart into terms that must all hold.
+pub(crate) fn flatten(condition: Expr, into: &mut Vec<Expr>) {
+    match condition {
+        Expr::And(terms) => terms.into_iter().for_each(|term| flatten(term, into)),
+        other => into.push(other),
     }
 }
 

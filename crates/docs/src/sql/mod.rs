@@ -1,17 +1,21 @@
 //! SQL over collections: a subset of SQLite's dialect, prepared once, executed many times.
 //!
 //! ```text
-//!  text → parse.rs → resolve.rs (names, bounds) → plan.rs (one plan for each set of optional parameters)
-//!       → execute.rs (nested loops over a View, rows pushed to a RowSink)
+//!  text → parse.rs → resolve/ (names, bounds) → plan.rs, access.rs (a plan for each set of optional parameters)
+//!       → execute.rs (rows pushed to a RowSink): pipeline.rs where compiled.rs knows the plan's shape,
+//!         nest.rs (nested loops over a View) for any plan
 //! ```
 //!
-//! - Where a query runs both here and in SQLite, the answers are equal: `value.rs`, `number.rs`, `dates.rs`,
+//! - Where a query runs both here and in SQLite, the answers are equal: `value.rs`, `number.rs`, `dates/`,
 //!   `format.rs`, `pattern.rs`, `functions.rs`, `aggregate.rs` hold the semantics, and the tests compare with it.
 //! - What is not supported is refused when the query is prepared, with its position; no clause is ever ignored.
 //! - Every execution has a [`Budget`]; in steady state it allocates nothing.
 //! - The view must allow reads inside a scan's callback, as a snapshot does: joins look up while they scan.
 
+mod access;
 mod aggregate;
+mod compiled;
+mod constants;
 mod dates;
 mod error;
 mod execute;
@@ -25,6 +29,7 @@ mod nest;
 mod number;
 mod parse;
 mod pattern;
+mod pipeline;
 mod plan;
 mod query;
 mod resolve;

@@ -6,10 +6,11 @@ use std::ops::{Bound, ControlFlow};
 
 use binjson::Document;
 
+use super::access::{Access, Limit};
 use super::error::{Fault, QueryError};
 use super::execute::{Flow, LevelKeys, Run};
 use super::expr::Expr;
-use super::plan::{Access, Level, Limit};
+use super::plan::Level;
 use super::row::{CHANGE_NUMBER_BYTES, Frame, Scope, of_scalar};
 use super::sink::RowSink;
 use super::value::Value;
@@ -18,7 +19,7 @@ use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
 
 /// The arena is emptied between rows once it is larger than this.
-const ARENA_BYTES_KEPT: usize = 16 << 10;
+pub(super) const ARENA_BYTES_KEPT: usize = 16 << 10;
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Finds the level's entries for the row outside, and goes inwards with each.
@@ -89,15 +90,12 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 if !self.index_bounds(equal, from.as_ref(), to.as_ref(), outer, keys)? {
                     return Ok(());
                 }
-                let open = |bytes: &Vec<u8>| if bytes.is_empty() { None } else { Some(()) };
-                let range = KeyRange {
-                    from: open(&keys.from).map_or(Bound::Unbounded, |()| Bound::Included(&keys.from[..])),
-                    to: open(&keys.to).map_or(Bound::Unbounded, |()| Bound::Excluded(&keys.to[..])),
-                };
-                let key = &mut keys.key;
-                self.scan(*tree, range, *direction, |run, entry, value| {
-                    run.index_entry(number, level, (entry, value), outer, key, found)
-                })
+                let mut key = std::mem::take(&mut keys.key);
+                let flow = self.scan(*tree, keys.index_range(), *direction, |run, entry, value| {
+                    run.index_entry(number, level, (entry, value), outer, &mut key, found)
+                });
+                keys.key = key;
+                flow
             }
             Access::Scan { from, to, direction } => {
                 let low = self.scan_bound(from.as_ref(), level.key, outer, &mut keys.from)?;
@@ -118,7 +116,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
 
     /// Visits a range; an end inside ends the visit and is given on.
     #[inline]
-    fn scan(
+    pub(super) fn scan(
         &mut self,
         tree: TreeId,
         range: KeyRange<'_>,
@@ -217,7 +215,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 
     /// The bounds of an index range, empty for none; false where nothing can match.
-    fn index_bounds(
+    pub(super) fn index_bounds(
         &self,
         equal: &[Expr],
         from: Option<&Limit>,
@@ -254,7 +252,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 
     /// One bound of a scan in key order; false for none. A value that is no key does not narrow.
-    fn scan_bound(
+    pub(super) fn scan_bound(
         &self,
         value: Option<&Expr>,
         kind: KeyType,
@@ -279,7 +277,7 @@ fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Option<Scalar<'a
 
 /// Inlined, the view of the document is made where the frame holds it.
 #[inline(always)]
-fn parse_document(stored: &[u8]) -> Result<Document<'_>, Fault> {
+pub(super) fn parse_document(stored: &[u8]) -> Result<Document<'_>, Fault> {
     match stored.get(CHANGE_NUMBER_BYTES..).map(Document::from_bytes) {
         Some(Ok(document)) => Ok(document),
         _ => Err(Fault::Damaged("a document")),
@@ -288,7 +286,7 @@ fn parse_document(stored: &[u8]) -> Result<Document<'_>, Fault> {
 
 /// The integer that a value equals, if any: 5.0 equals 5.
 #[inline]
-fn whole(value: Value<'_>) -> Option<i64> {
+pub(super) fn whole(value: Value<'_>) -> Option<i64> {
     match value {
         Value::Integer(integer) => Some(integer),
         Value::Real(real) if real == real.trunc() && real.abs() < 9.2e18 => Some(real as i64),
@@ -298,7 +296,7 @@ fn whole(value: Value<'_>) -> Option<i64> {
 
 /// The key that a value equals, if any.
 #[inline]
-fn as_key(value: Value<'_>, kind: KeyType) -> Option<Key<'_>> {
+pub(super) fn as_key(value: Value<'_>, kind: KeyType) -> Option<Key<'_>> {
     match kind {
         KeyType::String => kind.of_scalar(value.scalar()?),
         KeyType::U32 | KeyType::I64 => kind.of_scalar(Scalar::Integer(whole(value)?)),

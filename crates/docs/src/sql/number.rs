@@ -346,6 +346,11 @@ pub(crate) fn round(real: f64, places: i64) -> f64 {
     if places == 0 {
         return (real + if real < 0.0 { -0.5 } else { 0.5 }) as i64 as f64;
     }
+    round_quickly(real, places).unwrap_or_else(|| round_by_digits(real, places))
+}
+
+/// The same by the digits that a real is written with: to `places`, at least one.
+fn round_by_digits(real: f64, places: u32) -> f64 {
     let (value, exponent) = decimal(real, DIGITS);
     let drop = -exponent - places as i32;
     if drop <= 0 {
@@ -359,6 +364,27 @@ pub(crate) fn round(real: f64, places: i64) -> f64 {
     };
     let magnitude = scaled(rounded, -(places as i32));
     if real < 0.0 { -magnitude } else { magnitude }
+}
+
+/// The same where one multiplication tells: the product is off by less than 2^-12, so that a fraction farther than 2^-10
+/// from a half falls to the same side whichever way its digits are rounded; the quotient is the real nearest to the
+/// decimals.
+fn round_quickly(real: f64, places: u32) -> Option<f64> {
+    const POWERS: [f64; 10] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+    const PRODUCT_MAX: f64 = 1_099_511_627_776.0; // 2^40
+    const DOUBT: f64 = 1.0 / 1024.0;
+    let power = *POWERS.get(places as usize)?;
+    let product = real.abs() * power;
+    if product >= PRODUCT_MAX {
+        return None;
+    }
+    let floor = product.floor();
+    let fraction = product - floor;
+    if (fraction - 0.5).abs() < DOUBT {
+        return None;
+    }
+    let magnitude = if fraction > 0.5 { floor + 1.0 } else { floor } / power;
+    Some(if real < 0.0 { -magnitude } else { magnitude })
 }
 
 /// A real as text: 17 digits or fewer that read back as the same number, always with a point or an exponent.
@@ -404,4 +430,47 @@ fn plain(ascii: &[u8], point: i32, out: &mut BumpVec<'_, u8>) {
     out.extend(std::iter::repeat_n(b'0', whole.saturating_sub(ascii.len())));
     out.push(b'.');
     out.extend_from_slice(if ascii.len() > whole { &ascii[whole..] } else { b"0" });
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(real: f64, places: u32) {
+        if let Some(quick) = round_quickly(real, places) {
+            assert_eq!(quick.to_bits(), round_by_digits(real, places).to_bits(), "{real:e} to {places}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn the_quick_way_rounds_as_the_digits_do(
+            real in prop_oneof![any::<f64>(), -1e12..1e12, -10.0..10.0, (-1i64 << 40..1 << 40).prop_map(|n| n as f64 / 1e6)],
+            sum in 0u32..1000,
+            count in 1u32..200,
+            places in 1u32..10,
+        ) {
+            if real.abs() <= NO_FRACTION && real != 0.0 {
+                check(real, places);
+            }
+            check(f64::from(sum + 1) / f64::from(count), places);
+        }
+
+        #[test]
+        fn ties_and_their_neighbours_round_as_the_digits_do(half in 0u32..2_000_000, places in 1u32..7, by in -3i64..4) {
+            let tie = (f64::from(half) + 0.5) / 10f64.powi(places as i32);
+            check(f64::from_bits((tie.to_bits() as i64 + by) as u64), places);
+        }
+    }
+
+    #[test]
+    fn averages_of_few_marks_are_rounded_quickly() {
+        assert_eq!(round_quickly(10.0 / 3.0, 5), Some(3.33333));
+        assert_eq!(round_quickly(-0.000_004, 5).map(f64::to_bits), Some((-0.0f64).to_bits()));
+    }
 }

@@ -11,55 +11,16 @@
 
 use binjson::FieldName;
 
+use super::access::{Access, Candidate};
 use super::aggregate::AggregateKind;
-use super::expr::{Affinity, Comparison, Expr, Literal};
+use super::compiled::Compiled;
+use super::constants::Repeatable;
+use super::expr::{Affinity, Comparison, Expr, Literal, flatten};
 use super::resolve::Logical;
 use super::row::{Place, Source};
-use crate::catalog::{Catalog, CollectionInfo, FieldKind, IndexInfo};
-use crate::engine::{Direction, TreeId};
+use crate::catalog::{Catalog, CollectionInfo, FieldKind};
+use crate::engine::TreeId;
 use crate::key::KeyType;
-
-/// A bound of a range: the value, and whether it belongs to the range.
-pub(crate) type Limit = (Expr, bool);
-
-/// How a level finds its entries.
-#[derive(Clone, Debug)]
-pub(crate) enum Access {
-    /// One document by its key.
-    Key(Expr),
-    /// One document by a unique field.
-    Unique { tree: TreeId, field: String, value: Expr },
-    /// A range of an index: equal first fields, then bounds on the next.
-    Index {
-        /// Its place among the collection's indexes.
-        number: usize,
-        tree: TreeId,
-        equal: Vec<Expr>,
-        from: Option<Limit>,
-        to: Option<Limit>,
-        direction: Direction,
-    },
-    /// Documents in key order; the bounds only narrow, the conditions are checked as well.
-    Scan { from: Option<Expr>, to: Option<Expr>, direction: Direction },
-}
-
-impl Access {
-    /// The values that it is told.
-    pub(crate) fn expressions(&self) -> Vec<&Expr> {
-        match self {
-            Access::Key(value) | Access::Unique { value, .. } => vec![value],
-            Access::Index { equal, from, to, .. } => {
-                equal.iter().chain(from.iter().chain(to).map(|(value, _)| value)).collect()
-            }
-            Access::Scan { from, to, .. } => from.iter().chain(to).collect(),
-        }
-    }
-
-    /// Finds at most one entry.
-    pub(crate) fn is_single(&self) -> bool {
-        matches!(self, Access::Key(_) | Access::Unique { .. })
-    }
-}
 
 /// One collection's part of the nested loops.
 #[derive(Clone, Debug)]
@@ -89,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) sources: Vec<Source>,
     /// Computed once for an execution.
     pub(crate) constants: Vec<Expr>,
+    /// For each constant: what its earlier results are found again by, where they are worth it.
+    pub(crate) repeatable: Vec<Option<Repeatable>>,
     /// Conditions without fields.
     pub(crate) first: Vec<Expr>,
     pub(crate) outputs: Vec<Expr>,
@@ -105,6 +68,8 @@ pub(crate) struct Plan {
     pub(crate) offset: Option<Expr>,
     /// Joined collections left out: a reference guarantees the partner, and none of its fields is used.
     pub(crate) implied: Vec<usize>,
+    /// The same, if it is of the shape that runs without a walk of expressions.
+    pub(crate) compiled: Option<Box<Compiled>>,
 }
 
 impl Plan {
@@ -143,6 +108,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
             levels: Vec::new(),
             sources: Vec::new(),
             constants: Vec::new(),
+            repeatable: Vec::new(),
             first: Vec::new(),
             outputs: logical.outputs.iter().map(|output| specialised(&output.expr)).collect(),
             distinct: logical.distinct,
@@ -155,6 +121,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
             limit: logical.limit.as_ref().map(&specialised),
             offset: logical.offset.as_ref().map(&specialised),
             implied: Vec::new(),
+            compiled: None,
         },
     };
     planner.drop_implied();
@@ -165,13 +132,6 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
     planner.split_conditions();
     planner.hoist_constants();
     planner.plan
-}
-
-fn flatten(condition: Expr, into: &mut Vec<Expr>) {
-    match condition {
-        Expr::And(terms) => terms.into_iter().for_each(|term| flatten(term, into)),
-        other => into.push(other),
-    }
 }
 
 /// Puts in what is known of parameters, and takes out what that decides.
@@ -232,42 +192,21 @@ fn filter(expr: Expr) -> Expr {
     }
 }
 
-/// One side of a comparison is a column of the table, the other is known by then.
-struct Bound<'a> {
-    condition: usize,
-    column: &'a str,
-    comparison: Comparison,
-    value: &'a Expr,
-}
-
-/// A way to find a table's entries, how good it is (less is better), and the conditions that it fulfils.
-struct Candidate {
-    score: u32,
-    access: Access,
-    fulfilled: Vec<usize>,
-}
-
-const SCORE_KEY: u32 = 0;
-const SCORE_UNIQUE: u32 = 1;
-const SCORE_INDEX: u32 = 40;
-const SCORE_KEY_RANGE: u32 = 80;
-const SCORE_SCAN: u32 = 100;
-
-struct Planner<'a> {
-    logical: &'a Logical,
-    catalog: &'a Catalog,
-    left_on: Vec<Vec<Expr>>,
-    conditions: Vec<Expr>,
-    plan: Plan,
+pub(super) struct Planner<'a> {
+    pub(super) logical: &'a Logical,
+    pub(super) catalog: &'a Catalog,
+    pub(super) left_on: Vec<Vec<Expr>>,
+    pub(super) conditions: Vec<Expr>,
+    pub(super) plan: Plan,
 }
 
 impl Planner<'_> {
-    fn info(&self, table: usize) -> &CollectionInfo {
+    pub(super) fn info(&self, table: usize) -> &CollectionInfo {
         &self.catalog.collections[self.logical.tables[table].collection]
     }
 
     /// The tables whose fields an expression uses, as bits.
-    fn tables(&self, expr: &Expr) -> u32 {
+    pub(super) fn tables(&self, expr: &Expr) -> u32 {
         let mut tables = 0;
         expr.walk(&mut |part| {
             if let Expr::Column(column) | Expr::Path(column, _) = part {
@@ -395,135 +334,6 @@ impl Planner<'_> {
             beyond: Vec::new(),
         };
         self.plan.levels.push(level);
-    }
-
-    fn bounds(&self, table: usize, placed: u32) -> Vec<Bound<'_>> {
-        let left = self.logical.tables[table].left_on.is_some();
-        let conditions = if left { &self.left_on[table] } else { &self.conditions };
-        let mut bounds = Vec::new();
-        let add = |condition: usize, comparison: Comparison, side: &Expr, value: &'_ Expr| {
-            let Expr::Column(column) = side else { return None };
-            let column = &self.logical.columns[*column];
-            let known = self.tables(value) & !placed == 0;
-            (column.table == table && known).then_some((condition, column.name.as_str(), comparison))
-        };
-        for (number, condition) in conditions.iter().enumerate() {
-            match condition {
-                Expr::Compare(comparison, Affinity::None, a, b) if *comparison != Comparison::NotEqual => {
-                    let sides = [(a, b, *comparison), (b, a, comparison.mirrored())];
-                    for (side, value, comparison) in sides {
-                        if let Some((condition, column, comparison)) = add(number, comparison, side, value) {
-                            bounds.push(Bound { condition, column, comparison, value });
-                            break;
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        bounds
-    }
-
-    fn candidate(&self, table: usize, placed: u32) -> Candidate {
-        let info = self.info(table);
-        let bounds = self.bounds(table, placed);
-        let equal = |field: &str| bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field);
-        if let Some(bound) = equal(&info.key.field) {
-            let access = Access::Key(bound.value.clone());
-            return Candidate { score: SCORE_KEY, access, fulfilled: vec![bound.condition] };
-        }
-        for unique in &info.unique {
-            if let Some(bound) = equal(&unique.field) {
-                let (field, value) = (unique.field.clone(), bound.value.clone());
-                let access = Access::Unique { tree: unique.tree, field, value };
-                return Candidate { score: SCORE_UNIQUE, access, fulfilled: vec![bound.condition] };
-            }
-        }
-        let indexes = info.indexes.iter().enumerate();
-        let best = indexes.filter_map(|(number, index)| index_candidate(info, number, index, &bounds));
-        best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| scan_candidate(info, &bounds))
-    }
-
-    // ---- order -------------------------------------------------------------------------------------------------
-
-    /// Takes ORDER BY from the outermost level's own order where that is possible.
-    fn use_order(&mut self) {
-        if self.plan.order.is_empty() {
-            return;
-        }
-        if self.plan.grouped || self.plan.distinct || self.plan.levels.is_empty() {
-            return;
-        }
-        let single = self.plan.levels.iter().all(|level| level.access.is_single());
-        let direction = if single { Some(Direction::Forward) } else { self.order_direction() };
-        let Some(direction) = direction else { return };
-        if let Access::Index { direction: own, .. } | Access::Scan { direction: own, .. } =
-            &mut self.plan.levels[0].access
-        {
-            *own = direction;
-        }
-        self.plan.order.clear();
-        self.plan.ordered = true;
-    }
-
-    /// The direction in which the outermost level's entries come in the order asked for, if they can.
-    fn order_direction(&mut self) -> Option<Direction> {
-        if let Some(direction) = self.order_of(&self.plan.levels[0].access) {
-            return Some(direction);
-        }
-        // A whole scan may as well go through an index, if the first rows are all that is wanted.
-        let level = &self.plan.levels[0];
-        let whole = matches!(level.access, Access::Scan { from: None, to: None, .. });
-        if !whole || self.plan.limit.is_none() {
-            return None;
-        }
-        let indexes = &self.info(level.table).indexes;
-        let found = indexes.iter().enumerate().find_map(|(number, index)| {
-            let (equal, direction) = (Vec::new(), Direction::Forward);
-            let access = Access::Index { number, tree: index.tree, equal, from: None, to: None, direction };
-            let direction = self.order_of(&access)?;
-            Some((access, direction, index.fields.len()))
-        });
-        let (access, direction, key_place) = found?;
-        let level = &mut self.plan.levels[0];
-        (level.access, level.key_place) = (access, key_place);
-        Some(direction)
-    }
-
-    fn order_of(&self, access: &Access) -> Option<Direction> {
-        let table = self.plan.levels[0].table;
-        let info = self.info(table);
-        let (fields, equal): (&[String], usize) = match access {
-            Access::Index { number, equal, .. } => (&info.indexes[*number].fields, equal.len()),
-            Access::Scan { .. } => (&[], 0),
-            _ => return None,
-        };
-        let sequence: Vec<&str> = fields.iter().chain(std::iter::once(&info.key.field)).map(String::as_str).collect();
-        let inner_single = self.plan.levels[1..].iter().all(|level| level.access.is_single());
-        let (mut next, mut direction, mut exact) = (equal, None, true);
-        for (expr, falling) in &self.plan.order {
-            if next == sequence.len() && inner_single {
-                break; // The key has decided: no two rows are left to order.
-            }
-            let Expr::Column(column) = expr else { return None };
-            let column = &self.logical.columns[*column];
-            if column.table != table {
-                return None;
-            }
-            if sequence[..equal].contains(&column.name.as_str()) {
-                continue;
-            }
-            let wanted = if *falling { Direction::Backward } else { Direction::Forward };
-            let fits = sequence.get(next) == Some(&column.name.as_str()) && exact;
-            if !fits || direction.is_some_and(|direction| direction != wanted) {
-                return None;
-            }
-            direction = Some(wanted);
-            // 5 and 5.0 are equal, yet lie apart in the index: what follows is then not in order.
-            exact = next + 1 == sequence.len() || of_one_kind(info, sequence[next]);
-            next += 1;
-        }
-        Some(direction.unwrap_or(Direction::Forward))
     }
 
     // ---- conditions and fields ---------------------------------------------------------------------------------
@@ -669,55 +479,4 @@ fn hoist(expr: Expr, constants: &mut Vec<Expr>) -> Expr {
         constants.len() - 1
     });
     Expr::Constant(slot)
-}
-
-/// Whether values of the field that are equal are also of one kind, so that they lie together in an index.
-fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
-    let kind = info.field(field).map_or(FieldKind::Any, |field| field.kind);
-    field == info.key.field || matches!(kind, FieldKind::Integer | FieldKind::Text | FieldKind::Boolean)
-}
-
-fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, bounds: &[Bound<'_>]) -> Option<Candidate> {
-    let (mut equal, mut fulfilled, mut exact) = (Vec::new(), Vec::new(), true);
-    for field in &index.fields {
-        let found = bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field.as_str());
-        let Some(bound) = found.filter(|_| exact) else { break };
-        equal.push(bound.value.clone());
-        fulfilled.push(bound.condition);
-        exact = of_one_kind(info, field);
-    }
-    let (mut from, mut to) = (None, None);
-    if let Some(field) = index.fields.get(equal.len()).filter(|_| exact) {
-        for bound in bounds.iter().filter(|bound| bound.column == field.as_str()) {
-            let (side, inclusive) = match bound.comparison {
-                Comparison::Greater => (&mut from, false),
-                Comparison::GreaterOrEqual => (&mut from, true),
-                Comparison::Less => (&mut to, false),
-                Comparison::LessOrEqual => (&mut to, true),
-                _ => continue,
-            };
-            if side.is_none() {
-                *side = Some((bound.value.clone(), inclusive));
-                fulfilled.push(bound.condition);
-            }
-        }
-    }
-    let ranges = u32::from(from.is_some()) + u32::from(to.is_some());
-    if equal.is_empty() && ranges == 0 {
-        return None;
-    }
-    let score = if equal.is_empty() { SCORE_KEY_RANGE - ranges } else { SCORE_INDEX - 4 * equal.len() as u32 - ranges };
-    let access = Access::Index { number, tree: index.tree, equal, from, to, direction: Direction::Forward };
-    Some(Candidate { score, access, fulfilled })
-}
-
-fn scan_candidate(info: &CollectionInfo, bounds: &[Bound<'_>]) -> Candidate {
-    let side = |low: Comparison, also: Comparison| {
-        let mut found = bounds.iter().filter(|b| b.column == info.key.field);
-        found.find(|b| b.comparison == low || b.comparison == also).map(|bound| bound.value.clone())
-    };
-    let from = side(Comparison::Greater, Comparison::GreaterOrEqual);
-    let to = side(Comparison::Less, Comparison::LessOrEqual);
-    let score = if from.is_some() || to.is_some() { SCORE_KEY_RANGE + 1 } else { SCORE_SCAN };
-    Candidate { score, access: Access::Scan { from, to, direction: Direction::Forward }, fulfilled: Vec::new() }
 }

@@ -3,16 +3,18 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::access::Access;
+use super::constants::Repeatables;
 use super::error::{QueryError, SqlError};
 use super::execute::{self, Budget, Outcome, Scratch};
 use super::expr::{Affinity, Comparison, Expr};
 use super::functions::Function;
-use super::plan::{self, Access, Plan};
+use super::plan::{self, Plan};
 use super::resolve::{self, Logical};
 use super::row::Place;
 use super::sink::{JsonRows, RowShape, RowSink};
 use super::value::Value;
-use super::{explain, parse};
+use super::{compiled, explain, parse};
 use crate::catalog::Catalog;
 use crate::engine::View;
 
@@ -32,6 +34,9 @@ pub struct Query {
     /// By the bits of those present; each made when it is first needed.
     plans: Vec<OnceLock<Box<Plan>>>,
     shape: RowShape,
+    repeatables: Repeatables,
+    /// Its plans are not compiled.
+    interpreted: bool,
 }
 
 /// Fields that an index should carry so that queries need not fetch documents.
@@ -54,7 +59,16 @@ impl Query {
         let plans = (0..1usize << optional.len()).map(|_| OnceLock::new()).collect();
         let shape = RowShape::new(logical.outputs.iter().map(|output| output.name.as_str()));
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Ok(Query { number, catalog: catalog.clone(), logical, optional, plans, shape })
+        Ok(Query {
+            number,
+            catalog: catalog.clone(),
+            logical,
+            optional,
+            plans,
+            shape,
+            repeatables: Repeatables::default(),
+            interpreted: false,
+        })
     }
 
     /// The same with at most `rows_max` rows, whatever its own LIMIT says.
@@ -73,6 +87,18 @@ impl Query {
         // Plans are made when they are first needed, so none knows another limit.
         self.plans.iter_mut().for_each(|plan| *plan = OnceLock::new());
         self
+    }
+
+    /// The same with plans that are never compiled: what the compiled way is compared with, for the answers are equal.
+    pub fn interpreted(mut self) -> Query {
+        self.interpreted = true;
+        self.plans.iter_mut().for_each(|plan| *plan = OnceLock::new());
+        self
+    }
+
+    /// Whether the plan for parameters of which those named are present is compiled.
+    pub fn is_compiled(&self, present: &[&str]) -> bool {
+        self.plan_with(present).compiled.is_some()
     }
 
     /// Whether it calls a date function, so that [`Budget::now_ms`] may matter.
@@ -132,7 +158,7 @@ impl Query {
         out: &mut Vec<u8>,
     ) -> Result<Outcome, QueryError> {
         out.push(b'[');
-        let outcome = self.execute(view, parameters, scratch, budget, &mut JsonRows::new(&self.shape, out, b','))?;
+        let outcome = self.execute(view, parameters, scratch, budget, &mut self.json_rows(out, b','))?;
         out.push(b']');
         Ok(outcome)
     }
@@ -146,7 +172,7 @@ impl Query {
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Outcome, QueryError> {
-        let outcome = self.execute(view, parameters, scratch, budget, &mut JsonRows::new(&self.shape, out, b'\n'))?;
+        let outcome = self.execute(view, parameters, scratch, budget, &mut self.json_rows(out, b'\n'))?;
         if outcome.rows > 0 {
             out.push(b'\n');
         }
@@ -182,8 +208,14 @@ impl Query {
     }
 
     fn plan_for(&self, present: usize) -> &Plan {
-        let make = || Box::new(plan::plan(&self.logical, &self.catalog, &self.optional, present as u32));
-        self.plans[present].get_or_init(make)
+        self.plans[present].get_or_init(|| {
+            let mut plan = plan::plan(&self.logical, &self.catalog, &self.optional, present as u32);
+            plan.repeatable = plan.constants.iter().map(|constant| self.repeatables.of(constant)).collect();
+            if !self.interpreted {
+                plan.compiled = compiled::compile(&plan).map(Box::new);
+            }
+            Box::new(plan)
+        })
     }
 
     /// The plan for parameters of which those named are present.

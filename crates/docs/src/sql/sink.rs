@@ -104,7 +104,8 @@ impl RowSink for JsonRows<'_> {
         }
     }
 
-    #[inline]
+    // Inlined, what kind of field it is needs no look.
+    #[inline(always)]
     fn field(&mut self, column: usize, field: Field<'_>) {
         self.shape.before[column].write(self.out);
         write_field(field, self.out);
@@ -122,16 +123,49 @@ impl RowSink for JsonRows<'_> {
 }
 
 /// Appends a field as JSON.
-#[inline]
+#[inline(always)]
 pub fn write_field(field: Field<'_>, out: &mut Vec<u8>) {
     match field {
         Field::Json(&[digit]) => out.push(digit),
         Field::Json(json) => out.extend_from_slice(json),
         Field::Value(Value::Integer(integer)) => write_integer(integer, out),
-        Field::Value(Value::Real(real)) => out.extend_from_slice(ryu::Buffer::new().format(real).as_bytes()),
-        Field::Value(Value::Null) => out.extend_from_slice(b"null"),
-        Field::Value(Value::Text(text)) => write_text(text, out),
+        Field::Value(value) => write_other(value, out),
     }
+}
+
+fn write_other(value: Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Integer(integer) => write_integer(integer, out),
+        Value::Real(real) => write_real(real, out),
+        Value::Text(text) => write_text(text, out),
+    }
+}
+
+/// A finite real's shortest digits. One of few decimals, as ROUND gives, needs no search for them: an integer below
+/// 2^53, divided by the power of ten, is the real nearest to those decimals, and of at most 15 digits no two lie in one
+/// real, so that nothing shorter means the same.
+fn write_real(real: f64, out: &mut Vec<u8>) {
+    const DECIMALS: usize = 6;
+    const SCALE: f64 = 1e6;
+    const SCALED_MAX: f64 = 1e15;
+    /// Smaller reals are written with an exponent.
+    const SCALED_MIN: f64 = 10.0;
+    let scaled = (real.abs() * SCALE).round_ties_even();
+    if scaled >= SCALED_MAX || scaled / SCALE != real.abs() || real.is_sign_negative() || scaled < SCALED_MIN {
+        return out.extend_from_slice(ryu::Buffer::new().format(real).as_bytes());
+    }
+    let scaled = scaled as u64;
+    write_integer((scaled / SCALE as u64) as i64, out);
+    let (mut rest, mut digits) = ((scaled % SCALE as u64) as u32, [b'0'; DECIMALS]);
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    // One decimal always stands: 1.0 is a real.
+    let kept = digits.iter().rposition(|&digit| digit != b'0').unwrap_or(0) + 1;
+    out.push(b'.');
+    out.extend_from_slice(&digits[..kept]);
 }
 
 #[inline]
@@ -227,6 +261,33 @@ mod tests {
         }
         (0..2_000).for_each(check);
         [i64::MIN, i64::MAX, i64::from(u32::MAX), i64::from(u32::MAX) + 1].into_iter().for_each(check);
+    }
+
+    #[track_caller]
+    fn check_real(real: f64) {
+        let mut out = b"x".to_vec();
+        write_real(real, &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), format!("x{}", ryu::Buffer::new().format(real)));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn reals_are_written_with_their_shortest_digits(
+            scaled in 0u64..3_000_000_000_000_000, power in 0i32..9, step in -2i64..3, any in proptest::num::f64::NORMAL,
+        ) {
+            let real = scaled as f64 / 10f64.powi(power);
+            [real, f64::from_bits((real.to_bits() as i64 + step).max(0) as u64), -real, any].into_iter().for_each(check_real);
+            check_real((scaled % 2_000_000) as f64 / 1e6);
+        }
+    }
+
+    #[test]
+    fn reals_at_the_edges_of_the_quick_way_are_written_with_their_shortest_digits() {
+        [0.0, -0.0, 1.0, 0.00001, 0.000009, 0.000001, 2.5, 1e9, 999_999_999.999_999, 1e15, 1e16, 5e-324, 3.33333]
+            .into_iter()
+            .for_each(check_real);
     }
 
     #[test]

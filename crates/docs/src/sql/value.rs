@@ -191,6 +191,73 @@ pub(crate) fn of_json<'a>(json: &'a [u8], arena: &'a Bump) -> Result<Value<'a>, 
     }
 }
 
+/// The integer that stored JSON is, if it has at most 16 digits: told without a value made of it, and where they are more
+/// than a few, eight digits at a time.
+#[inline]
+pub(crate) fn plain_integer(json: &[u8]) -> Option<i64> {
+    let (negative, digits) = match json {
+        [b'-', digits @ ..] => (true, digits),
+        _ => (false, json),
+    };
+    let magnitude = match digits.len() {
+        1..=4 => digits.iter().try_fold(0, |number, byte| {
+            let digit = byte.wrapping_sub(b'0');
+            (digit < 10).then(|| number * 10 + i64::from(digit))
+        })?,
+        5..=8 => {
+            let (first, last) = (digits.first_chunk::<4>()?, digits.last_chunk::<4>()?);
+            let first = u64::from(u32::from_le_bytes(*first)) << (8 * (8 - digits.len()));
+            let word = first | u64::from(u32::from_le_bytes(*last)) << 32;
+            eight_digits(word | ZEROS & lowest_bytes(8 - digits.len()))?
+        }
+        9..=16 => {
+            const POWERS: [i64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+            let (first, last) = (digits.first_chunk::<8>()?, digits.last_chunk::<8>()?);
+            // Of the last eight, those that the first eight hold already become zeros.
+            let both = lowest_bytes(16 - digits.len());
+            let last = u64::from_le_bytes(*last) & !both | ZEROS & both;
+            eight_digits(u64::from_le_bytes(*first))? * POWERS[digits.len() - 8] + eight_digits(last)?
+        }
+        _ => return None,
+    };
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+/// Eight digits 0.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// All bits of so many bytes, at most seven.
+#[inline]
+fn lowest_bytes(count: usize) -> u64 {
+    (1 << (8 * count)) - 1
+}
+
+/// The number that eight digits are, the first in the lowest byte: pairs, then fours, then all are joined at once.
+#[inline]
+fn eight_digits(word: u64) -> Option<i64> {
+    let digits = word ^ ZEROS;
+    // The high bit of a byte that is 10 or more.
+    if (digits | digits.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080 != 0 {
+        return None;
+    }
+    let pairs = digits.wrapping_mul(10 << 8 | 1) >> 8 & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100 << 16 | 1) >> 16 & 0x0000_ffff_0000_ffff;
+    Some((fours.wrapping_mul(10_000 << 32 | 1) >> 32) as i64)
+}
+
+/// Whether stored JSON is this text. `None`: it is not a string, or only its escapes could tell.
+#[inline]
+pub(crate) fn is_text(json: &[u8], text: &[u8]) -> Option<bool> {
+    let [b'"', inner @ .., b'"'] = json else { return None };
+    match inner.len().cmp(&text.len()) {
+        // Without its escapes a text is shorter than with them, and none stands for less than itself.
+        Ordering::Less => Some(false),
+        Ordering::Equal => Some(inner == text && !memchr_backslash(text)),
+        Ordering::Greater if memchr_backslash(inner) => None,
+        Ordering::Greater => Some(false),
+    }
+}
+
 fn memchr_backslash(text: &[u8]) -> bool {
     text.contains(&b'\\')
 }
@@ -264,4 +331,59 @@ fn hex4(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
         code = code * 16 + (bytes.next()? as char).to_digit(16)?;
     }
     Some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_integer(text: &str) {
+        let arena = Bump::new();
+        match (plain_integer(text.as_bytes()), of_json(text.as_bytes(), &arena)) {
+            (Some(plain), Ok(Value::Integer(integer))) => assert_eq!(plain, integer, "{text}"),
+            (None, Ok(Value::Integer(_))) => {
+                assert!(text.trim_start_matches('-').len() > 16, "{text} is short and plain")
+            }
+            (None, _) => {}
+            (plain, value) => panic!("{text}: {plain:?}, not {value:?}"),
+        }
+    }
+
+    #[test]
+    fn plain_integers_of_every_length_are_read() {
+        for power in 0..19 {
+            let ten = 10i64.pow(power);
+            [ten - 1, ten, ten + 1, -ten, ten / 7 * 5, 1 - ten].iter().for_each(|n| check_integer(&n.to_string()));
+        }
+        (-2_000..2_000).for_each(|n: i64| check_integer(&n.to_string()));
+        ["1.5", "-0", "-", "1e3", "12345678901234567890", "0.1", "123456.78", "1234567e9"]
+            .into_iter()
+            .for_each(check_integer);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn bytes_that_are_no_digits_are_no_plain_integer(digits in "[0-9]{0,17}", byte in any::<u8>(), at in 0usize..17) {
+            let mut bytes = digits.into_bytes();
+            bytes.insert(at.min(bytes.len()), byte);
+            let is_number = bytes.iter().all(u8::is_ascii_digit) || (bytes[0] == b'-' && bytes[1..].iter().all(u8::is_ascii_digit));
+            prop_assert!(is_number || plain_integer(&bytes).is_none(), "{:?}", String::from_utf8_lossy(&bytes));
+        }
+
+        #[test]
+        fn a_stored_string_is_a_text_or_says_that_only_its_escapes_tell(text in "[a\"\\\\\n\u{e9}я]{0,5}", other in "[a\"\\\\\n\u{e9}я]{0,5}") {
+            for other in [&text, &other] {
+                let stored = serde_json::Value::from(text.as_str()).to_string();
+                match is_text(stored.as_bytes(), other.as_bytes()) {
+                    Some(equal) => prop_assert_eq!(equal, text == *other, "{} {}", stored, other),
+                    None => prop_assert!(stored.contains('\\')),
+                }
+            }
+        }
+    }
 }

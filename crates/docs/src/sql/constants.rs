@@ -1,0 +1,172 @@
+//! Values computed once for an execution, and remembered from one execution to the next.
+//!
+//! What calls functions on parameters alone, as `unixepoch(:now, 'unixepoch', printf('%+d years', -:age))` does, costs
+//! more than a short query's rows, and comes again with the same few values. So a thread keeps the last results, by the
+//! expression and the integers that it was computed from. Only numbers and NULL are kept; an expression whose value may
+//! depend on the time is computed each time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
+
+use super::dates::DateFunction;
+use super::error::Fault;
+use super::expr::{Expr, Literal};
+use super::functions::Function;
+use super::plan::Plan;
+use super::row::{Fixed, Scope};
+use super::value::Value;
+
+/// Results that a thread keeps.
+const REMEMBERED_MAX: usize = 1 << REMEMBERED_BITS;
+const REMEMBERED_BITS: u32 = 8;
+/// Parameters that a remembered expression may have.
+const ARGUMENTS_MAX: usize = 2;
+/// 2^64 divided by the golden ratio, as for any multiplicative hash.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Numbers expressions, so that no two of a process share results. 0 is none.
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// What an expression's results are found again by.
+#[derive(Clone, Debug)]
+pub(crate) struct Repeatable {
+    number: u64,
+    /// The slots of its parameters.
+    parameters: Vec<usize>,
+}
+
+/// The repeatable expressions of a query. Its plans share their results: what is equal in two of them has one number.
+#[derive(Debug, Default)]
+pub(crate) struct Repeatables {
+    known: Mutex<Vec<(Expr, Repeatable)>>,
+}
+
+impl Repeatables {
+    /// What the results of an expression are found again by, if it is repeatable.
+    pub(crate) fn of(&self, expr: &Expr) -> Option<Repeatable> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, repeatable)) = known.iter().find(|(known, _)| known == expr) {
+            return Some(repeatable.clone());
+        }
+        let repeatable = Repeatable::of(expr)?;
+        known.push((expr.clone(), repeatable.clone()));
+        Some(repeatable)
+    }
+}
+
+/// Results of a thread's earlier executions.
+#[derive(Default)]
+pub(crate) struct Remembered {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    number: u64,
+    arguments: [i64; ARGUMENTS_MAX],
+    result: Kept,
+}
+
+#[derive(Clone, Copy, Default)]
+enum Kept {
+    #[default]
+    Null,
+    Integer(i64),
+    Real(f64),
+}
+
+impl Repeatable {
+    /// `None` for an expression that is cheap, that has other parameters than the few integers, or that may ask for the
+    /// time.
+    fn of(expr: &Expr) -> Option<Repeatable> {
+        let (mut calls, mut parameters, mut timeless) = (false, Vec::new(), true);
+        expr.walk(&mut |part| match part {
+            Expr::Parameter(slot) if !parameters.contains(slot) => parameters.push(*slot),
+            Expr::Call(function, arguments) => {
+                calls = true;
+                timeless &= is_timeless(*function, arguments);
+            }
+            _ => {}
+        });
+        let few = parameters.len() <= ARGUMENTS_MAX;
+        (calls && timeless && few).then(|| Repeatable { number: NUMBER.fetch_add(1, Ordering::Relaxed), parameters })
+    }
+
+    /// The integers that it is computed from now, if they are integers.
+    fn arguments(&self, fixed: &Fixed<'_>) -> Option<[i64; ARGUMENTS_MAX]> {
+        let mut arguments = [0; ARGUMENTS_MAX];
+        for (slot, argument) in self.parameters.iter().zip(&mut arguments) {
+            let Value::Integer(integer) = fixed.parameters[*slot] else { return None };
+            *argument = integer;
+        }
+        Some(arguments)
+    }
+}
+
+/// A date function asks for the time where its time value is 'now' or missing: never, if that is a number. A parameter
+/// counts as one, for results are kept only where it is.
+fn is_timeless(function: Function, arguments: &[Expr]) -> bool {
+    let place = match function {
+        Function::Date(DateFunction::Strftime) => 1,
+        Function::Date(_) => 0,
+        _ => return true,
+    };
+    let time = arguments.get(place);
+    matches!(time, Some(Expr::Parameter(_) | Expr::Literal(Literal::Integer(_) | Literal::Real(_))))
+}
+
+impl Remembered {
+    fn place(&mut self, number: u64, arguments: [i64; ARGUMENTS_MAX]) -> &mut Entry {
+        if self.entries.is_empty() {
+            self.entries.resize(REMEMBERED_MAX, Entry::default());
+        }
+        let mixed = arguments.iter().fold(number, |mixed, argument| (mixed ^ *argument as u64).wrapping_mul(SPREAD));
+        &mut self.entries[(mixed >> (u64::BITS - REMEMBERED_BITS)) as usize]
+    }
+
+    fn value<'a>(&mut self, repeatable: &Repeatable, expr: &'a Expr, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+        let Some(arguments) = repeatable.arguments(scope.fixed) else { return expr.evaluate(scope) };
+        let entry = self.place(repeatable.number, arguments);
+        if entry.number == repeatable.number && entry.arguments == arguments {
+            return Ok(match entry.result {
+                Kept::Null => Value::Null,
+                Kept::Integer(integer) => Value::Integer(integer),
+                Kept::Real(real) => Value::Real(real),
+            });
+        }
+        let value = expr.evaluate(scope)?;
+        let result = match value {
+            Value::Null => Kept::Null,
+            Value::Integer(integer) => Kept::Integer(integer),
+            Value::Real(real) => Kept::Real(real),
+            Value::Text(_) => return Ok(value),
+        };
+        *entry = Entry { number: repeatable.number, arguments, result };
+        Ok(value)
+    }
+}
+
+/// The constants of a plan, each with its value or why it has none, which only a row that asks for it reports.
+pub(crate) fn evaluate<'a>(
+    plan: &'a Plan,
+    fixed: &Fixed<'a>,
+    arena: &'a Bump,
+    remembered: &mut Remembered,
+) -> &'a [Result<Value<'a>, Fault>] {
+    if plan.constants.is_empty() {
+        return &[];
+    }
+    let fixed = arena.alloc(*fixed);
+    let scope = Scope { frame: None, fixed, arena };
+    let mut values = BumpVec::with_capacity_in(plan.constants.len(), arena);
+    for (constant, repeatable) in plan.constants.iter().zip(&plan.repeatable) {
+        values.push(match repeatable {
+            Some(repeatable) => remembered.value(repeatable, constant, &scope),
+            None => constant.evaluate(&scope),
+        });
+    }
+    values.into_bump_slice()
+}

@@ -1,0 +1,334 @@
+//! Runs a compiled plan: each entry of the range is laid out into slots, tested, joined by its keys, and given out.
+//!
+//! Nothing is allocated for a row, and a field is decoded at most where a test or an output asks for it: integers are
+//! compared as the digits that are stored, texts by their bytes. Whatever is not so simple is read as a
+//! [`Value`], the same as in the general way.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use binjson::Document;
+use bumpalo::Bump;
+
+use super::access::Access;
+use super::compiled::{self, Compiled, Form, KNOWN_MAX, Lookup, SLOTS_MAX, Term, Test};
+use super::error::{Fault, QueryError};
+use super::execute::{End, Flow, LevelKeys, Run};
+use super::expr::Comparison;
+use super::nest::{ARENA_BYTES_KEPT, as_key, parse_document, whole};
+use super::row::{Field, index_value, of_scalar};
+use super::sink::{RowSink, check_finite};
+use super::value::{self, Value, compare};
+use crate::engine::KeyRange;
+use crate::index::Included;
+use crate::key::KeyType;
+use crate::order;
+
+const ENTRY: Fault = Fault::Damaged("an index entry");
+
+/// The bytes of a row's fields, by slot.
+type Slots<'r> = [&'r [u8]; SLOTS_MAX];
+
+/// What stays the same for all rows of an execution.
+struct Same<'e> {
+    compiled: &'e Compiled,
+    known: [Value<'e>; KNOWN_MAX],
+}
+
+impl<'e, S: RowSink + ?Sized> Run<'e, S> {
+    /// Runs the plan the compiled way. False: a value that is known ahead cannot be computed, which only the general way
+    /// reports where a row asks for it.
+    pub(super) fn pipeline(&mut self, compiled: &'e Compiled) -> Result<bool, End> {
+        let mut same = Same { compiled, known: [Value::Null; KNOWN_MAX] };
+        for (expr, place) in compiled.known.iter().zip(&mut same.known) {
+            match expr.evaluate_known(self.fixed) {
+                Ok(value) => *place = value,
+                Err(_) => return Ok(false),
+            }
+        }
+        // Both are taken out while the range is visited, for a visit uses the run too.
+        let mut keys = self.levels.first_mut().map(std::mem::take).unwrap_or_default();
+        let mut arena = std::mem::take(self.arena);
+        let flow = self.range(&same, &mut keys, &mut arena);
+        *self.arena = arena;
+        if let Some(place) = self.levels.first_mut() {
+            *place = keys;
+        }
+        flow.map(|()| true)
+    }
+
+    fn range(&mut self, same: &Same<'e>, keys: &mut LevelKeys, arena: &mut Bump) -> Flow {
+        let Some(level) = self.plan.levels.first() else { return Ok(()) };
+        match &level.access {
+            Access::Index { tree, equal, from, to, direction, .. } => {
+                if !self.index_bounds(equal, from.as_ref(), to.as_ref(), None, keys)? {
+                    return Ok(());
+                }
+                self.scan(*tree, keys.index_range(), *direction, |run, key, value| {
+                    let flow = run.entry(same, arena, key, value);
+                    empty(arena);
+                    flow
+                })
+            }
+            Access::Scan { from, to, direction } => {
+                let low = self.scan_bound(from.as_ref(), level.key, None, &mut keys.from)?;
+                let high = self.scan_bound(to.as_ref(), level.key, None, &mut keys.to)?;
+                let range = KeyRange {
+                    from: if low { Bound::Included(&keys.from[..]) } else { Bound::Unbounded },
+                    to: if high { Bound::Included(&keys.to[..]) } else { Bound::Unbounded },
+                };
+                self.scan(level.tree, range, *direction, |run, key, stored| {
+                    let flow = run.document_entry(same, arena, key, stored);
+                    empty(arena);
+                    flow
+                })
+            }
+            _ => self.joined(same, arena, &mut [&[]; SLOTS_MAX]),
+        }
+    }
+
+    /// An entry of an index.
+    #[inline(always)]
+    fn entry(&mut self, same: &Same<'e>, arena: &Bump, key: &[u8], value: &[u8]) -> Flow {
+        self.count_row()?;
+        let compiled = same.compiled;
+        let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
+        let mut included = Included::new(value);
+        for slot in slots.iter_mut().take(compiled.included) {
+            *slot = included.next().map_err(|_| ENTRY)?.unwrap_or_default();
+        }
+        let mut rest = key;
+        for ordered in &compiled.ordered {
+            for _ in 0..ordered.skipped {
+                order::skip(&mut rest).ok_or(ENTRY)?;
+            }
+            slots[ordered.slot] = rest;
+        }
+        if !same.pass(&compiled.tests, &slots, arena)? {
+            return Ok(());
+        }
+        self.joined(same, arena, &mut slots)
+    }
+
+    /// An entry of a range of documents.
+    fn document_entry(&mut self, same: &Same<'e>, arena: &Bump, key: &[u8], stored: &[u8]) -> Flow {
+        self.count_row()?;
+        let compiled = same.compiled;
+        let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
+        if let Some(slot) = compiled.key {
+            slots[slot] = key;
+        }
+        self.take_fields(&compiled.fields, parse_document(stored)?, &mut slots);
+        if !same.pass(&compiled.tests, &slots, arena)? {
+            return Ok(());
+        }
+        self.joined(same, arena, &mut slots)
+    }
+
+    /// Looks up what is joined, tests it, and gives the row out.
+    #[inline(always)]
+    fn joined<'r>(&mut self, same: &Same<'e>, arena: &'r Bump, slots: &mut Slots<'r>) -> Flow
+    where
+        'e: 'r,
+    {
+        for lookup in &same.compiled.lookups {
+            let Some(stored) = self.find(lookup, same, slots, arena)? else { return Ok(()) };
+            if !lookup.own {
+                self.count_row()?;
+            }
+            self.take_fields(&lookup.fields, parse_document(stored)?, slots);
+            if !same.pass(&lookup.tests, slots, arena)? {
+                return Ok(());
+            }
+        }
+        if self.plan.grouped { self.fold_slots(same, slots, arena) } else { self.give(same, slots, arena) }
+    }
+
+    /// The stored document that a lookup finds.
+    #[inline(always)]
+    fn find<'r>(
+        &self,
+        lookup: &Lookup,
+        same: &Same<'e>,
+        slots: &Slots<'r>,
+        arena: &'r Bump,
+    ) -> Result<Option<&'r [u8]>, End>
+    where
+        'e: 'r,
+    {
+        let view = self.view;
+        let integer = same.integer(lookup.key, slots).and_then(|integer| u32::try_from(integer).ok());
+        let found = match integer {
+            Some(integer) if lookup.kind == KeyType::U32 => view.get(lookup.tree, &integer.to_be_bytes())?,
+            _ => match as_key(same.value(lookup.key, slots, arena)?, lookup.kind) {
+                Some(key) => view.get(lookup.tree, key.as_bytes())?,
+                None if lookup.own => return Err(ENTRY.into()),
+                None => None,
+            },
+        };
+        match found {
+            Some(Cow::Borrowed(stored)) => Ok(Some(stored)),
+            Some(Cow::Owned(stored)) => Ok(Some(arena.alloc_slice_copy(&stored))),
+            None if lookup.own => Err(QueryError::Damaged("an index entry without its document").into()),
+            None => Ok(None),
+        }
+    }
+
+    #[inline(always)]
+    fn take_fields<'r>(&self, fields: &[compiled::Field], document: Document<'r>, slots: &mut Slots<'r>) {
+        for field in fields {
+            let place = &self.fixed.caches[field.column];
+            let mut cache = place.get();
+            slots[field.slot] = document.raw_named(&field.name, &mut cache);
+            place.set(cache);
+        }
+    }
+
+    /// Takes a row that passed into the aggregates.
+    #[inline(always)]
+    fn fold_slots<'r>(&mut self, same: &Same<'e>, slots: &Slots<'r>, arena: &'r Bump) -> Flow
+    where
+        'e: 'r,
+    {
+        for (state, (kind, argument)) in self.states.iter_mut().zip(&same.compiled.aggregates) {
+            match argument {
+                None => state.step(*kind, Value::Null),
+                Some(argument) => match same.integer(*argument, slots) {
+                    Some(integer) => state.step(*kind, Value::Integer(integer)),
+                    None => state.step(*kind, same.value(*argument, slots, arena)?),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a row that passed to the sink.
+    #[inline(always)]
+    fn give<'r>(&mut self, same: &Same<'e>, slots: &Slots<'r>, arena: &'r Bump) -> Flow
+    where
+        'e: 'r,
+    {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(());
+        }
+        self.sink.begin_row();
+        for (column, output) in same.compiled.outputs.iter().enumerate() {
+            match output.form {
+                Form::Json if !output.whole && !slots[output.number].is_empty() => {
+                    self.sink.field(column, Field::Json(slots[output.number]));
+                }
+                Form::Ordered if let Some(integer) = order::decode_integer(slots[output.number]) => {
+                    self.sink.field(column, Field::Value(Value::Integer(integer)));
+                }
+                _ => self.give_value(column, same.value(*output, slots, arena)?)?,
+            }
+        }
+        self.end_row()
+    }
+
+    #[cold]
+    fn give_value(&mut self, column: usize, value: Value<'_>) -> Result<(), QueryError> {
+        let field = Field::Value(value);
+        check_finite(field)?;
+        self.sink.field(column, field);
+        Ok(())
+    }
+}
+
+/// Values made for a row are not looked at again: those that are kept were copied.
+#[inline]
+fn empty(arena: &mut Bump) {
+    if arena.allocated_bytes() > ARENA_BYTES_KEPT {
+        arena.reset();
+    }
+}
+
+impl<'e> Same<'e> {
+    #[inline(always)]
+    fn pass<'r>(&self, tests: &[Test], slots: &Slots<'r>, arena: &'r Bump) -> Result<bool, Fault>
+    where
+        'e: 'r,
+    {
+        for test in tests {
+            let quick = match test {
+                Test::Compare(comparison, left, right) => self.compare_quickly(*comparison, *left, *right, slots),
+                Test::Null(..) => None,
+            };
+            let passes = match quick {
+                Some(passes) => passes,
+                None => self.passes(test, slots, arena)?,
+            };
+            if !passes {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A comparison that no value need be made for: digits with an integer known ahead, a string with a text.
+    #[inline(always)]
+    fn compare_quickly(&self, comparison: Comparison, left: Term, right: Term, slots: &Slots<'_>) -> Option<bool> {
+        if right.form != Form::Known {
+            return None;
+        }
+        match self.known[right.number] {
+            Value::Integer(known) => {
+                let integer = self.integer(left, slots)?;
+                Some(comparison.holds(integer.cmp(&known)))
+            }
+            Value::Text(known) if comparison == Comparison::Equal && left.form == Form::Json => {
+                value::is_text(slots[left.number], known)
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(never)]
+    fn passes<'r>(&self, test: &Test, slots: &Slots<'r>, arena: &'r Bump) -> Result<bool, Fault>
+    where
+        'e: 'r,
+    {
+        match test {
+            Test::Compare(comparison, left, right) => {
+                let (left, right) = (self.value(*left, slots, arena)?, self.value(*right, slots, arena)?);
+                Ok(holds(*comparison, left, right))
+            }
+            Test::Null(term, wanted) => Ok(self.value(*term, slots, arena)?.is_null() == *wanted),
+        }
+    }
+
+    /// The integer that a term is, if that is told without a look at what else it may be.
+    #[inline(always)]
+    fn integer(&self, term: Term, slots: &Slots<'_>) -> Option<i64> {
+        match term.form {
+            Form::Json => value::plain_integer(slots[term.number]),
+            Form::Ordered => order::decode_integer(slots[term.number]),
+            Form::Key(_) | Form::Known => None,
+        }
+    }
+
+    #[inline(never)]
+    fn value<'r>(&self, term: Term, slots: &Slots<'r>, arena: &'r Bump) -> Result<Value<'r>, Fault>
+    where
+        'e: 'r,
+    {
+        let value = match term.form {
+            Form::Json => value::of_json(slots[term.number], arena)?,
+            Form::Ordered => index_value(slots[term.number], arena)?,
+            Form::Key(kind) => {
+                let key = kind.of_bytes(slots[term.number]).ok_or(Fault::Damaged("a key"))?;
+                of_scalar(key.scalar())
+            }
+            Form::Known => self.known[term.number],
+        };
+        Ok(if term.whole { whole(value).map_or(Value::Null, Value::Integer) } else { value })
+    }
+}
+
+#[inline]
+fn holds(comparison: Comparison, left: Value<'_>, right: Value<'_>) -> bool {
+    let order: Ordering = compare(left, right);
+    !left.is_null() && !right.is_null() && comparison.holds(order)
+}
