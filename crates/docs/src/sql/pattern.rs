@@ -23,41 +23,67 @@ pub(crate) fn length(text: &[u8]) -> i64 {
     text.iter().filter(|&&b| b & 0xc0 != 0x80).count() as i64
 }
 
-/// `text LIKE pattern ESCAPE escape`.
-pub(crate) fn like(pattern: &[u8], text: &[u8], escape: Option<&[u8]>) -> bool {
+/// What a pattern goes on with, against the text there.
+enum Piece {
+    /// `%` or `*`: any number of characters.
+    Any,
+    /// It matches, and takes so many bytes of the pattern and of the text.
+    Matches(usize, usize),
+    Differs,
+    /// Nothing matches whatever comes.
+    Never,
+}
+
+impl Piece {
+    fn of(length: usize, used: Option<usize>) -> Piece {
+        used.map_or(Piece::Differs, |used| Piece::Matches(length, used))
+    }
+}
+
+/// Walks a pattern along a text; `piece` looks at what is left of both, the pattern not being at its end.
+#[inline]
+fn matches(pattern: &[u8], text: &[u8], piece: impl Fn(&[u8], &[u8]) -> Piece) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     loop {
-        let step = match character(&pattern[p..]) {
-            Some((c, length)) if escape == Some(c) => match character(&pattern[p + length..]) {
-                Some((literal, more)) => same(literal, &text[t..]).map(|used| (length + more, used)),
-                None => return false, // A dangling escape matches nothing.
-            },
-            Some((b"%", _)) => {
+        let found = match &pattern[p..] {
+            [] if t == text.len() => return true,
+            [] => Piece::Differs,
+            pattern => piece(pattern, &text[t..]),
+        };
+        match (found, retry) {
+            (Piece::Any, _) => {
                 p += 1;
                 retry = Some((p, t));
-                continue;
             }
-            Some((b"_", _)) => character(&text[t..]).map(|(_, used)| (1, used)),
-            Some((c, length)) => same(c, &text[t..]).map(|used| (length, used)),
-            None if t == text.len() => return true,
-            None => None,
-        };
-        match (step, retry) {
-            (Some((in_pattern, in_text)), _) => {
+            (Piece::Matches(in_pattern, in_text), _) => {
                 p += in_pattern;
                 t += in_text;
             }
-            (None, Some((after, from))) => match character(&text[from..]) {
+            (Piece::Differs, Some((after, from))) => match character(&text[from..]) {
                 Some((_, used)) => {
                     retry = Some((after, from + used));
                     (p, t) = (after, from + used);
                 }
                 None => return false,
             },
-            (None, None) => return false,
+            (Piece::Differs, None) | (Piece::Never, _) => return false,
         }
     }
+}
+
+/// `text LIKE pattern ESCAPE escape`.
+pub(crate) fn like(pattern: &[u8], text: &[u8], escape: Option<&[u8]>) -> bool {
+    matches(pattern, text, |pattern, text| match character(pattern) {
+        Some((c, length)) if escape == Some(c) => match character(&pattern[length..]) {
+            Some((literal, more)) => Piece::of(length + more, same(literal, text)),
+            None => Piece::Never, // A dangling escape matches nothing.
+        },
+        Some((b"%", _)) => Piece::Any,
+        Some((b"_", _)) => Piece::of(1, character(text).map(|(_, used)| used)),
+        Some((c, length)) => Piece::of(length, same(c, text)),
+        None => Piece::Differs,
+    })
 }
 
 fn same(character_wanted: &[u8], text: &[u8]) -> Option<usize> {
@@ -67,39 +93,16 @@ fn same(character_wanted: &[u8], text: &[u8]) -> Option<usize> {
 
 /// `text GLOB pattern`.
 pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    loop {
-        let step = match character(&pattern[p..]) {
-            Some((b"*", _)) => {
-                p += 1;
-                retry = Some((p, t));
-                continue;
-            }
-            Some((b"?", _)) => character(&text[t..]).map(|(_, used)| (1, used)),
-            Some((b"[", _)) => match (set(&pattern[p..], &text[t..]), character(&text[t..])) {
-                (Some((true, length)), Some((_, used))) => Some((length, used)),
-                _ => None,
-            },
-            Some((c, length)) => character(&text[t..]).filter(|(found, _)| *found == c).map(|(_, used)| (length, used)),
-            None if t == text.len() => return true,
-            None => None,
-        };
-        match (step, retry) {
-            (Some((in_pattern, in_text)), _) => {
-                p += in_pattern;
-                t += in_text;
-            }
-            (None, Some((after, from))) => match character(&text[from..]) {
-                Some((_, used)) => {
-                    retry = Some((after, from + used));
-                    (p, t) = (after, from + used);
-                }
-                None => return false,
-            },
-            (None, None) => return false,
-        }
-    }
+    matches(pattern, text, |pattern, text| match character(pattern) {
+        Some((b"*", _)) => Piece::Any,
+        Some((b"?", _)) => Piece::of(1, character(text).map(|(_, used)| used)),
+        Some((b"[", _)) => match (set(pattern, text), character(text)) {
+            (Some((true, length)), Some((_, used))) => Piece::Matches(length, used),
+            _ => Piece::Differs,
+        },
+        Some((c, length)) => Piece::of(length, character(text).filter(|(found, _)| *found == c).map(|(_, used)| used)),
+        None => Piece::Differs,
+    })
 }
 
 /// Whether the text's first character is in the set `[…]` that the pattern starts with, and the set's length.

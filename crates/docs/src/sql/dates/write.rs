@@ -1,0 +1,110 @@
+//! Moments as text: date, time, and the conversions of strftime.
+
+use std::fmt::Write;
+
+use super::{DAY_MS, HALF_DAY_MS, Moment, UNIX_MS};
+use crate::sql::number;
+
+impl Moment {
+    pub(super) fn write_date(&mut self, out: &mut String) -> Option<()> {
+        self.fill_date();
+        let sign = if self.year < 0 { "-" } else { "" };
+        write!(out, "{sign}{:04}-{:02}-{:02}", self.year.abs(), self.month, self.day).ok()
+    }
+
+    pub(super) fn write_time(&mut self, out: &mut String) -> Option<()> {
+        self.fill_time();
+        write!(out, "{:02}:{:02}:", self.hour, self.minute).ok()?;
+        if self.subsecond {
+            let ms = (self.second * 1000.0 + 0.5) as i32;
+            write!(out, "{:02}.{:03}", ms / 1000, ms % 1000).ok()
+        } else {
+            write!(out, "{:02}", self.second as i32).ok()
+        }
+    }
+
+    /// Days since 1 January of the year.
+    pub(super) fn year_day(&self) -> i64 {
+        let mut first = Moment { month: 1, day: 1, has_ms: false, ..*self };
+        first.fill_ms();
+        (self.ms - first.ms + HALF_DAY_MS) / DAY_MS
+    }
+
+    pub(super) fn days_after_monday(&self) -> i64 {
+        (self.ms + HALF_DAY_MS) / DAY_MS % 7
+    }
+
+    pub(super) fn days_after_sunday(&self) -> i64 {
+        (self.ms + DAY_MS + HALF_DAY_MS) / DAY_MS % 7
+    }
+
+    /// The Thursday of this week, which decides the ISO year.
+    pub(super) fn thursday(&self) -> Moment {
+        let mut thursday = Moment { ms: self.ms + (3 - self.days_after_monday()) * DAY_MS, has_date: false, ..*self };
+        thursday.fill_date();
+        thursday
+    }
+
+    pub(super) fn write_format(&mut self, format: &[u8], out: &mut String) -> Option<()> {
+        self.fill_ms();
+        self.fill_civil();
+        let format = std::str::from_utf8(format).ok()?;
+        let mut characters = format.chars();
+        while let Some(character) = characters.next() {
+            if character == '%' {
+                self.write_field(characters.next()?, out)?;
+            } else {
+                out.push(character);
+            }
+        }
+        Some(())
+    }
+
+    pub(super) fn write_field(&self, field: char, out: &mut String) -> Option<()> {
+        let half_day = match self.hour % 12 {
+            0 => 12,
+            hour => hour,
+        };
+        let second = self.second as i32;
+        let written = match field {
+            'd' => write!(out, "{:02}", self.day),
+            'e' => write!(out, "{:2}", self.day),
+            'f' => {
+                // Rounded in decimal digits, as everything SQLite prints.
+                let ms = (number::round(self.second.min(59.999), 3) * 1000.0).round() as i64;
+                write!(out, "{:02}.{:03}", ms / 1000, ms % 1000)
+            }
+            'F' => write!(out, "{:04}-{:02}-{:02}", self.year, self.month, self.day),
+            'G' => write!(out, "{:04}", self.thursday().year),
+            'g' => write!(out, "{:02}", self.thursday().year % 100),
+            'H' => write!(out, "{:02}", self.hour),
+            'k' => write!(out, "{:2}", self.hour),
+            'I' => write!(out, "{half_day:02}"),
+            'l' => write!(out, "{half_day:2}"),
+            'j' => write!(out, "{:03}", self.year_day() + 1),
+            'J' => {
+                let arena = bumpalo::Bump::new();
+                let text = crate::sql::format::general(self.ms as f64 / DAY_MS as f64, 16, &arena);
+                write!(out, "{}", std::str::from_utf8(text).ok()?)
+            }
+            'm' => write!(out, "{:02}", self.month),
+            'M' => write!(out, "{:02}", self.minute),
+            'p' => write!(out, "{}", if self.hour >= 12 { "PM" } else { "AM" }),
+            'P' => write!(out, "{}", if self.hour >= 12 { "pm" } else { "am" }),
+            'R' => write!(out, "{:02}:{:02}", self.hour, self.minute),
+            's' if self.subsecond => write!(out, "{:.3}", (self.ms - UNIX_MS) as f64 / 1000.0),
+            's' => write!(out, "{}", self.ms / 1000 - UNIX_MS / 1000),
+            'S' => write!(out, "{second:02}"),
+            'T' => write!(out, "{:02}:{:02}:{second:02}", self.hour, self.minute),
+            'u' if self.days_after_sunday() == 0 => write!(out, "7"),
+            'u' | 'w' => write!(out, "{}", self.days_after_sunday()),
+            'U' => write!(out, "{:02}", (self.year_day() - self.days_after_sunday() + 7) / 7),
+            'V' => write!(out, "{:02}", self.thursday().year_day() / 7 + 1),
+            'W' => write!(out, "{:02}", (self.year_day() - self.days_after_monday() + 7) / 7),
+            'Y' => write!(out, "{:04}", self.year),
+            '%' => write!(out, "%"),
+            _ => return None,
+        };
+        written.ok()
+    }
+}

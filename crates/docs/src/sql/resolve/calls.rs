@@ -1,0 +1,139 @@
+//! Calls of functions and aggregates, checked against their tables.
+
+use sqlparser::ast::{self, Spanned};
+use sqlparser::tokenizer::Location;
+
+use super::clauses::single;
+use super::{AggregateCall, Clause, Resolved, Resolver, invalid, not_yet, shortened, unknown};
+use crate::sql::aggregate::{AGGREGATES, AggregateKind};
+use crate::sql::expr::{Expr, Literal};
+use crate::sql::functions::{FUNCTIONS, Function};
+use crate::sql::{dates, format};
+
+impl Resolver<'_> {
+    pub(super) fn function(&mut self, function: &ast::Function, clause: Clause) -> Resolved<Expr> {
+        let at = function.span().start;
+        let name = single(&function.name).map(|ident| ident.value.to_ascii_lowercase()).unwrap_or_default();
+        if function.filter.is_some() || function.over.is_some() || !function.within_group.is_empty() {
+            return not_yet("FILTER, OVER or WITHIN GROUP", at);
+        }
+        let (no_parameters, no_nulls) =
+            (matches!(function.parameters, ast::FunctionArguments::None), function.null_treatment.is_none());
+        let ast::FunctionArguments::List(list) = &function.args else {
+            return not_yet(&format!("\"{}\" without parentheses", shortened(&name)), at);
+        };
+        if !no_parameters || !no_nulls || !list.clauses.is_empty() {
+            return not_yet("this form of call", at);
+        }
+        let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+        let star = matches!(&list.args[..], [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)]);
+        let aggregate = AGGREGATES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+        let scalar_extreme = matches!(name.as_str(), "min" | "max") && list.args.len() > 1;
+        if let Some(kind) = aggregate.filter(|_| !scalar_extreme) {
+            if distinct {
+                return not_yet(&format!("{}(DISTINCT …)", name.to_uppercase()), at);
+            }
+            let empty_count = name == "count" && list.args.is_empty();
+            return self.aggregate(kind, if star || empty_count { None } else { Some(&list.args) }, &name, clause, at);
+        }
+        if distinct || star {
+            return invalid(&format!("{name} takes neither DISTINCT nor *"), at);
+        }
+        let mut arguments = Vec::new();
+        for argument in &list.args {
+            arguments.push(self.expr(plain_argument(argument, at)?, clause)?);
+        }
+        call(&name, arguments, at)
+    }
+
+    pub(super) fn aggregate(
+        &mut self,
+        kind: AggregateKind,
+        arguments: Option<&[ast::FunctionArg]>,
+        name: &str,
+        clause: Clause,
+        at: Location,
+    ) -> Resolved<Expr> {
+        if !matches!(clause, Clause::Select | Clause::Having | Clause::OrderBy) {
+            return invalid(&format!("the aggregate {name} is not allowed here"), at);
+        }
+        let call = match arguments {
+            None if kind == AggregateKind::Count => AggregateCall { kind: AggregateKind::CountRows, argument: None },
+            Some([argument]) => {
+                let argument = self.expr(plain_argument(argument, at)?, Clause::Aggregate)?;
+                AggregateCall { kind, argument: Some(argument) }
+            }
+            _ => return invalid(&format!("the aggregate {name} takes one argument"), at),
+        };
+        let aggregates = &mut self.logical.aggregates;
+        let slot = aggregates.iter().position(|known| *known == call).unwrap_or_else(|| {
+            aggregates.push(call);
+            aggregates.len() - 1
+        });
+        Ok(Expr::Aggregate(slot))
+    }
+}
+
+pub(super) fn plain_argument(argument: &ast::FunctionArg, at: Location) -> Resolved<&ast::Expr> {
+    match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Ok(expr),
+        _ => not_yet("this form of argument", at),
+    }
+}
+
+/// A scalar call, its arguments checked against the table of functions.
+pub(super) fn call(name: &str, mut arguments: Vec<Expr>, at: Location) -> Resolved<Expr> {
+    let count = arguments.len();
+    match (name, count) {
+        ("coalesce", 2..) | ("ifnull", 2) => return Ok(Expr::Coalesce(arguments)),
+        ("iif" | "if", 2..) => {
+            let last = if count % 2 == 1 { arguments.pop() } else { None };
+            let mut arms = Vec::new();
+            let mut rest = arguments.into_iter();
+            while let (Some(when), Some(then)) = (rest.next(), rest.next()) {
+                arms.push((when, then));
+            }
+            return Ok(Expr::Case(arms, Box::new(last.unwrap_or(Expr::Literal(Literal::Null)))));
+        }
+        ("like", 2 | 3) => {
+            let escape = if count == 3 { arguments.pop().map(Box::new) } else { None };
+            let (text, wanted) = (arguments.pop(), arguments.pop());
+            if let (Some(text), Some(wanted)) = (text, wanted) {
+                return Ok(Expr::Like(Box::new(text), Box::new(wanted), escape));
+            }
+            return invalid("LIKE takes two or three arguments", at);
+        }
+        _ => {}
+    }
+    let Some(&(_, function, least, most)) = FUNCTIONS.iter().find(|(known, ..)| *known == name) else {
+        let special = matches!(name, "coalesce" | "ifnull" | "iif" | "if" | "like");
+        if special {
+            return invalid(&format!("wrong number of arguments to {name}"), at);
+        }
+        return unknown(&format!("no function \"{}\" in this version", shortened(name)), at);
+    };
+    if !(least..=most).contains(&count) {
+        return invalid(&format!("wrong number of arguments to {name}: {count}"), at);
+    }
+    check_literals(function, &arguments, at)?;
+    Ok(Expr::Call(function, arguments))
+}
+
+/// What a call's literal arguments already show to be unsupported.
+pub(super) fn check_literals(function: Function, arguments: &[Expr], at: Location) -> Resolved<()> {
+    let text = |argument: &Expr| match argument {
+        Expr::Literal(Literal::Text(text)) => Some(text.to_vec()),
+        _ => None,
+    };
+    match function {
+        Function::Printf => match text(&arguments[0]).and_then(|text| format::unsupported(&text)) {
+            Some(conversion) => not_yet(&format!("the conversion %{conversion}"), at),
+            None => Ok(()),
+        },
+        Function::Date(_) => match arguments.iter().filter_map(text).find(|text| dates::unsupported_modifier(text)) {
+            Some(modifier) => not_yet(&format!("the modifier '{}'", String::from_utf8_lossy(&modifier)), at),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}

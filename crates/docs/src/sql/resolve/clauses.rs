@@ -1,0 +1,323 @@
+//! The clauses of a query: FROM and its joins, the result columns, GROUP BY, ORDER BY, LIMIT.
+
+use sqlparser::ast::{
+    self, Distinct, GroupByExpr, Ident, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByKind,
+    OrderBySort, SelectItem, SelectItemQualifiedWildcardKind, Spanned, TableFactor,
+};
+use sqlparser::tokenizer::Location;
+
+use super::{COLUMNS_MAX, Clause, Column, Output, Resolved, Resolver, TABLES_MAX, Table, invalid, not_yet, unknown};
+use crate::sql::expr::{Expr, flatten};
+
+/// Clauses of other dialects, and those of SQLite that wait.
+pub(super) fn refuse_clauses(query: &ast::Query, select: &ast::Select) -> Resolved<()> {
+    let at = query.span().start;
+    let present = [
+        (query.with.is_some(), "WITH"),
+        (query.fetch.is_some(), "FETCH"),
+        (!query.locks.is_empty(), "FOR UPDATE"),
+        (query.for_clause.is_some(), "FOR"),
+        (query.settings.is_some(), "SETTINGS"),
+        (query.format_clause.is_some(), "FORMAT"),
+        (!query.pipe_operators.is_empty(), "|>"),
+        (select.top.is_some(), "TOP"),
+        (select.exclude.is_some(), "EXCLUDE"),
+        (select.into.is_some(), "INTO"),
+        (!select.lateral_views.is_empty(), "LATERAL VIEW"),
+        (select.prewhere.is_some(), "PREWHERE"),
+        (!select.connect_by.is_empty(), "CONNECT BY"),
+        (!select.cluster_by.is_empty(), "CLUSTER BY"),
+        (!select.distribute_by.is_empty(), "DISTRIBUTE BY"),
+        (!select.sort_by.is_empty(), "SORT BY"),
+        (!select.named_window.is_empty(), "WINDOW"),
+        (select.qualify.is_some(), "QUALIFY"),
+        (select.value_table_mode.is_some(), "SELECT AS VALUE"),
+        (select.select_modifiers.is_some(), "a modifier of SELECT"),
+        (matches!(select.distinct, Some(Distinct::On(_))), "DISTINCT ON"),
+        (select.flavor != ast::SelectFlavor::Standard, "FROM before SELECT"),
+    ];
+    match present.iter().find(|(is, _)| *is) {
+        Some((_, what)) => not_yet(what, at),
+        None => Ok(()),
+    }
+}
+
+impl Resolver<'_> {
+    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Resolved<()> {
+        for item in from {
+            self.table(&item.relation, None)?;
+            for join in &item.joins {
+                self.join(join)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn join(&mut self, join: &ast::Join) -> Resolved<()> {
+        let at = join.span().start;
+        let (left, constraint) = match &join.join_operator {
+            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => {
+                (false, constraint)
+            }
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (true, constraint),
+            _ => return not_yet("this kind of join", at),
+        };
+        if join.global {
+            return not_yet("GLOBAL", at);
+        }
+        self.table(&join.relation, left.then(Vec::new))?;
+        let condition = match constraint {
+            JoinConstraint::On(on) => self.expr(on, Clause::Where)?,
+            JoinConstraint::None => return Ok(()),
+            JoinConstraint::Using(_) => return not_yet("USING", at),
+            JoinConstraint::Natural => return not_yet("NATURAL JOIN", at),
+        };
+        match self.logical.tables.last_mut().and_then(|table| table.left_on.as_mut()) {
+            Some(on) => flatten(condition, on),
+            None => self.add_conditions(condition),
+        }
+        Ok(())
+    }
+
+    pub(super) fn table(&mut self, factor: &TableFactor, left_on: Option<Vec<Expr>>) -> Resolved<()> {
+        let at = factor.span().start;
+        let TableFactor::Table { name, alias, args, with_hints, version, partitions, sample, json_path, .. } = factor
+        else {
+            return not_yet("anything but a collection in FROM", at);
+        };
+        let plain = args.is_none() && with_hints.is_empty() && version.is_none() && partitions.is_empty();
+        if !plain || sample.is_some() || json_path.is_some() {
+            return not_yet("this form of FROM", at);
+        }
+        let Some(ident) = single(name) else { return not_yet("a qualified collection name", at) };
+        let number = self
+            .catalog
+            .number(&ident.value)
+            .or_else(|| self.catalog.collections.iter().position(|info| info.name.eq_ignore_ascii_case(&ident.value)));
+        let Some(collection) = number else {
+            let names: Vec<&str> = self.catalog.collections.iter().map(|info| info.name.as_str()).collect();
+            let message = format!("no collection \"{}\"; there are: {}", ident.value, names.join(", "));
+            return unknown(&message, ident.span.start);
+        };
+        if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+            return not_yet("a list of columns after an alias", at);
+        }
+        let alias = alias.as_ref().map_or(&ident.value, |alias| &alias.name.value).clone();
+        if self.logical.tables.iter().any(|table| table.alias.eq_ignore_ascii_case(&alias)) {
+            return invalid(&format!("two collections are named \"{alias}\""), at);
+        }
+        if self.logical.tables.len() == TABLES_MAX {
+            return invalid(&format!("more than {TABLES_MAX} collections"), at);
+        }
+        self.logical.tables.push(Table { collection, alias, left_on });
+        Ok(())
+    }
+
+    pub(super) fn add_conditions(&mut self, condition: Expr) {
+        flatten(condition, &mut self.logical.conditions);
+    }
+
+    pub(super) fn outputs(&mut self, select: &ast::Select, texts: &[&str]) -> Resolved<()> {
+        self.logical.distinct = matches!(select.distinct, Some(Distinct::Distinct));
+        for (place, item) in select.projection.iter().enumerate() {
+            let at = item.span().start;
+            match item {
+                SelectItem::UnnamedExpr(expr) => {
+                    let resolved = self.expr(expr, Clause::Select)?;
+                    let name = match (&resolved, expr) {
+                        (Expr::Column(column), _) => self.logical.columns[*column].name.clone(),
+                        _ => texts.get(place).map_or_else(|| expr.to_string(), |text| (*text).to_owned()),
+                    };
+                    self.output(name, resolved, at)?;
+                }
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    let resolved = self.expr(expr, Clause::Select)?;
+                    self.aliases.push((alias.value.clone(), resolved.clone()));
+                    self.output(alias.value.clone(), resolved, at)?;
+                }
+                SelectItem::Wildcard(_) => {
+                    for table in 0..self.logical.tables.len() {
+                        self.wildcard(table, at)?;
+                    }
+                    if self.logical.tables.is_empty() {
+                        return invalid("* without FROM", at);
+                    }
+                }
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                    let table = single(name).and_then(|ident| self.table_named(&ident.value));
+                    let Some(table) = table else { return unknown(&format!("no collection \"{name}\" in FROM"), at) };
+                    self.wildcard(table, at)?;
+                }
+                _ => return not_yet("this form of result column", at),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn output(&mut self, name: String, expr: Expr, at: Location) -> Resolved<()> {
+        if self.logical.outputs.iter().any(|output| output.name == name) {
+            return invalid(&format!("two result columns are named \"{name}\": name one with AS"), at);
+        }
+        if self.logical.outputs.len() == COLUMNS_MAX {
+            return invalid(&format!("more than {COLUMNS_MAX} result columns"), at);
+        }
+        match &expr {
+            Expr::Column(column) => self.logical.columns[*column].bare = true,
+            Expr::Path(column, _) => self.logical.columns[*column].inside = true,
+            _ => {}
+        }
+        self.logical.outputs.push(Output { name, expr });
+        Ok(())
+    }
+
+    pub(super) fn wildcard(&mut self, table: usize, at: Location) -> Resolved<()> {
+        let info = &self.catalog.collections[self.logical.tables[table].collection];
+        if info.fields.is_empty() {
+            return invalid(&format!("* needs a schema, and collection \"{}\" has none", info.name), at);
+        }
+        for field in &info.fields {
+            let column = self.column(table, &field.name);
+            self.output(field.name.clone(), Expr::Column(column), at)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn column(&mut self, table: usize, name: &str) -> usize {
+        let columns = &mut self.logical.columns;
+        columns.iter().position(|column| column.table == table && column.name == name).unwrap_or_else(|| {
+            columns.push(Column { table, name: name.to_owned(), bare: false, inside: false });
+            columns.len() - 1
+        })
+    }
+
+    pub(super) fn group(&mut self, select: &ast::Select) -> Resolved<()> {
+        let at = select.span().start;
+        match &select.group_by {
+            GroupByExpr::All(_) => return not_yet("GROUP BY ALL", at),
+            GroupByExpr::Expressions(list, modifiers) => {
+                if !modifiers.is_empty() {
+                    return not_yet("a modifier of GROUP BY", at);
+                }
+                for expr in list {
+                    let resolved = match self.output_number(expr)? {
+                        Some(place) => self.logical.outputs[place].expr.clone(),
+                        None => self.expr(expr, Clause::GroupBy)?,
+                    };
+                    self.logical.group.push(resolved);
+                }
+            }
+        }
+        if let Some(having) = &select.having {
+            self.logical.having = Some(self.expr(having, Clause::Having)?);
+        }
+        let logical = &self.logical;
+        self.logical.grouped = !logical.group.is_empty() || !logical.aggregates.is_empty() || logical.having.is_some();
+        Ok(())
+    }
+
+    /// A plain integer in GROUP BY or ORDER BY counts result columns.
+    pub(super) fn output_number(&self, expr: &ast::Expr) -> Resolved<Option<usize>> {
+        let ast::Expr::Value(value) = expr else { return Ok(None) };
+        let ast::Value::Number(text, _) = &value.value else { return Ok(None) };
+        match text.parse::<usize>() {
+            Ok(place) if (1..=self.logical.outputs.len()).contains(&place) => Ok(Some(place - 1)),
+            Ok(_) => invalid(&format!("there is no result column {text}"), expr.span().start),
+            Err(_) => Ok(None),
+        }
+    }
+
+    pub(super) fn order(&mut self, query: &ast::Query) -> Resolved<()> {
+        let Some(order) = &query.order_by else { return Ok(()) };
+        let at = order.span().start;
+        let OrderByKind::Expressions(list) = &order.kind else { return not_yet("ORDER BY ALL", at) };
+        if order.interpolate.is_some() {
+            return not_yet("INTERPOLATE", at);
+        }
+        for item in list {
+            if item.options.nulls_first.is_some() || item.with_fill.is_some() {
+                return not_yet("NULLS FIRST and NULLS LAST", item.span().start);
+            }
+            let falling = match &item.options.sort {
+                None | Some(OrderBySort::Asc) => false,
+                Some(OrderBySort::Desc) => true,
+                Some(_) => return not_yet("ORDER BY … USING", item.span().start),
+            };
+            let resolved = match self.output_number(&item.expr)? {
+                Some(place) => self.logical.outputs[place].expr.clone(),
+                None => match self.output_alias(&item.expr) {
+                    Some(expr) => expr,
+                    None => self.expr(&item.expr, Clause::OrderBy)?,
+                },
+            };
+            self.logical.order.push((resolved, falling));
+        }
+        Ok(())
+    }
+
+    pub(super) fn output_alias(&self, expr: &ast::Expr) -> Option<Expr> {
+        let ast::Expr::Identifier(ident) = expr else { return None };
+        self.alias(&ident.value)
+    }
+
+    pub(super) fn alias(&self, name: &str) -> Option<Expr> {
+        self.aliases.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name)).map(|(_, expr)| expr.clone())
+    }
+
+    pub(super) fn limit(&mut self, query: &ast::Query) -> Resolved<()> {
+        let (limit, offset) = match &query.limit_clause {
+            None => return Ok(()),
+            Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {
+                if !limit_by.is_empty() {
+                    return not_yet("LIMIT … BY", query.span().start);
+                }
+                (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(limit), Some(offset)),
+        };
+        self.logical.limit = limit.map(|expr| self.expr(expr, Clause::Limit)).transpose()?;
+        self.logical.offset = offset.map(|expr| self.expr(expr, Clause::Limit)).transpose()?;
+        Ok(())
+    }
+
+    /// After grouping only group keys and aggregates are left to select, filter and order by (rule 7).
+    pub(super) fn check_groups(&mut self, at: Location) -> Resolved<()> {
+        if !self.logical.grouped {
+            return Ok(());
+        }
+        let group = std::mem::take(&mut self.logical.group);
+        let mut bare = None;
+        for output in &mut self.logical.outputs {
+            output.expr = keyed(output.expr.clone(), &group, &mut bare);
+        }
+        for (expr, _) in &mut self.logical.order {
+            *expr = keyed(expr.clone(), &group, &mut bare);
+        }
+        self.logical.having = self.logical.having.take().map(|having| keyed(having, &group, &mut bare));
+        self.logical.group = group;
+        match bare {
+            Some(column) => {
+                let name = &self.logical.columns[column].name;
+                invalid(&format!("\"{name}\" is neither in GROUP BY nor inside an aggregate"), at)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn single(name: &ObjectName) -> Option<&Ident> {
+    match &name.0[..] {
+        [part] => part.as_ident(),
+        _ => None,
+    }
+}
+
+/// Replaces group keys in an expression that is evaluated after grouping; notes a column that is left.
+pub(super) fn keyed(expr: Expr, group: &[Expr], bare: &mut Option<usize>) -> Expr {
+    if let Some(place) = group.iter().position(|key| *key == expr) {
+        return Expr::GroupKey(place);
+    }
+    if let Expr::Column(column) | Expr::Path(column, _) = expr {
+        *bare = Some(column);
+    }
+    expr.map_children(&mut |child| keyed(child, group, bare))
+}

@@ -1,0 +1,297 @@
+//! Expressions: operators, literals, parameters, conversions.
+
+use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator};
+use sqlparser::tokenizer::Location;
+
+use super::{Clause, DEPTH_MAX, PARAMETERS_MAX, Resolved, Resolver, invalid, not_yet, shortened};
+use crate::sql::error::SqlErrorKind;
+use crate::sql::expr::{Affinity, Arithmetic, CastType, Comparison, Expr, Literal};
+use crate::sql::functions::Function;
+use crate::sql::{number, parse};
+
+impl Resolver<'_> {
+    pub(super) fn expr(&mut self, expr: &ast::Expr, clause: Clause) -> Resolved<Expr> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            let message = format!("the expression nests deeper than {DEPTH_MAX}");
+            return Err(parse::error(SqlErrorKind::Limit, &message, Some(expr.span().start)));
+        }
+        let resolved = self.expr_inside(expr, clause);
+        self.depth -= 1;
+        resolved
+    }
+
+    pub(super) fn boxed(&mut self, expr: &ast::Expr, clause: Clause) -> Resolved<Box<Expr>> {
+        self.expr(expr, clause).map(Box::new)
+    }
+
+    pub(super) fn list(&mut self, list: &[ast::Expr], clause: Clause) -> Resolved<Vec<Expr>> {
+        list.iter().map(|expr| self.expr(expr, clause)).collect()
+    }
+
+    pub(super) fn expr_inside(&mut self, expr: &ast::Expr, clause: Clause) -> Resolved<Expr> {
+        use ast::Expr as E;
+        let at = expr.span().start;
+        Ok(match expr {
+            E::Nested(inner) => self.expr(inner, clause)?,
+            E::Identifier(ident) => self.name(std::slice::from_ref(ident), Vec::new(), clause)?,
+            E::CompoundIdentifier(idents) => self.name(idents, Vec::new(), clause)?,
+            E::CompoundFieldAccess { root, access_chain } => self.access(root, access_chain, clause)?,
+            E::JsonAccess { value, path } => self.json_access(value, &path.path, clause)?,
+            E::Value(value) => self.literal(&value.value, value.span.start)?,
+            E::UnaryOp { op, expr: inner } => self.unary(*op, inner, clause, at)?,
+            E::BinaryOp { op: op @ (BinaryOperator::And | BinaryOperator::Or), .. } => self.chain(expr, op, clause)?,
+            E::BinaryOp { left, op, right } => self.binary(left, op, right, clause)?,
+            E::IsNull(inner) => Expr::IsNull(self.boxed(inner, clause)?),
+            E::IsNotNull(inner) => Expr::NotNull(self.boxed(inner, clause)?),
+            E::IsTrue(inner) => Expr::IsTruth(self.boxed(inner, clause)?, true, true),
+            E::IsNotTrue(inner) => Expr::IsTruth(self.boxed(inner, clause)?, true, false),
+            E::IsFalse(inner) => Expr::IsTruth(self.boxed(inner, clause)?, false, true),
+            E::IsNotFalse(inner) => Expr::IsTruth(self.boxed(inner, clause)?, false, false),
+            E::IsDistinctFrom(a, b) => self.is(a, b, false, clause)?,
+            E::IsNotDistinctFrom(a, b) => self.is(a, b, true, clause)?,
+            E::InList { expr: inner, list, negated } => {
+                let inner = self.boxed(inner, clause)?;
+                let affinity = inner.affinity();
+                negate(*negated, Expr::In(inner, affinity, self.list(list, clause)?))
+            }
+            E::Between { expr: inner, negated, low, high } => {
+                let (e, low, high) = (self.boxed(inner, clause)?, self.boxed(low, clause)?, self.boxed(high, clause)?);
+                let (a, b) = (between(&e, &low), between(&e, &high));
+                negate(*negated, Expr::Between(e, a, low, b, high))
+            }
+            E::Like { negated, any: false, expr: inner, pattern, escape_char } => {
+                let escape = escape_char.as_ref().map(|escape| self.escape(escape, clause)).transpose()?;
+                negate(*negated, Expr::Like(self.boxed(inner, clause)?, self.boxed(pattern, clause)?, escape))
+            }
+            E::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), clause)?
+            }
+            E::Cast { kind: ast::CastKind::Cast, expr: inner, data_type, format: None } => {
+                let to = cast_type(&data_type.to_string(), at)?;
+                Expr::Cast(to, self.boxed(inner, clause)?)
+            }
+            E::Function(function) => self.function(function, clause)?,
+            E::Substring { expr: inner, substring_from, substring_for, .. } => {
+                let mut arguments = vec![self.expr(inner, clause)?];
+                let from = substring_from.as_deref();
+                arguments.push(from.map_or(Ok(Expr::integer(1)), |from| self.expr(from, clause))?);
+                if let Some(count) = substring_for {
+                    arguments.push(self.expr(count, clause)?);
+                }
+                Expr::Call(Function::Substr, arguments)
+            }
+            E::Trim { expr: inner, trim_where: None, trim_what: None, trim_characters } => {
+                let mut arguments = vec![self.expr(inner, clause)?];
+                arguments.extend(self.list(trim_characters.as_deref().unwrap_or_default(), clause)?);
+                if arguments.len() > 2 {
+                    return invalid("TRIM takes one or two arguments", at);
+                }
+                Expr::Call(Function::Trim, arguments)
+            }
+            E::Subquery(_) | E::InSubquery { .. } | E::Exists { .. } => return not_yet("a query inside a query", at),
+            E::Collate { .. } => return not_yet("COLLATE", at),
+            E::Tuple(_) => return not_yet("a row value", at),
+            _ => return not_yet(&format!("\"{}\"", shortened(&expr.to_string())), at),
+        })
+    }
+
+    /// `a AND b AND c` as one list: the tree is deep on its left, the list is flat.
+    pub(super) fn chain(&mut self, expr: &ast::Expr, wanted: &BinaryOperator, clause: Clause) -> Resolved<Expr> {
+        let mut terms = Vec::new();
+        let mut rest = expr;
+        while let ast::Expr::BinaryOp { left, op, right } = rest
+            && op == wanted
+        {
+            terms.push(&**right);
+            rest = left;
+        }
+        terms.push(rest);
+        terms.reverse();
+        let terms = terms.into_iter().map(|term| self.expr(term, clause)).collect::<Resolved<Vec<_>>>()?;
+        Ok(if *wanted == BinaryOperator::And { Expr::And(terms) } else { Expr::Or(terms) })
+    }
+
+    pub(super) fn escape(&mut self, escape: &ast::Expr, clause: Clause) -> Resolved<Box<Expr>> {
+        let resolved = self.expr(escape, clause)?;
+        if let Expr::Literal(Literal::Text(text)) = &resolved
+            && crate::sql::pattern::length(text) != 1
+        {
+            return invalid("ESCAPE takes one character", escape.span().start);
+        }
+        Ok(Box::new(resolved))
+    }
+
+    pub(super) fn is(&mut self, a: &ast::Expr, b: &ast::Expr, same: bool, clause: Clause) -> Resolved<Expr> {
+        let (a, b) = (self.boxed(a, clause)?, self.boxed(b, clause)?);
+        let affinity = between(&a, &b);
+        Ok(Expr::Is(same, affinity, a, b))
+    }
+
+    pub(super) fn unary(
+        &mut self,
+        op: UnaryOperator,
+        inner: &ast::Expr,
+        clause: Clause,
+        at: Location,
+    ) -> Resolved<Expr> {
+        // The least integer has no positive twin to negate.
+        if op == UnaryOperator::Minus
+            && let ast::Expr::Value(value) = inner
+            && let ast::Value::Number(text, false) = &value.value
+        {
+            return Ok(match number_literal(&text.replace('_', "")) {
+                _ if text == "9223372036854775808" => Expr::integer(i64::MIN),
+                Some(Literal::Integer(integer)) => Expr::integer(-integer),
+                Some(Literal::Real(real)) => Expr::Literal(Literal::Real(-real)),
+                _ => return not_yet(&format!("the number {text}"), at),
+            });
+        }
+        let inner = self.boxed(inner, clause)?;
+        Ok(match op {
+            UnaryOperator::Minus => Expr::Arithmetic(Arithmetic::Subtract, Box::new(Expr::integer(0)), inner),
+            UnaryOperator::Plus => *inner,
+            UnaryOperator::Not => Expr::Not(inner),
+            UnaryOperator::BitwiseNot => Expr::BitNot(inner),
+            other => return not_yet(&format!("the operator {other}"), at),
+        })
+    }
+
+    pub(super) fn binary(
+        &mut self,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+        clause: Clause,
+    ) -> Resolved<Expr> {
+        use BinaryOperator as B;
+        let at = left.span().start;
+        let (a, b) = (self.boxed(left, clause)?, self.boxed(right, clause)?);
+        let comparison = match op {
+            B::Eq => Some(Comparison::Equal),
+            B::NotEq => Some(Comparison::NotEqual),
+            B::Lt => Some(Comparison::Less),
+            B::LtEq => Some(Comparison::LessOrEqual),
+            B::Gt => Some(Comparison::Greater),
+            B::GtEq => Some(Comparison::GreaterOrEqual),
+            _ => None,
+        };
+        if let Some(comparison) = comparison {
+            let affinity = between(&a, &b);
+            return Ok(Expr::Compare(comparison, affinity, a, b));
+        }
+        let arithmetic = match op {
+            B::Plus => Arithmetic::Add,
+            B::Minus => Arithmetic::Subtract,
+            B::Multiply => Arithmetic::Multiply,
+            B::Divide => Arithmetic::Divide,
+            B::Modulo => Arithmetic::Remainder,
+            B::BitwiseAnd => Arithmetic::And,
+            B::BitwiseOr => Arithmetic::Or,
+            B::PGBitwiseShiftLeft => Arithmetic::ShiftLeft,
+            B::PGBitwiseShiftRight => Arithmetic::ShiftRight,
+            B::StringConcat => return Ok(Expr::Concat(a, b)),
+            B::Arrow => return Ok(Expr::Arrow(false, a, b)),
+            B::LongArrow => return Ok(Expr::Arrow(true, a, b)),
+            B::Glob => return Ok(Expr::Glob(a, b)),
+            other => return not_yet(&format!("the operator {other}"), at),
+        };
+        Ok(Expr::Arithmetic(arithmetic, a, b))
+    }
+
+    pub(super) fn case(
+        &mut self,
+        operand: Option<&ast::Expr>,
+        conditions: &[ast::CaseWhen],
+        last: Option<&ast::Expr>,
+        clause: Clause,
+    ) -> Resolved<Expr> {
+        let last = Box::new(match last {
+            Some(last) => self.expr(last, clause)?,
+            None => Expr::Literal(Literal::Null),
+        });
+        let operand = operand.map(|operand| self.boxed(operand, clause)).transpose()?;
+        let mut arms = Vec::new();
+        for arm in conditions {
+            arms.push((self.expr(&arm.condition, clause)?, self.expr(&arm.result, clause)?));
+        }
+        Ok(match operand {
+            None => Expr::Case(arms, last),
+            Some(operand) => {
+                let arms = arms.into_iter().map(|(when, then)| (between(&operand, &when), when, then)).collect();
+                Expr::CaseOf(operand, arms, last)
+            }
+        })
+    }
+
+    pub(super) fn literal(&mut self, value: &ast::Value, at: Location) -> Resolved<Expr> {
+        Ok(Expr::Literal(match value {
+            ast::Value::Null => Literal::Null,
+            ast::Value::Boolean(truth) => Literal::Integer(i64::from(*truth)),
+            ast::Value::SingleQuotedString(text) => Literal::Text(text.as_bytes().into()),
+            ast::Value::Number(text, false) => match number_literal(&text.replace('_', "")) {
+                Some(literal) => literal,
+                None => return not_yet(&format!("the number {text}"), at),
+            },
+            ast::Value::Placeholder(name) => return self.parameter(name, at),
+            other => return not_yet(&format!("the literal {}", shortened(&other.to_string())), at),
+        }))
+    }
+
+    pub(super) fn parameter(&mut self, name: &str, at: Location) -> Resolved<Expr> {
+        let Some(name) = name.strip_prefix(':').filter(|name| !name.is_empty()) else {
+            return not_yet("a parameter other than :name", at);
+        };
+        let parameters = &mut self.logical.parameters;
+        if let Some(slot) = parameters.iter().position(|parameter| parameter == name) {
+            return Ok(Expr::Parameter(slot));
+        }
+        if parameters.len() == PARAMETERS_MAX {
+            return invalid(&format!("more than {PARAMETERS_MAX} parameters"), at);
+        }
+        parameters.push(name.to_owned());
+        Ok(Expr::Parameter(parameters.len() - 1))
+    }
+}
+
+pub(super) fn negate(negated: bool, expr: Expr) -> Expr {
+    if negated { Expr::Not(Box::new(expr)) } else { expr }
+}
+
+/// What a comparison converts to: a number beside a CAST to one, text where a CAST to it meets no field. A field alone
+/// converts nothing and is not made text.
+pub(super) fn between(a: &Expr, b: &Expr) -> Affinity {
+    let field = |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::Path(..));
+    match (a.affinity(), b.affinity()) {
+        (Affinity::Numeric, _) | (_, Affinity::Numeric) => Affinity::Numeric,
+        (Affinity::Text, _) if !field(b) => Affinity::Text,
+        (_, Affinity::Text) if !field(a) => Affinity::Text,
+        _ => Affinity::None,
+    }
+}
+
+pub(super) fn number_literal(text: &str) -> Option<Literal> {
+    if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        return u64::from_str_radix(hex, 16).ok().map(|bits| Literal::Integer(bits as i64));
+    }
+    if text.bytes().all(|b| b.is_ascii_digit())
+        && let Ok(integer) = text.parse()
+    {
+        return Some(Literal::Integer(integer));
+    }
+    let prefix = number::real_prefix(text.as_bytes());
+    (prefix.any && prefix.whole).then_some(Literal::Real(prefix.real))
+}
+
+/// The affinity of a type's name, by SQLite's rules.
+pub(super) fn cast_type(name: &str, at: Location) -> Resolved<CastType> {
+    let name = name.to_ascii_uppercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    Ok(match () {
+        () if has(&["INT"]) => CastType::Integer,
+        () if has(&["CHAR", "CLOB", "TEXT"]) => CastType::Text,
+        () if has(&["BLOB"]) || name.is_empty() => return not_yet("BLOB", at),
+        () if has(&["REAL", "FLOA", "DOUB"]) => CastType::Real,
+        () => CastType::Numeric,
+    })
+}

@@ -1,0 +1,152 @@
+//! Names: of collections, of fields with or without their collection, and of what lies inside a field.
+
+use sqlparser::ast::{self, Ident, Spanned};
+use sqlparser::tokenizer::Location;
+
+use super::{Clause, Resolved, Resolver, invalid, not_yet, unknown};
+use crate::catalog::CollectionInfo;
+use crate::sql::expr::{Expr, Literal};
+use crate::sql::json::Step;
+
+impl Resolver<'_> {
+    pub(super) fn table_named(&self, name: &str) -> Option<usize> {
+        self.logical.tables.iter().position(|table| table.alias.eq_ignore_ascii_case(name))
+    }
+
+    pub(super) fn info(&self, table: usize) -> &CollectionInfo {
+        &self.catalog.collections[self.logical.tables[table].collection]
+    }
+
+    /// The field's own spelling, if the collection may have it: SQL does not tell cases apart, JSON does, so the exact
+    /// name goes first.
+    pub(super) fn field(&self, table: usize, name: &str) -> Option<String> {
+        let info = self.info(table);
+        let declared = || info.fields.iter().map(|field| &field.name).chain(std::iter::once(&info.key.field));
+        let exact = declared().find(|field| *field == name);
+        exact.or_else(|| declared().find(|field| field.eq_ignore_ascii_case(name))).cloned()
+    }
+
+    /// `field`, `table.field`, and either with a path behind.
+    pub(super) fn name(&mut self, idents: &[Ident], more: Vec<Step>, clause: Clause) -> Resolved<Expr> {
+        let Some((first, rest)) = idents.split_first() else { return invalid("an empty name", Location::empty()) };
+        let at = first.span.start;
+        if clause == Clause::Limit {
+            return invalid("LIMIT and OFFSET take no fields", at);
+        }
+        let (table, field, rest) = match (self.table_named(&first.value), rest.split_first()) {
+            (Some(table), Some((field, rest))) => {
+                let name = match self.field(table, &field.value) {
+                    Some(name) => name,
+                    None if !self.info(table).closed => field.value.clone(),
+                    None => return self.no_field(&field.value, &[table], field.span.start),
+                };
+                (table, name, rest)
+            }
+            _ => match self.unqualified(first, rest.is_empty() && more.is_empty(), clause)? {
+                Unqualified::Alias(expr) => return Ok(expr),
+                Unqualified::Field(table, name) => (table, name, rest),
+            },
+        };
+        let column = self.column(table, &field);
+        let mut steps: Vec<Step> = rest.iter().map(|ident| Step::Field(ident.value.clone())).collect();
+        steps.extend(more);
+        if steps.is_empty() {
+            return Ok(Expr::Column(column));
+        }
+        self.logical.columns[column].inside = true;
+        Ok(Expr::Path(column, steps))
+    }
+
+    fn unqualified(&self, ident: &Ident, whole: bool, clause: Clause) -> Resolved<Unqualified> {
+        let at = ident.span.start;
+        let tables: Vec<usize> = (0..self.logical.tables.len()).collect();
+        let known: Vec<(usize, String)> =
+            tables.iter().filter_map(|&table| Some((table, self.field(table, &ident.value)?))).collect();
+        if known.len() > 1 {
+            return invalid(&format!("\"{}\" is in several collections: name one", ident.value), at);
+        }
+        if let Some((table, name)) = known.into_iter().next() {
+            return Ok(Unqualified::Field(table, name));
+        }
+        let alias = self.alias(&ident.value).filter(|_| whole && clause != Clause::Select);
+        if let Some(expr) = alias {
+            let mut aggregates = false;
+            expr.walk(&mut |part| aggregates |= matches!(part, Expr::Aggregate(_)));
+            if aggregates && !matches!(clause, Clause::Having | Clause::OrderBy) {
+                return invalid(&format!("\"{}\" is an aggregate and not allowed here", ident.value), at);
+            }
+            return Ok(Unqualified::Alias(expr));
+        }
+        let open: Vec<usize> = tables.iter().copied().filter(|&table| !self.info(table).closed).collect();
+        match open[..] {
+            [table] => Ok(Unqualified::Field(table, ident.value.clone())),
+            [] => self.no_field(&ident.value, &tables, at),
+            _ => invalid(&format!("\"{}\" may be in several collections: name one", ident.value), at),
+        }
+    }
+
+    pub(super) fn no_field<T>(&self, name: &str, tables: &[usize], at: Location) -> Resolved<T> {
+        let fields: Vec<&str> =
+            tables.iter().flat_map(|&table| self.info(table).fields.iter().map(|field| field.name.as_str())).collect();
+        match fields.is_empty() {
+            true => unknown(&format!("no field \"{name}\""), at),
+            false => unknown(&format!("no field \"{name}\"; there are: {}", fields.join(", ")), at),
+        }
+    }
+
+    /// `tags[0].name`, which sqlparser takes for a path of another dialect.
+    pub(super) fn json_access(
+        &mut self,
+        root: &ast::Expr,
+        path: &[ast::JsonPathElem],
+        clause: Clause,
+    ) -> Resolved<Expr> {
+        let at = root.span().start;
+        let mut steps = Vec::new();
+        for element in path {
+            steps.push(match element {
+                ast::JsonPathElem::Dot { key, .. } => Step::Field(key.clone()),
+                ast::JsonPathElem::Bracket { key } => match self.expr(key, Clause::Limit)? {
+                    Expr::Literal(Literal::Integer(index)) => Step::Item(index),
+                    _ => return not_yet("a subscript other than a number", at),
+                },
+                _ => return not_yet("this form of path", at),
+            });
+        }
+        match root {
+            ast::Expr::Identifier(ident) => self.name(std::slice::from_ref(ident), steps, clause),
+            ast::Expr::CompoundIdentifier(idents) => self.name(idents, steps, clause),
+            _ => not_yet("a path on anything but a field", at),
+        }
+    }
+
+    /// `tags[0].name` and what else sqlparser calls a field access.
+    pub(super) fn access(&mut self, root: &ast::Expr, chain: &[ast::AccessExpr], clause: Clause) -> Resolved<Expr> {
+        let at = root.span().start;
+        let mut idents = match root {
+            ast::Expr::Identifier(ident) => vec![ident.clone()],
+            ast::Expr::CompoundIdentifier(idents) => idents.clone(),
+            _ => return not_yet("a path on anything but a field", at),
+        };
+        let mut steps = Vec::new();
+        for access in chain {
+            match access {
+                ast::AccessExpr::Dot(ast::Expr::Identifier(ident)) if steps.is_empty() => idents.push(ident.clone()),
+                ast::AccessExpr::Dot(ast::Expr::Identifier(ident)) => steps.push(Step::Field(ident.value.clone())),
+                ast::AccessExpr::Subscript(ast::Subscript::Index { index }) => {
+                    match self.expr(index, Clause::Limit)? {
+                        Expr::Literal(Literal::Integer(index)) => steps.push(Step::Item(index)),
+                        _ => return not_yet("a subscript other than a number", at),
+                    }
+                }
+                _ => return not_yet("this form of path", at),
+            }
+        }
+        self.name(&idents, steps, clause)
+    }
+}
+
+enum Unqualified {
+    Alias(Expr),
+    Field(usize, String),
+}
