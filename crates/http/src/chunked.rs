@@ -231,6 +231,10 @@ mod tests {
         check("5;x\nhello\r\n0\r\n\r\n", Err(Refusal::ChunkExtension));
         check("5;x\0\r\nhello", Err(Refusal::ChunkExtension));
         check(&format!("5;{}\r\n", "x".repeat(EXTENSION_BYTES_MAX)), Err(Refusal::ChunkExtension));
+        check("5 x\r\nhello\r\n0\r\n\r\n", Err(Refusal::ChunkExtension));
+        let longest = "x".repeat(EXTENSION_BYTES_MAX - 1);
+        check(&format!("1;{longest}\r\na\r\n0\r\n\r\n"), Ok(Some("a")));
+        check(&format!("1;{longest}x\r\na\r\n0\r\n\r\n"), Err(Refusal::ChunkExtension));
         let many = format!("1;{}\r\na\r\n", "x".repeat(100)).repeat(50);
         check(&many, Err(Refusal::ChunkExtension));
     }
@@ -240,7 +244,10 @@ mod tests {
         for trailer in [" folded: x\r\n", "no colon\r\n", ": x\r\n", "a: b\n", "a: b\rc", "a: \0\r\n", "a : b\r\n"] {
             check(&format!("0\r\n{trailer}"), Err(Refusal::Trailer));
         }
-        check(&format!("0\r\na: {}\r\n", "x".repeat(TRAILER_BYTES_MAX)), Err(Refusal::Trailer));
+        // Counted with its carriage returns.
+        let longest = "x".repeat(TRAILER_BYTES_MAX - "a: \r\r".len());
+        check(&format!("0\r\na: {longest}\r\n\r\n"), Ok(Some("")));
+        check(&format!("0\r\na: {longest}x\r\n\r\n"), Err(Refusal::Trailer));
     }
 
     proptest! {

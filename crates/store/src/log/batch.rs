@@ -421,4 +421,27 @@ mod tests {
         let operations: Vec<_> = builder.end_transaction().map(Result::unwrap).collect();
         assert_eq!(operations[0].value, Some(&b"\x09\0\0\0\0\0\0\0rest"[..]));
     }
+
+    #[test]
+    fn a_stamp_leaves_what_is_too_short_for_it() {
+        for value in [None, Some(&b""[..]), Some(b"_______")] {
+            let mut builder = BatchBuilder::new(64);
+            builder.restart(9);
+            builder.begin_transaction();
+            builder.push(Operation { tree: 1, key: b"k", value }, Some(9));
+            let operations: Vec<_> = builder.end_transaction().map(Result::unwrap).collect();
+            assert_eq!(operations[0].value, value);
+        }
+    }
+
+    #[test]
+    fn transactions_are_counted_from_the_first_version() {
+        let mut builder = BatchBuilder::new(64);
+        builder.restart(9);
+        for version in 9..12 {
+            builder.begin_transaction();
+            builder.end_transaction();
+            assert_eq!((builder.transactions(), builder.last_version()), (version as u32 - 8, version));
+        }
+    }
 }
