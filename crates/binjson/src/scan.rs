@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn block_scans_agree_with_the_plain_ones_for_every_byte_at_every_place() {
-        for byte in 0..=255u8 {
+        // Miri sees each of the special bytes, and few of the others.
+        for byte in (0..=255u8).filter(|byte| !cfg!(miri) || b"\"\\{}[],:\0\x1f\x7f\x80".contains(byte)) {
             for place in 0..40 {
                 let mut text = [b'x'; 40];
                 text[place] = byte;
