@@ -2,7 +2,7 @@
 
 use crate::data::{Records, Shape};
 use crate::engine::{Engine, Kind, Outcome, Purpose, open};
-use crate::table::Row;
+use crate::table::{NO_PEER, Row};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -121,8 +121,8 @@ impl Stage {
         }
     }
 
-    /// Prints rows.
+    /// Prints rows, as far as there is something to compare.
     pub(crate) fn tell(&self, rows: &[Row]) {
-        rows.iter().for_each(Row::print);
+        rows.iter().filter(|row| row.figure != NO_PEER).for_each(Row::print);
     }
 }

@@ -2,6 +2,9 @@
 
 use crate::engine::{Kind, Outcome};
 
+/// The figure of a row that no peer takes part in, as with `--engines`.
+pub(crate) const NO_PEER: &str = "no peer";
+
 /// Figures of one engine, one of each round.
 #[derive(Clone, Debug)]
 struct Series {
@@ -183,7 +186,7 @@ impl Row {
             work: work.to_owned(),
             other: figures.peers(unit),
             ours: unit.text(figures.ours()),
-            figure: best.map_or_else(|| "no peer".to_owned(), |(kind, _)| format!("{ratio:.2} × {}", kind.name())),
+            figure: best.map_or_else(|| NO_PEER.to_owned(), |(kind, _)| format!("{ratio:.2} × {}", kind.name())),
             bound: format!("{sign} {times:.2} ×"),
             reached,
             noise: figures.noise(),
