@@ -52,6 +52,18 @@ impl Session {
     pub fn now(&self) -> Moment<'_> {
         Moment { database: &self.database, snapshot: self.reader.snapshot() }
     }
+
+    /// Notes a document that will be asked for soon.
+    #[inline]
+    pub fn foresee(&self, collection: CollectionId, key: &Key<'_>) {
+        self.reader.foresee(self.database.collection_at(collection).info.tree, key.as_bytes());
+    }
+
+    /// Has the noted documents fetched from memory, all at once.
+    #[inline]
+    pub fn fetch(&self) {
+        self.reader.fetch();
+    }
 }
 
 impl Moment<'_> {

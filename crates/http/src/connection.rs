@@ -21,7 +21,9 @@ use reactor::{Closed, ConnectionId, Io, Message, Protocol};
 use crate::addresses::Admission;
 use crate::composer::{JSON, Length, Shape, checked, has_body};
 use crate::deadline::{DeadlineClock, Wait};
+use crate::head::Framing;
 use crate::late::{Answer, Ticket};
+use crate::plain;
 use crate::reader::{RequestReader, Step};
 use crate::refusal::Refusal;
 use crate::request::Request;
@@ -33,6 +35,8 @@ use crate::worker::{Shared, Worker};
 
 /// Bytes left unread while the connection may not go on, above which the socket is not read either.
 const UNREAD_BYTES_MAX: usize = 64 << 10;
+/// Requests of a connection that are looked at ahead.
+const FORESEEN_MAX: usize = 16;
 /// Pulls of a stream in one turn; a source of 64 KB pieces fills the write queue well before.
 const PULLS_PER_TURN: usize = 16;
 /// How long a stream rests while clients that do not read hold all the memory for buffers.
@@ -462,6 +466,27 @@ impl<S: Service> Protocol for Connection<S> {
     fn input(&mut self, io: &mut Io<'_>) {
         self.worker().tick();
         self.turn(io);
+    }
+
+    fn foresee(&mut self, input: &[u8]) {
+        if self.blocked || self.last || self.reader.in_body() {
+            return;
+        }
+        let Shared { worker, service, local } = &*self.shared;
+        let (mut seen, mut local) = (worker.seen.borrow_mut(), local.borrow_mut());
+        let mut rest = input;
+        for _ in 0..FORESEEN_MAX {
+            let Some((head, head_bytes)) = plain::read(rest, &worker.settings.limits, &mut seen) else { return };
+            if head.framing != Framing::Length(0) {
+                return;
+            }
+            service.foresee(&mut local, head.method, head.path);
+            rest = rest.get(head_bytes..).unwrap_or_default();
+        }
+    }
+
+    fn prepare(&mut self) {
+        self.shared.service.prepare(&mut self.shared.local.borrow_mut());
     }
 
     fn writable(&mut self, io: &mut Io<'_>) {

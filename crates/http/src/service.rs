@@ -78,6 +78,11 @@ pub trait Service: Send + Sync + 'static {
     fn order(&self, request: &Request<'_>) -> Order {
         if request.method().is_safe() { Order::Read } else { Order::Write }
     }
+    /// A request without a body has arrived, and will be called soon after others: the time to note what it will touch.
+    /// A hint that comes for part of the requests; the path is as [`Request::path`] gives it.
+    fn foresee(&self, _local: &mut Self::Local, _method: Method, _path: &str) {}
+    /// Some requests were foreseen and are called next: the time to fetch what was noted.
+    fn prepare(&self, _local: &mut Self::Local) {}
     /// Answers now through `reply`, or takes `reply.later()` and answers from any thread, or `reply.stream(...)`.
     /// A panic here answers 500 and takes nothing else down.
     fn call(&self, local: &mut Self::Local, request: &Request<'_>, reply: Reply<'_>);

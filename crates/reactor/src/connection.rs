@@ -70,6 +70,8 @@ pub(crate) struct Link {
     pub(crate) drain_told: bool,
     pub(crate) requests_left: u32,
     pub(crate) input: InputBuffer,
+    /// `input`'s storage is the loop's.
+    pub(crate) input_is_lent: bool,
     pub(crate) output: OutputQueue,
     /// What of both was counted in `Core::held_bytes`.
     pub(crate) held_bytes: usize,
@@ -104,6 +106,7 @@ impl Link {
             drain_told: false,
             requests_left: 0,
             input: InputBuffer::default(),
+            input_is_lent: false,
             output: OutputQueue::default(),
             held_bytes: 0,
             deadline_tick: 0,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::batch::BATCH_MAX;
 use crate::connection::{Link, Phase};
 use crate::connections::Ids;
 use crate::input::InputBuffer;
@@ -28,8 +29,9 @@ pub(crate) struct Core {
     pub(crate) wheel: Wheel,
     pub(crate) timers: Timers,
     pub(crate) ids: Ids,
-    /// Lent to a connection for its turn; without storage while lent.
-    pub(crate) input_lent: InputBuffer,
+    /// Lent to connections for their turns, [`BATCH_MAX`] at most at a time; the last used goes out first (the warmest).
+    pub(crate) inputs_lent: Vec<InputBuffer>,
+    /// Without storage while lent.
     pub(crate) output_lent: Vec<u8>,
     pub(crate) input_pool: Pool,
     pub(crate) output_pool: Pool,
@@ -48,7 +50,7 @@ impl Core {
             wheel: Wheel::new(now_ns),
             timers: Timers::default(),
             ids: Ids::default(),
-            input_lent: InputBuffer::with_storage(settings.read_bytes_per_turn),
+            inputs_lent: (0..BATCH_MAX).map(|_| InputBuffer::with_storage(settings.read_bytes_per_turn)).collect(),
             output_lent: Vec::new(),
             input_pool: Pool::new(settings.pool_buffers_max, settings.pool_bytes_max),
             output_pool: Pool::new(settings.pool_buffers_max, settings.pool_bytes_max),

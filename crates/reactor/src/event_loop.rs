@@ -1,12 +1,13 @@
 //! The event loop: one tick after another, on one thread.
 //!
 //! A tick is: wait for events (not at all while connections are on the ready list); read the clock; let the connections
-//! with events do their turns; then those on the ready list; timers; mail, whose writes follow as a batch; listeners
+//! with events do their turns, a few of them reading before the first is answered (`batch`); then those on the ready list; timers; mail, whose writes follow as a batch; listeners
 //! that have more to accept. Each part is bounded, so that none keeps the others waiting.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::accepting::Listeners;
+use crate::batch::Batch;
 use crate::connection::Connection;
 use crate::connections::Connections;
 use crate::core::Core;
@@ -78,17 +79,20 @@ impl EventLoop {
     fn tick(&mut self, events: &Events) {
         // What is listed from here on waits for the next tick: a connection has one turn in a tick.
         let going_on = std::mem::replace(&mut self.core.ready, std::mem::take(&mut self.going_on));
+        let mut batch = Batch::default();
         let mut events_count = 0;
         for (token, readiness) in events.iter() {
             events_count += 1;
             if token.generation == 0 {
                 self.listeners.event(token);
             } else if let Some(connection) = self.connections.get(token.slot, token.generation) {
-                self.core.event(connection, readiness);
-                let closed = connection.link.is_closed();
-                self.settle(token.slot, closed);
+                let turn = self.core.event(connection, readiness);
+                if batch.push(token, turn) {
+                    self.take_turns(&mut batch);
+                }
             }
         }
+        self.take_turns(&mut batch);
         self.go_on(going_on);
         self.fire_timers();
         if self.core.lp.member().mailbox.has_mail() {

@@ -16,6 +16,7 @@
 //! where TLS will go), `kernel` (every system call that is not a plain socket operation).
 
 mod accepting;
+mod batch;
 mod connection;
 mod connections;
 mod core;

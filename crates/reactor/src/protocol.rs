@@ -56,6 +56,11 @@ pub trait Protocol {
     /// goes on. Reads `io.input()`, says `io.consume(n)`, appends to `io.output()`, and calls `io.spend(1)` for each
     /// request; once that returns `false` it leaves the rest for the next tick (the loop calls again by itself).
     fn input(&mut self, io: &mut Io<'_>);
+    /// `input` stands in the connection's buffer, and [`Protocol::input`] will be called for it after other connections'
+    /// calls: the time to ask for memory that it will touch. A hint; it comes for part of the inputs, and changes nothing.
+    fn foresee(&mut self, _input: &[u8]) {}
+    /// The protocols of some connections have looked ahead, this one's among them, and their `input` is next.
+    fn prepare(&mut self) {}
     /// The write queue fell below its low-water mark after having been above the high-water mark, or
     /// `io.notify_writable()` had been asked for: the protocol may produce more.
     fn writable(&mut self, _io: &mut Io<'_>) {}

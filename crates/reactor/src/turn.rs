@@ -1,5 +1,8 @@
 //! What one connection does in one tick: at most one read, the protocol's calls, one write.
 //!
+//! After an event the read comes first, and what is left is told as a [`Turn`]: the loop lets a few connections read
+//! before the first of them is answered, so that their protocols can look ahead (see `batch`).
+//!
 //! The registration is edge-triggered, so the link remembers what the kernel last said: `readable` and `writable` stay
 //! set until a read or write comes back short. A short read ends the turn without a second one that would only say
 //! EAGAIN: bytes or a FIN that arrive after it make a new edge. The one exception is a FIN that was announced together
@@ -14,37 +17,73 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::connection::{Connection, Link, Phase};
 use crate::core::Core;
 use crate::fleet::nanoseconds;
+use crate::input::InputBuffer;
 use crate::io::Io;
 use crate::kernel::{Readiness, Token};
 use crate::protocol::{Closed, Message, Protocol};
 use crate::transport::Then;
 use crate::wheel::TICK_NS;
 
+/// What an event leaves to be done for a connection in this tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing.
+    Over,
+    /// The read is done. `is_due`: the protocol has something to see.
+    Input {
+        is_due: bool,
+    },
+    Output,
+    Linger,
+}
+
 impl Core {
-    /// The kernel said something of this connection.
-    pub(crate) fn event(&mut self, connection: &mut Connection, readiness: Readiness) {
+    /// The kernel said something of this connection: does what comes before its turn, and tells which turn that is.
+    pub(crate) fn event(&mut self, connection: &mut Connection, readiness: Readiness) -> Turn {
         let link = &mut connection.link;
         if link.phase == Phase::Connecting {
-            return self.finish_connect(connection, readiness);
+            self.finish_connect(connection, readiness);
+            return Turn::Over;
         }
         if readiness.failed {
             let lingering = matches!(link.phase, Phase::Lingering { .. });
-            return link.close(if lingering { Closed::Finished } else { Closed::Peer });
+            link.close(if lingering { Closed::Finished } else { Closed::Peer });
+            return Turn::Over;
         }
         link.writable |= readiness.writable;
         link.readable |= readiness.readable;
         link.fin_waits |= readiness.ended;
         if link.listed {
-            return; // its turn comes later in this tick, and there is one in a tick
+            return Turn::Over; // its turn comes later in this tick, and there is one in a tick
         }
         match link.phase {
-            Phase::Open if link.readable && link.takes_input() && !link.input_ended => self.input_turn(connection),
+            Phase::Open if link.readable && link.takes_input() && !link.input_ended => self.begin_input(link),
             // An edge of EPOLLOUT comes along with every other event; it matters only to a queue that waits for it.
-            Phase::Open | Phase::Finishing if !link.output.is_empty() => self.end_turn(connection),
+            Phase::Open | Phase::Finishing if !link.output.is_empty() => Turn::Output,
             // Our own FIN being acknowledged is an edge too, with nothing to read.
-            Phase::Lingering { .. } if link.readable => self.linger(link),
-            _ => {}
+            Phase::Lingering { .. } if link.readable => Turn::Linger,
+            _ => Turn::Over,
         }
+    }
+
+    /// The turn itself.
+    pub(crate) fn take_turn(&mut self, connection: &mut Connection, turn: Turn) {
+        match turn {
+            Turn::Over => {}
+            Turn::Input { is_due } => self.end_input(connection, is_due),
+            Turn::Output => self.end_turn(connection),
+            Turn::Linger => self.linger(&mut connection.link),
+        }
+    }
+
+    /// Lets the protocol look at the input that it will be given.
+    pub(crate) fn foresee(&mut self, connection: &mut Connection) {
+        self.call(connection, |protocol, io| protocol.foresee(io.input()));
+    }
+
+    /// The protocols of the batch have all looked ahead.
+    pub(crate) fn prepare(&mut self, connection: &mut Connection) {
+        self.call(connection, |protocol, _| protocol.prepare());
     }
 
     /// The connection was on the ready list.
@@ -177,12 +216,21 @@ impl Core {
 
     /// Reads once, unless a spent budget left bytes behind, and calls the protocol if there is news.
     fn input_turn(&mut self, connection: &mut Connection) {
-        let link = &mut connection.link;
+        let turn = self.begin_input(&mut connection.link);
+        self.take_turn(connection, turn);
+    }
+
+    /// The read. Where it brought something, the protocol is due.
+    fn begin_input(&mut self, link: &mut Link) -> Turn {
         link.requests_left = self.settings.requests_per_turn;
         let owed = std::mem::take(&mut link.wants_input);
         let left_behind = owed && !link.input.is_empty();
         let news = !left_behind && link.readable && !link.input_ended && self.read(link);
-        if news || owed {
+        Turn::Input { is_due: news || owed }
+    }
+
+    fn end_input(&mut self, connection: &mut Connection, is_due: bool) {
+        if is_due {
             self.call(connection, |protocol, io| protocol.input(io));
         }
         self.end_turn(connection);
@@ -193,7 +241,7 @@ impl Core {
         if link.input.has_storage() {
             link.input.make_room(self.settings.input_bytes_max);
         } else {
-            std::mem::swap(&mut link.input, &mut self.input_lent);
+            self.lend_input(link);
         }
         let room = link.input.room();
         let asked = room.len().min(self.settings.read_bytes_per_turn);
@@ -222,6 +270,13 @@ impl Core {
                 false
             }
         }
+    }
+
+    fn lend_input(&mut self, link: &mut Link) {
+        // No more than a batch reads before it gives back, so there is one; and a fresh one would do as well.
+        let lent = self.inputs_lent.pop();
+        link.input = lent.unwrap_or_else(|| InputBuffer::with_storage(self.settings.read_bytes_per_turn));
+        link.input_is_lent = true;
     }
 
     /// Calls the protocol; a panic closes this connection and goes no further.
@@ -315,7 +370,7 @@ impl Core {
     fn linger(&mut self, link: &mut Link) {
         let Phase::Lingering { left } = link.phase else { return };
         if !link.input.has_storage() {
-            std::mem::swap(&mut link.input, &mut self.input_lent);
+            self.lend_input(link);
         }
         let room = link.input.room();
         let asked = room.len().min(left);
@@ -341,16 +396,16 @@ impl Core {
     /// An idle connection holds no storage: the lent buffers return to the loop, own ones to the pools; bytes that
     /// wait for more are copied out of the lent buffer.
     fn take_buffers_back(&mut self, link: &mut Link) {
-        if link.input.has_storage() {
-            let lent = !self.input_lent.has_storage();
-            if lent && link.input.is_empty() {
-                std::mem::swap(&mut link.input, &mut self.input_lent);
-            } else if lent {
-                let own = link.input.move_into(self.input_pool.take());
-                self.input_lent = std::mem::replace(&mut link.input, own);
-            } else if link.input.is_empty() {
-                self.input_pool.give(link.input.take_storage());
-            }
+        if link.input_is_lent {
+            let own = if link.input.is_empty() {
+                InputBuffer::default()
+            } else {
+                link.input.move_into(self.input_pool.take())
+            };
+            self.inputs_lent.push(std::mem::replace(&mut link.input, own));
+            link.input_is_lent = false;
+        } else if link.input.has_storage() && link.input.is_empty() {
+            self.input_pool.give(link.input.take_storage());
         }
         if link.output.has_storage() && (link.output.is_empty() || link.is_closed()) {
             let storage = link.output.take_storage();

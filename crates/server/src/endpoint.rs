@@ -92,6 +92,19 @@ impl Endpoint {
         Some(Endpoint { method: config.method, pattern: config.pattern.clone(), path, require, action })
     }
 
+    /// Notes the document that a request will ask for first.
+    #[inline]
+    pub(crate) fn foresee(&self, local: &mut Local, params: &Params<'_, '_>) {
+        let first = match (&self.require, &self.action) {
+            (Some(require), _) => require,
+            (None, Action::Get(named)) => named,
+            _ => return,
+        };
+        if let Some(key) = first.key(params, &mut local.text) {
+            local.session.foresee(first.collection, &key);
+        }
+    }
+
     /// Answers one request.
     pub(crate) fn answer(
         &self,

@@ -118,6 +118,16 @@ impl http::Service for Service {
         if request.method().is_safe() || request.path() == Door::QUERY { Order::Read } else { Order::Write }
     }
 
+    fn foresee(&self, local: &mut Local, method: http::Method, path: &str) {
+        if let Lookup::Found { value: Route::Declared(endpoint), params } = self.router.find(method, path) {
+            endpoint.foresee(local, &params);
+        }
+    }
+
+    fn prepare(&self, local: &mut Local) {
+        local.session.fetch();
+    }
+
     #[inline]
     fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
         match self.router.find(request.method(), request.path()) {

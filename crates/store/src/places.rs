@@ -29,8 +29,10 @@ use std::cell::{OnceCell, RefCell};
 
 use crate::error::Error;
 use crate::key::TreeId;
-use crate::tree::{TreeView, VALUE_INLINE_MAX};
+use crate::tree::{PageNo, TreeView, VALUE_INLINE_MAX};
 
+/// Keys that are foreseen at a time: eight connections' batches of sixteen. Their lines fill a good part of a first cache.
+const FORESEEN_MAX: usize = 128;
 /// Longest key that is remembered.
 const KEY_BYTES: usize = 8;
 const KEY_BITS: u32 = 4;
@@ -58,6 +60,23 @@ pub(crate) struct Places {
     sets_count: usize,
     /// Made when the reader first finds something.
     table: OnceCell<RefCell<Table>>,
+    foreseen: RefCell<Foresight>,
+}
+
+/// Keys that will be looked up soon.
+#[derive(Default)]
+struct Foresight {
+    keys: Box<[Foreseen]>,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Foreseen {
+    key: u64,
+    name: u64,
+    index: usize,
+    /// Where a key without a remembered place must be.
+    leaf: PageNo,
 }
 
 /// The sets, from the first word that begins a cache line.
@@ -81,25 +100,71 @@ impl Places {
     /// A table of at most `bytes`.
     pub(crate) fn new(bytes: usize) -> Places {
         let sets_count = (bytes / LINE_BYTES).checked_ilog2().map_or(0, |log| 1 << log);
-        Places { sets_count, table: OnceCell::new() }
+        Places { sets_count, table: OnceCell::new(), foreseen: RefCell::default() }
     }
 
     /// The value of a key, by its remembered place or by a search.
     #[inline]
     pub(crate) fn get<'t>(&self, view: &'t TreeView, tree: TreeId, key: &[u8]) -> Result<Option<&'t [u8]>, Error> {
-        if key.len() > KEY_BYTES || tree.0 >> TREE_BITS != 0 || self.sets_count == 0 {
-            return view.get(tree, key);
-        }
-        let padded = crate::tree::head(key);
-        let name = u64::from(tree.0) << KEY_BITS | (key.len() as u64 + 1);
+        let Some((padded, name)) = self.named(tree, key) else { return view.get(tree, key) };
         let index = self.index(padded, name);
         if let Some(table) = self.table.get()
             && let Some(place) = table.borrow().find(index, view.meta().sequence, padded, name)
         {
-            let (offset, length) = (place >> (NAME_BITS + LENGTH_BITS), place >> NAME_BITS & LENGTH_MASK);
-            return view.value_at(offset, length as usize).map(Some);
+            return value_of(view, place).map(Some);
         }
         self.search(view, tree, key, Entry { key: padded, place: name }, index)
+    }
+
+    /// Notes a key that will be looked up soon, and has its set fetched. Keys over [`FORESEEN_MAX`] are left out.
+    #[inline]
+    pub(crate) fn foresee(&self, tree: TreeId, key: &[u8]) {
+        let Some((padded, name)) = self.named(tree, key) else { return };
+        let index = self.index(padded, name);
+        if let Some(table) = self.table.get() {
+            table.borrow().prefetch(index);
+        }
+        let mut foreseen = self.foreseen.borrow_mut();
+        if foreseen.keys.is_empty() {
+            foreseen.keys = vec![Foreseen::default(); FORESEEN_MAX].into_boxed_slice();
+        }
+        let at = foreseen.len;
+        if let Some(place) = foreseen.keys.get_mut(at) {
+            *place = Foreseen { key: padded, name, index, leaf: PageNo::default() };
+            foreseen.len += 1;
+        }
+    }
+
+    /// Has the values of the foreseen keys fetched. Where one's place is not known its leaf is found first, of all keys
+    /// before the first leaf is looked into: so what one search waits for comes together with what the others do.
+    pub(crate) fn fetch(&self, view: &TreeView) {
+        let mut foreseen = self.foreseen.borrow_mut();
+        let count = std::mem::take(&mut foreseen.len);
+        let keys = foreseen.keys.get_mut(..count).unwrap_or_default();
+        for key in &mut *keys {
+            let known = self
+                .table
+                .get()
+                .and_then(|table| table.borrow().find(key.index, view.meta().sequence, key.key, key.name));
+            match known {
+                // Only to have it fetched: whoever asks for it is told of damage.
+                Some(place) => drop(value_of(view, place)),
+                None => key.leaf = view.leaf_of(key.tree(), key.bytes(&mut [0; KEY_BYTES])).unwrap_or_default(),
+            }
+        }
+        for key in keys.iter().filter(|key| key.leaf != PageNo::default()) {
+            let bytes = &mut [0; KEY_BYTES];
+            if let Ok(Some((value, Some(offset)))) = view.find_in(key.leaf, key.bytes(bytes)) {
+                self.remember(view, Entry { key: key.key, place: key.name }, key.index, value, offset);
+            }
+        }
+    }
+
+    /// A key and name as entries have them; `None`: such keys are not remembered.
+    #[inline]
+    fn named(&self, tree: TreeId, key: &[u8]) -> Option<(u64, u64)> {
+        let is_remembered = key.len() <= KEY_BYTES && tree.0 >> TREE_BITS == 0 && self.sets_count > 0;
+        is_remembered.then(|| (crate::tree::head(key), u64::from(tree.0) << KEY_BITS | (key.len() as u64 + 1)))
     }
 
     /// The set of a key.
@@ -116,16 +181,41 @@ impl Places {
         view: &'t TreeView,
         tree: TreeId,
         key: &[u8],
-        mut entry: Entry,
+        entry: Entry,
         index: usize,
     ) -> Result<Option<&'t [u8]>, Error> {
         let Some((value, offset)) = view.find(tree, key)? else { return Ok(None) };
-        if let Some(offset) = offset.filter(|offset| offset >> OFFSET_BITS == 0) {
+        if let Some(offset) = offset {
+            self.remember(view, entry, index, value, offset);
+        }
+        Ok(Some(value))
+    }
+
+    fn remember(&self, view: &TreeView, mut entry: Entry, index: usize, value: &[u8], offset: u64) {
+        if offset >> OFFSET_BITS == 0 {
             entry.place |= offset << (NAME_BITS + LENGTH_BITS) | (value.len() as u64) << NAME_BITS;
             let table = self.table.get_or_init(|| RefCell::new(Table::new(self.sets_count)));
             table.borrow_mut().put(index, view.meta().sequence, entry);
         }
-        Ok(Some(value))
+    }
+}
+
+/// The value at a remembered place.
+#[inline]
+fn value_of(view: &TreeView, place: u64) -> Result<&[u8], Error> {
+    let (offset, length) = (place >> (NAME_BITS + LENGTH_BITS), place >> NAME_BITS & LENGTH_MASK);
+    view.value_at(offset, length as usize)
+}
+
+impl Foreseen {
+    fn tree(&self) -> TreeId {
+        TreeId((self.name >> KEY_BITS) as u32)
+    }
+
+    fn bytes<'b>(&self, bytes: &'b mut [u8; KEY_BYTES]) -> &'b [u8] {
+        *bytes = self.key.to_be_bytes();
+        let length = (self.name & ((1 << KEY_BITS) - 1)) as usize - 1;
+        bytes.get(..length).unwrap_or_default()
     }
 }
 
@@ -134,6 +224,11 @@ impl Table {
         let words = vec![0; (sets_count + 1) * LINE_WORDS];
         let start = words.as_ptr().align_offset(LINE_BYTES).min(LINE_WORDS);
         Table { words, start }
+    }
+
+    #[inline]
+    fn prefetch(&self, index: usize) {
+        crate::tree::prefetch(self.words.get(self.start + index * LINE_WORDS..).unwrap_or_default());
     }
 
     /// The place that is remembered under a key and name in this state of the tree.

@@ -31,6 +31,19 @@ impl Reader {
         let (guard, version) = self.engine.pin(&self.slot);
         Snapshot { guard, places: &self.places, version }
     }
+
+    /// Notes a key that will be looked up soon. Of many keys a bounded number is noted, and long ones are not.
+    #[inline]
+    pub fn foresee(&self, tree: TreeId, key: &[u8]) {
+        self.places.foresee(tree, key);
+    }
+
+    /// Has the noted keys' values fetched from memory, all at once. Changes nothing that a lookup gives.
+    #[inline]
+    pub fn fetch(&self) {
+        let (guard, _) = self.engine.pin(&self.slot);
+        self.places.fetch(&guard.tree);
+    }
 }
 
 impl Snapshot<'_> {

@@ -39,6 +39,7 @@ pub use meta::Meta;
 pub(crate) use node::head;
 pub use output::Pace;
 pub use page::{KEY_BYTES_MAX, PAGE_BYTES, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
+pub(crate) use prefetch::prefetch;
 pub use sorter::{SortedEntries, SortedEntry, Sorter};
 pub use verify::{Report, SpaceStat, TreeStat};
 pub use view::{TreeInfo, TreeView};

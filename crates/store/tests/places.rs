@@ -55,6 +55,17 @@ fn check(snapshot: &store::Snapshot<'_>, tree: TreeId, model: &Model) {
     }
 }
 
+/// Has keys fetched before they are looked up, more at a time than are noted, too.
+fn foresee(reader: &store::Reader, tree: TreeId) {
+    for number in 0..KEYS {
+        reader.foresee(tree, &key(number));
+        if number.is_multiple_of(70) || number == KEYS / 2 {
+            reader.fetch();
+        }
+    }
+    reader.fetch();
+}
+
 fn check_against_a_map(places_bytes: usize) {
     let dir = tempfile::tempdir().expect("a folder");
     let mut options = Options::default();
@@ -71,6 +82,7 @@ fn check_against_a_map(places_bytes: usize) {
         check(&held, tree, &then);
         store.checkpoint().expect("a checkpoint");
         for _ in 0..2 {
+            foresee(&reader, tree);
             check(&reader.snapshot(), tree, &model);
             check(&reader.snapshot(), other, &other_model);
             check(&held, tree, &then);

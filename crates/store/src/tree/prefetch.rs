@@ -2,16 +2,16 @@
 
 #![allow(unsafe_code)] // The instruction has no safe wrapper.
 
-/// Fetches the cache line in which `bytes` begins. Touches nothing: a page that is not in memory is not brought in.
+/// Fetches the cache line in which `values` begin. Touches nothing: a page that is not in memory is not brought in.
 #[inline]
-pub(super) fn prefetch(bytes: &[u8]) {
+pub(crate) fn prefetch<T>(values: &[T]) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads and writes nothing and cannot fault, whatever the address; SSE is part of x86_64.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(bytes.as_ptr().cast());
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(values.as_ptr().cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
+    let _ = values;
 }
 
 const LINE_BYTES: usize = 64;

@@ -93,9 +93,18 @@ impl TreeView {
     /// The value of a key, and, where it lies in its leaf, its offset in the file.
     #[inline]
     pub(crate) fn find(&self, tree: TreeId, key: &[u8]) -> Result<Option<Found<'_>>, Error> {
+        match self.leaf_of(tree, key)? {
+            PageNo::NONE => Ok(None),
+            place => self.find_in(place, key),
+        }
+    }
+
+    /// The leaf in which a key must be, its first lines fetched; none in an empty tree.
+    #[inline]
+    pub(crate) fn leaf_of(&self, tree: TreeId, key: &[u8]) -> Result<PageNo, Error> {
         let Root { page: mut place, mut level, .. } = self.root(tree);
         if place == PageNo::NONE {
-            return Ok(None);
+            return Ok(place);
         }
         let shared = &*self.shared;
         while level > 0 {
@@ -105,6 +114,13 @@ impl TreeView {
             level -= 1;
         }
         shared.prefetch(place);
+        Ok(place)
+    }
+
+    /// The same as [`TreeView::find`], in the leaf that [`TreeView::leaf_of`] gave.
+    #[inline]
+    pub(crate) fn find_in(&self, place: PageNo, key: &[u8]) -> Result<Option<Found<'_>>, Error> {
+        let shared = &*self.shared;
         let leaf = shared.node(place, 0)?;
         let found = match leaf.rank(key) {
             Ok((_, false)) => return Ok(None),

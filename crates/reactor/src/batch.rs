@@ -1,0 +1,75 @@
+//! A batch: connections with events that read before the first of them is answered.
+//!
+//! What a request needs is mostly not in the processor's caches, and a request that is answered alone waits for it. The
+//! next ones are there already, in the kernel. So a few are read first, their protocols look ahead and ask for what they
+//! will need ([`crate::Protocol::foresee`], [`crate::Protocol::prepare`]), and while the first is answered the memory of
+//! the others is on its way.
+//!
+//! The batch is short: more would push one another's bytes out of the first cache, and each holds a lent buffer.
+
+use crate::event_loop::EventLoop;
+use crate::kernel::Token;
+use crate::turn::Turn;
+
+/// Connections that read before the first of them is answered.
+pub(crate) const BATCH_MAX: usize = 8;
+/// Input of one connection that is alone is looked at ahead from this length on: it may be several requests.
+const FORESEEN_ALONE_BYTES: usize = 256;
+
+/// Connections whose turn is still to come.
+#[derive(Default)]
+pub(crate) struct Batch {
+    members: [Option<(Token, Turn)>; BATCH_MAX],
+    len: usize,
+}
+
+impl Batch {
+    /// Adds a connection. `true`: the batch is full.
+    pub(crate) fn push(&mut self, token: Token, turn: Turn) -> bool {
+        if let Some(place) = self.members.get_mut(self.len) {
+            *place = Some((token, turn));
+            self.len += 1;
+        }
+        self.len == BATCH_MAX
+    }
+
+    fn members(&self) -> impl Iterator<Item = (Token, Turn)> + '_ {
+        self.members.iter().take(self.len).flatten().copied()
+    }
+
+    fn due(&self) -> impl Iterator<Item = Token> + '_ {
+        self.members().filter(|(_, turn)| *turn == Turn::Input { is_due: true }).map(|(token, _)| token)
+    }
+}
+
+impl EventLoop {
+    /// Lets the batch's connections have their turns, and empties it.
+    pub(crate) fn take_turns(&mut self, batch: &mut Batch) {
+        self.look_ahead(batch);
+        for (token, turn) in batch.members() {
+            let Some(connection) = self.connections.get(token.slot, token.generation) else { continue };
+            self.core.take_turn(connection, turn);
+            let closed = connection.link.is_closed();
+            self.settle(token.slot, closed);
+        }
+        batch.len = 0;
+    }
+
+    fn look_ahead(&mut self, batch: &Batch) {
+        let least = if batch.len > 1 { 0 } else { FORESEEN_ALONE_BYTES };
+        let mut some = false;
+        for token in batch.due() {
+            if let Some(connection) = self.connections.get(token.slot, token.generation)
+                && connection.link.input.len() >= least
+            {
+                self.core.foresee(connection);
+                some = true;
+            }
+        }
+        for token in batch.due().take_while(|_| some) {
+            if let Some(connection) = self.connections.get(token.slot, token.generation) {
+                self.core.prepare(connection);
+            }
+        }
+    }
+}
