@@ -38,7 +38,7 @@ pub struct Options {
     /// Log bytes of one transaction at most; a quarter of a memtable and a segment bound it too. Default: only they do.
     pub transaction_bytes_max: usize,
     /// Bytes in which one reader remembers where it found short keys; taken when it first finds one. 0: it searches anew
-    /// each time. Default 2 MB: it should stay in the processor's second cache.
+    /// each time. Default 4 MB: a table that is mostly empty loses little to keys that fall together.
     pub places_bytes: usize,
     /// Address space reserved for the tree file's map; the file cannot outgrow it. Default 1 TB.
     pub map_bytes: u64,
@@ -64,7 +64,7 @@ impl Default for Options {
             queue_max: 65_536,
             queue_bytes_max: 64 << 20,
             transaction_bytes_max: usize::MAX,
-            places_bytes: 2 << 20,
+            places_bytes: 4 << 20,
             map_bytes: 1 << 40,
         }
     }
