@@ -82,7 +82,7 @@ fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 6] {
     ]
 }
 
-fn store(service: &Service) -> [Metric; 15] {
+fn store(service: &Service) -> [Metric; 16] {
     let stats = service.database.store().stats();
     let of = |number: u64| number as f64;
     [
@@ -111,6 +111,7 @@ fn store(service: &Service) -> [Metric; 15] {
             "1 after a failed sync: no writes until restarted.",
             of(u64::from(stats.is_poisoned)),
         ),
+        ("store_full", Type::Gauge, "1 while writes are refused for want of disk space.", of(u64::from(stats.is_full))),
     ]
 }
 

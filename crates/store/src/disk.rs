@@ -55,6 +55,10 @@ pub trait Disk: Send + Sync {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Makes creations, renames and removals so far durable.
     fn sync_dir(&self) -> io::Result<()>;
+    /// Bytes that files of this directory can still take; `None` where that is not known.
+    fn free_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
     /// Locks the directory against other processes through a file of this name: `WouldBlock` when another holds it.
     fn lock(&self, name: &str) -> io::Result<DirectoryLock>;
 }

@@ -33,8 +33,16 @@ use crate::error::Error;
 use keeper::Keeper;
 use segment::{DATA_AT, Segment};
 
-/// Room that a segment takes for itself and a batch for its header and padding.
-pub(crate) const SEGMENT_OVERHEAD_BYTES: u64 = DATA_AT as u64 + 2 * DIRECT_ALIGN as u64;
+/// Room that a segment takes for itself, a batch for its header and padding, and the batch that closes the log.
+pub(crate) const SEGMENT_OVERHEAD_BYTES: u64 = DATA_AT as u64 + 2 * DIRECT_ALIGN as u64 + CLOSING_BYTES;
+
+/// Kept free behind every batch, for the empty one that is written when the log is closed, or opened after a crash:
+/// neither may want for space.
+const CLOSING_BYTES: u64 = DIRECT_ALIGN as u64;
+
+/// Prepared segments that writers leave alone: so that a store that was closed on a full disk can be opened, however
+/// often, and its first checkpoint gives back more.
+const SEGMENTS_KEPT: usize = 1;
 
 /// How the log is written.
 #[derive(Clone, Copy, Debug)]
@@ -73,8 +81,12 @@ impl Tail {
         self.at
     }
 
-    /// Bytes that a batch may have to fit into the segment.
+    /// Bytes that a batch may have to fit into the segment, and an empty one behind it.
     pub(crate) fn room(&self) -> u64 {
+        self.rest().saturating_sub(CLOSING_BYTES)
+    }
+
+    fn rest(&self) -> u64 {
         self.segment.bytes.saturating_sub(u64::from(self.at.offset))
     }
 }
@@ -91,7 +103,7 @@ impl Log {
     pub(crate) fn create(disk: Arc<dyn Disk>, settings: LogSettings) -> Result<(Log, Tail), Error> {
         remove_files(&*disk, |_| true)?;
         let log = Log::start(disk, settings, 1, Vec::new())?;
-        let segment = log.keeper.take()?;
+        let segment = log.keeper.take(0)?;
         let at = LogPosition { segment: segment.number, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
         log.segments().live.insert(segment.number, Arc::clone(&segment));
         Ok((log, Tail { segment, at }))
@@ -112,9 +124,10 @@ impl Log {
             live.insert(number, Arc::new(open_segment(&*disk, number, settings.sync_each)?));
         }
         let tail_segment = live.get(&at.segment).cloned().ok_or_else(|| Error::corrupt("log", 0, "no tail segment"))?;
-        // Prepared, never written: cheaper to write anew than to tell from the others.
-        remove_files(&*disk, |number| number > at.segment)?;
-        let spares = numbers(&*disk)?.into_iter().filter(|number| *number < start.segment).collect();
+        remove_files(&*disk, |_| false)?;
+        // Also those behind the tail: prepared, or written and lost. Their space stays ours on a full disk.
+        let is_spare = |number: &u64| *number < start.segment || *number > at.segment;
+        let spares = numbers(&*disk)?.into_iter().filter(is_spare).collect();
         let log = Log::start(disk, settings, at.segment + 1, spares)?;
         log.segments().live = live;
         log.durable.store(at.sequence - 1, Ordering::Release);
@@ -142,7 +155,11 @@ impl Log {
 
     /// Goes on in the next segment. `Full` when there is none because the disk is full: nothing has changed then.
     pub(crate) fn roll(&self, tail: &mut Tail) -> Result<(), Error> {
-        let segment = self.keeper.take()?;
+        self.roll_leaving(tail, SEGMENTS_KEPT)
+    }
+
+    fn roll_leaving(&self, tail: &mut Tail, kept: usize) -> Result<(), Error> {
+        let segment = self.keeper.take(kept)?;
         self.segments().live.insert(segment.number, Arc::clone(&segment));
         tail.at = LogPosition { segment: segment.number, offset: DATA_AT, ..tail.at };
         tail.segment = segment;
@@ -192,8 +209,8 @@ impl Log {
     /// Writes and syncs a batch without transactions: a witness that all before it was durable.
     pub(crate) fn write_empty_batch(&self, tail: &mut Tail) -> Result<(), Error> {
         self.sync().map_err(|error| Error::io("sync the log", error))?;
-        if tail.room() < DIRECT_ALIGN as u64 {
-            self.roll(tail)?;
+        if tail.rest() < CLOSING_BYTES {
+            self.roll_leaving(tail, 0)?;
         }
         let mut builder = BatchBuilder::new(DIRECT_ALIGN);
         let sealed = self.seal(tail, &mut builder);
@@ -208,6 +225,16 @@ impl Log {
         segments.unsynced.retain(|segment| segment.number >= number);
         drop(segments);
         self.keeper.recycle(released.into_keys());
+    }
+
+    /// Whether a checkpoint would give segments back.
+    pub(crate) fn has_older_segments(&self) -> bool {
+        self.segments().live.len() > 1
+    }
+
+    /// Whether the next segment will be refused, for now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.keeper.is_failing(SEGMENTS_KEPT)
     }
 
     /// Bytes of all segments in use.

@@ -56,4 +56,6 @@ pub struct Stats {
     pub pinned_checkpoints: u64,
     /// No writes until reopened.
     pub is_poisoned: bool,
+    /// No writes until the disk has room: they go on by themselves then.
+    pub is_full: bool,
 }

@@ -54,6 +54,8 @@ impl Store {
         }
         let checkpointer = running.spawn("store-ckpt", Engine::run_checkpointer)?;
         running.others.push(checkpointer);
+        let room = running.spawn("store-room", Engine::run_room)?;
+        running.others.push(room);
         if let Durability::Interval(_) = running.engine.options.durability {
             let syncer = running.spawn("store-sync", Engine::run_syncer)?;
             running.others.push(syncer);

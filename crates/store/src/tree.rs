@@ -38,6 +38,7 @@ pub use file::{Opening, TreeFile};
 pub use meta::Meta;
 pub(crate) use node::head;
 pub use output::Pace;
+pub(crate) use page::overflow_pages;
 pub use page::{KEY_BYTES_MAX, PAGE_BYTES, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
 pub(crate) use prefetch::prefetch;
 pub use sorter::{SortedEntries, SortedEntry, Sorter};

@@ -117,11 +117,16 @@ fn collection<'s>(
 
 /// Health: whether writes are taken. A service that only reads any more is not healthy.
 fn health(service: &Service, reply: Reply<'_>) {
-    if service.database.store().stats().is_poisoned {
-        return fail(
-            &Failure::new(Kind::Unavailable, "the store takes no writes after a failed sync: restart it"),
-            reply,
-        );
+    let stats = service.database.store().stats();
+    let refusal = match stats {
+        stats if stats.is_poisoned => Some("the store takes no writes after a failed sync: restart it"),
+        stats if stats.is_full => {
+            Some("the disk is full: the store takes no writes until there is room, and reads go on")
+        }
+        _ => None,
+    };
+    if let Some(refusal) = refusal {
+        return fail(&Failure::new(Kind::Unavailable, refusal), reply);
     }
     reply.send(Status(200), crate::endpoint::JSON, b"{\"status\":\"ok\"}");
 }

@@ -1,10 +1,13 @@
 //! The real disk: files of one directory, Linux calls.
 
-#![allow(unsafe_code)] // sync_file_range has no safe wrapper in the standard library.
+#![allow(unsafe_code)] // sync_file_range and statvfs have no safe wrapper in the standard library.
 
+use std::ffi::CString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,6 +65,18 @@ impl Disk for SystemDisk {
 
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.directory)?.sync_all()
+    }
+
+    fn free_bytes(&self) -> io::Result<Option<u64>> {
+        let path = CString::new(self.directory.as_os_str().as_bytes())?;
+        let mut stat = MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: `path` ends with a zero byte, and the kernel fills `stat`, which has the size it expects.
+        if unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call above succeeded, so it has written all of the structure.
+        let stat = unsafe { stat.assume_init() };
+        Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
     }
 
     fn lock(&self, name: &str) -> io::Result<DirectoryLock> {

@@ -55,6 +55,7 @@ impl Engine {
             generation.tree = view;
             generation.frozen = None;
         });
+        self.room_merged();
         writer.next_version = version + 1;
         self.show(version);
         self.refresh(&mut writer);

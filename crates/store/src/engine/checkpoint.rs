@@ -112,6 +112,11 @@ impl Checkpoints {
         self.completed.load(Ordering::Relaxed)
     }
 
+    /// Whether the last checkpoint failed for want of room.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self.state().failure, Some(Error::Full))
+    }
+
     pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -136,7 +141,7 @@ impl Checkpoints {
 
 impl Engine {
     /// Refuses writes of a store that is poisoned or closing.
-    fn check_writable(&self) -> Result<(), Error> {
+    pub(super) fn check_writable(&self) -> Result<(), Error> {
         if self.is_poisoned() {
             return Err(Error::Poisoned);
         }
@@ -183,7 +188,9 @@ impl Engine {
         }
         let is_late = state.last_end.is_none_or(|end| end.elapsed() >= self.options.checkpoint_interval);
         let is_long = self.log.live_bytes() > LOG_BYTES_MAX.max(4 * self.options.log_segment_bytes);
-        (is_late || is_long) && !lock(&self.current).active.is_empty()
+        // A checkpoint gives segments back.
+        let is_short = self.log.is_full() && self.log.has_older_segments();
+        (is_late || is_long || is_short) && !lock(&self.current).active.is_empty()
     }
 
     /// Freezes and merges; a memtable that was frozen before is merged first.
@@ -193,6 +200,9 @@ impl Engine {
             self.freeze()?;
             self.merge_frozen()
         });
+        if result.is_err() {
+            self.poison_with_tree();
+        }
         let mut state = self.checkpoints.state();
         state.served = state.served.max(asked);
         state.tries += 1;
@@ -274,6 +284,7 @@ impl Engine {
             generation.tree = view;
             generation.frozen = None;
         });
+        self.room_merged();
         self.checkpoints.state().frozen = None;
         self.checkpoints.changed.notify_all();
         self.log.release_before(log_start.segment);

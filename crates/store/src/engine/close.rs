@@ -15,6 +15,7 @@ impl Engine {
     pub(crate) fn stop_others(&self) {
         self.is_closing.store(true, Ordering::Release);
         self.checkpoints.wake_all();
+        self.room.wake();
     }
 
     /// Syncs, and leaves an empty batch: a witness that the last transactions were durable.

@@ -16,7 +16,7 @@ pub(crate) const LOG_BYTES_MAX: u64 = 128 << 20;
 /// How often time limits are looked at.
 pub(crate) const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 /// A failed checkpoint is tried again after this.
-pub(crate) const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+pub(crate) const RETRY_AFTER: std::time::Duration = std::time::Duration::from_millis(250);
 /// The tree file.
 pub(crate) const TREE_NAME: &str = "tree";
 /// The file whose lock keeps other processes out.

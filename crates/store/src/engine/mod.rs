@@ -5,7 +5,7 @@
 //! - callers: prepare transactions, read; a lone one commits by itself ([`commit`]).
 //! - two committers: take turns to gather what waits, write it to the log, publish, acknowledge ([`commit`]).
 //! - the checkpointer: merges the frozen memtable into the tree ([`checkpoint`]).
-//! - the log's keeper: prepares segments. With `Durability::Interval`, one that syncs.
+//! - the log's keeper: prepares segments. Another looks after room for checkpoints ([`room`]). With `Durability::Interval`, one that syncs.
 //!
 //! Locks, in the order in which they may be taken: `merging`, `watch`, `writer`, `turn`, `current`; the small ones inside
 //! queue, log and checkpoint state are leaves. Readers take none.
@@ -28,6 +28,7 @@ mod pace;
 mod queue;
 mod reads;
 mod recovery;
+mod room;
 mod ticket;
 mod view;
 mod weight;
@@ -54,6 +55,7 @@ use crate::tree::{Report, Sorter, TreeFile};
 use checkpoint::Checkpoints;
 use commit::OpenBatch;
 use queue::Queue;
+use room::Room;
 use weight::Weights;
 use writer::Writer;
 
@@ -79,6 +81,7 @@ pub(crate) struct Engine {
     is_poisoned: AtomicBool,
     is_closing: Arc<AtomicBool>,
     checkpoints: Checkpoints,
+    room: Room,
     /// Slots with which `commit` prepares.
     slots: Mutex<Vec<ReaderSlot<Generation>>>,
     /// Batches' buffers not in use.
@@ -126,6 +129,13 @@ impl Engine {
             tracing::error!(%error, "{what} failed: no writes until the store is reopened");
         }
         self.checkpoints.wake_all();
+    }
+
+    /// A sync of the tree file has failed, whoever asked for it.
+    fn poison_with_tree(&self) {
+        if self.tree.is_poisoned() {
+            self.poison("sync of the tree", &std::io::Error::other("see the failed checkpoint"));
+        }
     }
 
     pub(crate) fn register(&self) -> Result<ReaderSlot<Generation>, Error> {
@@ -229,6 +239,7 @@ impl Engine {
             retired_generations: self.published.retired_len() as u64,
             pinned_checkpoints: generation.tree.meta().sequence - self.tree.oldest_view(),
             is_poisoned: self.is_poisoned(),
+            is_full: self.room.is_refusing() || self.log.is_full() || self.checkpoints.is_full(),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::checkpoint::merge_table;
 use super::limits::{COMMIT_SLOTS, LOCK_NAME, TREE_NAME};
 use super::queue::Queue;
+use super::room::{Need, Room};
 use super::view::Generation;
 use super::weight::Weights;
 use super::writer::{Writer, new_memtable};
@@ -46,7 +47,12 @@ impl Engine {
         let start = tree.view().meta().log_start;
         let (log, tail, replayed) =
             Log::open(Arc::clone(&disk), settings, &start, &mut |at, batch| replay.take(at, batch))?;
-        let Replay { active, frozen, last_version, .. } = replay;
+        let Replay { active, frozen, last_version, need, frozen_need, .. } = replay;
+        let live_pages = u64::from(tree.live_pages());
+        let room = Room::default();
+        room.rotated(frozen_need.pages(live_pages), frozen_need.runs);
+        let live_pages = live_pages + room.frozen_pages();
+        room.note(need.pages(live_pages), need.runs);
         let checkpoints = Checkpoints::new();
         if let Some((_, last_version, log_start)) = &frozen {
             checkpoints.frozen(*last_version, *log_start);
@@ -62,6 +68,8 @@ impl Engine {
             tail,
             table: active,
             generation: generation.clone(),
+            need,
+            live_pages,
             epoch: published.epoch(),
             next_version: last_version + 1,
             backlog: Default::default(),
@@ -84,6 +92,7 @@ impl Engine {
             is_poisoned: AtomicBool::new(false),
             is_closing: Arc::default(),
             checkpoints,
+            room,
             slots: Mutex::new(slots),
             batches: Mutex::default(),
             counters: Counters::default(),
@@ -137,12 +146,16 @@ struct Replay<'t> {
     frozen: Option<(Arc<Memtable>, u64, LogPosition)>,
     memtable_bytes: usize,
     last_version: u64,
+    need: Need,
+    frozen_need: Need,
 }
 
 impl<'t> Replay<'t> {
     fn new(tree: &'t TreeFile, memtable_bytes: usize) -> Result<Replay<'t>, Error> {
         let (_, active) = new_memtable(memtable_bytes)?;
-        Ok(Replay { tree, active, frozen: None, memtable_bytes, last_version: tree.view().meta().version.0 })
+        let last_version = tree.view().meta().version.0;
+        let (need, frozen_need) = (Need::default(), Need::default());
+        Ok(Replay { tree, active, frozen: None, memtable_bytes, last_version, need, frozen_need })
     }
 
     fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), Error> {
@@ -164,6 +177,8 @@ impl<'t> Replay<'t> {
                         limit: self.memtable_bytes as u64,
                     })?;
                 }
+                self.need.add(key, value);
+                self.need.keys = self.active.table().len() as u64;
             }
             self.last_version = version;
         }
@@ -181,6 +196,7 @@ impl<'t> Replay<'t> {
         let (_, next) = new_memtable(self.memtable_bytes)?;
         let full = std::mem::replace(&mut self.active, next);
         self.frozen = Some((Arc::clone(full.table()), self.last_version, *at));
+        self.frozen_need = std::mem::take(&mut self.need);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::commit::{OpenBatch, Request};
+use super::room::{AHEAD_PAGES, Need};
 use super::view::{Generation, View};
 use super::{Engine, count};
 use crate::disk::DIRECT_ALIGN;
@@ -24,6 +25,10 @@ pub(crate) struct Writer {
     pub(crate) table: MemtableWriter,
     /// What the writer itself reads through. May be older than the published one, never wrong.
     pub(crate) generation: Generation,
+    /// What a checkpoint of the active memtable needs; its keys are counted by the memtable.
+    pub(crate) need: Need,
+    /// Pages that the trees may have when that checkpoint begins.
+    pub(crate) live_pages: u64,
     /// Epoch of the published value of which `generation` is a copy.
     pub(crate) epoch: u64,
     pub(crate) next_version: u64,
@@ -51,6 +56,11 @@ impl Writer {
         self.next_version - 1
     }
 
+    /// Whether no checkpoint could make anything of what the memtables hold.
+    fn is_all_merged(&self) -> bool {
+        self.table.table().is_empty() && self.generation.frozen.is_none()
+    }
+
     /// Whether others changed what this transaction read, after it read it.
     fn is_stale(&self, work: &Work) -> bool {
         let since = work.snapshot;
@@ -71,6 +81,9 @@ impl Engine {
             let current = super::lock(&self.current);
             writer.generation = current.clone();
             writer.epoch = self.published.epoch();
+            // A merge that is still to come adds no more pages than it needs.
+            let frozen = writer.generation.frozen.as_ref().map_or(0, |_| self.room.frozen_pages());
+            writer.live_pages = u64::from(self.tree.live_pages()) + frozen;
         }
     }
 
@@ -103,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// True when log and memtable have room; false when the batch has to be sent for it.
+    /// True when log, memtable and disk have room; false when the batch has to be sent for it.
     fn make_room(&self, writer: &mut Writer, batch: &OpenBatch, work: &Work) -> Result<bool, Error> {
         let is_first = batch.builder.transactions() == 0;
         let log_bytes = batch.builder.len() + work.changes.log_bytes();
@@ -112,7 +125,13 @@ impl Engine {
             return Ok(false);
         }
         if is_first && !fits_log(&writer.tail) {
-            self.log.roll(&mut writer.tail)?;
+            self.roll(writer)?;
+        }
+        while !self.has_disk_room(writer, work)? {
+            if !is_first {
+                return Ok(false);
+            }
+            self.empty_memtables(writer)?;
         }
         while !fits_memtable(&writer.table, work) {
             if writer.table.table().is_empty() {
@@ -131,6 +150,51 @@ impl Engine {
         Ok(true)
     }
 
+    /// Goes on in the next segment of the log. On a full disk those give way that a checkpoint makes needless.
+    fn roll(&self, writer: &mut Writer) -> Result<(), Error> {
+        loop {
+            match self.log.roll(&mut writer.tail) {
+                Err(Error::Full) if self.log.has_older_segments() && !writer.is_all_merged() => {
+                    self.empty_memtables(writer)?;
+                }
+                rolled => return rolled,
+            }
+        }
+    }
+
+    /// Whether the checkpoint that this transaction will be in finds its pages; false where one now would help.
+    fn has_disk_room(&self, writer: &Writer, work: &Work) -> Result<bool, Error> {
+        let mut need = writer.need;
+        let mut keys = writer.table.table().len();
+        for change in work.changes.iter() {
+            need.add(change.operation.key, change.operation.value);
+            keys += 1;
+        }
+        need.keys = keys as u64;
+        let pages = need.pages(writer.live_pages);
+        if self.room.covers(pages, need.runs) {
+            return Ok(true);
+        }
+        // With less than this beyond it each few transactions would take a checkpoint of their own: then the disk is full.
+        let margin = if writer.is_all_merged() { AHEAD_PAGES } else { 0 };
+        match self.room.ask(pages + margin, need.runs, self) {
+            Ok(()) => Ok(true),
+            // What a checkpoint really takes is less than what it may take.
+            Err(Error::Full) if !writer.is_all_merged() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One step towards empty memtables: waits for the checkpoint of the frozen one, or freezes the active one.
+    fn empty_memtables(&self, writer: &mut Writer) -> Result<(), Error> {
+        if writer.generation.frozen.is_none() {
+            return self.rotate(writer);
+        }
+        self.checkpoints.wait_until_merged(self)?;
+        self.refresh(writer);
+        Ok(())
+    }
+
     fn append(&self, writer: &mut Writer, batch: &mut OpenBatch, work: &Work) -> u64 {
         let version = writer.next_version;
         if batch.builder.transactions() == 0 {
@@ -142,12 +206,15 @@ impl Engine {
         }
         for operation in batch.builder.end_transaction() {
             let operation = operation.expect("the builder reads back what it has just written");
+            writer.need.add(operation.key, operation.value);
             writer
                 .table
                 .insert(Version(version), TreeId(operation.tree), operation.key, operation.value)
                 .expect("room was made for the whole transaction");
         }
         writer.next_version = version + 1;
+        writer.need.keys = writer.table.table().len() as u64;
+        self.room.note(writer.need.pages(writer.live_pages), writer.need.runs);
         if writer.table.table().used_bytes() * 2 > self.options.memtable_bytes && writer.generation.frozen.is_none() {
             self.checkpoints.request_by_size();
         }
@@ -165,6 +232,8 @@ impl Engine {
         };
         let last_version = writer.newest();
         writer.table = table_writer;
+        self.room.rotated(writer.need.pages(writer.live_pages), writer.need.runs);
+        writer.need = Need::default();
         self.publish(|generation| {
             generation.frozen = Some(std::mem::replace(&mut generation.active, table));
         });

@@ -1,11 +1,12 @@
 //! Keeps prepared segments at hand, off the commit path: writing a new one with zeros takes milliseconds.
 //!
-//! One thread. It takes a recycled file if there is one, else writes a new one, until [`READY_SEGMENTS`] are ready. When
-//! the disk refuses, the refusal goes to whoever needs the next segment, once; then it tries again.
+//! One thread. It takes a recycled file if there is one, else writes a new one, until [`READY_SEGMENTS`] are ready. While
+//! the disk refuses, so is whoever needs the next segment, at once; and it tries again each [`RETRY_AFTER`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::segment::{self, Segment};
 use crate::disk::{Access, Disk};
@@ -13,6 +14,8 @@ use crate::error::Error;
 
 /// Prepared ahead: one would do at a low rate; two ride out a slow preparation.
 const READY_SEGMENTS: usize = 2;
+/// When a refused preparation is tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Recycled files kept at most; more are removed.
 const SPARES_MAX: usize = 8;
 
@@ -37,6 +40,17 @@ struct State {
     next_number: u64,
     failure: Option<Error>,
     closing: bool,
+}
+
+impl State {
+    /// A file to make segment `number` of: the one that has its name, if there is one. Else that one would be overwritten by
+    /// the renaming, and once more taken for a spare when it is in use.
+    fn take_spare(&mut self, number: u64) -> Option<u64> {
+        match self.spares.iter().position(|spare| *spare == number) {
+            Some(place) => Some(self.spares.swap_remove(place)),
+            None => self.spares.pop(),
+        }
+    }
 }
 
 impl Shared {
@@ -66,25 +80,39 @@ impl Keeper {
         Ok(Keeper { shared, thread: Some(thread) })
     }
 
-    /// The next segment, waiting for it when none is ready.
-    pub(crate) fn take(&self) -> Result<Arc<Segment>, Error> {
+    /// The next segment, waiting for it when no more than `kept` are ready.
+    pub(crate) fn take(&self, kept: usize) -> Result<Arc<Segment>, Error> {
         let mut state = self.shared.state();
         loop {
-            if let Some(segment) = state.ready.pop_front() {
+            if state.ready.len() > kept
+                && let Some(segment) = state.ready.pop_front()
+            {
                 self.shared.changed.notify_all();
                 return Ok(segment);
             }
-            if let Some(error) = state.failure.take() {
-                self.shared.changed.notify_all();
-                return Err(error);
+            if let Some(error) = &state.failure {
+                return Err(error.copy());
             }
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
+    /// Whether the next one will be refused, for now.
+    pub(crate) fn is_failing(&self, kept: usize) -> bool {
+        let state = self.shared.state();
+        state.failure.is_some() && state.ready.len() <= kept
+    }
+
     /// Takes back segments that no recovery needs any more.
     pub(crate) fn recycle(&self, numbers: impl Iterator<Item = u64>) {
-        self.shared.state().spares.extend(numbers);
+        let mut state = self.shared.state();
+        let before = state.spares.len();
+        state.spares.extend(numbers);
+        if state.spares.len() > before {
+            // What failed for want of room is worth a try.
+            state.failure = None;
+        }
+        drop(state);
         self.shared.changed.notify_all();
     }
 }
@@ -102,16 +130,19 @@ impl Drop for Keeper {
 
 fn keep(shared: &Shared) {
     let mut state = shared.state();
+    let mut is_retry = false;
     while !state.closing {
-        if state.ready.len() < READY_SEGMENTS && state.failure.is_none() {
+        if state.ready.len() < READY_SEGMENTS && (state.failure.is_none() || is_retry) {
+            is_retry = false;
             let number = state.next_number;
-            let spare = state.spares.pop();
+            let spare = state.take_spare(number);
             drop(state);
             let prepared = prepare(shared, number, spare);
             state = shared.state();
             match prepared {
                 Ok(segment) => {
                     state.next_number += 1;
+                    state.failure = None;
                     state.ready.push_back(Arc::new(segment));
                 }
                 Err(error) => {
@@ -129,6 +160,10 @@ fn keep(shared: &Shared) {
                 tracing::warn!(segment = number, %error, "cannot remove a log segment that is no longer needed");
             }
             state = shared.state();
+        } else if state.failure.is_some() && state.ready.len() < READY_SEGMENTS {
+            let (after, timeout) =
+                shared.changed.wait_timeout(state, RETRY_AFTER).unwrap_or_else(PoisonError::into_inner);
+            (state, is_retry) = (after, timeout.timed_out());
         } else {
             state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -143,11 +178,27 @@ fn prepare(shared: &Shared, number: u64, spare: Option<u64>) -> Result<Segment, 
         None => segment::new_name(number),
     };
     let context = |error| Error::io(format!("prepare log segment {live}"), error);
-    write_segment(shared, &source, number).map_err(context)?;
+    if spare.is_none()
+        && let Ok(Some(free_bytes)) = shared.disk.free_bytes()
+        && free_bytes < shared.segment_bytes
+    {
+        // Not even begun: what it took would be wanting elsewhere.
+        return Err(Error::Full);
+    }
+    write_segment(shared, &source, number).inspect_err(|_| give_up(shared, &source, spare)).map_err(context)?;
     shared.disk.rename(&source, &live).map_err(context)?;
     shared.disk.sync_dir().map_err(context)?;
     let (file, is_direct) = segment::open_for_writing(&*shared.disk, &live, shared.direct).map_err(context)?;
     Ok(Segment { number, bytes: shared.segment_bytes, file, is_direct })
+}
+
+/// A file that could not be filled is removed: its space is wanted for checkpoints.
+fn give_up(shared: &Shared, source: &str, spare: Option<u64>) {
+    if spare.is_none()
+        && let Err(error) = shared.disk.remove(source)
+    {
+        tracing::warn!(name = source, %error, "cannot remove a log segment that the disk has no room for");
+    }
 }
 
 fn write_segment(shared: &Shared, name: &str, number: u64) -> std::io::Result<()> {

@@ -1,7 +1,7 @@
 //! The tree file: opening, space, the current view.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::catalog;
@@ -36,6 +36,16 @@ pub(super) enum Growth {
     Sparse,
 }
 
+impl Growth {
+    /// How many of the free pages are there for it: a bulk build leaves what is promised to checkpoints.
+    fn may_take(self, space: &Space) -> u32 {
+        match self {
+            Growth::Zeroed => u32::MAX,
+            Growth::Sparse => space.unpromised(),
+        }
+    }
+}
+
 /// What views, writers and builders of one file share.
 pub(super) struct Shared {
     name: String,
@@ -44,6 +54,8 @@ pub(super) struct Shared {
     space: Mutex<Space>,
     /// A sync failed: what the disk holds is unknown until the file is opened again, so no page may be given out.
     is_poisoned: AtomicBool,
+    /// Pages that the newest state reaches.
+    pub(super) live_pages: AtomicU32,
 }
 
 impl Shared {
@@ -69,6 +81,13 @@ impl Shared {
     #[cold]
     pub(super) fn io(&self, what: &str, error: io::Error) -> Error {
         Error::io(format!("{what}: {}", self.name), error)
+    }
+
+    /// A failed sync, whatever its reason: also where the disk was full (delayed allocation, a quota) nobody knows what
+    /// reached it, so it must not pass for [`Error::Full`].
+    #[cold]
+    pub(super) fn io_failure(&self, what: &str, source: io::Error) -> Error {
+        Error::Io { context: format!("{what}: {}", self.name), source }
     }
 
     #[inline]
@@ -142,24 +161,37 @@ impl Shared {
 
     /// A run of pages up to the next multiple of `limit`; the file grows when none is free.
     pub(super) fn take_some(&self, limit: u32, growth: Growth) -> Result<Extent, Error> {
-        self.check_sound()?;
-        let mut space = self.space();
-        if let Some(extent) = space.take_some(limit) {
-            return Ok(extent);
-        }
-        self.grow(&mut space, 1, growth)?;
-        space.take_some(limit).ok_or(Error::Full)
+        self.take(1, growth, |space| space.take_some(limit.min(growth.may_take(space))))
     }
 
     /// A run of exactly `count` pages.
     pub(super) fn take_run(&self, count: u32, growth: Growth) -> Result<Extent, Error> {
+        self.take(count, growth, |space| if growth.may_take(space) < count { None } else { space.take_run(count) })
+    }
+
+    fn take(
+        &self,
+        wanted: u32,
+        growth: Growth,
+        mut take: impl FnMut(&mut Space) -> Option<Extent>,
+    ) -> Result<Extent, Error> {
         self.check_sound()?;
         let mut space = self.space();
-        if let Some(extent) = space.take_run(count) {
-            return Ok(extent);
+        let mut taken = take(&mut space);
+        if taken.is_none() {
+            self.grow(&mut space, wanted, growth)?;
+            taken = take(&mut space);
         }
-        self.grow(&mut space, count, growth)?;
-        space.take_run(count).ok_or(Error::Full)
+        if let (Growth::Zeroed, Some(extent)) = (growth, taken) {
+            space.merging += extent.count;
+        }
+        taken.ok_or(Error::Full)
+    }
+
+    /// A checkpoint under way has ended, or given up: so many pages are not its own any more.
+    pub(super) fn settle(&self, pages: u32) {
+        let mut space = self.space();
+        space.merging = space.merging.saturating_sub(pages);
     }
 
     pub(super) fn poison(&self) {
@@ -174,10 +206,21 @@ impl Shared {
         self.space().give_back(extents);
     }
 
-    /// Makes the file longer, so that it ends with at least `wanted` free pages.
+    /// Makes the file longer, so that it ends with at least `wanted` free pages; by a step where the disk has room for one.
     fn grow(&self, space: &mut Space, wanted: u32, growth: Growth) -> Result<(), Error> {
         let step = (space.page_count / GROWTH_FRACTION).clamp(GROWTH_PAGES_MIN, GROWTH_PAGES_MAX);
-        let pages = wanted.saturating_sub(space.free_at_end()).max(step);
+        let missing = wanted.saturating_sub(space.free_at_end());
+        match self.grow_by(space, missing.max(step), growth) {
+            // What did fit is the file's now, and may be all that is missing.
+            Err(Error::Full) if space.free_at_end() < wanted => {
+                self.grow_by(space, wanted - space.free_at_end(), growth)
+            }
+            Err(Error::Full) => Ok(()),
+            grown => grown,
+        }
+    }
+
+    fn grow_by(&self, space: &mut Space, pages: u32, growth: Growth) -> Result<(), Error> {
         let old = PageNo(space.page_count).offset();
         let limit = self.map.reserve().min(PageNo(u32::MAX).offset());
         let new = old + u64::from(pages) * PAGE_BYTES as u64;
@@ -188,11 +231,21 @@ impl Shared {
             Growth::Zeroed => self.file.write_zeros(old, new - old),
             Growth::Sparse => self.file.set_len(new),
         };
-        grown.map_err(|error| self.io("grow", error))?;
+        // Zeros that were written before the disk was full are pages too. Given back they would be taken by others.
+        let len = if grown.is_ok() { new } else { self.file.len().unwrap_or(old).clamp(old, new) };
         self.cover()?;
-        space.grow((new / PAGE_BYTES as u64) as u32);
-        Ok(())
+        space.grow((len / PAGE_BYTES as u64) as u32);
+        grown.map_err(|error| self.io("grow", error))
     }
+}
+
+/// What checkpoints will find without the file's growing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promised {
+    /// Pages in all.
+    pub(crate) pages: u32,
+    /// Free pages at the end of the file, behind one another.
+    pub(crate) stretch: u32,
 }
 
 /// What a writer needs of the state it starts from, and replaces.
@@ -301,6 +354,55 @@ impl TreeFile {
         BulkBuilder::new(self.shared.clone(), Output::new(self.shared.clone(), sequence, Growth::Sparse, pace))
     }
 
+    /// Pages that the newest state reaches.
+    pub(crate) fn live_pages(&self) -> u32 {
+        self.shared.live_pages.load(Ordering::Acquire)
+    }
+
+    /// After a failed sync no checkpoint is possible until the file is opened again.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.shared.is_poisoned.load(Ordering::Acquire)
+    }
+
+    /// Promises free pages to checkpoints, and `runs` of them in one stretch, the file growing where it must; says how
+    /// many there are, which may be fewer than `wanted` where the disk is full. They are in the file, durably: nobody
+    /// else can take them, and they are there after a crash.
+    ///
+    /// With `may_grow` false it only looks. Bulk builds leave alone what is promised.
+    pub(crate) fn promise(&self, wanted: u32, runs: u32, may_grow: bool) -> Result<Promised, Error> {
+        let shared = &self.shared;
+        let (mut has_grown, mut is_full) = (false, !may_grow);
+        let outcome = loop {
+            let (oldest, newest) = (self.oldest_view(), self.view().meta().sequence);
+            let mut space = shared.space();
+            // What is under way will be durable before the next one begins. Were it published since `newest` was read,
+            // it would have no pages any more, and this would only count too few.
+            let durable = newest + u64::from(space.merging > 0);
+            let pages = space.available(oldest, durable);
+            let stretch = space.free_at_end();
+            let missing = wanted.saturating_sub(pages).max(runs.saturating_sub(stretch));
+            if missing == 0 || is_full {
+                space.promised = pages.min(wanted);
+                space.keep_for_runs(runs.min(stretch));
+                break Ok(Promised { pages, stretch });
+            }
+            has_grown = true;
+            // In steps, so that a checkpoint that wants pages does not wait for all of it.
+            match shared.grow_by(&mut space, missing.min(GROWTH_PAGES_MAX), Growth::Zeroed) {
+                Ok(()) => {}
+                Err(Error::Full) => is_full = true,
+                Err(error) => break Err(error),
+            }
+        };
+        if has_grown {
+            shared.file().sync_data().map_err(|error| {
+                shared.poison();
+                shared.io_failure("sync", error)
+            })?;
+        }
+        outcome
+    }
+
     /// Sequence of the oldest view that is still held: pages freed since cannot be used again.
     pub fn oldest_view(&self) -> u64 {
         let current = self.current();
@@ -331,7 +433,9 @@ impl Opening {
         let (slot, meta) = metas.get(index).cloned().ok_or_else(|| Error::corrupt(&name, 0, "no such meta page"))?;
         let page_count = (map.len() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let space = Space::new(Bitmap::default(), Bitmap::default(), page_count, Default::default());
-        let mut shared = Shared { name, file, map, space: Mutex::new(space), is_poisoned: AtomicBool::new(false) };
+        let is_poisoned = AtomicBool::new(false);
+        let mut shared =
+            Shared { name, file, map, space: Mutex::new(space), is_poisoned, live_pages: AtomicU32::new(0) };
         let (places, live) = Places::load(&shared, &meta.directories)?;
         let (mut taken, mut waiting) = (live.clone(), Default::default());
         for (_, other) in metas.iter().filter(|(place, _)| *place != slot) {
@@ -340,6 +444,7 @@ impl Opening {
                 waiting = protect(&mut taken, &other_live, page_count, newest);
             }
         }
+        shared.live_pages = AtomicU32::new(live.count() as u32);
         shared.space = Mutex::new(Space::new(live, taken, page_count, waiting));
         let shared = Arc::new(shared);
         let trees = catalog::load(&shared, meta.catalog)?;

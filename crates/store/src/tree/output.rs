@@ -32,6 +32,8 @@ pub(super) struct Output {
     growth: Growth,
     /// Bytes of one write at most. Writes end at multiples of it.
     chunk_bytes: usize,
+    /// Pages taken from the file so far, by a checkpoint: see `Space::merging`.
+    taken: u32,
     /// Taken from the file, not used yet.
     reserve: Extent,
     allocated: Vec<Extent>,
@@ -53,6 +55,7 @@ impl Output {
             sequence,
             growth,
             chunk_bytes,
+            taken: 0,
             reserve: Extent { start: PageNo::NONE, count: 0 },
             allocated: Vec::new(),
             buffer: Vec::with_capacity(chunk_bytes),
@@ -79,6 +82,7 @@ impl Output {
     /// The pages used, which are now somebody else's; what was only reserved goes back.
     pub(super) fn release(&mut self) -> Vec<Extent> {
         self.shared.give_back(&[std::mem::replace(&mut self.reserve, Extent { start: PageNo::NONE, count: 0 })]);
+        self.shared.settle(std::mem::take(&mut self.taken));
         std::mem::take(&mut self.allocated)
     }
 
@@ -86,6 +90,7 @@ impl Output {
     pub(super) fn allocate(&mut self) -> Result<PageNo, Error> {
         if self.reserve.count == 0 {
             self.reserve = self.shared.take_some((self.chunk_bytes / PAGE_BYTES) as u32, self.growth)?;
+            self.count_taken(self.reserve.count);
         }
         Ok(self.use_reserve(1).start)
     }
@@ -95,8 +100,15 @@ impl Output {
             return Ok(self.use_reserve(count));
         }
         let extent = self.shared.take_run(count, self.growth)?;
+        self.count_taken(extent.count);
         self.allocated.push(extent);
         Ok(extent)
+    }
+
+    fn count_taken(&mut self, count: u32) {
+        if self.growth == Growth::Zeroed {
+            self.taken += count;
+        }
     }
 
     fn use_reserve(&mut self, count: u32) -> Extent {
@@ -170,6 +182,16 @@ impl Output {
         page.ok_or_else(|| self.shared.damage(place, page::Damage("no room in the write buffer")))
     }
 
+    /// A failed write-back takes its error with it: a later sync of the same file would not tell of it again, and a bulk
+    /// build's pages lie in this file too. So it counts as a failed sync.
+    #[cold]
+    fn pacing_failure(&self, error: io::Error) -> Error {
+        if error.kind() != io::ErrorKind::Interrupted {
+            self.shared.poison();
+        }
+        self.shared.io_failure("pace writes", error)
+    }
+
     /// Hands all buffered pages to the operating system.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         if self.buffer.is_empty() {
@@ -184,7 +206,7 @@ impl Output {
         let (low, high, bytes) = self.unpaced;
         if bytes >= CHUNK_BYTES {
             self.unpaced = (u64::MAX, 0, 0);
-            (self.pace)(self.shared.file(), low, high - low).map_err(|error| self.shared.io("pace writes", error))?;
+            (self.pace)(self.shared.file(), low, high - low).map_err(|error| self.pacing_failure(error))?;
         }
         Ok(())
     }

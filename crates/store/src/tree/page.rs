@@ -133,7 +133,7 @@ pub(super) fn overflow_len(page: &Page) -> u32 {
 }
 
 /// Pages that a value of this length takes in overflow.
-pub(super) fn overflow_pages(len: usize) -> u32 {
+pub(crate) fn overflow_pages(len: usize) -> u32 {
     (HEADER_BYTES + len).div_ceil(PAGE_BYTES) as u32
 }
 

@@ -129,6 +129,12 @@ pub(super) struct Space {
     /// Pages of the file.
     pub(super) page_count: u32,
     pub(super) waiting: VecDeque<Waiting>,
+    /// Pages that the checkpoint under way has taken and not given back.
+    pub(super) merging: u32,
+    /// Pages kept for checkpoints, what the one under way has taken included: bulk builds leave so many.
+    pub(super) promised: u32,
+    /// From here on the pages are kept for runs as long as others are free.
+    runs_from: u32,
     free_count: u32,
     cursor: u32,
     /// Where the last search for a run ended: else each would pass over the same fragments.
@@ -150,6 +156,9 @@ impl Space {
             taken,
             page_count,
             waiting,
+            merging: 0,
+            promised: 0,
+            runs_from: u32::MAX,
             free_count,
             cursor: META_PAGES,
             run_cursor: META_PAGES,
@@ -167,11 +176,14 @@ impl Space {
         if self.free_count == 0 {
             return None;
         }
+        let singles_end = self.page_count.min(self.runs_from);
         let start = self
             .taken
-            .find(self.cursor, self.page_count, false)
-            .or_else(|| self.taken.find(META_PAGES, self.cursor.min(self.page_count), false))?;
-        let limit = (start / limit).saturating_add(1).saturating_mul(limit).min(self.page_count);
+            .find(self.cursor, singles_end, false)
+            .or_else(|| self.taken.find(META_PAGES, self.cursor.min(singles_end), false))
+            .or_else(|| self.taken.find(singles_end, self.page_count, false))?;
+        let end = if start < singles_end { singles_end } else { self.page_count };
+        let limit = (start / limit).saturating_add(1).saturating_mul(limit).min(end);
         let end = self.taken.find(start, limit, true).unwrap_or(limit);
         self.cursor = end;
         Some(self.mark(start, end))
@@ -220,6 +232,25 @@ impl Space {
     /// Free pages at the end of the file.
     pub(super) fn free_at_end(&self) -> u32 {
         (META_PAGES..self.page_count).rev().take_while(|page| !self.taken.get(*page)).count() as u32
+    }
+
+    /// Keeps the last `count` pages of the file, which are free, for runs.
+    pub(super) fn keep_for_runs(&mut self, count: u32) {
+        self.runs_from = if count == 0 { u32::MAX } else { self.page_count.saturating_sub(count) };
+    }
+
+    /// Free pages that a bulk build may take.
+    pub(super) fn unpromised(&self) -> u32 {
+        (self.free_count + self.merging).saturating_sub(self.promised).min(self.free_count)
+    }
+
+    /// Pages that checkpoints will find without the file's growing: those that are free, those that the one under way has
+    /// taken, and those that the next one releases. A view of `oldest_view` is the oldest that anybody holds; `durable`
+    /// is the sequence of the meta page that will be durable when the next checkpoint begins.
+    pub(super) fn available(&self, oldest_view: u64, durable: u64) -> u32 {
+        let is_released = |waiting: &&Waiting| waiting.sequence <= oldest_view && waiting.sequence < durable;
+        let released = self.waiting.iter().take_while(is_released).flat_map(|waiting| &waiting.pages);
+        self.free_count + self.merging + released.map(|extent| extent.count).sum::<u32>()
     }
 
     /// Pages are free again.

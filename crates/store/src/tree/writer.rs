@@ -188,7 +188,7 @@ impl<'f> TreeWriter<'f> {
             .and_then(|()| shared.file().sync_data());
         written.map_err(|error| {
             shared.poison();
-            shared.io("sync", error)
+            shared.io_failure("sync", error)
         })?;
         self.file.current().slot = slot;
         Ok(())
@@ -202,6 +202,7 @@ impl<'f> TreeWriter<'f> {
         self.output.release();
         let mut current = self.file.current();
         let mut space = self.file.shared.space();
+        self.file.shared.live_pages.store(live.count() as u32, Ordering::Release);
         space.live = live;
         space.waiting.push_back(Waiting { sequence, pages: join(std::mem::take(&mut self.freed)) });
         current.views.push((sequence, Arc::downgrade(&view)));

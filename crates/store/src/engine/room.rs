@@ -1,0 +1,289 @@
+//! Room: the space that checkpoints will need is there before anything is acknowledged.
+//!
+//! A full disk may refuse writes, but it must not keep what was acknowledged from reaching the tree, nor the store from
+//! being opened again. So each transaction is placed only when the merge of all that the memtables then hold is certain
+//! to find its pages. How many that can be follows from the keys and bytes of a memtable, see [`Need`].
+//!
+//! While the disk has far more room than that ([`AMPLE_BYTES`]), knowing so is enough, and nothing is taken: the file
+//! stays as small as it is. Only when room becomes scarce are the pages written ahead, durably, into the tree file.
+//!
+//! One thread looks after it, so that no commit ever waits for a look at the disk, as long as there is room:
+//!
+//! - [`Room::covers`] is what a commit asks: two loads and a comparison.
+//! - Where it says no, [`Room::ask`] waits for the thread, and hears whether the disk gave what was wanted.
+//! - While writes are refused the thread tries again each [`TICK`], asked or not: so they go on by themselves, and
+//!   health is told right, also when nobody writes.
+//!
+//! What is granted is lowered before the frozen memtable's need is forgotten, and both are read in the other order:
+//! who sees the smaller need sees the smaller grant too.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::Engine;
+use super::limits::TICK;
+use crate::error::Error;
+use crate::log::OPERATION_HEADER_BYTES;
+use crate::tree::{PAGE_BYTES, VALUE_INLINE_MAX, overflow_pages};
+
+/// Room on the disk, over what is needed, above which none is taken in advance: nobody else fills as much within a
+/// [`TICK`].
+const AMPLE_BYTES: u64 = 1 << 30;
+/// Pages granted beyond what was asked for, where there are as many: so that not each commit has to ask.
+pub(crate) const AHEAD_PAGES: u64 = 256;
+/// Quiet ticks after which what is granted without being taken lapses.
+const QUIET_TICKS: u32 = 10;
+/// What any checkpoint takes for catalog and space map, before the file's size counts: their leaves and branches.
+const FIXED_PAGES: u64 = 32;
+/// File pages for each of which the space map may be rewritten by one (it covers 32,576; old and new, and a directory).
+const PAGES_PER_MAP_PAGE: u64 = 8192;
+
+/// What merging a memtable takes at most, in numbers that are cheap to keep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Need {
+    /// Keys that differ.
+    pub(crate) keys: u64,
+    /// Bytes of keys and values, with a header for each.
+    pub(crate) bytes: u64,
+    /// Pages of values that have pages of their own, and lie in one stretch each.
+    pub(crate) runs: u64,
+}
+
+impl Need {
+    /// Adds one operation, which may or may not be of a new key.
+    pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let value_len = value.map_or(0, <[u8]>::len);
+        self.bytes += (OPERATION_HEADER_BYTES + key.len() + value_len) as u64;
+        if value_len > VALUE_INLINE_MAX {
+            self.runs += u64::from(overflow_pages(value_len));
+        }
+    }
+
+    /// Pages at most, where the trees have `live` pages before.
+    ///
+    /// Each key touches one leaf, and no more leaves can be touched than there are. A touched leaf is split in two at
+    /// most, but for the bytes that are added; and a leaf is at least half full when it was not cut for a neighbour that
+    /// does not fit. Branches, of three children at least, are half as many as leaves.
+    pub(crate) fn pages(&self, live: u64) -> u64 {
+        if self.keys == 0 {
+            return 0;
+        }
+        let leaves = 2 * self.keys.min(live) + 2 * self.bytes / PAGE_BYTES as u64 + 2;
+        leaves + leaves / 2 + self.runs + FIXED_PAGES + live / PAGES_PER_MAP_PAGE
+    }
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Room {
+    /// Pages that the merges of both memtables will find for certain.
+    granted: AtomicU64,
+    /// As many of them lie in one stretch.
+    granted_runs: AtomicU64,
+    /// What they need: the frozen memtable, and the active one.
+    frozen: AtomicU64,
+    active: AtomicU64,
+    /// The part of it that lies in stretches.
+    frozen_runs: AtomicU64,
+    active_runs: AtomicU64,
+    is_refusing: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Pages in all, and in runs, that somebody waits for.
+    asked: Option<(u64, u64)>,
+    /// Why the last one failed.
+    failure: Option<Error>,
+    /// What is granted is in the file, not only on the disk.
+    is_taken: bool,
+}
+
+impl Room {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics under it; were it so, the state would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a checkpoint of the active memtable is certain to find so many pages.
+    #[inline]
+    pub(crate) fn covers(&self, active_pages: u64, active_runs: u64) -> bool {
+        active_pages + self.frozen.load(Ordering::Acquire) <= self.granted.load(Ordering::Acquire)
+            && (active_runs == 0
+                || active_runs + self.frozen_runs.load(Ordering::Acquire) <= self.granted_runs.load(Ordering::Acquire))
+    }
+
+    /// Under the state's lock.
+    fn grant(&self, pages: u64, runs: u64) {
+        self.granted.store(pages, Ordering::Release);
+        self.granted_runs.store(runs, Ordering::Release);
+    }
+
+    /// What the active memtable needs now.
+    #[inline]
+    pub(crate) fn note(&self, pages: u64, runs: u64) {
+        self.active.store(pages, Ordering::Relaxed);
+        self.active_runs.store(runs, Ordering::Relaxed);
+    }
+
+    /// The active memtable was frozen; the next one is empty.
+    pub(crate) fn rotated(&self, frozen_pages: u64, frozen_runs: u64) {
+        self.frozen.store(frozen_pages, Ordering::Release);
+        self.frozen_runs.store(frozen_runs, Ordering::Relaxed);
+        self.note(0, 0);
+    }
+
+    /// What the frozen memtable needs.
+    pub(crate) fn frozen_pages(&self) -> u64 {
+        self.frozen.load(Ordering::Acquire)
+    }
+
+    fn needed(&self) -> (u64, u64) {
+        let load = |number: &AtomicU64| number.load(Ordering::Acquire);
+        (load(&self.frozen) + load(&self.active), load(&self.frozen_runs) + load(&self.active_runs))
+    }
+
+    /// Waits for the thread to grant the active memtable so many pages, or to fail. While it fails nobody waits.
+    pub(crate) fn ask(&self, active_pages: u64, active_runs: u64, engine: &Engine) -> Result<(), Error> {
+        let mut state = self.state();
+        loop {
+            if self.covers(active_pages, active_runs) {
+                return Ok(());
+            }
+            let runs = active_runs + self.frozen_runs.load(Ordering::Acquire);
+            let total = active_pages + self.frozen.load(Ordering::Acquire);
+            let is_new = state.asked.is_none();
+            state.asked = Some((total, runs));
+            if let Some(failure) = &state.failure {
+                return Err(failure.copy());
+            }
+            engine.check_writable()?;
+            if is_new {
+                self.changed.notify_all();
+            }
+            state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether writes are refused for want of room.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.is_refusing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn wake(&self) {
+        let _state = self.state();
+        self.changed.notify_all();
+    }
+}
+
+impl Engine {
+    /// Life of the thread that looks after room.
+    pub(crate) fn run_room(&self) {
+        let room = &self.room;
+        let mut quiet = 0;
+        let mut state = room.state();
+        while !self.is_closing.load(Ordering::Acquire) {
+            let (needed, needed_runs) = room.needed();
+            let asked = state.asked.take();
+            if asked.is_some() || needed > 0 || state.failure.is_some() {
+                quiet = 0;
+                let (pages, runs) = asked.unwrap_or((needed, needed_runs));
+                drop(state);
+                // Where it failed, and nobody asks: whether a small write would find room again.
+                let probe = if room.is_refusing() { AHEAD_PAGES } else { 0 };
+                let outcome = self.provide(pages.max(needed + probe), runs);
+                state = room.state();
+                if outcome.is_ok() != state.failure.is_none() {
+                    tell(outcome.as_ref().err());
+                }
+                state.failure = outcome.err();
+                room.is_refusing.store(state.failure.is_some(), Ordering::Release);
+                room.changed.notify_all();
+            } else {
+                quiet += 1;
+                if quiet == QUIET_TICKS && !state.is_taken {
+                    room.grant(0, 0);
+                }
+            }
+            if state.asked.is_none() {
+                let is_idle = quiet >= QUIET_TICKS;
+                state = if is_idle {
+                    room.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+                } else {
+                    room.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0
+                };
+            }
+        }
+    }
+
+    /// Grants `pages` in all, from what the disk has if that is ample, else from pages in the file.
+    fn provide(&self, pages: u64, runs: u64) -> Result<(), Error> {
+        let wanted = pages + AHEAD_PAGES;
+        let free_bytes = self.disk.free_bytes().unwrap_or(None).unwrap_or(0);
+        if free_bytes >= AMPLE_BYTES + 2 * wanted * PAGE_BYTES as u64 {
+            let mut state = self.room.state();
+            state.is_taken = false;
+            self.tree.promise(0, 0, false)?;
+            let granted = self.room.granted.load(Ordering::Relaxed);
+            self.room.grant(wanted.max(granted), wanted.max(granted));
+            return Ok(());
+        }
+        let (wanted, runs) = (in_pages(wanted), in_pages(runs));
+        let grown = self.tree.promise(wanted, runs, true).inspect_err(|_| self.poison_with_tree());
+        // Once more under the lock: a checkpoint may have ended since.
+        let mut state = self.room.state();
+        let promised = self.tree.promise(wanted, runs, false)?;
+        state.is_taken = true;
+        self.room.grant(u64::from(promised.pages.min(wanted)), u64::from(promised.stretch.min(runs)));
+        grown?;
+        let is_all = u64::from(promised.pages) >= pages && promised.stretch >= runs;
+        if is_all { Ok(()) } else { Err(Error::Full) }
+    }
+
+    /// The frozen memtable is merged: its need is gone, and so are the pages that it took.
+    pub(crate) fn room_merged(&self) {
+        let mut state = self.room.state();
+        // Whatever was refused before: a checkpoint gives pages and log segments back.
+        state.failure = None;
+        if state.is_taken {
+            let load = |number: &AtomicU64| in_pages(number.load(Ordering::Relaxed));
+            let (pages, runs) = (load(&self.room.granted), load(&self.room.granted_runs));
+            match self.tree.promise(pages, runs, false) {
+                Ok(promised) => self.room.grant(promised.pages.min(pages).into(), promised.stretch.min(runs).into()),
+                Err(_) => self.room.grant(0, 0),
+            }
+        }
+        self.room.frozen_runs.store(0, Ordering::Release);
+        self.room.frozen.store(0, Ordering::Release);
+    }
+}
+
+/// A number of pages as the tree file counts them; no file has more.
+fn in_pages(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn tell(failure: Option<&Error>) {
+    match failure {
+        Some(error) => tracing::error!(%error, "writes are refused until the disk has room for their checkpoint"),
+        None => tracing::info!("the disk has room again: writes are taken"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_need_grows_with_keys_up_to_the_trees_and_with_bytes_without_end() {
+        let need = |keys, bytes| Need { keys, bytes, runs: 0 };
+        assert_eq!(need(0, 0).pages(1000), 0);
+        let few = need(10, 1000).pages(1000);
+        assert!((30..100).contains(&few), "{few}");
+        assert_eq!(need(5000, 0).pages(1000), need(9000, 0).pages(1000));
+        assert!(need(10, 10 << 20).pages(1) >= 3 * (10 << 20) / 4096);
+        assert_eq!(Need { keys: 1, bytes: 0, runs: 70 }.pages(5), need(1, 0).pages(5) + 70);
+    }
+}

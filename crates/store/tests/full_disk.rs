@@ -1,0 +1,191 @@
+//! A full disk: writes are refused clearly and go on by themselves when there is room; whatever was acknowledged still
+//! reaches the tree, and the store can be closed and opened as often as one likes without a byte more.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+mod faulty_disk;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use faulty_disk::{Faults, FaultyDisk};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use store::disk::SystemDisk;
+use store::{Direction, Error, KeyRange, Options, Store, TreeId, Tx};
+
+/// Steps in which the room is varied: a few pages, so that growth fails everywhere.
+const ROOM_STEP: i64 = 70_000;
+const ROOMS: i64 = 16;
+/// They wait for syncs most of the time.
+const THREADS: i64 = 8;
+/// Rows there are before.
+const ROWS: u32 = 400;
+/// How long the store may take to see that there is room again.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+type Model = BTreeMap<u32, Vec<u8>>;
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.memtable_bytes = 256 * 1024;
+    options.log_segment_bytes = 128 * 1024;
+    options.map_bytes = 1 << 30;
+    options
+}
+
+fn open(directory: &Path, room: i64) -> (Store, TreeId, Arc<Faults>) {
+    let disk = FaultyDisk::new(SystemDisk::new(directory).unwrap());
+    let faults = Arc::clone(&disk.faults);
+    faults.room.store(room, Ordering::Relaxed);
+    let (store, _) = Store::open_on(Arc::new(disk), options()).unwrap_or_else(|error| panic!("room {room}: {error}"));
+    let tree = store.tree("t").unwrap_or_else(|error| panic!("room {room}: {error}"));
+    (store, tree, faults)
+}
+
+/// Inserts, changes that grow, deletions; now and then a value with pages of its own.
+fn change(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng) -> Result<(), Error> {
+    let key = rng.random_range(0..2 * (ROWS + model.len() as u32));
+    let value = match rng.random_range(0..10) {
+        0 => None,
+        1 => Some(vec![key as u8; rng.random_range(1100..20_000)]),
+        _ => Some(vec![key as u8; rng.random_range(0..700)]),
+    };
+    store.commit(&mut |tx: &mut Tx<'_>| {
+        match &value {
+            Some(value) => tx.put(tree, &key.to_be_bytes(), value),
+            None => tx.delete(tree, &key.to_be_bytes()),
+        }
+        Ok(())
+    })?;
+    match value {
+        Some(value) => model.insert(key, value),
+        None => model.remove(&key),
+    };
+    Ok(())
+}
+
+#[track_caller]
+fn check(store: &Store, tree: TreeId, model: &Model, context: &str) {
+    let reader = store.reader().unwrap();
+    let mut found = Model::new();
+    reader
+        .snapshot()
+        .scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
+            found.insert(u32::from_be_bytes(key.try_into().unwrap()), value.to_vec());
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert!(found == *model, "{context}: {} rows, {} expected", found.len(), model.len());
+    let report = store.verify();
+    assert!(report.is_clean(), "{context}: {:?}", report.faults);
+}
+
+/// Changes until the disk is full, and some refusals more.
+fn fill(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng, context: &str) {
+    let mut refused = 0;
+    for _ in 0..100_000 {
+        match change(store, tree, model, rng) {
+            Ok(()) => {}
+            Err(Error::Full) => refused += 1,
+            Err(other) => panic!("{context}: {other:?}"),
+        }
+        if refused == 5 {
+            return;
+        }
+    }
+    panic!("{context}: never full");
+}
+
+/// Changes again and again until one is taken.
+#[track_caller]
+fn check_writes_go_on(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng, context: &str) {
+    let began = Instant::now();
+    while let Err(error) = change(store, tree, model, rng) {
+        assert!(matches!(error, Error::Full), "{context}: {error:?}");
+        assert!(began.elapsed() < PATIENCE, "{context}: still refused");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// With so much room left: fill it, and then close and open on the full disk, with a checkpoint before or without one.
+fn check_room(room: i64) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut rng = SmallRng::seed_from_u64(room as u64);
+    let mut model = Model::new();
+    let (mut store, mut tree, mut faults) = open(directory.path(), i64::MAX / 2);
+    (0..ROWS).for_each(|_| change(&store, tree, &mut model, &mut rng).unwrap());
+    faults.room.store(room, Ordering::Relaxed);
+    for round in 0..2 {
+        let context = format!("room {room}, round {round}");
+        fill(&store, tree, &mut model, &mut rng, &context);
+        assert!(store.stats().is_full, "{context}");
+        check(&store, tree, &model, &context);
+        if (room / ROOM_STEP + round) % 2 == 0 {
+            store
+                .checkpoint()
+                .unwrap_or_else(|error| panic!("{context}: checkpoint of what was acknowledged: {error}"));
+        }
+        let left = faults.room.load(Ordering::Relaxed);
+        drop(store);
+        (store, tree, faults) = open(directory.path(), left);
+        check(&store, tree, &model, &context);
+        store.checkpoint().unwrap_or_else(|error| panic!("{context}: checkpoint after opening: {error}"));
+        check(&store, tree, &model, &context);
+    }
+    faults.room.store(1 << 30, Ordering::Relaxed);
+    check_writes_go_on(&store, tree, &mut model, &mut rng, &format!("room {room}"));
+    store.checkpoint().unwrap();
+    check(&store, tree, &model, &format!("room {room}, at the end"));
+}
+
+#[test]
+fn a_disk_that_is_full_at_any_step_keeps_no_checkpoint_and_no_start_from_what_was_acknowledged() {
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let rooms = (thread..ROOMS).step_by(THREADS as usize);
+            scope.spawn(move || rooms.for_each(|step| check_room(step * ROOM_STEP)));
+        }
+    });
+}
+
+#[test]
+fn a_full_store_says_so_and_takes_writes_by_itself_when_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree, faults) = open(directory.path(), i64::MAX / 2);
+    let (mut model, mut rng) = (Model::new(), SmallRng::seed_from_u64(7));
+    for round in 0..4 {
+        assert!(!store.stats().is_full, "round {round}");
+        faults.room.store(round * 300_000, Ordering::Relaxed);
+        fill(&store, tree, &mut model, &mut rng, "filling");
+        assert!(store.stats().is_full, "round {round}");
+        faults.room.store(2 << 20, Ordering::Relaxed);
+        let began = Instant::now();
+        // Nobody writes meanwhile.
+        while store.stats().is_full {
+            assert!(began.elapsed() < PATIENCE, "round {round}: still full");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        change(&store, tree, &mut model, &mut rng).unwrap();
+        check(&store, tree, &model, "after there was room");
+    }
+    assert!(!store.stats().is_poisoned);
+}
+
+#[test]
+fn opening_again_and_again_on_a_full_disk_takes_no_space() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree, faults) = open(directory.path(), i64::MAX / 2);
+    let (mut model, mut rng) = (Model::new(), SmallRng::seed_from_u64(9));
+    faults.room.store(500_000, Ordering::Relaxed);
+    fill(&store, tree, &mut model, &mut rng, "filling");
+    drop(store);
+    // More often than a segment has room for the batches that each start and each end write.
+    for start in 0..20 {
+        let (store, tree, _) = open(directory.path(), 0);
+        check(&store, tree, &model, &format!("start {start}"));
+    }
+}
