@@ -17,10 +17,13 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
+mod lost;
 mod map;
+mod residency;
 mod system;
 
 pub use map::Map;
+pub use residency::major_faults;
 pub use system::SystemDisk;
 
 /// Alignment of buffer address, offset and length that a file of [`Access::Direct`] wants: the largest logical block

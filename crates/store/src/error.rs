@@ -49,6 +49,8 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// The read would wait for the disk, and its reader does not want to: see `Reader::ask_before_waiting`.
+    NotInMemory,
     /// The store is closing.
     Closed,
 }
@@ -81,6 +83,7 @@ impl Error {
             Error::Locked => Error::Locked,
             Error::Format { found, supported } => Error::Format { found: *found, supported: *supported },
             Error::Io { context, source } => Error::Io { context: context.clone(), source: copy_io(source) },
+            Error::NotInMemory => Error::NotInMemory,
             Error::Closed => Error::Closed,
         }
     }
@@ -106,6 +109,7 @@ impl fmt::Display for Error {
                 write!(out, "files of format version {found}, this build reads version {supported}")
             }
             Error::Io { context, source } => write!(out, "{context}: {source}"),
+            Error::NotInMemory => out.write_str("the read would wait for the disk"),
             Error::Closed => out.write_str("the store is closing"),
         }
     }

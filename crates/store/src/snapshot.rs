@@ -1,6 +1,7 @@
 //! Readers and their snapshots.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::engine::{Engine, Generation, View};
@@ -15,6 +16,7 @@ pub struct Reader {
     pub(crate) slot: ReaderSlot<Generation>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) places: Places,
+    pub(crate) is_asking: Cell<bool>,
 }
 
 /// All data as of one version. Taken without a lock in nanoseconds; pins pages while it lives.
@@ -22,14 +24,26 @@ pub struct Snapshot<'r> {
     guard: Guard<'r, Generation>,
     places: &'r Places,
     version: u64,
+    /// Lost pages of the tree file before anything was read.
+    lost: u64,
+    /// See [`Reader::ask_before_waiting`].
+    is_asking: bool,
 }
 
 impl Reader {
+    /// From now on snapshots of this reader refuse a read with [`Error::NotInMemory`] where it would wait for the disk,
+    /// or no longer. Asking costs a system call for each page; without it a read that has to wait just does.
+    #[inline]
+    pub fn ask_before_waiting(&self, is_asking: bool) {
+        self.is_asking.set(is_asking);
+    }
+
     /// The newest committed (durable) state.
     #[inline]
     pub fn snapshot(&self) -> Snapshot<'_> {
         let (guard, version) = self.engine.pin(&self.slot);
-        Snapshot { guard, places: &self.places, version }
+        let lost = guard.tree.lost();
+        Snapshot { guard, places: &self.places, version, lost, is_asking: self.is_asking.get() }
     }
 
     /// Notes a key that will be looked up soon. Of many keys a bounded number is noted, and long ones are not.
@@ -60,7 +74,20 @@ impl Snapshot<'_> {
     /// The value of a key; borrowed from the map or the arena, owned where it had to be put together.
     #[inline]
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
-        self.view().get_by(self.places, tree, key)
+        if self.is_asking && !self.view().is_resident(tree, key)? {
+            return Err(Error::NotInMemory);
+        }
+        let found = self.view().get_by(self.places, tree, key)?;
+        self.check()?;
+        Ok(found)
+    }
+
+    /// Whether all that was read through this snapshot so far was really there. A page may be lost to a failing disk between
+    /// a `get` and the use of the slice it gave: who copied such slices, or computed from them, asks this before the result
+    /// leaves the house. Costs a load.
+    #[inline]
+    pub fn check(&self) -> Result<(), Error> {
+        self.guard.tree.check_lost(self.lost)
     }
 
     /// Visits entries in key order until the range ends or `visit` breaks. A later scan can go on behind the last key.
@@ -71,6 +98,10 @@ impl Snapshot<'_> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        self.view().scan(tree, range, direction, visit)
+        if self.is_asking && !self.guard.tree.is_start_resident(tree, range, direction)? {
+            return Err(Error::NotInMemory);
+        }
+        self.view().scan(tree, range, direction, visit)?;
+        self.check()
     }
 }

@@ -80,10 +80,8 @@ impl Store {
     /// Registers the calling thread as a reader.
     pub fn reader(&self) -> Result<Reader, Error> {
         let engine = Arc::clone(self.engine());
-        let places = Places::new(
-            std::env::var("PLACES").ok().and_then(|v| v.parse().ok()).unwrap_or(engine.options.places_bytes),
-        );
-        Ok(Reader { slot: engine.register()?, engine, places })
+        let places = Places::new(engine.options.places_bytes);
+        Ok(Reader { slot: engine.register()?, engine, places, is_asking: false.into() })
     }
 
     /// Prepares on this thread and hands over to the writer; `finish` is called when it is durable or refused.

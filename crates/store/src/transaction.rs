@@ -74,7 +74,14 @@ impl Work {
         self.reads.clear();
         self.changes.clear();
         self.snapshot = view.version;
+        let lost = view.generation.tree.lost();
         self.is_aborted = prepare(&mut Tx { view, work: self }).is_err();
+        // What it decided may rest on a page of zeros.
+        if let Err(error) = view.generation.tree.check_lost(lost) {
+            self.is_aborted = true;
+            self.changes.clear();
+            return Err(error);
+        }
         if self.is_aborted {
             self.changes.clear();
             return Err(Error::Aborted);

@@ -23,6 +23,7 @@ mod node;
 mod output;
 mod page;
 mod prefetch;
+mod residency;
 mod run;
 mod sort_run;
 mod sorter;

@@ -5,8 +5,8 @@
 //!
 //! What makes handing out `&[u8]` right, though the file is written while it is mapped:
 //!
-//! - The directory lock keeps other processes of ours out. Against a foreign program that truncates the file nothing
-//!   helps; that is said in the README.
+//! - The directory lock keeps other processes of ours out. A page that the disk does not give, or that a foreign program has
+//!   cut off, becomes zeros and is counted, see the module `lost`: who reads compares [`Map::lost`] before and after.
 //! - The file never shrinks while it is mapped.
 //! - The tree is copy-on-write: a page that any view reaches is not written again before the last such view is gone, and
 //!   slices are only taken from pages that a view reaches.
@@ -19,8 +19,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::lost::Watched;
+use super::residency;
+
 /// See the module's text.
 pub struct Map {
+    /// Dropped before the memory it watches.
+    watched: Watched,
     raw: MmapRaw,
     reserve: u64,
     /// Bytes that may be touched: never more than the file's length, never falling.
@@ -34,7 +39,8 @@ impl Map {
         let reserve_bytes =
             usize::try_from(reserve).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "map too large"))?;
         let raw = MmapOptions::new().len(reserve_bytes).no_reserve_swap().map_raw_read_only(file)?;
-        let map = Map { raw, reserve, len: AtomicU64::new(0), file: file.try_clone()? };
+        let watched = Watched::new(raw.as_ptr() as usize, reserve_bytes)?;
+        let map = Map { watched, raw, reserve, len: AtomicU64::new(0), file: file.try_clone()? };
         map.cover()?;
         Ok(map)
     }
@@ -61,17 +67,28 @@ impl Map {
         Ok(self.len())
     }
 
-    /// The bytes at `offset`, or `None` where they are not within the file.
+    /// The bytes at `offset`, or `None` where they are not within the file, or lost.
     #[inline]
     pub fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let end = offset.checked_add(len as u64)?;
-        if end > self.len() {
+        if end > self.len() || (self.lost() != 0 && self.watched.holds_lost(offset, len)) {
             return None;
         }
         // SAFETY: offset + len <= self.len <= file length and <= the mapped reserve, so the range is mapped and backed
         // by the file, which does not shrink while we hold the directory lock. That nobody writes to these bytes while
         // the slice lives is the copy-on-write rule of the module's text.
         Some(unsafe { std::slice::from_raw_parts(self.raw.as_ptr().add(offset as usize), len) })
+    }
+
+    /// Pages that could not be read, so far. Where it has risen since before a read, that read may have met zeros.
+    #[inline]
+    pub fn lost(&self) -> u64 {
+        self.watched.lost()
+    }
+
+    /// Whether a touch of these bytes would find them in memory, without waiting for the disk. Costs a system call.
+    pub fn is_resident(&self, offset: u64, len: usize) -> bool {
+        self.bytes(offset, len).is_none_or(residency::is_resident)
     }
 
     /// Tells the kernel that reads come in random order, so that a fault reads one page and not a window around it.

@@ -151,6 +151,7 @@ impl Engine {
     /// Life of the checkpointer.
     pub(crate) fn run_checkpointer(&self) {
         let mut failed_at: Option<Instant> = None;
+        let mut lost_pages = 0;
         loop {
             let mut state = self.checkpoints.state();
             let asked = loop {
@@ -167,6 +168,7 @@ impl Engine {
                     self.checkpoints.changed.notify_all();
                 }
                 state = self.checkpoints.wait_a_tick(state, TICK);
+                self.tell_lost_pages(&mut lost_pages);
                 if self.published.retired_len() > 0 {
                     self.published.reclaim();
                 }
@@ -176,6 +178,15 @@ impl Engine {
                 Ok(()) => None,
                 Err(_) => Some(Instant::now()),
             };
+        }
+    }
+
+    /// Once for each time that there are more: a failing disk is to be seen by who reads the log.
+    fn tell_lost_pages(&self, told: &mut u64) {
+        let lost = self.tree.lost_pages();
+        if lost > *told {
+            *told = lost;
+            tracing::error!(lost, "pages of the tree file could not be read: reads that need them fail");
         }
     }
 

@@ -50,6 +50,11 @@ impl<'g> View<'g> {
         }
     }
 
+    /// Whether a read of this key would find all it needs in memory.
+    pub(crate) fn is_resident(&self, tree: TreeId, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.changed(tree, key).is_some() || self.generation.tree.is_resident(tree, key)?)
+    }
+
     /// What the memtables say: a value, that the key is deleted, or (outer `None`) nothing.
     #[inline]
     fn changed(&self, tree: TreeId, key: &[u8]) -> Option<Option<&'g [u8]>> {

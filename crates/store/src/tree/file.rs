@@ -93,13 +93,38 @@ impl Shared {
     #[inline]
     fn page(&self, place: PageNo) -> Result<&Page, Damage> {
         let bytes = self.map.bytes(place.offset(), PAGE_BYTES);
-        bytes.and_then(|bytes| bytes.first_chunk()).ok_or(Damage("page beyond the end of the file"))
+        bytes
+            .and_then(|bytes| bytes.first_chunk())
+            .ok_or(Damage("page beyond the end of the file, or one that could not be read"))
     }
 
     /// Bytes of the file, if it has them.
     #[inline]
     pub(super) fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
         self.map.bytes(offset, len)
+    }
+
+    /// Pages that the disk did not give, so far: see `disk/lost.rs`.
+    #[inline]
+    pub(super) fn lost(&self) -> u64 {
+        self.map.lost()
+    }
+
+    /// Whether these bytes are in memory.
+    pub(super) fn is_resident(&self, place: PageNo, len: usize) -> bool {
+        self.map.is_resident(place.offset(), len)
+    }
+
+    /// What was read since `before` was taken may be zeros.
+    #[inline]
+    pub(super) fn check_lost(&self, before: u64) -> Result<(), Error> {
+        if self.lost() == before { Ok(()) } else { Err(self.lost_error()) }
+    }
+
+    #[cold]
+    fn lost_error(&self) -> Error {
+        let source = io::Error::from_raw_os_error(libc::EIO);
+        Error::Io { context: format!("a page could not be read: {}", self.name), source }
     }
 
     /// Has the start of a page fetched that will be read next: header, heads and slots of a leaf of documents.
@@ -354,6 +379,11 @@ impl TreeFile {
         BulkBuilder::new(self.shared.clone(), Output::new(self.shared.clone(), sequence, Growth::Sparse, pace))
     }
 
+    /// Pages that the disk did not give, so far.
+    pub(crate) fn lost_pages(&self) -> u64 {
+        self.shared.lost()
+    }
+
     /// Pages that the newest state reaches.
     pub(crate) fn live_pages(&self) -> u32 {
         self.shared.live_pages.load(Ordering::Acquire)
@@ -448,6 +478,7 @@ impl Opening {
         shared.space = Mutex::new(Space::new(live, taken, page_count, waiting));
         let shared = Arc::new(shared);
         let trees = catalog::load(&shared, meta.catalog)?;
+        shared.check_lost(0)?;
         let view = Arc::new(TreeView::new(shared.clone(), meta, trees));
         let views = vec![(view.meta().sequence, Arc::downgrade(&view))];
         let current = Mutex::new(Current { view, places, slot, next_sequence: newest + 1, views });

@@ -54,6 +54,18 @@ impl TreeView {
         &self.trees
     }
 
+    /// Pages that the disk did not give, so far; see [`TreeView::check_lost`].
+    #[inline]
+    pub(crate) fn lost(&self) -> u64 {
+        self.shared.lost()
+    }
+
+    /// An error where pages were lost since `before`: what was read meanwhile may be zeros.
+    #[inline]
+    pub(crate) fn check_lost(&self, before: u64) -> Result<(), Error> {
+        self.shared.check_lost(before)
+    }
+
     #[inline]
     pub(super) fn root(&self, tree: TreeId) -> Root {
         self.trees.root(tree.0)

@@ -33,6 +33,8 @@ pub struct TreeWriter<'f> {
     output: Output,
     freed: Vec<Extent>,
     trees: Trees,
+    /// Lost pages of the file when it began.
+    lost: u64,
     /// Trees whose catalog row changes.
     touched: BTreeSet<u32>,
     /// A call failed half way; only dropping is left.
@@ -42,7 +44,8 @@ pub struct TreeWriter<'f> {
 impl<'f> TreeWriter<'f> {
     pub(super) fn new(file: &'f TreeFile, base: Arc<TreeView>, output: Output) -> TreeWriter<'f> {
         let trees = base.trees().clone();
-        TreeWriter { file, base, output, freed: Vec::new(), trees, touched: BTreeSet::new(), is_broken: false }
+        let lost = file.shared.lost();
+        TreeWriter { file, base, output, freed: Vec::new(), trees, lost, touched: BTreeSet::new(), is_broken: false }
     }
 
     /// The view it started from.
@@ -160,6 +163,8 @@ impl<'f> TreeWriter<'f> {
         };
         let (places, live) = space_map::store(&mut self.output, live, &old_places, &mut self.freed)?;
         self.output.flush()?;
+        // Checksums were right when pages were looked at; a page lost after that would have been copied as zeros.
+        self.file.shared.check_lost(self.lost)?;
         let sequence = self.output.sequence();
         let page_count = self.file.shared.space().page_count;
         let directories = places.directories.clone();

@@ -1,0 +1,73 @@
+//! Whether a read would have to wait for the disk: the way down to a leaf, each page asked for before it is touched.
+
+use super::file::Shared;
+use super::node::{Node, Stored};
+use super::page::{self, Damage, HEADER_BYTES, PAGE_BYTES, PageNo};
+use super::view::TreeView;
+use crate::key::Direction;
+use crate::{Error, KeyRange, TreeId};
+use std::ops::Bound;
+
+impl TreeView {
+    /// Whether [`TreeView::get`] of this key would find all its pages in memory.
+    pub(crate) fn is_resident(&self, tree: TreeId, key: &[u8]) -> Result<bool, Error> {
+        let Some((place, leaf)) = self.resident_leaf(tree, |branch| branch.child_for(key))? else { return Ok(false) };
+        let Some(leaf) = leaf else { return Ok(true) };
+        let stored = match leaf.rank(key) {
+            Ok((index, true)) => leaf.stored(index),
+            Ok((_, false)) => return Ok(true),
+            Err(damage) => Err(damage),
+        };
+        match stored.map_err(|damage| self.shared().damage(place, damage))? {
+            Stored::Inline(_) => Ok(true),
+            Stored::Overflow(value) => {
+                let bytes = page::overflow_pages(value.len as usize) as usize * PAGE_BYTES - HEADER_BYTES;
+                Ok(self.shared().is_resident(value.start, bytes))
+            }
+        }
+    }
+
+    /// Whether a scan of this range would find its first leaf in memory. Those behind it are read ahead.
+    pub(crate) fn is_start_resident(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<bool, Error> {
+        let (start, edge) = match direction {
+            Direction::Forward => (range.from, false),
+            Direction::Backward => (range.to, true),
+        };
+        let leaf = self.resident_leaf(tree, |branch| match start {
+            Bound::Included(key) | Bound::Excluded(key) => branch.child_for(key),
+            Bound::Unbounded => Ok(if edge { branch.count() } else { 0 }),
+        })?;
+        Ok(leaf.is_some())
+    }
+
+    /// Down to a leaf; outer `None` at the first page that is not in memory, inner `None` in an empty tree.
+    fn resident_leaf(
+        &self,
+        tree: TreeId,
+        choose: impl Fn(&Node<'_>) -> Result<usize, Damage>,
+    ) -> Result<Option<(PageNo, Option<Node<'_>>)>, Error> {
+        let shared: &Shared = self.shared();
+        let root = self.root(tree);
+        let mut place = root.page;
+        if place == PageNo::NONE {
+            return Ok(Some((place, None)));
+        }
+        for level in (1..=root.level).rev() {
+            if !shared.is_resident(place, PAGE_BYTES) {
+                return Ok(None);
+            }
+            let branch = shared.node(place, level)?;
+            let child = choose(&branch).and_then(|index| branch.child(index));
+            place = child.map_err(|damage| shared.damage(place, damage))?;
+        }
+        if !shared.is_resident(place, PAGE_BYTES) {
+            return Ok(None);
+        }
+        Ok(Some((place, Some(shared.node(place, 0)?))))
+    }
+}
