@@ -103,6 +103,19 @@ impl Moment<'_> {
         result.map(|_| ())
     }
 
+    /// Whether all that was read of this moment so far was really there: a failing disk may lose a page between a `get` and
+    /// the use of what it gave. Who copies documents or computes from them asks this before the result is used.
+    #[inline]
+    pub fn check(&self) -> Result<(), ReadError> {
+        Ok(self.check_store()?)
+    }
+
+    /// The same, with the engine's own error.
+    #[inline]
+    pub fn check_store(&self) -> Result<(), store::Error> {
+        self.snapshot.check()
+    }
+
     /// The change number of the newest change it shows.
     pub fn version(&self) -> u64 {
         self.snapshot.version().0

@@ -1,5 +1,7 @@
 //! A declared endpoint at work. The checks run in this order: path key, `require` or target (404), parameters, body.
 
+use crate::background;
+use crate::cold::{Asking, Watch};
 use crate::config::{Action as Declared, EndpointConfig, Target};
 use crate::failure::{Failure, Kind};
 use crate::large;
@@ -9,9 +11,10 @@ use crate::writing::{self, Answer};
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::key::{Key, KeyType};
-use docs::{CollectionId, Op, Precondition, Write};
+use docs::{CollectionId, Op, Precondition, ReadError, Session, Write};
 use http::{Method, Params, Reply, Request, Status};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The media type of every document and result.
 pub(crate) const JSON: &str = "application/json";
@@ -106,7 +109,21 @@ impl Endpoint {
     }
 
     /// Answers one request.
+    #[inline]
     pub(crate) fn answer(
+        &self,
+        service: &Service,
+        local: &mut Local,
+        request: &Request<'_>,
+        params: &Params<'_, '_>,
+        reply: Reply<'_>,
+    ) {
+        let is_read = matches!(self.action, Action::Get(_) | Action::Query(_));
+        let _asking = (is_read && local.cold.is_asking()).then(|| Asking::new(&local.session));
+        self.run(service, local, request, params, reply);
+    }
+
+    fn run(
         &self,
         service: &Service,
         local: &mut Local,
@@ -119,14 +136,14 @@ impl Endpoint {
                 return service.fail(&failure, reply);
             }
         }
-        if let Some(require) = &self.require
-            && let Err(failure) = require.check(local, params)
-        {
-            return service.fail(&failure, reply);
-        }
+        let unread = match self.require.as_ref().map(|require| require.check(local, params)) {
+            None => None,
+            Some(Ok(unread)) => unread,
+            Some(Err(failure)) => return service.fail(&failure, reply),
+        };
         match &self.action {
-            Action::Get(named) => named.get(service, local, params, reply),
-            Action::Query(query) => query.answer(service, local, request, params, reply),
+            Action::Get(named) => named.get(service, local, params, unread, reply),
+            Action::Query(query) => query.answer(service, local, request, params, unread, reply),
             Action::Insert { collection, answer } => {
                 let op = Op::Insert { body: request.body().to_vec() };
                 let write = Write { collection: *collection, op, precondition: Precondition::None };
@@ -151,21 +168,71 @@ fn missing() -> Failure {
     Failure::new(Kind::NotFound, "there is no such document")
 }
 
-impl Named {
+/// A document whose existence is still to be looked at: that would have waited for the disk.
+pub(crate) struct Unread {
+    collection: CollectionId,
+    kind: KeyType,
+    key: Vec<u8>,
+}
+
+impl Unread {
+    /// The document's text, read on a thread that may wait; 404 where there is none.
+    fn read(&self, session: &Session) -> Result<Vec<u8>, Failure> {
+        let key = self.kind.of_bytes(&self.key).ok_or_else(missing)?;
+        let now = session.now();
+        let text = || -> Result<Option<Vec<u8>>, ReadError> {
+            let Some(stored) = now.get(self.collection, &key)? else { return Ok(None) };
+            let text = stored.text()?.to_vec();
+            now.check()?;
+            Ok(Some(text))
+        };
+        text().map_err(|error| writing::of_read(&error))?.ok_or_else(missing)
+    }
+
     /// 404 unless the document exists.
-    fn check(&self, local: &mut Local, params: &Params<'_, '_>) -> Result<(), Failure> {
+    pub(crate) fn check(&self, session: &Session) -> Result<(), Failure> {
+        self.read(session).map(drop)
+    }
+}
+
+/// Counts a read that leaves its loop.
+pub(crate) fn count_cold(service: &Service, cold: &mut Watch) {
+    service.cold_reads.fetch_add(1, Ordering::Relaxed);
+    cold.handed_over();
+}
+
+impl Named {
+    /// 404 unless the document exists; what it gives is still to be checked.
+    fn check(&self, local: &mut Local, params: &Params<'_, '_>) -> Result<Option<Unread>, Failure> {
         let key = self.key(params, &mut local.text).ok_or_else(missing)?;
         match local.session.now().get(self.collection, &key) {
-            Ok(Some(_)) => Ok(()),
+            Ok(Some(_)) => Ok(None),
             Ok(None) => Err(missing()),
+            Err(ReadError::Store(store::Error::NotInMemory)) => Ok(Some(self.unread(&key))),
             Err(error) => Err(writing::of_read(&error)),
         }
     }
 
+    fn unread(&self, key: &Key<'_>) -> Unread {
+        Unread { collection: self.collection, kind: self.kind, key: key.as_bytes().to_vec() }
+    }
+
     #[inline]
-    fn get(&self, service: &Service, local: &mut Local, params: &Params<'_, '_>, reply: Reply<'_>) {
-        let Some(key) = self.key(params, &mut local.text) else { return service.fail(&missing(), reply) };
-        let now = local.session.now();
+    fn get(
+        &self,
+        service: &Service,
+        local: &mut Local,
+        params: &Params<'_, '_>,
+        unread: Option<Unread>,
+        reply: Reply<'_>,
+    ) {
+        let Local { session, text: scratch, out, cold, .. } = local;
+        let Some(key) = self.key(params, scratch) else { return service.fail(&missing(), reply) };
+        if unread.is_some() {
+            let document = self.unread(&key);
+            return self.get_late(service, cold, unread, document, reply);
+        }
+        let now = session.now();
         let found = now.get(self.collection, &key);
         match found.as_ref().map(|found| found.as_ref().map(|stored| stored.text())) {
             Ok(Some(Ok(text))) if text.len() > large::WHOLE_BYTES_MAX => {
@@ -173,16 +240,53 @@ impl Named {
                 match stored.change_number() {
                     Ok(number) => {
                         let seen = (number, text.len());
-                        large::send_document(&local.session, self.collection, self.kind, &key, seen, reply);
+                        large::send_document(session, self.collection, self.kind, &key, seen, reply);
                     }
                     Err(error) => service.fail(&writing::of_read(&error), reply),
                 }
             }
-            Ok(Some(Ok(text))) => reply.send(Status(200), JSON, text),
+            Ok(Some(Ok(text))) => {
+                // Copied before it is checked, checked before it leaves: see `Moment::check`.
+                out.clear();
+                out.extend_from_slice(text);
+                match now.check() {
+                    Ok(()) => reply.send(Status(200), JSON, out),
+                    Err(error) => service.fail(&writing::of_read(&error), reply),
+                }
+            }
             Ok(None) => service.fail(&missing(), reply),
+            Err(ReadError::Store(store::Error::NotInMemory)) => {
+                let document = self.unread(&key);
+                self.get_late(service, cold, None, document, reply);
+            }
             Ok(Some(Err(error))) => service.fail(&writing::of_read(&error), reply),
             Err(error) => service.fail(&writing::of_read(error), reply),
         }
+    }
+
+    /// The same on the pool.
+    #[cold]
+    fn get_late(
+        &self,
+        service: &Service,
+        cold: &mut Watch,
+        required: Option<Unread>,
+        document: Unread,
+        reply: Reply<'_>,
+    ) {
+        count_cold(service, cold);
+        let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
+        let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
+        background::run(service, &service.errors, reply.later(), move |late| {
+            let text = sessions.with(&database, |session| {
+                required.iter().try_for_each(|required| required.check(session))?;
+                document.read(session)
+            });
+            match text {
+                Ok(text) => large::send_late(&replies, &errors, late, Status(200), JSON, text),
+                Err(failure) => writing::refuse(&errors, late, &failure),
+            }
+        });
     }
 
     fn write(

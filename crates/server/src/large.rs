@@ -132,7 +132,13 @@ impl BodySource for Pieces {
         let Ok(Some(stored)) = now.get(self.collection, &key) else { return More::Broken };
         match (stored.change_number(), stored.text()) {
             (Ok(number), Ok(text)) if number == self.change_number && text.len() == self.bytes => {
-                append(text, &mut self.sent, out)
+                let before = out.len();
+                let more = append(text, &mut self.sent, out);
+                if now.check().is_ok() {
+                    return more;
+                }
+                out.truncate(before);
+                More::Broken
             }
             _ => More::Broken,
         }

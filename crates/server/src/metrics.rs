@@ -82,7 +82,7 @@ fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 6] {
     ]
 }
 
-fn store(service: &Service) -> [Metric; 16] {
+fn store(service: &Service) -> [Metric; 17] {
     let stats = service.database.store().stats();
     let of = |number: u64| number as f64;
     [
@@ -111,16 +111,28 @@ fn store(service: &Service) -> [Metric; 16] {
             "1 after a failed sync: no writes until restarted.",
             of(u64::from(stats.is_poisoned)),
         ),
+        (
+            "store_lost_pages",
+            Type::Gauge,
+            "Pages of the data file that the disk did not give: reads that need them fail.",
+            of(stats.lost_pages),
+        ),
         ("store_full", Type::Gauge, "1 while writes are refused for want of disk space.", of(u64::from(stats.is_full))),
     ]
 }
 
-fn pool(service: &Service) -> [Metric; 6] {
+fn pool(service: &Service) -> [Metric; 7] {
     let pool = service.pool.metrics();
     [
         ("pool_queued", Type::Gauge, "Jobs that wait for a thread.", pool.queued as f64),
         ("pool_running", Type::Gauge, "Jobs that run.", pool.running as f64),
         ("pool_done_total", Type::Counter, "Jobs done.", pool.done as f64),
+        (
+            "cold_reads_total",
+            Type::Counter,
+            "Reads that left their loop since they would have waited for the disk.",
+            service.cold_reads.load(std::sync::atomic::Ordering::Relaxed) as f64,
+        ),
         ("pool_refused_total", Type::Counter, "Jobs refused by a full queue.", pool.refused as f64),
         (
             "writes_in_flight_bytes",

@@ -3,13 +3,12 @@
 
 use crate::background;
 use crate::config::{Action, EndpointConfig};
-use crate::endpoint::{JSON, path_parameters};
+use crate::endpoint::{JSON, Unread, count_cold, path_parameters};
 use crate::failure::{Failure, Kind};
 use crate::large;
 use crate::params;
 use crate::service::{Local, PathTexts, Service};
 use crate::writing;
-use docs::Database;
 use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault, ParameterKind};
 use docs::key::KeyType;
@@ -111,12 +110,16 @@ impl DeclaredQuery {
         local: &mut Local,
         request: &Request<'_>,
         params: &Params<'_, '_>,
+        unread: Option<Unread>,
         reply: Reply<'_>,
     ) {
-        let Local { session, text, out, scratch, path_texts, .. } = local;
+        let Local { session, text, out, scratch, path_texts, cold, .. } = local;
         let mut values = Values::new(self.slots.len());
-        if let Err(failure) = self.read_values(request, params, text, path_texts, values.slots()) {
-            return service.fail(&failure, reply);
+        match self.read_values(request, params, text, path_texts, values.slots()) {
+            Ok(()) => {}
+            // A document that is required and not there goes before a bad parameter.
+            Err(failure) if unread.is_some() => return self.fail_late(service, failure, unread, reply),
+            Err(failure) => return service.fail(&failure, reply),
         }
         let budget = Budget {
             rows_max: service.scan_rows_max.min(LOOP_ROWS_MAX),
@@ -125,7 +128,16 @@ impl DeclaredQuery {
             deadline: None,
             now_ms: if self.uses_clock { params::unix_ms() } else { 0 },
         };
-        match self.run(session, values.as_slice(), scratch, &budget, out) {
+        let ran = if unread.is_some() {
+            Err(Ended::Query(QueryError::Store(store::Error::NotInMemory)))
+        } else {
+            self.run(session, values.as_slice(), scratch, &budget, out)
+        };
+        match ran {
+            Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
+                self.answer_late(service, values.as_slice(), budget.now_ms, unread, reply);
+                count_cold(service, cold);
+            }
             Ok(()) => large::send(&service.replies, &service.errors, reply, Status(200), JSON, out),
             // Any other limit would be met on the pool again.
             Err(Ended::Query(QueryError::Limit { limit, .. }))
@@ -133,31 +145,54 @@ impl DeclaredQuery {
                     || limit == service.loop_query_bytes as u64 =>
             {
                 out.clear();
-                self.answer_late(service, values.as_slice(), budget.now_ms, reply);
+                self.answer_late(service, values.as_slice(), budget.now_ms, None, reply);
             }
             Err(ended) => service.fail(&ended.failure(), reply),
         }
     }
 
     /// Runs it again, from its beginning, on the pool.
-    fn answer_late(self: &Arc<Self>, service: &Service, values: &[Value<'_>], now_ms: i64, reply: Reply<'_>) {
+    fn answer_late(
+        self: &Arc<Self>,
+        service: &Service,
+        values: &[Value<'_>],
+        now_ms: i64,
+        required: Option<Unread>,
+        reply: Reply<'_>,
+    ) {
         let (query, database) = (Arc::clone(self), service.database.clone());
+        let sessions = Arc::clone(&service.pool_sessions);
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
         let whole = Whole::of(service);
         let values: Vec<Kept> = values.iter().map(Kept::new).collect();
         background::run(service, &service.errors, reply.later(), move |late| {
-            match whole.run(now_ms, |budget| query.run_whole(&database, &values, budget)) {
+            let body = sessions.with(&database, |session| {
+                required.iter().try_for_each(|required| required.check(session))?;
+                whole.run(now_ms, |budget| query.run_whole(session, &values, budget))
+            });
+            match body {
                 Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
                 Err(failure) => writing::refuse(&errors, late, &failure),
             }
         });
     }
 
-    fn run_whole(&self, database: &Database, values: &[Kept], budget: &Budget<'_>) -> Result<Vec<u8>, Failure> {
-        let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
+    /// A request that has failed, unless it fails for a required document that is not there.
+    #[cold]
+    fn fail_late(&self, service: &Service, failure: Failure, required: Option<Unread>, reply: Reply<'_>) {
+        let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
+        let errors = Arc::clone(&service.errors);
+        background::run(service, &service.errors, reply.later(), move |late| {
+            let checked =
+                sessions.with(&database, |session| required.iter().try_for_each(|required| required.check(session)));
+            writing::refuse(&errors, late, &checked.err().unwrap_or(failure));
+        });
+    }
+
+    fn run_whole(&self, session: &docs::Session, values: &[Kept], budget: &Budget<'_>) -> Result<Vec<u8>, Failure> {
         let values: Vec<Value<'_>> = values.iter().map(Kept::value).collect();
         let mut out = Vec::new();
-        self.run(&session, &values, &mut docs::sql::Scratch::new(), budget, &mut out).map_err(Ended::failure)?;
+        self.run(session, &values, &mut docs::sql::Scratch::new(), budget, &mut out).map_err(Ended::failure)?;
         Ok(out)
     }
 
@@ -174,6 +209,8 @@ impl DeclaredQuery {
         let now = session.now();
         let run = if self.one_row { Query::write_row } else { Query::write_array };
         let outcome = run(&self.query, now.view(), values, scratch, budget, out).map_err(Ended::Query)?;
+        // Rows are copies; what they were copied from was really there.
+        now.check_store().map_err(|error| Ended::Query(QueryError::Store(error)))?;
         if self.one_row && outcome.rows == 0 {
             return Err(Ended::NoRow);
         }

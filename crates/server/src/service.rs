@@ -1,5 +1,6 @@
 //! The service: which route a request takes, and what each loop keeps for itself.
 
+use crate::cold::{Sessions, Watch};
 use crate::config::ServiceConfig;
 use crate::endpoint::Endpoint;
 use crate::failure::{ErrorRules, Failure, Kind};
@@ -11,6 +12,7 @@ use docs::{Database, Session};
 use executor::Pool;
 use http::{Lookup, Order, Reply, Request, Router};
 use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of buffers that a loop keeps between two requests; one that grew beyond is given back.
@@ -32,6 +34,9 @@ pub(crate) struct Service {
     pub(crate) loop_query_bytes: usize,
     /// What one on the pool may take.
     pub(crate) query_bytes: usize,
+    /// Reads that left their loop since they would have waited for the disk.
+    pub(crate) cold_reads: AtomicU64,
+    pub(crate) pool_sessions: Arc<Sessions>,
     pub(crate) sources: OnceLock<Sources>,
     router: Router<Route>,
 }
@@ -49,6 +54,8 @@ pub(crate) type PathTexts = [Vec<u8>; PATH_PARAMETERS_MAX];
 pub(crate) struct Local {
     /// Shared with the large documents that are on their way.
     pub(crate) session: Rc<Session>,
+    /// Whether this loop waits for the disk.
+    pub(crate) cold: Watch,
     /// What had to be unescaped of the query.
     pub(crate) text: Vec<u8>,
     /// What had to be unescaped of the path.
@@ -87,6 +94,8 @@ impl Service {
             replies: InFlight::new(division.replies_bytes),
             loop_query_bytes: division.loop_query_bytes,
             query_bytes: division.query_bytes,
+            cold_reads: AtomicU64::new(0),
+            pool_sessions: Arc::default(),
             sources: OnceLock::new(),
             router,
         }
@@ -106,6 +115,7 @@ impl http::Service for Service {
         let session = self.database.session().expect("there are more reader slots than loops (see start)");
         Local {
             session: Rc::new(session),
+            cold: Watch::default(),
             text: Vec::new(),
             path_texts: PathTexts::default(),
             scratch: docs::sql::Scratch::new(),

@@ -151,6 +151,7 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
     options.transaction_bytes_max = division.transaction_bytes;
     options.queue_bytes_max = division.prepared_bytes;
     options.places_bytes = division.places_bytes;
+    options.read_ahead = config.server.read_ahead;
     options.durability = match config.server.durability {
         Durability::Commit => store::Durability::Commit,
         Durability::Interval(interval) => store::Durability::Interval(interval),

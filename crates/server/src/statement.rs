@@ -115,10 +115,22 @@ impl Statement {
         out: &mut Vec<u8>,
     ) -> Result<(), QueryError> {
         let now = session.now();
+        self.write_rows(&now, values, shape, budget, out)?;
+        now.check_store().map_err(QueryError::Store)
+    }
+
+    fn write_rows(
+        &self,
+        now: &Moment<'_>,
+        values: &[Value<'_>],
+        shape: Shape,
+        budget: &Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), QueryError> {
         match shape {
             Shape::Csv => {
                 let mut csv = Csv::new(self.columns().into_iter(), out);
-                self.execute(&now, values, budget, &mut csv)
+                self.execute(now, values, budget, &mut csv)
             }
             Shape::Json if self.explain => {
                 let rows: Vec<Json> = self.plan(values).lines().map(plan_row).collect();

@@ -24,6 +24,7 @@ mod system;
 
 pub use map::Map;
 pub use residency::major_faults;
+pub(crate) use residency::memory_bytes;
 pub use system::SystemDisk;
 
 /// Alignment of buffer address, offset and length that a file of [`Access::Direct`] wants: the largest logical block

@@ -42,6 +42,10 @@ pub struct Options {
     pub places_bytes: usize,
     /// Address space reserved for the tree file's map; the file cannot outgrow it. Default 1 TB.
     pub map_bytes: u64,
+    /// Whether the kernel reads the pages around one that is touched, too: right where all data fits into memory, a
+    /// waste of the disk's time where it does not. Default `None`: unless the tree file, when it is opened, is larger than
+    /// half of the machine's memory.
+    pub read_ahead: Option<bool>,
 }
 
 const MEMTABLE_BYTES_MIN: usize = 256 * 1024;
@@ -66,6 +70,7 @@ impl Default for Options {
             transaction_bytes_max: usize::MAX,
             places_bytes: 4 << 20,
             map_bytes: 1 << 40,
+            read_ahead: None,
         }
     }
 }

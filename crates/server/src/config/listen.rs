@@ -68,6 +68,8 @@ pub struct ServerConfig {
     pub durability: Durability,
     /// Rows that one query may look at.
     pub scan_rows_max: u64,
+    /// See `store::Options::read_ahead`. Not a key of the file: the store knows best.
+    pub read_ahead: Option<bool>,
 }
 
 impl Default for ServerConfig {
@@ -88,6 +90,7 @@ impl Default for ServerConfig {
             access_log: false,
             durability: Durability::Commit,
             scan_rows_max: 10_000_000,
+            read_ahead: None,
         };
         ServerConfig { threads: Division::threads_that_fit(&config), ..config }
     }

@@ -38,17 +38,18 @@ pub(super) fn get(
     params: &Params<'_, '_>,
     reply: Reply<'_>,
 ) {
-    let Local { session, text, .. } = local;
+    let Local { session, text, out, .. } = local;
     let found =
         target(service, text, params).and_then(|(id, info, key)| Ok((id, info, key, preconditions::read(request)?)));
     match found {
-        Ok((id, info, key, precondition)) => get_stored(session, (id, info), &key, &precondition, reply),
+        Ok((id, info, key, precondition)) => get_stored(session, out, (id, info), &key, &precondition, reply),
         Err(failure) => fail(&failure, reply),
     }
 }
 
 fn get_stored(
     session: &Rc<Session>,
+    out: &mut Vec<u8>,
     (id, info): (CollectionId, &CollectionInfo),
     key: &Key<'_>,
     precondition: &Precondition,
@@ -64,6 +65,14 @@ fn get_stored(
         Ok(read) => read,
         Err(error) => return fail(&writing::of_read(&error), reply),
     };
+    // A large one is read again for each piece. Copied before it is checked, checked before it leaves.
+    if text.len() <= large::WHOLE_BYTES_MAX {
+        out.clear();
+        out.extend_from_slice(text);
+    }
+    if let Err(error) = now.check() {
+        return fail(&writing::of_read(&error), reply);
+    }
     reply.header("ETag", Tag::new(number).as_str());
     match precondition {
         Precondition::Differs(numbers) if numbers.contains(&number) => reply.send(Status(304), "", b""),
@@ -74,7 +83,7 @@ fn get_stored(
         _ if text.len() > large::WHOLE_BYTES_MAX => {
             large::send_document(session, id, info.key.kind, key, (number, text.len()), reply);
         }
-        _ => reply.send(Status(200), JSON, text),
+        _ => reply.send(Status(200), JSON, out),
     }
 }
 

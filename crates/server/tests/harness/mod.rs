@@ -89,10 +89,7 @@ impl TestServer {
     }
 
     pub fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Client { stream, unread: Vec::new() }
+        Client::new(self.address)
     }
 
     /// One request on a connection of its own.
@@ -150,6 +147,13 @@ pub struct Client {
 }
 
 impl Client {
+    pub fn new(address: std::net::SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client { stream, unread: Vec::new() }
+    }
+
     pub fn send(&mut self, method: &str, target: &str, fields: &str, body: &[u8]) {
         let length = body.len();
         let head = format!("{method} {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n{fields}\r\n");

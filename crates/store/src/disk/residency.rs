@@ -20,6 +20,13 @@ pub(super) fn is_resident(bytes: &[u8]) -> bool {
     result != 0 || present.iter().all(|page| page & 1 == 1)
 }
 
+/// Bytes of memory of the machine; 0 where the kernel does not tell.
+pub(crate) fn memory_bytes() -> u64 {
+    // SAFETY: sysconf reads constants of the system.
+    let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(page_bytes).unwrap_or(0)
+}
+
 /// How often the calling thread has waited for the disk because it touched memory that was not there.
 pub fn major_faults() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();

@@ -42,7 +42,7 @@ impl Engine {
         if !has_tree(&*disk)? {
             create(&disk, settings)?;
         }
-        let tree = open_tree(&*disk, options.map_bytes)?;
+        let tree = open_tree(&*disk, &options)?;
         let mut replay = Replay::new(&tree, options.memtable_bytes)?;
         let start = tree.view().meta().log_start;
         let (log, tail, replayed) =
@@ -127,8 +127,12 @@ fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
 
 /// The newest meta page whose log start exists. Neither a damaged nor an orphaned one may pass unseen: the older state
 /// alone would be old data taken for new.
-fn open_tree(disk: &dyn Disk, map_bytes: u64) -> Result<TreeFile, Error> {
-    let opening = TreeFile::open(disk, TREE_NAME, map_bytes)?;
+fn open_tree(disk: &dyn Disk, options: &Options) -> Result<TreeFile, Error> {
+    let opening = TreeFile::open(disk, TREE_NAME, options.map_bytes)?;
+    let fits = || opening.bytes() <= crate::disk::memory_bytes() / 2;
+    if !options.read_ahead.unwrap_or_else(fits) {
+        opening.read_alone()?;
+    }
     let usable = opening.metas().position(|meta| log::start_exists(disk, &meta.log_start));
     if let Some(fault) = opening.fault() {
         tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");

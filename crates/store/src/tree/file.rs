@@ -451,6 +451,16 @@ impl Opening {
         self.metas.iter().map(|(_, meta)| meta)
     }
 
+    /// Bytes of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.map.len()
+    }
+
+    /// From now on a page that is touched is read alone.
+    pub(crate) fn read_alone(&self) -> Result<(), Error> {
+        self.map.advise_random().map_err(|error| Error::io(format!("map {}", self.name), error))
+    }
+
     /// What was wrong with the meta page that is not whole.
     pub fn fault(&self) -> Option<&Error> {
         self.faults.first()

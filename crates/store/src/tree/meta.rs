@@ -39,6 +39,9 @@ const DIRECTORY_COUNT_AT: usize = PAGE_COUNT_AT + 4;
 const DIRECTORIES_AT: usize = DIRECTORY_COUNT_AT + 4;
 const _: () = assert!(DIRECTORIES_AT == 104 && DIRECTORIES_AT + 4 * DIRECTORIES_MAX <= PAGE_BYTES);
 
+/// No file gets there by counting checkpoints.
+const SEQUENCE_MAX: u64 = u64::MAX / 2;
+
 /// One state of the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
@@ -102,7 +105,11 @@ impl Meta {
         }
         let directory_count = get_u32(page, DIRECTORY_COUNT_AT) as usize;
         let level = u8::try_from(get_u32(page, CATALOG_LEVEL_AT)).unwrap_or(u8::MAX);
-        if page::kind_byte(page) != Kind::Meta as u8 || directory_count > DIRECTORIES_MAX || level > page::LEVEL_MAX {
+        if page::sequence(page) > SEQUENCE_MAX
+            || page::kind_byte(page) != Kind::Meta as u8
+            || directory_count > DIRECTORIES_MAX
+            || level > page::LEVEL_MAX
+        {
             return Err(MetaFault::Damage(Damage("meta page with fields out of bounds")));
         }
         let get_u64 = |at: usize| u64::from(get_u32(page, at)) | u64::from(get_u32(page, at + 4)) << 32;

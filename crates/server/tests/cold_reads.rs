@@ -1,0 +1,132 @@
+//! Data that is not in memory: reads that would wait for the disk leave their loop, and are answered right and in order.
+
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod harness;
+
+use harness::{COLLECTIONS, Client};
+use server::Running;
+use server::config::ServiceConfig;
+use std::path::Path;
+
+const ENDPOINTS: &str = r#"
+[[endpoints]]
+route = "GET /items/{id}"
+get = "items/{id}"
+
+[[endpoints]]
+route = "GET /items/{id}/price"
+require = "items/{id}"
+params = { least = { type = "integer", default = 0 } }
+query = "SELECT price FROM items WHERE id = :id AND price >= :least"
+"#;
+
+const ITEMS: u32 = 40_000;
+const NOTE_BYTES: usize = 700;
+
+fn start(folder: &Path) -> Running {
+    let path = folder.join("service.toml");
+    std::fs::write(&path, format!("{COLLECTIONS}\n[server]\nhttp = \"127.0.0.1:0\"\nthreads = 1\n{ENDPOINTS}"))
+        .unwrap();
+    let mut config = ServiceConfig::load(&path, &[]).unwrap();
+    // As where the data is larger than memory: else the kernel reads most of this little file at the first touch.
+    config.server.read_ahead = Some(false);
+    server::start(&config, &folder.join("data")).unwrap()
+}
+
+fn stop(running: Running) {
+    running.drain();
+    running.join().unwrap();
+}
+
+fn connect(running: &Running) -> Client {
+    Client::new(running.address())
+}
+
+fn fill(running: &Running) {
+    let note = "n".repeat(NOTE_BYTES);
+    let mut client = connect(running);
+    for start in (0..ITEMS).step_by(1000) {
+        let line = |id: u32| format!("{{\"id\":{id},\"group\":\"g\",\"price\":{},\"note\":\"{note}\"}}\n", id * 10);
+        let lines: String = (start..start + 1000).map(line).collect();
+        client.send("POST", "/_/collections/items/bulk", "", lines.as_bytes());
+        assert_eq!(client.answer(false).status, 200);
+    }
+}
+
+/// Has the kernel forget the file's pages. Nobody maps it at this moment, so all of them can go.
+fn forget(path: &Path) {
+    let status = std::process::Command::new("dd")
+        .args(["if=/dev/null", "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])
+        .arg(format!("of={}", path.display()))
+        .status();
+    assert!(status.is_ok_and(|status| status.success()), "dd drops the cache of a file");
+}
+
+fn metric(client: &mut Client, name: &str) -> f64 {
+    client.send("GET", "/_/metrics", "", b"");
+    let answer = client.answer(false);
+    let line = answer.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
+    line.unwrap_or_else(|| panic!("no metric {name}")).parse().unwrap()
+}
+
+/// Asks for items all over the file, sixteen at a time on one connection: each answer is right, in its place.
+fn check_reads(client: &mut Client, seed: u32) {
+    let key = |number: u32| number.wrapping_add(seed).wrapping_mul(2_654_435_761) % (ITEMS + 100);
+    for batch in 0..40 {
+        let numbers = || (batch * 16..batch * 16 + 16).map(key);
+        for id in numbers() {
+            let target = match id % 3 {
+                0 => format!("/items/{id}"),
+                1 => format!("/items/{id}/price"),
+                _ => format!("/items/{id}/price?least=none"),
+            };
+            client.send("GET", &target, "", b"");
+        }
+        for id in numbers() {
+            let answer = client.answer(false);
+            match id % 3 {
+                _ if id >= ITEMS => assert_eq!(answer.status, 404, "{id}"),
+                0 => assert_eq!((answer.status, answer.json()["id"].as_u64()), (200, Some(id.into())), "{id}"),
+                1 => assert_eq!((answer.status, answer.json()[0]["price"].as_u64()), (200, Some(u64::from(id) * 10))),
+                _ => assert_eq!(answer.status, 400, "{id}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn reads_that_would_wait_leave_their_loop_and_are_answered_right_and_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start(folder.path());
+    fill(&running);
+    // Until nothing of it is left in a memtable only.
+    let mut client = connect(&running);
+    check_reads(&mut client, 0);
+    assert_eq!(metric(&mut client, "sapsan_cold_reads_total"), 0.0, "all of it was in memory");
+    drop(client);
+    stop(running);
+    // A start replays the log; what is in the tree by then is what is read from the disk.
+    let tree = folder.path().join("data/tree");
+    if std::fs::metadata(&tree).unwrap().len() < u64::from(ITEMS / 4) * NOTE_BYTES as u64 {
+        panic!("the data is still in the log: there is nothing to be read from the disk");
+    }
+    forget(&tree);
+    let running = start(folder.path());
+    let mut client = connect(&running);
+    (0..4).for_each(|seed| check_reads(&mut client, seed * 1_000_003));
+    let cold = metric(&mut client, "sapsan_cold_reads_total");
+    drop(client);
+    stop(running);
+    if is_in_memory(folder.path()) {
+        eprintln!("skipped: the temporary folder lies in memory, where no read waits");
+        return;
+    }
+    assert!(cold > 0.0, "no read left its loop");
+}
+
+/// Whether the file system has no disk under it.
+fn is_in_memory(folder: &Path) -> bool {
+    let output = std::process::Command::new("stat").args(["-f", "-c", "%T"]).arg(folder).output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == "tmpfs")
+}

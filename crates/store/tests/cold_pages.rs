@@ -1,0 +1,87 @@
+//! Pages that are not in memory: a reader that does not want to wait for the disk is told so.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+use std::path::Path;
+use std::process::Command;
+
+use store::{Direction, Error, KeyRange, Options, Reader, Store, TreeId, Tx};
+
+const ROWS: u32 = 20_000;
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.read_ahead = Some(false);
+    options
+}
+
+/// Every tenth value has pages of its own.
+fn value(number: u32) -> Vec<u8> {
+    number.to_le_bytes().repeat(if number.is_multiple_of(10) { 1000 } else { 150 })
+}
+
+fn fill(directory: &Path) {
+    let (store, _) = Store::open(directory, options()).unwrap();
+    let tree = store.tree("t").unwrap();
+    for start in (0..ROWS).step_by(500) {
+        let change = &mut |tx: &mut Tx<'_>| {
+            (start..start + 500).for_each(|number| tx.put(tree, &number.to_be_bytes(), &value(number)));
+            Ok(())
+        };
+        store.commit(change).unwrap();
+    }
+    store.checkpoint().unwrap();
+}
+
+/// Has the kernel forget a file's pages, which nobody maps; false where they lie in no disk's cache.
+fn forget(path: &Path) -> bool {
+    let dropped = Command::new("dd")
+        .args(["if=/dev/null", "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])
+        .arg(format!("of={}", path.display()))
+        .status();
+    let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output();
+    dropped.is_ok_and(|status| status.success()) && kind.is_ok_and(|kind| kind.stdout != b"tmpfs\n")
+}
+
+fn read(reader: &Reader, tree: TreeId, number: u32) -> Result<(), Error> {
+    let snapshot = reader.snapshot();
+    let found = snapshot.get(tree, &number.to_be_bytes())?;
+    assert!(found.as_deref() == Some(value(number).as_slice()), "row {number}");
+    Ok(())
+}
+
+#[test]
+fn a_reader_that_asks_is_refused_what_the_disk_holds_until_another_has_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let is_cold = forget(&directory.path().join("tree"));
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    let tree = store.tree("t").unwrap();
+    let (asking, waiting) = (store.reader().unwrap(), store.reader().unwrap());
+    asking.ask_before_waiting(true);
+    let mut refused = 0;
+    for number in (0..ROWS).rev().step_by(7) {
+        match read(&asking, tree, number) {
+            Ok(()) => {}
+            Err(Error::NotInMemory) => {
+                refused += 1;
+                read(&waiting, tree, number).unwrap();
+                // Its branches and its leaf are there now; so are its own pages, where it has some.
+                read(&asking, tree, number).unwrap();
+            }
+            Err(other) => panic!("row {number}: {other:?}"),
+        }
+    }
+    if !is_cold {
+        eprintln!("skipped: the temporary folder lies in memory, or its cache cannot be dropped");
+        return;
+    }
+    assert!(refused > 100, "{refused} reads were refused");
+    // What was refused is a question of the page alone: none is left.
+    (0..ROWS).for_each(|number| read(&waiting, tree, number).unwrap());
+    let scanned = asking
+        .snapshot()
+        .scan(tree, KeyRange::ALL, Direction::Backward, &mut |_, _| std::ops::ControlFlow::Continue(()));
+    assert!(scanned.is_ok());
+    (0..ROWS).for_each(|number| read(&asking, tree, number).unwrap());
+}
