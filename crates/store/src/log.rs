@@ -118,7 +118,9 @@ impl Log {
         visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
     ) -> Result<(Log, Tail, Replayed), Error> {
         let replayed = replay::replay(&*disk, start, visit)?;
-        let at = LogPosition { epoch: replayed.tail.epoch + 1, ..replayed.tail };
+        let epoch = replayed.tail.epoch.checked_add(1);
+        let epoch = epoch.ok_or_else(|| Error::corrupt("log", 0, "an epoch that no log gets to"))?;
+        let at = LogPosition { epoch, ..replayed.tail };
         let mut live = BTreeMap::new();
         for number in start.segment..=at.segment {
             live.insert(number, Arc::new(open_segment(&*disk, number, settings.sync_each)?));
@@ -130,8 +132,8 @@ impl Log {
         let spares = numbers(&*disk)?.into_iter().filter(is_spare).collect();
         let log = Log::start(disk, settings, at.segment + 1, spares)?;
         log.segments().live = live;
-        log.durable.store(at.sequence - 1, Ordering::Release);
-        log.written.store(at.sequence - 1, Ordering::Release);
+        log.durable.store(at.sequence.saturating_sub(1), Ordering::Release);
+        log.written.store(at.sequence.saturating_sub(1), Ordering::Release);
         let mut tail = Tail { segment: tail_segment, at };
         log.write_empty_batch(&mut tail)?;
         Ok((log, tail, replayed))
