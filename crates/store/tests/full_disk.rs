@@ -156,6 +156,25 @@ fn a_disk_that_is_full_at_any_step_keeps_no_checkpoint_and_no_start_from_what_wa
 }
 
 #[test]
+fn small_changes_all_over_a_large_tree_are_taken_only_as_far_as_their_leaves_find_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree, faults) = open(directory.path(), i64::MAX / 2);
+    let put = |key: u32, value: &[u8]| {
+        store.commit(&mut |tx: &mut Tx<'_>| {
+            tx.put(tree, &key.to_be_bytes(), value);
+            Ok(())
+        })
+    };
+    (0..20_000).for_each(|key| drop(put(key, &[1; 600]).unwrap()));
+    store.checkpoint().unwrap();
+    faults.room.store(0, Ordering::Relaxed);
+    // One in each leaf or so: a page for each of them, and next to nothing in the memtable.
+    let taken = (0..20_000).step_by(5).take_while(|key| put(*key, &[2; 600]).is_ok()).count();
+    store.checkpoint().unwrap_or_else(|error| panic!("checkpoint of {taken} changes: {error}"));
+    assert!(store.verify().is_clean());
+}
+
+#[test]
 fn a_full_store_says_so_and_takes_writes_by_itself_when_there_is_room() {
     let directory = tempfile::tempdir().unwrap();
     let (store, tree, faults) = open(directory.path(), i64::MAX / 2);
