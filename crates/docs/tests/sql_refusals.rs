@@ -38,6 +38,7 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT COUNT(DISTINCT user) AS n FROM visits", NotYet, 1, 8, "COUNT(DISTINCT …)");
     check("SELECT date('now', 'localtime') AS x", NotYet, 1, 8, "localtime");
     check("SELECT printf('%x', 1) AS x", NotYet, 1, 8, "%x");
+    check("SELECT printf('%!.5f', 1) AS x", NotYet, 1, 8, "%!f");
     check("SELECT id FROM users ORDER BY id NULLS LAST", NotYet, 1, 31, "NULLS");
     check("SELECT id FROM users WHERE email = ?", NotYet, 1, 36, "a parameter other than :name");
     check(&format!("SELECT {}1 AS x", "1+".repeat(200)), Limit, 1, 8, "deeper than");

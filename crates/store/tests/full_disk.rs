@@ -165,7 +165,9 @@ fn small_changes_all_over_a_large_tree_are_taken_only_as_far_as_their_leaves_fin
             Ok(())
         })
     };
-    (0..20_000).for_each(|key| drop(put(key, &[1; 600]).unwrap()));
+    for key in 0..20_000 {
+        put(key, &[1; 600]).unwrap();
+    }
     store.checkpoint().unwrap();
     faults.room.store(0, Ordering::Relaxed);
     // One in each leaf or so: a page for each of them, and next to nothing in the memtable.

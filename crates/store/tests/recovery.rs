@@ -38,13 +38,22 @@ fn check(store: &Store, count: u32) {
 }
 
 /// The files as a kill would leave them: copied while the store is open.
+/// A copy of a folder that a store has open. A segment may be renamed meanwhile, to be used again: then once more.
 fn copy(from: &Path) -> tempfile::TempDir {
-    let to = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::copy(&path, to.path().join(path.file_name().unwrap())).unwrap();
+    const TRIES_MAX: usize = 100;
+    for _ in 0..TRIES_MAX {
+        let to = tempfile::tempdir().unwrap();
+        let copied = std::fs::read_dir(from).unwrap().try_for_each(|entry| {
+            let path = entry.unwrap().path();
+            std::fs::copy(&path, to.path().join(path.file_name().unwrap())).map(drop)
+        });
+        match copied {
+            Ok(()) => return to,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => panic!("{error}"),
+        }
     }
-    to
+    panic!("the folder was never still");
 }
 
 #[test]

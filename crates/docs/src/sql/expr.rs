@@ -327,7 +327,7 @@ impl Expr {
             }
             Expr::Case(arms, last) => {
                 for (when, then) in arms {
-                    if when.evaluate(scope)?.truth() == Some(true) {
+                    if when.passes(scope)? {
                         return then.evaluate(scope);
                     }
                 }
@@ -372,7 +372,24 @@ impl Expr {
             let (a, b) = (a.operand(scope)?, b.operand(scope)?);
             return Ok(!a.is_null() && !b.is_null() && op.holds(compare(a, b)));
         }
-        Ok(self.evaluate(scope)?.truth() == Some(true))
+        self.decides(scope, true)
+    }
+
+    /// Whether it is known to be true, or to be false. Terms behind the one that decides are not evaluated, as in SQLite's
+    /// conditions; the value of AND and OR needs all of them, so an error in any of them is one of the whole.
+    fn decides<'a>(&'a self, scope: &Scope<'a>, wanted: bool) -> Result<bool, Fault> {
+        let (list, all) = match self {
+            Expr::Not(inner) => return inner.decides(scope, !wanted),
+            Expr::And(list) => (list, wanted),
+            Expr::Or(list) => (list, !wanted),
+            other => return Ok(other.evaluate(scope)?.truth() == Some(wanted)),
+        };
+        for term in list {
+            if term.decides(scope, wanted)? != all {
+                return Ok(!all);
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -417,17 +434,20 @@ fn and(a: Option<bool>, b: Option<bool>) -> Option<bool> {
     }
 }
 
-/// AND (`stop` false) and OR (`stop` true) over a list.
+/// The value of AND (`stop` false) or OR (`stop` true) over a list.
 fn connect<'a>(list: &'a [Expr], stop: bool, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
-    let mut unknown = false;
+    let (mut stopped, mut unknown) = (false, false);
     for e in list {
         match e.evaluate(scope)?.truth() {
-            Some(truth) if truth == stop => return Ok(Value::Integer(i64::from(stop))),
-            Some(_) => {}
+            Some(truth) => stopped |= truth == stop,
             None => unknown = true,
         }
     }
-    Ok(if unknown { Value::Null } else { Value::Integer(i64::from(!stop)) })
+    Ok(match (stopped, unknown) {
+        (true, _) => Value::Integer(i64::from(stop)),
+        (false, true) => Value::Null,
+        (false, false) => Value::Integer(i64::from(!stop)),
+    })
 }
 
 fn within<'a>(value: Value<'a>, affinity: Affinity, list: &'a [Expr], scope: &Scope<'a>) -> Result<Value<'a>, Fault> {

@@ -1,5 +1,8 @@
-//! PRINTF and FORMAT: SQLite's own, the conversions `%d %i %u %f %s %%` (with flags, width, precision); any other
-//! conversion is refused where the query is prepared, if the format stands in its text, else the result is NULL.
+//! PRINTF and FORMAT: SQLite's own, the conversions `%d %i %u %f %s %%` (with width, precision, and the flags but `!`); any
+//! other conversion is refused where the query is prepared, if the format stands in its text, else the result is NULL.
+//!
+//! `%!f` shows up to twenty digits of a real, where those behind the seventeenth are whatever SQLite's own arithmetic
+//! leaves there: nobody can equal them who does not repeat its roundings.
 
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
@@ -14,7 +17,6 @@ const PRECISION_MAX: usize = 1000;
 const WIDTH_MAX: usize = TEXT_BYTES_MAX;
 /// Digits of a real that mean something to printf.
 const REAL_DIGITS_MAX: usize = 16;
-const REAL_DIGITS_ALL: usize = 20;
 
 #[derive(Clone, Copy, Default)]
 struct Spec {
@@ -29,13 +31,21 @@ struct Spec {
     conversion: u8,
 }
 
+impl Spec {
+    fn is_supported(&self) -> bool {
+        matches!(self.conversion, b'd' | b'i' | b'u' | b'f' | b's' | b'z' | b'%')
+            && !(self.full && self.conversion == b'f')
+    }
+}
+
 /// Whether a format has a conversion that this version lacks: which.
-pub(crate) fn unsupported(format: &[u8]) -> Option<char> {
+pub(crate) fn unsupported(format: &[u8]) -> Option<String> {
     let mut rest = format;
     while let Some(at) = rest.iter().position(|&b| b == b'%') {
         let (spec, after) = parse(&rest[at + 1..])?;
-        if !matches!(spec.conversion, b'd' | b'i' | b'u' | b'f' | b's' | b'z' | b'%') {
-            return Some(char::from(spec.conversion));
+        if !spec.is_supported() {
+            let flag = if spec.full { "!" } else { "" };
+            return Some(format!("{flag}{}", char::from(spec.conversion)));
         }
         rest = after;
     }
@@ -98,12 +108,14 @@ pub(crate) fn printf<'a>(format: &[u8], arguments: &[Value<'a>], arena: &'a Bump
         if spec.width > WIDTH_MAX || spec.precision.is_some_and(|precision| precision > WIDTH_MAX) {
             return Err(Fault::TextTooLong);
         }
+        if !spec.is_supported() {
+            return Ok(Value::Null);
+        }
         match spec.conversion {
             b'%' => pad(b"%", &spec, &mut out),
             b'd' | b'i' | b'u' => integer(arguments.next().unwrap_or(Value::Null), &spec, &mut out, arena),
             b'f' => real(arguments.next().unwrap_or(Value::Null), &spec, &mut out, arena),
-            b's' | b'z' => text(arguments.next().unwrap_or(Value::Null), &spec, &mut out, arena),
-            _ => return Ok(Value::Null),
+            _ => text(arguments.next().unwrap_or(Value::Null), &spec, &mut out, arena),
         }
         if out.len() > TEXT_BYTES_MAX {
             return Err(Fault::TextTooLong);
@@ -178,8 +190,7 @@ fn real(value: Value<'_>, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) 
         };
         return pad(text, spec, out);
     }
-    let digits_max = if spec.full { REAL_DIGITS_ALL } else { REAL_DIGITS_MAX };
-    let digits = Digits::of(value, Rounding::Places(precision as i32), digits_max);
+    let digits = Digits::of(value, Rounding::Places(precision as i32), REAL_DIGITS_MAX);
     let mut field = BumpVec::new_in(arena);
     let shown_zero = spec.alternate && spec.sign.is_none() && digits.point <= -(precision as i32);
     match (digits.negative, spec.sign) {
@@ -188,7 +199,7 @@ fn real(value: Value<'_>, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) 
         _ => {}
     }
     let signed = field.len();
-    let point = spec.full || spec.alternate || precision > 0;
+    let point = spec.alternate || precision > 0;
     fixed(&digits, precision, point, &mut field);
     if spec.thousands {
         let end = field.iter().position(|&b| b == b'.').unwrap_or(field.len());
@@ -196,14 +207,6 @@ fn real(value: Value<'_>, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) 
         while at > signed + 3 {
             at -= 3;
             field.insert(at, b',');
-        }
-    }
-    if spec.full {
-        while field.last() == Some(&b'0') {
-            field.pop();
-        }
-        if field.last() == Some(&b'.') {
-            field.push(b'0');
         }
     }
     if spec.zero && !spec.left {
