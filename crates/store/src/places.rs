@@ -116,6 +116,28 @@ impl Places {
         self.search(view, tree, key, Entry { key: padded, place: name }, index)
     }
 
+    /// Has the set of a key fetched.
+    #[inline]
+    pub(crate) fn fetch_place(&self, tree: TreeId, key: &[u8]) {
+        if let Some((padded, name)) = self.named(tree, key)
+            && let Some(table) = self.table.get()
+        {
+            table.borrow().prefetch(self.index(padded, name));
+        }
+    }
+
+    /// Has the value of a key fetched, if its place is known.
+    #[inline]
+    pub(crate) fn fetch_value(&self, view: &TreeView, tree: TreeId, key: &[u8]) {
+        if let Some((padded, name)) = self.named(tree, key)
+            && let Some(table) = self.table.get()
+            && let Some(place) = table.borrow().find(self.index(padded, name), view.meta().sequence, padded, name)
+        {
+            // Only to have it fetched: whoever asks for it is told of damage.
+            let _ = value_of(view, place);
+        }
+    }
+
     /// Notes a key that will be looked up soon, and has its set fetched. Keys over [`FORESEEN_MAX`] are left out.
     #[inline]
     pub(crate) fn foresee(&self, tree: TreeId, key: &[u8]) {

@@ -90,6 +90,19 @@ impl Snapshot<'_> {
         self.guard.tree.check_lost(self.lost)
     }
 
+    /// The first of two steps by which many keys are looked up in about the time of one: has fetched from memory where the
+    /// key's value lies, if this reader knows it. For all keys, then [`Snapshot::fetch_value`] for all, then `get`.
+    #[inline]
+    pub fn fetch_place(&self, tree: TreeId, key: &[u8]) {
+        self.places.fetch_place(tree, key);
+    }
+
+    /// The second step: has the value itself fetched. Nothing waits for it, and nothing is read from the disk.
+    #[inline]
+    pub fn fetch_value(&self, tree: TreeId, key: &[u8]) {
+        self.places.fetch_value(&self.guard.tree, tree, key);
+    }
+
     /// Visits entries in key order until the range ends or `visit` breaks. A later scan can go on behind the last key.
     pub fn scan(
         &self,

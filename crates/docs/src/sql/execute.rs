@@ -13,6 +13,7 @@ use bumpalo::Bump;
 use hashbrown::{HashMap, HashSet};
 
 use super::aggregate::State;
+use super::batch::Batch;
 use super::constants::{self, Remembered};
 use super::error::{Fault, QueryError};
 use super::expr::Expr;
@@ -72,6 +73,7 @@ pub struct Scratch {
     remembered: Remembered,
     caches: Vec<Vec<Cell<FieldCache>>>,
     levels: Vec<LevelKeys>,
+    batch: Batch,
     sort: SortBuffer,
     states: Vec<State>,
     key: Vec<u8>,
@@ -148,6 +150,7 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) budget: &'e Budget<'e>,
     pub(super) arena: &'e mut Bump,
     pub(super) levels: &'e mut [LevelKeys],
+    pub(super) batch: &'e mut Batch,
     pub(super) sort: &'e mut SortBuffer,
     pub(super) states: &'e mut Vec<State>,
     pub(super) key: &'e mut Vec<u8>,
@@ -203,6 +206,7 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
         budget,
         arena: &mut scratch.arena,
         levels: &mut scratch.levels,
+        batch: &mut scratch.batch,
         sort: &mut scratch.sort,
         states: &mut scratch.states,
         key: &mut scratch.key,

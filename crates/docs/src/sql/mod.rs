@@ -14,6 +14,7 @@
 
 mod access;
 mod aggregate;
+mod batch;
 mod compiled;
 mod constants;
 mod dates;

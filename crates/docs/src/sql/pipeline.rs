@@ -12,6 +12,7 @@ use binjson::Document;
 use bumpalo::Bump;
 
 use super::access::Access;
+use super::batch::Batch;
 use super::compiled::{self, Compiled, Form, KNOWN_MAX, Lookup, SLOTS_MAX, Term, Test};
 use super::error::{Fault, QueryError};
 use super::execute::{End, Flow, LevelKeys, Run};
@@ -65,11 +66,21 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 if !self.index_bounds(equal, from.as_ref(), to.as_ref(), None, keys)? {
                     return Ok(());
                 }
-                self.scan(*tree, keys.index_range(), *direction, |run, key, value| {
-                    let flow = run.entry(same, arena, key, value);
-                    empty(arena);
-                    flow
-                })
+                let Some(lookup) = same.compiled.lookups.first().filter(|_| self.wanted == u64::MAX) else {
+                    return self.scan(*tree, keys.index_range(), *direction, |run, key, value| {
+                        let flow = run.entry(same, arena, key, value);
+                        empty(arena);
+                        flow
+                    });
+                };
+                let mut batch = std::mem::take(self.batch);
+                let scanned = self.scan(*tree, keys.index_range(), *direction, |run, key, value| {
+                    run.gather(same, lookup, arena, &mut batch, key, value)
+                });
+                let flow = scanned.and_then(|()| self.join(same, lookup, arena, &mut batch));
+                batch.clear();
+                *self.batch = batch;
+                flow
             }
             Access::Scan { from, to, direction } => {
                 let low = self.scan_bound(from.as_ref(), level.key, None, &mut keys.from)?;
@@ -88,27 +99,56 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
     }
 
-    /// An entry of an index.
+    /// An entry of an index, joined at once.
     #[inline(always)]
     fn entry(&mut self, same: &Same<'e>, arena: &Bump, key: &[u8], value: &[u8]) -> Flow {
         self.count_row()?;
-        let compiled = same.compiled;
         let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-        let mut included = Included::new(value);
-        for slot in slots.iter_mut().take(compiled.included) {
-            *slot = included.next().map_err(|_| ENTRY)?.unwrap_or_default();
-        }
-        let mut rest = key;
-        for ordered in &compiled.ordered {
-            for _ in 0..ordered.skipped {
-                order::skip(&mut rest).ok_or(ENTRY)?;
-            }
-            slots[ordered.slot] = rest;
-        }
-        if !same.pass(&compiled.tests, &slots, arena)? {
+        lay_out(same.compiled, key, value, &mut slots)?;
+        if !same.pass(&same.compiled.tests, &slots, arena)? {
             return Ok(());
         }
         self.joined(same, arena, &mut slots)
+    }
+
+    /// An entry of an index, to be joined with others.
+    #[inline(always)]
+    fn gather(
+        &mut self,
+        same: &Same<'e>,
+        lookup: &Lookup,
+        arena: &mut Bump,
+        batch: &mut Batch,
+        key: &[u8],
+        value: &[u8],
+    ) -> Flow {
+        self.count_row()?;
+        let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
+        lay_out(same.compiled, key, value, &mut slots)?;
+        if !same.pass(&same.compiled.tests, &slots, arena)? {
+            return Ok(());
+        }
+        let partner = same.integer(lookup.key, &slots).and_then(|integer| u32::try_from(integer).ok());
+        // A key that is no number of the usual kind is looked up all the same, only without help.
+        let partner = partner.unwrap_or_default();
+        self.view.fetch_place(lookup.tree, &partner.to_be_bytes());
+        batch.push(key, value, partner);
+        if batch.is_full() { self.join(same, lookup, arena, batch) } else { Ok(()) }
+    }
+
+    /// Joins the gathered entries.
+    fn join(&mut self, same: &Same<'e>, lookup: &Lookup, arena: &mut Bump, batch: &mut Batch) -> Flow {
+        for partner in batch.partners() {
+            self.view.fetch_value(lookup.tree, &partner.to_be_bytes());
+        }
+        for (key, value) in batch.entries() {
+            let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
+            lay_out(same.compiled, key, value, &mut slots)?;
+            self.joined(same, arena, &mut slots)?;
+            empty(arena);
+        }
+        batch.clear();
+        Ok(())
     }
 
     /// An entry of a range of documents.
@@ -235,6 +275,23 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.sink.field(column, field);
         Ok(())
     }
+}
+
+/// The fields of an index entry, each into its slot.
+#[inline(always)]
+fn lay_out<'r>(compiled: &Compiled, key: &'r [u8], value: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
+    let mut included = Included::new(value);
+    for slot in slots.iter_mut().take(compiled.included) {
+        *slot = included.next().map_err(|_| ENTRY)?.unwrap_or_default();
+    }
+    let mut rest = key;
+    for ordered in &compiled.ordered {
+        for _ in 0..ordered.skipped {
+            order::skip(&mut rest).ok_or(ENTRY)?;
+        }
+        slots[ordered.slot] = rest;
+    }
+    Ok(())
 }
 
 /// Values made for a row are not looked at again: those that are kept were copied.
