@@ -39,6 +39,12 @@ impl Watch {
         self.is_asking
     }
 
+    /// What the last request was told.
+    #[inline]
+    pub(crate) fn was_asking(&self) -> bool {
+        self.is_asking
+    }
+
     #[cold]
     fn look(&mut self) {
         self.note(store::disk::major_faults());

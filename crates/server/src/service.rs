@@ -129,6 +129,10 @@ impl http::Service for Service {
     }
 
     fn foresee(&self, local: &mut Local, method: http::Method, path: &str) {
+        // While reads wait for the disk, looking for a document's leaf may wait too: it would hold up the whole loop.
+        if local.cold.was_asking() {
+            return;
+        }
         if let Lookup::Found { value: Route::Declared(endpoint), params } = self.router.find(method, path) {
             endpoint.foresee(local, &params);
         }

@@ -19,13 +19,15 @@
 //! A set says of which state of the tree its entries are. One of another state is empty, so a checkpoint costs nothing
 //! here: emptying the whole table would hold up the reader's loop.
 //!
-//! The table is one allocation of zeros, so a reader that lives for one query pays for the lines that it touches alone.
+//! The table is pages of zeros that the kernel gives when they are touched, large ones where it can.
 //!
 //! Three entries in a line and not one: with one, a third of the places is lost to keys that fall together while the
 //! table is half empty. The entry that gives way is the next in turn; the oldest by use would have to be written at
 //! each hit, and keys that come round in a circle would drive each other out for ever.
 
 use std::cell::{OnceCell, RefCell};
+
+use memmap2::{Advice, MmapMut};
 
 use crate::error::Error;
 use crate::key::TreeId;
@@ -52,6 +54,8 @@ const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
 const SET_WORDS: usize = 2;
 /// Words of an entry: key and place.
 const ENTRY_WORDS: usize = 2;
+/// Bytes of a large page (x86-64, and arm64 with pages of 4 KB).
+const LARGE_PAGE_BYTES: usize = 2 << 20;
 const WAYS: u64 = ((LINE_WORDS - SET_WORDS) / ENTRY_WORDS) as u64;
 
 /// One reader's memory of places.
@@ -79,10 +83,11 @@ struct Foreseen {
     leaf: PageNo,
 }
 
-/// The sets, from the first word that begins a cache line.
+/// The sets: pages of the kernel's, large ones where it has them. A lookup in a table that is larger than the processor's
+/// table of pages covers would else wait for that as well.
 struct Table {
-    words: Vec<u64>,
-    start: usize,
+    /// None where the kernel had none to give: then nothing is remembered.
+    bytes: Option<MmapMut>,
 }
 
 /// See the module's text. All zero: empty, for no tree's sequence is 0.
@@ -243,20 +248,30 @@ impl Foreseen {
 
 impl Table {
     fn new(sets_count: usize) -> Table {
-        let words = vec![0; (sets_count + 1) * LINE_WORDS];
-        let start = words.as_ptr().align_offset(LINE_BYTES).min(LINE_WORDS);
-        Table { words, start }
+        let bytes = MmapMut::map_anon(sets_count * LINE_BYTES).ok();
+        if let Some(bytes) = bytes.as_ref().filter(|bytes| bytes.len() >= LARGE_PAGE_BYTES) {
+            // A wish: without it the table is only slower.
+            let _ = bytes.advise(Advice::HugePage);
+        }
+        Table { bytes }
     }
 
     #[inline]
     fn prefetch(&self, index: usize) {
-        crate::tree::prefetch(self.words.get(self.start + index * LINE_WORDS..).unwrap_or_default());
+        if let Some(set) = self.line(index) {
+            crate::tree::prefetch(set);
+        }
+    }
+
+    #[inline]
+    fn line(&self, index: usize) -> Option<&[u8; LINE_BYTES]> {
+        self.bytes.as_ref()?.get(index * LINE_BYTES..)?.first_chunk()
     }
 
     /// The place that is remembered under a key and name in this state of the tree.
     #[inline]
     fn find(&self, index: usize, sequence: u64, key: u64, name: u64) -> Option<u64> {
-        let set: &Set = self.words.get(self.start + index * LINE_WORDS..)?.first_chunk()?;
+        let set = set_of(self.line(index)?);
         // Without branches: which of them it is cannot be predicted.
         let found = set[SET_WORDS..].as_chunks().0.iter().fold(0, |found, [its_key, place]| {
             let is_it = (*its_key == key) & (place & NAME_MASK == name);
@@ -266,17 +281,27 @@ impl Table {
     }
 
     fn put(&mut self, index: usize, sequence: u64, entry: Entry) {
-        let words = self.words.get_mut(self.start + index * LINE_WORDS..);
-        let Some(set) = words.and_then(|words| words.first_chunk_mut::<LINE_WORDS>()) else { return };
+        let line = self.bytes.as_mut().and_then(|bytes| bytes.get_mut(index * LINE_BYTES..)?.first_chunk_mut());
+        let Some(line) = line else { return };
+        let mut set = set_of(line);
         if set[0] != sequence {
-            *set = [0; LINE_WORDS];
+            set = [0; LINE_WORDS];
             set[0] = sequence;
         }
         let turn = set[1] % WAYS;
         set[1] = turn + 1;
         let at = SET_WORDS + turn as usize * ENTRY_WORDS;
         set[at..at + ENTRY_WORDS].copy_from_slice(&[entry.key, entry.place]);
+        for (bytes, word) in line.as_chunks_mut().0.iter_mut().zip(set) {
+            *bytes = word.to_ne_bytes();
+        }
     }
+}
+
+#[inline]
+fn set_of(line: &[u8; LINE_BYTES]) -> Set {
+    let words = line.as_chunks().0;
+    std::array::from_fn(|at| words.get(at).map_or(0, |word| u64::from_ne_bytes(*word)))
 }
 
 #[cfg(test)]
@@ -324,7 +349,7 @@ mod tests {
     #[test]
     fn every_set_is_one_cache_line_inside_the_table() {
         let mut table = Table::new(SETS);
-        assert_eq!(table.words[table.start..].as_ptr() as usize % LINE_BYTES, 0);
+        assert_eq!(table.line(0).unwrap().as_ptr() as usize % LINE_BYTES, 0);
         table.put(SETS - 1, 5, entry(1));
         check(&table, SETS - 1, 5, &[1]);
         table.put(SETS, 5, entry(1));
