@@ -184,9 +184,9 @@ impl Shared {
         extent.get(HEADER_BYTES..HEADER_BYTES + len).ok_or_else(|| damage("overflow value over its extent"))
     }
 
-    /// A run of pages up to the next multiple of `limit`; the file grows when none is free.
-    pub(super) fn take_some(&self, limit: u32, growth: Growth) -> Result<Extent, Error> {
-        self.take(1, growth, |space| space.take_some(limit.min(growth.may_take(space))))
+    /// A run of pages up to the next multiple of `stretch`; the file grows when none is free.
+    pub(super) fn take_some(&self, stretch: u32, growth: Growth) -> Result<Extent, Error> {
+        self.take(1, growth, |space| space.take_some(stretch, growth.may_take(space)))
     }
 
     /// A run of exactly `count` pages.

@@ -170,10 +170,10 @@ impl Space {
         self.free_count
     }
 
-    /// The next run of free pages, up to the next page whose number is a multiple of `limit`: runs that are taken one after
-    /// the other are whole stretches of the file, which is what large pages of the kernel's cache want.
-    pub(super) fn take_some(&mut self, limit: u32) -> Option<Extent> {
-        if self.free_count == 0 {
+    /// The next run of at most `most` free pages, up to the next page whose number is a multiple of `stretch`: runs that are
+    /// taken one after the other are whole stretches of the file, which is what large pages of the kernel's cache want.
+    pub(super) fn take_some(&mut self, stretch: u32, most: u32) -> Option<Extent> {
+        if self.free_count == 0 || most == 0 {
             return None;
         }
         let singles_end = self.page_count.min(self.runs_from);
@@ -183,7 +183,8 @@ impl Space {
             .or_else(|| self.taken.find(META_PAGES, self.cursor.min(singles_end), false))
             .or_else(|| self.taken.find(singles_end, self.page_count, false))?;
         let end = if start < singles_end { singles_end } else { self.page_count };
-        let limit = (start / limit).saturating_add(1).saturating_mul(limit).min(end);
+        let stretch_end = (start / stretch.max(1)).saturating_add(1).saturating_mul(stretch.max(1));
+        let limit = stretch_end.min(start.saturating_add(most)).min(end);
         let end = self.taken.find(start, limit, true).unwrap_or(limit);
         self.cursor = end;
         Some(self.mark(start, end))
@@ -285,15 +286,17 @@ mod tests {
     #[test]
     fn free_runs_are_given_out_in_rising_order_and_come_back() {
         let mut space = space(200);
-        assert_eq!(space.take_some(64), Some(Extent { start: PageNo(2), count: 62 }));
-        assert_eq!(space.take_some(1000), Some(Extent { start: PageNo(64), count: 136 }));
-        assert_eq!(space.take_some(1), None);
+        assert_eq!(space.take_some(64, u32::MAX), Some(Extent { start: PageNo(2), count: 62 }));
+        assert_eq!(space.take_some(1000, u32::MAX), Some(Extent { start: PageNo(64), count: 136 }));
+        assert_eq!(space.take_some(1, u32::MAX), None);
         space.give_back(&[Extent { start: PageNo(10), count: 3 }, Extent { start: PageNo(100), count: 70 }]);
         assert_eq!(space.free_count(), 73);
         assert_eq!(space.take_run(71), None);
         assert_eq!(space.take_run(4), Some(Extent { start: PageNo(100), count: 4 }));
-        assert_eq!(space.take_some(9), Some(Extent { start: PageNo(10), count: 3 }));
-        assert_eq!(space.take_some(9), Some(Extent { start: PageNo(104), count: 4 }));
+        assert_eq!(space.take_some(9, u32::MAX), Some(Extent { start: PageNo(10), count: 3 }));
+        assert_eq!(space.take_some(9, u32::MAX), Some(Extent { start: PageNo(104), count: 4 }));
+        assert_eq!(space.take_some(9, 0), None);
+        assert_eq!(space.take_some(9, 2), Some(Extent { start: PageNo(108), count: 2 }));
     }
 
     #[test]
@@ -306,7 +309,7 @@ mod tests {
     #[test]
     fn pages_wait_for_the_last_older_view_and_for_the_older_meta_page() {
         let mut space = space(10);
-        let all = space.take_some(10).into_iter().collect::<Vec<_>>();
+        let all = space.take_some(10, u32::MAX).into_iter().collect::<Vec<_>>();
         space.waiting.push_back(Waiting { sequence: 5, pages: all });
         space.release(4, 9);
         assert_eq!(space.free_count(), 0);
