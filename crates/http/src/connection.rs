@@ -272,7 +272,8 @@ impl<S: Service> Connection<S> {
 
     fn refuse(&mut self, io: &mut Io<'_>, refusal: Refusal) {
         let before = io.output().len();
-        serve::refuse(&self.shared.worker, &mut self.ring, refusal, io.output());
+        let head_only = io.input().starts_with(b"HEAD ");
+        serve::refuse(&self.shared.worker, &mut self.ring, refusal, head_only, io.output());
         self.count_appended(io.output().len() - before);
         self.end_request();
         self.continue_due = false;

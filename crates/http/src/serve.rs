@@ -120,10 +120,11 @@ fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buf
     Served::Done { persistent, shared: None }
 }
 
-/// Answers a refused request; the connection is closed after it.
-pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, out: &mut Vec<u8>) {
+/// Answers a refused request; the connection is closed after it. `head_only`: the reply has no content (RFC 9110, section
+/// 9.3.2).
+pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_only: bool, out: &mut Vec<u8>) {
     let (status, detail) = refusal.status_and_detail();
-    let shape = Shape { http10: false, persistent: false, head_only: false };
+    let shape = Shape { http10: false, persistent: false, head_only };
     worker.metrics.refusals.add(1);
     if ring.is_empty() {
         let before = out.len();

@@ -318,3 +318,14 @@ fn every_head_cut_anywhere_is_the_same_head() {
         }
     });
 }
+
+#[test]
+fn a_head_request_that_is_refused_gets_no_content() {
+    for bytes in ["HEAD * HTTP/1.1\r\nHost: h\r\n\r\n", "HEAD / HTTP/1.1\r\n\r\n"] {
+        let mut client = server().connect();
+        client.send(bytes.as_bytes());
+        let answer = client.answer_to(true).expect("a reply");
+        assert_eq!(answer.status, 400, "{bytes:?}");
+        assert_eq!(client.rest(), "", "{bytes:?}");
+    }
+}
