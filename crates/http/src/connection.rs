@@ -289,7 +289,7 @@ impl<S: Service> Connection<S> {
     /// Writes what the ring's front allows.
     fn flush(&mut self, io: &mut Io<'_>) {
         while !io.congested() {
-            let (is_short, now_ns) = (self.is_short(io), self.worker().lp.now_ns());
+            let is_short = self.is_short(io);
             let Some(slot) = self.ring.front_mut() else { return };
             if matches!(slot.held, Held::Nothing) {
                 return;
@@ -311,7 +311,7 @@ impl<S: Service> Connection<S> {
             }
             if let Held::Stream(_, head, stream) = &mut slot.held {
                 if is_short && head.is_empty() {
-                    return io.set_precise_timer(Some(now_ns + SHORT_PAUSE_NS));
+                    return io.set_precise_timer(Some(self.worker().lp.now_ns() + SHORT_PAUSE_NS));
                 }
                 let (more, appended) = pump(head, stream, io);
                 self.count_appended(appended);
