@@ -207,6 +207,22 @@ fn ranges_and_keys_are_compiled_and_other_shapes_are_not() {
 }
 
 #[test]
+fn rows_of_many_batches_are_joined_in_their_order_and_with_their_own_partners() {
+    let of = |count: usize, a: fn(usize) -> usize| -> Vec<String> {
+        (0..count).map(|id| format!(r#"{{"id":{id},"a":{},"b":"m","c":{id},"d":"{id}"}}"#, a(id))).collect()
+    };
+    let memory = memory(&of(100, |id| id % 7), &of(7, |id| id));
+    let wide = [Value::Integer(-1)];
+    for sql in [
+        "SELECT t.id, t.c, u.id AS u, u.d FROM t JOIN u ON u.id = t.a WHERE t.b = 'm' AND t.c > :p",
+        "SELECT COUNT(*) AS n, SUM(t.c) AS s, MAX(u.a) AS m FROM t JOIN u ON u.id = t.a WHERE t.b = 'm' AND t.c > :p",
+        "SELECT t.id, u.d FROM t JOIN u ON u.id = t.a WHERE t.b = 'm' AND t.c > :p LIMIT 40",
+    ] {
+        assert!(check(&memory, sql, &wide), "{sql}");
+    }
+}
+
+#[test]
 fn what_is_computed_of_parameters_is_remembered_for_these_parameters_only() {
     let memory = memory(&[r#"{"id":1,"a":0}"#.to_owned()], &[]);
     let sql = "SELECT id, unixepoch(:p, 'unixepoch', printf('%+d years', -:q)) AS x FROM t";

@@ -66,7 +66,9 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 if !self.index_bounds(equal, from.as_ref(), to.as_ref(), None, keys)? {
                     return Ok(());
                 }
-                let Some(lookup) = same.compiled.lookups.first().filter(|_| self.wanted == u64::MAX) else {
+                // Only such keys are fetched ahead, and nothing is gathered that a LIMIT might not want.
+                let gathers = |lookup: &&Lookup| lookup.kind == KeyType::U32 && self.wanted == u64::MAX;
+                let Some(lookup) = same.compiled.lookups.first().filter(gathers) else {
                     return self.scan(*tree, keys.index_range(), *direction, |run, key, value| {
                         let flow = run.entry(same, arena, key, value);
                         empty(arena);
