@@ -113,9 +113,7 @@ impl Places {
     pub(crate) fn get<'t>(&self, view: &'t TreeView, tree: TreeId, key: &[u8]) -> Result<Option<&'t [u8]>, Error> {
         let Some((padded, name)) = self.named(tree, key) else { return view.get(tree, key) };
         let index = self.index(padded, name);
-        if let Some(table) = self.table.get()
-            && let Some(place) = table.borrow().find(index, view.meta().sequence, padded, name)
-        {
+        if let Some(place) = self.known(view, index, padded, name) {
             return value_of(view, place).map(Some);
         }
         self.search(view, tree, key, Entry { key: padded, place: name }, index)
@@ -135,8 +133,7 @@ impl Places {
     #[inline]
     pub(crate) fn fetch_value(&self, view: &TreeView, tree: TreeId, key: &[u8]) {
         if let Some((padded, name)) = self.named(tree, key)
-            && let Some(table) = self.table.get()
-            && let Some(place) = table.borrow().find(self.index(padded, name), view.meta().sequence, padded, name)
+            && let Some(place) = self.known(view, self.index(padded, name), padded, name)
         {
             // Only to have it fetched: whoever asks for it is told of damage.
             let _ = value_of(view, place);
@@ -169,11 +166,7 @@ impl Places {
         let count = std::mem::take(&mut foreseen.len);
         let keys = foreseen.keys.get_mut(..count).unwrap_or_default();
         for key in &mut *keys {
-            let known = self
-                .table
-                .get()
-                .and_then(|table| table.borrow().find(key.index, view.meta().sequence, key.key, key.name));
-            match known {
+            match self.known(view, key.index, key.key, key.name) {
                 // Only to have it fetched: whoever asks for it is told of damage.
                 Some(place) => drop(value_of(view, place)),
                 None => key.leaf = view.leaf_of(key.tree(), key.bytes(&mut [0; KEY_BYTES])).unwrap_or_default(),
@@ -192,6 +185,12 @@ impl Places {
     fn named(&self, tree: TreeId, key: &[u8]) -> Option<(u64, u64)> {
         let is_remembered = key.len() <= KEY_BYTES && tree.0 >> TREE_BITS == 0 && self.sets_count > 0;
         is_remembered.then(|| (crate::tree::head(key), u64::from(tree.0) << KEY_BITS | (key.len() as u64 + 1)))
+    }
+
+    /// The place that is remembered of a key in this state of the tree.
+    #[inline]
+    fn known(&self, view: &TreeView, index: usize, key: u64, name: u64) -> Option<u64> {
+        self.table.get()?.borrow().find(index, view.meta().sequence, key, name)
     }
 
     /// The set of a key.
