@@ -12,8 +12,9 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use crate::head::Head;
+use crate::method::Method;
 use crate::queued_writer::QueuedWriter;
-use crate::service::{Method, Status};
+use crate::status::Status;
 
 /// Where the lines go.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 
-use crate::service::Status;
+use crate::status::Status;
 
 /// The content type with a head made beforehand.
 pub(crate) const JSON: &str = "application/json";

@@ -19,19 +19,22 @@ use std::rc::Rc;
 use reactor::{Closed, ConnectionId, Io, Message, Protocol};
 
 use crate::addresses::Admission;
+use crate::body::More;
 use crate::composer::{JSON, Length, Shape, checked, has_body};
 use crate::deadline::{DeadlineClock, Wait};
 use crate::head::Framing;
 use crate::late::{Answer, Ticket};
+use crate::method::Method;
 use crate::plain;
 use crate::reader::{RequestReader, Step};
 use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::ring::{Held, Ring};
 use crate::serve::{self, Served};
-use crate::service::{Method, More, Service};
+use crate::service::Service;
+use crate::shared::Shared;
 use crate::stream::{Stream, StreamFraming};
-use crate::worker::{Shared, Worker};
+use crate::worker::Worker;
 
 /// Bytes left unread while the connection may not go on, above which the socket is not read either.
 const UNREAD_BYTES_MAX: usize = 64 << 10;

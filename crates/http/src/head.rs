@@ -12,8 +12,8 @@ use httparse::Header;
 
 use crate::chunked::is_token;
 use crate::limits::{FIELDS_MAX, Limits};
+use crate::method::Method;
 use crate::refusal::Refusal;
-use crate::service::Method;
 
 /// Field lines that were checked. They are cut into names and values only where somebody asks: few requests are asked
 /// for a field, and slices of all would have to be kept for each.

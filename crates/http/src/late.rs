@@ -2,8 +2,9 @@
 
 use reactor::{ConnectionId, Loop, Message};
 
+use crate::body::BodySource;
 use crate::composer::{JSON, append_content_type, append_field};
-use crate::service::{BodySource, Status};
+use crate::status::Status;
 
 /// Which reply of which connection.
 #[derive(Clone, Copy, Debug)]

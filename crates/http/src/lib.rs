@@ -5,12 +5,12 @@
 //!
 //! | subject | file |
 //! |---|---|
-//! | what an application sees | `service`, `request`, `reply`, `late` |
+//! | what an application sees | `service`, `method`, `request`, `reply`, `status`, `body`, `late` |
 //! | bytes to requests, without I/O | `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `reader` (all) |
 //! | replies to bytes | `composer`, `stream` |
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
-//! | what a loop's connections share | `worker` |
-//! | the listener and its counters | `server`, `addresses`, `limits`, `metrics` |
+//! | what a loop's connections share | `worker`, with the service `shared` |
+//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics` |
 //! | for fuzzing alone | `fuzzing` |
 //! | for applications | `query`, `router`, `queued_writer`, `access_log` |
 //!
@@ -20,6 +20,7 @@
 
 mod access_log;
 mod addresses;
+mod body;
 mod chunked;
 mod composer;
 mod connection;
@@ -29,6 +30,7 @@ pub mod fuzzing;
 mod head;
 mod late;
 mod limits;
+mod method;
 mod metrics;
 mod plain;
 pub mod query;
@@ -43,13 +45,18 @@ mod scan;
 mod serve;
 mod server;
 mod service;
+mod settings;
+mod shared;
+mod status;
 mod stream;
 mod visible;
 mod worker;
 
 pub use access_log::AccessLog;
+pub use body::{BodySource, More};
 pub use late::LateReply;
-pub use limits::{Deadlines, Limits, Settings};
+pub use limits::{Deadlines, Limits};
+pub use method::{Method, Order};
 pub use metrics::{Metrics, MetricsTotal};
 pub use query::DecodeError;
 pub use queued_writer::{QueuedWriter, QueuedWriterThread};
@@ -57,4 +64,6 @@ pub use reply::Reply;
 pub use request::Request;
 pub use router::{Lookup, Params, RouteError, Router};
 pub use server::Server;
-pub use service::{BodySource, Method, More, Order, Service, Status};
+pub use service::Service;
+pub use settings::Settings;
+pub use status::Status;

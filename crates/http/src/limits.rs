@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::access_log::AccessLog;
-
 /// Most header fields that any setting can allow: their slices live on the stack of the call.
 pub(crate) const FIELDS_MAX: usize = 128;
 
@@ -79,24 +77,5 @@ impl Default for Deadlines {
             write: Duration::from_secs(30),
             drain_grace: Duration::from_millis(500),
         }
-    }
-}
-
-/// All that is set about a server.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// See [`Limits`].
-    pub limits: Limits,
-    /// See [`Deadlines`].
-    pub deadlines: Deadlines,
-    /// Whether replies carry `Date`. RFC 9110 section 6.6.1 wants it of a server that has a clock.
-    pub date: bool,
-    /// Where a line for each request goes; `None`, the default, writes none.
-    pub access_log: Option<AccessLog>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings { limits: Limits::default(), deadlines: Deadlines::default(), date: true, access_log: None }
     }
 }

@@ -19,7 +19,7 @@
 use crate::chunked::is_token;
 use crate::head::{FieldLines, Framing, Head, Meaning, is_host_byte};
 use crate::limits::Limits;
-use crate::service::Method;
+use crate::method::Method;
 use crate::visible::{Bytes, Target};
 
 /// Bytes of field lines that are remembered at most: a browser's fit.

@@ -3,7 +3,7 @@
 //! Every refusal closes the connection: after a request that could be read in two ways nobody knows where the next one
 //! begins.
 
-use crate::service::Status;
+use crate::status::Status;
 
 /// A reason to refuse a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::body::BodySource;
 use crate::composer::{Length, Shape, append_field, checked, has_body};
 use crate::late::{LateReply, Ticket};
-use crate::service::{BodySource, Status};
+use crate::status::Status;
 use crate::stream::{Stream, StreamFraming};
 use crate::worker::Worker;
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::head::Head;
-use crate::service::Method;
+use crate::method::Method;
 
 /// A request, borrowed from the connection's read buffer for the time of the call.
 #[derive(Debug)]

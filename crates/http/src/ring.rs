@@ -17,7 +17,8 @@ use std::sync::Arc;
 use crate::access_log::Entry;
 use crate::composer::Shape;
 use crate::late::Answer;
-use crate::service::{Order, Status};
+use crate::method::Order;
+use crate::status::Status;
 use crate::stream::Stream;
 
 /// What a slot holds.

@@ -14,8 +14,8 @@
 
 use std::fmt;
 
+use crate::method::Method;
 use crate::query::{DecodeError, decode_path};
-use crate::service::Method;
 
 /// Parameters of one pattern. matchit keeps three without allocating; that is all we promise to be fast, not a limit.
 const PARAMETERS_MAX: usize = 8;

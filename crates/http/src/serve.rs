@@ -9,12 +9,15 @@ use std::sync::Arc;
 use crate::access_log::Entry;
 use crate::composer::{Length, Shape, reason};
 use crate::late::Ticket;
+use crate::method::Order;
 use crate::refusal::Refusal;
 use crate::reply::{Outcome, Reply};
 use crate::request::Request;
 use crate::ring::{Held, Ring, Slot};
-use crate::service::{Order, Service, Status};
-use crate::worker::{Shared, Worker};
+use crate::service::Service;
+use crate::shared::Shared;
+use crate::status::Status;
+use crate::worker::Worker;
 
 /// What became of a request.
 pub(crate) enum Served {

@@ -9,10 +9,11 @@ use reactor::{Accept, ConnectionId, Factory, Loop, Protocol};
 
 use crate::addresses::Addresses;
 use crate::connection::Connection;
-use crate::limits::Settings;
 use crate::metrics::{Metrics, MetricsTotal};
 use crate::service::Service;
-use crate::worker::{Shared, Worker};
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::worker::Worker;
 
 /// An HTTP server. Give it to `Reactor::listen`, in an `Arc`, for one address or several; `Service::local` is called
 /// once for each loop and listener.

@@ -1,71 +1,8 @@
-//! What an application is made of: the service, and the few words it shares with the server.
+//! The application behind the server.
 
+use crate::method::{Method, Order};
 use crate::reply::Reply;
 use crate::request::Request;
-
-/// A request method. Others than these are answered 501 before a service sees them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Method {
-    Get,
-    Head,
-    Post,
-    Put,
-    Patch,
-    Delete,
-    Options,
-}
-
-impl Method {
-    /// All methods, in the order in which `Allow` lists them.
-    pub const ALL: [Method; 7] =
-        [Method::Get, Method::Head, Method::Post, Method::Put, Method::Patch, Method::Delete, Method::Options];
-
-    /// The method of this name. Names are case-sensitive (RFC 9110 section 9.1).
-    pub fn from_name(name: &str) -> Option<Method> {
-        Some(match name.as_bytes() {
-            b"GET" => Method::Get,
-            b"HEAD" => Method::Head,
-            b"POST" => Method::Post,
-            b"PUT" => Method::Put,
-            b"PATCH" => Method::Patch,
-            b"DELETE" => Method::Delete,
-            b"OPTIONS" => Method::Options,
-            _ => return None,
-        })
-    }
-
-    /// Its name on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Post => "POST",
-            Method::Put => "PUT",
-            Method::Patch => "PATCH",
-            Method::Delete => "DELETE",
-            Method::Options => "OPTIONS",
-        }
-    }
-
-    /// Whether the method promises to change nothing (RFC 9110 section 9.2.1).
-    pub fn is_safe(self) -> bool {
-        matches!(self, Method::Get | Method::Head | Method::Options)
-    }
-}
-
-/// A status code, 200 to 599. Another number is a mistake of the service, and is answered as 500.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status(pub u16);
-
-/// How a request stands to the unanswered ones before it on its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Waits until every earlier request of the connection that may change something is answered.
-    Read,
-    /// Is handed to the service at once; replies still leave in the order of the requests.
-    Write,
-}
 
 /// The application. One value for all loops; what a loop needs for itself is in `Local`.
 pub trait Service: Send + Sync + 'static {
@@ -86,22 +23,4 @@ pub trait Service: Send + Sync + 'static {
     /// Answers now through `reply`, or takes `reply.later()` and answers from any thread, or `reply.stream(...)`.
     /// A panic here answers 500 and takes nothing else down.
     fn call(&self, local: &mut Self::Local, request: &Request<'_>, reply: Reply<'_>);
-}
-
-/// What a pull from a [`BodySource`] gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum More {
-    /// There is more: pull again at the next low-water mark.
-    Yes,
-    /// The body is complete.
-    No,
-    /// Something went wrong half-way: the connection is cut, so that the client sees a broken body.
-    Broken,
-}
-
-/// A streamed body. Lives on the loop's thread.
-pub trait BodySource: 'static {
-    /// Appends the next piece (about 64 KB) to `out`, and touches nothing before it. Must not wait: a source that has
-    /// nothing yet holds up its whole loop.
-    fn pull(&mut self, out: &mut Vec<u8>) -> More;
 }

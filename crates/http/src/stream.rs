@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::service::{BodySource, More};
+use crate::body::{BodySource, More};
 
 /// The place of a chunk's size.
 const SIZE_PLACE: &[u8; 10] = b"00000000\r\n";

@@ -10,11 +10,11 @@ use reactor::Loop;
 
 use crate::access_log::Entry;
 use crate::composer::Composer;
-use crate::limits::Settings;
 use crate::metrics::Metrics;
 use crate::plain::Seen;
 use crate::reader::Gathering;
-use crate::service::{Service, Status};
+use crate::settings::Settings;
+use crate::status::Status;
 
 /// Spare buffers kept of each kind; more are given back to the allocator.
 const SPARES_MAX: usize = 64;
@@ -38,13 +38,6 @@ pub(crate) struct Worker {
     buffers: RefCell<Vec<Vec<u8>>>,
     #[expect(clippy::vec_box, reason = "a connection holds a pointer; unboxing would move the whole at each change")]
     gatherings: RefCell<Vec<Box<Gathering>>>,
-}
-
-/// A worker with its service.
-pub(crate) struct Shared<S: Service> {
-    pub(crate) worker: Worker,
-    pub(crate) service: Arc<S>,
-    pub(crate) local: RefCell<S::Local>,
 }
 
 impl Worker {

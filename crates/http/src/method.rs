@@ -1,0 +1,61 @@
+//! Request methods, and how a request stands to those before it.
+
+/// A request method. Others than these are answered 501 before a service sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+    Options,
+}
+
+impl Method {
+    /// All methods, in the order in which `Allow` lists them.
+    pub const ALL: [Method; 7] =
+        [Method::Get, Method::Head, Method::Post, Method::Put, Method::Patch, Method::Delete, Method::Options];
+
+    /// The method of this name. Names are case-sensitive (RFC 9110 section 9.1).
+    pub fn from_name(name: &str) -> Option<Method> {
+        Some(match name.as_bytes() {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"PATCH" => Method::Patch,
+            b"DELETE" => Method::Delete,
+            b"OPTIONS" => Method::Options,
+            _ => return None,
+        })
+    }
+
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Patch => "PATCH",
+            Method::Delete => "DELETE",
+            Method::Options => "OPTIONS",
+        }
+    }
+
+    /// Whether the method promises to change nothing (RFC 9110 section 9.2.1).
+    pub fn is_safe(self) -> bool {
+        matches!(self, Method::Get | Method::Head | Method::Options)
+    }
+}
+
+/// How a request stands to the unanswered ones before it on its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Waits until every earlier request of the connection that may change something is answered.
+    Read,
+    /// Is handed to the service at once; replies still leave in the order of the requests.
+    Write,
+}

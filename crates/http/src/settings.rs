@@ -1,0 +1,23 @@
+//! All that is set about a server, in one value.
+
+use crate::access_log::AccessLog;
+use crate::limits::{Deadlines, Limits};
+
+/// All that is set about a server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// See [`Limits`].
+    pub limits: Limits,
+    /// See [`Deadlines`].
+    pub deadlines: Deadlines,
+    /// Whether replies carry `Date`. RFC 9110 section 6.6.1 wants it of a server that has a clock.
+    pub date: bool,
+    /// Where a line for each request goes; `None`, the default, writes none.
+    pub access_log: Option<AccessLog>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { limits: Limits::default(), deadlines: Deadlines::default(), date: true, access_log: None }
+    }
+}
