@@ -394,7 +394,7 @@ pub(super) fn merge_table(tree: &mut TreeWriter<'_>, table: &Memtable) -> Result
 
 /// The tree file knows the names too, so that it can be inspected without the engine.
 fn name_trees(tree: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
-    tree.set_name(CATALOG, "catalog")?;
+    tree.set_name(CATALOG, "names")?;
     for (key, value) in Entries::of(table, CATALOG) {
         if let Some((name, id)) = super::catalog::row(key, value) {
             tree.set_name(id, name)?;

@@ -187,7 +187,7 @@ impl Engine {
         while !self.is_closing.load(Ordering::Acquire) {
             let (needed, needed_runs) = room.needed();
             let asked = state.asked.take();
-            if asked.is_some() || needed > 0 || state.failure.is_some() {
+            if asked.is_some() || needed > 0 || room.is_refusing() {
                 quiet = 0;
                 let (pages, runs) = asked.unwrap_or((needed, needed_runs));
                 drop(state);
@@ -195,7 +195,8 @@ impl Engine {
                 let probe = if room.is_refusing() { AHEAD_PAGES } else { 0 };
                 let outcome = self.provide(pages.max(needed + probe), runs);
                 state = room.state();
-                if outcome.is_ok() != state.failure.is_none() {
+                // Not by `failure`, which each checkpoint clears: on a full disk that would tell the same again and again.
+                if outcome.is_err() != room.is_refusing() {
                     tell(outcome.as_ref().err());
                 }
                 state.failure = outcome.err();
