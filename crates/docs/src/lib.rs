@@ -29,4 +29,5 @@ pub mod write;
 pub use database::{CollectionId, Database, Done, Write};
 pub use error::{OpenError, ReadError, WriteError};
 pub use session::{Moment, Session, Stored, VisitDocument};
+pub use stored_catalog::outline;
 pub use write::{Op, Precondition, Written};

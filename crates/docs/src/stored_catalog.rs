@@ -116,7 +116,7 @@ fn tree_of(row: &str) -> Option<String> {
 
 /// The catalog that a configuration makes, without a database: for preparing queries before there is one. Its trees are
 /// no trees.
-pub(crate) fn outline(config: &Config) -> Result<Catalog, OpenError> {
+pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
     let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
     let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();

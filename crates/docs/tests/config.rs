@@ -134,7 +134,7 @@ fn a_schema_beside_the_file_keeps_its_order() {
     std::fs::write(dir.path().join("c.json"), schema).unwrap();
     let text = format!("[collections.c]\n{KEY}schema = \"c.json\"\n");
     let config = Config::parse(&dir.path().join("s.toml"), &text).unwrap();
-    let catalog = config.outline().unwrap();
+    let catalog = docs::outline(&config).unwrap();
     let fields: Vec<_> = catalog.collections[0].fields.iter().map(|f| (f.name.as_str(), f.kind, f.required)).collect();
     assert_eq!(fields, [("z", FieldKind::Text, true), ("id", FieldKind::Integer, false), ("a", FieldKind::Any, false)]);
 }

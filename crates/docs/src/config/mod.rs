@@ -33,10 +33,6 @@ pub use schema_text::{SCHEMA_BYTES_MAX, json_text};
 pub use source::Source;
 pub use table::{Item, Table};
 
-use crate::catalog::Catalog;
-use crate::error::OpenError;
-use crate::stored_catalog;
-
 /// The sections of a file.
 pub const SECTIONS: [&str; 5] = ["collections", "params", "endpoints", "errors", "server"];
 /// Names of sections kept for later.
@@ -92,11 +88,6 @@ impl Config {
             included: Vec::new(),
             sort_bytes: SORT_BYTES_DEFAULT,
         }
-    }
-
-    /// The catalog that this configuration makes, for preparing queries before there is a database: its trees are no trees.
-    pub fn outline(&self) -> Result<Catalog, OpenError> {
-        stored_catalog::outline(self)
     }
 
     /// Adds fields that an index is to carry; those it carries already stay where they are.

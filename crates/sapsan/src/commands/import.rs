@@ -55,7 +55,7 @@ fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &Option
     );
     if report.skipped > 0 {
         // The others are stored; exit status 0 is kept for where all was done.
-        return Err(format!("{} records were skipped: see above", report.skipped));
+        return Err(format!("skipped records: {}; see above", report.skipped));
     }
     Ok(())
 }

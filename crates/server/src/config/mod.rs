@@ -102,7 +102,7 @@ impl ServiceConfig {
         let root = Table::root(&source, &document);
         let docs = Config::read(&root);
         // SQL is checked against the collections; where those have mistakes it would only bring mistakes that are none.
-        let catalog = if source.is_clean() { docs.outline().ok() } else { None };
+        let catalog = if source.is_clean() { docs::outline(&docs).ok() } else { None };
         let collections: Vec<String> = docs.collections.iter().map(|collection| collection.name.clone()).collect();
         let endpoints = read_endpoints(&root, &collections);
         let section = |name: &str| root.get(name).and_then(|item| item.table());
