@@ -10,6 +10,7 @@
 //!
 //! A clean close and each recovery write an empty batch, so that the last batch with data has a witness too.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// setting ever takes.
 struct Image {
     name: String,
+    number: u64,
     file: Arc<dyn DiskFile>,
     len: usize,
     window: Vec<u8>,
@@ -57,9 +59,23 @@ impl Image {
         if len > SEGMENT_BYTES_MAX {
             return Err(Error::corrupt(&name, 0, "length of a log segment"));
         }
+        let image = Image { name, number, file, len: len as usize, window: Vec::new(), start: 0 };
         // A kill (not a power cut) leaves written, unsynced bytes in the page cache: replayed means durable.
-        file.sync_data().map_err(|error| Error::io(format!("sync {name}"), error))?;
-        Ok(Some(Image { name, file, len: len as usize, window: Vec::new(), start: 0 }))
+        image.sync()?;
+        Ok(Some(image))
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.file.sync_data().map_err(|error| Error::io(format!("sync {}", self.name), error))
+    }
+
+    /// Writes the batch at this place as it was read.
+    fn write_again(&mut self, offset: u32) -> Result<(), Error> {
+        let bytes = self.at(offset)?;
+        let len = Batch::claimed_bytes(bytes).unwrap_or(0).min(bytes.len());
+        let batch = bytes[..len].to_vec();
+        let written = self.file.write_all_at(&batch, offset.into());
+        written.map_err(|error| Error::io(format!("write {}", self.name), error))
     }
 
     /// What starts at this offset: all of the batch there, if there is one; nothing behind the segment's end.
@@ -113,10 +129,16 @@ pub(crate) fn replay(
     segment::check_header(image.header()?, start.segment, &name)?;
     let mut at = *start;
     let mut batches = 0;
+    let mut doubtful = VecDeque::new();
     loop {
         let found = Batch::read(image.at(at.offset)?).ok().filter(|batch| batch.follows(&at));
         if let Some(batch) = found {
             batches += 1;
+            doubtful.push_back(at);
+            let durable = batch.durable();
+            while doubtful.front().is_some_and(|earlier| earlier.sequence <= durable) {
+                doubtful.pop_front();
+            }
             visit(&at, &batch)?;
             at = batch.next(&at);
             continue;
@@ -128,7 +150,30 @@ pub(crate) fn replay(
         }
     }
     refuse_if_damaged(disk, &mut image, &at)?;
+    write_again(disk, &doubtful)?;
     Ok(Replayed { tail: at, batches, torn_bytes: torn_bytes(image.at(at.offset)?, &at) })
+}
+
+/// Writes and syncs the batches once more of which no later one says that they were durable: few, or where batches are not synced
+/// one by one those since the last sync. A process whose sync failed has left them in the kernel's cache, where they are taken
+/// for clean: read, but not there after the next power failure, and no sync would write them.
+fn write_again(disk: &dyn Disk, doubtful: &VecDeque<LogPosition>) -> Result<(), Error> {
+    let mut places = doubtful.iter().peekable();
+    let mut image: Option<Image> = None;
+    while let Some(at) = places.next() {
+        let image = match image.take() {
+            Some(open) if open.number == at.segment => image.insert(open),
+            _ => match Image::load(disk, at.segment)? {
+                Some(opened) => image.insert(opened),
+                None => return Err(Error::corrupt(&segment::live_name(at.segment), 0, "the segment is gone")),
+            },
+        };
+        image.write_again(at.offset)?;
+        if places.peek().is_none_or(|next| next.segment != at.segment) {
+            image.sync()?;
+        }
+    }
+    Ok(())
 }
 
 /// The segment whose first batch goes on with the chain, if it does.

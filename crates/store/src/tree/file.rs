@@ -44,6 +44,16 @@ impl Growth {
             Growth::Sparse => space.unpromised(),
         }
     }
+
+    /// By how much the file must grow to have `wanted` free pages at its end that it may take. Of what is promised a part may
+    /// not be free yet (the next checkpoint frees it): then a bulk build has to make up for it.
+    fn missing(self, space: &Space, wanted: u32) -> u32 {
+        let at_end = wanted.saturating_sub(space.free_at_end());
+        match self {
+            Growth::Zeroed => at_end,
+            Growth::Sparse => at_end.max(space.shortfall(wanted)),
+        }
+    }
 }
 
 /// What views, writers and builders of one file share.
@@ -234,11 +244,11 @@ impl Shared {
     /// Makes the file longer, so that it ends with at least `wanted` free pages; by a step where the disk has room for one.
     fn grow(&self, space: &mut Space, wanted: u32, growth: Growth) -> Result<(), Error> {
         let step = (space.page_count / GROWTH_FRACTION).clamp(GROWTH_PAGES_MIN, GROWTH_PAGES_MAX);
-        let missing = wanted.saturating_sub(space.free_at_end());
+        let missing = growth.missing(space, wanted);
         match self.grow_by(space, missing.max(step), growth) {
             // What did fit is the file's now, and may be all that is missing.
-            Err(Error::Full) if space.free_at_end() < wanted => {
-                self.grow_by(space, wanted - space.free_at_end(), growth)
+            Err(Error::Full) if growth.missing(space, wanted) > 0 => {
+                self.grow_by(space, growth.missing(space, wanted), growth)
             }
             Err(Error::Full) => Ok(()),
             grown => grown,
@@ -471,6 +481,12 @@ impl Opening {
         let Opening { name, file, map, metas, .. } = self;
         let newest = metas.first().map_or(0, |(_, meta)| meta.sequence);
         let (slot, meta) = metas.get(index).cloned().ok_or_else(|| Error::corrupt(&name, 0, "no such meta page"))?;
+        // A process that was killed, or whose sync failed, leaves pages that the kernel has and the disk may not have. All
+        // that this meta page reaches was synced before it was written; it itself may not be. Log segments that it makes
+        // needless are used again soon, so it is made durable now: written once more, since after a failed sync
+        // the kernel takes its page for clean.
+        let written = file.write_all_at(&meta.encode(slot), slot.offset()).and_then(|()| file.sync_data());
+        written.map_err(|error| Error::io(format!("sync {name}"), error))?;
         let page_count = (map.len() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let space = Space::new(Bitmap::default(), Bitmap::default(), page_count, Default::default());
         let is_poisoned = AtomicBool::new(false);

@@ -245,6 +245,11 @@ impl Space {
         (self.free_count + self.merging).saturating_sub(self.promised).min(self.free_count)
     }
 
+    /// Pages that must become free before a bulk build may take `wanted`.
+    pub(super) fn shortfall(&self, wanted: u32) -> u32 {
+        wanted.saturating_add(self.promised).saturating_sub(self.free_count + self.merging)
+    }
+
     /// Pages that checkpoints will find without the file's growing: those that are free, those that the one under way has
     /// taken, and those that the next one releases. A view of `oldest_view` is the oldest that anybody holds; `durable`
     /// is the sequence of the meta page that will be durable when the next checkpoint begins.
