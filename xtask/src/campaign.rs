@@ -1,4 +1,5 @@
-//! Long campaigns with tools of the nightly toolchain. Each says what is missing instead of failing obscurely.
+//! Long campaigns: those of the store itself, and those with tools of the nightly toolchain. Each says what is missing instead of
+//! failing obscurely.
 
 use crate::tools;
 use std::path::Path;
@@ -66,6 +67,13 @@ fn nightly_cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo"]).args(arguments);
     command
+}
+
+/// `cargo xtask campaign NAME [ARGUMENT]…`: the campaigns of `crates/store/examples/campaign.rs`, optimised.
+pub(crate) fn store(arguments: &[String]) -> Result<(), String> {
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "--release", "--package", "store", "--example", "campaign", "--"]);
+    tools::run_with(command.args(arguments))
 }
 
 /// `cargo xtask fuzz [TARGET] [SECONDS]`

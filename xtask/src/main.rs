@@ -33,6 +33,12 @@ const TASKS: &[Task] = &[
         run: bench::run,
     },
     Task {
+        name: "campaign",
+        usage: "crash [--count N] [--seed S] [--threads T] [--again FOLDER]",
+        about: "long runs against the store on simulated disks; each failure tells how to see it once more",
+        run: campaign::store,
+    },
+    Task {
         name: "fuzz",
         usage: "[TARGET] [SECONDS]",
         about: "coverage-guided fuzzing with cargo-fuzz (nightly toolchain)",

@@ -1,0 +1,354 @@
+//! The simulated disk: files in memory, every operation recorded, faults at chosen operations.
+//!
+//! It never loses anything by itself: what a power failure would leave at any place of the record is computed afterwards
+//! ([`Platter`]), so that one run of the engine gives as many crashes as it has operations.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use store::disk::{Access, DIRECT_ALIGN, DirectoryLock, Disk, DiskFile, Map};
+
+use super::content::Content;
+use super::platter::{Event, FileNo, NameChange, Note, Platter, change};
+
+const EIO: i32 = 5;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The operation fails; of a write a part may have been done, of a sync nobody knows.
+    Broken,
+    /// Whatever takes space fails for want of it, and a sync too.
+    Full,
+    /// A read or a write does a part of what it should.
+    Short,
+    /// A read or a write is interrupted.
+    Interrupted,
+}
+
+/// When it goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FaultPlan {
+    pub(crate) fault: Fault,
+    /// The first operation that it meets, counted from 0.
+    pub(crate) at: u64,
+    /// How many operations from there on.
+    pub(crate) count: u64,
+}
+
+/// Where the bytes of a file lie: in a real file only where they are mapped.
+enum Place {
+    Memory(Content),
+    Mapped(File),
+}
+
+struct State {
+    names: BTreeMap<String, FileNo>,
+    files: Vec<Place>,
+    record: Vec<Event>,
+    operations: u64,
+    plan: Option<FaultPlan>,
+    /// Operations that a fault met.
+    met: u64,
+}
+
+/// How the disk presents itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// Direct writes are possible.
+    pub(crate) has_direct: bool,
+    /// What it says is free; nothing is refused for it.
+    pub(crate) free_bytes: Option<u64>,
+}
+
+/// See the module's text.
+pub(crate) struct SimulatedDisk {
+    state: Arc<Mutex<State>>,
+    manner: Manner,
+}
+
+struct SimulatedFile {
+    state: Arc<Mutex<State>>,
+    file: FileNo,
+    is_direct: bool,
+}
+
+/// What an operation is, for the fault that may meet it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Look,
+    Read,
+    Write,
+    TakeSpace,
+    Names,
+    Sync,
+    SyncRange,
+}
+
+fn broken() -> io::Error {
+    io::Error::from_raw_os_error(EIO)
+}
+
+/// A file without a name, in memory where the machine has that.
+fn unnamed_file() -> io::Result<File> {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempfile_in(memory) } else { tempfile::tempfile() }
+}
+
+impl Place {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            Place::Mapped(file) => file.read_at(buffer, offset),
+            Place::Memory(content) => Ok(content.read(offset as usize, buffer)),
+        }
+    }
+
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        match self {
+            Place::Mapped(file) => file.write_all_at(bytes, offset),
+            Place::Memory(content) => {
+                content.write(offset as usize, bytes);
+                Ok(())
+            }
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        match self {
+            Place::Mapped(file) => Ok(file.metadata()?.len()),
+            Place::Memory(content) => Ok(content.len() as u64),
+        }
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        match self {
+            Place::Mapped(file) => file.set_len(len),
+            Place::Memory(content) => {
+                content.set_len(len as usize);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl State {
+    /// Counts an operation; the fault that meets it, if one does.
+    fn count(&mut self, kind: Kind) -> Option<Fault> {
+        let number = self.operations;
+        self.operations += 1;
+        let plan = self.plan?;
+        let meets = match plan.fault {
+            Fault::Broken => true,
+            Fault::Full => matches!(kind, Kind::TakeSpace | Kind::Names | Kind::Sync),
+            Fault::Short | Fault::Interrupted => matches!(kind, Kind::Read | Kind::Write | Kind::TakeSpace),
+        };
+        let is_met = meets && number >= plan.at && number - plan.at < plan.count;
+        self.met += u64::from(is_met);
+        is_met.then_some(plan.fault)
+    }
+
+    /// The same for operations that a fault makes fail.
+    fn refuse(&mut self, kind: Kind) -> io::Result<()> {
+        match self.count(kind) {
+            None => Ok(()),
+            Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
+            Some(_) => Err(broken()),
+        }
+    }
+
+    fn rename_as(&mut self, changed: NameChange) {
+        change(&mut self.names, &changed);
+        self.record.push(Event::Name(changed));
+    }
+}
+
+impl SimulatedDisk {
+    /// Goes on with what a platter holds: after a power failure, or after a kill, where part of it is not durable.
+    pub(crate) fn start(platter: &Platter, manner: Manner, plan: Option<FaultPlan>) -> SimulatedDisk {
+        let (names, files) = platter.cached();
+        let files = files.into_iter().map(Place::Memory).collect();
+        let state = State { names, files, record: Vec::new(), operations: 0, plan, met: 0 };
+        SimulatedDisk { state: Arc::new(Mutex::new(state)), manner }
+    }
+
+    /// Puts a note into the record.
+    pub(crate) fn note(&self, note: Note) {
+        self.state.lock().unwrap().record.push(Event::Note(note));
+    }
+
+    /// Takes what was recorded so far.
+    pub(crate) fn take_record(&self) -> Vec<Event> {
+        std::mem::take(&mut self.state.lock().unwrap().record)
+    }
+
+    /// Operations so far.
+    pub(crate) fn operations(&self) -> u64 {
+        self.state.lock().unwrap().operations
+    }
+
+    /// Operations that the planned fault has met.
+    pub(crate) fn met(&self) -> u64 {
+        self.state.lock().unwrap().met
+    }
+
+    /// From now on nothing, or something else, goes wrong.
+    pub(crate) fn set_plan(&self, plan: Option<FaultPlan>) {
+        self.state.lock().unwrap().plan = plan;
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        if access == Access::Direct && !self.manner.has_direct {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut state = self.state.lock().unwrap();
+        let found = state.names.get(name).copied();
+        state.refuse(if found.is_none() && create { Kind::Names } else { Kind::Look })?;
+        let file = match found {
+            Some(file) => file,
+            None if create => {
+                let file = state.files.len();
+                state.files.push(Place::Memory(Content::default()));
+                state.rename_as(NameChange::Create(name.to_string(), file));
+                file
+            }
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        let is_direct = access == Access::Direct;
+        Ok(Arc::new(SimulatedFile { state: Arc::clone(&self.state), file, is_direct }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut state = self.state.lock().unwrap();
+        state.refuse(Kind::Look)?;
+        Ok(state.names.keys().cloned().collect())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        // Removing takes no space.
+        state.refuse(Kind::Look)?;
+        if !state.names.contains_key(name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.rename_as(NameChange::Remove(name.to_string()));
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        state.refuse(Kind::Names)?;
+        let file = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        state.rename_as(NameChange::Rename(from.to_string(), to.to_string(), file));
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        state.refuse(Kind::Sync)?;
+        state.record.push(Event::SyncNames);
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(self.manner.free_bytes)
+    }
+
+    fn lock(&self, _name: &str) -> io::Result<DirectoryLock> {
+        self.state.lock().unwrap().refuse(Kind::Look)?;
+        Ok(Box::new(()))
+    }
+}
+
+impl DiskFile for SimulatedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.state.lock().unwrap();
+        let wanted = buffer.len();
+        let wanted = match state.count(Kind::Read) {
+            None => wanted,
+            Some(Fault::Short) => wanted.div_ceil(2),
+            Some(Fault::Interrupted) => return Err(io::ErrorKind::Interrupted.into()),
+            Some(_) => return Err(broken()),
+        };
+        state.files[self.file].read_at(&mut buffer[..wanted], offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        if self.is_direct {
+            let address = bytes.as_ptr().align_offset(DIRECT_ALIGN);
+            assert_eq!((bytes.len() % DIRECT_ALIGN, offset % DIRECT_ALIGN as u64, address), (0, 0, 0));
+        }
+        let mut state = self.state.lock().unwrap();
+        let grows = offset + bytes.len() as u64 > state.files[self.file].len()?;
+        let fault = state.count(if grows { Kind::TakeSpace } else { Kind::Write });
+        let part = (bytes.len() / 2).next_multiple_of(DIRECT_ALIGN).min(bytes.len());
+        let done = match fault {
+            None => bytes,
+            Some(Fault::Interrupted) => return Err(io::ErrorKind::Interrupted.into()),
+            Some(_) => &bytes[..part],
+        };
+        state.files[self.file].write_at(done, offset)?;
+        let (file, is_direct) = (self.file, self.is_direct && matches!(fault, None | Some(Fault::Short)));
+        state.record.push(Event::Write { file, offset, bytes: done.into(), is_direct });
+        match fault {
+            Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
+            Some(Fault::Broken) => Err(broken()),
+            _ => Ok(done.len()),
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let mut state = self.state.lock().unwrap();
+        state.refuse(Kind::Look)?;
+        state.files[self.file].len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        let grows = len > state.files[self.file].len()?;
+        state.refuse(if grows { Kind::TakeSpace } else { Kind::Look })?;
+        state.files[self.file].set_len(len)?;
+        state.record.push(Event::Length(self.file, len));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        let refused = state.refuse(Kind::Sync);
+        let seed = state.operations;
+        let event = if refused.is_ok() { Event::Sync(self.file) } else { Event::SyncFailed(self.file, seed) };
+        state.record.push(event);
+        refused
+    }
+
+    fn sync_range(&self, _start: u64, _len: u64) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        let refused = state.refuse(Kind::SyncRange);
+        if refused.is_err() {
+            // A write-back that failed marks the pages clean too.
+            let seed = state.operations;
+            state.record.push(Event::SyncFailed(self.file, seed));
+        }
+        refused
+    }
+
+    fn map(&self, reserve: u64) -> io::Result<Map> {
+        let mut state = self.state.lock().unwrap();
+        state.refuse(Kind::Look)?;
+        if let Place::Memory(content) = &state.files[self.file] {
+            let file = unnamed_file()?;
+            file.set_len(content.len() as u64)?;
+            content.written().try_for_each(|(offset, bytes)| file.write_all_at(bytes, offset))?;
+            state.files[self.file] = Place::Mapped(file);
+        }
+        match &state.files[self.file] {
+            Place::Mapped(file) => Map::of_file(file, reserve),
+            Place::Memory(_) => Err(broken()),
+        }
+    }
+}

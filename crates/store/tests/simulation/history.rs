@@ -1,0 +1,217 @@
+//! What the writers of a simulated store did, so that its content after any number of their transactions is known.
+//!
+//! Each writer has keys of its own (their first byte is its number) in trees that all share, and numbers its transactions.
+//! Transaction n puts n into the writer's row of the tree [`COUNTS`], in the same step as its other changes: so a store
+//! tells by itself how many of each writer's transactions it holds, and everything else must be exactly what those did.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use store::{Direction, KeyRange, Store};
+
+/// The tree of the writers' counts.
+pub(crate) const COUNTS: &str = "counts";
+
+/// A value by what makes it: its bytes follow from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) number: u64,
+    pub(crate) operation: u32,
+    pub(crate) len: u32,
+}
+
+impl Stamp {
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        let mut bytes = vec![(self.number * 31 + u64::from(self.operation)) as u8; self.len as usize];
+        let head = [&self.number.to_le_bytes()[..], &self.operation.to_le_bytes()].concat();
+        let count = head.len().min(bytes.len());
+        bytes[..count].copy_from_slice(&head[..count]);
+        bytes
+    }
+}
+
+/// What one transaction does beside counting.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Put { tree: String, key: Vec<u8>, stamp: Stamp },
+    Delete { tree: String, key: Vec<u8> },
+}
+
+/// Changes of one key: by which transaction, and to what.
+type Changes = Vec<(u64, Option<Stamp>)>;
+
+/// All of one writer.
+#[derive(Clone, Default)]
+pub(crate) struct Writer {
+    trees: BTreeMap<String, BTreeMap<Vec<u8>, Changes>>,
+    /// Transactions that were begun.
+    pub(crate) begun: u64,
+    /// Trees that it attached, by the transaction that did.
+    pub(crate) attached: Vec<(u64, String)>,
+    /// Versions of those that were acknowledged.
+    versions: BTreeMap<u64, u64>,
+}
+
+impl Writer {
+    /// Notes the next transaction, before it is committed.
+    pub(crate) fn begin(&mut self, operations: &[Operation]) -> u64 {
+        self.begun += 1;
+        operations.iter().for_each(|operation| self.add(self.begun, operation));
+        self.begun
+    }
+
+    /// Notes what this transaction does; they come in rising order.
+    pub(crate) fn add(&mut self, number: u64, operation: &Operation) {
+        let (tree, key, stamp) = match operation {
+            Operation::Put { tree, key, stamp } => (tree, key, Some(*stamp)),
+            Operation::Delete { tree, key } => (tree, key, None),
+        };
+        let changes = self.trees.entry(tree.clone()).or_default().entry(key.clone()).or_default();
+        changes.retain(|(at, _)| *at < number);
+        changes.push((number, stamp));
+    }
+
+    /// All changes that are known.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&str, &[u8], u64, Option<Stamp>)> {
+        self.trees
+            .iter()
+            .flat_map(|(tree, keys)| keys.iter().map(|(key, changes)| (tree.as_str(), key.as_slice(), changes)))
+            .flat_map(|(tree, key, changes)| changes.iter().map(move |(number, stamp)| (tree, key, *number, *stamp)))
+    }
+
+    pub(crate) fn acknowledge(&mut self, number: u64, version: u64) {
+        self.versions.insert(number, version);
+    }
+
+    /// Forgets the transactions after this one: they were lost, or have never been.
+    pub(crate) fn go_back_to(&mut self, number: u64) {
+        for keys in self.trees.values_mut() {
+            for changes in keys.values_mut() {
+                changes.retain(|(at, _)| *at <= number);
+            }
+            keys.retain(|_, changes| !changes.is_empty());
+        }
+        self.begun = number;
+        self.attached.retain(|(at, _)| *at <= number);
+        self.versions.retain(|at, _| *at <= number);
+    }
+
+    /// No state before this one will be asked for: of older changes only the last one of each key counts.
+    pub(crate) fn forget_before(&mut self, number: u64) {
+        for keys in self.trees.values_mut() {
+            for changes in keys.values_mut() {
+                let last = changes.iter().rposition(|(at, _)| *at <= number).unwrap_or(0);
+                changes.drain(..last);
+            }
+            keys.retain(|_, changes| changes.len() > 1 || changes.first().is_some_and(|(_, stamp)| stamp.is_some()));
+        }
+    }
+
+    /// The entries of one tree after `number` transactions.
+    fn entries(&self, tree: &str, number: u64) -> impl Iterator<Item = (&[u8], Stamp)> {
+        self.trees.get(tree).into_iter().flatten().filter_map(move |(key, changes)| {
+            let last = changes.iter().rfind(|(at, _)| *at <= number)?;
+            last.1.map(|stamp| (key.as_slice(), stamp))
+        })
+    }
+}
+
+/// The writers of a store.
+pub(crate) type History = Vec<Writer>;
+
+/// Between which counts a writer's transactions may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) low: Vec<u64>,
+    pub(crate) high: Vec<u64>,
+}
+
+impl Bounds {
+    /// Exactly these.
+    pub(crate) fn exact(counts: &[u64]) -> Bounds {
+        Bounds { low: counts.to_vec(), high: counts.to_vec() }
+    }
+}
+
+/// Compares all of a store with the history; how many of each writer's transactions it holds, or what is wrong.
+pub(crate) fn check(store: &Store, history: &[Writer], bounds: &Bounds) -> Result<Vec<u64>, String> {
+    let report = store.verify();
+    if !report.is_clean() {
+        return Err(format!("verify: {:?}", report.faults));
+    }
+    let counts = counts(store, history.len())?;
+    for (writer, count) in counts.iter().enumerate() {
+        let (low, high) = (bounds.low[writer], bounds.high[writer]);
+        if !(low..=high).contains(count) {
+            return Err(format!("writer {writer}: {count} transactions, of {low} that must be there and {high} begun"));
+        }
+    }
+    check_order(history, &counts)?;
+    let mut trees: Vec<&String> = history.iter().flat_map(|writer| writer.trees.keys()).collect();
+    trees.sort_unstable();
+    trees.dedup();
+    for tree in trees {
+        check_tree(store, tree, history, &counts).map_err(|wrong| format!("{counts:?}, tree {tree}: {wrong}"))?;
+    }
+    Ok(counts)
+}
+
+fn counts(store: &Store, writers: usize) -> Result<Vec<u64>, String> {
+    let Some(tree) = store.existing_tree(COUNTS).map_err(|error| error.to_string())? else {
+        return Ok(vec![0; writers]);
+    };
+    let reader = store.reader().map_err(|error| error.to_string())?;
+    let snapshot = reader.snapshot();
+    let count = |writer: usize| {
+        let found = snapshot.get(tree, &[writer as u8]).map_err(|error| error.to_string())?;
+        Ok(found.map_or(0, |bytes| u64::from_le_bytes((*bytes).try_into().unwrap())))
+    };
+    (0..writers).map(count).collect()
+}
+
+/// Whatever is there, is a start of the order in which it was committed.
+fn check_order(history: &[Writer], counts: &[u64]) -> Result<(), String> {
+    let pairs = || history.iter().zip(counts);
+    let newest_kept =
+        pairs().filter_map(|(writer, count)| writer.versions.range(..=*count).map(|(_, v)| *v).max()).max();
+    let oldest_lost =
+        pairs().filter_map(|(writer, count)| writer.versions.range(count + 1..).map(|(_, v)| *v).min()).min();
+    match (newest_kept, oldest_lost) {
+        (Some(kept), Some(lost)) if kept > lost => Err(format!("version {kept} is there, {lost} before it is not")),
+        _ => Ok(()),
+    }
+}
+
+fn check_tree(store: &Store, name: &str, history: &[Writer], counts: &[u64]) -> Result<(), String> {
+    let mut expected = history.iter().zip(counts).flat_map(|(writer, count)| writer.entries(name, *count));
+    let Some(tree) = store.existing_tree(name).map_err(|error| error.to_string())? else {
+        return expected.next().map_or(Ok(()), |(key, stamp)| Err(format!("it is not there, nor {key:?} {stamp:?}")));
+    };
+    let reader = store.reader().map_err(|error| error.to_string())?;
+    let snapshot = reader.snapshot();
+    let mut wrong = None;
+    let mut last = None;
+    let scanned = snapshot.scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| match expected.next() {
+        Some((wanted, stamp)) if wanted == key && stamp.bytes() == value => {
+            last = Some((key.to_vec(), stamp));
+            ControlFlow::Continue(())
+        }
+        other => {
+            let head = &value[..value.len().min(12)];
+            wrong = Some(format!("found {key:?} with {} bytes {head:?}, not {other:?}", value.len()));
+            ControlFlow::Break(())
+        }
+    });
+    scanned.map_err(|error| error.to_string())?;
+    if let Some((key, stamp)) = expected.next().filter(|_| wrong.is_none()) {
+        wrong = Some(format!("{key:?} {stamp:?} is missing"));
+    }
+    // The last key by a lookup too, which goes another way.
+    if let Some((key, stamp)) = last.filter(|_| wrong.is_none()) {
+        let found = snapshot.get(tree, &key).map_err(|error| error.to_string())?;
+        if found.as_deref() != Some(&stamp.bytes()) {
+            wrong = Some(format!("{key:?} is scanned and not found"));
+        }
+    }
+    wrong.map_or(Ok(()), Err)
+}

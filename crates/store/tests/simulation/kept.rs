@@ -1,0 +1,112 @@
+//! A failure as files, so that it can be looked at and tried once more: what the engine's threads did between two
+//! operations is not in the seed.
+//!
+//! `files/` holds the disk before the recovery that failed; `expected` what should have been found:
+//!
+//! ```text
+//! direct 1 | free 1099511627776          how the disk presented itself
+//! durability commit
+//! writer LOW HIGH                        for each writer, followed by its changes
+//! change TREE KEY_IN_HEX NUMBER OPERATION LENGTH    or `-` for the last two where it was deleted
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use store::Durability;
+
+use super::content::Content;
+use super::crash::{Failure, recover};
+use super::history::{Bounds, History, Operation, Stamp, Writer};
+use super::life::Plan;
+use super::platter::Platter;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    (0..hex.len() / 2).map(|index| u8::from_str_radix(&hex[2 * index..2 * index + 2], 16).unwrap()).collect()
+}
+
+fn durability_name(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Commit => "commit",
+        Durability::Interval(_) => "interval",
+        Durability::None => "none",
+    }
+}
+
+/// Keeps a failure in a folder.
+pub(crate) fn keep(folder: &Path, failure: &Failure) -> io::Result<()> {
+    let files = folder.join("files");
+    std::fs::create_dir_all(&files)?;
+    for (name, bytes) in &failure.files {
+        std::fs::write(files.join(name), bytes.to_vec())?;
+    }
+    let mut text = String::new();
+    let manner = failure.plan.manner;
+    let free = manner.free_bytes.map_or("unknown".to_string(), |bytes| bytes.to_string());
+    let _ = writeln!(text, "direct {}", u8::from(manner.has_direct));
+    let _ = writeln!(text, "free {free}");
+    let _ = writeln!(text, "durability {}", durability_name(failure.plan.options.durability));
+    for (index, writer) in failure.history.iter().enumerate() {
+        let _ = writeln!(text, "writer {} {}", failure.bounds.low[index], failure.bounds.high[index]);
+        for (tree, key, number, stamp) in writer.changes() {
+            let stamp = stamp.map_or("- -".to_string(), |stamp| format!("{} {}", stamp.operation, stamp.len));
+            let _ = writeln!(text, "change {tree} {} {number} {stamp}", hex(key));
+        }
+    }
+    std::fs::write(folder.join("expected"), text)?;
+    std::fs::write(folder.join("what"), format!("seed {}\n{}\n", failure.seed, failure.what))
+}
+
+/// Tries a kept failure once more; an error when it still fails.
+pub(crate) fn check_again(folder: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(folder.join("expected")).map_err(|error| error.to_string())?;
+    let mut plan = Plan::any(0, Durability::Commit);
+    let (mut history, mut bounds) = (History::new(), Bounds { low: Vec::new(), high: Vec::new() });
+    for line in text.lines() {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["direct", direct] => plan.manner.has_direct = direct == "1",
+            ["free", free] => plan.manner.free_bytes = free.parse().ok(),
+            ["durability", "interval"] => {
+                plan.options.durability = Durability::Interval(Duration::from_micros(200));
+            }
+            ["durability", "none"] => plan.options.durability = Durability::None,
+            ["durability", _] => {}
+            ["writer", low, high] => {
+                history.push(Writer::default());
+                bounds.low.push(low.parse().unwrap());
+                bounds.high.push(high.parse().unwrap());
+            }
+            ["change", tree, key, number, operation, len] => {
+                let (tree, key, number) = (tree.to_string(), bytes_of(key), number.parse().unwrap());
+                let change = match operation.parse() {
+                    Err(_) => Operation::Delete { tree, key },
+                    Ok(operation) => {
+                        let stamp = Stamp { number, operation, len: len.parse().unwrap() };
+                        Operation::Put { tree, key, stamp }
+                    }
+                };
+                history.last_mut().unwrap().add(number, &change);
+            }
+            _ => return Err(format!("`{line}` is no line of such a file")),
+        }
+    }
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(folder.join("files")).map_err(|error| error.to_string())? {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        files.insert(name, Content::of(&std::fs::read(&path).map_err(|error| error.to_string())?));
+    }
+    let (found, _) = recover(&Platter::of(files), &plan, &history, &bounds)?;
+    println!("right: {found:?}");
+    Ok(())
+}

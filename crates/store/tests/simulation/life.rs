@@ -1,0 +1,289 @@
+//! One life of a simulated store: what its writers do between opening and the end.
+//!
+//! All follows from a seed, but for how the engine's threads fall in between: what really happened is in the disk's record.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use store::{Abort, Commit, Durability, Error, Options, Store, Submit, Transaction, TreeId, Tx};
+
+use super::disk::{Manner, SimulatedDisk};
+use super::history::{COUNTS, Operation, Stamp, Writer};
+use super::platter::Note;
+
+/// Numbers of keys of a writer in a tree: few, so that most puts replace something.
+const KEYS: u64 = 40;
+/// Values over this length have pages of their own.
+const OVERFLOW_FROM: u32 = 1025;
+
+/// What a life is like.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) options: Options,
+    pub(crate) manner: Manner,
+    /// Trees that all writers share.
+    trees: u64,
+    /// Transactions of each writer.
+    transactions: u64,
+    /// Of a hundred.
+    bulk: u32,
+    checkpoint: u32,
+    overflow: u32,
+    delete: u32,
+    /// Bytes of other values at most.
+    value_len_max: u32,
+    /// Transactions that are submitted before the first is waited for.
+    in_flight: usize,
+    /// The store is closed at its end, not just left.
+    pub(crate) is_closed: bool,
+}
+
+fn one_of<T: Copy>(rng: &mut SmallRng, choices: &[T]) -> T {
+    choices[rng.random_range(0..choices.len())]
+}
+
+impl Plan {
+    /// Any life.
+    pub(crate) fn any(seed: u64, durability: Durability) -> Plan {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let rng = &mut rng;
+        let mut options = Options::default();
+        options.durability = durability;
+        options.memtable_bytes = 256 * 1024;
+        options.log_segment_bytes = 64 * 1024;
+        options.map_bytes = 1 << 28;
+        options.readers_max = 8;
+        options.places_bytes = 0;
+        options.checkpoint_interval = Duration::from_secs(3600);
+        // Scarce: pages are written ahead for checkpoints.
+        let free_bytes = one_of(rng, &[None, Some(1 << 40), Some(1 << 40), Some(1 << 20)]);
+        Plan {
+            seed: rng.random(),
+            options,
+            manner: Manner { has_direct: rng.random_bool(0.5), free_bytes },
+            trees: one_of(rng, &[1, 2, 5, 40]),
+            transactions: one_of(rng, &[3, 20, 60, 120]),
+            bulk: one_of(rng, &[0, 0, 3]),
+            checkpoint: one_of(rng, &[0, 2, 5, 20]),
+            overflow: one_of(rng, &[0, 2, 10]),
+            delete: one_of(rng, &[5, 30, 60]),
+            value_len_max: one_of(rng, &[20, 200, 1000]),
+            in_flight: one_of(rng, &[1, 1, 8]),
+            is_closed: rng.random_bool(0.7),
+        }
+    }
+
+    fn tree(&self, rng: &mut SmallRng, writer: &Writer) -> String {
+        match writer.attached.last() {
+            Some((_, name)) if rng.random_bool(0.3) => name.clone(),
+            _ => format!("t{}", rng.random_range(0..self.trees)),
+        }
+    }
+
+    fn value_len(&self, rng: &mut SmallRng) -> u32 {
+        if rng.random_range(0..100) < self.overflow {
+            rng.random_range(OVERFLOW_FROM..12_000)
+        } else {
+            rng.random_range(0..=self.value_len_max)
+        }
+    }
+
+    fn operations(&self, rng: &mut SmallRng, number: u8, writer: &Writer) -> Vec<Operation> {
+        let next = writer.begun + 1;
+        let count = one_of(rng, &[1, 2, 4, 8]);
+        let mut operations = Vec::new();
+        for operation in 0..count {
+            let tree = self.tree(rng, writer);
+            let key = key(number, rng.random_range(0..KEYS));
+            operations.push(if rng.random_range(0..100) < self.delete {
+                Operation::Delete { tree, key }
+            } else {
+                let stamp = Stamp { number: next, operation, len: self.value_len(rng) };
+                Operation::Put { tree, key, stamp }
+            });
+        }
+        operations
+    }
+}
+
+/// Keys of several lengths, most with a long start in common.
+fn key(writer: u8, number: u64) -> Vec<u8> {
+    let mut key = vec![writer];
+    match number % 4 {
+        0 => key.extend_from_slice(&number.to_be_bytes()),
+        1 => key.extend_from_slice(format!("short{number}").as_bytes()),
+        _ => key.extend_from_slice(format!("a/start/that/many/keys/have/in/common/{number:06}").as_bytes()),
+    }
+    key
+}
+
+/// One transaction of a writer.
+struct Step {
+    disk: Arc<SimulatedDisk>,
+    writer: u8,
+    number: u64,
+    counts: TreeId,
+    changes: Vec<(TreeId, Vec<u8>, Option<Vec<u8>>)>,
+    told: mpsc::Sender<(u64, Result<u64, Error>)>,
+}
+
+impl Step {
+    fn change(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
+        let count = tx.get(self.counts, &[self.writer]).map_err(|_| Abort)?;
+        let count = count.map_or(0, |bytes| u64::from_le_bytes((*bytes).try_into().unwrap()));
+        if count + 1 != self.number {
+            return Err(Abort);
+        }
+        for (tree, key, value) in &self.changes {
+            match value {
+                Some(value) => tx.put(*tree, key, value),
+                None => tx.delete(*tree, key),
+            }
+        }
+        tx.put(self.counts, &[self.writer], &self.number.to_le_bytes());
+        Ok(())
+    }
+}
+
+impl Transaction for Step {
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
+        self.change(tx)
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+        let outcome = outcome.map(|commit| commit.version.0);
+        if let Ok(version) = outcome {
+            self.disk.note(Note::Acknowledged(self.writer, self.number, version));
+        }
+        // Who gave up does not listen any more.
+        let _ = self.told.send((self.number, outcome));
+    }
+}
+
+/// Why a writer stopped before its end: the error, and whether it was in a commit.
+pub(crate) type Stopped = Result<(), Error>;
+
+/// One writer's work on an open store.
+pub(crate) struct Client<'l> {
+    pub(crate) disk: &'l Arc<SimulatedDisk>,
+    pub(crate) store: &'l Store,
+    pub(crate) plan: &'l Plan,
+    pub(crate) number: u8,
+    pub(crate) writer: &'l mut Writer,
+}
+
+impl Client<'_> {
+    /// Does its transactions; at the first that fails it stops, for those behind it cannot succeed.
+    pub(crate) fn work(&mut self) -> Stopped {
+        let mut rng = SmallRng::seed_from_u64(self.plan.seed ^ u64::from(self.number));
+        let reader = self.store.reader()?;
+        let (told, outcomes) = mpsc::channel();
+        let mut in_flight = 0;
+        for turn in 0..self.plan.transactions {
+            if rng.random_range(0..100) < self.plan.checkpoint {
+                self.checkpoint(turn)?;
+            }
+            if in_flight == 0 && rng.random_range(0..100) < self.plan.bulk {
+                self.attach(&mut rng)?;
+            }
+            let mut step = Box::new(self.next_step(&mut rng, told.clone())?);
+            if self.plan.in_flight == 1 {
+                self.commit(&mut step)?;
+                continue;
+            }
+            match self.store.submit(&reader, step) {
+                Submit::Queued => in_flight += 1,
+                Submit::Busy(_) => return Err(Error::Busy),
+            }
+            while in_flight >= self.plan.in_flight {
+                self.hear(&outcomes)?;
+                in_flight -= 1;
+            }
+        }
+        while in_flight > 0 {
+            self.hear(&outcomes)?;
+            in_flight -= 1;
+        }
+        Ok(())
+    }
+
+    fn next_step(&mut self, rng: &mut SmallRng, told: mpsc::Sender<(u64, Result<u64, Error>)>) -> Result<Step, Error> {
+        let operations = self.plan.operations(rng, self.number, self.writer);
+        let counts = self.store.tree(COUNTS)?;
+        let mut changes = Vec::new();
+        for operation in &operations {
+            changes.push(match operation {
+                Operation::Put { tree, key, stamp } => (self.store.tree(tree)?, key.clone(), Some(stamp.bytes())),
+                Operation::Delete { tree, key } => (self.store.tree(tree)?, key.clone(), None),
+            });
+        }
+        let number = self.writer.begin(&operations);
+        let disk = Arc::clone(self.disk);
+        disk.note(Note::Begun(self.number, number));
+        Ok(Step { disk, writer: self.number, number, counts, changes, told })
+    }
+
+    fn commit(&mut self, step: &mut Step) -> Result<(), Error> {
+        let commit = self.store.commit(&mut |tx| step.change(tx))?;
+        self.disk.note(Note::Acknowledged(self.number, step.number, commit.version.0));
+        self.writer.acknowledge(step.number, commit.version.0);
+        Ok(())
+    }
+
+    fn hear(&mut self, outcomes: &mpsc::Receiver<(u64, Result<u64, Error>)>) -> Result<(), Error> {
+        let (number, outcome) = outcomes.recv().expect("each submitted transaction is finished");
+        self.writer.acknowledge(number, outcome?);
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, turn: u64) -> Result<(), Error> {
+        let id = turn << 8 | u64::from(self.number);
+        self.disk.note(Note::CheckpointBegun(id));
+        self.store.checkpoint()?;
+        self.disk.note(Note::CheckpointDone(id));
+        Ok(())
+    }
+
+    /// A whole tree at once, as a transaction like any other.
+    fn attach(&mut self, rng: &mut SmallRng) -> Result<(), Error> {
+        let number = self.writer.begun + 1;
+        let tree = format!("bulk-{}-{number}", self.number);
+        let (id, counts) = (self.store.tree(&tree)?, self.store.tree(COUNTS)?);
+        let mut entries: Vec<(Vec<u8>, Stamp)> = (0..rng.random_range(1..300))
+            .map(|operation| (key(self.number, operation), operation as u32))
+            .map(|(key, operation)| (key, Stamp { number, operation, len: self.plan.value_len(rng) }))
+            .collect();
+        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut build = self.store.bulk()?;
+        for (key, stamp) in &entries {
+            build.push(key, &stamp.bytes())?;
+        }
+        let operations: Vec<_> =
+            entries.into_iter().map(|(key, stamp)| Operation::Put { tree: tree.clone(), key, stamp }).collect();
+        self.writer.begin(&operations);
+        self.disk.note(Note::Begun(self.number, number));
+        let row = (counts, vec![self.number], number.to_le_bytes().to_vec());
+        let commit = self.store.attach(vec![(id, build)], &[row])?;
+        self.disk.note(Note::Acknowledged(self.number, number, commit.version.0));
+        self.writer.acknowledge(number, commit.version.0);
+        self.writer.attached.push((number, tree));
+        Ok(())
+    }
+}
+
+/// All writers at work at the same time; what stopped the first that was stopped.
+pub(crate) fn work(disk: &Arc<SimulatedDisk>, store: &Store, plan: &Plan, writers: &mut [Writer]) -> Stopped {
+    let mut clients: Vec<Client<'_>> =
+        (0..).zip(writers).map(|(number, writer)| Client { disk, store, plan, number, writer }).collect();
+    if let [client] = &mut clients[..] {
+        return client.work();
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = clients.iter_mut().map(|client| scope.spawn(|| client.work())).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).find(Result::is_err).unwrap_or(Ok(()))
+    })
+}
