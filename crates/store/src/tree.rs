@@ -15,6 +15,7 @@
 mod assembler;
 mod bulk;
 mod catalog;
+mod chunk_writer;
 mod cursor;
 mod file;
 mod merge;
@@ -34,11 +35,11 @@ mod view;
 mod writer;
 
 pub use bulk::{BulkBuilder, BulkRoot};
+pub use chunk_writer::Pace;
 pub use cursor::Cursor;
 pub use file::{Opening, TreeFile};
 pub use meta::Meta;
 pub(crate) use node::head;
-pub use output::Pace;
 pub(crate) use page::overflow_pages;
 pub use page::{KEY_BYTES_MAX, PAGE_BYTES, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
 pub(crate) use prefetch::prefetch;

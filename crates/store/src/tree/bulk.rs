@@ -1,7 +1,8 @@
 //! Bulk build: a whole tree bottom-up from sorted entries, leaves full, written in long stretches.
 //!
 //! Runs beside checkpoints and needs no log: until a [`TreeWriter`](super::TreeWriter) attaches the finished tree, no meta page
-//! reaches its pages, and a crash or a drop gives them back.
+//! reaches its pages, and a crash or a drop gives them back. Pages are encoded on the caller's thread and written by one
+//! beside it (`chunk_writer.rs`).
 
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ impl BulkBuilder {
     /// Writes what is left. Durable and visible only through the checkpoint that attaches it.
     pub fn finish(mut self) -> Result<BulkRoot, Error> {
         let root = self.assembler.finish(&mut self.output)?;
-        self.output.flush()?;
+        self.output.settle()?;
         let pages = self.output.release();
         Ok(BulkRoot { shared: self.shared, root: Root { entries: self.entries, ..root }, pages })
     }

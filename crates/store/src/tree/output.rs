@@ -1,6 +1,6 @@
 //! Where new pages go: allocation, and buffered writes in chunks with pacing.
 //!
-//! Pages that lie behind one another leave in one write of at most a chunk. After [`CHUNK_BYTES`] the caller's [`Pace`] is
+//! Pages that lie behind one another leave in one write of at most a chunk. After [`PACE_BYTES`] the caller's [`Pace`] is
 //! asked to wait until they are on the way to the disk: a checkpoint that leaves hundreds of megabytes to one fdatasync
 //! holds up every sync of the log in between.
 //!
@@ -8,22 +8,18 @@
 //! large page of its cache, where the file system can, and maps it as one. A million documents then need a hundred
 //! entries of the processor's table of pages, where they needed fifty thousand that it has no room for.
 
-use std::io;
 use std::sync::Arc;
 
+use super::chunk_writer::{ChunkWriter, PACE_BYTES, Pace};
 use super::file::{Growth, Shared};
 use super::node::{self, OverflowRef, Payload};
 use super::page::{self, Extent, HEADER_BYTES, Header, Kind, PAGE_BYTES, Page, PageNo, put_crc, put_overflow_len};
 use crate::Error;
-use crate::disk::DiskFile;
 
-/// Bytes of one write, and between two calls of [`Pace`].
-const CHUNK_BYTES: usize = 256 * 1024;
+/// Bytes of one write of a checkpoint.
+const CHUNK_BYTES: usize = PACE_BYTES;
 /// Bytes of one write of a bulk build: a large page of the processor (x86-64, and arm64 with pages of 4 KB).
 const BULK_CHUNK_BYTES: usize = 2 << 20;
-
-/// Called after each 256 KB with the range of the file they lie in; may call `sync_range`, may sleep.
-pub type Pace = Box<dyn FnMut(&dyn DiskFile, u64, u64) -> io::Result<()> + Send>;
 
 /// See the module's text.
 pub(super) struct Output {
@@ -39,9 +35,7 @@ pub(super) struct Output {
     allocated: Vec<Extent>,
     buffer: Vec<u8>,
     buffer_start: PageNo,
-    /// Written since the last call of `pace`: range and bytes.
-    unpaced: (u64, u64, usize),
-    pace: Pace,
+    writer: ChunkWriter,
 }
 
 impl Output {
@@ -50,6 +44,7 @@ impl Output {
             Growth::Zeroed => CHUNK_BYTES,
             Growth::Sparse => BULK_CHUNK_BYTES,
         };
+        let writer = ChunkWriter::new(Arc::clone(&shared), growth == Growth::Sparse, pace);
         Output {
             shared,
             sequence,
@@ -60,8 +55,7 @@ impl Output {
             allocated: Vec::new(),
             buffer: Vec::with_capacity(chunk_bytes),
             buffer_start: PageNo::NONE,
-            unpaced: (u64::MAX, 0, 0),
-            pace,
+            writer,
         }
     }
 
@@ -182,39 +176,26 @@ impl Output {
         page.ok_or_else(|| self.shared.damage(place, page::Damage("no room in the write buffer")))
     }
 
-    /// A failed write-back takes its error with it: a later sync of the same file would not tell of it again, and a bulk
-    /// build's pages lie in this file too. So it counts as a failed sync.
-    #[cold]
-    fn pacing_failure(&self, error: io::Error) -> Error {
-        if error.kind() != io::ErrorKind::Interrupted {
-            self.shared.poison();
-        }
-        self.shared.io_failure("pace writes", error)
-    }
-
-    /// Hands all buffered pages to the operating system.
+    /// Hands all buffered pages to the operating system, or to the thread that does.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let (start, len) = (self.buffer_start.offset(), self.buffer.len());
-        let written = self.shared.file().write_all_at(&self.buffer, start);
-        self.buffer.clear();
-        written.map_err(|error| self.shared.io("write pages", error))?;
-        let (low, high, bytes) = self.unpaced;
-        self.unpaced = (low.min(start), high.max(start + len as u64), bytes + len);
-        let (low, high, bytes) = self.unpaced;
-        if bytes >= CHUNK_BYTES {
-            self.unpaced = (u64::MAX, 0, 0);
-            (self.pace)(self.shared.file(), low, high - low).map_err(|error| self.pacing_failure(error))?;
-        }
-        Ok(())
+        let start = self.buffer_start.offset();
+        self.writer.write(&mut self.buffer, start)
+    }
+
+    /// The same, and waits until the operating system has all. Nothing can be written any more.
+    pub(super) fn settle(&mut self) -> Result<(), Error> {
+        self.flush()?;
+        self.writer.finish()
     }
 }
 
 impl Drop for Output {
     /// What was not released was written for nothing.
     fn drop(&mut self) {
+        self.writer.abandon();
         let pages = self.release();
         self.shared.give_back(&pages);
     }
