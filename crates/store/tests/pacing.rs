@@ -10,10 +10,10 @@ use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
 use store::{BulkTree, Options, Store};
 
 const VALUE: [u8; 1000] = [b'v'; 1000];
-/// Twelve megabytes of leaves.
-const ENTRIES: u64 = 12_000;
+/// Twenty-four megabytes of leaves.
+const ENTRIES: u64 = 24_000;
 /// Ranges that a build of this size asks for alone are fewer.
-const FEW: usize = 4;
+const FEW: usize = 8;
 
 /// Lengths of the ranges that were written out.
 type Notes = Arc<Mutex<Vec<u64>>>;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::catalog;
+use super::chunk_writer::Pace;
 use super::meta::{FORMAT_VERSION, Meta, MetaFault};
 use super::node::{Node, OverflowRef};
-use super::chunk_writer::Pace;
 use super::output::Output;
 use super::page::{self, Damage, Extent, HEADER_BYTES, Kind, META_PAGES, PAGE_BYTES, Page, PageNo};
 use super::prefetch::prefetch;
@@ -22,10 +22,12 @@ use crate::{Error, Version};
 
 /// A file under construction has this after its name.
 const NEW_SUFFIX: &str = ".new";
-/// Pages by which the file grows at least (256 KB) and at most (16 MB); between them by a 32nd of itself.
+/// Pages by which the file grows at least (256 KB) and at most (16 MB); between them by a 32nd of itself. A bulk build takes
+/// an 8th: holes cost nothing, and each change of the length waits until the write that is under way has ended.
 const GROWTH_PAGES_MIN: u32 = 64;
 const GROWTH_PAGES_MAX: u32 = 4096;
 const GROWTH_FRACTION: u32 = 32;
+const GROWTH_FRACTION_SPARSE: u32 = 8;
 const CACHE_LINE: usize = 64;
 
 /// How the file grows.
@@ -244,7 +246,8 @@ impl Shared {
 
     /// Makes the file longer, so that it ends with at least `wanted` free pages; by a step where the disk has room for one.
     fn grow(&self, space: &mut Space, wanted: u32, growth: Growth) -> Result<(), Error> {
-        let step = (space.page_count / GROWTH_FRACTION).clamp(GROWTH_PAGES_MIN, GROWTH_PAGES_MAX);
+        let fraction = if growth == Growth::Sparse { GROWTH_FRACTION_SPARSE } else { GROWTH_FRACTION };
+        let step = (space.page_count / fraction).clamp(GROWTH_PAGES_MIN, GROWTH_PAGES_MAX);
         let missing = growth.missing(space, wanted);
         match self.grow_by(space, missing.max(step), growth) {
             // What did fit is the file's now, and may be all that is missing.

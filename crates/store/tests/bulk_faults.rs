@@ -1,0 +1,158 @@
+//! A disk that fails under a bulk build, whose pages are written by a thread beside it.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
+use store::{BulkTree, Error, Options, Store};
+
+const VALUE: [u8; 1000] = [b'v'; 1000];
+/// Twenty-four megabytes of leaves: most of them are written beside the build.
+const ENTRIES: u64 = 24_000;
+
+/// Writes of the tree file fail once so many bytes have been written.
+struct FailingDisk {
+    disk: SystemDisk,
+    left: Arc<AtomicI64>,
+}
+
+struct FailingFile {
+    file: Arc<dyn DiskFile>,
+    left: Option<Arc<AtomicI64>>,
+}
+
+impl Disk for FailingDisk {
+    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.disk.open(name, create, access)?;
+        let left = (name == "tree").then(|| Arc::clone(&self.left));
+        Ok(Arc::new(FailingFile { file, left }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.disk.sync_dir()
+    }
+
+    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
+        self.disk.lock(name)
+    }
+}
+
+impl DiskFile for FailingFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let len = bytes.len() as i64;
+        match &self.left {
+            Some(left) if left.fetch_sub(len, Ordering::Relaxed) < len => Err(io::Error::from_raw_os_error(5)),
+            _ => self.file.write_at(bytes, offset),
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_range(&self, start: u64, len: u64) -> io::Result<()> {
+        self.file.sync_range(start, len)
+    }
+
+    fn map(&self, reserve: u64) -> io::Result<Map> {
+        self.file.map(reserve)
+    }
+}
+
+fn open(directory: &Path) -> (Store, Arc<AtomicI64>) {
+    let left = Arc::new(AtomicI64::new(i64::MAX));
+    let disk = FailingDisk { disk: SystemDisk::new(directory).unwrap(), left: Arc::clone(&left) };
+    (Store::open_on(Arc::new(disk), Options::default()).unwrap().0, left)
+}
+
+fn fill(build: &mut BulkTree) -> Result<(), Error> {
+    (0..ENTRIES).try_for_each(|key| build.push(&key.to_be_bytes(), &VALUE))
+}
+
+/// A build during which writes fail after so many bytes is refused at the latest when it is attached; its pages are free.
+#[track_caller]
+fn check_failed(bytes: i64) {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, left) = open(directory.path());
+    let tree = store.tree("t").unwrap();
+    store.checkpoint().unwrap();
+    left.store(bytes, Ordering::Relaxed);
+    let mut build = store.bulk().unwrap();
+    let refused = match fill(&mut build) {
+        Err(error) => {
+            assert!(matches!(error, Error::Io { .. }), "{error:?}");
+            assert!(matches!(build.push(&u64::MAX.to_be_bytes(), &[]), Ok(()) | Err(Error::Io { .. })));
+            // It may be pushed to again, and never be attached.
+            store.attach(vec![(tree, build)], &[]).map(drop)
+        }
+        Ok(()) => store.attach(vec![(tree, build)], &[]).map(drop),
+    };
+    assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
+    left.store(i64::MAX, Ordering::Relaxed);
+    // The pages of the failed build are taken again, and no write of it comes after.
+    let mut build = store.bulk().unwrap();
+    fill(&mut build).unwrap();
+    store.attach(vec![(tree, build)], &[]).unwrap();
+    let report = store.verify();
+    assert!(report.is_clean(), "{:?}", report.faults);
+    let reader = store.reader().unwrap();
+    let snapshot = reader.snapshot();
+    (0..ENTRIES)
+        .for_each(|key| assert_eq!(snapshot.get(tree, &key.to_be_bytes()).unwrap().as_deref(), Some(&VALUE[..])));
+}
+
+#[test]
+fn a_build_whose_writes_fail_is_told_so_and_never_attached() {
+    check_failed(1 << 20);
+    check_failed(9 << 20);
+    check_failed(23 << 20);
+}
+
+#[test]
+fn a_build_that_is_given_up_half_way_leaves_its_pages_to_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = open(directory.path());
+    let tree = store.tree("t").unwrap();
+    for _ in 0..3 {
+        let mut build = store.bulk().unwrap();
+        fill(&mut build).unwrap();
+    }
+    let mut build = store.bulk().unwrap();
+    fill(&mut build).unwrap();
+    store.attach(vec![(tree, build)], &[]).unwrap();
+    let report = store.verify();
+    assert!(report.is_clean(), "{:?}", report.faults);
+    let bytes = std::fs::metadata(directory.path().join("tree")).unwrap().len();
+    assert!(
+        bytes < 2 * ENTRIES * VALUE.len() as u64,
+        "{bytes} bytes: the pages of abandoned builds were not used again"
+    );
+}
