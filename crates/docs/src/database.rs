@@ -77,7 +77,7 @@ impl Database {
         }
         let mut builds = Vec::new();
         for (collection, work) in collections.iter().zip(&work).filter(|(_, work)| !work.is_empty()) {
-            builds.extend(rebuild::collection(&store, &reader, collection, work, dir, config.sort_bytes)?);
+            builds.extend(rebuild::collection(&store, &reader, collection, work, config.sort_bytes)?);
         }
         if !builds.is_empty() || !rows.is_empty() {
             let entry =

@@ -20,7 +20,6 @@ pub mod row;
 pub mod schema;
 mod scratch;
 mod session;
-mod sorter;
 pub mod sql;
 mod stored_catalog;
 pub mod verify;

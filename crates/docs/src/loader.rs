@@ -3,18 +3,15 @@
 //! Documents come once, in any number; their entries are sorted outside memory, then each tree is built bottom-up. Two
 //! documents with one unique value, or a reference to nobody, are found while the sorted entries are read.
 
-use std::fs::File;
 use std::io;
-use std::path::Path;
 
-use store::BulkTree;
+use store::{BulkTree, SortedEntries, SortedRun, Sorter, Store};
 
 use crate::collection::Collection;
 use crate::engine::TreeId;
 use crate::error::WriteError;
 use crate::key::Key;
 use crate::row::{Row, plain};
-use crate::sorter::{Merge, Sorter};
 
 /// Where a document came from: 4 bytes of source, 8 of place in it, big-endian, so that they sort in reading order.
 pub(crate) const ORIGIN_BYTES: usize = 12;
@@ -91,17 +88,17 @@ pub(crate) enum Task<'c> {
 /// The keys that references may name.
 pub(crate) enum Targets<'t> {
     /// Sorted, from a run that was written while the target's documents were built.
-    Run(&'t File),
+    Run(&'t SortedRun),
     /// By asking for each.
     Ask(&'t dyn Fn(&[u8]) -> Result<bool, store::Error>),
 }
 
 impl<'c> Loader<'c> {
     /// A loader whose sorters hold about `budget` bytes together.
-    pub(crate) fn new(collection: &'c Collection, wanted: &Wanted, dir: &Path, budget: usize) -> Loader<'c> {
+    pub(crate) fn new(collection: &'c Collection, wanted: &Wanted, store: &Store, budget: usize) -> Loader<'c> {
         let count = wanted.indexes.len() + wanted.unique.len() + wanted.references.len();
         let share = budget / count.max(1);
-        let sorters = |numbers: &[usize]| numbers.iter().map(|&number| (number, Sorter::new(dir, share))).collect();
+        let sorters = |numbers: &[usize]| numbers.iter().map(|&number| (number, store.sorter(share))).collect();
         Loader {
             collection,
             indexes: sorters(&wanted.indexes),
@@ -118,7 +115,7 @@ impl<'c> Loader<'c> {
         row: &Row<'_, '_>,
         key: &Key<'_>,
         origin: &[u8; ORIGIN_BYTES],
-    ) -> io::Result<Result<(), WriteError>> {
+    ) -> Result<Result<(), WriteError>, store::Error> {
         for (number, sorter) in &mut self.indexes {
             if let Err(why) = self.collection.index_entry(*number, row, key, &mut self.key, &mut self.value) {
                 return Ok(Err(why));
@@ -173,7 +170,7 @@ impl<'c> Loader<'c> {
 
 /// Builds an index's tree from its entries.
 pub(crate) fn build_index(entries: Sorter, mut tree: BulkTree) -> Result<BulkTree, LoadError> {
-    let mut merge = Sorter::merge(vec![entries])?;
+    let mut merge = entries.finish()?;
     while let Some((key, value)) = merge.next()? {
         tree.push(key, value)?;
     }
@@ -182,7 +179,7 @@ pub(crate) fn build_index(entries: Sorter, mut tree: BulkTree) -> Result<BulkTre
 
 /// Builds a unique field's tree; the same value twice is the error.
 pub(crate) fn build_unique(entries: Sorter, mut tree: BulkTree, field: &str) -> Result<BulkTree, LoadError> {
-    let mut merge = Sorter::merge(vec![entries])?;
+    let mut merge = entries.finish()?;
     let mut last: Option<(Vec<u8>, Vec<u8>)> = None;
     while let Some((key, value)) = merge.next()? {
         let (last_key, last_value) = last.get_or_insert_default();
@@ -206,9 +203,9 @@ pub(crate) fn check_references(
     field: &str,
     target_name: &str,
 ) -> Result<(), LoadError> {
-    let mut merge = Sorter::merge(vec![entries])?;
+    let mut merge = entries.finish()?;
     let mut keys = match targets {
-        Targets::Run(run) => Lookup::Sorted(Merge::of_run(run)?, Vec::new(), false),
+        Targets::Run(run) => Lookup::Sorted(Box::new(run.read()?), Vec::new(), false),
         Targets::Ask(ask) => Lookup::Ask(ask),
     };
     let mut last: Option<Vec<u8>> = None;
@@ -229,7 +226,7 @@ pub(crate) fn check_references(
 
 enum Lookup<'t> {
     /// The run, its current key, and whether there is one.
-    Sorted(Merge, Vec<u8>, bool),
+    Sorted(Box<SortedEntries>, Vec<u8>, bool),
     Ask(&'t dyn Fn(&[u8]) -> Result<bool, store::Error>),
 }
 

@@ -5,7 +5,6 @@
 //! what an index had before is removed after that, in small transactions, also after a stop in between.
 
 use std::ops::{Bound, ControlFlow};
-use std::path::Path;
 
 use binjson::Document;
 use store::{BulkTree, Reader, Store, TreeId};
@@ -29,10 +28,9 @@ pub(crate) fn collection(
     reader: &Reader,
     collection: &Collection,
     work: &Work,
-    dir: &Path,
     sort_bytes: usize,
 ) -> Result<Vec<(TreeId, BulkTree)>, OpenError> {
-    let mut loader = Loader::new(collection, &work.wanted, dir, sort_bytes);
+    let mut loader = Loader::new(collection, &work.wanted, store, sort_bytes);
     let mut shape = Shape::default();
     let mut failure = None;
     each_document(reader, collection.info.tree, |key, stored| {

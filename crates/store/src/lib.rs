@@ -37,4 +37,4 @@ pub use snapshot::{Reader, Snapshot};
 pub use stats::{Recovery, Stats};
 pub use store::Store;
 pub use transaction::{Abort, Commit, Submit, Transaction, Tx};
-pub use tree::{Report, SortedEntries, SortedEntry, Sorter, TreeInfo, TreeStat};
+pub use tree::{Report, SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter, TreeInfo, TreeStat};

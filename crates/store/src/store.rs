@@ -15,7 +15,7 @@ use crate::places::Places;
 use crate::snapshot::Reader;
 use crate::stats::{Recovery, Stats};
 use crate::transaction::{Abort, Commit, Submit, Transaction, Tx, Work};
-use crate::tree::{Report, Sorter};
+use crate::tree::{Report, SortedRunWriter, Sorter};
 
 /// The engine. Cheap to clone; the last clone's drop closes it (final sync, no checkpoint needed).
 #[derive(Clone)]
@@ -123,6 +123,12 @@ impl Store {
     /// Sorts any number of entries for a bulk build in about `memory_bytes`, with temporary files in the store's directory.
     pub fn sorter(&self, memory_bytes: usize) -> Sorter {
         self.engine().sorter(memory_bytes)
+    }
+
+    /// Starts a run of entries that come in order already, to be read any number of times: a temporary file in the store's
+    /// directory.
+    pub fn sorted_run(&self) -> Result<SortedRunWriter, Error> {
+        self.engine().sorted_run()
     }
 
     /// Makes finished builds the content of these (empty) trees, all or none, durable when it returns. A tree that is

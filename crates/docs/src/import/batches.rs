@@ -4,6 +4,7 @@
 //! so that the bad one is named (or skipped) and the others are stored.
 
 use binjson::Document;
+use store::Sorter;
 
 use super::gather::Gathered;
 use super::{ImportError, Options, Progress, Report};
@@ -11,7 +12,6 @@ use crate::collection::STAMP_BYTES;
 use crate::database::{CollectionId, Database, Write};
 use crate::error::WriteError;
 use crate::loader::ORIGIN_BYTES;
-use crate::sorter::Sorter;
 use crate::write::{Op, Precondition};
 
 /// Documents in one transaction.
@@ -28,10 +28,10 @@ pub(super) fn run(
 ) -> Result<Report, ImportError> {
     let mut sorters: Vec<Vec<Sorter>> = std::mem::take(&mut gathered.sorters);
     for number in order(database) {
-        let mut merge = Sorter::merge(std::mem::take(&mut sorters[number])).map_err(io)?;
+        let mut merge = Sorter::merge(std::mem::take(&mut sorters[number]))?;
         let mut batch = Batch::default();
         let mut bytes = 0;
-        while let Some((_, value)) = merge.next().map_err(io)? {
+        while let Some((_, value)) = merge.next()? {
             let (place, stored) = value.split_first_chunk::<ORIGIN_BYTES>().ok_or_else(damaged)?;
             let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
             let body = document.ok_or_else(damaged)?.text().to_vec();
@@ -103,10 +103,7 @@ fn order(database: &Database) -> Vec<usize> {
     order
 }
 
-fn io(source: std::io::Error) -> ImportError {
-    ImportError::Store(store::Error::Io { context: "sorting records".to_string(), source })
-}
-
 fn damaged() -> ImportError {
-    io(std::io::Error::other("a sorted run is damaged"))
+    let source = std::io::Error::other("a sorted run is damaged");
+    ImportError::Store(store::Error::Io { context: "sorting records".to_string(), source })
 }

@@ -3,11 +3,10 @@
 //! Collections are built side by side, then their indexes and checks; nothing is visible before the last step attaches all.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::sync::Mutex;
 
 use binjson::Document;
-use store::{BulkTree, TreeId};
+use store::{BulkTree, SortedRun, SortedRunWriter, Sorter, TreeId};
 
 use super::gather::Gathered;
 use super::{BadRecord, ImportError, Options, Progress, Report, SKIPPED_TOLD_MAX, SORT_BYTES};
@@ -17,7 +16,6 @@ use crate::key::KeyType;
 use crate::loader::{self, LoadError, Loader, ORIGIN_BYTES, Origin, STORED, Targets, Task, Wanted};
 use crate::rebuild::shown_key;
 use crate::row::Shape;
-use crate::sorter::{RunWriter, Sorter};
 
 /// A collection whose documents are built.
 struct Built<'c> {
@@ -25,7 +23,7 @@ struct Built<'c> {
     tree: BulkTree,
     tasks: Vec<Task<'c>>,
     /// Its keys in order, where others refer to it.
-    keys: Option<File>,
+    keys: Option<SortedRun>,
     documents: u64,
     /// Keys that occurred again, the first ones told: the first record's origin and the later one's.
     again: Vec<(Origin, Origin)>,
@@ -84,11 +82,11 @@ fn build(database: &Database, number: usize, sorters: Vec<Sorter>, sort_bytes: u
         unique: (0..collection.unique.len()).collect(),
         references: (0..collection.references.len()).collect(),
     };
-    let mut loader = Loader::new(collection, &wanted, database.dir(), sort_bytes);
+    let mut loader = Loader::new(collection, &wanted, database.store(), sort_bytes);
     let mut tree = database.store().bulk()?;
     let mut keys = match collection.referrers.is_empty() {
         true => None,
-        false => Some(RunWriter::new(database.dir())?),
+        false => Some(database.store().sorted_run()?),
     };
     let mut merge = Sorter::merge(sorters)?;
     let (mut shape, mut again) = (Shape::default(), Vec::new());
@@ -115,7 +113,7 @@ fn build(database: &Database, number: usize, sorters: Vec<Sorter>, sort_bytes: u
         last.key.extend_from_slice(key);
         documents += 1;
     }
-    let keys = keys.map(RunWriter::finish).transpose()?;
+    let keys = keys.map(SortedRunWriter::finish).transpose()?;
     Ok(Built { number, tree, tasks: loader.into_tasks(), keys, documents, again, again_more })
 }
 
@@ -160,7 +158,7 @@ fn finish(
 fn task_run(
     database: &Database,
     task: Task<'_>,
-    keys: &[(TreeId, File)],
+    keys: &[(TreeId, SortedRun)],
 ) -> Result<Option<(TreeId, BulkTree)>, LoadError> {
     match task {
         Task::Index { tree, entries } => Ok(Some((tree, loader::build_index(entries, database.store().bulk()?)?))),

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 use binjson::{Document, Encoder};
+use store::Sorter;
 
 use super::input::{self, Content, Source};
 use super::split::{Batch, Format, Splitter};
@@ -23,7 +24,6 @@ use crate::engine::{Direction, KeyRange};
 use crate::error::WriteError;
 use crate::loader::ORIGIN_BYTES;
 use crate::row::Shape;
-use crate::sorter::Sorter;
 
 /// Set in a source's number where its places are lines.
 const LINES: u32 = 1 << 31;
@@ -282,10 +282,7 @@ impl<'w> Worker<'w> {
             match self.record(collection, number, &batch.bytes[start..end], batch.source, place) {
                 Ok(Ok(())) => {}
                 Ok(Err(why)) => self.gathering.refuse(batch, place, &why),
-                Err(error) => {
-                    let source = store::Error::Io { context: "sorting records".to_string(), source: error };
-                    return Err(ImportError::Store(source));
-                }
+                Err(error) => return Err(ImportError::Store(error)),
             }
             start = end;
         }
@@ -307,7 +304,7 @@ impl<'w> Worker<'w> {
         text: &[u8],
         source: u32,
         place: u64,
-    ) -> std::io::Result<Result<(), WriteError>> {
+    ) -> Result<Result<(), WriteError>, store::Error> {
         let value = &mut self.value;
         value.clear();
         value.extend_from_slice(&source.to_be_bytes());
@@ -319,8 +316,8 @@ impl<'w> Worker<'w> {
         let Ok(document) = Document::from_bytes(&value[ORIGIN_BYTES + STAMP_BYTES..]) else {
             return Ok(Err(WriteError::invalid("the record cannot be read back", "")));
         };
-        let (dir, budget) = (self.gathering.database.dir(), self.gathering.sort_bytes);
-        let sorter = self.sorters[number].get_or_insert_with(|| Sorter::new(dir, budget));
+        let (store, budget) = (self.gathering.database.store(), self.gathering.sort_bytes);
+        let sorter = self.sorters[number].get_or_insert_with(|| store.sorter(budget));
         collection.with_row(document, &mut self.shapes[number], |row| {
             let found = match collection.check(document, row) {
                 Ok(found) => found,

@@ -30,7 +30,7 @@ use crate::error::WriteError;
 pub const BATCH_BYTES: usize = 512 << 10;
 /// Batches that wait for a thread at most.
 pub const QUEUE_BATCHES: usize = 16;
-/// Memory of all sorters together.
+/// Memory of all sorters together, or a megabyte for each.
 pub const SORT_BYTES: usize = 128 << 20;
 /// Largest record.
 pub const RECORD_BYTES_MAX: usize = binjson::TEXT_BYTES_MAX;

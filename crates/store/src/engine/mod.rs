@@ -51,7 +51,7 @@ use crate::memtable::Memtable;
 use crate::options::Options;
 use crate::readers::{Published, ReaderSlot, RetiredFull};
 use crate::transaction::Work;
-use crate::tree::{Report, Sorter, TreeFile};
+use crate::tree::{Report, SortedRunWriter, Sorter, TreeFile};
 use checkpoint::Checkpoints;
 use commit::OpenBatch;
 use queue::Queue;
@@ -202,8 +202,16 @@ impl Engine {
 
     /// A sorter with temporary files of its own in the store's directory.
     pub(crate) fn sorter(&self, memory_bytes: usize) -> Sorter {
-        let number = self.sorters.fetch_add(1, Ordering::Relaxed);
-        Sorter::new(Arc::clone(&self.disk), &format!("sort-{number}"), memory_bytes)
+        Sorter::new(Arc::clone(&self.disk), &self.sorter_name(), memory_bytes)
+    }
+
+    /// The same for what comes in order already.
+    pub(crate) fn sorted_run(&self) -> Result<SortedRunWriter, Error> {
+        SortedRunWriter::new(Arc::clone(&self.disk), &self.sorter_name())
+    }
+
+    fn sorter_name(&self) -> String {
+        format!("sort-{}", self.sorters.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Checks every page that the newest tree reaches, and the space map.

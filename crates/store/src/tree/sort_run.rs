@@ -1,39 +1,108 @@
-//! A sorted run in a temporary file: written once in order, read once in order.
+//! A sorted run in a temporary file: written once in order, read in order.
 //!
 //! ```text
 //!  block: | bytes u32 | crc32c u32 | records … |      record: | key length u16 | value length u32 | key | value |
 //! ```
 //!
 //! A block holds whole records; `bytes` counts them, the checksum covers them. Nothing is synced: a run does not outlive its
-//! process, and what a crash leaves behind is removed at the next start.
+//! process. The file loses its name as soon as it is open, so nothing is left behind however the process ends; a crash
+//! between the two leaves an empty file, which is removed at the next start.
 
 use std::sync::Arc;
 
+use super::node::common_prefix;
 use super::page::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::Error;
 use crate::disk::{Access, Disk, DiskFile};
 
 /// Records of a block, before the one that passes it.
-pub(super) const BLOCK_BYTES: usize = 256 * 1024;
+pub(super) const BLOCK_BYTES: usize = 64 * 1024;
 const BLOCK_HEADER: usize = 8;
-const RECORD_HEADER: usize = 6;
 /// A block ends with the record that fills it.
-const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + RECORD_HEADER + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + RecordHeader::BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
 
-/// A temporary file, removed when it is dropped.
-struct RunFile {
-    disk: Arc<dyn Disk>,
-    name: String,
-    file: Arc<dyn DiskFile>,
+/// What stands before a record's key.
+pub(super) struct RecordHeader {
+    key_len: u16,
+    value_len: u32,
 }
 
-impl Drop for RunFile {
-    fn drop(&mut self) {
-        // If it cannot be removed now, the next start removes it.
-        if let Err(error) = self.disk.remove(&self.name) {
-            tracing::debug!(name = self.name, %error, "temporary file stays until the next start");
-        }
+impl RecordHeader {
+    pub(super) const BYTES: usize = 6;
+
+    /// Key and value are within their limits.
+    pub(super) fn new(key: &[u8], value: &[u8]) -> RecordHeader {
+        RecordHeader { key_len: key.len() as u16, value_len: value.len() as u32 }
     }
+
+    pub(super) fn encode(&self) -> [u8; Self::BYTES] {
+        let ([a, b], [c, d, e, f]) = (self.key_len.to_le_bytes(), self.value_len.to_le_bytes());
+        [a, b, c, d, e, f]
+    }
+}
+
+/// One record's bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'b> {
+    bytes: &'b [u8],
+    value_start: usize,
+}
+
+impl<'b> Record<'b> {
+    /// The record that these bytes begin with, if it is whole.
+    #[inline]
+    pub(super) fn first_of(bytes: &'b [u8]) -> Option<Record<'b>> {
+        let [a, b, c, d, e, f] = *bytes.first_chunk::<{ RecordHeader::BYTES }>()?;
+        let value_start = RecordHeader::BYTES + usize::from(u16::from_le_bytes([a, b]));
+        let end = value_start.checked_add(u32::from_le_bytes([c, d, e, f]) as usize)?;
+        Some(Record { bytes: bytes.get(..end)?, value_start })
+    }
+
+    #[inline]
+    pub(super) fn key(self) -> &'b [u8] {
+        &self.bytes[RecordHeader::BYTES..self.value_start]
+    }
+
+    #[inline]
+    pub(super) fn value(self) -> &'b [u8] {
+        &self.bytes[self.value_start..]
+    }
+
+    /// All of it, as it lies in a run.
+    #[inline]
+    pub(super) fn bytes(self) -> &'b [u8] {
+        self.bytes
+    }
+}
+
+/// Temporary files of one sorter.
+#[derive(Clone)]
+pub(super) struct RunNames {
+    disk: Arc<dyn Disk>,
+    name: String,
+    made: u64,
+}
+
+/// Ending of the names of temporary files.
+pub(super) const SUFFIX: &str = ".sort";
+
+impl RunNames {
+    pub(super) fn new(disk: Arc<dyn Disk>, name: &str) -> RunNames {
+        RunNames { disk, name: name.to_string(), made: 0 }
+    }
+
+    /// A new run's file.
+    pub(super) fn create(&mut self) -> Result<RunWriter, Error> {
+        self.made += 1;
+        RunWriter::create(&*self.disk, format!("{}.{}{SUFFIX}", self.name, self.made))
+    }
+}
+
+/// A file without a name: its space is free again when it is dropped.
+struct RunFile {
+    /// For messages.
+    name: String,
+    file: Arc<dyn DiskFile>,
 }
 
 /// A run being written.
@@ -41,22 +110,43 @@ pub(super) struct RunWriter {
     run: RunFile,
     block: Vec<u8>,
     at: u64,
+    /// What all keys begin with; `None` before the first.
+    common: Option<Vec<u8>>,
 }
 
 impl RunWriter {
-    pub(super) fn create(disk: Arc<dyn Disk>, name: String) -> Result<RunWriter, Error> {
+    fn create(disk: &dyn Disk, name: String) -> Result<RunWriter, Error> {
         let file =
             disk.open(&name, true, Access::Buffered).map_err(|error| Error::io(format!("create {name}"), error))?;
-        let run = RunFile { disk, name, file };
-        run.file.set_len(0).map_err(|error| Error::io(format!("empty {}", run.name), error))?;
-        Ok(RunWriter { run, block: vec![0; BLOCK_HEADER], at: 0 })
+        file.set_len(0).map_err(|error| Error::io(format!("empty {name}"), error))?;
+        disk.remove(&name).map_err(|error| Error::io(format!("remove {name}"), error))?;
+        let run = RunFile { name, file };
+        Ok(RunWriter { run, block: vec![0; BLOCK_HEADER], at: 0, common: None })
     }
 
-    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.block.extend_from_slice(&(key.len() as u16).to_le_bytes());
-        self.block.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    /// Adds an entry, which is not below the one before.
+    pub(super) fn push_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let start = self.block.len();
+        self.block.extend_from_slice(&RecordHeader::new(key, value).encode());
         self.block.extend_from_slice(key);
         self.block.extend_from_slice(value);
+        self.added(start)
+    }
+
+    /// Adds a record, which is not below the one before.
+    pub(super) fn push(&mut self, record: Record<'_>) -> Result<(), Error> {
+        let start = self.block.len();
+        self.block.extend_from_slice(record.bytes());
+        self.added(start)
+    }
+
+    fn added(&mut self, start: usize) -> Result<(), Error> {
+        let key = Record::first_of(&self.block[start..]).map_or(&[][..], Record::key);
+        match &mut self.common {
+            None => self.common = Some(key.to_vec()),
+            Some(common) if key.starts_with(common) => {}
+            Some(common) => common.truncate(common_prefix(common, key)),
+        }
         if self.block.len() >= BLOCK_HEADER + BLOCK_BYTES { self.flush() } else { Ok(()) }
     }
 
@@ -74,80 +164,96 @@ impl RunWriter {
         Ok(())
     }
 
-    /// The run, to be read from its start.
-    pub(super) fn finish(mut self) -> Result<RunReader, Error> {
+    /// The run, to be read.
+    pub(super) fn finish(mut self) -> Result<Run, Error> {
         self.flush()?;
+        Ok(Run { file: Arc::new(self.run), end: self.at, common: self.common.unwrap_or_default() })
+    }
+}
+
+/// A run that is written. It holds no memory until it is read.
+pub(super) struct Run {
+    file: Arc<RunFile>,
+    end: u64,
+    common: Vec<u8>,
+}
+
+impl Run {
+    /// What all keys begin with.
+    pub(super) fn common(&self) -> &[u8] {
+        &self.common
+    }
+
+    /// Reads it from its start, on its first record unless it is empty.
+    pub(super) fn read(&self) -> Result<RunReader, Error> {
         let mut reader =
-            RunReader { run: self.run, end: self.at, at: 0, block: Vec::new(), position: 0, key: 0..0, value: 0..0 };
+            RunReader { file: Arc::clone(&self.file), end: self.end, at: 0, block: Vec::new(), record: 0..0 };
         reader.advance()?;
         Ok(reader)
     }
 }
 
-/// A run being read; it stands on a record until it is at its end.
+/// A run being read; it stands on a record until it is at its end. The last reader, and the run itself, keep the file.
 pub(super) struct RunReader {
-    run: RunFile,
+    file: Arc<RunFile>,
     end: u64,
     at: u64,
     block: Vec<u8>,
-    position: usize,
-    key: std::ops::Range<usize>,
-    value: std::ops::Range<usize>,
+    /// Where the record lies in the block; empty at the end.
+    record: std::ops::Range<usize>,
 }
 
 impl RunReader {
-    pub(super) fn key(&self) -> &[u8] {
-        &self.block[self.key.clone()]
+    /// The current record; `None` at the end.
+    #[inline]
+    pub(super) fn record(&self) -> Option<Record<'_>> {
+        Record::first_of(&self.block[self.record.clone()])
     }
 
-    pub(super) fn value(&self) -> &[u8] {
-        &self.block[self.value.clone()]
+    /// Length of the file.
+    pub(super) fn file_bytes(&self) -> usize {
+        self.end as usize
     }
 
-    /// To the next record; false at the end.
-    pub(super) fn advance(&mut self) -> Result<bool, Error> {
-        if self.position == self.block.len() && !self.next_block()? {
-            return Ok(false);
+    /// To the next record, if there is one.
+    pub(super) fn advance(&mut self) -> Result<(), Error> {
+        let mut start = self.record.end;
+        if start == self.block.len() {
+            self.record = start..start;
+            if !self.next_block()? {
+                return Ok(());
+            }
+            start = 0;
         }
-        let record = self.record().ok_or_else(|| self.damage("record beyond its block"))?;
-        (self.key, self.value) = record;
-        self.position = self.value.end;
-        Ok(true)
-    }
-
-    fn record(&self) -> Option<(std::ops::Range<usize>, std::ops::Range<usize>)> {
-        let (key_len, rest) = self.block.get(self.position..)?.split_first_chunk()?;
-        let (value_len, _) = rest.split_first_chunk()?;
-        let key_start = self.position + RECORD_HEADER;
-        let value_start = key_start + usize::from(u16::from_le_bytes(*key_len));
-        let end = value_start.checked_add(u32::from_le_bytes(*value_len) as usize)?;
-        (end <= self.block.len()).then_some((key_start..value_start, value_start..end))
+        let record = Record::first_of(&self.block[start..]).ok_or_else(|| self.damage("record beyond its block"))?;
+        self.record = start..start + record.bytes().len();
+        Ok(())
     }
 
     fn next_block(&mut self) -> Result<bool, Error> {
         if self.at >= self.end {
             return Ok(false);
         }
-        let context = |error| Error::io(format!("read {}", self.run.name), error);
+        let RunFile { file, name, .. } = &*self.file;
+        let context = |error| Error::io(format!("read {name}"), error);
         let mut header = [0; BLOCK_HEADER];
-        self.run.file.read_exact_at(&mut header, self.at).map_err(context)?;
+        file.read_exact_at(&mut header, self.at).map_err(context)?;
         let [a, b, c, d, e, f, g, h] = header;
         let bytes = u32::from_le_bytes([a, b, c, d]) as usize;
         if bytes > BLOCK_BYTES_MAX {
             return Err(self.damage("block over its limit"));
         }
         self.block.resize(bytes, 0);
-        self.run.file.read_exact_at(&mut self.block, self.at + BLOCK_HEADER as u64).map_err(context)?;
+        file.read_exact_at(&mut self.block, self.at + BLOCK_HEADER as u64).map_err(context)?;
         if crc32c::crc32c(&self.block) != u32::from_le_bytes([e, f, g, h]) {
             return Err(self.damage("checksum differs"));
         }
         self.at += (BLOCK_HEADER + bytes) as u64;
-        self.position = 0;
         Ok(true)
     }
 
     #[cold]
     fn damage(&self, what: &str) -> Error {
-        Error::corrupt(&self.run.name, self.at, what)
+        Error::corrupt(&self.file.name, self.at, what)
     }
 }

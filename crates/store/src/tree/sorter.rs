@@ -1,55 +1,88 @@
 //! External sort with bounded memory, for bulk builds from unsorted entries.
 //!
-//! Entries gather in one buffer. When it is full it is sorted and written as a run; at the end the runs are merged while they are
-//! read. What never fills the buffer never touches the disk. The sort compares 8 bytes of each key as an integer, taken behind
-//! what all keys in the buffer have in common, and looks at the keys themselves only where those are equal.
+//! Entries gather in a part of the memory. A full part is sorted by a thread beside the caller's while the next one fills.
+//! Half of the memory is for parts that stay in it until they are read; once that is full, parts are written as runs. At
+//! the end all of them are merged while they are read. What fits the memory never touches the disk.
 //!
-//! Equal keys come out in the order in which they were put in: the reader decides what they mean.
+//! ```text
+//!  in parts:        | kept | kept | kept | kept | filling | sorted and written | sorted and written | blocks |
+//!  of less memory:  | filling                                            | blocks                           |
+//! ```
+//!
+//! Little memory is not parted: its parts would be sorted sooner than a thread has begun, and make short runs.
+//!
+//! Entries come out in order of key and then of value: the reader decides what equal keys mean.
 
-use std::cmp::Ordering;
+use std::io;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use super::merge::check_limits;
-use super::node::{common_prefix, head};
-use super::sort_run::{BLOCK_BYTES, RunReader, RunWriter};
+pub use super::sort_merge::{SortedEntries, SortedEntry};
+use super::sort_part::Part;
+use super::sort_run::{BLOCK_BYTES, Run, RunNames, RunWriter, SUFFIX};
 use crate::Error;
 use crate::disk::Disk;
 
-/// Ending of the names of temporary files.
-const SUFFIX: &str = ".sort";
-/// Less memory than this makes runs too short to merge well; more would not be addressed by 32 bits.
-const MEMORY_MIN: usize = 8 * BLOCK_BYTES;
-const MEMORY_MAX: usize = 1 << 31;
-/// Runs merged at once: each needs a block in memory, for which half the memory may be used.
-const FAN_IN_MAX: usize = 256;
+/// Parts of the memory.
+const PARTS: usize = 8;
+/// Parts that stay in memory.
+const KEPT: usize = PARTS / 2;
+/// Parts that are sorted, and written, at the same time.
+const JOBS_MAX: usize = 2;
+/// Less memory than this makes runs too short to merge well; of more, a part would not be addressed by 32 bits.
+const MEMORY_MIN: usize = 1 << 20;
+const MEMORY_MAX: usize = 1 << 33;
+/// Memory from which on it is parted.
+const PARTED_MIN: usize = 32 << 20;
+/// Runs merged at once: each needs a block in memory, for which a third of it may be used, and an open file.
+const FAN_IN_MIN: usize = 16;
+const FAN_IN_MAX: usize = 128;
+const _: () = assert!(FAN_IN_MIN * BLOCK_BYTES <= MEMORY_MIN);
 
-/// An entry in the buffer: its key, then its value.
-#[derive(Clone, Copy)]
-struct Slot {
-    start: u32,
-    key_len: u32,
-    value_len: u32,
+/// A part on its way: what is left to merge of it, and its memory if that can be used again.
+type Job = JoinHandle<Result<Done, Error>>;
+
+enum Done {
+    Kept(Part),
+    Written(Run, Part),
 }
 
 /// See the module's text.
 pub struct Sorter {
-    disk: Arc<dyn Disk>,
-    name: String,
-    memory_bytes: usize,
-    bytes: Vec<u8>,
-    slots: Vec<Slot>,
-    /// Length of what all keys in the buffer begin with.
-    common: usize,
-    runs: Vec<RunReader>,
-    runs_made: u64,
+    names: RunNames,
+    part_bytes: usize,
+    /// Parts that may stay in memory; none where it is not parted.
+    kept_max: usize,
+    fan_in: usize,
+    filling: Part,
+    kept: Vec<Part>,
+    /// How many were given away to be kept.
+    kept_count: usize,
+    runs: Vec<Run>,
+    /// Oldest first.
+    jobs: Vec<Job>,
+    /// Memory of parts that are written.
+    spare: Vec<Part>,
 }
 
 impl Sorter {
-    /// A sorter that uses about `memory_bytes`, and temporary files whose names begin with `name`.
+    /// A sorter that uses about `memory_bytes`, or one entry more, and temporary files whose names begin with `name`.
     pub fn new(disk: Arc<dyn Disk>, name: &str, memory_bytes: usize) -> Sorter {
         let memory_bytes = memory_bytes.clamp(MEMORY_MIN, MEMORY_MAX);
-        let (bytes, slots) = (Vec::new(), Vec::new());
-        Sorter { disk, name: name.to_string(), memory_bytes, bytes, slots, common: 0, runs: Vec::new(), runs_made: 0 }
+        let is_parted = memory_bytes >= PARTED_MIN;
+        Sorter {
+            names: RunNames::new(disk, name),
+            part_bytes: if is_parted { memory_bytes / PARTS } else { memory_bytes / 3 * 2 },
+            kept_max: if is_parted { KEPT } else { 0 },
+            fan_in: (memory_bytes / 3 / BLOCK_BYTES).clamp(FAN_IN_MIN, FAN_IN_MAX),
+            filling: Part::default(),
+            kept: Vec::new(),
+            kept_count: 0,
+            runs: Vec::new(),
+            jobs: Vec::new(),
+            spare: Vec::new(),
+        }
     }
 
     /// Removes what sorters of a process that died left behind. Only while no sorter lives.
@@ -61,166 +94,142 @@ impl Sorter {
         Ok(())
     }
 
-    /// Adds an entry.
+    /// Adds an entry. A failure of the disk may be told by a later call.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         check_limits(key, value)?;
-        // A slot, and 16 bytes for it while sorting.
-        let per_entry = size_of::<Slot>() + size_of::<(u64, u32)>();
-        let used = self.bytes.len() + (self.slots.len() + 1) * per_entry + key.len() + value.len();
-        if used > self.memory_bytes && !self.slots.is_empty() {
-            self.spill()?;
+        if self.filling.used() + Part::bytes_of(key, value) > self.part_bytes && !self.filling.is_empty() {
+            self.give_away()?;
         }
-        match self.slots.first() {
-            None => self.common = key.len(),
-            Some(first) => {
-                let same = &self.bytes[first.start as usize..][..self.common];
-                if !key.starts_with(same) {
-                    self.common = common_prefix(same, key);
-                }
-            }
-        }
-        let start = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-        self.slots.push(Slot { start, key_len: key.len() as u32, value_len: value.len() as u32 });
+        self.filling.push(key, value, self.part_bytes);
         Ok(())
     }
 
-    fn entry(&self, slot: Slot) -> (&[u8], &[u8]) {
-        let (key, rest) = self.bytes[slot.start as usize..].split_at(slot.key_len as usize);
-        (key, &rest[..slot.value_len as usize])
+    /// All entries in order.
+    pub fn finish(self) -> Result<SortedEntries, Error> {
+        Sorter::merge(vec![self])
     }
 
-    /// The buffer's entries, as places in `slots` in the order of their keys.
-    fn sorted(&self) -> Vec<u32> {
-        let suffix = |slot: &Slot| &self.entry(*slot).0[self.common..];
-        let mut order: Vec<(u64, u32)> =
-            self.slots.iter().enumerate().map(|(index, slot)| (head(suffix(slot)), index as u32)).collect();
-        order.sort_unstable_by(|(head_a, a), (head_b, b)| {
-            head_a.cmp(head_b).then_with(|| {
-                suffix(&self.slots[*a as usize]).cmp(suffix(&self.slots[*b as usize])).then_with(|| a.cmp(b))
-            })
-        });
-        order.into_iter().map(|(_, index)| index).collect()
-    }
-
-    fn next_run(&mut self) -> Result<RunWriter, Error> {
-        self.runs_made += 1;
-        RunWriter::create(self.disk.clone(), format!("{}.{}{SUFFIX}", self.name, self.runs_made))
-    }
-
-    /// Writes the buffer as a run.
-    fn spill(&mut self) -> Result<(), Error> {
-        let mut run = self.next_run()?;
-        for index in self.sorted() {
-            let (key, value) = self.entry(self.slots[index as usize]);
-            run.push(key, value)?;
+    /// All entries of several sorters in order.
+    pub fn merge(sorters: Vec<Sorter>) -> Result<SortedEntries, Error> {
+        let (mut parts, mut runs) = (Vec::new(), Vec::new());
+        for mut sorter in sorters {
+            sorter.wait_for_jobs(0)?;
+            // The last part need not be written: no other fills.
+            sorter.filling.sort();
+            parts.append(&mut sorter.kept);
+            parts.push(std::mem::take(&mut sorter.filling));
+            runs.append(&mut sorter.runs);
         }
-        self.bytes.clear();
-        self.slots.clear();
-        self.runs.push(run.finish()?);
-        let fan_in = (self.memory_bytes / 2 / BLOCK_BYTES).clamp(2, FAN_IN_MAX);
-        if self.runs.len() >= fan_in {
-            // Every entry is written once more; at half the memory in blocks that is one pass for each thousandfold of it.
-            let mut merged = self.next_run()?;
-            let mut merge = RunMerge::new(std::mem::take(&mut self.runs));
-            while let Some((key, value)) = merge.next()? {
-                merged.push(key, value)?;
-            }
-            self.runs.push(merged.finish()?);
+        SortedEntries::merge(parts, &runs)
+    }
+
+    /// Has the filling part sorted, and written unless it is kept.
+    fn give_away(&mut self) -> Result<(), Error> {
+        let is_kept = self.kept_count < self.kept_max;
+        self.kept_count += usize::from(is_kept);
+        let run = if is_kept { None } else { Some(self.names.create()?) };
+        self.wait_for_jobs(JOBS_MAX - 1)?;
+        let part = std::mem::take(&mut self.filling);
+        if self.kept_max == 0 {
+            self.take(sort_and_write(part, run)?);
+        } else {
+            let job = std::thread::Builder::new().name("sort".to_string()).spawn(move || sort_and_write(part, run));
+            self.jobs.push(job.map_err(|error| Error::io("start a thread that sorts", error))?);
+        }
+        if self.runs.len() >= self.fan_in {
+            self.merge_runs()?;
+        }
+        self.filling = self.spare.pop().unwrap_or_default();
+        Ok(())
+    }
+
+    /// Waits until so few are on their way.
+    fn wait_for_jobs(&mut self, count: usize) -> Result<(), Error> {
+        while self.jobs.len() > count {
+            let panicked = |_| Err(Error::io("sort", io::Error::other("a thread that sorts panicked")));
+            let done = self.jobs.remove(0).join().unwrap_or_else(panicked)?;
+            self.take(done);
         }
         Ok(())
     }
 
-    /// All entries in the order of their keys.
-    pub fn finish(mut self) -> Result<SortedEntries, Error> {
-        if self.runs.is_empty() {
-            let order = self.sorted();
-            return Ok(SortedEntries { source: Source::Buffer { sorter: self, order, next: 0 } });
-        }
-        if !self.slots.is_empty() {
-            self.spill()?;
-        }
-        Ok(SortedEntries { source: Source::Runs(RunMerge::new(std::mem::take(&mut self.runs))) })
-    }
-}
-
-/// Key and value.
-pub type SortedEntry<'e> = (&'e [u8], &'e [u8]);
-
-/// Entries in the order of their keys, each read once.
-pub struct SortedEntries {
-    source: Source,
-}
-
-enum Source {
-    Buffer { sorter: Sorter, order: Vec<u32>, next: usize },
-    Runs(RunMerge),
-}
-
-impl SortedEntries {
-    /// The next entry, valid until the following call.
-    #[expect(clippy::should_implement_trait, reason = "it lends: an iterator could not")]
-    pub fn next(&mut self) -> Result<Option<SortedEntry<'_>>, Error> {
-        match &mut self.source {
-            Source::Runs(merge) => merge.next(),
-            Source::Buffer { sorter, order, next } => {
-                let index = order.get(*next).copied();
-                *next += 1;
-                Ok(index.map(|index| sorter.entry(sorter.slots[index as usize])))
+    fn take(&mut self, done: Done) {
+        match done {
+            Done::Kept(part) => self.kept.push(part),
+            Done::Written(run, mut part) => {
+                self.runs.push(run);
+                part.clear();
+                self.spare.push(part);
             }
         }
     }
+
+    /// Every entry of the runs is written once more: seldom, for a run is longer than all blocks of a merge.
+    fn merge_runs(&mut self) -> Result<(), Error> {
+        let mut merged = self.names.create()?;
+        let mut merge = SortedEntries::merge(Vec::new(), &std::mem::take(&mut self.runs))?;
+        while let Some(record) = merge.next_record()? {
+            merged.push(record)?;
+        }
+        self.runs.push(merged.finish()?);
+        Ok(())
+    }
 }
 
-/// The merge of sorted runs: a binary heap of readers, the one with the lowest key on top.
-struct RunMerge {
-    /// With their age: of equal keys the older run's comes first.
-    heap: Vec<(usize, RunReader)>,
-    /// The top's record has been handed out.
-    is_read: bool,
+/// Entries that come in order already, on their way into a temporary file.
+pub struct SortedRunWriter {
+    run: RunWriter,
 }
 
-impl RunMerge {
-    fn new(runs: Vec<RunReader>) -> RunMerge {
-        let mut merge = RunMerge { heap: runs.into_iter().enumerate().collect(), is_read: false };
-        for index in (0..merge.heap.len() / 2).rev() {
-            merge.sink(index);
-        }
-        merge
+/// Entries in order in a temporary file, to be read any number of times.
+pub struct SortedRun {
+    run: Run,
+}
+
+impl SortedRunWriter {
+    /// A run whose file's name begins with `name`.
+    pub fn new(disk: Arc<dyn Disk>, name: &str) -> Result<SortedRunWriter, Error> {
+        Ok(SortedRunWriter { run: RunNames::new(disk, name).create()? })
     }
 
-    fn next(&mut self) -> Result<Option<SortedEntry<'_>>, Error> {
-        if let (true, Some((_, top))) = (self.is_read, self.heap.first_mut()) {
-            if !top.advance()? {
-                self.heap.swap_remove(0);
-            }
-            self.sink(0);
-        }
-        self.is_read = true;
-        Ok(self.heap.first().map(|(_, run)| (run.key(), run.value())))
+    /// Adds an entry, which is not below the one before.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        check_limits(key, value)?;
+        self.run.push_entry(key, value)
     }
 
-    fn sink(&mut self, mut index: usize) {
-        loop {
-            let child = 2 * index + 1;
-            if child >= self.heap.len() {
-                return;
-            }
-            let is_right = child + 1 < self.heap.len() && self.compare(child + 1, child) == Ordering::Less;
-            let lowest = child + usize::from(is_right);
-            if self.compare(index, lowest) != Ordering::Greater {
-                return;
-            }
-            self.heap.swap(index, lowest);
-            index = lowest;
+    /// The run, to be read.
+    pub fn finish(self) -> Result<SortedRun, Error> {
+        Ok(SortedRun { run: self.run.finish()? })
+    }
+}
+
+impl SortedRun {
+    /// Reads it from its start.
+    pub fn read(&self) -> Result<SortedEntries, Error> {
+        SortedEntries::merge(Vec::new(), std::slice::from_ref(&self.run))
+    }
+}
+
+impl Drop for Sorter {
+    /// No thread that sorts outlives its sorter.
+    fn drop(&mut self) {
+        for job in self.jobs.drain(..) {
+            // Whose entries nobody wants any more.
+            let _ = job.join();
         }
     }
+}
 
-    fn compare(&self, a: usize, b: usize) -> Ordering {
-        let ((age_a, a), (age_b, b)) = (&self.heap[a], &self.heap[b]);
-        a.key().cmp(b.key()).then_with(|| age_a.cmp(age_b))
+fn sort_and_write(mut part: Part, run: Option<RunWriter>) -> Result<Done, Error> {
+    part.sort();
+    let Some(mut run) = run else { return Ok(Done::Kept(part)) };
+    for index in 0.. {
+        let Some(record) = part.get(index) else { break };
+        part.fetch_ahead(index);
+        run.push(record)?;
     }
+    Ok(Done::Written(run.finish()?, part))
 }
 
 #[cfg(test)]
@@ -231,24 +240,33 @@ mod tests {
     use super::*;
     use crate::disk::SystemDisk;
 
+    struct Case {
+        entries: usize,
+        memory: usize,
+        sorters: usize,
+        prefix: &'static [u8],
+        spills: bool,
+    }
+
     #[track_caller]
-    fn check_sorted(seed: u64, entries: usize, prefix: &[u8], spills: bool) {
+    fn check_sorted(seed: u64, case: &Case) {
         let directory = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(SystemDisk::new(directory.path()).unwrap());
         let mut rng = SmallRng::seed_from_u64(seed);
-        let mut sorter = Sorter::new(disk.clone(), "index", 0);
+        let new = |number| Sorter::new(disk.clone(), &format!("index-{number}"), case.memory);
+        let mut sorters: Vec<Sorter> = (0..case.sorters).map(new).collect();
         let mut expected = Vec::new();
-        for number in 0..entries {
-            let mut key = prefix.to_vec();
+        for _ in 0..case.entries {
+            let mut key = case.prefix.to_vec();
             key.extend((0..rng.random_range(0..20)).map(|_| rng.random_range(0..3u8)));
-            let mut value = number.to_le_bytes().to_vec();
-            value.resize(8 + rng.random_range(0..100), 7);
-            sorter.push(&key, &value).unwrap();
+            let mut value = rng.random_range(0..1000u32).to_le_bytes().to_vec();
+            value.resize(4 + rng.random_range(0..100), 7);
+            sorters[rng.random_range(0..case.sorters)].push(&key, &value).unwrap();
             expected.push((key, value));
         }
-        expected.sort_by(|(a, _), (b, _)| a.cmp(b));
-        assert_eq!(!disk.list().unwrap().is_empty(), spills);
-        let mut sorted = sorter.finish().unwrap();
+        expected.sort();
+        let mut sorted = Sorter::merge(sorters).unwrap();
+        assert_eq!(sorted.has_runs(), case.spills);
         for (key, value) in &expected {
             assert_eq!(sorted.next().unwrap(), Some((key.as_slice(), value.as_slice())));
         }
@@ -259,12 +277,32 @@ mod tests {
 
     #[test]
     fn entries_that_fit_the_memory_come_out_in_order_without_files() {
-        check_sorted(1, 5000, b"", false);
-        check_sorted(2, 0, b"", false);
+        check_sorted(1, &Case { entries: 5000, memory: 0, sorters: 1, prefix: b"", spills: false });
+        check_sorted(2, &Case { entries: 0, memory: 0, sorters: 1, prefix: b"", spills: false });
+        check_sorted(3, &Case { entries: 100, memory: 0, sorters: 3, prefix: b"x", spills: false });
     }
 
     #[test]
-    fn entries_of_many_runs_come_out_in_order_and_equal_keys_as_they_came() {
-        check_sorted(3, 200_000, b"a common start/", true);
+    fn entries_of_many_runs_come_out_in_order_of_key_and_value() {
+        let prefix = b"a common start/";
+        check_sorted(4, &Case { entries: 200_000, memory: 0, sorters: 1, prefix, spills: true });
+        check_sorted(5, &Case { entries: 100_000, memory: 0, sorters: 3, prefix, spills: true });
+    }
+
+    #[test]
+    fn parts_that_threads_sort_come_out_in_order() {
+        check_sorted(6, &Case { entries: 500_000, memory: PARTED_MIN, sorters: 1, prefix: b"", spills: true });
+    }
+
+    #[test]
+    fn a_sorter_that_is_dropped_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(SystemDisk::new(directory.path()).unwrap());
+        let mut sorter = Sorter::new(disk.clone(), "index", PARTED_MIN);
+        for number in 0..100_000u32 {
+            sorter.push(&number.to_le_bytes(), &[0; 600]).unwrap();
+        }
+        drop(sorter);
+        assert!(disk.list().unwrap().is_empty());
     }
 }

@@ -1,0 +1,115 @@
+//! A part of a sorter's entries, in memory: gathered in any order, then sorted.
+//!
+//! ```text
+//!  bytes: record, record, …      record: | key length u16 | value length u32 | key | value |
+//!  slots: (head of the key, start of the record), one for each record
+//! ```
+//!
+//! Records lie as a run has them. The sort compares 8 bytes of each key as an integer, taken behind what all keys of the
+//! part have in common, and looks at keys and values themselves only where those are equal.
+
+use super::node::{common_prefix, head};
+use super::prefetch::prefetch_all;
+use super::sort_run::{Record, RecordHeader};
+
+/// Entries between the one that is read and the one that is fetched meanwhile.
+const AHEAD: usize = 6;
+
+#[derive(Clone, Copy)]
+struct Slot {
+    head: u64,
+    start: u32,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Part {
+    bytes: Vec<u8>,
+    slots: Vec<Slot>,
+    /// Length of what all keys begin with.
+    common: usize,
+}
+
+impl Part {
+    /// Bytes of memory that an entry of this size takes.
+    pub(super) fn bytes_of(key: &[u8], value: &[u8]) -> usize {
+        size_of::<Slot>() + RecordHeader::BYTES + key.len() + value.len()
+    }
+
+    /// Bytes of memory in use.
+    pub(super) fn used(&self) -> usize {
+        self.bytes.len() + self.slots.len() * size_of::<Slot>()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Forgets the entries and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.slots.clear();
+    }
+
+    /// Adds an entry to a part that is to have about `bytes_max` bytes.
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8], bytes_max: usize) {
+        match self.slots.first() {
+            None => {
+                // Grown by doubling, half of all entries would be copied once more.
+                self.bytes.reserve_exact(bytes_max);
+                self.common = key.len();
+            }
+            Some(first) => {
+                let same = &self.record(first.start).key()[..self.common];
+                if !key.starts_with(same) {
+                    self.common = common_prefix(same, key);
+                }
+            }
+        }
+        self.slots.push(Slot { head: 0, start: self.bytes.len() as u32 });
+        self.bytes.extend_from_slice(&RecordHeader::new(key, value).encode());
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+    }
+
+    /// Puts the entries in order, by key and then by value.
+    pub(super) fn sort(&mut self) {
+        let mut slots = std::mem::take(&mut self.slots);
+        for slot in &mut slots {
+            slot.head = head(&self.record(slot.start).key()[self.common..]);
+        }
+        slots.sort_unstable_by(|a, b| {
+            a.head.cmp(&b.head).then_with(|| {
+                let (a, b) = (self.record(a.start), self.record(b.start));
+                a.key().cmp(b.key()).then_with(|| a.value().cmp(b.value()))
+            })
+        });
+        self.slots = slots;
+    }
+
+    /// What all keys begin with.
+    pub(super) fn common(&self) -> &[u8] {
+        self.slots.first().map_or(&[], |first| &self.record(first.start).key()[..self.common])
+    }
+
+    /// The entry at this place in the order of the last sort.
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> Option<Record<'_>> {
+        self.slots.get(index).map(|slot| self.record(slot.start))
+    }
+
+    /// Has an entry fetched that will be read when those from `index` on are: they lie anywhere in the part.
+    #[inline]
+    pub(super) fn fetch_ahead(&self, index: usize) {
+        if let (Some(now), Some(ahead)) = (self.slots.get(index), self.slots.get(index + AHEAD)) {
+            let near = &self.bytes[ahead.start as usize..];
+            // About as long as the one that is read now.
+            let len = self.record(now.start).bytes().len().min(near.len());
+            prefetch_all(&near[..len]);
+        }
+    }
+
+    fn record(&self, start: u32) -> Record<'_> {
+        Record::first_of(&self.bytes[start as usize..]).expect("a slot names the start of a whole record")
+    }
+}
