@@ -39,6 +39,8 @@ const ZERO_CHUNK: usize = 256 * 1024;
 pub enum Access {
     /// Through the page cache; durable after `sync_data`.
     Buffered,
+    /// The same, for reading alone: a backup may lie where nothing can be written.
+    ReadOnly,
     /// Past the page cache, each write durable when it returns (`O_DIRECT | O_DSYNC`). Only where the file system can:
     /// else `open` fails with `InvalidInput`, and the caller takes `Buffered`.
     Direct,
@@ -49,7 +51,7 @@ pub type DirectoryLock = Box<dyn Any + Send + Sync>;
 
 /// A directory of files.
 pub trait Disk: Send + Sync {
-    /// Opens a file for reading and writing; with `create` it is made when it is not there (`sync_dir` makes that durable).
+    /// Opens a file for reading and (unless [`Access::ReadOnly`]) writing; with `create` it is made when it is not there (`sync_dir` makes that durable).
     fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>>;
     /// The names of all files, in no order.
     fn list(&self) -> io::Result<Vec<String>>;

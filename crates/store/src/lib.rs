@@ -11,10 +11,12 @@
 //! goes through [`disk`]. The modules `log`, `memtable`, `readers` and `tree` are public for their own tests and examples;
 //! other crates use what is named at the root.
 
+mod backup;
 mod bulk;
 pub mod disk;
 mod engine;
 mod error;
+mod folder;
 mod inspect;
 mod key;
 pub mod log;
@@ -28,6 +30,7 @@ mod store;
 mod transaction;
 pub mod tree;
 
+pub use backup::{RestoreProgress, Restored, WatchRestore};
 pub use bulk::BulkTree;
 pub use error::Error;
 pub use inspect::Inventory;
@@ -37,4 +40,6 @@ pub use snapshot::{Reader, Snapshot};
 pub use stats::{Recovery, Stats};
 pub use store::Store;
 pub use transaction::{Abort, Commit, Submit, Transaction, Tx};
-pub use tree::{Report, SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter, TreeInfo, TreeStat};
+pub use tree::{
+    Copied, Progress, Report, SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter, TreeInfo, TreeStat, Watch,
+};

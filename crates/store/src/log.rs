@@ -15,6 +15,7 @@
 mod batch;
 mod buffer;
 mod keeper;
+mod least;
 mod position;
 mod replay;
 mod segment;
@@ -24,8 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use batch::{Batch, BatchBuilder, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
+pub(crate) use least::{BEGINNING, create as create_least};
 pub use position::LogPosition;
-pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, start_exists};
+pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, replay, start_exists};
 pub(crate) use segment::live_name as segment_name;
 
 use crate::disk::{DIRECT_ALIGN, Disk};
@@ -257,6 +259,11 @@ fn open_segment(disk: &dyn Disk, number: u64, sync_each: bool) -> Result<Segment
         Ok(Segment { number, bytes: file.len()?, file, is_direct })
     };
     open().map_err(|error| Error::io(format!("open {name}"), error))
+}
+
+/// Whether this is the name of a segment.
+pub(crate) fn is_segment(name: &str) -> bool {
+    segment::number_of(name, ".log").is_some()
 }
 
 /// Numbers of all segment files.

@@ -63,7 +63,7 @@ impl Store {
         Ok((Store { running: Arc::new(running) }, recovery))
     }
 
-    fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.running.engine
     }
 

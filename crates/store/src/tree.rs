@@ -16,6 +16,7 @@ mod assembler;
 mod bulk;
 mod catalog;
 mod chunk_writer;
+mod copy;
 mod cursor;
 mod file;
 mod merge;
@@ -38,6 +39,8 @@ mod writer;
 
 pub use bulk::{BulkBuilder, BulkRoot};
 pub use chunk_writer::Pace;
+pub use copy::{Copied, Progress, Watch};
+pub(crate) use copy::{Target, copy, given_up};
 pub use cursor::Cursor;
 pub use file::{Opening, TreeFile};
 pub use meta::Meta;

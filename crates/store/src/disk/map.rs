@@ -91,6 +91,13 @@ impl Map {
         self.bytes(offset, len).is_none_or(residency::is_resident)
     }
 
+    /// Has these bytes read from the disk while others are looked at. Only a hint: what it fails at, the touch will tell.
+    pub fn will_need(&self, offset: u64, len: u64) {
+        if offset.saturating_add(len) <= self.len() {
+            let _ = self.raw.advise_range(memmap2::Advice::WillNeed, offset as usize, len as usize);
+        }
+    }
+
     /// Tells the kernel that reads come in random order, so that a fault reads one page and not a window around it.
     pub fn advise_random(&self) -> io::Result<()> {
         self.raw.advise(memmap2::Advice::Random)

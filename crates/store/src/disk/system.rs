@@ -37,7 +37,7 @@ impl SystemDisk {
 impl Disk for SystemDisk {
     fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(create).truncate(false);
+        options.read(true).write(access != Access::ReadOnly).create(create).truncate(false);
         if access == Access::Direct {
             options.custom_flags(libc::O_DIRECT | libc::O_DSYNC);
         }

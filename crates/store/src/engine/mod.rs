@@ -18,6 +18,7 @@
 //! 4. What a published generation can reach stays until no reader has it pinned (`readers.rs`; for pages, `TreeView`).
 
 mod attach;
+mod backup;
 mod catalog;
 mod changes;
 mod checkpoint;
@@ -39,7 +40,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use changes::Changes;
 pub(crate) use commit::{Request, finish};
-pub(crate) use limits::{CATALOG, COMMITTERS, TREE_NAME};
+pub(crate) use limits::{CATALOG, COMMITTERS, LOCK_NAME, TREE_NAME};
 pub(crate) use reads::Reads;
 pub(crate) use ticket::Waiting;
 pub(crate) use view::{Generation, View};

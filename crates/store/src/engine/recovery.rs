@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::checkpoint::merge_table;
-use super::limits::{COMMIT_SLOTS, LOCK_NAME, TREE_NAME};
+use super::limits::{COMMIT_SLOTS, TREE_NAME};
 use super::queue::Queue;
 use super::room::{Need, Room};
 use super::view::Generation;
@@ -17,6 +17,7 @@ use super::writer::{Writer, new_memtable};
 use super::{Checkpoints, Counters, Engine};
 use crate::disk::Disk;
 use crate::error::Error;
+use crate::folder;
 use crate::key::{TreeId, Version};
 use crate::log::{self, Batch, Log, LogPosition, LogSettings};
 use crate::memtable::{Full, Memtable, MemtableWriter};
@@ -30,16 +31,16 @@ impl Engine {
     pub(crate) fn open(disk: Arc<dyn Disk>, options: Options) -> Result<(Engine, Recovery), Error> {
         let began = Instant::now();
         options.check()?;
-        let lock = disk.lock(LOCK_NAME).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => Error::Locked,
-            _ => Error::io(format!("lock the directory by its file `{LOCK_NAME}`"), error),
-        })?;
+        let lock = folder::lock(&*disk)?;
         let settings = LogSettings {
             segment_bytes: options.log_segment_bytes,
             sync_each: options.durability == Durability::Commit,
         };
         Sorter::remove_leftovers(&*disk)?;
-        if !has_tree(&*disk)? {
+        if has_tree(&*disk)? {
+            folder::remove_part(&*disk)?;
+        } else {
+            folder::refuse_unfinished(&*disk)?;
             create(&disk, settings)?;
         }
         let tree = open_tree(&*disk, &options)?;

@@ -69,6 +69,8 @@ pub(super) struct Shared {
     is_poisoned: AtomicBool,
     /// Pages that the newest state reaches.
     pub(super) live_pages: AtomicU32,
+    /// See [`Opening::kept_small`].
+    is_kept_small: bool,
 }
 
 impl Shared {
@@ -126,6 +128,16 @@ impl Shared {
     /// Whether these bytes are in memory.
     pub(super) fn is_resident(&self, place: PageNo, len: usize) -> bool {
         self.map.is_resident(place.offset(), len)
+    }
+
+    /// Has pages read from the disk that will be touched soon.
+    pub(super) fn will_need(&self, extent: Extent) {
+        self.map.will_need(extent.start.offset(), u64::from(extent.count) * PAGE_BYTES as u64);
+    }
+
+    /// Whether it is to have as little free space as may be, and buffers to be small.
+    pub(super) fn is_kept_small(&self) -> bool {
+        self.is_kept_small
     }
 
     /// What was read since `before` was taken may be zeros.
@@ -246,8 +258,9 @@ impl Shared {
 
     /// Makes the file longer, so that it ends with at least `wanted` free pages; by a step where the disk has room for one.
     fn grow(&self, space: &mut Space, wanted: u32, growth: Growth) -> Result<(), Error> {
+        let most = if self.is_kept_small { GROWTH_PAGES_MIN } else { GROWTH_PAGES_MAX };
         let fraction = if growth == Growth::Sparse { GROWTH_FRACTION_SPARSE } else { GROWTH_FRACTION };
-        let step = (space.page_count / fraction).clamp(GROWTH_PAGES_MIN, GROWTH_PAGES_MAX);
+        let step = (space.page_count / fraction).clamp(GROWTH_PAGES_MIN, most);
         let missing = growth.missing(space, wanted);
         match self.grow_by(space, missing.max(step), growth) {
             // What did fit is the file's now, and may be all that is missing.
@@ -314,6 +327,7 @@ pub struct Opening {
     map: Map,
     metas: Vec<(PageNo, Meta)>,
     faults: Vec<Error>,
+    is_kept_small: bool,
 }
 
 impl TreeFile {
@@ -362,7 +376,7 @@ impl TreeFile {
             (true, Some(error), _) | (true, None, Some(error)) => Err(error),
             (_, _, fault) => {
                 faults.extend(fault);
-                Ok(Opening { name: name.to_string(), file, map, metas, faults })
+                Ok(Opening { name: name.to_string(), file, map, metas, faults, is_kept_small: false })
             }
         }
     }
@@ -475,6 +489,11 @@ impl Opening {
         self.map.advise_random().map_err(|error| Error::io(format!("map {}", self.name), error))
     }
 
+    /// A file that is written once, as a copy: it grows by small steps, so that it ends with few free pages.
+    pub(super) fn kept_small(self) -> Opening {
+        Opening { is_kept_small: true, ..self }
+    }
+
     /// What was wrong with the meta page that is not whole.
     pub fn fault(&self) -> Option<&Error> {
         self.faults.first()
@@ -482,7 +501,7 @@ impl Opening {
 
     /// Goes on from the meta page at this place in [`Opening::metas`].
     pub fn choose(self, index: usize) -> Result<TreeFile, Error> {
-        let Opening { name, file, map, metas, .. } = self;
+        let Opening { name, file, map, metas, is_kept_small, .. } = self;
         let newest = metas.first().map_or(0, |(_, meta)| meta.sequence);
         let (slot, meta) = metas.get(index).cloned().ok_or_else(|| Error::corrupt(&name, 0, "no such meta page"))?;
         // A process that was killed, or whose sync failed, leaves pages that the kernel has and the disk may not have. All
@@ -494,8 +513,15 @@ impl Opening {
         let page_count = (map.len() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let space = Space::new(Bitmap::default(), Bitmap::default(), page_count, Default::default());
         let is_poisoned = AtomicBool::new(false);
-        let mut shared =
-            Shared { name, file, map, space: Mutex::new(space), is_poisoned, live_pages: AtomicU32::new(0) };
+        let mut shared = Shared {
+            name,
+            file,
+            map,
+            space: Mutex::new(space),
+            is_poisoned,
+            live_pages: AtomicU32::new(0),
+            is_kept_small,
+        };
         let (places, live) = Places::load(&shared, &meta.directories)?;
         let (mut taken, mut waiting) = (live.clone(), Default::default());
         for (_, other) in metas.iter().filter(|(place, _)| *place != slot) {

@@ -42,6 +42,7 @@ impl Output {
     pub(super) fn new(shared: Arc<Shared>, sequence: u64, growth: Growth, pace: Pace) -> Output {
         let chunk_bytes = match growth {
             Growth::Zeroed => CHUNK_BYTES,
+            Growth::Sparse if shared.is_kept_small() => CHUNK_BYTES,
             Growth::Sparse => BULK_CHUNK_BYTES,
         };
         let writer = ChunkWriter::new(Arc::clone(&shared), growth == Growth::Sparse, pace);

@@ -1,0 +1,120 @@
+//! A store's folder while it is made: nothing in it passes for a store before all of it is there.
+//!
+//! 1. The lock is taken, and the folder looked at: it must be empty, or hold what an unfinished copy left behind.
+//! 2. [`PART_NAME`] is made, before anything else. A folder with it and without a tree file is refused by every start: it
+//!    must not be taken for a new store either, which would be an empty one in the place of a full one.
+//! 3. Everything is written and synced, names included.
+//! 4. [`PART_NAME`] becomes the tree file: one renaming, and a sync of the directory. That is the moment.
+//!
+//! A failure before it removes what was written. A crash leaves it, and the next copy into the same folder removes it.
+
+use std::io;
+
+use crate::disk::{DirectoryLock, Disk};
+use crate::engine::{LOCK_NAME, TREE_NAME};
+use crate::error::Error;
+use crate::log;
+
+/// The tree file of an unfinished copy.
+pub(crate) const PART_NAME: &str = "tree.part";
+
+/// See the module's text.
+pub(crate) struct Unfinished<'d> {
+    disk: &'d dyn Disk,
+    is_finished: bool,
+    _lock: DirectoryLock,
+}
+
+impl<'d> Unfinished<'d> {
+    /// Step 1.
+    pub(crate) fn begin(disk: &'d dyn Disk) -> Result<Unfinished<'d>, Error> {
+        // Before the lock's file is made: a foreign folder is to stay as it is.
+        refuse_unless_empty(disk)?;
+        let lock = lock(disk)?;
+        refuse_unless_empty(disk)?;
+        remove_remains(disk)?;
+        Ok(Unfinished { disk, is_finished: false, _lock: lock })
+    }
+
+    /// Step 4.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        let context = |error| Error::io(format!("rename {PART_NAME}"), error);
+        self.disk.sync_dir().map_err(context)?;
+        self.disk.rename(PART_NAME, TREE_NAME).map_err(context)?;
+        self.is_finished = true;
+        self.disk.sync_dir().map_err(context)
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished
+            && let Err(error) = remove_remains(self.disk)
+        {
+            tracing::warn!(%error, "cannot remove what an unfinished copy has written");
+        }
+    }
+}
+
+pub(crate) fn lock(disk: &dyn Disk) -> Result<DirectoryLock, Error> {
+    disk.lock(LOCK_NAME).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Locked,
+        _ => Error::io(format!("lock the directory by its file `{LOCK_NAME}`"), error),
+    })
+}
+
+fn names(disk: &dyn Disk) -> Result<Vec<String>, Error> {
+    disk.list().map_err(|error| Error::io("list the directory", error))
+}
+
+fn is_part(name: &str) -> bool {
+    name.strip_prefix(PART_NAME).is_some_and(|rest| rest.is_empty() || rest == ".new")
+}
+
+/// Empty, or what an unfinished copy left behind.
+fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), Error> {
+    let names = names(disk)?;
+    let is_unfinished = names.iter().any(|name| is_part(name));
+    let is_ours = |name: &String| name == LOCK_NAME || is_unfinished && (is_part(name) || log::is_segment(name));
+    if names.iter().all(is_ours) {
+        return Ok(());
+    }
+    let source = io::Error::new(io::ErrorKind::DirectoryNotEmpty, "the folder is not empty");
+    Err(Error::Io { context: "make a store".to_string(), source })
+}
+
+/// The mark of the unfinished goes last.
+fn remove_remains(disk: &dyn Disk) -> Result<(), Error> {
+    let context = |error| Error::io("remove an unfinished copy", error);
+    let names = names(disk)?;
+    if !names.iter().any(|name| is_part(name)) {
+        return Ok(());
+    }
+    for name in names.iter().filter(|name| log::is_segment(name)) {
+        disk.remove(name).map_err(context)?;
+    }
+    disk.sync_dir().map_err(context)?;
+    remove_part(disk)
+}
+
+/// Removes the unfinished tree file beside a whole one.
+pub(crate) fn remove_part(disk: &dyn Disk) -> Result<(), Error> {
+    let context = |error| Error::io("remove an unfinished copy", error);
+    let parts: Vec<String> = names(disk)?.into_iter().filter(|name| is_part(name)).collect();
+    if parts.is_empty() {
+        return Ok(());
+    }
+    for name in parts {
+        disk.remove(&name).map_err(context)?;
+    }
+    disk.sync_dir().map_err(context)
+}
+
+/// Refuses a folder without a tree file that a copy was to fill.
+pub(crate) fn refuse_unfinished(disk: &dyn Disk) -> Result<(), Error> {
+    if names(disk)?.iter().any(|name| is_part(name)) {
+        let what = "a backup or restore into this folder did not come to its end: do it again, or empty the folder";
+        return Err(Error::corrupt(PART_NAME, 0, what));
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! The least log: one short segment without a batch. A tree file beside it is a whole store.
+
+use super::position::LogPosition;
+use super::segment::{self, DATA_AT};
+use crate::disk::{Access, Disk};
+use crate::error::Error;
+
+/// Room for the empty batch of the first start, and some more. Larger than any settings allow for is not wanted: when it
+/// is recycled it grows to what they say.
+const BYTES: u64 = 64 << 10;
+
+/// Where a log of one segment begins.
+pub(crate) const BEGINNING: LogPosition =
+    LogPosition { segment: 1, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
+
+/// Writes it; durable with its name after the directory's next sync.
+pub(crate) fn create(disk: &dyn Disk) -> Result<(), Error> {
+    let name = segment::live_name(BEGINNING.segment);
+    let write = || -> std::io::Result<()> {
+        let file = disk.open(&name, true, Access::Buffered)?;
+        file.set_len(0)?;
+        file.write_zeros(0, BYTES)?;
+        file.write_all_at(&segment::encode_header(BEGINNING.segment, BYTES), 0)?;
+        file.sync_data()
+    };
+    write().map_err(|error| Error::io(format!("create {name}"), error))
+}
