@@ -32,6 +32,12 @@ pub(crate) enum Command {
     Query(Query),
     /// Tell every mistake of a config file without starting
     CheckConfig(CheckConfig),
+    /// Copy the data of a running server, or of a data folder that nobody has open
+    Backup(Backup),
+    /// Make a data folder of a backup
+    Restore(Restore),
+    /// Write a data folder anew, as small as it goes; nobody may have it open
+    Compact(Folder),
     /// Check every page, tree and index of a data folder
     Verify(Verify),
     /// Show what a data folder holds
@@ -61,6 +67,9 @@ pub(crate) struct Serve {
     /// Event loops, 1 to 256; goes before the file's [server] threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
+    /// Where POST /_/backup writes; goes before the file's [server] backups
+    #[arg(long, value_name = "DIR")]
+    pub(crate) backups: Option<PathBuf>,
     /// Fixes a value of the file's [params]: NAME=VALUE
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
@@ -156,6 +165,22 @@ pub(crate) struct CheckConfig {
 #[derive(Debug, Args)]
 pub(crate) struct Folder {
     /// The data folder
+    pub(crate) data: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// A running server, as in http://127.0.0.1:8080, or a data folder
+    pub(crate) from: String,
+    /// An empty folder, or one to be made; of a server: a name in its own folder for backups ([server] backups)
+    pub(crate) to: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The backup: a folder
+    pub(crate) backup: PathBuf,
+    /// The data folder to make: empty, or not there
     pub(crate) data: PathBuf,
 }
 

@@ -18,6 +18,9 @@ fn main() -> ExitCode {
         Command::Generate(arguments) => commands::generate::run(&arguments),
         Command::Query(arguments) => commands::query::run(&arguments),
         Command::CheckConfig(arguments) => commands::check_config::run(&arguments),
+        Command::Backup(arguments) => commands::backup::run(&arguments),
+        Command::Restore(arguments) => commands::restore::run(&arguments),
+        Command::Compact(arguments) => commands::compact::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Stat(arguments) => commands::stat::run(&arguments),
     };

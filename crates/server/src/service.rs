@@ -5,6 +5,7 @@ use crate::config::ServiceConfig;
 use crate::endpoint::Endpoint;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::general::Door;
+use crate::general::backup::Backups;
 use crate::in_flight::InFlight;
 use crate::memory::Division;
 use crate::metrics::Sources;
@@ -37,6 +38,7 @@ pub(crate) struct Service {
     /// Reads that left their loop since they would have waited for the disk.
     pub(crate) cold_reads: AtomicU64,
     pub(crate) pool_sessions: Arc<Sessions>,
+    pub(crate) backups: Arc<Backups>,
     pub(crate) sources: OnceLock<Sources>,
     router: Router<Route>,
 }
@@ -96,6 +98,7 @@ impl Service {
             query_bytes: division.query_bytes,
             cold_reads: AtomicU64::new(0),
             pool_sessions: Arc::default(),
+            backups: Arc::new(Backups::new(config.server.backups.clone())),
             sources: OnceLock::new(),
             router,
         }

@@ -79,8 +79,10 @@ impl Running {
         self.address
     }
 
-    /// Takes no more connections, lets the open ones finish until the configured deadline, and cuts the rest.
+    /// Takes no more connections, lets the open ones finish until the configured deadline, and cuts the rest. A backup
+    /// under way is given up.
     pub fn drain(&self) {
+        self.server.service().backups.give_up();
         self.reactor.drain(self.drain);
     }
 

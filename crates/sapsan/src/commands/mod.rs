@@ -1,12 +1,16 @@
 //! One file for each command. A command's error is one text: what failed, on what, what to do.
 
+pub(crate) mod backup;
 pub(crate) mod check_config;
+pub(crate) mod compact;
 pub(crate) mod demo;
 pub(crate) mod generate;
 pub(crate) mod import;
 mod logging;
 mod progress;
 pub(crate) mod query;
+mod remote;
+pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod verify;

@@ -7,6 +7,11 @@ pub(super) fn documents(total: u64) -> ProgressBar {
     styled(ProgressBar::new(total), "{bar:30} {human_pos}/{human_len} documents, {per_sec}, {eta} left")
 }
 
+/// Counts entries of trees; the message tells what is done with them.
+pub(super) fn entries(total: u64) -> ProgressBar {
+    styled(ProgressBar::new(total), "{bar:30} {human_pos}/{human_len} entries, {msg}, {elapsed}")
+}
+
 /// Counts bytes of input; the message tells the documents.
 pub(super) fn bytes(total: u64) -> ProgressBar {
     styled(ProgressBar::new(total), "{bar:30} {bytes}/{total_bytes}, {msg}, {eta} left")

@@ -16,6 +16,9 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     let _log = super::logging::start();
     let mut config = ServiceConfig::load(&arguments.config, &arguments.set).map_err(|error| error.to_string())?;
     config.server.http = arguments.http.unwrap_or(config.server.http);
+    if let Some(folder) = &arguments.backups {
+        config.server.backups = Some(folder.clone());
+    }
     if let Some(threads) = arguments.threads {
         config.server.set_threads(threads).map_err(|problem| format!("--threads {threads}: {problem}"))?;
     }

@@ -2,6 +2,7 @@
 //! and obvious reference.
 
 mod ammo;
+mod backup;
 mod client;
 mod commands;
 mod crash;

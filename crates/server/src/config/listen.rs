@@ -4,9 +4,10 @@ use super::size;
 use crate::memory::{BODY_BYTES_DEFAULT, Division};
 use docs::config::{Item, Table};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
 use std::time::Duration;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "http",
     "threads",
     "memory",
@@ -22,6 +23,7 @@ const KEYS: [&str; 15] = [
     "access_log",
     "durability",
     "scan_rows_max",
+    "backups",
 ];
 
 /// When a write counts as done.
@@ -68,6 +70,8 @@ pub struct ServerConfig {
     pub durability: Durability,
     /// Rows that one query may look at.
     pub scan_rows_max: u64,
+    /// The folder into which `POST /_/backup` writes; without it there are no backups of the running server.
+    pub backups: Option<PathBuf>,
     /// See `store::Options::read_ahead`. Not a key of the file: the store knows best.
     pub read_ahead: Option<bool>,
 }
@@ -90,6 +94,7 @@ impl Default for ServerConfig {
             access_log: false,
             durability: Durability::Commit,
             scan_rows_max: 10_000_000,
+            backups: None,
             read_ahead: None,
         };
         ServerConfig { threads: Division::threads_that_fit(&config), ..config }
@@ -139,6 +144,9 @@ impl ServerConfig {
         }
         if let Some(rows) = table.get("scan_rows_max").and_then(|item| item.integer(1..=i64::MAX)) {
             config.scan_rows_max = rows.unsigned_abs();
+        }
+        if let Some(folder) = table.get("backups").and_then(|item| item.text()) {
+            config.backups = Some(table.source().relative(folder));
         }
         if let Some(address) = table.get("http").and_then(|item| address(&item)) {
             config.http = address;

@@ -1,8 +1,9 @@
-//! The general API under `/_/`: collections, bulk writes, queries, health and metrics.
+//! The general API under `/_/`: collections, bulk writes, queries, backups, health and metrics.
 //!
 //! Without a configured token it answers loopback only, health excepted. Errors are problem documents (RFC 9457) with
 //! the standard statuses, whatever `[errors]` says about declared endpoints.
 
+pub(crate) mod backup;
 mod bulk;
 mod documents;
 mod listing;
@@ -27,6 +28,8 @@ pub(crate) enum Door {
     ListDocuments,
     Bulk,
     Query,
+    MakeBackup,
+    TellBackup,
     Health,
     Metrics,
     NotYet,
@@ -37,7 +40,7 @@ impl Door {
     pub(crate) const QUERY: &str = "/_/query";
 
     /// Every route of the general API.
-    pub(crate) const ALL: [(Method, &str, Door); 14] = [
+    pub(crate) const ALL: [(Method, &str, Door); 16] = [
         (Method::Get, "/_/collections/{name}/{id}", Door::GetDocument),
         (Method::Put, "/_/collections/{name}/{id}", Door::PutDocument),
         (Method::Patch, "/_/collections/{name}/{id}", Door::PatchDocument),
@@ -46,6 +49,8 @@ impl Door {
         (Method::Get, "/_/collections/{name}", Door::ListDocuments),
         (Method::Post, "/_/collections/{name}/bulk", Door::Bulk),
         (Method::Post, Door::QUERY, Door::Query),
+        (Method::Post, "/_/backup", Door::MakeBackup),
+        (Method::Get, "/_/backup", Door::TellBackup),
         (Method::Get, "/_/health", Door::Health),
         (Method::Get, "/_/metrics", Door::Metrics),
         (Method::Get, "/_/views/{name}", Door::NotYet),
@@ -82,6 +87,8 @@ impl Door {
             Door::ListDocuments => listing::list(service, local, request, params, reply),
             Door::Bulk => bulk::load(service, local, request, params, reply),
             Door::Query => query::run(service, request, reply),
+            Door::MakeBackup => backup::make(service, request, reply),
+            Door::TellBackup => backup::tell(service, reply),
             Door::Health => health(service, reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
             Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),

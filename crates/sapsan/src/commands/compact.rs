@@ -1,0 +1,20 @@
+//! `sapsan compact DIR`: the tree file written anew, as small as it goes.
+
+use super::backup::show;
+use super::{Outcome, progress};
+use crate::cli::Folder;
+use store::{Options, Store};
+
+pub(crate) fn run(arguments: &Folder) -> Outcome {
+    let data = &arguments.data;
+    if !Store::is_in(data) {
+        return Err(format!("{} is no data folder", data.display()));
+    }
+    let before = Store::tree_bytes(data).map_err(|error| format!("{}: {error}", data.display()))?;
+    let bar = progress::entries(0);
+    let copied = Store::compact(data, Options::default(), &mut |progress| show(&bar, progress));
+    bar.finish_and_clear();
+    let copied = copied.map_err(|error| format!("{}: {error}", data.display()))?;
+    println!("{}: {} entries; {before} bytes became {}", data.display(), copied.entries, copied.bytes);
+    Ok(())
+}

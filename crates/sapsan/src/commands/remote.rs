@@ -1,0 +1,84 @@
+//! A running server, asked over plain HTTP/1.1: one request on a connection of its own.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+
+/// Bytes of a reply: the general API's answers to commands are short.
+const REPLY_BYTES_MAX: u64 = 1 << 20;
+const SCHEME: &str = "http://";
+
+/// Where a server answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remote {
+    /// Host and port.
+    authority: String,
+}
+
+impl Remote {
+    /// The server that a text names, if it is an address of one and no folder.
+    pub(super) fn of(text: &str) -> Option<Result<Remote, String>> {
+        if text.starts_with("https://") {
+            return Some(Err(format!("{text}: there is no TLS yet; ask on the server's own machine, by http://")));
+        }
+        let authority = text.strip_prefix(SCHEME)?.trim_end_matches('/');
+        if authority.contains('/') || !authority.contains(':') {
+            return Some(Err(format!("{text}: http://ADDRESS:PORT is expected")));
+        }
+        Some(Ok(Remote { authority: authority.to_owned() }))
+    }
+
+    /// Status and body of the answer, for which it waits however long.
+    pub(super) fn ask(&self, method: &str, target: &str, body: &str) -> Result<(u16, String), String> {
+        let told = |error: std::io::Error| format!("{SCHEME}{}: {error}", self.authority);
+        let mut addresses = self.authority.to_socket_addrs().map_err(told)?;
+        let address = addresses.next().ok_or_else(|| format!("{}: no such host", self.authority))?;
+        let mut stream = TcpStream::connect(address).map_err(told)?;
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.authority,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).map_err(told)?;
+        let mut reply = Vec::new();
+        stream.take(REPLY_BYTES_MAX).read_to_end(&mut reply).map_err(told)?;
+        parse(&reply).ok_or_else(|| format!("{SCHEME}{}: it closed the connection without an answer", self.authority))
+    }
+}
+
+/// Status and body; `None` for one that is cut off.
+fn parse(reply: &[u8]) -> Option<(u16, String)> {
+    let end = reply.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&reply[..end]).ok()?;
+    let mut lines = head.lines();
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    let body = reply[end + 4..].get(..length?)?;
+    Some((status, String::from_utf8_lossy(body).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_told_from_a_folder() {
+        assert_eq!(Remote::of("data"), None);
+        assert_eq!(Remote::of("/http/data"), None);
+        assert_eq!(Remote::of("http://[::1]:80/"), Some(Ok(Remote { authority: "[::1]:80".to_owned() })));
+        for refused in ["https://a:1", "http://a", "http://a:1/b"] {
+            assert!(matches!(Remote::of(refused), Some(Err(_))), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_off_is_none() {
+        let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        assert_eq!(parse(whole), Some((200, "{}".to_owned())));
+        for end in 0..whole.len() {
+            assert_eq!(parse(&whole[..end]), None, "{end}");
+        }
+    }
+}

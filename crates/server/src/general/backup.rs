@@ -1,0 +1,182 @@
+//! `POST /_/backup` `{"to": "NAME"}`: a copy of the database while it serves; `GET /_/backup` tells how far it is.
+//!
+//! It is written by the server into its own folder for backups, `[server] backups`, under a name that the request gives,
+//! and never streamed to the client: a slow client would keep the pages of an old state from being used again for as long
+//! as it likes, and the data file would grow for it. Nor may a request name any path that the server can write.
+//!
+//! One at a time. It takes a thread of the pool, never a loop, and is answered when the copy is whole, read back, and on
+//! disk. A server that drains gives it up: half a copy is removed, and would be no store either.
+
+use super::fail;
+use crate::background;
+use crate::endpoint::JSON;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::service::Service;
+use crate::writing;
+use docs::Database;
+use http::{Reply, Request, Status};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use store::Progress;
+
+/// Bytes of a request.
+const BODY_BYTES_MAX: usize = 1024;
+/// Longest name of a backup.
+const NAME_BYTES_MAX: usize = 100;
+
+/// Backups of a server: where they go, and the one under way.
+#[derive(Debug)]
+pub(crate) struct Backups {
+    folder: Option<PathBuf>,
+    under_way: Mutex<Option<UnderWay>>,
+    is_ending: AtomicBool,
+}
+
+#[derive(Clone, Debug)]
+struct UnderWay {
+    name: String,
+    progress: Progress,
+}
+
+/// The right to make a backup; given back when it is dropped, whatever became of it.
+struct Turn {
+    backups: Arc<Backups>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *self.backups.under_way() = None;
+    }
+}
+
+impl Backups {
+    pub(crate) fn new(folder: Option<PathBuf>) -> Backups {
+        Backups { folder, under_way: Mutex::new(None), is_ending: AtomicBool::new(false) }
+    }
+
+    /// The server ends: what is under way does too.
+    pub(crate) fn give_up(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, Option<UnderWay>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_turn(self: &Arc<Backups>, name: &str) -> Result<Turn, Failure> {
+        let mut under_way = self.under_way();
+        if let Some(other) = under_way.as_ref() {
+            let detail =
+                format!("the backup `{}` is under way: one at a time; GET /_/backup tells how far", other.name);
+            return Err(Failure::new(Kind::Conflict, detail));
+        }
+        *under_way = Some(UnderWay { name: name.to_owned(), progress: Progress::default() });
+        Ok(Turn { backups: Arc::clone(self) })
+    }
+
+    fn note(&self, progress: Progress) -> ControlFlow<()> {
+        if let Some(under_way) = self.under_way().as_mut() {
+            under_way.progress = progress;
+        }
+        if self.is_ending.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Tells how far the backup is that is under way.
+pub(super) fn tell(service: &Service, reply: Reply<'_>) {
+    let under_way = service.backups.under_way().clone();
+    let told = match under_way {
+        None => serde_json::json!({ "running": false }),
+        Some(UnderWay { name, progress }) => serde_json::json!({
+            "running": true,
+            "to": name,
+            "entries": progress.entries,
+            "entries_total": progress.entries_total,
+            "verifying": progress.is_verifying,
+        }),
+    };
+    reply.send(Status(200), JSON, told.to_string().as_bytes());
+}
+
+/// Makes one.
+pub(super) fn make(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
+    let admitted = read(request.body()).and_then(|name| {
+        let folder = service.backups.folder.as_ref().ok_or_else(no_folder)?;
+        let turn = service.backups.take_turn(&name)?;
+        Ok((folder.join(name), turn))
+    });
+    let (to, turn) = match admitted {
+        Ok(admitted) => admitted,
+        Err(failure) => return fail(&failure, reply),
+    };
+    let (database, errors) = (service.database.clone(), Arc::new(ErrorRules::default()));
+    background::run(service, &Arc::clone(&errors), reply.later(), move |late| {
+        let result = copy(&database, &to, &turn.backups);
+        // Before the answer: whoever has it may ask for the next one.
+        drop(turn);
+        match result {
+            Ok(body) => late.send(Status(200), JSON, body),
+            Err(failure) => writing::refuse(&errors, late, &failure),
+        }
+    });
+}
+
+fn no_folder() -> Failure {
+    let detail = "no folder for backups is set: add `backups = \"DIR\"` to [server], or start with --backups DIR";
+    Failure::new(Kind::Forbidden, detail)
+}
+
+/// The name in the request: of one folder, that is not hidden.
+fn read(body: &[u8]) -> Result<String, Failure> {
+    const ALLOWED: &str =
+        "{\"to\": \"NAME\"}, the name in letters, digits, `.`, `-` and `_`, and not beginning with `.`";
+    let invalid = |what: &str| Failure::new(Kind::Invalid, format!("{what}; allowed: {ALLOWED}"));
+    if body.len() > BODY_BYTES_MAX {
+        return Err(Failure::new(Kind::TooLarge, format!("a body of over {BODY_BYTES_MAX} bytes")));
+    }
+    let body: serde_json::Value =
+        serde_json::from_slice(body).map_err(|error| invalid(&format!("the body: {error}")))?;
+    let name = match body.as_object() {
+        Some(fields) if fields.len() == 1 => fields.get("to").and_then(|name| name.as_str()),
+        _ => None,
+    };
+    let name = name.ok_or_else(|| invalid("the body names no backup"))?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.starts_with('.') || !name.bytes().all(is_plain) {
+        return Err(invalid(&format!("{} is no name of a backup", serde_json::Value::from(name))));
+    }
+    Ok(name.to_owned())
+}
+
+fn copy(database: &Database, to: &std::path::Path, backups: &Backups) -> Result<Vec<u8>, Failure> {
+    let began = Instant::now();
+    tracing::info!(to = %to.display(), "a backup begins");
+    let copied = database.store().backup(to, &mut |progress| backups.note(progress)).map_err(|error| {
+        tracing::error!(to = %to.display(), %error, "a backup failed");
+        of_store(&error, to)
+    })?;
+    let seconds = began.elapsed().as_secs_f64();
+    tracing::info!(to = %to.display(), version = copied.version.0, bytes = copied.bytes, seconds, "a backup is made");
+    let told = serde_json::json!({
+        "to": to.to_string_lossy(),
+        "version": copied.version.0,
+        "entries": copied.entries,
+        "bytes": copied.bytes,
+        "seconds": seconds,
+    });
+    Ok(told.to_string().into_bytes())
+}
+
+fn of_store(error: &store::Error, to: &std::path::Path) -> Failure {
+    use store::Error;
+    let kind = match error {
+        Error::Locked => Kind::Conflict,
+        Error::Io { source, .. } if source.kind() == std::io::ErrorKind::DirectoryNotEmpty => Kind::Conflict,
+        Error::Corrupt { .. } => Kind::Internal,
+        _ => Kind::Unavailable,
+    };
+    Failure::new(kind, format!("{}: {error}", to.display()))
+}
