@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use crate::key::Version;
+
 /// See the variants: each names what the caller can do.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -51,6 +53,17 @@ pub enum Error {
     },
     /// The read would wait for the disk, and its reader does not want to: see `Reader::ask_before_waiting`.
     NotInMemory,
+    /// Changes since that version are not kept any more. Start again: read a snapshot, and then what came since its version.
+    Gone {
+        /// The version from which on changes are there.
+        oldest: Version,
+    },
+    /// That version was never given: the caller knows more than this store, which was restored from a backup, or lost in
+    /// a crash what was not synced. Start again, as for `Gone`.
+    Ahead {
+        /// The newest version.
+        newest: Version,
+    },
     /// The store is closing.
     Closed,
 }
@@ -84,6 +97,8 @@ impl Error {
             Error::Format { found, supported } => Error::Format { found: *found, supported: *supported },
             Error::Io { context, source } => Error::Io { context: context.clone(), source: copy_io(source) },
             Error::NotInMemory => Error::NotInMemory,
+            Error::Gone { oldest } => Error::Gone { oldest: *oldest },
+            Error::Ahead { newest } => Error::Ahead { newest: *newest },
             Error::Closed => Error::Closed,
         }
     }
@@ -110,6 +125,10 @@ impl fmt::Display for Error {
             }
             Error::Io { context, source } => write!(out, "{context}: {source}"),
             Error::NotInMemory => out.write_str("the read would wait for the disk"),
+            Error::Gone { oldest } => {
+                write!(out, "these changes are kept no longer; kept are those since {}", oldest.0)
+            }
+            Error::Ahead { newest } => write!(out, "there is no such version yet; the newest is {}", newest.0),
             Error::Closed => out.write_str("the store is closing"),
         }
     }

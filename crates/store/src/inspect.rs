@@ -53,6 +53,8 @@ impl fmt::Display for Inventory {
         let SpaceStat { pages, live, free, waiting, in_flight } = self.space;
         writeln!(out, "pages of 4 KB: {pages}; live {live}, free {free}, waiting {waiting}, in flight {in_flight}")?;
         writeln!(out, "version {}, of it in the tree {}", self.stats.version, self.stats.tree_version)?;
-        writeln!(out, "log: {} bytes in use; memtable: {} bytes", self.stats.log_bytes, self.stats.memtable_bytes)
+        writeln!(out, "log: {} bytes in use; memtable: {} bytes", self.stats.log_bytes, self.stats.memtable_bytes)?;
+        let (oldest, kept) = (self.stats.changes_oldest, self.stats.changes_kept_bytes);
+        writeln!(out, "changes since version {oldest} can be read; {kept} bytes of log are kept for that alone")
     }
 }

@@ -7,15 +7,17 @@
 //! ```
 //!
 //! [`Store`] is the door: [`Store::reader`] and [`Reader::snapshot`] to read, [`Store::commit`] and [`Store::submit`] to
-//! change, [`Store::bulk`] and [`Store::attach`] to load. What lies on disk is drawn in `FORMAT.md`; every file operation
+//! change, [`Store::bulk`] and [`Store::attach`] to load, [`Store::changes_since`] to follow what was changed. What lies on disk is drawn in `FORMAT.md`; every file operation
 //! goes through [`disk`]. The modules `log`, `memtable`, `readers` and `tree` are public for their own tests and examples;
 //! other crates use what is named at the root.
 
 mod backup;
 mod bulk;
+mod clock;
 pub mod disk;
 mod engine;
 mod error;
+mod feed;
 mod folder;
 mod inspect;
 mod key;
@@ -32,7 +34,9 @@ pub mod tree;
 
 pub use backup::{RestoreProgress, Restored, WatchRestore};
 pub use bulk::BulkTree;
+pub use clock::Clock;
 pub use error::Error;
+pub use feed::{Change, ChangeReader, Changeset};
 pub use inspect::Inventory;
 pub use key::{Direction, KeyRange, TreeId, Version, Visit};
 pub use options::{Durability, Options};

@@ -6,7 +6,8 @@
 //! 1. [`Log::write`] returned without error (and the log syncs each batch): the batch and all before it will be replayed
 //!    after any crash.
 //! 2. A batch is replayed whole or not at all, and only behind the batch it was written behind.
-//! 3. Once [`Log::release_before`] was told that a segment is no longer needed it is written again, under a new number.
+//! 3. Once [`Log::release_before`] was told that a segment is no longer needed it is written again, under a new number; not
+//!    before the bounds for readers of changes ([`retention`]) let it go.
 //!
 //! Two ways of writing, both into space written before, so that a sync needs no metadata of the file system: directly
 //! (`O_DIRECT | O_DSYNC`), one system call; where the file system cannot, a buffered write and fdatasync. Measured for
@@ -14,10 +15,14 @@
 
 mod batch;
 mod buffer;
+mod follower;
 mod keeper;
+mod kept;
 mod least;
+mod logged;
 mod position;
 mod replay;
+mod retention;
 mod segment;
 
 use std::collections::BTreeMap;
@@ -25,14 +30,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use batch::{Batch, BatchBuilder, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
+pub(crate) use follower::{Follower, WrittenEnd};
 pub(crate) use least::{BEGINNING, create as create_least};
+pub(crate) use logged::{Logged, LoggedKind, LoggedOperations, TransactionCursor};
 pub use position::LogPosition;
 pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, replay, start_exists};
+pub(crate) use retention::{Kept, Retention};
 pub(crate) use segment::live_name as segment_name;
 
 use crate::disk::{DIRECT_ALIGN, Disk};
 use crate::error::Error;
 use keeper::Keeper;
+use retention::Mark;
 use segment::{DATA_AT, Segment};
 
 /// Room that a segment takes for itself, a batch for its header and padding, and the batch that closes the log.
@@ -57,11 +66,20 @@ pub(crate) struct LogSettings {
 /// See the module's text.
 pub(crate) struct Log {
     keeper: Keeper,
+    retention: Arc<Retention>,
+    disk: Arc<dyn Disk>,
     settings: LogSettings,
     segments: Mutex<Segments>,
     /// Sequence of the last batch known to be synced.
     durable: AtomicU64,
     written: AtomicU64,
+    /// The last version in a written batch, and in a synced one (kept only where batches are not synced one by one).
+    version_written: AtomicU64,
+    version_synced: AtomicU64,
+    /// Segment and offset behind the last written batch: see [`WrittenEnd`].
+    end: AtomicU64,
+    /// One sync at a time: a second one would find nothing unsynced, and say so before the first is done.
+    syncing: Mutex<()>,
     bytes_written: AtomicU64,
 }
 
@@ -76,6 +94,10 @@ struct Segments {
 pub(crate) struct Tail {
     segment: Arc<Segment>,
     at: LogPosition,
+    /// The last version before it.
+    version: u64,
+    /// Offset from which on the next batch is marked for readers of changes.
+    mark_from: u32,
 }
 
 impl Tail {
@@ -98,28 +120,36 @@ pub(crate) struct Sealed<'b> {
     bytes: &'b [u8],
     segment: Arc<Segment>,
     at: LogPosition,
+    version: u64,
 }
 
 impl Log {
     /// Starts the log of a new store; what a creation that did not finish left behind is removed.
     pub(crate) fn create(disk: Arc<dyn Disk>, settings: LogSettings) -> Result<(Log, Tail), Error> {
         remove_files(&*disk, |_| true)?;
-        let log = Log::start(disk, settings, 1, Vec::new())?;
+        let log = Log::start(disk, settings, Arc::new(Retention::none()), 1, Vec::new())?;
         let segment = log.keeper.take(0)?;
         let at = LogPosition { segment: segment.number, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
         log.segments().live.insert(segment.number, Arc::clone(&segment));
-        Ok((log, Tail { segment, at }))
+        let mut tail = Tail { segment, at, version: 0, mark_from: 0 };
+        log.begin_segment(&mut tail);
+        Ok((log, tail))
     }
 
-    /// Replays from `start`, then goes on behind the last batch in a new epoch, durably begun before this returns:
-    /// nothing that lay behind can ever be taken for a part of the log again.
+    /// Replays from `start`, before which all up to `version` is in the tree, then goes on behind the last batch in a new
+    /// epoch, durably begun before this returns: nothing that lay behind can ever be taken for a part of the log again.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         settings: LogSettings,
-        start: &LogPosition,
+        retention: Arc<Retention>,
+        (start, version): (&LogPosition, u64),
         visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
     ) -> Result<(Log, Tail, Replayed), Error> {
-        let replayed = replay::replay(&*disk, start, visit)?;
+        let mut found = kept::Found::before(&*disk, start, version, retention.keeps());
+        let replayed = replay::replay(&*disk, start, &mut |at, batch| {
+            found.take(at, batch);
+            visit(at, batch)
+        })?;
         let epoch = replayed.tail.epoch.checked_add(1);
         let epoch = epoch.ok_or_else(|| Error::corrupt("log", 0, "an epoch that no log gets to"))?;
         let at = LogPosition { epoch, ..replayed.tail };
@@ -130,25 +160,45 @@ impl Log {
         let tail_segment = live.get(&at.segment).cloned().ok_or_else(|| Error::corrupt("log", 0, "no tail segment"))?;
         remove_files(&*disk, |_| false)?;
         // Also those behind the tail: prepared, or written and lost. Their space stays ours on a full disk.
-        let is_spare = |number: &u64| *number < start.segment || *number > at.segment;
+        let version = found.version();
+        found.hand_over(&retention, |number| live.get(&number).map_or(0, |segment| segment.bytes));
+        // What is beyond the bounds goes to the spares with all that lies before.
+        let _ = retention.released_before(start.segment);
+        let first = retention.first().unwrap_or(start.segment);
+        let is_spare = |number: &u64| *number < first || *number > at.segment;
         let spares = numbers(&*disk)?.into_iter().filter(is_spare).collect();
-        let log = Log::start(disk, settings, at.segment + 1, spares)?;
+        let log = Log::start(disk, settings, retention, at.segment + 1, spares)?;
         log.segments().live = live;
         log.durable.store(at.sequence.saturating_sub(1), Ordering::Release);
         log.written.store(at.sequence.saturating_sub(1), Ordering::Release);
-        let mut tail = Tail { segment: tail_segment, at };
+        log.version_written.store(version, Ordering::Release);
+        log.version_synced.store(version, Ordering::Release);
+        let mut tail = Tail { segment: tail_segment, at, version, mark_from: at.offset };
         log.write_empty_batch(&mut tail)?;
         Ok((log, tail, replayed))
     }
 
-    fn start(disk: Arc<dyn Disk>, settings: LogSettings, next: u64, spares: Vec<u64>) -> Result<Log, Error> {
-        let keeper = Keeper::start(disk, settings.sync_each, settings.segment_bytes, next, spares)?;
+    fn start(
+        disk: Arc<dyn Disk>,
+        settings: LogSettings,
+        retention: Arc<Retention>,
+        next: u64,
+        spares: Vec<u64>,
+    ) -> Result<Log, Error> {
+        let (disk_of_keeper, kept) = (Arc::clone(&disk), Arc::clone(&retention));
+        let keeper = Keeper::start(disk_of_keeper, kept, settings.sync_each, settings.segment_bytes, next, spares)?;
         Ok(Log {
             keeper,
+            retention,
+            disk,
             settings,
             segments: Mutex::new(Segments { live: BTreeMap::new(), unsynced: Vec::new() }),
             durable: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            version_written: AtomicU64::new(0),
+            version_synced: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            syncing: Mutex::default(),
             bytes_written: AtomicU64::new(0),
         })
     }
@@ -167,16 +217,36 @@ impl Log {
         self.segments().live.insert(segment.number, Arc::clone(&segment));
         tail.at = LogPosition { segment: segment.number, offset: DATA_AT, ..tail.at };
         tail.segment = segment;
+        self.begin_segment(tail);
         Ok(())
+    }
+
+    /// Readers of changes can start where this segment does.
+    fn begin_segment(&self, tail: &mut Tail) {
+        self.retention.began(Mark { at: tail.at, version: tail.version }, tail.segment.bytes);
+        tail.mark_from = DATA_AT + Retention::mark_every(tail.segment.bytes);
+    }
+
+    /// And here, so that they need not read a whole segment to get to its end.
+    #[cold]
+    fn mark(&self, tail: &mut Tail) {
+        self.retention.mark(Mark { at: tail.at, version: tail.version });
+        tail.mark_from = tail.at.offset.saturating_add(Retention::mark_every(tail.segment.bytes));
     }
 
     /// Gives the batch its place; the tail moves behind it. The caller made sure that there is room.
     pub(crate) fn seal<'b>(&self, tail: &mut Tail, builder: &'b mut BatchBuilder) -> Sealed<'b> {
+        if tail.at.offset >= tail.mark_from {
+            self.mark(tail);
+        }
+        if builder.transactions() > 0 {
+            tail.version = builder.last_version();
+        }
         let at = tail.at;
         let (bytes, next) = builder.seal(&at, self.durable.load(Ordering::Acquire));
         assert!(u64::from(next.offset) <= tail.segment.bytes, "a batch must fit into its segment");
         tail.at = next;
-        Sealed { bytes, segment: Arc::clone(&tail.segment), at }
+        Sealed { bytes, segment: Arc::clone(&tail.segment), at, version: tail.version }
     }
 
     /// Writes a sealed batch; durable on return where each batch is synced. One at a time, in the order of sealing.
@@ -184,6 +254,9 @@ impl Log {
     pub(crate) fn write(&self, sealed: &Sealed<'_>) -> std::io::Result<()> {
         sealed.segment.file.write_all_at(sealed.bytes, u64::from(sealed.at.offset))?;
         self.bytes_written.fetch_add(sealed.bytes.len() as u64, Ordering::Relaxed);
+        // Segment numbers rise by one: 32 bits last for 4 billion segments, and past that a reader reads more than it needs.
+        let end = u64::from(sealed.at.offset) + sealed.bytes.len() as u64;
+        self.end.store(sealed.at.segment << 32 | end, Ordering::Release);
         if self.settings.sync_each {
             if !sealed.segment.is_direct {
                 sealed.segment.file.sync_data()?;
@@ -194,6 +267,8 @@ impl Log {
             if segments.unsynced.last().is_none_or(|last| last.number != sealed.segment.number) {
                 segments.unsynced.push(Arc::clone(&sealed.segment));
             }
+            drop(segments);
+            self.version_written.store(sealed.version, Ordering::Release);
         }
         self.written.store(sealed.at.sequence, Ordering::Release);
         Ok(())
@@ -201,12 +276,15 @@ impl Log {
 
     /// Makes all written batches durable (where they are not synced one by one). After an error see [`Log::write`].
     pub(crate) fn sync(&self) -> std::io::Result<()> {
+        let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let written = self.written.load(Ordering::Acquire);
+        let version = self.version_written.load(Ordering::Acquire);
         let unsynced = std::mem::take(&mut self.segments().unsynced);
         for segment in &unsynced {
             segment.file.sync_data()?;
         }
         self.durable.fetch_max(written, Ordering::AcqRel);
+        self.version_synced.fetch_max(version, Ordering::AcqRel);
         Ok(())
     }
 
@@ -217,18 +295,51 @@ impl Log {
             self.roll_leaving(tail, 0)?;
         }
         let mut builder = BatchBuilder::new(DIRECT_ALIGN);
+        // So every batch tells how far the versions are before it.
+        builder.restart(tail.version + 1);
         let sealed = self.seal(tail, &mut builder);
         self.write(&sealed).and_then(|()| self.sync()).map_err(|error| Error::io("write to the log", error))
     }
 
-    /// Segments before this one are needed no more.
+    /// Segments before this one are needed no more, but for readers of changes.
     pub(crate) fn release_before(&self, number: u64) {
         let mut segments = self.segments();
-        let kept = segments.live.split_off(&number);
-        let released = std::mem::replace(&mut segments.live, kept);
+        let live = segments.live.split_off(&number);
+        segments.live = live;
         segments.unsynced.retain(|segment| segment.number >= number);
         drop(segments);
-        self.keeper.recycle(released.into_keys());
+        self.keeper.recycle(self.retention.released_before(number));
+    }
+
+    /// Removes the oldest segment that only readers of changes want, so that the disk has its space; false when there is
+    /// none.
+    pub(crate) fn give_back(&self) -> Result<bool, Error> {
+        let Some(number) = self.retention.give_back() else { return Ok(false) };
+        keeper::remove_kept(&*self.disk, number).map(|()| true)
+    }
+
+    /// A reader of what follows a version; else the version from which on changes are there.
+    pub(crate) fn follow(&self, version: u64) -> Result<Follower, u64> {
+        let mark = self.retention.place(version)?;
+        let (disk, retention) = (Arc::clone(&self.disk), Arc::clone(&self.retention));
+        Ok(Follower::new(disk, retention, self.settings.sync_each, mark))
+    }
+
+    /// The end of what is written.
+    pub(crate) fn end(&self) -> WrittenEnd {
+        let end = self.end.load(Ordering::Acquire);
+        WrittenEnd { segment: end >> 32, offset: end as u32 }
+    }
+
+    /// The last version that is certain to be on the disk, where batches are not synced one by one; else `None`: all that
+    /// is written is.
+    pub(crate) fn version_synced(&self) -> Option<u64> {
+        (!self.settings.sync_each).then(|| self.version_synced.load(Ordering::Acquire))
+    }
+
+    /// The version from which on changes can be read, and bytes of segments that only readers of changes want.
+    pub(crate) fn changes_kept(&self) -> (u64, u64) {
+        (self.retention.oldest(), self.retention.kept_bytes())
     }
 
     /// Whether a checkpoint would give segments back.
@@ -241,7 +352,7 @@ impl Log {
         self.keeper.is_failing(SEGMENTS_KEPT)
     }
 
-    /// Bytes of all segments in use.
+    /// Bytes of all segments that recovery needs.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.segments().live.len() as u64 * self.settings.segment_bytes
     }

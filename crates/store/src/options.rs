@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::error::Error;
-use crate::log::{SEGMENT_BYTES_MAX, SEGMENT_OVERHEAD_BYTES};
+use crate::log::{Kept, SEGMENT_BYTES_MAX, SEGMENT_OVERHEAD_BYTES};
 
 /// When a commit counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,14 @@ pub struct Options {
     /// Bytes in which one reader remembers where it found short keys; taken when it first finds one. 0: it searches anew
     /// each time. Default 4 MB: a table that is mostly empty loses little to keys that fall together.
     pub places_bytes: usize,
+    /// Bytes of log kept for readers of changes (`Store::changes_since`), in whole segments, beside what recovery needs; at
+    /// most 4,096 segments. A full disk gets them back first. Default 0: none, readers keep up with checkpoints or start
+    /// again.
+    pub changes_kept_bytes: u64,
+    /// Time for which they are kept at most; after a restart it counts from the opening. Default: for ever.
+    pub changes_kept_for: Duration,
+    /// The clock for that.
+    pub clock: Clock,
     /// Address space reserved for the tree file's map; the file cannot outgrow it. Default 1 TB.
     pub map_bytes: u64,
     /// Whether the kernel reads the pages around one that is touched, too: right where all data fits into memory, a
@@ -69,6 +78,9 @@ impl Default for Options {
             queue_bytes_max: 64 << 20,
             transaction_bytes_max: usize::MAX,
             places_bytes: 4 << 20,
+            changes_kept_bytes: 0,
+            changes_kept_for: Duration::MAX,
+            clock: Clock::default(),
             map_bytes: 1 << 40,
             read_ahead: None,
         }
@@ -88,10 +100,25 @@ impl Options {
         if self.log_segment_bytes > SEGMENT_BYTES_MAX {
             return limit("log_segment_bytes", SEGMENT_BYTES_MAX);
         }
+        if (1..self.log_segment_bytes).contains(&self.changes_kept_bytes) {
+            return limit("changes_kept_bytes (lower bound, or 0)", self.log_segment_bytes);
+        }
         if self.queue_max == 0 || self.readers_max == 0 {
             return limit("queue_max and readers_max (lower bound)", 1);
         }
         Ok(())
+    }
+
+    /// The same, keeping whatever is there for readers of changes: for who only looks at a store that others serve.
+    pub fn keeping_changes(mut self) -> Options {
+        self.changes_kept_bytes = u64::MAX;
+        self.changes_kept_for = Duration::MAX;
+        self
+    }
+
+    /// What is kept of the log for readers of changes.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept { bytes: self.changes_kept_bytes, time: self.changes_kept_for, clock: self.clock.clone() }
     }
 
     /// Bytes at which a batch is closed; one transaction may exceed them.

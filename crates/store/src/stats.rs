@@ -36,8 +36,14 @@ pub struct Stats {
     pub redone: u64,
     /// Bytes written to the log, padding included.
     pub log_bytes_written: u64,
-    /// Bytes of the log's segments in use.
+    /// Bytes of the log's segments that recovery needs.
     pub log_bytes: u64,
+    /// The version from which on `Store::changes_since` has all changes.
+    pub changes_oldest: u64,
+    /// Bytes of the log's segments that are only kept for readers of changes: beside `log_bytes`.
+    pub changes_kept_bytes: u64,
+    /// Readers of changes.
+    pub change_readers: u64,
     /// Checkpoints completed, and failed.
     pub checkpoints: u64,
     /// See above.

@@ -8,8 +8,9 @@ use crate::bulk::BulkTree;
 use crate::disk::{Disk, SystemDisk};
 use crate::engine::{self, COMMITTERS, Engine, Request};
 use crate::error::Error;
+use crate::feed::ChangeReader;
 use crate::inspect::Inventory;
-use crate::key::TreeId;
+use crate::key::{TreeId, Version};
 use crate::options::{Durability, Options};
 use crate::places::Places;
 use crate::snapshot::Reader;
@@ -144,6 +145,12 @@ impl Store {
             finished.push((tree, build.builder.finish()?));
         }
         self.engine().attach(finished, rows)
+    }
+
+    /// All that was committed after this version, in order, and then what is: see [`ChangeReader`]. [`Error::Gone`] where that
+    /// is kept no longer, [`Error::Ahead`] where there is no such version, [`Error::Busy`] with too many readers.
+    pub fn changes_since(&self, version: Version) -> Result<ChangeReader, Error> {
+        ChangeReader::new(self.engine(), version)
     }
 
     /// Writes a checkpoint now and waits for it.

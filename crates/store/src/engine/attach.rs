@@ -4,13 +4,16 @@
 //! written before. What the memtable held goes into the same checkpoint, so that the new version is the newest of all and
 //! replay starts behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::checkpoint::merge_table;
 use super::view::View;
+use super::writer::Writer;
 use super::{Engine, lock};
+use crate::disk::DIRECT_ALIGN;
 use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId};
+use crate::log::BatchBuilder;
 use crate::transaction::Commit;
 use crate::tree::BulkRoot;
 
@@ -38,7 +41,63 @@ impl Engine {
         if !writer.table.table().is_empty() {
             self.rotate(&mut writer)?;
         }
+        let version = self.log_loaded(&mut writer, &builds, rows)?;
+        let attached = self.attach_at(version, &mut writer, builds, rows);
+        if attached.is_err() && !self.is_poisoned() {
+            // The version is used up: it changed nothing, and the next one follows.
+            self.show(version);
+        }
+        drop(turn);
+        self.alarm.ring();
+        attached.map(|()| Commit { version: crate::Version(version) })
+    }
+
+    /// Takes the next version, with a transaction in the log that tells readers of changes which trees come from elsewhere.
+    ///
+    /// It comes before the meta page that makes them so, and is passed by in a replay: after a crash between the two
+    /// readers look at trees anew in which nothing has changed. In the other order they would never hear of a load. For the
+    /// same reason the rows that go with the builds are not in it, but reset their trees too.
+    fn log_loaded(
+        &self,
+        writer: &mut Writer,
+        builds: &[(TreeId, BulkRoot)],
+        rows: &[(TreeId, Vec<u8>, Vec<u8>)],
+    ) -> Result<u64, Error> {
+        let trees: BTreeSet<u32> =
+            builds.iter().map(|(tree, _)| tree.0).chain(rows.iter().map(|(tree, ..)| tree.0)).collect();
         let version = writer.next_version;
+        let mut builder = BatchBuilder::new(DIRECT_ALIGN);
+        builder.restart(version);
+        builder.begin_transaction();
+        trees.iter().for_each(|tree| builder.push_loaded(*tree));
+        builder.end_transaction();
+        let len = (builder.len() as u64).next_multiple_of(DIRECT_ALIGN as u64);
+        if writer.tail.room() < len {
+            self.log.roll(&mut writer.tail)?;
+        }
+        if writer.tail.room() < len {
+            return Err(Error::Limit {
+                what: "trees of one attachment (log_segment_bytes)",
+                limit: writer.tail.room(),
+            });
+        }
+        writer.next_version = version + 1;
+        let sealed = self.log.seal(&mut writer.tail, &mut builder);
+        self.log.write(&sealed).and_then(|()| self.log.sync()).map_err(|error| {
+            self.poison("writing to the log", &error);
+            Error::Unknown(error)
+        })?;
+        Ok(version)
+    }
+
+    /// Under the writer's lock and `turn`.
+    fn attach_at(
+        &self,
+        version: u64,
+        writer: &mut Writer,
+        builds: Vec<(TreeId, BulkRoot)>,
+        rows: &[(TreeId, Vec<u8>, Vec<u8>)],
+    ) -> Result<(), Error> {
         let mut tree = self.tree.begin(self.pace())?;
         if let Some(table) = &writer.generation.frozen {
             merge_table(&mut tree, table)?;
@@ -56,13 +115,11 @@ impl Engine {
             generation.frozen = None;
         });
         self.room_merged();
-        writer.next_version = version + 1;
         self.show(version);
-        self.refresh(&mut writer);
+        self.refresh(writer);
         self.forget_frozen();
         self.log.release_before(log_start.segment);
-        drop(turn);
-        Ok(Commit { version: crate::Version(version) })
+        Ok(())
     }
 
     fn refuse_unless_empty(&self, generation: &super::Generation, version: u64, tree: TreeId) -> Result<(), Error> {

@@ -287,6 +287,7 @@ impl Engine {
                 self.poison("sync of the log", &error);
                 Error::Unknown(error)
             })?;
+            self.alarm.ring();
         }
         let mut tree = self.tree.begin(self.pace())?;
         merge_table(&mut tree, &table)?;

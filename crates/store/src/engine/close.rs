@@ -16,6 +16,7 @@ impl Engine {
         self.is_closing.store(true, Ordering::Release);
         self.checkpoints.wake_all();
         self.room.wake();
+        self.alarm.ring();
     }
 
     /// Syncs, and leaves an empty batch: a witness that the last transactions were durable.
@@ -40,6 +41,7 @@ impl Engine {
                 self.poison("sync of the log", &error);
                 return;
             }
+            self.alarm.ring();
         }
     }
 }

@@ -145,6 +145,7 @@ impl Engine {
         };
         batch.builder.restart(0);
         drop(turn);
+        self.alarm.ring();
         count(&self.counters.groups, 1);
         count(&self.counters.commits, u64::from(transactions));
         sent

@@ -17,6 +17,7 @@
 //! 3. After a failed sync or write of the log nothing becomes visible any more.
 //! 4. What a published generation can reach stays until no reader has it pinned (`readers.rs`; for pages, `TreeView`).
 
+mod alarm;
 mod attach;
 mod backup;
 mod catalog;
@@ -24,6 +25,7 @@ mod changes;
 mod checkpoint;
 mod close;
 mod commit;
+mod feed;
 mod limits;
 mod pace;
 mod queue;
@@ -38,6 +40,7 @@ mod writer;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub(crate) use alarm::Wake;
 pub(crate) use changes::Changes;
 pub(crate) use commit::{Request, finish};
 pub(crate) use limits::{CATALOG, COMMITTERS, LOCK_NAME, TREE_NAME};
@@ -53,6 +56,7 @@ use crate::options::Options;
 use crate::readers::{Published, ReaderSlot, RetiredFull};
 use crate::transaction::Work;
 use crate::tree::{Report, SortedRunWriter, Sorter, TreeFile};
+use alarm::Alarm;
 use checkpoint::Checkpoints;
 use commit::OpenBatch;
 use queue::Queue;
@@ -83,6 +87,7 @@ pub(crate) struct Engine {
     is_closing: Arc<AtomicBool>,
     checkpoints: Checkpoints,
     room: Room,
+    pub(crate) alarm: Alarm,
     /// Slots with which `commit` prepares.
     slots: Mutex<Vec<ReaderSlot<Generation>>>,
     /// Batches' buffers not in use.
@@ -229,6 +234,7 @@ impl Engine {
     pub(crate) fn stats(&self) -> crate::Stats {
         let generation = lock(&self.current).clone();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (changes_oldest, changes_kept_bytes) = self.log.changes_kept();
         crate::Stats {
             version: self.visible(),
             queue_depth: self.queue.depth() as u64,
@@ -239,6 +245,9 @@ impl Engine {
             redone: load(&self.counters.redone),
             log_bytes_written: self.log.bytes_written(),
             log_bytes: self.log.live_bytes(),
+            changes_oldest,
+            changes_kept_bytes,
+            change_readers: self.alarm.readers() as u64,
             checkpoints: self.checkpoints.completed(),
             checkpoint_failures: self.checkpoints.failed(),
             memtable_bytes: generation.active.used_bytes() as u64,

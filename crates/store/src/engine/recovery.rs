@@ -19,7 +19,7 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::folder;
 use crate::key::{TreeId, Version};
-use crate::log::{self, Batch, Log, LogPosition, LogSettings};
+use crate::log::{self, Batch, Log, LogPosition, LogSettings, Retention};
 use crate::memtable::{Full, Memtable, MemtableWriter};
 use crate::options::{Durability, Options};
 use crate::readers::Published;
@@ -45,9 +45,12 @@ impl Engine {
         }
         let tree = open_tree(&*disk, &options)?;
         let mut replay = Replay::new(&tree, options.memtable_bytes)?;
-        let start = tree.view().meta().log_start;
+        let (start, version) = (tree.view().meta().log_start, tree.view().meta().version.0);
+        let retention = Arc::new(Retention::new(options.kept()));
         let (log, tail, replayed) =
-            Log::open(Arc::clone(&disk), settings, &start, &mut |at, batch| replay.take(at, batch))?;
+            Log::open(Arc::clone(&disk), settings, retention, (&start, version), &mut |at, batch| {
+                replay.take(at, batch)
+            })?;
         let Replay { active, frozen, last_version, need, frozen_need, .. } = replay;
         let live_pages = u64::from(tree.live_pages());
         let room = Room::default();
@@ -94,6 +97,7 @@ impl Engine {
             is_closing: Arc::default(),
             checkpoints,
             room,
+            alarm: Default::default(),
             slots: Mutex::new(slots),
             batches: Mutex::default(),
             counters: Counters::default(),

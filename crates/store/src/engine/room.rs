@@ -232,7 +232,12 @@ impl Engine {
             return Ok(());
         }
         let (wanted, runs) = (in_pages(wanted), in_pages(runs));
-        let grown = self.tree.promise(wanted, runs, true).inspect_err(|_| self.poison_with_tree());
+        let grow = || self.tree.promise(wanted, runs, true).inspect_err(|_| self.poison_with_tree());
+        let mut grown = grow();
+        // What is only kept for readers of changes gives way first, a segment at a time.
+        while grown.as_ref().is_ok_and(|all| all.pages < wanted || all.stretch < runs) && self.log.give_back()? {
+            grown = grow();
+        }
         // Once more under the lock: a checkpoint may have ended since.
         let mut state = self.room.state();
         let promised = self.tree.promise(wanted, runs, false)?;

@@ -27,6 +27,7 @@
 //! Batches begin at multiples of 4096: a direct write needs it, and no write then touches a block that holds durable bytes.
 
 use super::buffer::AlignedBuffer;
+use super::logged::LoggedOperations;
 use super::position::{LogPosition, u32_at, u64_at};
 
 /// "SLOG" as it lies on disk.
@@ -36,8 +37,11 @@ const CRC_AT: usize = 60;
 pub(crate) const TRANSACTION_HEADER_BYTES: usize = 8;
 pub(crate) const OPERATION_HEADER_BYTES: usize = 12;
 
-const KIND_PUT: u8 = 1;
-const KIND_DELETE: u8 = 2;
+pub(super) const KIND_PUT: u8 = 1;
+pub(super) const KIND_DELETE: u8 = 2;
+/// A tree's whole content comes from elsewhere, and the log does not hold it: for readers of changes alone. Replay passes
+/// it by; what was loaded is in the tree file, or never came to be.
+pub(super) const KIND_LOADED: u8 = 4;
 
 /// One change of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +92,9 @@ impl BatchBuilder {
         self.transactions
     }
 
-    /// Version of the last transaction inside; meaningless while there is none.
+    /// Version of the last transaction inside; of none, the last one before.
     pub(crate) fn last_version(&self) -> u64 {
-        self.first_version + u64::from(self.transactions) - 1
+        (self.first_version + u64::from(self.transactions)).saturating_sub(1)
     }
 
     /// Starts the transaction that gets the next version.
@@ -117,6 +121,15 @@ impl BatchBuilder {
             }
             _ => self.buffer.extend(value),
         }
+        self.open_operations += 1;
+    }
+
+    /// Adds to the open transaction that a tree was loaded.
+    pub(crate) fn push_loaded(&mut self, tree: u32) {
+        let mut header = [0; OPERATION_HEADER_BYTES];
+        header[0] = KIND_LOADED;
+        header[4..8].copy_from_slice(&tree.to_le_bytes());
+        self.buffer.extend(&header);
         self.open_operations += 1;
     }
 
@@ -196,12 +209,28 @@ impl<'b> Batch<'b> {
         Ok(Batch { bytes })
     }
 
+    /// The same where the header belongs at `at`; nothing is said of what lies behind it.
+    pub(crate) fn claimed_bytes_at(header: &[u8], at: &LogPosition) -> Option<usize> {
+        let bytes = Batch::claimed_bytes(header)?;
+        (Batch { bytes: header }.follows(at) && bytes >= HEADER_BYTES).then_some(bytes)
+    }
+
+    /// A batch that [`Batch::read`] has taken before: its checksum is not computed again.
+    pub(crate) fn checked(bytes: &'b [u8]) -> Option<Batch<'b>> {
+        (bytes.len() >= HEADER_BYTES).then_some(Batch { bytes })
+    }
+
     /// Whether this is the batch that belongs at `at`. A higher epoch is fine: a recovery lies between.
     pub(crate) fn follows(&self, at: &LogPosition) -> bool {
         self.sequence() == at.sequence
             && self.segment() == at.segment
             && self.epoch() >= at.epoch
-            && u32_at(self.bytes, 52) == at.previous
+            && self.previous() == at.previous
+    }
+
+    /// Checksum of the batch before.
+    pub(crate) fn previous(&self) -> u32 {
+        u32_at(self.bytes, 52)
     }
 
     /// Where the batch after this one belongs, while it fits into the same segment.
@@ -237,6 +266,11 @@ impl<'b> Batch<'b> {
 
     pub(crate) fn transaction_count(&self) -> u32 {
         u32_at(self.bytes, 48)
+    }
+
+    /// The transactions from a place inside: bytes of the batch before it, its version, and how many are left.
+    pub(crate) fn transactions_from(&self, at: usize, version: u64, left: u32) -> Transactions<'b> {
+        Transactions { rest: self.bytes.get(at..).unwrap_or_default(), version, left }
     }
 
     /// The transactions with their versions. Wrong lengths inside a batch whose checksum is right are damage all the
@@ -282,6 +316,11 @@ impl<'b> Iterator for Transactions<'b> {
 }
 
 impl<'b> Transactions<'b> {
+    /// Bytes of the batch from here on.
+    pub(crate) fn rest_bytes(&self) -> usize {
+        self.rest.len()
+    }
+
     fn take(&mut self) -> Option<Operations<'b>> {
         let (header, rest) = self.rest.split_at_checked(TRANSACTION_HEADER_BYTES)?;
         let (operations, rest) = rest.split_at_checked(u32_at(header, 4) as usize)?;
@@ -301,11 +340,15 @@ impl<'b> Iterator for Operations<'b> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        while self.left > 0 && self.rest.first() == Some(&KIND_LOADED) {
+            self.left -= 1;
+            self.rest = self.rest.get(OPERATION_HEADER_BYTES..).unwrap_or_default();
+        }
         if self.left == 0 {
             return None;
         }
         self.left -= 1;
-        Some(self.take().ok_or("operation"))
+        Some(Operations::take(self).ok_or("operation"))
     }
 }
 
@@ -323,6 +366,11 @@ impl<'b> Operations<'b> {
             _ => return None,
         };
         Some(Operation { tree: u32_at(header, 4), key, value })
+    }
+
+    /// The operations as they lie in the log, each with its kind, for a reader of changes.
+    pub(crate) fn logged(self) -> LoggedOperations<'b> {
+        LoggedOperations::new(self.rest, self.left)
     }
 }
 

@@ -38,6 +38,14 @@ impl AlignedBuffer {
         self.storage[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Makes it so long, to be filled by a read; what it holds until then is of no meaning. A buffer that was much larger
+    /// gives that memory back.
+    pub(crate) fn restart_with(&mut self, len: usize) -> &mut [u8] {
+        self.clear();
+        self.grow(len);
+        self.as_mut_slice()
+    }
+
     /// Adds zeros until the length is a multiple of the block.
     pub(crate) fn pad_to_block(&mut self) {
         let count = self.len.next_multiple_of(DIRECT_ALIGN) - self.len;

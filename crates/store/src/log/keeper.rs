@@ -2,12 +2,16 @@
 //!
 //! One thread. It takes a recycled file if there is one, else writes a new one, until [`READY_SEGMENTS`] are ready. While
 //! the disk refuses, so is whoever needs the next segment, at once; and it tries again each [`RETRY_AFTER`].
+//!
+//! Segments that are only kept for readers of changes give way first: one is recycled where a new one finds no room, and
+//! they are removed while the disk has little room left. The thread also sees to it that none gets older than it may.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::retention::Retention;
 use super::segment::{self, Segment};
 use crate::disk::{Access, Disk};
 use crate::error::Error;
@@ -16,6 +20,10 @@ use crate::error::Error;
 const READY_SEGMENTS: usize = 2;
 /// When a refused preparation is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// How often kept segments are looked at, while there are any.
+const KEPT_TICK: Duration = Duration::from_millis(250);
+/// Free space on the disk, in segments, below which kept ones are removed.
+const FREE_SEGMENTS_MIN: u64 = 8;
 /// Recycled files kept at most; more are removed.
 const SPARES_MAX: usize = 8;
 
@@ -27,6 +35,7 @@ pub(crate) struct Keeper {
 
 struct Shared {
     disk: Arc<dyn Disk>,
+    retention: Arc<Retention>,
     direct: bool,
     segment_bytes: u64,
     state: Mutex<State>,
@@ -64,14 +73,15 @@ impl Keeper {
     /// Starts the thread. `next_number` is the first it will prepare; `spares` are files it may take for it.
     pub(crate) fn start(
         disk: Arc<dyn Disk>,
+        retention: Arc<Retention>,
         direct: bool,
         segment_bytes: u64,
         next_number: u64,
         spares: Vec<u64>,
     ) -> Result<Keeper, Error> {
         let state = State { ready: VecDeque::new(), spares, next_number, failure: None, closing: false };
-        let shared =
-            Arc::new(Shared { disk, direct, segment_bytes, state: Mutex::new(state), changed: Condvar::new() });
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let shared = Arc::new(Shared { disk, retention, direct, segment_bytes, state, changed });
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("store-log".to_string())
@@ -104,7 +114,7 @@ impl Keeper {
     }
 
     /// Takes back segments that no recovery needs any more.
-    pub(crate) fn recycle(&self, numbers: impl Iterator<Item = u64>) {
+    pub(crate) fn recycle(&self, numbers: impl IntoIterator<Item = u64>) {
         let mut state = self.shared.state();
         let before = state.spares.len();
         state.spares.extend(numbers);
@@ -147,7 +157,12 @@ fn keep(shared: &Shared) {
                 }
                 Err(error) => {
                     state.spares.extend(spare);
-                    state.failure = Some(error);
+                    let kept = if matches!(error, Error::Full) { shared.retention.give_back() } else { None };
+                    match kept {
+                        // Tried again with its file, before anybody hears of the failure.
+                        Some(kept) => state.spares.push(kept),
+                        None => state.failure = Some(error),
+                    }
                 }
             }
             shared.changed.notify_all();
@@ -164,10 +179,37 @@ fn keep(shared: &Shared) {
             let (after, timeout) =
                 shared.changed.wait_timeout(state, RETRY_AFTER).unwrap_or_else(PoisonError::into_inner);
             (state, is_retry) = (after, timeout.timed_out());
+        } else if shared.retention.has_kept() {
+            state = shared.changed.wait_timeout(state, KEPT_TICK).unwrap_or_else(PoisonError::into_inner).0;
+            state.spares.extend(shared.retention.expire());
+            drop(state);
+            make_room(shared);
+            state = shared.state();
         } else {
             state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
+
+/// Removes kept segments while the disk has little room: before anything that is needed finds none.
+fn make_room(shared: &Shared) {
+    let is_short =
+        || matches!(shared.disk.free_bytes(), Ok(Some(free)) if free < FREE_SEGMENTS_MIN * shared.segment_bytes);
+    while is_short()
+        && let Some(number) = shared.retention.give_back()
+    {
+        if let Err(error) = remove_kept(&*shared.disk, number) {
+            tracing::warn!(segment = number, %error, "cannot remove a log segment that was kept for readers of changes");
+            return;
+        }
+    }
+}
+
+/// Removes a segment that was only kept for readers of changes.
+pub(super) fn remove_kept(disk: &dyn Disk, number: u64) -> Result<(), Error> {
+    let name = segment::live_name(number);
+    tracing::info!(segment = number, "the disk is short of room: changes are kept no longer");
+    disk.remove(&name).map_err(|error| Error::io(format!("remove {name}"), error))
 }
 
 /// Makes the file `number` out of a spare or a new one; durable with its header and name when this returns.

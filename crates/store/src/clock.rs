@@ -1,0 +1,45 @@
+//! The clock that says how old kept changes are.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The machine's monotonic clock, or one that a test sets. It counts from the store's opening; nothing on disk says a time.
+#[derive(Clone)]
+pub struct Clock {
+    source: Source,
+}
+
+#[derive(Clone)]
+enum Source {
+    Since(Instant),
+    Seconds(Arc<AtomicU64>),
+}
+
+impl Clock {
+    /// A clock that shows as many seconds as the number holds.
+    pub fn shows(seconds: Arc<AtomicU64>) -> Clock {
+        Clock { source: Source::Seconds(seconds) }
+    }
+
+    /// Time on this clock.
+    pub(crate) fn now(&self) -> Duration {
+        match &self.source {
+            Source::Since(start) => start.elapsed(),
+            Source::Seconds(seconds) => Duration::from_secs(seconds.load(Ordering::Acquire)),
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock { source: Source::Since(Instant::now()) }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Clock({:?})", self.now())
+    }
+}

@@ -1,0 +1,166 @@
+//! A reader of the log beside its writer: batch after batch from a mark on, through segments that may be recycled meanwhile.
+//!
+//! It reads files, never memory of the writer, and takes no lock that a commit waits for. So it may read a file that is
+//! just being given another number. What protects it is what protects a replay: a batch is taken only when its checksum is
+//! right and the chain (segment, sequence, epoch, checksum before) leads to it. Where it does not, [`Retention`] knows
+//! whether the segment ends there, is given back, or is damaged.
+//!
+//! The caller asks only while it knows that a later version is on the disk: so a torn tail, or a batch that is just
+//! being written, is never looked at.
+//!
+//! Memory: a window of [`WINDOW_BYTES`], or one batch where that is larger. Near the log's end no more is read than the
+//! writer has written. Where segments are written past the page cache they are read so too: neither does a reader push
+//! the tree's pages out of memory, nor a write wait for the cache to let go of what was read ahead.
+
+use std::io;
+use std::sync::Arc;
+
+use super::batch::{Batch, HEADER_BYTES};
+use super::buffer::AlignedBuffer;
+use super::position::LogPosition;
+use super::retention::{Follow, Mark, Retention};
+use super::segment;
+use crate::disk::{DIRECT_ALIGN, Disk, DiskFile};
+use crate::error::Error;
+
+/// Bytes read at once.
+const WINDOW_BYTES: usize = 256 * 1024;
+
+/// See the module's text.
+pub(crate) struct Follower {
+    disk: Arc<dyn Disk>,
+    retention: Arc<Retention>,
+    is_direct: bool,
+    /// Where the next batch belongs.
+    at: LogPosition,
+    /// The file of that segment, once opened.
+    file: Option<OpenSegment>,
+    window: AlignedBuffer,
+    /// Where the window starts in the segment.
+    start: u32,
+    /// The batch that was read last, in the window.
+    batch: std::ops::Range<usize>,
+}
+
+struct OpenSegment {
+    number: u64,
+    file: Arc<dyn DiskFile>,
+    len: u64,
+}
+
+/// The end of what is written: a segment, and an offset in it. Only a measure of how much is worth reading.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WrittenEnd {
+    pub(crate) segment: u64,
+    pub(crate) offset: u32,
+}
+
+impl Follower {
+    pub(crate) fn new(disk: Arc<dyn Disk>, retention: Arc<Retention>, is_direct: bool, mark: Mark) -> Follower {
+        // Its memory is taken when the first batch is read.
+        let window = AlignedBuffer::with_capacity(0);
+        Follower { disk, retention, is_direct, at: mark.at, file: None, window, start: 0, batch: 0..0 }
+    }
+
+    /// The batch that [`Follower::advance`] read last.
+    pub(crate) fn batch(&self) -> Option<Batch<'_>> {
+        let bytes = self.window.as_slice().get(self.batch.clone())?;
+        // Its checksum was right when it was read, and the bytes are our own.
+        Batch::checked(bytes)
+    }
+
+    /// File and offset of that batch.
+    pub(crate) fn batch_place(&self) -> (String, u64) {
+        (segment::live_name(self.at.segment), u64::from(self.start) + self.batch.start as u64)
+    }
+
+    /// Reads the next batch; the caller, who has all up to `version`, knows that there is one.
+    pub(crate) fn advance(&mut self, version: u64, end: WrittenEnd) -> Result<(), Error> {
+        self.batch = 0..0;
+        loop {
+            if self.read(end)? {
+                return Ok(());
+            }
+            match self.retention.follow(&self.at, version) {
+                Follow::Next(at) => self.at = at,
+                Follow::Later(mark) => self.at = mark.at,
+                Follow::Gone(oldest) => return Err(Error::Gone { oldest: crate::Version(oldest) }),
+                Follow::Damaged => {
+                    let file = segment::live_name(self.at.segment);
+                    return Err(Error::corrupt(&file, u64::from(self.at.offset), "a batch that was durable is lost"));
+                }
+            }
+        }
+    }
+
+    /// Reads the batch at `at`, if it is there.
+    fn read(&mut self, end: WrittenEnd) -> Result<bool, Error> {
+        let written = if end.segment == self.at.segment { end.offset } else { u32::MAX };
+        if self.take(written)? {
+            return Ok(true);
+        }
+        // What is in the window may have been read before the batch was written.
+        self.window.clear();
+        self.take(written)
+    }
+
+    fn take(&mut self, written: u32) -> Result<bool, Error> {
+        let at = self.at;
+        let Some(header) = self.bytes(HEADER_BYTES, written)? else { return Ok(false) };
+        let Some(len) = Batch::claimed_bytes_at(header, &at) else { return Ok(false) };
+        let Some(bytes) = self.bytes(len, written)? else { return Ok(false) };
+        let Ok(batch) = Batch::read(bytes) else { return Ok(false) };
+        self.at = batch.next(&at);
+        let from = (at.offset - self.start) as usize;
+        self.batch = from..from + len;
+        Ok(true)
+    }
+
+    /// So many bytes from `at` on, more where they are in the window; `None` where the segment ends before, or is gone.
+    fn bytes(&mut self, len: usize, written: u32) -> Result<Option<&[u8]>, Error> {
+        if !self.open()? {
+            return Ok(None);
+        }
+        let Some(segment) = &self.file else { return Ok(None) };
+        let offset = self.at.offset;
+        if u64::from(offset) + len as u64 > segment.len {
+            return Ok(None);
+        }
+        let is_inside = offset >= self.start && offset as usize + len <= self.start as usize + self.window.len();
+        if !is_inside {
+            let rest = usize::try_from(segment.len - u64::from(offset)).unwrap_or(usize::MAX);
+            let new = (written.saturating_sub(offset) as usize).min(WINDOW_BYTES);
+            // Whole blocks, as direct reads want it; a segment's length is a multiple of them.
+            let wanted = len.max(new).next_multiple_of(DIRECT_ALIGN).min(rest);
+            let read = segment.file.read_exact_at(self.window.restart_with(wanted), u64::from(offset));
+            self.start = offset;
+            if let Err(error) = read {
+                self.window.clear();
+                let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+                return if is_cut { Ok(None) } else { Err(self.failure("read", error)) };
+            }
+        }
+        Ok(self.window.as_slice().get((offset - self.start) as usize..))
+    }
+
+    /// Opens the segment's file; false when it is not there.
+    fn open(&mut self) -> Result<bool, Error> {
+        let number = self.at.segment;
+        if self.file.as_ref().is_some_and(|open| open.number == number) {
+            return Ok(true);
+        }
+        self.file = None;
+        self.window.clear();
+        let opened = segment::open_for_writing(&*self.disk, &segment::live_name(number), self.is_direct);
+        match opened.and_then(|(file, _)| Ok(OpenSegment { number, len: file.len()?, file })) {
+            Ok(open) => self.file = Some(open),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(self.failure("open", error)),
+        }
+        Ok(true)
+    }
+
+    fn failure(&self, what: &str, error: io::Error) -> Error {
+        Error::Io { context: format!("{what} {}", segment::live_name(self.at.segment)), source: error }
+    }
+}

@@ -1,0 +1,322 @@
+//! Which segments there are for a reader of changes, and from which version on.
+//!
+//! ```text
+//!   given back   │  kept: only readers of changes want them  │  live: recovery needs them   │ tail
+//!                │  oldest ◄──── bounds, a full disk         │  ◄──── checkpoints           │ ◄──── writer
+//! ```
+//!
+//! Segments in one unbroken row, each with marks: places where a batch begins, and the last version before it. A reader
+//! that wants what follows version N starts at the last mark not above N and skips at most what lies between two marks.
+//!
+//! What this module promises:
+//!
+//! 1. A segment leaves at the old end only, and only when recovery needs it no more. Who was told of a place in it finds
+//!    out by asking again ([`Retention::follow`]), and by nothing that lies there: a recycled file holds other batches.
+//! 2. Kept segments stay within [`Kept`], and are no more than [`KEPT_SEGMENTS_MAX`]: bytes count whole files, and the age
+//!    of a segment is that of its last change. After a restart ages count from the opening; bytes bound them.
+//! 3. No reader holds a segment back. One that is too slow is told so, and from where changes are there.
+//!
+//! It never touches a file: the keeper recycles or removes what it gives back.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::position::LogPosition;
+use crate::clock::Clock;
+
+/// Kept segments at most, whatever the bytes: so many are looked at when a store is opened.
+pub(crate) const KEPT_SEGMENTS_MAX: usize = 4096;
+/// Marks of one segment at most, evenly spread over its bytes.
+const MARKS_PER_SEGMENT: u64 = 16;
+
+/// How much is kept for readers of changes, beyond what recovery needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    /// Bytes of whole segments. 0 keeps none.
+    pub(crate) bytes: u64,
+    /// Time since a segment's last change.
+    pub(crate) time: Duration,
+    pub(crate) clock: Clock,
+}
+
+/// A place where a batch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) at: LogPosition,
+    /// The last version before it.
+    pub(crate) version: u64,
+}
+
+/// See the module's text.
+pub(crate) struct Retention {
+    kept: Kept,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Numbers rise by one; each has at least one mark.
+    segments: VecDeque<Held>,
+    /// Number of the first that recovery needs.
+    live_from: u64,
+}
+
+struct Held {
+    bytes: u64,
+    /// When it became the tail: the age of the last change in the one before.
+    began: Duration,
+    marks: Vec<Mark>,
+}
+
+/// What a reader does that finds no batch of its chain at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// The segment ends there; the next one begins here.
+    Next(LogPosition),
+    /// The place is given back, and all that the reader wants is there from this mark on.
+    Later(Mark),
+    /// So is what the reader wants: changes are there from this version on.
+    Gone(u64),
+    /// A batch must be there: the disk has lost it.
+    Damaged,
+}
+
+impl Held {
+    fn number(&self) -> u64 {
+        self.marks[0].at.segment
+    }
+}
+
+impl State {
+    fn kept_count(&self) -> usize {
+        self.segments.iter().take_while(|held| held.number() < self.live_from).count()
+    }
+
+    fn has_kept(&self) -> bool {
+        self.segments.front().is_some_and(|held| held.number() < self.live_from)
+    }
+
+    fn oldest(&self) -> u64 {
+        self.segments.front().map_or(0, |held| held.marks[0].version)
+    }
+
+    /// The last mark not above a version.
+    fn place(&self, version: u64) -> Option<Mark> {
+        let index = self.segments.partition_point(|held| held.marks[0].version <= version).checked_sub(1)?;
+        let marks = &self.segments[index].marks;
+        Some(marks[marks.partition_point(|mark| mark.version <= version) - 1])
+    }
+
+    fn get(&self, number: u64) -> Option<&Held> {
+        let first = self.segments.front()?.number();
+        self.segments.get(usize::try_from(number.checked_sub(first)?).ok()?)
+    }
+
+    /// Takes the oldest one out, when it is only kept.
+    fn pop(&mut self) -> Option<u64> {
+        if self.has_kept() { self.segments.pop_front().map(|held| held.number()) } else { None }
+    }
+}
+
+impl Retention {
+    pub(crate) fn new(kept: Kept) -> Retention {
+        Retention { kept, state: Mutex::default() }
+    }
+
+    /// One that keeps nothing.
+    pub(crate) fn none() -> Retention {
+        Retention::new(Kept { bytes: 0, time: Duration::ZERO, clock: Clock::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics under it; were it so, the state would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anything is ever kept.
+    pub(crate) fn keeps(&self) -> bool {
+        self.kept.bytes > 0 && !self.kept.time.is_zero()
+    }
+
+    /// Bytes of a segment between two marks.
+    pub(crate) fn mark_every(segment_bytes: u64) -> u32 {
+        // A segment's bytes fit into 32 bits.
+        u32::try_from(segment_bytes / MARKS_PER_SEGMENT).unwrap_or(u32::MAX)
+    }
+
+    /// A segment follows the last one.
+    pub(crate) fn began(&self, mark: Mark, bytes: u64) {
+        let began = self.kept.clock.now();
+        let mut state = self.state();
+        if state.segments.back().is_some_and(|last| last.number() + 1 != mark.at.segment) {
+            // Never so. If it were, what lies before the gap would be of no use.
+            state.segments.clear();
+        }
+        state.segments.push_back(Held { bytes, began, marks: vec![mark] });
+    }
+
+    /// A batch of the last segment begins here.
+    pub(crate) fn mark(&self, mark: Mark) {
+        let mut state = self.state();
+        if let Some(last) = state.segments.back_mut()
+            && last.number() == mark.at.segment
+        {
+            last.marks.push(mark);
+        }
+    }
+
+    /// Recovery needs nothing before this segment. What is not kept is to be recycled: oldest first.
+    pub(crate) fn released_before(&self, number: u64) -> Vec<u64> {
+        self.state().live_from = number;
+        self.expire()
+    }
+
+    /// What is beyond the bounds by now.
+    pub(crate) fn expire(&self) -> Vec<u64> {
+        let now = self.kept.clock.now();
+        let mut state = self.state();
+        let mut count = state.kept_count();
+        let mut bytes: u64 = state.segments.iter().take(count).map(|held| held.bytes).sum();
+        let mut given_back = Vec::new();
+        while count > 0 {
+            // Behind a kept segment there is always another, the tail at last.
+            let age = now.saturating_sub(state.segments.get(1).map_or(now, |next| next.began));
+            if bytes <= self.kept.bytes && age < self.kept.time && count <= KEPT_SEGMENTS_MAX {
+                break;
+            }
+            bytes -= state.segments[0].bytes;
+            count -= 1;
+            given_back.extend(state.pop());
+        }
+        given_back
+    }
+
+    /// Gives the oldest kept segment back, whatever the bounds: the disk is full.
+    pub(crate) fn give_back(&self) -> Option<u64> {
+        self.state().pop()
+    }
+
+    pub(crate) fn has_kept(&self) -> bool {
+        self.state().has_kept()
+    }
+
+    /// Where to read what follows a version, or from which version on changes are there.
+    pub(crate) fn place(&self, version: u64) -> Result<Mark, u64> {
+        let state = self.state();
+        state.place(version).ok_or_else(|| state.oldest())
+    }
+
+    /// For a reader that has all up to `version`, and has found no batch at `at` that belongs there.
+    pub(crate) fn follow(&self, at: &LogPosition, version: u64) -> Follow {
+        let state = self.state();
+        if state.get(at.segment).is_none() {
+            return state.place(version).map_or_else(|| Follow::Gone(state.oldest()), Follow::Later);
+        }
+        match state.get(at.segment + 1).map(|next| next.marks[0].at) {
+            Some(next) if (next.sequence, next.previous) == (at.sequence, at.previous) => Follow::Next(next),
+            _ => Follow::Damaged,
+        }
+    }
+
+    /// Number of the first segment.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.state().segments.front().map(Held::number)
+    }
+
+    /// The version from which on changes are there.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.state().oldest()
+    }
+
+    /// Bytes of all segments that only readers of changes want.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        let state = self.state();
+        state.segments.iter().take(state.kept_count()).map(|held| held.bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    const BYTES: u64 = 100;
+
+    fn mark(segment: u64, offset: u32, version: u64) -> Mark {
+        let at = LogPosition { segment, offset, previous: version as u32, sequence: version, epoch: 1 };
+        Mark { at, version }
+    }
+
+    /// Ten segments, ten versions in each, a mark in the middle of each; it is ten o'clock when the last one begins.
+    fn ten(bytes: u64, time: u64) -> (Retention, Arc<AtomicU64>) {
+        let seconds = Arc::new(AtomicU64::new(0));
+        let clock = Clock::shows(Arc::clone(&seconds));
+        let retention = Retention::new(Kept { bytes, time: Duration::from_secs(time), clock });
+        for number in 1..=10 {
+            seconds.store(number, Ordering::Release);
+            retention.began(mark(number, 4096, 10 * (number - 1)), BYTES);
+            retention.mark(mark(number, 8192, 10 * (number - 1) + 5));
+        }
+        (retention, seconds)
+    }
+
+    #[test]
+    fn what_recovery_needs_stays_whatever_the_bounds() {
+        let (retention, _) = ten(0, 0);
+        assert_eq!(retention.expire(), []);
+        assert_eq!(retention.give_back(), None);
+        assert_eq!(retention.released_before(4), [1, 2, 3]);
+        assert_eq!((retention.oldest(), retention.kept_bytes()), (30, 0));
+    }
+
+    #[test]
+    fn the_newest_segments_within_the_bytes_are_kept() {
+        let (retention, _) = ten(3 * BYTES + 50, 1000);
+        assert_eq!(retention.released_before(2), []);
+        assert_eq!(retention.released_before(6), [1, 2]);
+        assert_eq!((retention.oldest(), retention.kept_bytes()), (20, 300));
+        assert_eq!(retention.released_before(9), [3, 4, 5]);
+        assert_eq!(retention.give_back(), Some(6));
+        assert_eq!((retention.oldest(), retention.kept_bytes()), (60, 200));
+    }
+
+    #[test]
+    fn a_segment_is_as_old_as_its_last_change() {
+        let (retention, seconds) = ten(u64::MAX, 5);
+        assert_eq!(retention.released_before(9), [1, 2, 3, 4], "segment 5 ended at six o'clock");
+        seconds.store(11, Ordering::Release);
+        assert_eq!(retention.expire(), [5]);
+        seconds.store(1000, Ordering::Release);
+        assert_eq!(retention.expire(), [6, 7, 8]);
+        assert_eq!(retention.expire(), []);
+    }
+
+    #[test]
+    fn a_place_is_the_last_mark_not_above_the_version() {
+        let (retention, _) = ten(u64::MAX, 1000);
+        assert_eq!(retention.place(0), Ok(mark(1, 4096, 0)));
+        assert_eq!(retention.place(4), Ok(mark(1, 4096, 0)));
+        assert_eq!(retention.place(5), Ok(mark(1, 8192, 5)));
+        assert_eq!(retention.place(9), Ok(mark(1, 8192, 5)));
+        assert_eq!(retention.place(10), Ok(mark(2, 4096, 10)));
+        assert_eq!(retention.place(4000), Ok(mark(10, 8192, 95)));
+        retention.released_before(4);
+        while retention.give_back().is_some() {}
+        assert_eq!(retention.place(29), Err(30));
+        assert_eq!(retention.place(30), Ok(mark(4, 4096, 30)));
+    }
+
+    #[test]
+    fn who_finds_no_batch_is_told_why() {
+        let (retention, _) = ten(0, 1000);
+        retention.released_before(4);
+        let end = |segment, version| LogPosition { offset: 90_000, ..mark(segment, 0, version).at };
+        assert_eq!(retention.follow(&end(4, 40), 40), Follow::Next(mark(5, 4096, 40).at));
+        assert_eq!(retention.follow(&end(4, 39), 39), Follow::Damaged, "the segment has one batch more");
+        assert_eq!(retention.follow(&end(10, 100), 100), Follow::Damaged, "there is no segment behind it");
+        assert_eq!(retention.follow(&end(3, 29), 29), Follow::Gone(30));
+        assert_eq!(retention.follow(&end(3, 30), 30), Follow::Later(mark(4, 4096, 30)));
+    }
+}
