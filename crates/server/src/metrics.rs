@@ -82,7 +82,7 @@ fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 6] {
     ]
 }
 
-fn store(service: &Service) -> [Metric; 17] {
+fn store(service: &Service) -> [Metric; 20] {
     let stats = service.database.store().stats();
     let of = |number: u64| number as f64;
     [
@@ -92,7 +92,20 @@ fn store(service: &Service) -> [Metric; 17] {
         ("store_redone_total", Type::Counter, "Transactions prepared again after a conflict.", of(stats.redone)),
         ("store_queue_depth", Type::Gauge, "Transactions that wait for the writer.", of(stats.queue_depth)),
         ("store_log_written_bytes_total", Type::Counter, "Bytes written to the log.", of(stats.log_bytes_written)),
-        ("store_log_bytes", Type::Gauge, "Bytes of log segments in use.", of(stats.log_bytes)),
+        ("store_log_bytes", Type::Gauge, "Bytes of log segments that a restart needs.", of(stats.log_bytes)),
+        (
+            "store_changes_kept_bytes",
+            Type::Gauge,
+            "Bytes of log segments that are only kept for readers of changes.",
+            of(stats.changes_kept_bytes),
+        ),
+        (
+            "store_changes_oldest",
+            Type::Gauge,
+            "Change number since which changes can be read.",
+            of(stats.changes_oldest),
+        ),
+        ("store_change_readers", Type::Gauge, "Readers of changes.", of(stats.change_readers)),
         ("store_checkpoints_total", Type::Counter, "Checkpoints completed.", of(stats.checkpoints)),
         ("store_checkpoint_failures_total", Type::Counter, "Checkpoints failed.", of(stats.checkpoint_failures)),
         ("store_memtable_bytes", Type::Gauge, "Bytes in the active memtable.", of(stats.memtable_bytes)),

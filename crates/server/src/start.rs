@@ -154,6 +154,8 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
     options.queue_bytes_max = division.prepared_bytes;
     options.places_bytes = division.places_bytes;
     options.read_ahead = config.server.read_ahead;
+    options.changes_kept_bytes = config.server.changes_kept_bytes;
+    options.changes_kept_for = config.server.changes_kept.unwrap_or(Duration::MAX);
     options.durability = match config.server.durability {
         Durability::Commit => store::Durability::Commit,
         Durability::Interval(interval) => store::Durability::Interval(interval),

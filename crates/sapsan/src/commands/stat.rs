@@ -10,7 +10,7 @@ pub(crate) fn run(arguments: &Folder) -> Outcome {
         return Err(format!("{} is no data folder", data.display()));
     }
     let told = |error: store::Error| format!("{}: {error}", data.display());
-    let (store, _) = Store::open(data, Options::default()).map_err(told)?;
+    let (store, _) = Store::open(data, Options::default().keeping_changes()).map_err(told)?;
     print!("{}", store.stat());
     Ok(())
 }

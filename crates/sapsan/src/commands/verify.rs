@@ -13,7 +13,7 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
         return Err(format!("{} is no data folder", data.display()));
     }
     let told = |error: store::Error| format!("{}: {error}", data.display());
-    let (store, recovery) = Store::open(data, Options::default()).map_err(told)?;
+    let (store, recovery) = Store::open(data, Options::default().keeping_changes()).map_err(told)?;
     println!("log: {} batches replayed, {} bytes of a torn tail dropped", recovery.batches, recovery.torn_bytes);
     let report = store.verify();
     print!("{report}");

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "http",
     "threads",
     "memory",
@@ -22,9 +22,16 @@ const KEYS: [&str; 16] = [
     "date",
     "access_log",
     "durability",
+    "changes_kept_bytes",
+    "changes_kept_seconds",
     "scan_rows_max",
     "backups",
 ];
+
+/// One segment of the log at least; as many as a store keeps at most.
+const CHANGES_KEPT_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=64 << 30;
+/// A year.
+const CHANGES_KEPT_SECONDS_MAX: i64 = 366 * 86_400;
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +75,10 @@ pub struct ServerConfig {
     pub access_log: bool,
     /// When a write counts as done.
     pub durability: Durability,
+    /// Bytes of the log kept for readers of changes, beside what a restart needs. 0: none.
+    pub changes_kept_bytes: u64,
+    /// Time for which they are kept at most; `None`: for ever.
+    pub changes_kept: Option<Duration>,
     /// Rows that one query may look at.
     pub scan_rows_max: u64,
     /// The folder into which `POST /_/backup` writes; without it there are no backups of the running server.
@@ -93,6 +104,8 @@ impl Default for ServerConfig {
             date: true,
             access_log: false,
             durability: Durability::Commit,
+            changes_kept_bytes: 0,
+            changes_kept: None,
             scan_rows_max: 10_000_000,
             backups: None,
             read_ahead: None,
@@ -154,6 +167,10 @@ impl ServerConfig {
         if let Some(durability) = table.get("durability").and_then(|item| durability(&item)) {
             config.durability = durability;
         }
+        if let Some(bytes) = table.get("changes_kept_bytes").and_then(|item| size::read(&item, CHANGES_KEPT_BYTES)) {
+            config.changes_kept_bytes = bytes;
+        }
+        config.changes_kept = changes_kept(table);
         if table.get("threads").is_none() {
             config.threads = Division::threads_that_fit(&config);
         }
@@ -164,6 +181,19 @@ impl ServerConfig {
         }
         config
     }
+}
+
+/// How long changes are kept; without a bound on their bytes none are.
+fn changes_kept(table: &Table<'_>) -> Option<Duration> {
+    let item = table.get("changes_kept_seconds")?;
+    if table.get("changes_kept_bytes").is_none() {
+        item.mistake(
+            format!("`{}` without `changes_kept_bytes`: nothing is kept", item.path()),
+            "both, or the bytes alone",
+        );
+    }
+    let seconds = item.integer(1..=CHANGES_KEPT_SECONDS_MAX)?;
+    Some(Duration::from_secs(seconds.unsigned_abs()))
 }
 
 fn address(item: &Item<'_>) -> Option<SocketAddr> {
