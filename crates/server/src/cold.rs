@@ -5,7 +5,8 @@
 //! loop looks now and then whether it has waited. Only while it has, reads ask before they touch a page; one whose page is
 //! not there is answered late by the pool, which does the waiting.
 //!
-//! Declared `get` and `query` ask. What a scan reads behind its first page is read ahead by the kernel, and not asked for.
+//! Declared `get` and `query` ask, and the general API's documents and lists; a scan asks for each of its pages. What
+//! writes read while they are prepared, and the later pieces of a large document, are not asked for.
 
 use crate::failure::{Failure, Kind};
 use docs::Session;

@@ -32,7 +32,8 @@ pub struct Snapshot<'r> {
 
 impl Reader {
     /// From now on snapshots of this reader refuse a read with [`Error::NotInMemory`] where it would wait for the disk,
-    /// or no longer. Asking costs a system call for each page; without it a read that has to wait just does.
+    /// or no longer; a scan may have shown entries before. Asking costs a system call for each page; without it a read
+    /// that has to wait just does.
     #[inline]
     pub fn ask_before_waiting(&self, is_asking: bool) {
         self.is_asking.set(is_asking);
@@ -111,10 +112,12 @@ impl Snapshot<'_> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        if self.is_asking && !self.guard.tree.is_start_resident(tree, range, direction)? {
-            return Err(Error::NotInMemory);
+        if self.is_asking {
+            let cursor = self.guard.tree.cursor(tree).asking();
+            self.view().scan_by(cursor, tree, range, direction, visit)?;
+        } else {
+            self.view().scan(tree, range, direction, visit)?;
         }
-        self.view().scan(tree, range, direction, visit)?;
         self.check()
     }
 }

@@ -1,18 +1,21 @@
 //! One document: GET, PUT, PATCH, DELETE under its key; POST to its collection.
 
-use super::preconditions::{self, Tag};
+use super::preconditions::{self, Tag, Verdict};
 use super::{collection, fail};
-use crate::endpoint::JSON;
+use crate::background;
+use crate::cold::Asking;
+use crate::endpoint::{JSON, count_cold};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::large;
 use crate::service::{Local, Service};
 use crate::writing;
 use docs::catalog::CollectionInfo;
-use docs::key::Key;
+use docs::key::{Key, KeyType};
 use docs::order::Scalar;
-use docs::{CollectionId, Op, Precondition, Session, Write, WriteError, Written};
+use docs::{CollectionId, Op, Precondition, ReadError, Session, Write, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A document that the path names: its collection, and its key.
 fn target<'s, 'k>(
@@ -38,32 +41,46 @@ pub(super) fn get(
     params: &Params<'_, '_>,
     reply: Reply<'_>,
 ) {
-    let Local { session, text, out, .. } = local;
+    let Local { session, text, out, cold, .. } = local;
     let found =
         target(service, text, params).and_then(|(id, info, key)| Ok((id, info, key, preconditions::read(request)?)));
-    match found {
-        Ok((id, info, key, precondition)) => get_stored(session, out, (id, info), &key, &precondition, reply),
-        Err(failure) => fail(&failure, reply),
+    let (id, info, key, precondition) = match found {
+        Ok(found) => found,
+        Err(failure) => return fail(&failure, reply),
+    };
+    let unanswered = {
+        let _asking = cold.is_asking().then(|| Asking::new(session));
+        get_stored(session, out, (id, info), &key, &precondition, reply)
+    };
+    if let Some(reply) = unanswered {
+        count_cold(service, cold);
+        get_late(service, (id, info.key.kind), key.as_bytes().to_vec(), precondition, reply);
     }
 }
 
-fn get_stored(
+/// Answers, unless the document would have to be waited for: then the reply comes back.
+fn get_stored<'r>(
     session: &Rc<Session>,
     out: &mut Vec<u8>,
     (id, info): (CollectionId, &CollectionInfo),
     key: &Key<'_>,
     precondition: &Precondition,
-    mut reply: Reply<'_>,
-) {
+    mut reply: Reply<'r>,
+) -> Option<Reply<'r>> {
+    let refuse = |failure: &Failure, reply: Reply<'_>| {
+        fail(failure, reply);
+        None
+    };
     let now = session.now();
     let stored = match now.get(id, key) {
         Ok(Some(stored)) => stored,
-        Ok(None) => return fail(&no_document(), reply),
-        Err(error) => return fail(&writing::of_read(&error), reply),
+        Ok(None) => return refuse(&no_document(), reply),
+        Err(ReadError::Store(store::Error::NotInMemory)) => return Some(reply),
+        Err(error) => return refuse(&writing::of_read(&error), reply),
     };
     let (number, text) = match stored.change_number().and_then(|number| Ok((number, stored.text()?))) {
         Ok(read) => read,
-        Err(error) => return fail(&writing::of_read(&error), reply),
+        Err(error) => return refuse(&writing::of_read(&error), reply),
     };
     // A large one is read again for each piece. Copied before it is checked, checked before it leaves.
     if text.len() <= large::WHOLE_BYTES_MAX {
@@ -71,20 +88,61 @@ fn get_stored(
         out.extend_from_slice(text);
     }
     if let Err(error) = now.check() {
-        return fail(&writing::of_read(&error), reply);
+        return refuse(&writing::of_read(&error), reply);
     }
     reply.header("ETag", Tag::new(number).as_str());
-    match precondition {
-        Precondition::Differs(numbers) if numbers.contains(&number) => reply.send(Status(304), "", b""),
-        Precondition::Absent => reply.send(Status(304), "", b""),
-        Precondition::Matches(numbers) if !numbers.contains(&number) => {
-            fail(&Failure::new(Kind::PreconditionFailed, "the document has another change number"), reply);
-        }
-        _ if text.len() > large::WHOLE_BYTES_MAX => {
+    match preconditions::judge(precondition, number) {
+        Verdict::NotModified => reply.send(Status(304), "", b""),
+        Verdict::Failed => fail(&other_number(), reply),
+        Verdict::Holds if text.len() > large::WHOLE_BYTES_MAX => {
             large::send_document(session, id, info.key.kind, key, (number, text.len()), reply);
         }
-        _ => reply.send(Status(200), JSON, out),
+        Verdict::Holds => reply.send(Status(200), JSON, out),
     }
+    None
+}
+
+/// The same on the pool, whose threads may wait.
+#[cold]
+fn get_late(
+    service: &Service,
+    (id, kind): (CollectionId, KeyType),
+    key: Vec<u8>,
+    precondition: Precondition,
+    reply: Reply<'_>,
+) {
+    let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
+    let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
+    background::run(service, &Arc::clone(&errors), reply.later(), move |mut late| {
+        let found = sessions.with(&database, |session| {
+            let key = kind.of_bytes(&key).ok_or_else(no_document)?;
+            let found = read_whole(session, id, &key).map_err(|error| writing::of_read(&error))?;
+            found.ok_or_else(no_document)
+        });
+        let (number, text) = match found {
+            Ok(found) => found,
+            Err(failure) => return writing::refuse(&errors, late, &failure),
+        };
+        late.header("ETag", Tag::new(number).as_str());
+        match preconditions::judge(&precondition, number) {
+            Verdict::NotModified => late.send(Status(304), "", Vec::new()),
+            Verdict::Failed => writing::refuse(&errors, late, &other_number()),
+            Verdict::Holds => large::send_late(&replies, &errors, late, Status(200), JSON, text),
+        }
+    });
+}
+
+/// A document's change number and text.
+fn read_whole(session: &Session, id: CollectionId, key: &Key<'_>) -> Result<Option<(u64, Vec<u8>)>, ReadError> {
+    let now = session.now();
+    let Some(stored) = now.get(id, key)? else { return Ok(None) };
+    let found = (stored.change_number()?, stored.text()?.to_vec());
+    now.check()?;
+    Ok(Some(found))
+}
+
+fn other_number() -> Failure {
+    Failure::new(Kind::PreconditionFailed, "the document has another change number")
 }
 
 fn no_document() -> Failure {

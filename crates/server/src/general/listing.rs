@@ -1,15 +1,19 @@
 //! `GET /_/collections/NAME?after=ID&limit=N`: documents in key order, a page at a time.
 
 use super::{collection, fail};
-use crate::endpoint::JSON;
+use crate::background;
+use crate::cold::Asking;
+use crate::endpoint::{JSON, count_cold};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::large;
 use crate::service::{Local, Service};
 use crate::writing;
-use docs::key::Key;
+use docs::key::{Key, KeyType};
 use docs::order::Scalar;
+use docs::{CollectionId, ReadError, Session};
 use http::{Params, Reply, Request, Status, query};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Documents of a page where the request says nothing.
 const LIMIT_DEFAULT: usize = 100;
@@ -42,11 +46,60 @@ pub(super) fn list(
             return fail(&Failure::new(Kind::Invalid, detail), reply);
         }
     };
+    let Local { session, out, cold, .. } = local;
     let bytes_max = PAGE_BYTES_MAX.min(service.loop_query_bytes);
-    let out = &mut local.out;
+    let outcome = {
+        let _asking = cold.is_asking().then(|| Asking::new(session));
+        write_page(session, id, after.as_ref(), (limit, bytes_max), out)
+    };
+    match outcome {
+        Ok(()) => large::send(&service.replies, &ErrorRules::default(), reply, Status(200), JSON, out),
+        Err(ReadError::Store(store::Error::NotInMemory)) => {
+            out.clear();
+            count_cold(service, cold);
+            let after = after.map(|key| key.as_bytes().to_vec());
+            list_late(service, (id, info.key.kind), after, (limit, bytes_max), reply);
+        }
+        Err(error) => fail(&writing::of_read(&error), reply),
+    }
+}
+
+/// The same on the pool, whose threads may wait.
+#[cold]
+fn list_late(
+    service: &Service,
+    (id, kind): (CollectionId, KeyType),
+    after: Option<Vec<u8>>,
+    limits: (usize, usize),
+    reply: Reply<'_>,
+) {
+    let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
+    let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
+    background::run(service, &Arc::clone(&errors), reply.later(), move |late| {
+        let body = sessions.with(&database, |session| {
+            let mut out = Vec::new();
+            let after = after.as_deref().and_then(|key| kind.of_bytes(key));
+            let written = write_page(session, id, after.as_ref(), limits, &mut out);
+            written.map(|()| out).map_err(|error| writing::of_read(&error))
+        });
+        match body {
+            Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
+            Err(failure) => writing::refuse(&errors, late, &failure),
+        }
+    });
+}
+
+/// Writes a page of so many documents, or of about so many bytes.
+fn write_page(
+    session: &Session,
+    id: CollectionId,
+    after: Option<&Key<'_>>,
+    (limit, bytes_max): (usize, usize),
+    out: &mut Vec<u8>,
+) -> Result<(), ReadError> {
     out.extend_from_slice(b"{\"items\":[");
     let (mut count, mut last) = (0, None);
-    let outcome = local.session.now().list(id, after.as_ref(), limit, &mut |key, stored| {
+    session.now().list(id, after, limit, &mut |key, stored| {
         if count > 0 {
             out.push(b',');
         }
@@ -55,14 +108,11 @@ pub(super) fn list(
         let full = count == limit || out.len() >= bytes_max;
         last = full.then(|| key_json(key));
         Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    });
-    if let Err(error) = outcome {
-        return fail(&writing::of_read(&error), reply);
-    }
+    })?;
     out.extend_from_slice(b"],\"after\":");
     out.extend_from_slice(last.as_deref().unwrap_or("null").as_bytes());
     out.push(b'}');
-    large::send(&service.replies, &ErrorRules::default(), reply, Status(200), JSON, out);
+    Ok(())
 }
 
 fn key_json(key: &Key<'_>) -> String {

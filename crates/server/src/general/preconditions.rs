@@ -45,6 +45,27 @@ pub(super) fn read(request: &Request<'_>) -> Result<Precondition, Failure> {
     }
 }
 
+/// What a precondition says about reading a document that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The document is to be sent.
+    Holds,
+    /// The client has it already.
+    NotModified,
+    /// It is not the one that the client means.
+    Failed,
+}
+
+/// Judges a document by its change number.
+pub(super) fn judge(precondition: &Precondition, number: u64) -> Verdict {
+    match precondition {
+        Precondition::Differs(numbers) if numbers.contains(&number) => Verdict::NotModified,
+        Precondition::Absent => Verdict::NotModified,
+        Precondition::Matches(numbers) if !numbers.contains(&number) => Verdict::Failed,
+        _ => Verdict::Holds,
+    }
+}
+
 /// A field's value. A second field of the name would go on with the first one's list; no client sends that, and a
 /// condition that is looked over would let a write through.
 fn once<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {

@@ -82,7 +82,19 @@ impl<'g> View<'g> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let mut below = Below::seek(self.generation.tree.cursor(tree), range, direction)?;
+        self.scan_by(self.generation.tree.cursor(tree), tree, range, direction, visit)
+    }
+
+    /// The same, with a cursor of the caller's.
+    pub(crate) fn scan_by(
+        &self,
+        cursor: Cursor<'g>,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        let mut below = Below::seek(cursor, range, direction)?;
         let mut changed = Changed {
             newer: Changes::seek(&self.generation.active, self.version, tree, range, direction),
             older: self

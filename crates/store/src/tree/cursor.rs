@@ -9,7 +9,7 @@ use std::ops::Bound;
 use super::assembler::Root;
 use super::file::Shared;
 use super::node::{Node, Stored};
-use super::page::{KEY_BYTES_MAX, LEVEL_MAX, PageNo};
+use super::page::{KEY_BYTES_MAX, LEVEL_MAX, PAGE_BYTES, PageNo};
 use super::view::TreeView;
 use crate::Error;
 
@@ -28,6 +28,8 @@ pub(super) struct Walk<'v> {
     root: Root,
     /// Compute the checksum of each page.
     checked: bool,
+    /// Refuse a page that is not in memory.
+    is_asking: bool,
     /// `path[l]` is the branch of level l + 1 above the leaf.
     path: [Step; PATH_MAX],
     leaf: Option<(PageNo, Node<'v>)>,
@@ -42,6 +44,7 @@ impl<'v> Walk<'v> {
             shared,
             root,
             checked,
+            is_asking: false,
             path: [Step::default(); PATH_MAX],
             leaf: None,
             index: 0,
@@ -67,6 +70,9 @@ impl<'v> Walk<'v> {
     }
 
     fn node(&self, place: PageNo, level: u8) -> Result<Node<'v>, Error> {
+        if self.is_asking && !self.shared.is_resident(place, PAGE_BYTES) {
+            return Err(Error::NotInMemory);
+        }
         if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }
     }
 
@@ -225,11 +231,15 @@ impl<'v> Walk<'v> {
         for level in 1..=self.root.level {
             let step = &mut self.path[usize::from(level) - 1];
             let place = step.branch;
+            if self.is_asking && !self.shared.is_resident(place, PAGE_BYTES) {
+                return Err(Error::NotInMemory);
+            }
             let branch =
                 if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }?;
             if has_more(step, &branch) {
                 step.child = onward(step.child);
-                if level == 1 && has_more(step, &branch) {
+                // Who asks does not look ahead: those pages may have to be waited for.
+                if level == 1 && !self.is_asking && has_more(step, &branch) {
                     let next = onward(step.child);
                     // The cells of the leaf after this one, whose start was fetched a leaf ago, and the start of the one
                     // after that: their misses, of the cache and of the translation, pass while this leaf is read.
@@ -258,6 +268,12 @@ pub struct Cursor<'v> {
 impl<'v> Cursor<'v> {
     pub(super) fn new(view: &'v TreeView, root: Root) -> Cursor<'v> {
         Cursor { walk: Walk::new(view.shared(), root, false) }
+    }
+
+    /// The same, refusing with [`Error::NotInMemory`] where it would wait for the disk. Costs a system call for each page.
+    pub(crate) fn asking(mut self) -> Cursor<'v> {
+        self.walk.is_asking = true;
+        self
     }
 
     /// To the first entry within a lower bound.
@@ -325,6 +341,9 @@ impl<'v> Cursor<'v> {
         match self.walk.stored {
             _ if !self.is_valid() => Ok(&[]),
             Stored::Inline(value) => Ok(value),
+            Stored::Overflow(place) if self.walk.is_asking && !self.walk.shared.is_overflow_resident(&place) => {
+                Err(Error::NotInMemory)
+            }
             Stored::Overflow(place) => self.walk.shared.overflow(place, false),
         }
     }

@@ -1,12 +1,19 @@
-//! Whether a read would have to wait for the disk: the way down to a leaf, each page asked for before it is touched.
+//! Whether a lookup would have to wait for the disk: the way down to a leaf, each page asked for before it is touched. A
+//! scan's cursor asks by itself.
 
 use super::file::Shared;
-use super::node::{Node, Stored};
+use super::node::{Node, OverflowRef, Stored};
 use super::page::{self, Damage, HEADER_BYTES, PAGE_BYTES, PageNo};
 use super::view::TreeView;
-use crate::key::Direction;
-use crate::{Error, KeyRange, TreeId};
-use std::ops::Bound;
+use crate::{Error, TreeId};
+
+impl Shared {
+    /// Whether a value of its own pages, or the start of a long one, is in memory.
+    pub(super) fn is_overflow_resident(&self, value: &OverflowRef) -> bool {
+        let bytes = page::overflow_pages(value.len as usize) as usize * PAGE_BYTES - HEADER_BYTES;
+        self.is_resident(value.start, bytes)
+    }
+}
 
 impl TreeView {
     /// Whether [`TreeView::get`] of this key would find all its pages in memory.
@@ -20,29 +27,8 @@ impl TreeView {
         };
         match stored.map_err(|damage| self.shared().damage(place, damage))? {
             Stored::Inline(_) => Ok(true),
-            Stored::Overflow(value) => {
-                let bytes = page::overflow_pages(value.len as usize) as usize * PAGE_BYTES - HEADER_BYTES;
-                Ok(self.shared().is_resident(value.start, bytes))
-            }
+            Stored::Overflow(value) => Ok(self.shared().is_overflow_resident(&value)),
         }
-    }
-
-    /// Whether a scan of this range would find its first leaf in memory. Those behind it are read ahead.
-    pub(crate) fn is_start_resident(
-        &self,
-        tree: TreeId,
-        range: KeyRange<'_>,
-        direction: Direction,
-    ) -> Result<bool, Error> {
-        let (start, edge) = match direction {
-            Direction::Forward => (range.from, false),
-            Direction::Backward => (range.to, true),
-        };
-        let leaf = self.resident_leaf(tree, |branch| match start {
-            Bound::Included(key) | Bound::Excluded(key) => branch.child_for(key),
-            Bound::Unbounded => Ok(if edge { branch.count() } else { 0 }),
-        })?;
-        Ok(leaf.is_some())
     }
 
     /// Down to a leaf; outer `None` at the first page that is not in memory, inner `None` in an empty tree.
