@@ -40,7 +40,7 @@ pub(crate) enum Command {
     Compact(Folder),
     /// Check every page, tree and index of a data folder
     Verify(Verify),
-    /// Show what a data folder holds
+    /// Show what a data folder holds, or what a running server (http://ADDRESS:PORT) tells of its store
     Stat(Folder),
 }
 

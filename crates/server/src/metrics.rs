@@ -82,7 +82,7 @@ fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 6] {
     ]
 }
 
-fn store(service: &Service) -> [Metric; 20] {
+fn store(service: &Service) -> [Metric; 22] {
     let stats = service.database.store().stats();
     let of = |number: u64| number as f64;
     [
@@ -117,6 +117,18 @@ fn store(service: &Service) -> [Metric; 20] {
             Type::Gauge,
             "Replaced states that readers still see.",
             of(stats.retired_generations),
+        ),
+        (
+            "store_pinned_checkpoints",
+            Type::Gauge,
+            "Checkpoints since the oldest state that a reader or a backup still looks at.",
+            of(stats.pinned_checkpoints),
+        ),
+        (
+            "store_pinned_pages",
+            Type::Gauge,
+            "Pages of 4 KB that only readers of old states keep from being used again.",
+            of(stats.pinned_pages),
         ),
         (
             "store_poisoned",

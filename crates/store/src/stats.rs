@@ -60,6 +60,8 @@ pub struct Stats {
     pub retired_generations: u64,
     /// Checkpoints since the oldest state that a reader still looks at: their freed pages cannot be used again yet.
     pub pinned_checkpoints: u64,
+    /// Pages that only such readers keep from being used again.
+    pub pinned_pages: u64,
     /// Pages of the tree file that the disk did not give when they were read: see `Snapshot::check`.
     pub lost_pages: u64,
     /// No writes until reopened.

@@ -24,6 +24,7 @@ mod meta;
 mod node;
 mod output;
 mod page;
+mod pinned;
 mod prefetch;
 mod residency;
 mod run;

@@ -256,6 +256,7 @@ impl Engine {
             tree_version: generation.tree.meta().version.0,
             retired_generations: self.published.retired_len() as u64,
             pinned_checkpoints: generation.tree.meta().sequence - self.tree.oldest_view(),
+            pinned_pages: self.tree.pinned_pages(),
             lost_pages: self.tree.lost_pages(),
             is_poisoned: self.is_poisoned(),
             is_full: self.room.is_refusing() || self.log.is_full() || self.checkpoints.is_full(),

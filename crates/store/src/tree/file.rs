@@ -10,6 +10,7 @@ use super::meta::{FORMAT_VERSION, Meta, MetaFault};
 use super::node::{Node, OverflowRef};
 use super::output::Output;
 use super::page::{self, Damage, Extent, HEADER_BYTES, Kind, META_PAGES, PAGE_BYTES, Page, PageNo};
+use super::pinned;
 use super::prefetch::prefetch;
 use super::space::{Bitmap, Space, Waiting};
 use super::space_map::Places;
@@ -397,6 +398,7 @@ impl TreeFile {
         let newest = current.view.meta().sequence;
         let oldest = current.views.iter().map(|(sequence, _)| *sequence).min().unwrap_or(newest);
         self.shared.space().release(oldest, newest);
+        pinned::release_unreached(&self.shared, &current, newest);
         let output = Output::new(self.shared.clone(), current.next_sequence, Growth::Zeroed, pace);
         Ok(TreeWriter::new(self, current.view.clone(), output))
     }

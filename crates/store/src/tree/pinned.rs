@@ -1,0 +1,62 @@
+//! A reader that stays: which freed pages it keeps from being used again.
+//!
+//! Freed pages wait until no view older than their freeing is held. Alone, that rule would make one reader that never ends
+//! keep everything that any later checkpoint frees, also pages that were written long after its state: the file would grow
+//! by all that is written, without end. So while an older view holds up the row, its space map is asked, which lies
+//! in the file, untouched for as long as the view is held: what no held view reaches is free at once. Then the file
+//! grows by what differs between the reader's state and the newest one, and by no more however long it stays.
+
+use super::file::{Current, Shared, TreeFile};
+use super::page::Extent;
+use super::space::{Bitmap, Space, Waiting, join};
+use super::space_map::Places;
+
+impl TreeFile {
+    /// Pages that wait for readers of older states only.
+    pub(crate) fn pinned_pages(&self) -> u64 {
+        let (oldest, newest) = (self.oldest_view(), self.view().meta().sequence);
+        let space = self.shared.space();
+        let is_pinned = |waiting: &&Waiting| waiting.sequence > oldest && waiting.sequence < newest;
+        space
+            .waiting
+            .iter()
+            .filter(is_pinned)
+            .flat_map(|waiting| &waiting.pages)
+            .map(|pages| u64::from(pages.count))
+            .sum()
+    }
+}
+
+/// Frees what waits for a held view that does not reach it. `newest` is the sequence of the newest durable meta page: what
+/// it freed is left alone, for the other meta page reaches it.
+pub(super) fn release_unreached(shared: &Shared, current: &Current, newest: u64) {
+    if shared.space().waiting.front().is_none_or(|waiting| waiting.sequence >= newest) {
+        return;
+    }
+    let mut reached = Bitmap::default();
+    for (_, view) in current.views.iter().filter(|(sequence, _)| *sequence < newest) {
+        let Some(view) = view.upgrade() else { continue };
+        // A map that cannot be read says nothing: then all of it waits on.
+        let Ok((_, live)) = Places::load(shared, &view.meta().directories) else { return };
+        for index in 0..live.words() {
+            reached.set_word(index, reached.word(index) | live.word(index));
+        }
+    }
+    split(&mut shared.space(), &reached, newest);
+}
+
+/// Of what was freed before `newest` the reached pages wait on, together.
+fn split(space: &mut Space, reached: &Bitmap, newest: u64) {
+    let (mut kept, mut free) = (Vec::new(), Vec::new());
+    let mut sequence = 0;
+    while let Some(waiting) = space.waiting.pop_front_if(|waiting| waiting.sequence < newest) {
+        sequence = waiting.sequence;
+        for page in waiting.pages.iter().flat_map(|extent| extent.pages()) {
+            if reached.get(page.0) { &mut kept } else { &mut free }.push(Extent::one(page));
+        }
+    }
+    if !kept.is_empty() {
+        space.waiting.push_front(Waiting { sequence, pages: join(kept) });
+    }
+    space.give_back(&join(free));
+}

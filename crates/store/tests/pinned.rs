@@ -1,0 +1,97 @@
+//! A reader that never ends: it is seen, it keeps its state, and the file grows by what has changed since, however often.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+use store::{Options, Store, TreeId, Tx};
+
+const ROWS: u32 = 8000;
+const VALUE_BYTES: usize = 400;
+
+fn open(directory: &tempfile::TempDir) -> (Store, TreeId) {
+    let mut options = Options::default();
+    options.memtable_bytes = 2 << 20;
+    options.map_bytes = 1 << 32;
+    let (store, _) = Store::open(directory.path(), options).unwrap();
+    let tree = store.tree("t").unwrap();
+    let mut build = store.bulk().unwrap();
+    for row in 0..ROWS {
+        build.push(&row.to_be_bytes(), &[0; VALUE_BYTES]).unwrap();
+    }
+    store.attach(vec![(tree, build)], &[]).unwrap();
+    (store, tree)
+}
+
+/// Changes a tenth of the rows, the same ones each time, all over the tree; and makes a checkpoint.
+fn change(store: &Store, tree: TreeId, round: u8) {
+    let change = &mut |tx: &mut Tx<'_>| {
+        (0..ROWS).step_by(10).for_each(|row| tx.put(tree, &row.to_be_bytes(), &[round; VALUE_BYTES]));
+        Ok(())
+    };
+    store.commit(change).unwrap();
+    store.checkpoint().unwrap();
+}
+
+#[test]
+fn a_reader_that_stays_costs_what_has_changed_since_and_not_each_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree) = open(&directory);
+    for round in 1..=4 {
+        change(&store, tree, round);
+    }
+    let reader = store.reader().unwrap();
+    let snapshot = reader.snapshot();
+    let (live, pages) = (store.stat().space.live, store.stats().tree_pages);
+    for round in 5..=40 {
+        change(&store, tree, round);
+        // What the reader sees does not change, in any page.
+        for row in [0, 5000, ROWS - 10] {
+            assert_eq!(snapshot.get(tree, &row.to_be_bytes()).unwrap().as_deref(), Some(&[4; VALUE_BYTES][..]));
+        }
+    }
+    let stats = store.stats();
+    // All of the tree was replaced once (a tenth of the rows lies in all of its leaves), and no page more is held.
+    assert!(stats.tree_pages <= pages + live + live / 4, "{live} live and {pages} in all became {}", stats.tree_pages);
+    assert!(stats.pinned_checkpoints >= 36, "{stats:?}");
+    // What the last checkpoint freed is told apart by the next one.
+    assert!(stats.pinned_pages > live / 2 && stats.pinned_pages <= 2 * live, "{live} live, {stats:?}");
+    assert!(store.stat().to_string().contains("oldest reader: 36 checkpoints behind"), "{}", store.stat());
+    let report = store.verify();
+    assert!(report.is_clean(), "{:?}", report.faults);
+    for row in 0..ROWS {
+        let expected = [if row % 10 == 0 { 4 } else { 0 }; VALUE_BYTES];
+        assert_eq!(snapshot.get(tree, &row.to_be_bytes()).unwrap().as_deref(), Some(&expected[..]), "row {row}");
+    }
+    drop(snapshot);
+    change(&store, tree, 41);
+    change(&store, tree, 42);
+    let stats = store.stats();
+    assert!(stats.pinned_pages == 0 && stats.pinned_checkpoints <= 1, "{stats:?}");
+    assert_eq!(stats.tree_pages, store.stat().space.pages);
+}
+
+#[test]
+fn readers_of_several_states_each_keep_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree) = open(&directory);
+    let readers: Vec<_> = (0..4).map(|_| store.reader().unwrap()).collect();
+    let mut snapshots = Vec::new();
+    for round in 1..=60u8 {
+        change(&store, tree, round);
+        if round % 10 == 3 && snapshots.len() < readers.len() {
+            snapshots.push((round, readers[snapshots.len()].snapshot()));
+        }
+        if round == 45 {
+            // One from the middle: what only it reached is free.
+            let held = store.stats().pinned_pages;
+            snapshots.remove(1);
+            change(&store, tree, round);
+            assert!(store.stats().pinned_pages < held, "{held} pages were held before");
+        }
+        for (seen, snapshot) in &snapshots {
+            for row in (0..ROWS).step_by(70) {
+                assert_eq!(snapshot.get(tree, &row.to_be_bytes()).unwrap().as_deref(), Some(&[*seen; VALUE_BYTES][..]));
+            }
+        }
+    }
+    assert!(store.verify().is_clean());
+}
