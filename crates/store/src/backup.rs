@@ -10,12 +10,13 @@ use std::sync::Arc;
 use crate::disk::{Access, Disk, DiskFile, SystemDisk};
 use crate::engine::{LOCK_NAME, TREE_NAME};
 use crate::error::Error;
+use crate::examine::{Examination, look};
 use crate::folder::{PART_NAME, Unfinished, lock};
 use crate::key::Version;
 use crate::log;
 use crate::options::Options;
 use crate::store::Store;
-use crate::tree::{Copied, TreeFile, given_up};
+use crate::tree::{Copied, given_up};
 
 /// Bytes of a file copied at once, and between two reports.
 const PIECE_BYTES: usize = 1 << 20;
@@ -114,7 +115,7 @@ impl Store {
     }
 }
 
-fn refuse_unless_store(dir: &Path) -> Result<(), Error> {
+pub(crate) fn refuse_unless_store(dir: &Path) -> Result<(), Error> {
     if Store::is_in(dir) {
         return Ok(());
     }
@@ -122,13 +123,13 @@ fn refuse_unless_store(dir: &Path) -> Result<(), Error> {
     Err(Error::io(format!("open {}", dir.display()), source))
 }
 
-fn open_disk(dir: &Path) -> Result<SystemDisk, Error> {
+pub(crate) fn open_disk(dir: &Path) -> Result<SystemDisk, Error> {
     SystemDisk::new(dir).map_err(|error| Error::io(format!("make the directory {}", dir.display()), error))
 }
 
 /// Keeps the source from being opened meanwhile. One that was never opened has no file for it, and gets none; nor can a
 /// folder be opened that only can be read.
-fn lock_source(from: &dyn Disk) -> Result<Option<crate::disk::DirectoryLock>, Error> {
+pub(crate) fn lock_source(from: &dyn Disk) -> Result<Option<crate::disk::DirectoryLock>, Error> {
     let names = from.list().map_err(|error| Error::io("list the backup", error))?;
     if !names.iter().any(|name| name == LOCK_NAME) {
         return Ok(None);
@@ -200,27 +201,16 @@ impl Copying<'_, '_> {
     }
 }
 
-/// Reads back a folder that is about to be a store: every page, and the log as a start would replay it. Nothing is
-/// written. The last version, and the tree's entries.
+/// Reads back a folder that is about to be a store. The last version, and the tree's entries.
 fn check(disk: &dyn Disk) -> Result<(Version, u64), Error> {
-    let opening = TreeFile::open(disk, PART_NAME, Options::default().map_bytes)?;
-    if let Some(fault) = opening.fault() {
+    let Examination { newest, older, log_fault, version, torn_meta, .. } = look(disk, PART_NAME)?;
+    if let Some(fault) = torn_meta {
         tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
     }
-    let usable = opening.metas().position(|meta| log::start_exists(disk, &meta.log_start));
-    let missing = || Error::corrupt(TREE_NAME, 0, "no meta page whose log start exists");
-    let view = opening.choose(usable.ok_or_else(missing)?)?.view();
-    let report = view.verify();
-    let entries = report.trees.iter().map(|tree| tree.info.entries).sum();
-    if let Some(fault) = report.faults.into_iter().next() {
-        return Err(fault);
+    let entries = newest.trees.iter().map(|tree| tree.info.entries).sum();
+    let older_faults = older.map(|older| older.faults).unwrap_or_default();
+    match newest.faults.into_iter().chain(older_faults).chain(log_fault).next() {
+        Some(fault) => Err(fault),
+        None => Ok((version, entries)),
     }
-    let mut version = view.meta().version;
-    log::replay(disk, &view.meta().log_start, &mut |_, batch| {
-        let last = batch.transactions().last().transpose();
-        let last = last.map_err(|what| Error::corrupt("log", 0, what))?;
-        version = last.map_or(version, |(last, _)| version.max(Version(last)));
-        Ok(())
-    })?;
-    Ok((version, entries))
 }

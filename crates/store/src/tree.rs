@@ -35,6 +35,7 @@ mod sorter;
 mod space;
 mod space_map;
 mod verify;
+mod verify_space;
 mod view;
 mod writer;
 

@@ -1,5 +1,5 @@
-//! `sapsan verify DIR [--config CONFIG]`: every page, every tree's order, free space, the log; with a config also every
-//! index entry, unique value and reference.
+//! `sapsan verify DIR [--config CONFIG]`: every page, every tree's order, free space, the log; nothing of it is changed.
+//! With a config the store is opened too, and every index entry, unique value and reference recomputed.
 
 use super::Outcome;
 use crate::cli::Verify;
@@ -13,12 +13,11 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
         return Err(format!("{} is no data folder", data.display()));
     }
     let told = |error: store::Error| format!("{}: {error}", data.display());
-    let (store, recovery) = Store::open(data, Options::default().keeping_changes()).map_err(told)?;
-    println!("log: {} batches replayed, {} bytes of a torn tail dropped", recovery.batches, recovery.torn_bytes);
-    let report = store.verify();
-    print!("{report}");
-    let mut clean = report.is_clean();
-    if let Some(path) = &arguments.config {
+    let found = Store::examine(data).map_err(told)?;
+    print!("{found}");
+    let mut clean = found.is_clean();
+    if let Some(path) = arguments.config.as_ref().filter(|_| clean) {
+        let (store, _) = Store::open(data, Options::default().keeping_changes()).map_err(told)?;
         let config = ServiceConfig::load(path, &[]).map_err(|error| error.to_string())?;
         let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
         let database = Database::with_store(&documents, data, store).map_err(|error| error.to_string())?;

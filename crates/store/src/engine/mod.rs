@@ -220,10 +220,9 @@ impl Engine {
         format!("sort-{}", self.sorters.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Checks every page that the newest tree reaches, and the space map.
+    /// Checks every page that the newest tree reaches, and whose all others are.
     pub(crate) fn verify(&self) -> Report {
-        let tree = Arc::clone(&lock(&self.current).tree);
-        tree.verify()
+        self.tree.verify()
     }
 
     /// Who has the pages of the tree file.

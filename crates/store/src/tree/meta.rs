@@ -72,6 +72,11 @@ impl Meta {
         }
     }
 
+    /// Whether it reaches the same pages.
+    pub(crate) fn is_same_state(&self, other: &Meta) -> bool {
+        self.catalog == other.catalog && self.directories == other.directories
+    }
+
     /// The page, for its place 0 or 1.
     pub(super) fn encode(&self, place: PageNo) -> Page {
         let mut page = [0; PAGE_BYTES];

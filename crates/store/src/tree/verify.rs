@@ -62,7 +62,7 @@ impl Report {
         self.fault_count == 0
     }
 
-    fn fault(&mut self, error: Error) {
+    pub(super) fn fault(&mut self, error: Error) {
         self.fault_count += 1;
         if self.faults.len() < FAULTS_LISTED_MAX {
             self.faults.push(error);
@@ -99,6 +99,11 @@ impl TreeFile {
 impl TreeView {
     /// Checks everything the view reaches; for as long as it holds the view no page of it changes.
     pub fn verify(&self) -> Report {
+        self.verify_reached().0
+    }
+
+    /// The same, and the pages that are reached.
+    pub(super) fn verify_reached(&self) -> (Report, Bitmap) {
         let mut walk = Verify { shared: self.shared(), seen: Bitmap::default(), report: Report::default() };
         for page in 0..META_PAGES {
             walk.seen.insert(page);
@@ -113,7 +118,7 @@ impl TreeView {
         }
         walk.space(&self.meta().directories, self.meta().page_count);
         walk.report.reached_pages = walk.seen.count();
-        walk.report
+        (walk.report, walk.seen)
     }
 }
 

@@ -1,0 +1,138 @@
+//! A look at a store that is not open: all of it is read and compared, and none of it is changed.
+//!
+//! Opening a store would begin a new epoch of its log and cut a torn tail off; who looks at a store because something is
+//! wrong with it wants it as it is. What is checked:
+//!
+//! - both meta pages, and of each whose log start is there everything that it reaches: pages, order of keys, counts, and
+//!   that the space map calls exactly the reached pages so (`tree/verify.rs`). The older state is what a start would
+//!   go on from, were the newer meta page lost.
+//! - the log from the newest state on: segments, checksums, the chain of batches, operations; and that versions rise by
+//!   one from the tree's last one to the end.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::backup::{lock_source, open_disk, refuse_unless_store};
+use crate::disk::Disk;
+use crate::engine::TREE_NAME;
+use crate::error::Error;
+use crate::key::Version;
+use crate::log::{self, Batch, LogPosition};
+use crate::options::Options;
+use crate::store::Store;
+use crate::tree::{Report, TreeFile};
+
+/// What a look at a store has found.
+#[derive(Debug)]
+pub struct Examination {
+    /// The newest state.
+    pub newest: Report,
+    /// The state before it, where the log still has its start, and where it is another one.
+    pub older: Option<Report>,
+    /// One of the two meta pages is not whole. A power failure while it was written leaves that, and the next checkpoint
+    /// mends it: no fault by itself.
+    pub torn_meta: Option<Error>,
+    /// Batches of the log from the newest state on.
+    pub batches: u64,
+    /// Bytes of a batch that was torn while it was written, and never acknowledged.
+    pub torn_bytes: u64,
+    /// The last version.
+    pub version: Version,
+    /// What is wrong with the log; it is read up to there.
+    pub log_fault: Option<Error>,
+}
+
+impl Examination {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.newest.is_clean() && self.older.as_ref().is_none_or(Report::is_clean) && self.log_fault.is_none()
+    }
+}
+
+impl Store {
+    /// Looks at the store in a folder without opening it; the folder is kept from being opened meanwhile.
+    pub fn examine(dir: &Path) -> Result<Examination, Error> {
+        refuse_unless_store(dir)?;
+        Store::examine_on(&open_disk(dir)?)
+    }
+
+    /// The same on any disk.
+    pub fn examine_on(disk: &dyn Disk) -> Result<Examination, Error> {
+        let _lock = lock_source(disk)?;
+        look(disk, TREE_NAME)
+    }
+}
+
+/// Looks at the store whose tree file has this name.
+pub(crate) fn look(disk: &dyn Disk, tree_name: &str) -> Result<Examination, Error> {
+    let open = || TreeFile::open(disk, tree_name, Options::default().map_bytes);
+    let opening = open()?;
+    let torn_meta = opening.fault().map(Error::copy);
+    let usable: Vec<usize> = opening
+        .metas()
+        .enumerate()
+        .filter(|(_, meta)| log::start_exists(disk, &meta.log_start))
+        .map(|(index, _)| index)
+        .collect();
+    let [newest, older @ ..] = usable.as_slice() else {
+        return Err(Error::corrupt(tree_name, 0, "no meta page whose log start exists"));
+    };
+    let view = opening.choose(*newest)?.view();
+    let other = match older {
+        [index, ..] => Some(open()?.choose(*index)?.view()),
+        [] => None,
+    };
+    let older = other.filter(|other| !other.meta().is_same_state(view.meta())).map(|other| other.verify());
+    let mut walk = Walk { tree_version: view.meta().version.0, last: view.meta().version.0, batches: 0 };
+    let (torn_bytes, log_fault) = match log::replay(disk, &view.meta().log_start, &mut |at, batch| walk.take(at, batch))
+    {
+        Ok(replayed) => (replayed.torn_bytes, None),
+        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(error) => (0, Some(error)),
+    };
+    let Walk { last, batches, .. } = walk;
+    Ok(Examination { newest: view.verify(), older, torn_meta, batches, torn_bytes, version: Version(last), log_fault })
+}
+
+/// A walk over the log.
+struct Walk {
+    tree_version: u64,
+    last: u64,
+    batches: u64,
+}
+
+impl Walk {
+    fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), Error> {
+        let damage = |what| Error::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+        self.batches += 1;
+        for transaction in batch.transactions() {
+            let (version, operations) = transaction.map_err(damage)?;
+            operations.into_iter().try_for_each(|operation| operation.map(drop)).map_err(damage)?;
+            // Where a checkpoint ended inside a batch the first ones are in the tree already.
+            if version > self.tree_version || self.last > self.tree_version {
+                if version != self.last + 1 {
+                    return Err(damage("versions do not rise by one"));
+                }
+                self.last = version;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Examination {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.newest)?;
+        if let Some(older) = &self.older {
+            write!(out, "the state before it: {} pages read", older.reached_pages)?;
+            writeln!(out, ", {} faults", older.fault_count)?;
+            older.faults.iter().try_for_each(|fault| writeln!(out, "fault in the state before: {fault}"))?;
+        }
+        if let Some(torn) = &self.torn_meta {
+            writeln!(out, "note: one of the two meta pages is not whole, the next checkpoint mends it: {torn}")?;
+        }
+        let Examination { batches, torn_bytes, version, .. } = self;
+        writeln!(out, "log: {batches} batches up to change {}, {torn_bytes} bytes of a torn tail", version.0)?;
+        self.log_fault.iter().try_for_each(|fault| writeln!(out, "fault: {fault}"))
+    }
+}
