@@ -171,14 +171,14 @@ fn power_failures_take_back_no_change_that_a_reader_has_seen() {
             _ => Durability::Commit,
         };
         let since = history.last_key_value().map_or(0, |(version, _)| *version);
-        let disk = Arc::new(PowerDisk::new(std::mem::take(&mut files), left));
+        let disk = Arc::new(PowerDisk::new(&files, left));
         let (mut seen, loaded) = (History::new(), rng.random_range(0..3 * LOADED_MAX));
         if let Ok((store, _)) = Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, options(100_000, durability)) {
             seen = work(&store, since, rng.random(), loaded);
         }
         files = disk.after_crash(&mut rng);
         crashes += 1;
-        let calm = Arc::new(PowerDisk::new(files.clone(), u64::MAX));
+        let calm = Arc::new(PowerDisk::new(&files, u64::MAX));
         let (store, _) = Store::open_on(calm, options(100_000, Durability::Commit))
             .unwrap_or_else(|error| panic!("{context}: {error}"));
         kept_max = kept_max.max(store.stats().changes_kept_bytes);

@@ -1,10 +1,6 @@
-//! A disk whose power fails.
-//!
-//! It keeps for each file what is durable and what was written since; for the directory what is durable and what was
-//! renamed since. At the crash any of the unsynced sectors (512 bytes) of each write reaches the disk, any number of
-//! the unsynced directory changes, in their order (as a journaling file system has it), and nothing else.
+//! A directory in memory whose power fails: what was not synced is there in part, in sectors, or not at all.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+#![allow(clippy::unwrap_used, dead_code)] // Shared by tests, none of which uses all of it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,106 +14,82 @@ use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map};
 
 const SECTOR: usize = 512;
 
-enum Pending {
+/// Names and contents.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
+/// What programs see, what is durable, and what was written since.
+struct Content {
+    file: File,
+    durable: Mutex<Vec<u8>>,
+    unsynced: Mutex<Vec<Unsynced>>,
+}
+
+enum Unsynced {
     Write(u64, Vec<u8>),
     Length(u64),
 }
 
-/// One file: the bytes that programs see, and those that would survive.
-struct Content {
-    file: File,
-    durable: Mutex<(Vec<u8>, Vec<Pending>)>,
-}
-
-#[derive(Clone)]
-enum NameChange {
-    Create(String, Arc<Content>),
-    Rename(String, String),
-    Remove(String),
-}
-
-type Names = BTreeMap<String, Arc<Content>>;
-
-struct State {
-    names: Names,
-    durable_names: Names,
-    pending: Vec<NameChange>,
-    /// Writes, syncs and changes of names until the power fails.
+#[derive(Default)]
+struct Directory {
+    names: BTreeMap<String, Arc<Content>>,
+    /// As they were after each change since the last sync of the directory, the synced one first.
+    history: Vec<BTreeMap<String, Arc<Content>>>,
     left: u64,
 }
 
+/// See the module's text.
 pub(crate) struct PowerDisk {
-    state: Arc<Mutex<State>>,
-}
-
-struct PowerFile {
-    content: Arc<Content>,
-    is_direct: bool,
-    state: Arc<Mutex<State>>,
-}
-
-fn is_dead(state: &Mutex<State>) -> bool {
-    state.lock().unwrap().left == 0
-}
-
-/// Counts an operation; an error when the power fails with this one or is gone.
-fn spend(state: &mut State) -> io::Result<()> {
-    state.left = state.left.saturating_sub(1);
-    if state.left == 0 { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
-}
-
-fn change(names: &mut Names, change: &NameChange) {
-    match change {
-        NameChange::Create(name, content) => drop(names.insert(name.clone(), Arc::clone(content))),
-        NameChange::Rename(from, to) => {
-            let content = names.remove(from).unwrap();
-            names.insert(to.clone(), content);
-        }
-        NameChange::Remove(name) => drop(names.remove(name)),
-    }
+    directory: Arc<Mutex<Directory>>,
 }
 
 impl PowerDisk {
-    pub(crate) fn new(files: BTreeMap<String, Vec<u8>>, left: u64) -> PowerDisk {
-        let content = |bytes: Vec<u8>| {
+    /// A disk with these files, all durable, whose power fails with the `left`-th operation.
+    pub(crate) fn new(files: &Files, left: u64) -> PowerDisk {
+        let content = |bytes: &Vec<u8>| {
             let file = tempfile::tempfile().unwrap();
-            file.write_all_at(&bytes, 0).unwrap();
-            Arc::new(Content { file, durable: Mutex::new((bytes, Vec::new())) })
+            file.write_all_at(bytes, 0).unwrap();
+            Arc::new(Content { file, durable: Mutex::new(bytes.clone()), unsynced: Mutex::default() })
         };
-        let names: Names = files.into_iter().map(|(name, bytes)| (name, content(bytes))).collect();
-        let state = State { durable_names: names.clone(), names, pending: Vec::new(), left };
-        PowerDisk { state: Arc::new(Mutex::new(state)) }
+        let names: BTreeMap<_, _> = files.iter().map(|(name, bytes)| (name.clone(), content(bytes))).collect();
+        let directory = Directory { history: vec![names.clone()], names, left };
+        PowerDisk { directory: Arc::new(Mutex::new(directory)) }
     }
 
-    fn rename_as(&self, renamed: NameChange) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
-        if state.left == 0 {
-            return Err(io::Error::from_raw_os_error(5));
-        }
-        change(&mut state.names, &renamed);
-        state.pending.push(renamed);
-        spend(&mut state)
+    /// Operations until the power fails.
+    pub(crate) fn left(&self) -> u64 {
+        self.directory.lock().unwrap().left
     }
 
     /// What is on the disk after the power has failed.
-    pub(crate) fn after_crash(&self, rng: &mut SmallRng) -> BTreeMap<String, Vec<u8>> {
-        let mut state = self.state.lock().unwrap();
-        let reached = rng.random_range(0..=state.pending.len());
-        let mut names = std::mem::take(&mut state.durable_names);
-        state.pending[..reached].iter().for_each(|pending| change(&mut names, pending));
-        names.into_iter().map(|(name, content)| (name, survive(&content, rng))).collect()
+    pub(crate) fn after_crash(&self, rng: &mut SmallRng) -> Files {
+        let directory = self.directory.lock().unwrap();
+        let names = &directory.history[rng.random_range(0..directory.history.len())];
+        names.iter().map(|(name, content)| (name.clone(), survive(content, rng))).collect()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Arc<Content>>) -> io::Result<T>) -> io::Result<T> {
+        let mut directory = self.directory.lock().unwrap();
+        spend(&mut directory)?;
+        let changed = change(&mut directory.names)?;
+        let names = directory.names.clone();
+        directory.history.push(names);
+        Ok(changed)
     }
 }
 
-/// The durable bytes of a file, with any part of what was written since.
+fn spend(directory: &mut Directory) -> io::Result<()> {
+    directory.left = directory.left.saturating_sub(1);
+    if directory.left == 0 { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+}
+
 fn survive(content: &Content, rng: &mut SmallRng) -> Vec<u8> {
-    let (mut bytes, pending) = std::mem::take(&mut *content.durable.lock().unwrap());
+    let mut bytes = content.durable.lock().unwrap().clone();
     let luck = rng.random_range(0..=4u32);
-    for pending in pending {
-        match pending {
-            Pending::Length(len) if rng.random_range(0..4) < luck => bytes.resize(len as usize, 0),
-            Pending::Length(_) => {}
-            Pending::Write(offset, written) => {
+    for unsynced in content.unsynced.lock().unwrap().iter() {
+        match unsynced {
+            Unsynced::Length(len) if rng.random_range(0..4) < luck => bytes.resize(*len as usize, 0),
+            Unsynced::Length(_) => {}
+            Unsynced::Write(offset, written) => {
                 for (index, sector) in written.chunks(SECTOR).enumerate() {
                     if rng.random_range(0..4) < luck {
                         apply(&mut bytes, offset + (index * SECTOR) as u64, sector);
@@ -137,34 +109,39 @@ fn apply(bytes: &mut Vec<u8>, offset: u64, written: &[u8]) {
 
 impl Disk for PowerDisk {
     fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let found = self.state.lock().unwrap().names.get(name).cloned();
+        if access == Access::Direct {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let found = self.directory.lock().unwrap().names.get(name).cloned();
         let content = match found {
             Some(content) => content,
-            None if create => {
-                let durable = Mutex::new((Vec::new(), Vec::new()));
-                let content = Arc::new(Content { file: tempfile::tempfile()?, durable });
-                self.rename_as(NameChange::Create(name.to_string(), Arc::clone(&content)))?;
-                content
-            }
+            None if create => self.change(|names| {
+                let file = tempfile::tempfile()?;
+                let content = Arc::new(Content { file, durable: Mutex::default(), unsynced: Mutex::default() });
+                names.insert(name.to_string(), Arc::clone(&content));
+                Ok(content)
+            })?,
             None => return Err(io::ErrorKind::NotFound.into()),
         };
-        let is_direct = access == Access::Direct;
-        Ok(Arc::new(PowerFile { content, is_direct, state: Arc::clone(&self.state) }))
+        Ok(Arc::new(PowerFile { content, directory: Arc::clone(&self.directory) }))
     }
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.state.lock().unwrap().names.keys().cloned().collect())
+        Ok(self.directory.lock().unwrap().names.keys().cloned().collect())
     }
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.rename_as(NameChange::Remove(name.to_string()))
+        self.change(|names| names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into()))
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.rename_as(NameChange::Rename(from.to_string(), to.to_string()))
+        self.change(|names| {
+            let content = names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            names.insert(to.to_string(), content);
+            Ok(())
+        })
     }
     fn sync_dir(&self) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
-        spend(&mut state)?;
-        state.pending.clear();
-        state.durable_names = state.names.clone();
+        let mut directory = self.directory.lock().unwrap();
+        spend(&mut directory)?;
+        directory.history = vec![directory.names.clone()];
         Ok(())
     }
     fn lock(&self, _name: &str) -> io::Result<DirectoryLock> {
@@ -172,24 +149,19 @@ impl Disk for PowerDisk {
     }
 }
 
-impl PowerFile {
-    fn sync(&self) {
-        let mut durable = self.content.durable.lock().unwrap();
-        let (bytes, pending) = &mut *durable;
-        for pending in pending.drain(..) {
-            match pending {
-                Pending::Length(len) => bytes.resize(len as usize, 0),
-                Pending::Write(offset, written) => apply(bytes, offset, &written),
-            }
-        }
-    }
+struct PowerFile {
+    content: Arc<Content>,
+    directory: Arc<Mutex<Directory>>,
+}
 
-    fn pend(&self, pending: Pending) -> io::Result<()> {
-        if is_dead(&self.state) {
-            return Err(io::Error::from_raw_os_error(5));
+impl PowerFile {
+    fn note(&self, unsynced: Unsynced) -> io::Result<()> {
+        let mut directory = self.directory.lock().unwrap();
+        // With the last operation the write may still reach the disk; after it nothing is noted.
+        if directory.left > 0 {
+            self.content.unsynced.lock().unwrap().push(unsynced);
         }
-        self.content.durable.lock().unwrap().1.push(pending);
-        spend(&mut self.state.lock().unwrap())
+        spend(&mut directory)
     }
 }
 
@@ -198,30 +170,30 @@ impl DiskFile for PowerFile {
         self.content.file.read_at(buffer, offset)
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        if self.is_direct {
-            assert_eq!((bytes.len() % 4096, offset % 4096, bytes.as_ptr().align_offset(4096)), (0, 0, 0));
-        }
-        self.pend(Pending::Write(offset, bytes.to_vec()))?;
+        self.note(Unsynced::Write(offset, bytes.to_vec()))?;
         self.content.file.write_all_at(bytes, offset)?;
-        if self.is_direct {
-            self.sync();
-        }
         Ok(bytes.len())
     }
     fn len(&self) -> io::Result<u64> {
         Ok(self.content.file.metadata()?.len())
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.pend(Pending::Length(len))?;
+        self.note(Unsynced::Length(len))?;
         self.content.file.set_len(len)
     }
     fn sync_data(&self) -> io::Result<()> {
-        spend(&mut self.state.lock().unwrap())?;
-        self.sync();
+        spend(&mut self.directory.lock().unwrap())?;
+        let mut durable = self.content.durable.lock().unwrap();
+        for unsynced in self.content.unsynced.lock().unwrap().drain(..) {
+            match unsynced {
+                Unsynced::Length(len) => durable.resize(len as usize, 0),
+                Unsynced::Write(offset, written) => apply(&mut durable, offset, &written),
+            }
+        }
         Ok(())
     }
     fn sync_range(&self, _start: u64, _len: u64) -> io::Result<()> {
-        if is_dead(&self.state) { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+        if self.directory.lock().unwrap().left == 0 { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
     }
     fn map(&self, reserve: u64) -> io::Result<Map> {
         Map::of_file(&self.content.file, reserve)
