@@ -35,6 +35,8 @@ use crate::tree::{PageNo, TreeView, VALUE_INLINE_MAX};
 
 /// Keys that are foreseen at a time: eight connections' batches of sixteen. Their lines fill a good part of a first cache.
 const FORESEEN_MAX: usize = 128;
+/// Keys that [`Places::get_all`] asks for together: as many as a word has bits, and more than a core waits for at a time.
+const TOGETHER_MAX: usize = u32::BITS as usize;
 /// Longest key that is remembered.
 const KEY_BYTES: usize = 8;
 const KEY_BITS: u32 = 4;
@@ -117,6 +119,47 @@ impl Places {
             return value_of(view, place).map(Some);
         }
         self.search(view, tree, key, Entry { key: padded, place: name }, index)
+    }
+
+    /// The values of many keys of one length. Their sets are asked for before the first is looked at, and the places found
+    /// there before the first value is: so what one waits for comes together with what the others do.
+    pub(crate) fn get_all<'t, const N: usize>(
+        &self,
+        view: &'t TreeView,
+        tree: TreeId,
+        keys: &[[u8; N]],
+        values: &mut [Option<&'t [u8]>],
+    ) -> Result<(), Error> {
+        let (Some((_, name)), Some(table)) = (self.named(tree, &[0; N]), self.table.get()) else {
+            return keys.iter().zip(values).try_for_each(|(key, value)| {
+                *value = self.get(view, tree, key)?;
+                Ok(())
+            });
+        };
+        let sequence = view.meta().sequence;
+        for (keys, values) in keys.chunks(TOGETHER_MAX).zip(values.chunks_mut(TOGETHER_MAX)) {
+            let (mut indexes, mut missing) = ([0; TOGETHER_MAX], 0u32);
+            {
+                let table = table.borrow();
+                for (key, index) in keys.iter().zip(&mut indexes) {
+                    *index = self.index(crate::tree::head(key), name);
+                    table.prefetch(*index);
+                }
+                for (at, ((key, index), value)) in keys.iter().zip(&indexes).zip(&mut *values).enumerate() {
+                    match table.find(*index, sequence, crate::tree::head(key), name) {
+                        Some(place) => *value = Some(value_of(view, place)?),
+                        None => missing |= 1 << at,
+                    }
+                }
+            }
+            while missing != 0 {
+                let at = missing.trailing_zeros() as usize;
+                missing &= missing - 1;
+                let entry = Entry { key: crate::tree::head(&keys[at]), place: name };
+                values[at] = self.search(view, tree, &keys[at], entry, indexes[at])?;
+            }
+        }
+        Ok(())
     }
 
     /// Has the set of a key fetched.

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
 use crate::places::Places;
 use crate::readers::{Guard, ReaderSlot};
+use crate::tree::VisitEntries;
 
 /// One thread's registration as a reader. Not `Sync`. It keeps the files open: a store can be opened again only after its
 /// readers are dropped.
@@ -102,6 +103,38 @@ impl Snapshot<'_> {
     #[inline]
     pub fn fetch_value(&self, tree: TreeId, key: &[u8]) {
         self.places.fetch_value(&self.guard.tree, tree, key);
+    }
+
+    /// The values of many keys of four bytes, in about the time of one: each is written over the entry of `values` at its
+    /// place. `false`: this snapshot asks before it waits ([`Reader::ask_before_waiting`]), which [`Snapshot::get`] does.
+    #[inline]
+    pub fn get_all<'s>(
+        &'s self,
+        tree: TreeId,
+        keys: &[[u8; 4]],
+        values: &mut [Option<&'s [u8]>],
+    ) -> Result<bool, Error> {
+        if self.is_asking {
+            return Ok(false);
+        }
+        self.view().get_all_by(self.places, tree, keys, values)?;
+        self.check().map(|()| true)
+    }
+
+    /// Visits entries in key order, a leaf's at a time, until the range ends or `visit` breaks. `false`, and nothing is
+    /// visited, where the entries do not lie in the tree as they are (some have changed since the last checkpoint), or where
+    /// this snapshot asks before it waits: then [`Snapshot::scan`] gives them.
+    pub fn scan_leaves<'s>(
+        &'s self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut VisitEntries<'_, 's>,
+    ) -> Result<bool, Error> {
+        if self.is_asking || !self.view().scan_leaves(tree, range, direction, visit)? {
+            return Ok(false);
+        }
+        self.check().map(|()| true)
     }
 
     /// Visits entries in key order until the range ends or `visit` breaks. A later scan can go on behind the last key.

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
 use crate::memtable::{self, Lookup, Memtable};
 use crate::places::Places;
-use crate::tree::{Cursor, TreeView};
+use crate::tree::{Cursor, TreeView, VisitEntries};
 
 /// What readers see beside a version. Replaced as a whole.
 #[derive(Clone)]
@@ -50,6 +50,27 @@ impl<'g> View<'g> {
         }
     }
 
+    /// The values of many keys of one length, asking the tree through the reader's memory of places.
+    pub(crate) fn get_all_by<const N: usize>(
+        &self,
+        places: &Places,
+        tree: TreeId,
+        keys: &[[u8; N]],
+        values: &mut [Option<&'g [u8]>],
+    ) -> Result<(), Error> {
+        let generation = self.generation;
+        places.get_all(&generation.tree, tree, keys, values)?;
+        if generation.active.is_empty() && generation.frozen.as_ref().is_none_or(|frozen| frozen.is_empty()) {
+            return Ok(());
+        }
+        for (key, value) in keys.iter().zip(values) {
+            if let Some(changed) = self.changed(tree, key) {
+                *value = changed;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a read of this key would find all it needs in memory.
     pub(crate) fn is_resident(&self, tree: TreeId, key: &[u8]) -> Result<bool, Error> {
         Ok(self.changed(tree, key).is_some() || self.generation.tree.is_resident(tree, key)?)
@@ -73,6 +94,26 @@ impl<'g> View<'g> {
             }
         }
         None
+    }
+
+    /// Visits the tree's entries of a range leaf by leaf, if no memtable changes any of them; else visits nothing, and
+    /// says so.
+    pub(crate) fn scan_leaves(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut VisitEntries<'_, 'g>,
+    ) -> Result<bool, Error> {
+        let generation = self.generation;
+        for table in std::iter::once(&generation.active).chain(&generation.frozen) {
+            let changes = Changes::seek(table, self.version, tree, range, direction);
+            if changes.is_some_and(|changes| changes.current().is_some()) {
+                return Ok(false);
+            }
+        }
+        generation.tree.scan_leaves(tree, range, direction, visit)?;
+        Ok(true)
     }
 
     pub(crate) fn scan(

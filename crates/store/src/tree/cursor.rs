@@ -12,6 +12,7 @@ use super::node::{Node, Stored};
 use super::page::{KEY_BYTES_MAX, LEVEL_MAX, PAGE_BYTES, PageNo};
 use super::view::TreeView;
 use crate::Error;
+use crate::key::Direction;
 
 /// Branches on the longest path.
 const PATH_MAX: usize = LEVEL_MAX as usize;
@@ -74,6 +75,31 @@ impl<'v> Walk<'v> {
             return Err(Error::NotInMemory);
         }
         if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }
+    }
+
+    /// Down to the leaf where a scan from this bound begins, on no entry yet; false in an empty tree.
+    pub(super) fn start(&mut self, bound: Bound<&[u8]>, direction: Direction) -> Result<bool, Error> {
+        let (root, level) = (self.root.page, self.root.level);
+        match (bound, direction) {
+            (Bound::Included(key) | Bound::Excluded(key), _) => {
+                self.descend(root, level, |branch| branch.child_for(key))
+            }
+            (Bound::Unbounded, Direction::Forward) => self.descend(root, level, |_| Ok(0)),
+            (Bound::Unbounded, Direction::Backward) => self.descend(root, level, |branch| Ok(branch.count())),
+        }
+    }
+
+    /// The leaf and its place.
+    pub(super) fn leaf(&self) -> Option<(PageNo, Node<'v>)> {
+        self.leaf
+    }
+
+    /// To the next leaf of a scan, on no entry yet; false behind the last.
+    pub(super) fn turn_to_next(&mut self, direction: Direction) -> Result<bool, Error> {
+        match direction {
+            Direction::Forward => self.turn_forward(),
+            Direction::Backward => self.turn_backward(),
+        }
     }
 
     /// To the first entry.
@@ -205,17 +231,25 @@ impl<'v> Walk<'v> {
     }
 
     fn next_leaf(&mut self) -> Result<(), Error> {
-        if self.turn(|step, branch| (step.child as usize) < branch.count(), |child| child + 1, |_| 0)? {
+        if self.turn_forward()? {
             self.enter(0)?;
         }
         Ok(())
     }
 
     fn previous_leaf(&mut self) -> Result<(), Error> {
-        if self.turn(|step, _| step.child > 0, |child| child - 1, Node::count)? {
+        if self.turn_backward()? {
             self.enter_last()?;
         }
         Ok(())
+    }
+
+    fn turn_forward(&mut self) -> Result<bool, Error> {
+        self.turn(|step, branch| (step.child as usize) < branch.count(), |child| child + 1, |_| 0)
+    }
+
+    fn turn_backward(&mut self) -> Result<bool, Error> {
+        self.turn(|step, _| step.child > 0, |child| child - 1, Node::count)
     }
 
     /// Up to the first branch that has a further child, over to that child, and down its near edge; false at the end.

@@ -1,0 +1,114 @@
+//! Entries of a leaf that lie in a range, handed over together.
+//!
+//! A scan that calls its visitor with each key and value puts every key together and goes through a call for every
+//! entry, whether the visitor wants the key or not. Who takes the entries of a leaf at once asks for what it needs of
+//! each, and its values live as long as the view.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::cursor::Walk;
+use super::file::Shared;
+use super::node::{Node, Stored};
+use super::page::PageNo;
+use super::view::TreeView;
+use crate::key::Direction;
+use crate::{Error, KeyRange, TreeId};
+
+/// Entries of one leaf, one behind the other in a scan's order; at least one.
+pub struct Entries<'v> {
+    shared: &'v Shared,
+    place: PageNo,
+    leaf: Node<'v>,
+    /// The first and the one behind the last, in key order.
+    first: usize,
+    end: usize,
+    direction: Direction,
+}
+
+/// What a scan calls with each leaf's entries until it breaks.
+pub type VisitEntries<'f, 'v> = dyn FnMut(&Entries<'v>) -> ControlFlow<()> + 'f;
+
+impl<'v> Entries<'v> {
+    /// How many they are.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "they are never none")]
+    pub fn len(&self) -> usize {
+        self.end - self.first
+    }
+
+    /// The place in the leaf of an entry, counted in the scan's order.
+    #[inline]
+    fn index(&self, number: usize) -> usize {
+        match self.direction {
+            Direction::Forward => self.first + number,
+            // One beyond the last is beyond the leaf, too, and refused there.
+            Direction::Backward => (self.end - 1).wrapping_sub(number),
+        }
+    }
+
+    /// The value of an entry.
+    #[inline]
+    pub fn value(&self, number: usize) -> Result<&'v [u8], Error> {
+        match self.leaf.stored(self.index(number)).map_err(|damage| self.shared.damage(self.place, damage))? {
+            Stored::Inline(value) => Ok(value),
+            Stored::Overflow(place) => self.shared.overflow(place, false),
+        }
+    }
+
+    /// Makes `key` the key of an entry.
+    #[inline]
+    pub fn key_into(&self, number: usize, key: &mut Vec<u8>) -> Result<(), Error> {
+        key.clear();
+        key.extend_from_slice(self.leaf.prefix());
+        let built = self.leaf.push_entry(self.index(number), key).map(drop);
+        built.map_err(|damage| self.shared.damage(self.place, damage))
+    }
+}
+
+impl TreeView {
+    /// Visits the entries of a range, leaf by leaf.
+    pub(crate) fn scan_leaves<'v>(
+        &'v self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut VisitEntries<'_, 'v>,
+    ) -> Result<(), Error> {
+        let shared = self.shared();
+        let mut walk = Walk::new(shared, self.root(tree), false);
+        let start = match direction {
+            Direction::Forward => range.from,
+            Direction::Backward => range.to,
+        };
+        let mut more = walk.start(start, direction)?;
+        let mut is_first = true;
+        while more {
+            let Some((place, leaf)) = walk.leaf() else { return Ok(()) };
+            let rank = |key: &[u8], with_equal: bool| {
+                let (rank, found) = leaf.rank(key).map_err(|damage| shared.damage(place, damage))?;
+                Ok::<usize, Error>(rank + usize::from(found && with_equal))
+            };
+            // The bound where the scan begins cuts the first leaf alone.
+            let first = match range.from {
+                Bound::Included(key) if is_first || direction == Direction::Backward => rank(key, false)?,
+                Bound::Excluded(key) if is_first || direction == Direction::Backward => rank(key, true)?,
+                _ => 0,
+            };
+            let end = match range.to {
+                Bound::Included(key) if is_first || direction == Direction::Forward => rank(key, true)?,
+                Bound::Excluded(key) if is_first || direction == Direction::Forward => rank(key, false)?,
+                _ => leaf.count(),
+            };
+            if first < end && visit(&Entries { shared, place, leaf, first, end, direction }).is_break() {
+                return Ok(());
+            }
+            let ends = match direction {
+                Direction::Forward => end < leaf.count(),
+                Direction::Backward => first > 0,
+            };
+            more = !ends && walk.turn_to_next(direction)?;
+            is_first = false;
+        }
+        Ok(())
+    }
+}

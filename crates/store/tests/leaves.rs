@@ -1,0 +1,168 @@
+//! Entries handed over a leaf at a time, and values looked up together, are what a scan and single lookups give.
+
+use std::ops::{Bound, ControlFlow};
+
+use store::{Direction, KeyRange, Options, Snapshot, Store, TreeId};
+
+const KEYS: u32 = 2_000;
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Keys of which neighbours share most; every third number is free.
+fn key(number: u32) -> Vec<u8> {
+    let mut key = b"a common start, ".to_vec();
+    key.extend_from_slice(&(number * 3).to_be_bytes());
+    key
+}
+
+/// Short values, and every 97th beyond its leaf.
+fn value(number: u32) -> Vec<u8> {
+    format!("{number} ").repeat(if number.is_multiple_of(97) { 900 } else { 1 + number as usize % 9 }).into_bytes()
+}
+
+fn filled(places_bytes: usize) -> (tempfile::TempDir, Store, TreeId) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut options = Options::default();
+    options.places_bytes = places_bytes;
+    let (store, _) = Store::open(dir.path(), options).expect("opened");
+    let tree = store.tree("one").expect("a tree");
+    for chunk in (0..KEYS).collect::<Vec<_>>().chunks(250) {
+        let commit = store.commit(&mut |tx| {
+            chunk.iter().for_each(|number| tx.put(tree, &key(*number), &value(*number)));
+            chunk.iter().for_each(|number| tx.put(tree, &number.to_be_bytes(), &value(*number)));
+            Ok(())
+        });
+        commit.expect("committed");
+    }
+    store.checkpoint().expect("a checkpoint");
+    (dir, store, tree)
+}
+
+fn scanned(snapshot: &Snapshot<'_>, tree: TreeId, range: KeyRange<'_>, direction: Direction, limit: usize) -> Pairs {
+    let mut pairs = Pairs::new();
+    let visit = &mut |key: &[u8], value: &[u8]| {
+        pairs.push((key.to_vec(), value.to_vec()));
+        if pairs.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    snapshot.scan(tree, range, direction, visit).expect("scanned");
+    pairs
+}
+
+/// The same by leaves, if the range can be had so.
+fn by_leaves(
+    snapshot: &Snapshot<'_>,
+    tree: TreeId,
+    range: KeyRange<'_>,
+    direction: Direction,
+    limit: usize,
+) -> Option<Pairs> {
+    let (mut pairs, mut key) = (Pairs::new(), Vec::new());
+    let done = snapshot.scan_leaves(tree, range, direction, &mut |entries| {
+        assert!(entries.len() > 0);
+        for number in 0..entries.len() {
+            entries.key_into(number, &mut key).expect("a key");
+            pairs.push((key.clone(), entries.value(number).expect("a value").to_vec()));
+            if pairs.len() == limit {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    let done = done.expect("scanned");
+    assert!(done || pairs.is_empty(), "what is refused is not visited");
+    done.then_some(pairs)
+}
+
+#[track_caller]
+fn check(snapshot: &Snapshot<'_>, tree: TreeId, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+    for direction in [Direction::Forward, Direction::Backward] {
+        for limit in [usize::MAX, 1, 40] {
+            let range = KeyRange { from, to };
+            let leaves = by_leaves(snapshot, tree, range, direction, limit);
+            assert_eq!(
+                leaves,
+                Some(scanned(snapshot, tree, range, direction, limit)),
+                "{range:?} {direction:?} {limit}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_range_has_the_same_entries_leaf_by_leaf() {
+    let (_dir, store, tree) = filled(0);
+    let reader = store.reader().expect("a reader");
+    let snapshot = reader.snapshot();
+    check(&snapshot, tree, Bound::Unbounded, Bound::Unbounded);
+    for step in 0..200 {
+        // Some keys are there, some lie between two, some pairs are the wrong way round.
+        let [low, high] = [step * 37 % KEYS * 3 + step % 3, (step * 37 + step * step % 150) % KEYS * 3 + step % 2];
+        let [low, high] = [low, high].map(|number| [b"a common start, ".as_slice(), &number.to_be_bytes()].concat());
+        check(&snapshot, tree, Bound::Included(&low), Bound::Excluded(&high));
+        check(&snapshot, tree, Bound::Excluded(&low), Bound::Included(&high));
+        check(&snapshot, tree, Bound::Included(&low), Bound::Unbounded);
+        check(&snapshot, tree, Bound::Unbounded, Bound::Excluded(&high));
+    }
+    check(&snapshot, TreeId(tree.0 + 1), Bound::Unbounded, Bound::Unbounded);
+}
+
+#[test]
+fn a_range_with_changes_is_refused_and_others_are_not() {
+    let (_dir, store, tree) = filled(0);
+    let reader = store.reader().expect("a reader");
+    let before = reader.snapshot();
+    store.commit(&mut |tx| Ok(tx.delete(tree, &key(500)))).expect("committed");
+    let (low, changed, high) = (key(400), key(500), key(600));
+    let range = KeyRange { from: Bound::Included(&low), to: Bound::Excluded(&high) };
+    let after = reader.snapshot();
+    for direction in [Direction::Forward, Direction::Backward] {
+        assert_eq!(by_leaves(&after, tree, range, direction, usize::MAX), None);
+        assert_eq!(by_leaves(&before, tree, range, direction, usize::MAX).map(|pairs| pairs.len()), Some(200));
+    }
+    check(&after, tree, Bound::Included(&low), Bound::Excluded(&changed));
+    check(&after, tree, Bound::Excluded(&changed), Bound::Included(&high));
+    drop((before, after));
+    store.checkpoint().expect("a checkpoint");
+    check(&reader.snapshot(), tree, Bound::Included(&low), Bound::Excluded(&high));
+}
+
+#[test]
+fn values_looked_up_together_are_those_looked_up_alone() {
+    for places_bytes in [0, 64, 1 << 20] {
+        let (_dir, store, tree) = filled(places_bytes);
+        let reader = store.reader().expect("a reader");
+        for round in 0..3 {
+            let snapshot = reader.snapshot();
+            // More than are asked for at a time, some twice, some of them nowhere.
+            let numbers = (0..KEYS + 300).step_by(7).chain(0..150).chain([5, 5, u32::MAX]);
+            let keys: Vec<[u8; 4]> = numbers.map(u32::to_be_bytes).collect();
+            // What stood there before is written over.
+            let mut values = vec![Some(&b"left over"[..]); keys.len()];
+            assert_eq!(snapshot.get_all(tree, &keys, &mut values).ok(), Some(true));
+            for (key, value) in keys.iter().zip(values) {
+                let alone = snapshot.get(tree, key).expect("read");
+                assert_eq!(value, alone.as_deref(), "{key:?} in round {round}");
+            }
+            store
+                .commit(&mut |tx| {
+                    (0..100u32).for_each(|number| tx.delete(tree, &(number * 5 + round).to_be_bytes()));
+                    (0..100u32).for_each(|number| tx.put(tree, &(number * 9 + round).to_be_bytes(), b"new"));
+                    Ok(())
+                })
+                .expect("committed");
+            if round == 1 {
+                store.checkpoint().expect("a checkpoint");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_asks_before_waiting_is_sent_to_single_reads() {
+    let (_dir, store, tree) = filled(1 << 20);
+    let reader = store.reader().expect("a reader");
+    reader.ask_before_waiting(true);
+    let snapshot = reader.snapshot();
+    assert_eq!(by_leaves(&snapshot, tree, KeyRange::ALL, Direction::Forward, usize::MAX), None);
+    assert_eq!(snapshot.get_all(tree, &[[0; 4]], &mut [None]).ok(), Some(false));
+}
