@@ -69,7 +69,7 @@ impl Piece {
 
 /// Appends the first `length` bytes of the window.
 #[inline]
-fn push_window(window: &[u8; WINDOW], length: usize, out: &mut Vec<u8>) {
+fn push_window<const N: usize>(window: &[u8; N], length: usize, out: &mut Vec<u8>) {
     let end = out.len() + length;
     out.extend_from_slice(window);
     out.truncate(end);
@@ -97,7 +97,7 @@ impl<'o> JsonRows<'o> {
 }
 
 impl RowSink for JsonRows<'_> {
-    #[inline]
+    #[inline(always)]
     fn begin_row(&mut self) {
         if self.rows > 0 {
             self.out.push(self.separator);
@@ -111,7 +111,7 @@ impl RowSink for JsonRows<'_> {
         write_field(field, self.out);
     }
 
-    #[inline]
+    #[inline(always)]
     fn end_row(&mut self) {
         self.out.push(b'}');
         self.rows += 1;
@@ -176,39 +176,38 @@ fn write_integer(integer: i64, out: &mut Vec<u8>) {
     }
 }
 
-/// The two digits of each number below 100.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[b'0'; 2]; 100];
-    let mut number = 0;
-    while number < pairs.len() {
-        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
-        number += 1;
-    }
-    pairs
-};
-
-/// Digits of the greatest `u32`.
-const SMALL_DIGITS_MAX: usize = 10;
-
-/// A number up to 32 bits: its digits stand at the end of a buffer that leaves room to copy a whole window.
+/// A number up to 32 bits: eight digits at once, then the two that may stand before them.
 #[inline]
-fn write_small(mut number: u32, out: &mut Vec<u8>) {
-    let mut digits = [0; SMALL_DIGITS_MAX + WINDOW];
-    let mut start = SMALL_DIGITS_MAX;
-    while number >= 10 {
-        let pair = PAIRS[(number % 100) as usize];
-        number /= 100;
-        start -= 2;
-        [digits[start], digits[start + 1]] = pair;
+fn write_small(number: u32, out: &mut Vec<u8>) {
+    let (high, low) = (number / EIGHT_DIGITS_END, number % EIGHT_DIGITS_END);
+    let digits = eight_digits(low);
+    let text = digits | ZEROS;
+    if high == 0 {
+        // Zeros in front are no digits; the last one always stands.
+        let zeros = (digits.trailing_zeros() / 8).min(7);
+        return push_window(&(text >> (8 * zeros)).to_le_bytes(), 8 - zeros as usize, out);
     }
-    // What the pairs left over: one digit, or none.
-    if number > 0 || start == SMALL_DIGITS_MAX {
-        start -= 1;
-        digits[start] = b'0' + number as u8;
-    }
-    if let Some(window) = digits[start..].first_chunk() {
-        push_window(window, SMALL_DIGITS_MAX - start, out);
-    }
+    let (tens, ones) = (high / 10, high % 10);
+    let whole = u128::from(text) << 16 | u128::from(tens | ones << 8 | 0x3030);
+    let zeros = u32::from(tens == 0);
+    push_window(&(whole >> (8 * zeros)).to_le_bytes(), 10 - zeros as usize, out);
+}
+
+/// The least number that has more than eight digits.
+const EIGHT_DIGITS_END: u32 = 100_000_000;
+/// Eight digits 0.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// The eight digits of a number below [`EIGHT_DIGITS_END`] as numbers, the first in the lowest byte: cut into fours, both
+/// into pairs at once, all four into digits. What multiplies and shifts is a division by 100, and by 10, that is exact
+/// for so small numbers.
+#[inline]
+fn eight_digits(number: u32) -> u64 {
+    let fours = u64::from(number / 10_000) | u64::from(number % 10_000) << 32;
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
+    let pairs = ((fours - 100 * hundreds) << 16) | hundreds;
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
+    ((pairs - 10 * tens) << 8) | tens
 }
 
 fn write_text(text: &[u8], out: &mut Vec<u8>) {
@@ -260,7 +259,18 @@ mod tests {
             [ten - 1, ten, ten + 1, -ten, ten * 3 / 2].into_iter().for_each(check);
         }
         (0..2_000).for_each(check);
+        (0..1 << 20).for_each(|step| assert_eq!(eight_digits(step * 95).to_le_bytes(), digits_of(step * 95)));
         [i64::MIN, i64::MAX, i64::from(u32::MAX), i64::from(u32::MAX) + 1].into_iter().for_each(check);
+    }
+
+    /// Eight digits, one by one.
+    fn digits_of(mut number: u32) -> [u8; 8] {
+        let mut digits = [0; 8];
+        for digit in digits.iter_mut().rev() {
+            *digit = (number % 10) as u8;
+            number /= 10;
+        }
+        digits
     }
 
     #[track_caller]

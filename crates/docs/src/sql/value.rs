@@ -200,11 +200,8 @@ pub(crate) fn plain_integer(json: &[u8]) -> Option<i64> {
         _ => (false, json),
     };
     let magnitude = match digits.len() {
-        1..=4 => digits.iter().try_fold(0, |number, byte| {
-            let digit = byte.wrapping_sub(b'0');
-            (digit < 10).then(|| number * 10 + i64::from(digit))
-        })?,
-        5..=8 => {
+        1..=3 => few_digits(digits)?,
+        4..=8 => {
             let (first, last) = (digits.first_chunk::<4>()?, digits.last_chunk::<4>()?);
             let first = u64::from(u32::from_le_bytes(*first)) << (8 * (8 - digits.len()));
             let word = first | u64::from(u32::from_le_bytes(*last)) << 32;
@@ -221,6 +218,19 @@ pub(crate) fn plain_integer(json: &[u8]) -> Option<i64> {
         _ => return None,
     };
     Some(if negative { -magnitude } else { magnitude })
+}
+
+/// The number that one to three digits are. All of them are looked at before any is judged.
+#[inline]
+fn few_digits(digits: &[u8]) -> Option<i64> {
+    let digit = |byte: u8| u32::from(byte.wrapping_sub(b'0'));
+    let (number, largest) = match *digits {
+        [a] => (digit(a), digit(a)),
+        [a, b] => (digit(a) * 10 + digit(b), digit(a).max(digit(b))),
+        [a, b, c] => (digit(a) * 100 + digit(b) * 10 + digit(c), digit(a).max(digit(b)).max(digit(c))),
+        _ => return None,
+    };
+    (largest < 10).then_some(i64::from(number))
 }
 
 /// Eight digits 0.
