@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-pub use store::{Direction, KeyRange, TreeId};
+pub use store::{Direction, Entries, KeyRange, TreeId};
 
 /// What can be read: a snapshot, or a transaction in progress.
 #[allow(
@@ -25,6 +25,27 @@ pub trait View {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error>;
+    /// Visits the entries of a range leaf by leaf, in key order, until it ends or `visit` breaks. `false`: nothing was
+    /// visited, [`View::scan`] is the way. What the entries hand out lives as long as the view is borrowed.
+    fn scan_leaves<'v>(
+        &'v self,
+        _tree: TreeId,
+        _range: KeyRange<'_>,
+        _direction: Direction,
+        _visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
+    ) -> Result<bool, store::Error> {
+        Ok(false)
+    }
+    /// Looks many keys up in about the time of one, and writes what each has to its place in `values`. `false`: nothing
+    /// was looked up, [`View::get`] is the way.
+    fn get_all<'v>(
+        &'v self,
+        _tree: TreeId,
+        _keys: &[[u8; 4]],
+        _values: &mut [Option<&'v [u8]>],
+    ) -> Result<bool, store::Error> {
+        Ok(false)
+    }
     /// Looking many keys up takes about the time of one where memory is asked for all of them first: this for each,
     /// then [`View::fetch_value`] for each, then [`View::get`]. Changes nothing that they give.
     #[inline]
@@ -67,6 +88,23 @@ impl View for store::Snapshot<'_> {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error> {
         store::Snapshot::scan(self, tree, range, direction, visit)
+    }
+    fn scan_leaves<'v>(
+        &'v self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
+    ) -> Result<bool, store::Error> {
+        store::Snapshot::scan_leaves(self, tree, range, direction, visit)
+    }
+    fn get_all<'v>(
+        &'v self,
+        tree: TreeId,
+        keys: &[[u8; 4]],
+        values: &mut [Option<&'v [u8]>],
+    ) -> Result<bool, store::Error> {
+        store::Snapshot::get_all(self, tree, keys, values)
     }
     #[inline]
     fn fetch_place(&self, tree: TreeId, key: &[u8]) {

@@ -102,6 +102,10 @@ pub(crate) struct Compiled {
     pub(crate) outputs: Vec<Term>,
     pub(crate) aggregates: Vec<(AggregateKind, Option<Term>)>,
     pub(crate) known: Vec<Expr>,
+    /// What an index entry's tests, and its first lookup, take of its key.
+    pub(crate) tests_key: bool,
+    /// Nothing between the first lookup's key and the results takes any field of the entry.
+    pub(crate) skips_entry: bool,
 }
 
 /// Compiles a plan, if it is of the shape.
@@ -117,7 +121,30 @@ pub(crate) fn compile(plan: &Plan) -> Option<Compiled> {
     compiler.first(first)?;
     plan.levels.iter().enumerate().skip(1).try_for_each(|(number, level)| compiler.lookup(number, level))?;
     compiler.results()?;
+    compiler.compiled.note_uses();
     Some(compiler.compiled)
+}
+
+impl Compiled {
+    fn note_uses(&mut self) {
+        let Some((first, inner)) = self.lookups.split_first() else { return };
+        let entry = self.included + self.ordered.len();
+        let of_entry = |term: &Term| term.form != Form::Known && term.number < entry;
+        let is_ordered = |term: &Term| term.form == Form::Ordered;
+        self.tests_key = is_ordered(&first.key) || self.tests.iter().any(|test| test.takes(&is_ordered));
+        let takes = |tests: &[Test]| tests.iter().any(|test| test.takes(&of_entry));
+        self.skips_entry =
+            !takes(&first.tests) && !inner.iter().any(|lookup| of_entry(&lookup.key) || takes(&lookup.tests));
+    }
+}
+
+impl Test {
+    fn takes(&self, what: &impl Fn(&Term) -> bool) -> bool {
+        match self {
+            Test::Compare(_, left, right) => what(left) || what(right),
+            Test::Null(term, _) => what(term),
+        }
+    }
 }
 
 struct Compiler<'p> {

@@ -26,6 +26,7 @@ mod format;
 mod functions;
 mod groups;
 mod json;
+mod leaves;
 mod nest;
 mod number;
 mod parse;

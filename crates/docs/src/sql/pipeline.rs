@@ -29,11 +29,11 @@ use crate::order;
 const ENTRY: Fault = Fault::Damaged("an index entry");
 
 /// The bytes of a row's fields, by slot.
-type Slots<'r> = [&'r [u8]; SLOTS_MAX];
+pub(super) type Slots<'r> = [&'r [u8]; SLOTS_MAX];
 
 /// What stays the same for all rows of an execution.
-struct Same<'e> {
-    compiled: &'e Compiled,
+pub(super) struct Same<'e> {
+    pub(super) compiled: &'e Compiled,
     known: [Value<'e>; KNOWN_MAX],
 }
 
@@ -75,6 +75,9 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                         flow
                     });
                 };
+                if self.leaves(same, (*tree, *direction), keys, arena)? {
+                    return Ok(());
+                }
                 let mut batch = std::mem::take(self.batch);
                 let scanned = self.scan(*tree, keys.index_range(), *direction, |run, key, value| {
                     run.gather(same, lookup, arena, &mut batch, key, value)
@@ -106,7 +109,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     fn entry(&mut self, same: &Same<'e>, arena: &Bump, key: &[u8], value: &[u8]) -> Flow {
         self.count_row()?;
         let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-        lay_out(same.compiled, key, value, &mut slots)?;
+        lay_out(same.compiled, value, &mut slots)?;
+        lay_out_key(same.compiled, key, &mut slots)?;
         if !same.pass(&same.compiled.tests, &slots, arena)? {
             return Ok(());
         }
@@ -126,7 +130,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     ) -> Flow {
         self.count_row()?;
         let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-        lay_out(same.compiled, key, value, &mut slots)?;
+        lay_out(same.compiled, value, &mut slots)?;
+        lay_out_key(same.compiled, key, &mut slots)?;
         if !same.pass(&same.compiled.tests, &slots, arena)? {
             return Ok(());
         }
@@ -145,7 +150,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
         for (key, value) in batch.entries() {
             let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-            lay_out(same.compiled, key, value, &mut slots)?;
+            lay_out(same.compiled, value, &mut slots)?;
+            lay_out_key(same.compiled, key, &mut slots)?;
             self.joined(same, arena, &mut slots)?;
             empty(arena);
         }
@@ -174,22 +180,56 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     where
         'e: 'r,
     {
-        for lookup in &same.compiled.lookups {
+        self.join_each(&same.compiled.lookups, same, arena, slots)
+    }
+
+    /// Looks up what these lookups join, and gives the row out if all is there and passes.
+    #[inline(always)]
+    pub(super) fn join_each<'r>(
+        &mut self,
+        lookups: &'e [Lookup],
+        same: &Same<'e>,
+        arena: &'r Bump,
+        slots: &mut Slots<'r>,
+    ) -> Flow
+    where
+        'e: 'r,
+    {
+        for lookup in lookups {
             let Some(stored) = self.find(lookup, same, slots, arena)? else { return Ok(()) };
-            if !lookup.own {
-                self.count_row()?;
-            }
-            self.take_fields(&lookup.fields, parse_document(stored)?, slots);
-            if !same.pass(&lookup.tests, slots, arena)? {
+            if !self.join_one(lookup, stored, same, arena, slots)? {
                 return Ok(());
             }
         }
         if self.plan.grouped { self.fold_slots(same, slots, arena) } else { self.give(same, slots, arena) }
     }
 
+    /// Takes what is asked of a joined document into the row, and tells whether that passes.
+    #[inline(always)]
+    pub(super) fn join_one<'r>(
+        &mut self,
+        lookup: &'e Lookup,
+        stored: &'r [u8],
+        same: &Same<'e>,
+        arena: &'r Bump,
+        slots: &mut Slots<'r>,
+    ) -> Result<bool, End>
+    where
+        'e: 'r,
+    {
+        if !lookup.own {
+            self.count_row()?;
+        }
+        // Of a document that need only be there nothing is touched.
+        if !lookup.fields.is_empty() {
+            self.take_fields(&lookup.fields, parse_document(stored)?, slots);
+        }
+        Ok(same.pass(&lookup.tests, slots, arena)?)
+    }
+
     /// The stored document that a lookup finds.
     #[inline(always)]
-    fn find<'r>(
+    pub(super) fn find<'r>(
         &self,
         lookup: &Lookup,
         same: &Same<'e>,
@@ -209,12 +249,11 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 None => None,
             },
         };
-        match found {
-            Some(Cow::Borrowed(stored)) => Ok(Some(stored)),
-            Some(Cow::Owned(stored)) => Ok(Some(arena.alloc_slice_copy(&stored))),
-            None if lookup.own => Err(QueryError::Damaged("an index entry without its document").into()),
-            None => Ok(None),
-        }
+        lookup.found(match found {
+            Some(Cow::Borrowed(stored)) => Some(stored),
+            Some(Cow::Owned(stored)) => Some(arena.alloc_slice_copy(&stored)),
+            None => None,
+        })
     }
 
     #[inline(always)]
@@ -279,13 +318,30 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 }
 
-/// The fields of an index entry, each into its slot.
+impl Lookup {
+    /// What was found; that an index entry's own document is not there is damage.
+    #[inline(always)]
+    pub(super) fn found<'r>(&self, found: Option<&'r [u8]>) -> Result<Option<&'r [u8]>, End> {
+        if found.is_none() && self.own {
+            return Err(QueryError::Damaged("an index entry without its document").into());
+        }
+        Ok(found)
+    }
+}
+
+/// The included fields of an index entry, each into its slot.
 #[inline(always)]
-fn lay_out<'r>(compiled: &Compiled, key: &'r [u8], value: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
+pub(super) fn lay_out<'r>(compiled: &Compiled, value: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
     let mut included = Included::new(value);
     for slot in slots.iter_mut().take(compiled.included) {
         *slot = included.next().map_err(|_| ENTRY)?.unwrap_or_default();
     }
+    Ok(())
+}
+
+/// The values of an index entry's key, each into its slot.
+#[inline(always)]
+pub(super) fn lay_out_key<'r>(compiled: &Compiled, key: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
     let mut rest = key;
     for ordered in &compiled.ordered {
         for _ in 0..ordered.skipped {
@@ -298,7 +354,7 @@ fn lay_out<'r>(compiled: &Compiled, key: &'r [u8], value: &'r [u8], slots: &mut 
 
 /// Values made for a row are not looked at again: those that are kept were copied.
 #[inline]
-fn empty(arena: &mut Bump) {
+pub(super) fn empty(arena: &mut Bump) {
     if arena.allocated_bytes() > ARENA_BYTES_KEPT {
         arena.reset();
     }
@@ -306,7 +362,7 @@ fn empty(arena: &mut Bump) {
 
 impl<'e> Same<'e> {
     #[inline(always)]
-    fn pass<'r>(&self, tests: &[Test], slots: &Slots<'r>, arena: &'r Bump) -> Result<bool, Fault>
+    pub(super) fn pass<'r>(&self, tests: &[Test], slots: &Slots<'r>, arena: &'r Bump) -> Result<bool, Fault>
     where
         'e: 'r,
     {
@@ -360,7 +416,7 @@ impl<'e> Same<'e> {
 
     /// The integer that a term is, if that is told without a look at what else it may be.
     #[inline(always)]
-    fn integer(&self, term: Term, slots: &Slots<'_>) -> Option<i64> {
+    pub(super) fn integer(&self, term: Term, slots: &Slots<'_>) -> Option<i64> {
         match term.form {
             Form::Json => value::plain_integer(slots[term.number]),
             Form::Ordered => order::decode_integer(slots[term.number]),

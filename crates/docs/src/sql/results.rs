@@ -37,7 +37,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         self.end_row()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn end_row(&mut self) -> Flow {
         self.sink.end_row();
         self.outcome.rows += 1;
