@@ -9,8 +9,9 @@
 //!
 //! The usual route ends in its one parameter: `/users/{id}`. matchit finds it in 180 instructions, and as many again go
 //! to its parameters, which it keeps as bytes and checks to be UTF-8 each time they are asked for. So each tree has its
-//! such routes beside it ([`Shortcut`]): what stands before the path's last slash is compared with theirs. Only a route
-//! that no other one of its tree can contend with has a shortcut, so both ways lead to the same route.
+//! such routes beside it ([`Shortcut`]), and those with fixed text behind the parameter, as `/users/{id}/visits`: what
+//! stands before and behind is compared with theirs. Only a route that no other one of its tree can contend with has a
+//! shortcut, so both ways lead to the same route.
 
 use std::fmt;
 
@@ -35,38 +36,50 @@ struct Tree {
     shortcuts: Vec<Shortcut>,
 }
 
-/// A route of fixed text up to its last segment, which is a parameter.
+/// A route of fixed text but for one segment, which is a parameter.
 #[derive(Clone, Debug)]
 struct Shortcut {
-    /// With the slash.
+    /// With the slash before the parameter.
     prefix: Box<str>,
     name: Box<str>,
+    /// With the slash behind the parameter; empty where that is the last segment.
+    suffix: Box<str>,
     value: usize,
 }
 
 impl Shortcut {
     fn new(pattern: &str, value: usize) -> Option<Shortcut> {
-        let (prefix, last) = last_segment(pattern)?;
-        let name = last.strip_prefix('{')?.strip_suffix('}')?;
+        let (prefix, rest) = pattern.split_once('{')?;
+        let (name, suffix) = rest.split_once('}')?;
         let is_plain = |text: &str| !text.contains(['{', '}', '*']);
-        let is_one = is_plain(prefix) && is_plain(name) && !name.is_empty();
-        is_one.then(|| Shortcut { prefix: prefix.into(), name: name.into(), value })
+        let is_segment = prefix.ends_with('/') && (suffix.is_empty() || suffix.starts_with('/') && suffix.len() > 1);
+        let is_one = is_segment && is_plain(suffix) && is_plain(name) && !name.is_empty();
+        is_one.then(|| Shortcut { prefix: prefix.into(), name: name.into(), suffix: suffix.into(), value })
     }
 
     /// Whether another pattern may take a path that this one takes. One with a parameter further to the left does not:
-    /// matchit prefers fixed text.
+    /// matchit prefers fixed text. Of those that begin alike every one may that has as many segments, or any number.
     fn contends_with(&self, pattern: &str) -> bool {
-        pattern.strip_prefix(&*self.prefix).is_some_and(|last| !last.contains('/'))
+        let slashes = |text: &str| text.bytes().filter(|byte| *byte == b'/').count();
+        let Some(rest) = pattern.strip_prefix(&*self.prefix) else { return false };
+        match rest.split_once("{*") {
+            Some((before, _)) => slashes(before) <= slashes(&self.suffix),
+            None => slashes(rest) == slashes(&self.suffix),
+        }
     }
-}
 
-/// A path, cut behind its last slash; `None` where nothing follows that.
-#[inline]
-fn last_segment(path: &str) -> Option<(&str, &str)> {
-    // From the end, byte by byte: a last segment is too short for anything cleverer.
-    let slash = path.bytes().rposition(|byte| byte == b'/')?;
-    let (prefix, last) = path.split_at_checked(slash + 1)?;
-    (!last.is_empty()).then_some((prefix, last))
+    /// What the parameter is in a path, if this route takes it.
+    #[inline]
+    fn parameter<'p>(&self, path: &'p str) -> Option<&'p str> {
+        // Length and the prefix's last byte are compared first, without a call: they tell most other routes apart.
+        let (prefix, suffix) = (&*self.prefix, &*self.suffix);
+        if path.len() <= prefix.len() + suffix.len() || path.as_bytes().get(prefix.len() - 1) != Some(&b'/') {
+            return None;
+        }
+        let rest = path.strip_prefix(prefix)?;
+        let parameter = if suffix.is_empty() { rest } else { rest.strip_suffix(suffix)? };
+        (!parameter.bytes().any(|byte| byte == b'/')).then_some(parameter)
+    }
 }
 
 /// What a path and a method lead to.
@@ -227,10 +240,10 @@ impl Tree {
 
     #[inline]
     fn find<'r, 'p>(&'r self, path: &'p str) -> Option<(usize, Params<'r, 'p>)> {
-        if let Some((prefix, last)) = last_segment(path)
-            && let Some(shortcut) = self.shortcuts.iter().find(|shortcut| *shortcut.prefix == *prefix)
-        {
-            return Some((shortcut.value, Params(Found::One(&shortcut.name, last))));
+        for shortcut in &self.shortcuts {
+            if let Some(parameter) = shortcut.parameter(path) {
+                return Some((shortcut.value, Params(Found::One(&shortcut.name, parameter))));
+            }
         }
         let found = self.all.at(path).ok()?;
         Some((*found.value, Params(Found::Any(found.params))))
@@ -318,7 +331,10 @@ mod tests {
             patterns.iter().zip(0..).for_each(|(pattern, value)| tree.add(pattern, value).unwrap());
             tree.shortcuts.len()
         };
-        assert_eq!(shortcuts(&["/users/{id}", "/users/{id}/visits", "/{any}/new", "/visits/{id}"]), 2);
+        assert_eq!(shortcuts(&["/users/{id}", "/users/{id}/visits", "/{any}/new", "/visits/{id}"]), 3);
+        assert_eq!(shortcuts(&["/users/{id}/visits", "/users/new/visits"]), 0);
+        assert_eq!(shortcuts(&["/users/{id}/visits", "/users/{id}/{any}"]), 0);
+        assert_eq!(shortcuts(&["/users/{id}/visits", "/users/new/{*all}"]), 0);
         assert_eq!(shortcuts(&["/users/{id}", "/users/new"]), 0);
         assert_eq!(shortcuts(&["/users/new", "/users/{id}"]), 0);
         assert_eq!(shortcuts(&["/users/{id}", "/users/{id}.json"]), 0);
