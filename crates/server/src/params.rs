@@ -56,6 +56,95 @@ pub(crate) fn read<'v>(
     text: &'v mut Vec<u8>,
     values: &mut Given<'v>,
 ) -> Result<(), Failure> {
+    if read_plain(declared, query, values).is_none() {
+        read_any(declared, query, text, values)?;
+    }
+    Ok(())
+}
+
+/// Reads a query of the usual kind, all in one pass: declared names and no others, each once, as they are, integers of a
+/// few digits and texts without an escape. `None`: it is not one, or something is wrong with it, and what has been read of
+/// it does not count.
+fn read_plain<'v>(declared: &'v [Parameter], query: &'v str, given: &mut Given<'v>) -> Option<()> {
+    const { assert!(DECLARED_MAX <= u32::BITS as usize) };
+    given.count = declared.len().min(DECLARED_MAX);
+    let values = given.values.get_mut(..given.count)?;
+    let mut seen = 0u32;
+    let mut rest = query;
+    while !rest.is_empty() {
+        let (index, parameter) = declared.iter().enumerate().find(|(_, parameter)| is_named(rest, &parameter.name))?;
+        let (bit, text) = (1 << index, rest.get(parameter.name.len() + 1..)?);
+        let (value, after) = match parameter.kind {
+            ParameterKind::Integer => plain_integer(text)?,
+            ParameterKind::Text => plain_text(text)?,
+            ParameterKind::Number | ParameterKind::Boolean => return None,
+        };
+        if seen & bit != 0 || !is_within(parameter, value) {
+            return None;
+        }
+        seen |= bit;
+        *values.get_mut(index)? = value;
+        rest = after;
+    }
+    for (index, (parameter, value)) in declared.iter().zip(values).enumerate() {
+        if seen >> index & 1 == 0 {
+            if parameter.required {
+                return None;
+            }
+            *value = default_of(parameter);
+        }
+    }
+    Some(())
+}
+
+/// Whether a pair of this name begins the query.
+#[inline]
+fn is_named(query: &str, name: &str) -> bool {
+    // The byte behind the name tells most others apart, without a call.
+    query.as_bytes().get(name.len()) == Some(&b'=') && query.as_bytes().starts_with(name.as_bytes())
+}
+
+/// An integer that surely fits, to the end of its pair, and what follows that.
+#[inline]
+fn plain_integer(text: &str) -> Option<(Scalar<'_>, &str)> {
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let (mut number, mut count) = (0i64, 0);
+    for byte in digits.bytes().take(SHORT_DIGITS) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number * 10 + i64::from(digit);
+        count += 1;
+    }
+    let rest = digits.get(count..).filter(|_| count > 0)?;
+    let value = Scalar::Integer(if is_negative { -number } else { number });
+    if rest.is_empty() { Some((value, rest)) } else { Some((value, rest.strip_prefix('&')?)) }
+}
+
+/// A text without an escape, to the end of its pair, and what follows that.
+#[inline]
+fn plain_text(text: &str) -> Option<(Scalar<'_>, &str)> {
+    let end = text.bytes().position(|byte| matches!(byte, b'&' | b'%' | b'+')).unwrap_or(text.len());
+    let (value, rest) = text.split_at_checked(end).filter(|(value, _)| !value.is_empty())?;
+    if rest.is_empty() {
+        Some((Scalar::Text(value), rest))
+    } else {
+        Some((Scalar::Text(value), rest.strip_prefix('&')?))
+    }
+}
+
+/// Reads any query, or says what is wrong with it.
+fn read_any<'v>(
+    declared: &'v [Parameter],
+    query: &'v str,
+    text: &'v mut Vec<u8>,
+    values: &mut Given<'v>,
+) -> Result<(), Failure> {
+    values.count = 0;
     text.clear();
     let mut places = [const { Place::Absent }; DECLARED_MAX];
     if !query.is_empty() {
@@ -190,9 +279,11 @@ fn type_name(kind: ParameterKind) -> &'static str {
     }
 }
 
+/// So many digits cannot overflow.
+const SHORT_DIGITS: usize = 18;
+
 /// `-?[0-9]+` within 64 bits; `str::parse` would take a plus as well.
 fn integer(text: &str) -> Option<i64> {
-    const SHORT_DIGITS: usize = 18; // They cannot overflow.
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.len() <= SHORT_DIGITS {
         let number = digits.bytes().try_fold(0, |number, byte| {
@@ -212,14 +303,10 @@ fn number(text: &str) -> Option<f64> {
 }
 
 fn check(parameter: &Parameter, value: Scalar<'_>) -> Result<(), Failure> {
-    if !parameter.values.is_empty() && !parameter.values.iter().any(|allowed| equal(allowed, value)) {
+    if !is_allowed(parameter, value) {
         return Err(refused(parameter, "is none of its allowed values"));
     }
-    let number = match value {
-        Scalar::Integer(integer) => integer as f64,
-        Scalar::Real(real) => real,
-        Scalar::Null | Scalar::Text(_) => return Ok(()),
-    };
+    let Some(number) = number_of(value) else { return Ok(()) };
     if let Some(min) = parameter.min.filter(|min| number < *min) {
         return Err(refused(parameter, format!("is under {min}")));
     }
@@ -227,6 +314,28 @@ fn check(parameter: &Parameter, value: Scalar<'_>) -> Result<(), Failure> {
         return Err(refused(parameter, format!("is over {max}")));
     }
     Ok(())
+}
+
+/// What [`check`] finds nothing wrong with.
+#[inline]
+fn is_within(parameter: &Parameter, value: Scalar<'_>) -> bool {
+    let is_outside =
+        |number: f64| parameter.min.is_some_and(|min| number < min) || parameter.max.is_some_and(|max| number > max);
+    is_allowed(parameter, value) && !number_of(value).is_some_and(is_outside)
+}
+
+#[inline]
+fn is_allowed(parameter: &Parameter, value: Scalar<'_>) -> bool {
+    parameter.values.is_empty() || parameter.values.iter().any(|allowed| equal(allowed, value))
+}
+
+#[inline]
+fn number_of(value: Scalar<'_>) -> Option<f64> {
+    match value {
+        Scalar::Integer(integer) => Some(integer as f64),
+        Scalar::Real(real) => Some(real),
+        Scalar::Null | Scalar::Text(_) => None,
+    }
 }
 
 fn equal(allowed: &ParameterValue, value: Scalar<'_>) -> bool {
