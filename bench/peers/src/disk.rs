@@ -16,30 +16,49 @@ const BLOCK_BYTES: u64 = 512;
 /// Where /sys/block/DISK/stat has them (the kernel's Documentation/block/stat.rst), in units of 512 bytes too.
 const SECTORS_WRITTEN: usize = 6;
 
-/// Overwrites of so many bytes, each followed by fdatasync, a second: the least that a durable commit of as many log bytes
-/// must do.
-pub(crate) fn overwrite_rate(folder: &Path, bytes: usize, time: Duration) -> Outcome<f64> {
-    let path = folder.join("overwrite");
-    let file = File::options().write(true).create(true).truncate(true).open(&path)?;
-    for start in (0..FLOOR_FILE_BYTES).step_by(1 << 20) {
-        file.write_all_at(&vec![0; 1 << 20], start)?;
-    }
-    file.sync_all()?;
-    let content = vec![b'x'; bytes];
-    let (mut count, mut place) = (0, 0);
-    let started = Instant::now();
-    while started.elapsed() < time {
-        file.write_all_at(&content, place)?;
-        file.sync_data()?;
-        count += 1;
-        place += bytes as u64;
-        if place + bytes as u64 > FLOOR_FILE_BYTES {
-            place = 0;
+/// Overwrites of so many bytes, each followed by fdatasync: the least that a durable commit of as many log bytes must do.
+pub(crate) struct Overwrites {
+    file: File,
+    path: PathBuf,
+    content: Vec<u8>,
+    place: u64,
+}
+
+impl Overwrites {
+    /// Makes the file, with all its space written once.
+    pub(crate) fn new(folder: &Path, bytes: usize) -> Outcome<Overwrites> {
+        let path = folder.join("overwrite");
+        let file = File::options().write(true).create(true).truncate(true).open(&path)?;
+        for start in (0..FLOOR_FILE_BYTES).step_by(1 << 20) {
+            file.write_all_at(&vec![0; 1 << 20], start)?;
         }
+        file.sync_all()?;
+        Ok(Overwrites { file, path, content: vec![b'x'; bytes], place: 0 })
     }
-    let rate = f64::from(count) / started.elapsed().as_secs_f64();
-    std::fs::remove_file(path)?;
-    Ok(rate)
+
+    /// As many as fit into the time, a second.
+    pub(crate) fn rate(&mut self, time: Duration) -> Outcome<f64> {
+        let bytes = self.content.len() as u64;
+        let mut count = 0;
+        let started = Instant::now();
+        while started.elapsed() < time {
+            self.file.write_all_at(&self.content, self.place)?;
+            self.file.sync_data()?;
+            count += 1;
+            self.place += bytes;
+            if self.place + bytes > FLOOR_FILE_BYTES {
+                self.place = 0;
+            }
+        }
+        Ok(f64::from(count) / started.elapsed().as_secs_f64())
+    }
+}
+
+impl Drop for Overwrites {
+    fn drop(&mut self) {
+        // It lies in a folder that is removed at the end.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 /// Bytes that a database takes.

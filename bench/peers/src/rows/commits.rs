@@ -3,7 +3,8 @@
 use crate::commits::{self, Picks, Way, Which};
 use crate::data::{Records, Shape};
 use crate::disk;
-use crate::engine::{Kind, Outcome, Purpose, open};
+use crate::engine::{Engine, Kind, Outcome, Purpose, open};
+use crate::engines::sapsan::Sapsan;
 use crate::stage::{Loaded, Stage};
 use crate::table::{Better, Figures, Row, Unit, spread};
 use std::time::Duration;
@@ -17,6 +18,8 @@ const SUSTAINED_LEAST: f64 = 100_000.0;
 const CHECKPOINTS_LEAST: u64 = 5;
 /// Takes a whole burst, so that no checkpoint falls into it.
 const BURST_MEMTABLE_BYTES: usize = 2 << 30;
+/// A disk's speed may change within a second, so the lone thread and its floor take turns this often in their time.
+const LONE_SLICES: u32 = 8;
 /// A lone commit's log bytes are a multiple of this: direct writes are aligned.
 const LOG_UNIT: u64 = 512;
 
@@ -30,14 +33,15 @@ pub(crate) fn measure(stage: &mut Stage) -> Outcome<()> {
     for _ in 0..stage.effort.rounds {
         for Loaded { kind, engine, .. } in stage.shared() {
             let engine = engine.as_ref();
-            let before = engine.as_store().map(|store| store.stats());
-            alone.measure(*kind, commits::rate(engine, Way::Threads(1), &Picks::for_time(which, time)))?;
-            if let (Some(store), Some(before)) = (engine.as_store(), before) {
-                let now = store.stats();
-                let commits = (now.commits - before.commits).max(1);
-                let bytes = (now.log_bytes_written - before.log_bytes_written) / commits;
-                bytes_per_commit = (bytes.next_multiple_of(LOG_UNIT) as usize).max(LOG_UNIT as usize);
-                floor.add(Kind::Store, disk::overwrite_rate(stage.folder(), bytes_per_commit, time)?);
+            match engine.as_store() {
+                Some(store) => {
+                    bytes_per_commit = bytes_of_lone_commits(engine, store, which, time / LONE_SLICES)?;
+                    let overwrites = disk::Overwrites::new(stage.folder(), bytes_per_commit)?;
+                    let (ours, least) = in_turns(engine, which, overwrites, time)?;
+                    alone.add(*kind, ours);
+                    floor.add(*kind, least);
+                }
+                None => alone.measure(*kind, commits::rate(engine, Way::Threads(1), &Picks::for_time(which, time)))?,
             }
             let picks = || Picks::for_time(which, time);
             native.measure(*kind, commits::rate(engine, Way::Threads(WAITING), &picks()))?;
@@ -48,6 +52,31 @@ pub(crate) fn measure(stage: &mut Stage) -> Outcome<()> {
     }
     stage.tell(&[lone_row(&alone, &floor, bytes_per_commit), waiting_row(native, &grouped)]);
     Ok(())
+}
+
+/// What one of them writes to the log, in units of [`LOG_UNIT`].
+fn bytes_of_lone_commits(engine: &dyn Engine, store: &Sapsan, which: Which, time: Duration) -> Outcome<usize> {
+    let before = store.stats();
+    commits::rate(engine, Way::Threads(1), &Picks::for_time(which, time))?;
+    let now = store.stats();
+    let bytes = (now.log_bytes_written - before.log_bytes_written) / (now.commits - before.commits).max(1);
+    Ok((bytes.next_multiple_of(LOG_UNIT) as usize).max(LOG_UNIT as usize))
+}
+
+/// Commits and overwrites a second, in alternation.
+fn in_turns(
+    engine: &dyn Engine,
+    which: Which,
+    mut overwrites: disk::Overwrites,
+    time: Duration,
+) -> Outcome<(f64, f64)> {
+    let (mut ours, mut least) = (0.0, 0.0);
+    for _ in 0..LONE_SLICES {
+        let slice = time / LONE_SLICES;
+        ours += commits::rate(engine, Way::Threads(1), &Picks::for_time(which, slice))?;
+        least += overwrites.rate(slice)?;
+    }
+    Ok((ours / f64::from(LONE_SLICES), least / f64::from(LONE_SLICES)))
 }
 
 fn lone_row(alone: &Figures, floor: &Figures, bytes: usize) -> Row {
@@ -149,7 +178,7 @@ fn by_second(picks: &Picks) -> Vec<f64> {
 }
 
 /// Ours, loaded, with a memtable that takes the whole burst.
-fn burst_engine(stage: &Stage) -> Outcome<Box<dyn crate::engine::Engine>> {
+fn burst_engine(stage: &Stage) -> Outcome<Box<dyn Engine>> {
     let folder = stage.fresh(Kind::Store, "burst")?;
     let purpose = Purpose { shape: Shape::Short, memtable_bytes: Some(BURST_MEMTABLE_BYTES) };
     let engine = open(Kind::Store, &folder, purpose)?;
