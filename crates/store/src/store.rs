@@ -104,10 +104,16 @@ impl Store {
                 return Submit::Queued;
             }
         }
-        let Some(weight) = self.engine().weights.take(work.held_bytes()) else { return Submit::Busy(transaction) };
+        let weight = work.held_bytes();
+        if !self.engine().weights.take(weight) {
+            return Submit::Busy(transaction);
+        }
         match self.engine().enqueue(Box::new(Request { transaction, work, weight })) {
             Ok(()) => Submit::Queued,
-            Err(request) => Submit::Busy(request.transaction),
+            Err(request) => {
+                self.engine().weights.give_back(weight);
+                Submit::Busy(request.transaction)
+            }
         }
     }
 

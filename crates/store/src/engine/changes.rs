@@ -130,6 +130,7 @@ impl Changes {
             value_len: value.len() as u32,
         };
         self.kill(tree, key);
+        self.bytes.reserve(key.len() + value.len());
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.entries.push(entry);

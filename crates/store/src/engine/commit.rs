@@ -15,7 +15,6 @@ use std::sync::MutexGuard;
 
 use super::queue::Refused;
 use super::ticket::wake_waiting;
-use super::weight::Weight;
 use super::writer::{Placed, Writer};
 use super::{Engine, Waiting, count, lock};
 use crate::error::Error;
@@ -28,8 +27,9 @@ use crate::transaction::{Abort, Commit, Transaction, Tx, Work};
 pub(crate) struct Request {
     pub(crate) transaction: Box<dyn Transaction>,
     pub(crate) work: Work,
-    /// Counts what it holds, until it is finished.
-    pub(crate) weight: Weight,
+    /// What of [`super::weight::Weights`] is given back when it is finished: none for one whose caller waits for it, and
+    /// so can have no second one.
+    pub(crate) weight: usize,
 }
 
 /// A batch being gathered, with those who wait for it.
@@ -87,7 +87,7 @@ impl Engine {
             self.gather(&mut writer, &mut batch);
             drop(watch);
             let sent = self.send(writer, turn, &mut batch);
-            acknowledge(&mut batch, &sent);
+            self.acknowledge(&mut batch, &sent);
         }
     }
 
@@ -151,12 +151,25 @@ impl Engine {
         sent
     }
 
+    /// Tells all that waited for the batch.
+    fn acknowledge(&self, batch: &mut OpenBatch, sent: &Sent) {
+        // Before an outcome is told: whoever hears of it may submit again at once.
+        self.weights.give_back(batch.done.iter().map(|(request, _)| request.weight).sum());
+        for (request, outcome) in batch.done.drain(..) {
+            let Request { transaction, work, .. } = *request;
+            drop(work);
+            finish(transaction, outcome.and_then(|version| sent.outcome(version)));
+        }
+        wake_waiting();
+    }
+
     /// Queues a prepared transaction; gives it back when the queue is full.
     pub(crate) fn enqueue(&self, request: Box<Request>) -> Result<(), Box<Request>> {
         match self.queue.push(request) {
             Ok(()) => Ok(()),
             Err(Refused::Full(request)) => Err(request),
             Err(Refused::Closed(request)) => {
+                self.weights.give_back(request.weight);
                 finish(request.transaction, Err(Error::Closed));
                 wake_waiting();
                 Ok(())
@@ -175,7 +188,7 @@ impl Engine {
             return outcome;
         }
         Waiting::run(change, |waiting| {
-            self.enqueue(Box::new(Request { transaction: waiting, work, weight: Weight::none() }))
+            self.enqueue(Box::new(Request { transaction: waiting, work, weight: 0 }))
                 .map_err(|_refused| Error::Busy)
         })
     }
@@ -206,17 +219,6 @@ impl Engine {
         lock(&self.batches).push(batch);
         outcome
     }
-}
-
-/// Tells all that waited for the batch.
-fn acknowledge(batch: &mut OpenBatch, sent: &Sent) {
-    for (request, outcome) in batch.done.drain(..) {
-        let Request { transaction, work, weight } = *request;
-        // Before the outcome is told: whoever hears of it may submit again at once.
-        drop((work, weight));
-        finish(transaction, outcome.and_then(|version| sent.outcome(version)));
-    }
-    wake_waiting();
 }
 
 /// A panic in a caller's code must not take a committer with it.
