@@ -1,19 +1,24 @@
 //! Group commit: two committers take turns, a lone caller does it all by itself.
 //!
 //! ```text
-//!  committer A   gather ─ write and sync ─ acknowledge   gather ─ write and sync ─ …
-//!  committer B            gather ………………… write and sync ─ acknowledge   gather …
+//!  committer A   gather ─ write and sync ─ acknowledge   gather …………… write and sync ─ …
+//!  committer B            gather …………… write and sync ─ acknowledge   gather …
 //! ```
 //!
 //! `writer` is held while a batch is gathered and sealed, `turn` while it is on its way to the disk; the turn is taken
 //! before the writer is let go, so batches reach the log in order. While one batch syncs, the other committer gathers the
-//! next, as deep as the queue. Handing batches from a gathering thread to a syncing one was the other way: it costs two
-//! more thread switches for each group, and the caller who commits inline would be a special case.
+//! next as it comes: it sleeps until [`STRIDE`] transactions wait or the turn is free. So when the disk is free there is
+//! a batch for it, and what has come last is left for the next one if it is much: the disk does not wait for memory. A
+//! committer that slept on the turn itself, and gathered once it had it, left the disk idle for as long as that took; one
+//! that is woken by each transaction costs a thread switch for each.
+//!
+//! Handing batches from a gathering thread to a syncing one was the other way: it costs two more thread switches for each
+//! group, and the caller who commits inline would be a special case.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::MutexGuard;
+use std::sync::{MutexGuard, TryLockError};
 
-use super::queue::Refused;
+use super::queue::{Queue, Refused};
 use super::ticket::wake_waiting;
 use super::writer::{Placed, Writer};
 use super::{Engine, Waiting, count, lock};
@@ -22,6 +27,12 @@ use crate::key::Version;
 use crate::log::BatchBuilder;
 use crate::options::Options;
 use crate::transaction::{Abort, Commit, Transaction, Tx, Work};
+
+/// Transactions for which the committer that gathers is woken while the other one's batch is on its way. It places one
+/// in about a microsecond, and a wake-up costs several.
+const STRIDE: usize = 16;
+/// Transactions that are still placed when the disk is free already: a sync takes as long as some dozens of them.
+const LATE_MAX: usize = 2 * STRIDE;
 
 /// A prepared transaction on its way.
 pub(crate) struct Request {
@@ -41,6 +52,19 @@ pub(crate) struct OpenBatch {
 impl OpenBatch {
     fn new(options: &Options) -> OpenBatch {
         OpenBatch { builder: BatchBuilder::new(options.batch_bytes_max() / 4), done: Vec::new() }
+    }
+}
+
+/// The right to write to the log; whoever gathers hears when it is free again.
+struct Turn<'e> {
+    guard: Option<MutexGuard<'e, ()>>,
+    queue: &'e Queue<Box<Request>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        self.queue.nudge();
     }
 }
 
@@ -81,18 +105,44 @@ impl Engine {
                 return;
             }
             let mut writer = lock(&self.writer);
-            self.gather(&mut writer, &mut batch);
-            let turn = lock(&self.turn);
-            // What came while the other batch was on its way.
-            self.gather(&mut writer, &mut batch);
+            let turn = self.gather_until_turn(&mut writer, &mut batch);
             drop(watch);
             let sent = self.send(writer, turn, &mut batch);
             self.acknowledge(&mut batch, &sent);
         }
     }
 
-    /// Places all that waits, as far as the batch has room.
-    fn gather(&self, writer: &mut Writer, batch: &mut OpenBatch) {
+    /// Places what comes until the batch is full or the disk is free.
+    fn gather_until_turn(&self, writer: &mut Writer, batch: &mut OpenBatch) -> Turn<'_> {
+        self.gather(writer, batch, usize::MAX);
+        loop {
+            // What is left over did not fit: only sending makes room for it.
+            if !writer.backlog.is_empty() {
+                return self.turn(lock(&self.turn));
+            }
+            if let Some(turn) = self.try_turn() {
+                self.gather(writer, batch, LATE_MAX);
+                return turn;
+            }
+            self.queue.wait_for_more(STRIDE);
+            self.gather(writer, batch, usize::MAX);
+        }
+    }
+
+    fn turn<'e>(&'e self, guard: MutexGuard<'e, ()>) -> Turn<'e> {
+        Turn { guard: Some(guard), queue: &self.queue }
+    }
+
+    fn try_turn(&self) -> Option<Turn<'_>> {
+        match self.turn.try_lock() {
+            Ok(guard) => Some(self.turn(guard)),
+            Err(TryLockError::Poisoned(poisoned)) => Some(self.turn(poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Places what waits, so many at most, as far as the batch has room.
+    fn gather(&self, writer: &mut Writer, batch: &mut OpenBatch, count_max: usize) {
         self.refresh(writer);
         if writer.backlog.is_empty() {
             let mut taken = std::mem::take(&mut writer.taken);
@@ -100,7 +150,11 @@ impl Engine {
             writer.backlog.extend(taken.drain(..));
             writer.taken = taken;
         }
-        while let Some(mut request) = writer.backlog.pop_front() {
+        let count = count_max.min(writer.backlog.len());
+        let mut placed_count = 0;
+        while placed_count < count
+            && let Some(mut request) = writer.backlog.pop_front()
+        {
             let Request { transaction, work, .. } = &mut *request;
             let placed = if self.is_poisoned() {
                 Placed::Refused(Error::Poisoned)
@@ -112,15 +166,16 @@ impl Engine {
                 Placed::Refused(error) => batch.done.push((request, Err(error))),
                 Placed::SendFirst => {
                     writer.backlog.push_front(request);
-                    return;
+                    break;
                 }
             }
-            self.queue.settle(1);
+            placed_count += 1;
         }
+        self.queue.settle(placed_count);
     }
 
     /// Writes the batch and makes it visible. Lets the writer go as soon as the batch has its place.
-    fn send(&self, mut writer: MutexGuard<'_, Writer>, turn: MutexGuard<'_, ()>, batch: &mut OpenBatch) -> Sent {
+    fn send(&self, mut writer: MutexGuard<'_, Writer>, turn: Turn<'_>, batch: &mut OpenBatch) -> Sent {
         if self.is_poisoned() {
             batch.builder.restart(0);
             return Sent::Poisoned;
@@ -188,8 +243,7 @@ impl Engine {
             return outcome;
         }
         Waiting::run(change, |waiting| {
-            self.enqueue(Box::new(Request { transaction: waiting, work, weight: 0 }))
-                .map_err(|_refused| Error::Busy)
+            self.enqueue(Box::new(Request { transaction: waiting, work, weight: 0 })).map_err(|_refused| Error::Busy)
         })
     }
 
@@ -203,7 +257,7 @@ impl Engine {
             return None;
         }
         let mut writer = self.writer.try_lock().ok()?;
-        let turn = self.turn.try_lock().ok()?;
+        let turn = self.try_turn()?;
         if self.is_poisoned() {
             return Some(Err(Error::Poisoned));
         }

@@ -1,11 +1,16 @@
 //! The queue of transactions on their way to the writer: many push, one takes all that wait.
 //!
 //! A mutex around a vector, not a lock-free list: a push holds it for some 20 ns, the writer swaps the whole vector out
-//! once per group, and the bound and the sleeper's flag come for free. A sleeping writer is woken once, by the push that
-//! finds it asleep; pushes to a writer that is awake make no system call.
+//! once per group, and the bound and the sleeper's state come for free. A sleeping writer is woken once, by the push that
+//! completes what it sleeps for; pushes to a writer that is awake make no system call.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+#[cfg(feature = "loom")]
+use loom::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicUsize};
+#[cfg(not(feature = "loom"))]
+use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicUsize};
 
 /// See the module's text.
 pub(crate) struct Queue<T> {
@@ -18,8 +23,20 @@ pub(crate) struct Queue<T> {
 
 struct State<T> {
     waiting: Vec<T>,
-    is_taker_asleep: bool,
+    taker: Taker,
+    /// See [`Queue::nudge`].
+    is_nudged: bool,
     is_closed: bool,
+}
+
+/// What the one who takes is at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taker {
+    Awake,
+    /// Sleeps until something waits.
+    Idle,
+    /// Sleeps until so many wait, or somebody nudges it.
+    Gathering(usize),
 }
 
 /// Why a push was refused; the item comes back.
@@ -30,7 +47,7 @@ pub(crate) enum Refused<T> {
 
 impl<T> Queue<T> {
     pub(crate) fn new(depth_max: usize) -> Queue<T> {
-        let state = State { waiting: Vec::new(), is_taker_asleep: false, is_closed: false };
+        let state = State { waiting: Vec::new(), taker: Taker::Awake, is_nudged: false, is_closed: false };
         Queue { state: Mutex::new(state), filled: Condvar::new(), depth: AtomicUsize::new(0), depth_max }
     }
 
@@ -50,7 +67,14 @@ impl<T> Queue<T> {
             return Err(Refused::Closed(item));
         }
         state.waiting.push(item);
-        let wake = std::mem::take(&mut state.is_taker_asleep);
+        let wake = match state.taker {
+            Taker::Awake => false,
+            Taker::Idle => true,
+            Taker::Gathering(count) => state.waiting.len() >= count,
+        };
+        if wake {
+            state.taker = Taker::Awake;
+        }
         drop(state);
         if wake {
             self.filled.notify_one();
@@ -75,11 +99,33 @@ impl<T> Queue<T> {
             if state.is_closed {
                 return false;
             }
-            state.is_taker_asleep = true;
+            state.taker = Taker::Idle;
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.is_taker_asleep = false;
+        state.taker = Taker::Awake;
         true
+    }
+
+    /// Sleeps until so many wait, or until it is nudged; a nudge from before counts, once. One taker at a time.
+    pub(crate) fn wait_for_more(&self, count: usize) {
+        let mut state = self.state();
+        while state.waiting.len() < count && !state.is_nudged {
+            state.taker = Taker::Gathering(count);
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.taker = Taker::Awake;
+        state.is_nudged = false;
+    }
+
+    /// Ends a [`Queue::wait_for_more`], the one under way or the next.
+    pub(crate) fn nudge(&self) {
+        let mut state = self.state();
+        state.is_nudged = true;
+        let wake = matches!(state.taker, Taker::Gathering(_));
+        drop(state);
+        if wake {
+            self.filled.notify_one();
+        }
     }
 
     /// So many items have left the writer's hands.
@@ -95,13 +141,12 @@ impl<T> Queue<T> {
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
-        state.is_taker_asleep = false;
         drop(state);
         self.filled.notify_all();
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use std::sync::Arc;
@@ -143,6 +188,33 @@ mod tests {
     }
 
     #[test]
+    fn who_gathers_sleeps_until_enough_wait_or_somebody_nudges() {
+        let queue = Arc::new(Queue::new(usize::MAX));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let taker = {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || {
+                for count in [3, 3, 3] {
+                    queue.wait_for_more(count);
+                    let mut taken = Vec::new();
+                    queue.take_into(&mut taken);
+                    sender.send(taken).unwrap();
+                }
+            })
+        };
+        (0..3).for_each(|i| assert!(queue.push(i).is_ok()));
+        assert_eq!(receiver.recv().unwrap(), [0, 1, 2]);
+        assert!(queue.push(3).is_ok());
+        assert!(queue.push(4).is_ok());
+        // Both are there, so the nudge is what ends the sleep, and it is used up by that.
+        queue.nudge();
+        assert_eq!(receiver.recv().unwrap(), [3, 4]);
+        (5..8).for_each(|i| assert!(queue.push(i).is_ok()));
+        assert_eq!(receiver.recv().unwrap(), [5, 6, 7]);
+        taker.join().unwrap();
+    }
+
+    #[test]
     fn a_closed_queue_gives_out_what_waits_and_then_ends() {
         let queue = Queue::new(9);
         assert!(queue.push(1).is_ok());
@@ -153,5 +225,61 @@ mod tests {
         queue.take_into(&mut taken);
         assert_eq!(taken, [1]);
         assert!(!queue.wait());
+    }
+}
+
+/// Every interleaving of one who pushes, one who gives up the turn, and the taker that gathers until it has it, as
+/// `commit.rs` does: none in which the taker sleeps on, nor one in which an item is lost.
+#[cfg(all(test, feature = "loom"))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread::spawn;
+
+    /// Gathers until the turn is free, as one who sends may do; what it took.
+    fn gather_until_turn(queue: &Queue<u32>, turn: &Mutex<()>, count: usize) -> Vec<u32> {
+        let mut taken = Vec::new();
+        loop {
+            queue.take_into(&mut taken);
+            if turn.try_lock().is_ok() {
+                queue.take_into(&mut taken);
+                return taken;
+            }
+            queue.wait_for_more(count);
+        }
+    }
+
+    fn check(count: usize, pushes: u32) {
+        loom::model(move || {
+            let queue = Arc::new(Queue::new(9));
+            let turn = Arc::new(Mutex::new(()));
+            let sender = {
+                let (queue, turn) = (Arc::clone(&queue), Arc::clone(&turn));
+                spawn(move || {
+                    drop(turn.lock().expect("nobody panics"));
+                    queue.nudge();
+                })
+            };
+            let pusher = {
+                let queue = Arc::clone(&queue);
+                spawn(move || (0..pushes).for_each(|item| assert!(queue.push(item).is_ok())))
+            };
+            assert!(queue.wait());
+            let mut all = gather_until_turn(&queue, &turn, count);
+            pusher.join().expect("pushes are taken");
+            sender.join().expect("the turn is given up");
+            queue.take_into(&mut all);
+            assert_eq!(all, (0..pushes).collect::<Vec<_>>());
+        });
+    }
+
+    #[test]
+    fn who_gathers_hears_of_a_free_turn_though_nothing_comes() {
+        check(2, 1);
+    }
+
+    #[test]
+    fn who_gathers_hears_of_a_free_turn_while_others_push() {
+        check(1, 2);
     }
 }
