@@ -210,11 +210,14 @@ impl Engine {
     fn acknowledge(&self, batch: &mut OpenBatch, sent: &Sent) {
         // Before an outcome is told: whoever hears of it may submit again at once.
         self.weights.give_back(batch.done.iter().map(|(request, _)| request.weight).sum());
+        let mut callers = 0;
         for (request, outcome) in batch.done.drain(..) {
-            let Request { transaction, work, .. } = *request;
+            let Request { transaction, work, weight } = *request;
+            callers += usize::from(weight == 0);
             drop(work);
             finish(transaction, outcome.and_then(|version| sent.outcome(version)));
         }
+        self.crowd.note(callers);
         wake_waiting();
     }
 
@@ -242,7 +245,7 @@ impl Engine {
         if let Some(outcome) = self.commit_inline(&mut work, change) {
             return outcome;
         }
-        Waiting::run(change, |waiting| {
+        Waiting::run(change, &self.crowd, |waiting| {
             self.enqueue(Box::new(Request { transaction: waiting, work, weight: 0 })).map_err(|_refused| Error::Busy)
         })
     }

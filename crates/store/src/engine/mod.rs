@@ -61,6 +61,7 @@ use checkpoint::Checkpoints;
 use commit::OpenBatch;
 use queue::Queue;
 use room::Room;
+use ticket::Crowd;
 use weight::Weights;
 use writer::Writer;
 
@@ -78,6 +79,7 @@ pub(crate) struct Engine {
     queue: Queue<Box<Request>>,
     /// What the transactions in it, and those on their way to the disk, hold.
     pub(crate) weights: Weights,
+    crowd: Crowd,
     /// Held by the committer that waits for the queue or gathers.
     watch: Mutex<()>,
     writer: Mutex<Writer>,

@@ -90,6 +90,7 @@ impl Engine {
             visible: AtomicU64::new(last_version),
             queue: Queue::new(options.queue_max),
             weights: Weights::new(options.queue_bytes_max),
+            crowd: Default::default(),
             watch: Mutex::default(),
             writer: Mutex::new(writer),
             turn: Mutex::default(),

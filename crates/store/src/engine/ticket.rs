@@ -6,6 +6,7 @@
 #![allow(unsafe_code)] // See `Waiting`.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
@@ -17,9 +18,39 @@ use crate::transaction::{Abort, Commit, Transaction, Tx};
 /// itself would be late for the next batch, so it wakes every eighth, and those wake the others.
 const SHARD: usize = 8;
 
+/// Callers in a group from which on the next ones yield before they sleep. Where so many threads wait, a core that one of
+/// them leaves has another to run: a yield costs one switch of threads, while a sleep costs that, a wake-up, and often
+/// the rousing of a core that had gone idle meanwhile. With 64 threads on 4 cores this gave a quarter more commits at
+/// about the same CPU time for each; with 16 threads it took half as much CPU again for hardly any.
+const CALLERS_MANY: usize = 20;
+/// Yields at most: with nobody else to run they are over in a few microseconds.
+const YIELDS_MAX: u32 = 16;
+
+/// How many callers waited for the last group: what the next ones can expect.
+#[derive(Default)]
+pub(crate) struct Crowd {
+    callers: AtomicUsize,
+}
+
+impl Crowd {
+    /// A group with so many of them is acknowledged.
+    pub(crate) fn note(&self, callers: usize) {
+        // Most groups are as large as the one before, or both small: the line stays in everybody's cache.
+        if self.callers.load(Ordering::Relaxed) != callers {
+            self.callers.store(callers, Ordering::Relaxed);
+        }
+    }
+
+    fn yields(&self) -> u32 {
+        if self.callers.load(Ordering::Relaxed) >= CALLERS_MANY { YIELDS_MAX } else { 0 }
+    }
+}
+
 /// Where the outcome is put.
 pub(crate) struct Ticket {
     outcome: Mutex<Option<Settled>>,
+    /// Set behind the outcome, so that one who yields looks without a lock.
+    is_settled: AtomicBool,
     thread: Thread,
 }
 
@@ -32,14 +63,22 @@ struct Settled {
 impl Ticket {
     /// For the calling thread.
     fn new() -> Arc<Ticket> {
-        Arc::new(Ticket { outcome: Mutex::new(None), thread: std::thread::current() })
+        Arc::new(Ticket { outcome: Mutex::new(None), is_settled: false.into(), thread: std::thread::current() })
     }
 
     fn put(&self, outcome: Result<Commit, Error>, to_wake: Vec<Thread>) {
         *lock(&self.outcome) = Some(Settled { outcome, to_wake });
+        self.is_settled.store(true, Ordering::Release);
     }
 
-    fn wait(&self) -> Result<Commit, Error> {
+    /// Yields so often first, then sleeps.
+    fn wait(&self, yields: u32) -> Result<Commit, Error> {
+        for _ in 0..yields {
+            if self.is_settled.load(Ordering::Acquire) {
+                break;
+            }
+            std::thread::yield_now();
+        }
         loop {
             if let Some(settled) = lock(&self.outcome).take() {
                 settled.to_wake.iter().for_each(Thread::unpark);
@@ -111,6 +150,7 @@ impl Waiting {
     /// the transaction.
     pub(crate) fn run(
         change: &mut Change<'_>,
+        crowd: &Crowd,
         hand_over: impl FnOnce(Box<Waiting>) -> Result<(), Error>,
     ) -> Result<Commit, Error> {
         let ticket = Ticket::new();
@@ -121,7 +161,7 @@ impl Waiting {
         let change = unsafe { std::mem::transmute::<*mut Change<'_>, *mut Change<'static>>(change) };
         let waiting = Box::new(Waiting { change, ticket: Arc::clone(&ticket), is_settled: false });
         hand_over(waiting)?;
-        ticket.wait()
+        ticket.wait(crowd.yields())
     }
 }
 
