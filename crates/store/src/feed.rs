@@ -46,6 +46,15 @@ pub enum Change<'r> {
         /** The key. */
         key: &'r [u8],
     },
+    /// All keys of a range are gone, whichever were there. Comes before the transaction's other changes, so that what it puts stays.
+    DeleteRange {
+        /** Where. */
+        tree: TreeId,
+        /** The first key that is gone. */
+        from: &'r [u8],
+        /** The first above it that is not; `None`: to the end of the tree. */
+        to: Option<&'r [u8]>,
+    },
     /// The tree's content came from a bulk build: it is to be read anew, from a snapshot.
     Reset {
         /** Which. */
@@ -66,7 +75,7 @@ impl<'r> Changeset<'r> {
         Version(self.version)
     }
 
-    /// What it changed, each key once.
+    /// What it changed: ranges first, then each key once.
     pub fn changes(&self) -> impl Iterator<Item = Change<'r>> + use<'r> {
         // `of` has looked at all of them: none is left out here.
         self.operations.map_while(|operation| change(operation.ok()?))
@@ -90,6 +99,9 @@ fn change(operation: Logged<'_>) -> Option<Change<'_>> {
     Some(match kind {
         LoggedKind::Put => Change::Put { tree, key, value },
         LoggedKind::Delete => Change::Delete { tree, key },
+        LoggedKind::DeleteRange => {
+            Change::DeleteRange { tree, from: key, to: (!value.is_empty()).then_some(value) }
+        }
         LoggedKind::Loaded => Change::Reset { tree },
         LoggedKind::Other(_) => return None,
     })

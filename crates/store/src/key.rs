@@ -32,6 +32,23 @@ impl<'k> KeyRange<'k> {
     /// Every key.
     pub const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
 
+    /// The keys that begin with `prefix`; all of them where it is empty. `end` lends the memory in which the end of the
+    /// range is put together.
+    pub fn prefix(prefix: &'k [u8], end: &'k mut Vec<u8>) -> KeyRange<'k> {
+        end.clear();
+        // The least key above them all: the last byte that can grow does, and none follows it.
+        end.extend_from_slice(prefix);
+        while end.pop_if(|last| *last == u8::MAX).is_some() {}
+        let to = match end.last_mut() {
+            Some(last) => {
+                *last += 1;
+                Bound::Excluded(end.as_slice())
+            }
+            None => Bound::Unbounded,
+        };
+        KeyRange { from: Bound::Included(prefix), to }
+    }
+
     /// Whether the key does not lie below the range.
     pub(crate) fn is_above_start(&self, key: &[u8]) -> bool {
         match self.from {
@@ -51,5 +68,85 @@ impl<'k> KeyRange<'k> {
     }
 }
 
+/// A half-open range that owns its keys: from `from` on and below `to`, or to the end. What deleting a range comes down to:
+/// of two bounds only the kinds that can be compared with a key as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) from: Vec<u8>,
+    pub(crate) to: Option<Vec<u8>>,
+}
+
+impl Span {
+    /// The same keys as a range; `None` where no key can lie in it.
+    pub(crate) fn of(range: KeyRange<'_>) -> Option<Span> {
+        // Nothing lies between a key and the one that is longer by a zero.
+        let above = |key: &[u8]| [key, &[0]].concat();
+        let from = match range.from {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.to_vec(),
+            Bound::Excluded(key) => above(key),
+        };
+        let to = match range.to {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(above(key)),
+            Bound::Excluded(key) => Some(key.to_vec()),
+        };
+        let is_empty = to.as_ref().is_some_and(|to| *to <= from);
+        (!is_empty).then_some(Span { from, to })
+    }
+
+    pub(crate) fn holds(&self, key: &[u8]) -> bool {
+        self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
+    }
+}
+
 /// What a scan calls with each key and value until it breaks.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
+
+/// A key with its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check_prefix(prefix: &[u8], end: Bound<&[u8]>) {
+        let mut memory = vec![1, 2, 3];
+        let range = KeyRange::prefix(prefix, &mut memory);
+        assert_eq!((range.from, range.to), (Bound::Included(prefix), end));
+    }
+
+    #[test]
+    fn a_prefix_ends_before_the_next_key_that_does_not_begin_with_it() {
+        check_prefix(b"", Bound::Unbounded);
+        check_prefix(b"ab", Bound::Excluded(b"ac"));
+        check_prefix(b"a\xff", Bound::Excluded(b"b"));
+        check_prefix(b"\xff", Bound::Unbounded);
+        check_prefix(b"\xff\xff\xff", Bound::Unbounded);
+        check_prefix(b"\xfe\xff", Bound::Excluded(b"\xff"));
+        check_prefix(b"\0", Bound::Excluded(b"\x01"));
+    }
+
+    fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+        let key = || proptest::collection::vec(0u8..3, 0..4);
+        prop_oneof![Just(Bound::Unbounded), key().prop_map(Bound::Included), key().prop_map(Bound::Excluded)]
+    }
+
+    proptest! {
+        #[test]
+        fn a_span_holds_what_its_range_holds(from in bound(), to in bound(), key in proptest::collection::vec(0u8..3, 0..4)) {
+            let range = KeyRange { from: from.as_ref().map(Vec::as_slice), to: to.as_ref().map(Vec::as_slice) };
+            let is_in_range = range.is_above_start(&key) && range.is_below_end(&key);
+            prop_assert_eq!(Span::of(range).is_some_and(|span| span.holds(&key)), is_in_range);
+        }
+
+        #[test]
+        fn a_prefix_range_holds_the_keys_that_begin_so(prefix in proptest::collection::vec(253u8..=255, 0..3), key in proptest::collection::vec(253u8..=255, 0..4)) {
+            let mut end = Vec::new();
+            let range = KeyRange::prefix(&prefix, &mut end);
+            prop_assert_eq!(range.is_above_start(&key) && range.is_below_end(&key), key.starts_with(&prefix));
+        }
+    }
+}

@@ -40,7 +40,7 @@ pub use error::Error;
 pub use examine::Examination;
 pub use feed::{Change, ChangeReader, Changeset};
 pub use inspect::Inventory;
-pub use key::{Direction, KeyRange, TreeId, Version, Visit};
+pub use key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 pub use options::{Durability, Options};
 pub use snapshot::{Reader, Snapshot};
 pub use stats::{Recovery, Stats};

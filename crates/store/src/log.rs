@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(crate) use batch::{Batch, BatchBuilder, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
+pub(crate) use batch::{Batch, BatchBuilder, Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
 pub(crate) use follower::{Follower, WrittenEnd};
 pub(crate) use least::{BEGINNING, create as create_least};
 pub(crate) use logged::{Logged, LoggedKind, LoggedOperations, TransactionCursor};
@@ -174,6 +174,10 @@ impl Log {
         log.version_written.store(version, Ordering::Release);
         log.version_synced.store(version, Ordering::Release);
         let mut tail = Tail { segment: tail_segment, at, version, mark_from: at.offset };
+        if replayed.format < segment::FORMAT_VERSION {
+            // A segment that an older build could read stays one: it gets nothing that such a build does not know.
+            log.roll_leaving(&mut tail, 0)?;
+        }
         log.write_empty_batch(&mut tail)?;
         Ok((log, tail, replayed))
     }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::engine::{Engine, Generation, View};
 use crate::error::Error;
-use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
+use crate::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 use crate::places::Places;
 use crate::readers::{Guard, ReaderSlot};
+use crate::transaction::first_of;
 use crate::tree::VisitEntries;
 
 /// One thread's registration as a reader. Not `Sync`. It keeps the files open: a store can be opened again only after its
@@ -145,12 +146,17 @@ impl Snapshot<'_> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        if self.is_asking {
-            let cursor = self.guard.tree.cursor(tree).asking();
-            self.view().scan_by(cursor, tree, range, direction, visit)?;
-        } else {
-            self.view().scan(tree, range, direction, visit)?;
-        }
+        self.view().scan_by(self.is_asking, tree, range, direction, visit)?;
         self.check()
+    }
+
+    /// The first entry of a range.
+    pub fn first(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, Error> {
+        first_of(|visit| self.scan(tree, range, Direction::Forward, visit))
+    }
+
+    /// The last entry of a range.
+    pub fn last(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, Error> {
+        first_of(|visit| self.scan(tree, range, Direction::Backward, visit))
     }
 }

@@ -1,11 +1,11 @@
 //! Transactions as values: prepared against a snapshot, checked by the writer, prepared again when they lost a race.
 
 use std::borrow::Cow;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use crate::engine::{Changes, Reads, View};
 use crate::error::Error;
-use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
+use crate::key::{Direction, Entry, KeyRange, Span, TreeId, Version, Visit};
 
 /// What was committed.
 #[derive(Clone, Copy, Debug)]
@@ -111,15 +111,37 @@ impl Tx<'_> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let own = self.work.changes.in_range(tree, range, direction);
+        let changes = &self.work.changes;
+        let own = changes.in_range(tree, range, direction);
         let mut last = None;
         let mut merge = OwnChanges { own: &own, at: 0, direction, last: &mut last, visit };
-        let result = self.view.scan(tree, range, direction, &mut |key, value| merge.take(key, value));
+        let result = if changes.spans(tree).next().is_none() {
+            self.view.scan(tree, range, direction, &mut |key, value| merge.take(key, value))
+        } else {
+            let mut gaps = gaps_between(changes.spans(tree), range);
+            if direction == Direction::Backward {
+                gaps.reverse();
+            }
+            gaps.into_iter().try_for_each(|gap| match merge.last {
+                None => self.view.scan(tree, gap, direction, &mut |key, value| merge.take(key, value)),
+                Some(_) => Ok(()),
+            })
+        };
         if result.is_ok() {
             merge.finish();
         }
         self.work.reads.scan(tree, range, direction, last);
         result
+    }
+
+    /// The first entry of a range.
+    pub fn first(&mut self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, Error> {
+        first_of(|visit| self.scan(tree, range, Direction::Forward, visit))
+    }
+
+    /// The last entry of a range.
+    pub fn last(&mut self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<Entry>, Error> {
+        first_of(|visit| self.scan(tree, range, Direction::Backward, visit))
     }
 
     /// Inserts or replaces.
@@ -136,6 +158,44 @@ impl Tx<'_> {
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) {
         self.work.changes.delete(tree, key);
     }
+
+    /// Removes all keys of a range, those that this transaction has put so far included; what it puts later stays. Costs the
+    /// same whatever the range holds, and reads nothing of it: keys that others put into it before the commit go too.
+    pub fn delete_range(&mut self, tree: TreeId, range: KeyRange<'_>) {
+        self.work.changes.delete_range(tree, range);
+    }
+}
+
+/// The first entry that a scan visits.
+pub(crate) fn first_of(scan: impl FnOnce(&mut Visit<'_>) -> Result<(), Error>) -> Result<Option<Entry>, Error> {
+    let mut found = None;
+    scan(&mut |key, value| {
+        found = Some((key.to_vec(), value.to_vec()));
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
+}
+
+/// What is left of a range without some spans, which come in order and do not meet.
+fn gaps_between<'k>(spans: impl Iterator<Item = &'k Span>, range: KeyRange<'k>) -> Vec<KeyRange<'k>> {
+    let mut gaps = Vec::new();
+    let mut from = range.from;
+    for span in spans.take_while(|span| range.is_below_end(&span.from)) {
+        let is_before = match from {
+            Bound::Unbounded => true,
+            Bound::Included(from) | Bound::Excluded(from) => *from < *span.from,
+        };
+        if is_before {
+            gaps.push(KeyRange { from, to: Bound::Excluded(&span.from) });
+        }
+        match &span.to {
+            None => return gaps,
+            Some(to) if (KeyRange { from, to: Bound::Unbounded }).is_above_start(to) => from = Bound::Included(to),
+            Some(_) => {}
+        }
+    }
+    gaps.push(KeyRange { from, to: range.to });
+    gaps
 }
 
 /// Lays a transaction's own changes over a scan of the view.

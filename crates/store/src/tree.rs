@@ -47,6 +47,7 @@ pub(crate) use copy::{Target, copy, given_up};
 pub use cursor::Cursor;
 pub use entries::{Entries, VisitEntries};
 pub use file::{Opening, TreeFile};
+pub(crate) use merge::Cut;
 pub use meta::Meta;
 pub(crate) use node::head;
 pub(crate) use page::overflow_pages;

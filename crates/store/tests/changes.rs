@@ -14,7 +14,7 @@ use faulty_disk::FaultyDisk;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::SystemDisk;
-use store::{Change, ChangeReader, Clock, Durability, Error, Options, Store, TreeId, Version};
+use store::{Change, ChangeReader, Clock, Durability, Error, KeyRange, Options, Store, TreeId, Version};
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 
@@ -40,6 +40,7 @@ fn open(directory: &Path, options: &Options) -> Store {
 enum Owned {
     Put(u32, Vec<u8>, Vec<u8>),
     Delete(u32, Vec<u8>),
+    DeleteRange(u32, Vec<u8>, Option<Vec<u8>>),
     Reset(u32),
 }
 
@@ -47,6 +48,7 @@ fn owned(change: Change<'_>) -> Owned {
     match change {
         Change::Put { tree, key, value } => Owned::Put(tree.0, key.to_vec(), value.to_vec()),
         Change::Delete { tree, key } => Owned::Delete(tree.0, key.to_vec()),
+        Change::DeleteRange { tree, from, to } => Owned::DeleteRange(tree.0, from.to_vec(), to.map(<[u8]>::to_vec)),
         Change::Reset { tree } => Owned::Reset(tree.0),
         other => panic!("{other:?}"),
     }
@@ -107,7 +109,7 @@ fn commit(store: &Store, changes: Vec<Owned>, model: &mut Model) {
             match change {
                 Owned::Put(tree, key, value) => tx.put(TreeId(*tree), key, value),
                 Owned::Delete(tree, key) => tx.delete(TreeId(*tree), key),
-                Owned::Reset(_) => {}
+                Owned::DeleteRange(..) | Owned::Reset(_) => {}
             }
         }
         Ok(())
@@ -440,6 +442,25 @@ fn a_bulk_build_resets_its_trees_at_its_version_also_after_a_restart() {
     let snapshot_reader = store.reader().unwrap();
     assert_eq!(snapshot_reader.snapshot().get(second, &9u64.to_be_bytes()).unwrap().as_deref(), Some(&b"loaded"[..]));
     assert_eq!(snapshot_reader.snapshot().get(tree, b"row").unwrap().as_deref(), Some(&b"of the catalog"[..]));
+}
+
+#[test]
+fn a_deleted_range_is_one_change_before_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree, mut model) = start(directory.path(), &keeping(4));
+    let committed = store.commit(&mut |tx| {
+        tx.delete(tree, b"z");
+        tx.delete_range(tree, KeyRange::prefix(b"b", &mut Vec::new()));
+        tx.put(tree, b"b1", b"stays");
+        Ok(())
+    });
+    let changes = vec![
+        Owned::DeleteRange(tree.0, b"b".to_vec(), Some(b"c".to_vec())),
+        Owned::Delete(tree.0, b"z".to_vec()),
+        Owned::Put(tree.0, b"b1".to_vec(), b"stays".to_vec()),
+    ];
+    model.insert(committed.unwrap().version.0, changes);
+    check_since(&store, 0, &model);
 }
 
 #[test]

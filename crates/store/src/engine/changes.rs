@@ -1,4 +1,7 @@
-//! The changes of one transaction, in the order made, the last one of a key counting.
+//! The changes of one transaction, in the order made, the last one of a key counting; before them all the deleted ranges.
+//!
+//! Deleting a range ends what was put into it before. So the ranges may be taken to come first, and then no order between
+//! them and what is left matters: they are kept sorted and joined where they meet.
 //!
 //! Keys and values lie in one buffer; an entry says where. Few entries are searched one by one, which beats any index as
 //! long as they fit a few cache lines; past [`INDEXED_FROM`] a hash of the entries is kept.
@@ -7,10 +10,10 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::engine::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::engine::limits::{KEY_BYTES_MAX, RANGES_MAX, VALUE_BYTES_MAX};
 use crate::error::Error;
-use crate::key::{Direction, KeyRange, TreeId};
-use crate::log::{OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
+use crate::key::{Direction, KeyRange, Span, TreeId};
+use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
 
 /// Entries from which on a hash is kept.
 const INDEXED_FROM: usize = 16;
@@ -24,6 +27,8 @@ pub(crate) struct Changes {
     entries: Vec<Entry>,
     index: Option<HashTable<u32>>,
     hasher: DefaultHashBuilder,
+    /// Deleted ranges, by tree and start; no two of a tree meet.
+    ranges: Vec<(TreeId, Span)>,
     /// Log bytes and memtable overhead of all entries, dead ones included: what is held against the bound.
     cost: usize,
     cost_max: usize,
@@ -69,21 +74,29 @@ impl Changes {
         self.bytes.clear();
         self.entries.clear();
         self.index = None;
+        self.ranges.clear();
         (self.cost, self.log_bytes, self.failure) = (0, 0, None);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.ranges.is_empty()
     }
 
     /// Bytes of memory that it holds, the index apart.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+        let spans =
+            self.ranges.iter().map(|(_, span)| span.from.capacity() + span.to.as_ref().map_or(0, Vec::capacity));
+        self.bytes.capacity()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.ranges.capacity() * size_of::<(TreeId, Span)>()
+            + spans.sum::<usize>()
     }
 
     /// Bytes that this transaction takes in a batch.
     pub(crate) fn log_bytes(&self) -> usize {
-        TRANSACTION_HEADER_BYTES + self.log_bytes
+        TRANSACTION_HEADER_BYTES
+            + self.log_bytes
+            + self.ranges.iter().map(|(_, span)| log_bytes_of(span)).sum::<usize>()
     }
 
     /// What was put in and cannot be committed, if anything.
@@ -109,6 +122,39 @@ impl Changes {
 
     pub(crate) fn delete(&mut self, tree: TreeId, key: &[u8]) {
         self.push(tree, key, &[], Kind::Delete);
+    }
+
+    pub(crate) fn delete_range(&mut self, tree: TreeId, range: KeyRange<'_>) {
+        let Some(mut span) = Span::of(range) else { return };
+        // A byte more than a key: what ends with a key, that key included, is told by the next one.
+        if span.from.len().max(span.to.as_ref().map_or(0, Vec::len)) > KEY_BYTES_MAX + 1 {
+            self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+            return;
+        }
+        self.cost = self.cost.saturating_add(log_bytes_of(&span) + 2 * ENTRY_OVERHEAD_BYTES);
+        if self.cost > self.cost_max {
+            return;
+        }
+        for place in 0..self.entries.len() {
+            let entry = self.entries[place];
+            if !entry.is_dead && entry.tree == tree.0 && span.holds(entry.key(&self.bytes)) {
+                self.kill_at(place);
+            }
+        }
+        self.ranges.retain_mut(|(of, other)| {
+            let meets = *of == tree && is_from_below(other, &span) && is_from_below(&span, other);
+            if meets {
+                span.from = std::mem::take(&mut other.from).min(std::mem::take(&mut span.from));
+                span.to = std::mem::take(&mut other.to).zip(span.to.take()).map(|(to, own)| to.max(own));
+            }
+            !meets
+        });
+        let at = self.ranges.partition_point(|(of, other)| (of, &other.from) < (&tree, &span.from));
+        self.ranges.insert(at, (tree, span));
+        if self.ranges.len() > RANGES_MAX {
+            self.failure = Some(Error::Limit { what: "deleted ranges of a transaction", limit: RANGES_MAX as u64 });
+            self.ranges.truncate(RANGES_MAX);
+        }
     }
 
     fn push(&mut self, tree: TreeId, key: &[u8], value: &[u8], kind: Kind) {
@@ -140,9 +186,15 @@ impl Changes {
 
     /// The earlier entry of this key, if any, no longer counts.
     fn kill(&mut self, tree: TreeId, key: &[u8]) {
-        let Some(place) = self.find(tree, key) else { return };
+        if let Some(place) = self.find(tree, key) {
+            self.kill_at(place);
+        }
+    }
+
+    fn kill_at(&mut self, place: usize) {
+        let entry = self.entries[place];
         if let Some(index) = &mut self.index {
-            let hash = self.hasher.hash_one((tree.0, key));
+            let hash = self.hasher.hash_one((entry.tree, entry.key(&self.bytes)));
             if let Ok(found) = index.find_entry(hash, |at| *at as usize == place) {
                 found.remove();
             }
@@ -180,15 +232,33 @@ impl Changes {
 
     /// What this transaction itself made of a key: `None` when it did not touch it, `Some(None)` when it deleted it.
     pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Option<Option<&[u8]>> {
-        self.find(tree, key).map(|place| self.entries[place].value(&self.bytes))
+        match self.find(tree, key) {
+            Some(place) => Some(self.entries[place].value(&self.bytes)),
+            None if self.ranges.is_empty() => None,
+            None => self.spans(tree).any(|span| span.holds(key)).then_some(None),
+        }
     }
 
-    /// All that counts, in the order made.
+    /// The ranges of a tree that were deleted, in order.
+    pub(crate) fn spans(&self, tree: TreeId) -> impl DoubleEndedIterator<Item = &Span> {
+        self.ranges.iter().filter(move |(of, _)| *of == tree).map(|(_, span)| span)
+    }
+
+    /// All that counts: the ranges, then the rest in the order made.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Change<'_>> {
-        self.entries.iter().filter(|entry| !entry.is_dead).map(|entry| Change {
-            operation: Operation { tree: entry.tree, key: entry.key(&self.bytes), value: entry.value(&self.bytes) },
+        let ranges = self.ranges.iter().map(|(tree, span)| Change {
+            operation: Operation { tree: tree.0, key: &span.from, edit: Edit::DeleteRange { to: span.to.as_deref() } },
+            is_stamped: false,
+        });
+        let entries = self.entries.iter().filter(|entry| !entry.is_dead).map(|entry| Change {
+            operation: Operation {
+                tree: entry.tree,
+                key: entry.key(&self.bytes),
+                edit: entry.value(&self.bytes).map_or(Edit::Delete, Edit::Put),
+            },
             is_stamped: entry.kind == Kind::PutStamped,
-        })
+        });
+        ranges.chain(entries)
     }
 
     /// The changes within a range of one tree, in the scan's order.
@@ -213,6 +283,15 @@ impl Changes {
     }
 }
 
+/// Whether a span starts at or below the end of another.
+fn is_from_below(span: &Span, end: &Span) -> bool {
+    end.to.as_ref().is_none_or(|to| span.from <= *to)
+}
+
+fn log_bytes_of(span: &Span) -> usize {
+    OPERATION_HEADER_BYTES + span.from.len() + span.to.as_ref().map_or(0, Vec::len)
+}
+
 impl Entry {
     fn key<'c>(&self, bytes: &'c [u8]) -> &'c [u8] {
         let at = self.at as usize;
@@ -233,7 +312,8 @@ impl Entry {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::ops::Bound;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
@@ -243,8 +323,19 @@ mod tests {
             steps in proptest::collection::vec((0u32..2, 0u8..40, proptest::option::of(0u8..255)), 0..120)
         ) {
             let mut changes = Changes::new(1 << 20);
-            let mut model = BTreeMap::new();
+            let mut model: BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>> = BTreeMap::new();
+            let mut deleted = BTreeSet::new();
             for (tree, key, value) in steps {
+                if key % 8 == 7 {
+                    // To a key above, or to the end.
+                    let to = value.map_or(Bound::Unbounded, |_| Bound::Excluded(&[40u8][..]));
+                    changes.delete_range(TreeId(tree), KeyRange { from: Bound::Included(&[key]), to });
+                    let is_inside = |at: &(u32, Vec<u8>)| at.0 == tree && at.1[0] >= key;
+                    model.retain(|at, _| !is_inside(at));
+                    deleted.retain(|at: &(u32, u8)| at.0 != tree || at.1 < key);
+                    deleted.extend((key..40).map(|key| (tree, key)));
+                    continue;
+                }
                 match value {
                     Some(value) => changes.put(TreeId(tree), &[key], &[value], false),
                     None => changes.delete(TreeId(tree), &[key]),
@@ -252,19 +343,33 @@ mod tests {
                 model.insert((tree, vec![key]), value.map(|value| vec![value]));
                 prop_assert_eq!(changes.get(TreeId(tree), &[key]), Some(value.as_ref().map(std::slice::from_ref)));
             }
-            prop_assert_eq!(changes.get(TreeId(0), &[99]), None);
-            let all: BTreeMap<_, _> = changes.iter().map(|change| {
-                let operation = change.operation;
-                ((operation.tree, operation.key.to_vec()), operation.value.map(<[u8]>::to_vec))
+            let is_range = |change: &Change<'_>| matches!(change.operation.edit, Edit::DeleteRange { .. });
+            prop_assert!(changes.iter().skip_while(is_range).all(|change| !is_range(&change)), "ranges come first");
+            let ranges: Vec<_> = changes.iter().filter(is_range).map(|change| change.operation).collect();
+            for (tree, key) in (0..2).flat_map(|tree| (0..40).map(move |key| (tree, key))) {
+                let is_in = |range: &&Operation<'_>| {
+                    let is_below = range.edit.bytes().is_empty() || [key].as_slice() < range.edit.bytes();
+                    range.tree == tree && range.key <= [key].as_slice() && is_below
+                };
+                let count = ranges.iter().filter(is_in).count();
+                prop_assert_eq!(count, usize::from(deleted.contains(&(tree, key))), "{} {}", tree, key);
+                if !model.contains_key(&(tree, vec![key])) {
+                    prop_assert_eq!(changes.get(TreeId(tree), &[key]), (count > 0).then_some(None));
+                }
+            }
+            let all: BTreeMap<_, _> = changes.iter().filter(|change| !is_range(change)).map(|change| {
+                let Operation { tree, key, edit } = change.operation;
+                ((tree, key.to_vec()), (edit != Edit::Delete).then(|| edit.bytes().to_vec()))
             }).collect();
-            prop_assert_eq!(changes.iter().count(), model.len());
+            prop_assert_eq!(changes.iter().count() - ranges.len(), model.len());
             prop_assert_eq!(&all, &model);
             let range = KeyRange { from: std::ops::Bound::Included(&[5]), to: std::ops::Bound::Excluded(&[30]) };
             let found: Vec<u8> = changes.in_range(TreeId(1), range, Direction::Backward).iter().map(|(key, _)| key[0]).collect();
             let mut expected: Vec<u8> = model.keys().filter(|(tree, key)| *tree == 1 && (5..30).contains(&key[0])).map(|(_, key)| key[0]).collect();
             expected.reverse();
             prop_assert_eq!(found, expected);
-            let log_bytes: usize = model.iter().map(|((_, key), value)| 12 + key.len() + value.as_ref().map_or(0, Vec::len)).sum();
+            let range_bytes: usize = ranges.iter().map(|range| 12 + range.key.len() + range.edit.bytes().len()).sum();
+            let log_bytes: usize = range_bytes + model.iter().map(|((_, key), value)| 12 + key.len() + value.as_ref().map_or(0, Vec::len)).sum::<usize>();
             prop_assert_eq!(changes.log_bytes(), 8 + log_bytes);
         }
     }

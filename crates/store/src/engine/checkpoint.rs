@@ -11,6 +11,7 @@
 //! again. One whose sync failed poisons the store, for nobody knows what is on the disk.
 
 use std::io;
+use std::iter::Peekable;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -22,9 +23,9 @@ use crate::disk::DiskFile;
 use crate::error::Error;
 use crate::key::{KeyRange, TreeId, Version};
 use crate::log::LogPosition;
-use crate::memtable::{Cursor, Memtable};
+use crate::memtable::{Cursor, Memtable, Stretch};
 use crate::options::Durability;
-use crate::tree::{Pace, TreeWriter};
+use crate::tree::{Cut, Pace, TreeWriter};
 
 /// When checkpoints are due, and how they went.
 #[derive(Default)]
@@ -388,7 +389,7 @@ pub(super) fn merge_table(tree: &mut TreeWriter<'_>, table: &Memtable) -> Result
         if id == CATALOG {
             name_trees(tree, table)?;
         }
-        tree.merge(id, Entries::of(table, id))?;
+        tree.merge_with(id, &cuts(&table.deleted(id)), Entries::of(table, id))?;
     }
     Ok(())
 }
@@ -404,15 +405,35 @@ fn name_trees(tree: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> 
     Ok(())
 }
 
-/// The newest record of each key of one tree, in order.
+/// Deleted stretches as what they take away, those that meet joined.
+fn cuts<'m>(deleted: &[Stretch<'m>]) -> Vec<Cut<'m>> {
+    let mut cuts: Vec<Cut<'m>> = Vec::new();
+    for Stretch { from, to, .. } in deleted {
+        match cuts.last_mut() {
+            Some(last) if last.to == Some(from) => last.to = *to,
+            _ => cuts.push(Cut { from, to: *to }),
+        }
+    }
+    cuts
+}
+
+/// The newest record of each key of one tree, in order, without those that a range deleted.
 struct Entries<'m> {
     cursor: Cursor<'m>,
     is_started: bool,
+    /// From the one on that the cursor has reached.
+    deleted: Peekable<std::vec::IntoIter<Stretch<'m>>>,
 }
 
 impl<'m> Entries<'m> {
     fn of(table: &'m Memtable, tree: TreeId) -> Entries<'m> {
-        Entries { cursor: table.cursor(Version(u64::MAX), tree), is_started: false }
+        let deleted = table.deleted(tree).into_iter().peekable();
+        Entries { cursor: table.cursor(Version(u64::MAX), tree), is_started: false, deleted }
+    }
+
+    fn is_deleted(&mut self, key: &[u8], version: Version) -> bool {
+        while self.deleted.next_if(|stretch| stretch.to.is_some_and(|to| to <= key)).is_some() {}
+        self.deleted.peek().is_some_and(|stretch| stretch.from <= key && version < stretch.deleted)
     }
 }
 
@@ -420,8 +441,12 @@ impl<'m> Iterator for Entries<'m> {
     type Item = (&'m [u8], Option<&'m [u8]>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = if self.is_started { self.cursor.next() } else { self.cursor.seek(KeyRange::ALL.from) };
-        self.is_started = true;
-        entry.map(|entry| (entry.key, entry.value))
+        loop {
+            let entry = if self.is_started { self.cursor.next() } else { self.cursor.seek(KeyRange::ALL.from) }?;
+            self.is_started = true;
+            if !self.is_deleted(entry.key, entry.version) {
+                return Some((entry.key, entry.value));
+            }
+        }
     }
 }

@@ -13,12 +13,12 @@ use super::queue::Queue;
 use super::room::{Need, Room};
 use super::view::Generation;
 use super::weight::Weights;
-use super::writer::{Writer, new_memtable};
+use super::writer::{Writer, new_memtable, put_into};
 use super::{Checkpoints, Counters, Engine};
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::folder;
-use crate::key::{TreeId, Version};
+use crate::key::Version;
 use crate::log::{self, Batch, Log, LogPosition, LogSettings, Retention};
 use crate::memtable::{Full, Memtable, MemtableWriter};
 use crate::options::{Durability, Options};
@@ -178,16 +178,15 @@ impl<'t> Replay<'t> {
             }
             for operation in operations {
                 let operation = operation.map_err(damage)?;
-                let (tree, key, value) = (TreeId(operation.tree), operation.key, operation.value);
-                if let Err(Full) = self.active.insert(Version(version), tree, key, value) {
+                if let Err(Full) = put_into(&mut self.active, version, &operation) {
                     self.rotate(at)?;
-                    let inserted = self.active.insert(Version(version), tree, key, value);
+                    let inserted = put_into(&mut self.active, version, &operation);
                     inserted.map_err(|Full| Error::Limit {
                         what: "entry for the memtable",
                         limit: self.memtable_bytes as u64,
                     })?;
                 }
-                self.need.add(key, value);
+                self.need.add(&operation);
                 self.need.keys = self.active.table().len() as u64;
             }
             self.last_version = version;

@@ -23,7 +23,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use super::Engine;
 use super::limits::TICK;
 use crate::error::Error;
-use crate::log::OPERATION_HEADER_BYTES;
+use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation};
 use crate::tree::{PAGE_BYTES, VALUE_INLINE_MAX, overflow_pages};
 
 /// Room on the disk, over what is needed, above which none is taken in advance: nobody else fills as much within a
@@ -38,6 +38,9 @@ const AHEAD_AMPLE_PAGES: u64 = AMPLE_BYTES / 16 / PAGE_BYTES as u64;
 const QUIET_TICKS: u32 = 10;
 /// What any checkpoint takes for catalog and space map, before the file's size counts: their leaves and branches.
 const FIXED_PAGES: u64 = 32;
+/// Pages that a deleted range may have rewritten beside its ends' leaves: the branches above both, and their neighbours
+/// where they were left too empty. Twelve levels would take more; a tree of 2^32 pages has five.
+const RANGE_PAGES: u64 = 20;
 /// File pages for each of which the space map may be rewritten by one (it covers 32,576; old and new, and a directory).
 const PAGES_PER_MAP_PAGE: u64 = 8192;
 
@@ -48,17 +51,21 @@ pub(crate) struct Need {
     pub(crate) keys: u64,
     /// Bytes of keys and values, with a header for each.
     pub(crate) bytes: u64,
+    /// Deleted ranges.
+    pub(crate) ranges: u64,
     /// Pages of values that have pages of their own, and lie in one stretch each.
     pub(crate) runs: u64,
 }
 
 impl Need {
     /// Adds one operation, which may or may not be of a new key.
-    pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let value_len = value.map_or(0, <[u8]>::len);
-        self.bytes += (OPERATION_HEADER_BYTES + key.len() + value_len) as u64;
-        if value_len > VALUE_INLINE_MAX {
-            self.runs += u64::from(overflow_pages(value_len));
+    pub(crate) fn add(&mut self, operation: &Operation<'_>) {
+        let value_len = operation.edit.bytes().len();
+        self.bytes += (OPERATION_HEADER_BYTES + operation.key.len() + value_len) as u64;
+        match operation.edit {
+            Edit::Put(_) if value_len > VALUE_INLINE_MAX => self.runs += u64::from(overflow_pages(value_len)),
+            Edit::Put(_) | Edit::Delete => {}
+            Edit::DeleteRange { .. } => self.ranges += 1,
         }
     }
 
@@ -72,7 +79,7 @@ impl Need {
             return 0;
         }
         let leaves = 2 * self.keys.min(live) + 2 * self.bytes / PAGE_BYTES as u64 + 2;
-        leaves + leaves / 2 + self.runs + FIXED_PAGES + live / PAGES_PER_MAP_PAGE
+        leaves + leaves / 2 + self.runs + RANGE_PAGES * self.ranges + FIXED_PAGES + live / PAGES_PER_MAP_PAGE
     }
 }
 
@@ -287,12 +294,12 @@ mod tests {
 
     #[test]
     fn a_need_grows_with_keys_up_to_the_trees_and_with_bytes_without_end() {
-        let need = |keys, bytes| Need { keys, bytes, runs: 0 };
+        let need = |keys, bytes| Need { keys, bytes, ..Need::default() };
         assert_eq!(need(0, 0).pages(1000), 0);
         let few = need(10, 1000).pages(1000);
         assert!((30..100).contains(&few), "{few}");
         assert_eq!(need(5000, 0).pages(1000), need(9000, 0).pages(1000));
         assert!(need(10, 10 << 20).pages(1) >= 3 * (10 << 20) / 4096);
-        assert_eq!(Need { keys: 1, bytes: 0, runs: 70 }.pages(5), need(1, 0).pages(5) + 70);
+        assert_eq!(Need { keys: 1, runs: 70, ..Need::default() }.pages(5), need(1, 0).pages(5) + 70);
     }
 }

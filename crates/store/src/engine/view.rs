@@ -2,7 +2,8 @@
 //!
 //! A generation is what stays the same between a freeze and the end of a checkpoint: which tree, which memtables. A view
 //! is a generation with a version. Reading asks the newest part first; a scan merges up to three cursors, and what no
-//! change touches costs no comparison: a part without changes in the tree has no cursor.
+//! change touches costs no comparison: a part without changes in the tree has no cursor. Where ranges were deleted the scan
+//! goes from boundary to boundary, and what is deleted between two of them is not even looked at.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
-use crate::memtable::{self, Lookup, Memtable};
+use crate::memtable::{self, Lookup, Memtable, Stretch};
 use crate::places::Places;
 use crate::tree::{Cursor, TreeView, VisitEntries};
 
@@ -23,6 +24,13 @@ pub(crate) struct Generation {
     pub(crate) frozen: Option<Arc<Memtable>>,
     /// Takes the changes.
     pub(crate) active: Arc<Memtable>,
+}
+
+impl Generation {
+    /// The newest first.
+    fn tables(&self) -> impl Iterator<Item = &Memtable> {
+        std::iter::once(&*self.active).chain(self.frozen.as_deref())
+    }
 }
 
 /// See the module's text.
@@ -106,8 +114,11 @@ impl<'g> View<'g> {
         visit: &mut VisitEntries<'_, 'g>,
     ) -> Result<bool, Error> {
         let generation = self.generation;
-        for table in std::iter::once(&generation.active).chain(&generation.frozen) {
-            let changes = Changes::seek(table, self.version, tree, range, direction);
+        if self.has_ranges() {
+            return Ok(false);
+        }
+        for table in generation.tables() {
+            let changes = Changes::seek(table, self.version, tree, range, direction, 0);
             if changes.is_some_and(|changes| changes.current().is_some()) {
                 return Ok(false);
             }
@@ -123,42 +134,134 @@ impl<'g> View<'g> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        self.scan_by(self.generation.tree.cursor(tree), tree, range, direction, visit)
+        self.scan_by(false, tree, range, direction, visit)
     }
 
-    /// The same, with a cursor of the caller's.
+    /// The same; `is_asking`: refused where the tree's part is not in memory ([`Cursor::asking`]).
     pub(crate) fn scan_by(
         &self,
-        cursor: Cursor<'g>,
+        is_asking: bool,
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let mut below = Below::seek(cursor, range, direction)?;
+        let scan = PartScan { view: *self, is_asking, tree, direction };
+        if !self.has_ranges() {
+            return scan.part(range, Hidden::default(), visit).map(drop);
+        }
+        match direction {
+            Direction::Forward => scan.forward(range, visit),
+            Direction::Backward => scan.backward(range, visit),
+        }
+    }
+
+    fn has_ranges(&self) -> bool {
+        self.generation.tables().any(Memtable::has_ranges)
+    }
+}
+
+/// A scan that goes from one boundary of deleted ranges to the next.
+struct PartScan<'g> {
+    view: View<'g>,
+    is_asking: bool,
+    tree: TreeId,
+    direction: Direction,
+}
+
+impl<'g> PartScan<'g> {
+    fn cursor(&self) -> Cursor<'g> {
+        let cursor = self.view.generation.tree.cursor(self.tree);
+        if self.is_asking { cursor.asking() } else { cursor }
+    }
+
+    /// A part over whose keys the same is hidden.
+    fn part(&self, range: KeyRange<'_>, hidden: Hidden, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
+        let (generation, direction) = (self.view.generation, self.direction);
+        let mut below = match hidden {
+            Hidden { in_active: 0, in_frozen: 0 } => Some(Below::seek(self.cursor(), range, direction)?),
+            _ => None,
+        };
+        let seek = |table, below| Changes::seek(table, self.view.version, self.tree, range, direction, below);
+        let older = generation.frozen.as_deref().filter(|_| hidden.in_active == 0);
         let mut changed = Changed {
-            newer: Changes::seek(&self.generation.active, self.version, tree, range, direction),
-            older: self
-                .generation
-                .frozen
-                .as_deref()
-                .and_then(|table| Changes::seek(table, self.version, tree, range, direction)),
+            newer: seek(&generation.active, hidden.in_active),
+            older: older.and_then(|table| seek(table, hidden.in_frozen)),
             direction,
         };
         while let Some(change) = changed.next() {
             // What lies before the change, then the change in place of the tree's entry of its key.
-            if below.show_until(Some(change.key), visit)?.is_break() {
-                return Ok(());
+            if let Some(below) = &mut below {
+                if below.show_until(Some(change.key), visit)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                below.skip(change.key)?;
             }
-            below.skip(change.key)?;
             if let Some(value) = change.value
                 && visit(change.key, value).is_break()
             {
-                return Ok(());
+                return Ok(ControlFlow::Break(()));
             }
         }
-        below.show_until(None, visit).map(|_| ())
+        below.map_or(Ok(ControlFlow::Continue(())), |mut below| below.show_until(None, visit))
     }
+
+    fn forward(&self, range: KeyRange<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
+        let mut from = range.from;
+        loop {
+            let at = match from {
+                Bound::Unbounded => &[],
+                Bound::Included(key) | Bound::Excluded(key) => key,
+            };
+            let (hidden, stretches) = self.stretches(|table, version| table.stretch_of(version, self.tree, at));
+            let next = stretches.into_iter().flatten().filter_map(|stretch| stretch.to).min();
+            let Some(next) = next.filter(|next| range.is_below_end(next)) else {
+                let rest = KeyRange { from, to: range.to };
+                return self.part(rest, hidden, visit).map(drop);
+            };
+            let part = KeyRange { from, to: Bound::Excluded(next) };
+            if self.part(part, hidden, visit)?.is_break() {
+                return Ok(());
+            }
+            from = Bound::Included(next);
+        }
+    }
+
+    fn backward(&self, range: KeyRange<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
+        let mut to = range.to;
+        loop {
+            let (hidden, stretches) = self.stretches(|table, version| table.stretch_below(version, self.tree, to));
+            let first = stretches.into_iter().flatten().map(|stretch| stretch.from).max().unwrap_or_default();
+            if first.is_empty() || !range.is_above_start(first) {
+                let rest = KeyRange { from: range.from, to };
+                return self.part(rest, hidden, visit).map(drop);
+            }
+            let part = KeyRange { from: Bound::Included(first), to };
+            if self.part(part, hidden, visit)?.is_break() {
+                return Ok(());
+            }
+            to = Bound::Excluded(first);
+        }
+    }
+
+    /// What both memtables say of the same place, and what that hides.
+    fn stretches(&self, stretch: impl Fn(&'g Memtable, Version) -> Stretch<'g>) -> (Hidden, [Option<Stretch<'g>>; 2]) {
+        let version = Version(self.view.version);
+        let of = |table: &'g Memtable| table.has_ranges().then(|| stretch(table, version));
+        let stretches = [of(&self.view.generation.active), self.view.generation.frozen.as_deref().and_then(of)];
+        let [in_active, in_frozen] = stretches.map(|stretch| stretch.map_or(0, |stretch| stretch.deleted.0));
+        (Hidden { in_active, in_frozen }, stretches)
+    }
+}
+
+/// What deleted ranges hide of the keys between two of their boundaries: the older records of the memtable that holds the
+/// range, and all that is older than that memtable.
+#[derive(Clone, Copy, Default)]
+struct Hidden {
+    /// Version of the newest range in the active memtable; 0: none.
+    in_active: u64,
+    /// In the frozen one.
+    in_frozen: u64,
 }
 
 /// The tree's part of a scan.
@@ -242,6 +345,8 @@ struct Changes<'m, 'r> {
     cursor: memtable::Cursor<'m>,
     range: KeyRange<'r>,
     direction: Direction,
+    /// Records of older versions are hidden by a deleted range.
+    hidden_below: Version,
 }
 
 impl<'m, 'r> Changes<'m, 'r> {
@@ -251,6 +356,7 @@ impl<'m, 'r> Changes<'m, 'r> {
         tree: TreeId,
         range: KeyRange<'r>,
         direction: Direction,
+        hidden_below: u64,
     ) -> Option<Changes<'m, 'r>> {
         if table.is_empty() {
             return None;
@@ -260,7 +366,17 @@ impl<'m, 'r> Changes<'m, 'r> {
             Direction::Forward => cursor.seek(range.from),
             Direction::Backward => cursor.seek_back(range.to),
         };
-        Some(Changes { cursor, range, direction })
+        let mut changes = Changes { cursor, range, direction, hidden_below: Version(hidden_below) };
+        if hidden_below > 0 {
+            changes.skip_hidden();
+        }
+        Some(changes)
+    }
+
+    fn skip_hidden(&mut self) {
+        while self.current().is_some_and(|entry| entry.version < self.hidden_below) {
+            self.advance();
+        }
     }
 
     fn current(&self) -> Option<memtable::Entry<'m>> {
@@ -268,6 +384,13 @@ impl<'m, 'r> Changes<'m, 'r> {
     }
 
     fn step(&mut self) {
+        self.advance();
+        if self.hidden_below > Version(0) {
+            self.skip_hidden();
+        }
+    }
+
+    fn advance(&mut self) {
         match self.direction {
             Direction::Forward => self.cursor.next(),
             Direction::Backward => self.cursor.prev(),
@@ -306,3 +429,6 @@ impl<'m> Changed<'m, '_> {
         if order.is_le() { newer } else { older }
     }
 }
+
+#[cfg(test)]
+mod tests;

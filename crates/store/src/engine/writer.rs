@@ -15,8 +15,8 @@ use super::{Engine, count};
 use crate::disk::DIRECT_ALIGN;
 use crate::error::Error;
 use crate::key::{TreeId, Version};
-use crate::log::Tail;
-use crate::memtable::{Demand, Memtable, MemtableWriter};
+use crate::log::{Edit, Operation, Tail};
+use crate::memtable::{Demand, Full, Memtable, MemtableWriter};
 use crate::transaction::{Abort, Tx, Work};
 
 /// See the module's text.
@@ -167,8 +167,9 @@ impl Engine {
         let mut need = writer.need;
         let mut keys = writer.table.table().len();
         for change in work.changes.iter() {
-            need.add(change.operation.key, change.operation.value);
-            keys += 1;
+            need.add(&change.operation);
+            // A range brings two boundaries.
+            keys += 1 + usize::from(matches!(change.operation.edit, Edit::DeleteRange { .. }));
         }
         need.keys = keys as u64;
         let pages = need.pages(writer.live_pages);
@@ -206,16 +207,15 @@ impl Engine {
         }
         for operation in batch.builder.end_transaction() {
             let operation = operation.expect("the builder reads back what it has just written");
-            writer.need.add(operation.key, operation.value);
-            writer
-                .table
-                .insert(Version(version), TreeId(operation.tree), operation.key, operation.value)
-                .expect("room was made for the whole transaction");
+            writer.need.add(&operation);
+            put_into(&mut writer.table, version, &operation).expect("room was made for the whole transaction");
         }
         writer.next_version = version + 1;
         writer.need.keys = writer.table.table().len() as u64;
         self.room.note(writer.need.pages(writer.live_pages), writer.need.runs);
-        if writer.table.table().used_bytes() * 2 > self.options.memtable_bytes && writer.generation.frozen.is_none() {
+        let table = writer.table.table();
+        let is_half_full = table.used_bytes() * 2 > self.options.memtable_bytes || table.boundaries_percent() > 50;
+        if is_half_full && writer.generation.frozen.is_none() {
             self.checkpoints.request_by_size();
         }
         version
@@ -252,12 +252,24 @@ pub(crate) fn new_memtable(bytes: usize) -> Result<(Arc<Memtable>, MemtableWrite
     Memtable::new(bytes).map_err(|error| Error::io("allocate a memtable", error))
 }
 
+/// Puts one operation into the memtable, as it was read from the log or will be.
+pub(crate) fn put_into(table: &mut MemtableWriter, version: u64, operation: &Operation<'_>) -> Result<(), Full> {
+    let (version, tree) = (Version(version), TreeId(operation.tree));
+    match operation.edit {
+        Edit::Put(value) => table.insert(version, tree, operation.key, Some(value)),
+        Edit::Delete => table.insert(version, tree, operation.key, None),
+        Edit::DeleteRange { to } => table.delete_range(version, tree, operation.key, to),
+    }
+}
+
 fn fits_memtable(table: &MemtableWriter, work: &Work) -> bool {
     let mut demand = Demand::default();
     for change in work.changes.iter() {
-        let operation = change.operation;
-        let value_len = operation.value.map_or(0, <[u8]>::len);
-        demand.add(table, TreeId(operation.tree), operation.key.len(), value_len);
+        let Operation { tree, key, edit } = change.operation;
+        match edit {
+            Edit::DeleteRange { to } => demand.add_range(table, TreeId(tree), key.len(), to.map(<[u8]>::len)),
+            Edit::Put(_) | Edit::Delete => demand.add(table, TreeId(tree), key.len(), edit.bytes().len()),
+        }
     }
     table.fits(&demand)
 }

@@ -14,6 +14,7 @@
 //!
 //!  transaction:  operations u32 | bytes u32 | operations
 //!  operation:    kind u8 | zero u8 | key_len u16 | tree u32 | value_len u32 | key | value
+//!                1 puts, 2 deletes (no value), 3 deletes from the key on and below the value (none: to the end)
 //! ```
 //!
 //! Little-endian. `length` counts header and transactions, not the zeros behind. `crc32c` covers all of that but itself;
@@ -39,6 +40,7 @@ pub(crate) const OPERATION_HEADER_BYTES: usize = 12;
 
 pub(super) const KIND_PUT: u8 = 1;
 pub(super) const KIND_DELETE: u8 = 2;
+pub(super) const KIND_DELETE_RANGE: u8 = 3;
 /// A tree's whole content comes from elsewhere, and the log does not hold it: for readers of changes alone. Replay passes
 /// it by; what was loaded is in the tree file, or never came to be.
 pub(super) const KIND_LOADED: u8 = 4;
@@ -47,9 +49,36 @@ pub(super) const KIND_LOADED: u8 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operation<'b> {
     pub(crate) tree: u32,
+    /// Of a range the first key that may lie in it.
     pub(crate) key: &'b [u8],
-    /// `None` deletes.
-    pub(crate) value: Option<&'b [u8]>,
+    pub(crate) edit: Edit<'b>,
+}
+
+/// What an operation makes of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edit<'b> {
+    /// Inserts or replaces.
+    Put(&'b [u8]),
+    /// Removes.
+    Delete,
+    /// Removes all keys from this one on and below `to`, or to the end. Stands before the transaction's other operations, so
+    /// that it never takes away what the transaction itself puts.
+    DeleteRange {
+        /// The end.
+        to: Option<&'b [u8]>,
+    },
+}
+
+impl<'b> Edit<'b> {
+    /// What the log holds behind the key: the value, or the end of a range. No range ends at the empty key: so that says
+    /// "to the end".
+    pub(crate) fn bytes(self) -> &'b [u8] {
+        match self {
+            Edit::Put(bytes) => bytes,
+            Edit::Delete => &[],
+            Edit::DeleteRange { to } => to.unwrap_or_default(),
+        }
+    }
 }
 
 /// Gathers the transactions of one batch. The buffer is used again and again.
@@ -106,9 +135,13 @@ impl BatchBuilder {
 
     /// Adds a change to the open transaction; a stamp replaces the value's first 8 bytes.
     pub(crate) fn push(&mut self, operation: Operation<'_>, stamp: Option<u64>) {
-        let value = operation.value.unwrap_or_default();
+        let value = operation.edit.bytes();
         let mut header = [0; OPERATION_HEADER_BYTES];
-        header[0] = if operation.value.is_some() { KIND_PUT } else { KIND_DELETE };
+        header[0] = match operation.edit {
+            Edit::Put(_) => KIND_PUT,
+            Edit::Delete => KIND_DELETE,
+            Edit::DeleteRange { .. } => KIND_DELETE_RANGE,
+        };
         header[2..4].copy_from_slice(&(operation.key.len() as u16).to_le_bytes());
         header[4..8].copy_from_slice(&operation.tree.to_le_bytes());
         header[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
@@ -141,7 +174,7 @@ impl BatchBuilder {
         all[at..at + 4].copy_from_slice(&count.to_le_bytes());
         all[at + 4..at + 8].copy_from_slice(&bytes.to_le_bytes());
         self.transactions += 1;
-        Operations { rest: &self.buffer.as_slice()[at + TRANSACTION_HEADER_BYTES..], left: count }
+        Operations::new(&self.buffer.as_slice()[at + TRANSACTION_HEADER_BYTES..], count)
     }
 
     /// Writes the header for its place in the log; what is to be written there, zeros behind included, and where the
@@ -325,7 +358,7 @@ impl<'b> Transactions<'b> {
         let (header, rest) = self.rest.split_at_checked(TRANSACTION_HEADER_BYTES)?;
         let (operations, rest) = rest.split_at_checked(u32_at(header, 4) as usize)?;
         self.rest = rest;
-        Some(Operations { rest: operations, left: u32_at(header, 0) })
+        Some(Operations::new(operations, u32_at(header, 0)))
     }
 }
 
@@ -333,6 +366,8 @@ impl<'b> Transactions<'b> {
 pub(crate) struct Operations<'b> {
     rest: &'b [u8],
     left: u32,
+    /// Ranges may still come.
+    is_start: bool,
 }
 
 impl<'b> Iterator for Operations<'b> {
@@ -353,6 +388,10 @@ impl<'b> Iterator for Operations<'b> {
 }
 
 impl<'b> Operations<'b> {
+    fn new(rest: &'b [u8], left: u32) -> Operations<'b> {
+        Operations { rest, left, is_start: true }
+    }
+
     #[inline]
     fn take(&mut self) -> Option<Operation<'b>> {
         let (header, rest) = self.rest.split_at_checked(OPERATION_HEADER_BYTES)?;
@@ -360,12 +399,16 @@ impl<'b> Operations<'b> {
         let (key, rest) = rest.split_at_checked(key_len)?;
         let (value, rest) = rest.split_at_checked(u32_at(header, 8) as usize)?;
         self.rest = rest;
-        let value = match header[0] {
-            KIND_PUT => Some(value),
-            KIND_DELETE if value.is_empty() => None,
+        let edit = match header[0] {
+            KIND_PUT => Edit::Put(value),
+            KIND_DELETE if value.is_empty() => Edit::Delete,
+            KIND_DELETE_RANGE if self.is_start && (value.is_empty() || key < value) => {
+                Edit::DeleteRange { to: (!value.is_empty()).then_some(value) }
+            }
             _ => return None,
         };
-        Some(Operation { tree: u32_at(header, 4), key, value })
+        self.is_start = matches!(edit, Edit::DeleteRange { .. });
+        Some(Operation { tree: u32_at(header, 4), key, edit })
     }
 
     /// The operations as they lie in the log, each with its kind, for a reader of changes.
@@ -385,13 +428,24 @@ mod tests {
 
     type Owned = (u32, Vec<u8>, Option<Vec<u8>>);
 
+    fn edit(value: Option<&[u8]>) -> Edit<'_> {
+        value.map_or(Edit::Delete, Edit::Put)
+    }
+
+    fn value(edit: Edit<'_>) -> Option<&[u8]> {
+        match edit {
+            Edit::Put(value) => Some(value),
+            _ => None,
+        }
+    }
+
     fn sealed(transactions: &[Vec<Owned>]) -> (Vec<u8>, LogPosition) {
         let mut builder = BatchBuilder::new(64);
         builder.restart(100);
         for operations in transactions {
             builder.begin_transaction();
             for (tree, key, value) in operations {
-                builder.push(Operation { tree: *tree, key, value: value.as_deref() }, None);
+                builder.push(Operation { tree: *tree, key, edit: edit(value.as_deref()) }, None);
             }
             builder.end_transaction();
         }
@@ -414,7 +468,7 @@ mod tests {
             let read: Vec<(u64, Vec<_>)> = batch.transactions().map(|transaction| {
                 let (version, operations) = transaction.unwrap();
                 let operations = operations.map(Result::unwrap)
-                    .map(|op| (op.tree, op.key.to_vec(), op.value.map(<[u8]>::to_vec))).collect();
+                    .map(|op| (op.tree, op.key.to_vec(), value(op.edit).map(<[u8]>::to_vec))).collect();
                 (version, operations)
             }).collect();
             let expected: Vec<_> = transactions.into_iter().enumerate().map(|(i, ops)| (100 + i as u64, ops)).collect();
@@ -465,21 +519,52 @@ mod tests {
         let mut builder = BatchBuilder::new(64);
         builder.restart(9);
         builder.begin_transaction();
-        builder.push(Operation { tree: 1, key: b"k", value: Some(b"________rest") }, Some(9));
+        builder.push(Operation { tree: 1, key: b"k", edit: Edit::Put(b"________rest") }, Some(9));
         let operations: Vec<_> = builder.end_transaction().map(Result::unwrap).collect();
-        assert_eq!(operations[0].value, Some(&b"\x09\0\0\0\0\0\0\0rest"[..]));
+        assert_eq!(operations[0].edit, Edit::Put(b"\x09\0\0\0\0\0\0\0rest"));
     }
 
     #[test]
     fn a_stamp_leaves_what_is_too_short_for_it() {
-        for value in [None, Some(&b""[..]), Some(b"_______")] {
+        for edit in [Edit::Delete, Edit::Put(b""), Edit::Put(b"_______")] {
             let mut builder = BatchBuilder::new(64);
             builder.restart(9);
             builder.begin_transaction();
-            builder.push(Operation { tree: 1, key: b"k", value }, Some(9));
+            builder.push(Operation { tree: 1, key: b"k", edit }, Some(9));
             let operations: Vec<_> = builder.end_transaction().map(Result::unwrap).collect();
-            assert_eq!(operations[0].value, value);
+            assert_eq!(operations[0].edit, edit);
         }
+    }
+
+    /// The operations of one transaction as they come out, up to the first that does not.
+    fn read_back(operations: &[(&'static [u8], Edit<'static>)]) -> Vec<Option<Edit<'static>>> {
+        let mut builder = BatchBuilder::new(64);
+        builder.begin_transaction();
+        for (key, edit) in operations {
+            builder.push(Operation { tree: 1, key, edit: *edit }, None);
+        }
+        let known = |edit: Edit<'_>| operations.iter().map(|(_, known)| *known).find(|known| *known == edit);
+        builder.end_transaction().map(|read| read.ok().and_then(|operation| known(operation.edit))).collect()
+    }
+
+    #[test]
+    fn a_deleted_range_is_one_operation_with_or_without_an_end() {
+        for to in [None, Some(&b"z"[..])] {
+            let edit = Edit::DeleteRange { to };
+            assert_eq!(
+                read_back(&[(b"", edit), (b"a", edit), (b"b", Edit::Delete)]),
+                [Some(edit), Some(edit), Some(Edit::Delete)]
+            );
+        }
+    }
+
+    #[test]
+    fn a_range_that_is_empty_or_stands_behind_other_operations_is_damage() {
+        let range = Edit::DeleteRange { to: Some(b"b") };
+        assert_eq!(read_back(&[(b"b", range)]), [None]);
+        assert_eq!(read_back(&[(b"c", range)]), [None]);
+        assert_eq!(read_back(&[(b"a", Edit::Put(b"1")), (b"a", range)]), [Some(Edit::Put(b"1")), None]);
+        assert_eq!(read_back(&[(b"a", Edit::Delete), (b"a", range)]), [Some(Edit::Delete), None]);
     }
 
     #[test]

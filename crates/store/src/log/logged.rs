@@ -3,7 +3,7 @@
 //! Replay knows what it puts into memtables and refuses all else as damage (`batch.rs`). A reader also wants to hear of what
 //! replay passes by, and to name what only a newer build can have written.
 
-use super::batch::{Batch, HEADER_BYTES, KIND_DELETE, KIND_LOADED, KIND_PUT, OPERATION_HEADER_BYTES, Operations};
+use super::batch::{Batch, HEADER_BYTES, KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PUT, OPERATION_HEADER_BYTES, Operations};
 use super::position::u32_at;
 
 /// An operation, whatever it does.
@@ -21,6 +21,8 @@ pub(crate) struct Logged<'b> {
 pub(crate) enum LoggedKind {
     Put,
     Delete,
+    /// The value is the range's end, empty for none.
+    DeleteRange,
     /// The tree's whole content comes from a bulk build.
     Loaded,
     /// What this build does not know.
@@ -47,6 +49,7 @@ impl<'b> LoggedOperations<'b> {
         let kind = match header[0] {
             KIND_PUT => LoggedKind::Put,
             KIND_DELETE => LoggedKind::Delete,
+            KIND_DELETE_RANGE => LoggedKind::DeleteRange,
             KIND_LOADED => LoggedKind::Loaded,
             other => LoggedKind::Other(other),
         };
@@ -96,7 +99,7 @@ impl TransactionCursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{BatchBuilder, LogPosition, Operation};
+    use crate::log::{BatchBuilder, Edit, LogPosition, Operation};
 
     fn operation(kind: u8, tree: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
         let mut bytes = vec![kind, 0];
@@ -134,7 +137,7 @@ mod tests {
         builder.end_transaction();
         builder.begin_transaction();
         builder.push_loaded(7);
-        builder.push(Operation { tree: 1, key: b"k", value: Some(b"v") }, None);
+        builder.push(Operation { tree: 1, key: b"k", edit: Edit::Put(b"v") }, None);
         builder.push_loaded(3);
         builder.end_transaction();
         let (bytes, _) = builder.seal(&LogPosition::default(), 0);

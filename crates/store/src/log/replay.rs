@@ -30,6 +30,8 @@ pub(crate) struct Replayed {
     pub(crate) tail: LogPosition,
     pub(crate) batches: u64,
     pub(crate) torn_bytes: u64,
+    /// The format of the segment where it ends.
+    pub(crate) format: u32,
 }
 
 /// Bytes of a segment read at once; a batch that is larger enlarges the window for as long as the replay lasts.
@@ -151,7 +153,8 @@ pub(crate) fn replay(
     }
     refuse_if_damaged(disk, &mut image, &at)?;
     write_again(disk, &doubtful)?;
-    Ok(Replayed { tail: at, batches, torn_bytes: torn_bytes(image.at(at.offset)?, &at) })
+    let format = segment::format_of(image.header()?);
+    Ok(Replayed { tail: at, batches, torn_bytes: torn_bytes(image.at(at.offset)?, &at), format })
 }
 
 /// Writes and syncs the batches once more of which no later one says that they were durable: few, or where batches are not synced

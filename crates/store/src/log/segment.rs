@@ -22,7 +22,9 @@ use crate::log::position::{u32_at, u64_at};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SapsnLog");
 /// Version of the log's format: raised when a reader of the old one would misread.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
+/// The oldest that is read. Format 1 knew no deleted ranges; all else is the same.
+const FORMAT_VERSION_OLDEST: u32 = 1;
 const HEADER_FIELDS_BYTES: usize = 36;
 /// Where the first batch lies.
 pub(crate) const DATA_AT: u32 = DIRECT_ALIGN as u32;
@@ -65,6 +67,11 @@ pub(crate) fn encode_header(number: u64, bytes: u64) -> Vec<u8> {
     header
 }
 
+/// The format that a header names.
+pub(crate) fn format_of(header: &[u8]) -> u32 {
+    u32_at(header, 8)
+}
+
 /// What a segment's header says, or what is wrong with it.
 pub(crate) fn check_header(header: &[u8], number: u64, name: &str) -> Result<(), Error> {
     if header.len() < HEADER_FIELDS_BYTES || u64_at(header, 0) != MAGIC {
@@ -73,8 +80,8 @@ pub(crate) fn check_header(header: &[u8], number: u64, name: &str) -> Result<(),
     if crc32c::crc32c(&header[..32]) != u32_at(header, 32) {
         return Err(Error::corrupt(name, 0, "checksum of a log segment's header"));
     }
-    let found = u32_at(header, 8);
-    if found != FORMAT_VERSION {
+    let found = format_of(header);
+    if !(FORMAT_VERSION_OLDEST..=FORMAT_VERSION).contains(&found) {
         return Err(Error::Format { found, supported: FORMAT_VERSION });
     }
     if u64_at(header, 16) != number {
@@ -114,6 +121,21 @@ mod tests {
             assert!(check_header(&changed, 5, "x").is_err(), "byte {at}");
         }
         assert!(check_header(&header[..10], 5, "x").is_err());
+    }
+
+    #[test]
+    fn formats_that_are_not_known_are_refused_by_their_number() {
+        for (format, is_known) in [(0, false), (1, true), (2, true), (3, false)] {
+            let mut header = encode_header(5, 1 << 20);
+            header[8..12].copy_from_slice(&u32::to_le_bytes(format));
+            let crc = crc32c::crc32c(&header[..32]);
+            header[32..36].copy_from_slice(&crc.to_le_bytes());
+            match check_header(&header, 5, "x") {
+                Ok(()) => assert!(is_known, "{format}"),
+                Err(Error::Format { found, supported: 2 }) => assert!(found == format && !is_known),
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Bench {
             Log::open(Arc::clone(&self.disk), SETTINGS, retention, (start, 0), &mut |_, batch| {
                 for transaction in batch.transactions() {
                     let (version, mut operations) = transaction.unwrap();
-                    content.push((version, operations.next().unwrap().unwrap().value.unwrap().to_vec()));
+                    content.push((version, operations.next().unwrap().unwrap().edit.bytes().to_vec()));
                 }
                 Ok(())
             })?;
@@ -60,7 +60,7 @@ fn append(log: &Log, tail: &mut Tail, version: u64, value: &[u8]) -> LogPosition
     let mut builder = BatchBuilder::new(4096);
     builder.restart(version);
     builder.begin_transaction();
-    builder.push(Operation { tree: 1, key: b"k", value: Some(value) }, None);
+    builder.push(Operation { tree: 1, key: b"k", edit: Edit::Put(value) }, None);
     builder.end_transaction();
     if tail.room() < (builder.len() as u64).next_multiple_of(4096) {
         log.roll(tail).unwrap();

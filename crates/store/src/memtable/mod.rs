@@ -31,6 +31,7 @@ mod cursor;
 mod hash;
 mod node;
 mod ordered;
+mod ranges;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ use arena::{Arena, AtomicRef, Fill, Record, TreeEntry};
 pub use cursor::{Cursor, Entry};
 use hash::{Index, KeyHash};
 use node::{NODE_ENTRIES, Node};
+pub use ranges::{BOUNDARIES_MAX, Stretch};
 
 /// Chains of the directory of trees. Trees beyond share chains.
 const DIRECTORY_CHAINS: usize = 256;
@@ -63,6 +65,17 @@ pub enum Lookup<'m> {
     Value(&'m [u8]),
 }
 
+impl<'m> Lookup<'m> {
+    #[inline]
+    fn of(record: Option<Record<'m>>) -> Lookup<'m> {
+        match record {
+            None => Lookup::Absent,
+            Some(Record { value: None, .. }) => Lookup::Deleted,
+            Some(Record { value: Some(value), .. }) => Lookup::Value(value),
+        }
+    }
+}
+
 /// One change, with where it belongs: what a checkpoint merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<'m> {
@@ -72,10 +85,13 @@ pub struct Change<'m> {
     pub entry: Entry<'m>,
 }
 
-/// The readers' side.
+/// The readers' side. What each lookup needs lies in one cache line, apart from what each insert changes.
+#[repr(C, align(64))]
 pub struct Memtable {
     arena: Arena,
     index: Index,
+    /// Keys in the trees of boundaries (see `ranges.rs`): 0 where no range was deleted.
+    boundaries: AtomicUsize,
     directory: [AtomicRef<TreeEntry>; DIRECTORY_CHAINS],
     keys: AtomicUsize,
     nodes: AtomicUsize,
@@ -105,6 +121,7 @@ impl Memtable {
         let table = Arc::new(Memtable {
             arena,
             index: Index::new(),
+            boundaries: AtomicUsize::new(0),
             directory: std::array::from_fn(|_| AtomicRef::none()),
             keys: AtomicUsize::new(0),
             nodes: AtomicUsize::new(0),
@@ -120,22 +137,43 @@ impl Memtable {
         if self.index.is_empty() {
             return Lookup::Absent;
         }
-        let place = self.index.find(&self.arena, self.index.hash(tree, key), tree, key);
-        match place.and_then(|place| self.arena.visible(place, version)) {
-            None => Lookup::Absent,
-            Some(Record { value: None, .. }) => Lookup::Deleted,
-            Some(Record { value: Some(value), .. }) => Lookup::Value(value),
+        if self.has_ranges() {
+            return self.get_beside_ranges(version, tree, key);
         }
+        Lookup::of(self.visible(version, tree, key))
+    }
+
+    /// The same where ranges were deleted.
+    #[cold]
+    #[inline(never)]
+    fn get_beside_ranges(&self, version: Version, tree: TreeId, key: &[u8]) -> Lookup<'_> {
+        let deleted = self.deletion_of(version, tree, key);
+        match self.visible(version, tree, key) {
+            Some(record) if record.version >= deleted => Lookup::of(Some(record)),
+            _ if deleted > Version(0) => Lookup::Deleted,
+            _ => Lookup::Absent,
+        }
+    }
+
+    #[inline]
+    fn visible(&self, version: Version, tree: TreeId, key: &[u8]) -> Option<Record<'_>> {
+        let place = self.index.find(&self.arena, self.index.hash(tree, key), tree, key);
+        place.and_then(|place| self.arena.visible(place, version))
     }
 
     /// The version that last changed a key.
     pub fn latest(&self, tree: TreeId, key: &[u8]) -> Option<Version> {
-        let place = self.index.find(&self.arena, self.index.hash(tree, key), tree, key)?;
-        Some(self.arena.newest(place).version)
+        let place = self.index.find(&self.arena, self.index.hash(tree, key), tree, key);
+        let newest = place.map(|place| self.arena.newest(place).version);
+        let deleted = self.has_ranges().then(|| self.deletion_of(Version(u64::MAX), tree, key));
+        newest.max(deleted.filter(|deleted| *deleted > Version(0)))
     }
 
     /// True when a key of the range was changed by a version above `version`.
     pub fn changed_since(&self, version: Version, tree: TreeId, range: KeyRange<'_>) -> bool {
+        if self.has_ranges() && self.is_range_deleted_since(version, tree, range) {
+            return true;
+        }
         let newest = self.tree_entry(tree).map(|entry| entry.newest.load(Ordering::Acquire));
         if newest.is_none_or(|newest| newest <= version.0) {
             return false;
@@ -159,21 +197,23 @@ impl Memtable {
         Cursor::new(self, self.tree_entry(tree), version)
     }
 
-    /// The trees that were changed, in order. Allocates: for checkpoints.
+    /// The trees that were changed, by keys or ranges, in order. Allocates: for checkpoints.
     pub fn trees(&self) -> Vec<TreeId> {
         let mut trees = Vec::new();
         for chain in &self.directory {
             let mut at = chain.load();
             while let Some(entry) = at.map(|place| self.arena.tree(place)) {
-                trees.push(TreeId(entry.id.load(Ordering::Relaxed)));
+                trees.push(ranges::owner_of(TreeId(entry.id.load(Ordering::Relaxed))));
                 at = entry.next.load();
             }
         }
         trees.sort_unstable();
+        trees.dedup();
         trees
     }
 
-    /// Every key with its newest record, by tree and key. For a memtable that is frozen.
+    /// Every key with its newest record, by tree and key, also where a range was deleted after it. For a memtable that is
+    /// frozen.
     pub fn changes(&self) -> impl Iterator<Item = Change<'_>> {
         self.trees().into_iter().flat_map(move |tree| {
             let mut cursor = self.cursor(Version(u64::MAX), tree);
@@ -195,7 +235,7 @@ impl Memtable {
         self.arena.bytes()
     }
 
-    /// Keys, those whose newest record is a deletion included.
+    /// Keys, those whose newest record is a deletion included, and boundaries of deleted ranges.
     pub fn len(&self) -> usize {
         self.keys.load(Ordering::Relaxed)
     }
@@ -268,8 +308,12 @@ impl MemtableWriter {
     pub fn fits(&self, demand: &Demand) -> bool {
         let index = self.table.index.growth_bytes(self.table.len(), demand.records);
         let nodes = demand.nodes_max(self.table.nodes.load(Ordering::Relaxed)) * size_of::<Node>();
-        let trees = demand.records_of_new_trees * size_of::<TreeEntry>();
-        demand.bytes.saturating_add(index).saturating_add(nodes).saturating_add(trees) <= self.fill.free_bytes()
+        let trees = demand.new_trees * size_of::<TreeEntry>();
+        let Some(boundaries) = demand.boundaries_bytes(self.table.boundaries.load(Ordering::Relaxed)) else {
+            return false;
+        };
+        let rest = index.saturating_add(nodes).saturating_add(trees).saturating_add(boundaries);
+        demand.bytes.saturating_add(rest) <= self.fill.free_bytes()
     }
 }
 
@@ -280,8 +324,17 @@ pub struct Demand {
     bytes: usize,
     /// Nodes, if each record meets full nodes all the way down.
     nodes: usize,
-    records_of_new_trees: usize,
+    /// Trees that are not there yet, at most.
+    new_trees: usize,
+    /// The last ones of them, so that a tree's records count it once where they do not alternate with those of many others.
+    last_new_trees: [Option<TreeId>; NEW_TREES_KNOWN],
+    /// Boundaries of deleted ranges that may be new.
+    boundaries: usize,
+    has_ranges: bool,
 }
+
+/// New trees that a [`Demand`] tells apart.
+const NEW_TREES_KNOWN: usize = 8;
 
 impl Demand {
     /// Adds one insert.
@@ -291,7 +344,10 @@ impl Demand {
         self.bytes = self.bytes.saturating_add(arena::key_bytes(key_length));
         self.bytes = self.bytes.saturating_add(arena::record_bytes(value_length));
         self.nodes += ordered::nodes_for_one_key(entry);
-        self.records_of_new_trees += usize::from(entry.is_none());
+        if entry.is_none() && !self.last_new_trees.contains(&Some(tree)) {
+            self.last_new_trees[self.new_trees % NEW_TREES_KNOWN] = Some(tree);
+            self.new_trees += 1;
+        }
     }
 
     /// Nodes that the records can take where there are `existing` ones.
@@ -299,7 +355,7 @@ impl Demand {
     /// One record alone splits at most its whole path. Many together split each existing node once, and a new one only
     /// after half a node of inserts into it; each split of a root adds a root.
     fn nodes_max(&self, existing: usize) -> usize {
-        let new_trees = 3 * self.records_of_new_trees;
+        let new_trees = 3 * self.new_trees;
         let together = 3 * existing + self.records / (NODE_ENTRIES / 4) + new_trees;
         if self.records == 1 { self.nodes } else { together.min(self.nodes + new_trees) }
     }

@@ -5,6 +5,9 @@
 //! write. Neighbouring touched leaves go on in one run, so that they are packed anew together. A run that would leave a page
 //! mostly empty takes in the next sibling, or at the end of its branch the one before: that is how pages merge.
 //! Old pages are not written to; they are listed as freed.
+//!
+//! Ranges of keys that all go ([`Cut`]) are cut out in the same pass, before the changes that fall in them. What lies wholly
+//! in one is not poured anywhere.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -22,9 +25,9 @@ pub(super) type Edit<'e> = (&'e [u8], Option<&'e [u8]>);
 
 /// The keys from `from` on and below `to` (or to the end).
 #[derive(Clone, Copy)]
-pub(super) struct Cut<'k> {
-    pub(super) from: &'k [u8],
-    pub(super) to: Option<&'k [u8]>,
+pub(crate) struct Cut<'k> {
+    pub(crate) from: &'k [u8],
+    pub(crate) to: Option<&'k [u8]>,
 }
 
 impl Cut<'_> {
@@ -45,8 +48,8 @@ pub(super) struct Merge<'a, 'w, I: Iterator<Item = Edit<'a>>> {
     output: &'w mut Output,
     freed: &'w mut Vec<Extent>,
     edits: Peekable<I>,
-    /// Keys that all go.
-    cut: Option<Cut<'a>>,
+    /// Keys that all go: in order, none meeting another. Those that lie behind the pass are taken away in front.
+    cuts: &'a [Cut<'a>],
     last_key: Option<&'a [u8]>,
     assembler: Assembler<'a>,
     entries: u64,
@@ -57,25 +60,19 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         shared: &'a Shared,
         output: &'w mut Output,
         freed: &'w mut Vec<Extent>,
+        cuts: &'a [Cut<'a>],
         edits: impl IntoIterator<IntoIter = I>,
     ) -> Self {
+        let is_ordered = cuts.is_sorted_by(|left, right| left.to.is_some_and(|to| to < right.from));
+        assert!(is_ordered, "cuts come in rising order and do not meet");
         let edits = edits.into_iter().peekable();
-        Merge { shared, output, freed, edits, cut: None, last_key: None, assembler: Assembler::default(), entries: 0 }
+        Merge { shared, output, freed, edits, cuts, last_key: None, assembler: Assembler::default(), entries: 0 }
     }
 
-    /// The tree without a range of keys; no edits.
-    pub(super) fn cut(mut self, root: Root, cut: Cut<'a>) -> Result<Root, Error> {
-        debug_assert!(self.edits.peek().is_none(), "a cut is a pass of its own");
-        if root.page == PageNo::NONE {
-            return Ok(root);
-        }
-        self.cut = Some(cut);
-        self.pass(root)
-    }
-
-    /// The tree with the changes made.
+    /// The tree without the cuts and with the changes made.
     pub(super) fn apply(mut self, root: Root) -> Result<Root, Error> {
-        if self.edits.peek().is_none() { Ok(root) } else { self.pass(root) }
+        let is_cut = root.page != PageNo::NONE && !self.cuts.is_empty();
+        if self.edits.peek().is_some() || is_cut { self.pass(root) } else { Ok(root) }
     }
 
     fn pass(mut self, root: Root) -> Result<Root, Error> {
@@ -116,27 +113,54 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         Ok(Some(edit))
     }
 
-    /// Whether a node between these fences changes.
+    /// Whether a node between these fences changes. The pass never goes back below `low`.
     fn is_touched(&mut self, low: &[u8], upper: Option<&[u8]>) -> bool {
-        if let Some(cut) = &self.cut {
-            return cut.meets(low, upper);
-        }
+        self.has_edits(upper) || self.cuts_from(low).first().is_some_and(|cut| cut.meets(low, upper))
+    }
+
+    fn has_edits(&mut self, upper: Option<&[u8]>) -> bool {
         self.edits.peek().is_some_and(|(key, _)| upper.is_none_or(|upper| *key < upper))
+    }
+
+    /// The cuts that do not end at or below `low`.
+    fn cuts_from(&mut self, low: &[u8]) -> &'a [Cut<'a>] {
+        while let Some((Cut { to: Some(to), .. }, rest)) = self.cuts.split_first()
+            && *to <= low
+        {
+            self.cuts = rest;
+        }
+        self.cuts
     }
 
     fn rewrite(&mut self, place: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
         self.assembler.open(level, low);
-        if level == 0 { self.rewrite_leaf(place, upper) } else { self.rewrite_branch(place, level, low, upper) }
+        if level == 0 { self.rewrite_leaf(place, low, upper) } else { self.rewrite_branch(place, level, low, upper) }
     }
 
-    fn rewrite_leaf(&mut self, place: PageNo, upper: Option<&[u8]>) -> Result<(), Error> {
+    /// A node of which nothing is left: what the changes put between its fences takes its place.
+    fn replace(&mut self, place: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
+        let gone = free_subtree(self.shared, place, level, self.freed)?;
+        self.entries = self.entries.saturating_sub(gone);
+        if !self.has_edits(upper) {
+            return Ok(());
+        }
+        (0..=level).for_each(|level| self.assembler.open(level, low));
+        self.assembler.append |= upper.is_none();
+        while let Some(edit) = self.next_edit(upper)? {
+            self.push_edit(edit)?;
+        }
+        Ok(())
+    }
+
+    fn rewrite_leaf(&mut self, place: PageNo, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
         let leaf = self.shared.checked_node(place, 0)?;
         self.freed.push(Extent::one(place));
         let damaged = |damage| self.shared.damage(place, damage);
+        let cuts = self.cut_ranks(&leaf, low, upper).map_err(damaged)?;
         let mut copied = 0;
         while let Some((key, value)) = self.next_edit(upper)? {
             let (rank, found) = leaf.rank(key).map_err(damaged)?;
-            load_leaf(self.assembler.run(0), &leaf, copied..rank).map_err(damaged)?;
+            self.keep(place, &leaf, copied..rank, &cuts)?;
             copied = rank;
             if found {
                 copied += 1;
@@ -148,16 +172,45 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
             }
             self.push_edit((key, value))?;
         }
-        if let Some(cut) = self.cut {
-            let (from, _) = leaf.rank(cut.from).map_err(damaged)?;
-            let to = cut.to.map_or(Ok(leaf.count()), |to| leaf.rank(to).map(|(rank, _)| rank)).map_err(damaged)?;
-            load_leaf(self.assembler.run(0), &leaf, 0..from).map_err(damaged)?;
-            copied = from.max(to);
-            self.entries = self.entries.saturating_sub((copied - from) as u64);
-            free_values(self.shared, place, &leaf, from..copied, self.freed)?;
-        }
-        load_leaf(self.assembler.run(0), &leaf, copied..leaf.count()).map_err(damaged)?;
+        self.keep(place, &leaf, copied..leaf.count(), &cuts)?;
         self.assembler.relieve(0, self.output)
+    }
+
+    /// The entries of a leaf that are cut out.
+    fn cut_ranks(&mut self, leaf: &Node<'a>, low: &[u8], upper: Option<&[u8]>) -> Result<Vec<Range<usize>>, Damage> {
+        let cuts = self.cuts_from(low).iter().take_while(|cut| cut.meets(low, upper));
+        cuts.map(|cut| {
+            let from = leaf.rank(cut.from)?.0;
+            let to = cut.to.map_or(Ok(leaf.count()), |to| leaf.rank(to).map(|(rank, _)| rank))?;
+            Ok(from..to.max(from))
+        })
+        .collect()
+    }
+
+    /// Takes over some entries of an old leaf, without those that are cut out.
+    fn keep(
+        &mut self,
+        place: PageNo,
+        leaf: &Node<'a>,
+        range: Range<usize>,
+        cuts: &[Range<usize>],
+    ) -> Result<(), Error> {
+        let mut at = range.start;
+        for cut in cuts {
+            let gone = cut.start.clamp(at, range.end.max(at))..cut.end.clamp(at, range.end.max(at));
+            if gone.is_empty() {
+                continue;
+            }
+            self.load(place, leaf, at..gone.start)?;
+            self.entries = self.entries.saturating_sub(gone.len() as u64);
+            free_values(self.shared, place, leaf, gone.clone(), self.freed)?;
+            at = gone.end;
+        }
+        self.load(place, leaf, at..range.end)
+    }
+
+    fn load(&mut self, place: PageNo, leaf: &Node<'a>, range: Range<usize>) -> Result<(), Error> {
+        load_leaf(self.assembler.run(0), leaf, range).map_err(|damage| self.shared.damage(place, damage))
     }
 
     fn push_edit(&mut self, (key, value): Edit<'a>) -> Result<(), Error> {
@@ -194,10 +247,8 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
 
     /// A child of a branch that is rewritten: rewritten too, or taken over as it is.
     fn visit_child(&mut self, child: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
-        if self.cut.is_some_and(|cut| cut.holds(low, upper)) {
-            let gone = free_subtree(self.shared, child, level, self.freed)?;
-            self.entries = self.entries.saturating_sub(gone);
-            return Ok(());
+        if self.cuts_from(low).first().is_some_and(|cut| cut.holds(low, upper)) {
+            return self.replace(child, level, low, upper);
         }
         if self.is_touched(low, upper) {
             return self.rewrite(child, level, low, upper);
@@ -241,7 +292,11 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
 /// Lists a node and all below it as freed, and counts its entries. The level bounds the recursion.
 pub(super) fn free_subtree(shared: &Shared, place: PageNo, level: u8, freed: &mut Vec<Extent>) -> Result<u64, Error> {
     let node = shared.checked_node(place, level)?;
-    freed.push(Extent::one(place));
+    // Pages of one build lie behind one another: a large tree that goes as a whole is few extents.
+    match freed.last_mut() {
+        Some(last) if last.start.0.checked_add(last.count) == Some(place.0) => last.count += 1,
+        _ => freed.push(Extent::one(place)),
+    }
     if level == 0 {
         free_values(shared, place, &node, 0..node.count(), freed)?;
         return Ok(node.count() as u64);
@@ -309,3 +364,6 @@ fn load_branch<'a>(run: &mut Run<'a>, branch: &Node<'a>, low: &[u8]) -> Result<(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

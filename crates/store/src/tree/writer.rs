@@ -69,8 +69,18 @@ impl<'f> TreeWriter<'f> {
         tree: TreeId,
         changes: impl IntoIterator<Item = (&'e [u8], Option<&'e [u8]>)>,
     ) -> Result<(), Error> {
+        self.merge_with(tree, &[], changes)
+    }
+
+    /// The same, in one pass, on the tree without some ranges of keys, which come in rising order and do not meet.
+    pub(crate) fn merge_with<'e>(
+        &mut self,
+        tree: TreeId,
+        cuts: &[Cut<'_>],
+        changes: impl IntoIterator<Item = (&'e [u8], Option<&'e [u8]>)>,
+    ) -> Result<(), Error> {
         self.read_own_pages(tree)?;
-        let root = self.merge_root(self.trees.root(tree.0), changes)?;
+        let root = self.merge_root(self.trees.root(tree.0), cuts, changes)?;
         self.trees.set_root(tree.0, root);
         self.touch(tree)
     }
@@ -78,17 +88,10 @@ impl<'f> TreeWriter<'f> {
     /// Removes the keys from `from` on and below `to` (or to the end). Whole pages in between are freed without being
     /// rewritten, though each is read: for its count and its values in overflow.
     pub fn delete_range(&mut self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<(), Error> {
-        self.read_own_pages(tree)?;
         if to.is_some_and(|to| to <= from) {
             return Ok(());
         }
-        self.is_broken = true;
-        let shared = self.file.shared.clone();
-        let merge = Merge::new(&shared, &mut self.output, &mut self.freed, std::iter::empty());
-        let root = merge.cut(self.trees.root(tree.0), Cut { from, to })?;
-        self.is_broken = false;
-        self.trees.set_root(tree.0, root);
-        self.touch(tree)
+        self.merge_with(tree, &[Cut { from, to }], std::iter::empty())
     }
 
     /// Makes a finished build the content of a tree, which must be empty (see [`TreeWriter::clear`]).
@@ -141,12 +144,17 @@ impl<'f> TreeWriter<'f> {
         Ok(())
     }
 
-    fn merge_root<'e>(&mut self, root: Root, changes: impl IntoIterator<Item = Edit<'e>>) -> Result<Root, Error> {
+    fn merge_root<'e>(
+        &mut self,
+        root: Root,
+        cuts: &[Cut<'_>],
+        changes: impl IntoIterator<Item = Edit<'e>>,
+    ) -> Result<Root, Error> {
         self.is_broken = true;
         let shared = self.file.shared.clone();
         #[expect(clippy::map_identity, reason = "it shortens the lifetime of the changes to that of `shared`")]
         let changes = changes.into_iter().map(|(key, value)| (key, value));
-        let root = Merge::new(&shared, &mut self.output, &mut self.freed, changes).apply(root)?;
+        let root = Merge::new(&shared, &mut self.output, &mut self.freed, cuts, changes).apply(root)?;
         self.is_broken = false;
         Ok(root)
     }
@@ -178,7 +186,7 @@ impl<'f> TreeWriter<'f> {
         let touched = std::mem::take(&mut self.touched);
         let rows: Vec<_> = touched.iter().map(|tree| (tree.to_be_bytes(), self.trees.row(*tree))).collect();
         let changes = rows.iter().map(|(key, row)| (key.as_slice(), row.as_deref()));
-        self.merge_root(self.base.meta().catalog, changes)
+        self.merge_root(self.base.meta().catalog, &[], changes)
     }
 
     fn write_meta(&mut self, meta: &Meta) -> Result<(), Error> {

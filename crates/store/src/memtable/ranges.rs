@@ -1,0 +1,193 @@
+//! Deleted ranges of a memtable: for each key the version of the newest one that holds it.
+//!
+//! They are a step function over the keys. Its steps, the boundaries, are ordinary keys of a second tree beside the one
+//! they belong to; a boundary's record says which deletion holds from here to the next boundary, or none:
+//!
+//! ```text
+//!  delete b..f at 7    b: 7              f: 0
+//!  delete d..m at 9    b: 7    d: 9      f: 9      m: 0        (as of 9; a snapshot of 8 sees neither d nor m, and f: 0)
+//! ```
+//!
+//! So a range costs two keys and a record for each boundary inside of it, readers find it by one descent in a structure
+//! that they read without locks anyway, and a snapshot sees the function of its own version. A list of ranges was the other
+//! way: it must be copied whole for its readers, or searched whole.
+//!
+//! A record is hidden where it is older than the deletion that holds its key. One of the same version is not: the ranges of
+//! a transaction come before its other changes.
+//!
+//! Invariants:
+//!
+//! - A memtable has at most [`BOUNDARIES_MAX`]: that bounds what one more range can take. Past it the memtable is full.
+//! - The function is 0 below the first boundary. A range without an end leaves none behind it.
+
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+
+use super::{Demand, Full, Memtable, MemtableWriter, below};
+use crate::{KeyRange, TreeId, Version};
+
+/// Boundaries of all trees of one memtable.
+pub const BOUNDARIES_MAX: usize = 4096;
+
+/// Marks the trees of boundaries. Above all ids of trees.
+const BOUNDARIES_BIT: u32 = 1 << 31;
+const _: () = assert!(crate::tree::TREES_MAX <= BOUNDARIES_BIT);
+
+/// A stretch of keys between two boundaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch<'m> {
+    /// Its first key; below the first boundary the empty key.
+    pub from: &'m [u8],
+    /// The next boundary, if there is one.
+    pub to: Option<&'m [u8]>,
+    /// The newest deletion that holds it; version 0: none.
+    pub deleted: Version,
+}
+
+/// The tree in which a tree's boundaries lie.
+fn boundaries_of(tree: TreeId) -> TreeId {
+    TreeId(tree.0 | BOUNDARIES_BIT)
+}
+
+/// The tree whose content, or whose boundaries, lie in a tree.
+pub(super) fn owner_of(tree: TreeId) -> TreeId {
+    TreeId(tree.0 & !BOUNDARIES_BIT)
+}
+
+/// What a boundary's record says.
+fn deletion(value: Option<&[u8]>) -> Version {
+    Version(value.and_then(|value| value.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+}
+
+impl Memtable {
+    /// Whether any range was deleted.
+    #[inline]
+    pub fn has_ranges(&self) -> bool {
+        self.boundaries.load(Ordering::Relaxed) != 0
+    }
+
+    /// Share of the boundaries that it may have, in percent.
+    pub(crate) fn boundaries_percent(&self) -> usize {
+        self.boundaries.load(Ordering::Relaxed) * 100 / BOUNDARIES_MAX
+    }
+
+    /// The newest deleted range that a snapshot of `version` sees and that holds the key; version 0: none.
+    pub(super) fn deletion_of(&self, version: Version, tree: TreeId, key: &[u8]) -> Version {
+        let boundary = self.cursor(version, boundaries_of(tree)).seek_back(Bound::Included(key));
+        deletion(boundary.and_then(|entry| entry.value))
+    }
+
+    /// The stretch in which a key lies, as a snapshot of `version` sees it.
+    pub fn stretch_of(&self, version: Version, tree: TreeId, key: &[u8]) -> Stretch<'_> {
+        self.stretch_below(version, tree, Bound::Included(key))
+    }
+
+    /// The last stretch that has keys within an upper bound.
+    pub fn stretch_below(&self, version: Version, tree: TreeId, to: Bound<&[u8]>) -> Stretch<'_> {
+        let mut cursor = self.cursor(version, boundaries_of(tree));
+        match cursor.seek_back(to) {
+            Some(first) => {
+                Stretch { from: first.key, deleted: deletion(first.value), to: cursor.next().map(|next| next.key) }
+            }
+            None => Stretch { from: &[], deleted: Version(0), to: cursor.seek(Bound::Unbounded).map(|next| next.key) },
+        }
+    }
+
+    /// The stretches of a tree that are deleted, newest state, in order. Allocates: for checkpoints.
+    pub fn deleted(&self, tree: TreeId) -> Vec<Stretch<'_>> {
+        let mut found: Vec<Stretch<'_>> = Vec::new();
+        let mut cursor = self.cursor(Version(u64::MAX), boundaries_of(tree));
+        let mut boundary = cursor.seek(Bound::Unbounded);
+        while let Some(entry) = boundary {
+            boundary = cursor.next();
+            let deleted = deletion(entry.value);
+            if deleted > Version(0) {
+                found.push(Stretch { from: entry.key, to: boundary.map(|next| next.key), deleted });
+            }
+        }
+        found
+    }
+
+    /// Whether a range deleted by a version above `version` meets this one. May also say so of one that ends right before it.
+    pub(super) fn is_range_deleted_since(&self, version: Version, tree: TreeId, range: KeyRange<'_>) -> bool {
+        let newest = self.tree_entry(boundaries_of(tree)).map(|entry| entry.newest.load(Ordering::Acquire));
+        if newest.is_none_or(|newest| newest <= version.0) {
+            return false;
+        }
+        let from = match range.from {
+            Bound::Unbounded => &[],
+            Bound::Included(key) | Bound::Excluded(key) => key,
+        };
+        let now = Version(u64::MAX);
+        if self.deletion_of(now, tree, from) > version {
+            return true;
+        }
+        let mut cursor = self.cursor(now, boundaries_of(tree));
+        let mut boundary = cursor.seek(Bound::Excluded(from));
+        while let Some(entry) = boundary.filter(|entry| below(entry.key, range.to)) {
+            if deletion(entry.value) > version {
+                return true;
+            }
+            boundary = cursor.next();
+        }
+        false
+    }
+}
+
+impl MemtableWriter {
+    /// Deletes the keys from `from` on and below `to`, or to the end. `version` is at least that of the change before, and
+    /// above that of any record it is to hide.
+    pub fn delete_range(&mut self, version: Version, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<(), Full> {
+        let mut demand = Demand::default();
+        demand.add_range(self, tree, from.len(), to.map(<[u8]>::len));
+        if !self.fits(&demand) {
+            return Err(Full);
+        }
+        let table = std::sync::Arc::clone(&self.table);
+        let steps = boundaries_of(tree);
+        let now = Version(u64::MAX);
+        let keys_before = table.len();
+        if let Some(to) = to {
+            // What held there goes on to hold behind the range; a boundary that is there says so already.
+            let behind = table.stretch_of(now, tree, to);
+            if behind.from != to {
+                self.put_boundary(version, steps, to, behind.deleted);
+            }
+        }
+        let mut cursor = table.cursor(now, steps);
+        let mut inside = cursor.seek(Bound::Excluded(from));
+        while let Some(entry) = inside.filter(|entry| to.is_none_or(|to| entry.key < to)) {
+            self.put_boundary(version, steps, entry.key, version);
+            inside = cursor.next();
+        }
+        self.put_boundary(version, steps, from, version);
+        let boundaries = table.boundaries.load(Ordering::Relaxed) + table.len() - keys_before;
+        table.boundaries.store(boundaries, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn put_boundary(&mut self, version: Version, steps: TreeId, key: &[u8], deleted: Version) {
+        self.insert(version, steps, key, Some(&deleted.0.to_le_bytes())).expect("room for it was checked");
+    }
+}
+
+impl Demand {
+    /// Adds one deleted range. Those of one call of [`MemtableWriter::fits`] do not overlap.
+    pub fn add_range(&mut self, writer: &MemtableWriter, tree: TreeId, from_length: usize, to_length: Option<usize>) {
+        for length in [Some(from_length), to_length].into_iter().flatten() {
+            self.add(writer, boundaries_of(tree), length, size_of::<u64>());
+            self.boundaries += 1;
+        }
+        self.has_ranges = true;
+    }
+
+    /// Bytes of the records that the ranges put in front of boundaries that are there; `None` where there are too many.
+    pub(super) fn boundaries_bytes(&self, existing: usize) -> Option<usize> {
+        if !self.has_ranges {
+            return Some(0);
+        }
+        // Ranges that do not overlap have each boundary inside one of them at most.
+        let is_bounded = existing + self.boundaries <= BOUNDARIES_MAX;
+        is_bounded.then(|| existing * super::arena::record_bytes(size_of::<u64>()))
+    }
+}
