@@ -36,7 +36,8 @@ pub struct Options {
     /// Bytes of prepared transactions that wait for the writer or the disk; past it more are refused with `Error::Busy`.
     /// Default 64 MB.
     pub queue_bytes_max: usize,
-    /// Log bytes of one transaction at most; a quarter of a memtable and a segment bound it too. Default: only they do.
+    /// Log bytes of one transaction at most; half of a memtable and a segment bound it too. Default: only they do. A value
+    /// of 64 MB, the largest, goes into a store with `memtable_bytes` of 129 MB and `log_segment_bytes` of 65 MB or more.
     pub transaction_bytes_max: usize,
     /// Bytes in which one reader remembers where it found short keys; taken when it first finds one. 0: it searches anew
     /// each time. Default 4 MB: a table that is mostly empty loses little to keys that fall together.
@@ -63,8 +64,9 @@ const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Nor does it take a larger part of a memtable, so that small settings have small buffers.
 const MEMTABLE_PARTS_PER_BATCH: usize = 8;
-/// A transaction may fill this part of a memtable at most, so that it always fits into an empty one.
-const MEMTABLE_PARTS_PER_TRANSACTION: usize = 4;
+/// A transaction may fill this part of a memtable at most, so that it always fits into an empty one: its smallest entries
+/// take less than twice of what they count.
+const MEMTABLE_PARTS_PER_TRANSACTION: usize = 2;
 
 impl Default for Options {
     fn default() -> Options {
@@ -126,9 +128,16 @@ impl Options {
         BATCH_BYTES_MAX.min(self.memtable_bytes / MEMTABLE_PARTS_PER_BATCH)
     }
 
-    /// Log bytes of one transaction at most: it must fit into an empty memtable and an empty segment.
-    pub(crate) fn transaction_bytes_max(&self) -> usize {
+    /// Log bytes of one transaction at most, and what to call one that has more, by the setting that bounds it: it must
+    /// fit into an empty memtable and an empty segment.
+    pub(crate) fn transaction_bound(&self) -> (usize, &'static str) {
+        let memtable = self.memtable_bytes / MEMTABLE_PARTS_PER_TRANSACTION;
         let segment = (self.log_segment_bytes - SEGMENT_OVERHEAD_BYTES) as usize;
-        segment.min(self.memtable_bytes / MEMTABLE_PARTS_PER_TRANSACTION).min(self.transaction_bytes_max)
+        let bounds = [
+            (memtable, "transaction, by half of memtable_bytes,"),
+            (segment, "transaction, by log_segment_bytes,"),
+            (self.transaction_bytes_max, "transaction, by transaction_bytes_max,"),
+        ];
+        bounds.into_iter().min_by_key(|(bytes, _)| *bytes).unwrap_or_default()
     }
 }

@@ -91,7 +91,7 @@ impl Store {
     /// one that is still on its way. So an abort that rests on something read is only a draft: it goes through the queue
     /// like a change, and the writer asks again if that was changed meanwhile.
     pub fn submit(&self, reader: &Reader, mut transaction: Box<dyn Transaction>) -> Submit {
-        let mut work = Work::new(self.engine().options.transaction_bytes_max());
+        let mut work = Work::new(self.engine().options.transaction_bound());
         let prepared = {
             let snapshot = reader.snapshot();
             work.prepare(snapshot.view(), &mut |tx| transaction.prepare(tx))

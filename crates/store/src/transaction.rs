@@ -56,8 +56,8 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn new(cost_max: usize) -> Work {
-        Work { changes: Changes::new(cost_max), ..Work::default() }
+    pub(crate) fn new((cost_max, too_large): (usize, &'static str)) -> Work {
+        Work { changes: Changes::new(cost_max, too_large), ..Work::default() }
     }
 
     /// Bytes of memory that it holds.

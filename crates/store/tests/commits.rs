@@ -183,7 +183,9 @@ fn an_aborted_transaction_changes_nothing() {
 fn what_is_over_a_limit_is_refused_by_name() {
     let bench = bench_with(|options| options.memtable_bytes = 1 << 20);
     let tree = bench.tree;
-    for (key, value, expected) in [(1025, 1, "key"), (1, 65 << 20, "value"), (1, 300_000, "transaction")] {
+    for (key, value, expected) in
+        [(1025, 1, "key"), (1, 65 << 20, "value"), (1, 600_000, "transaction, by half of memtable_bytes,")]
+    {
         let outcome = bench.store.commit(&mut |tx| {
             tx.put(tree, &vec![1; key], &vec![1; value]);
             Ok(())

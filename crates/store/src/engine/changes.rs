@@ -32,6 +32,8 @@ pub(crate) struct Changes {
     /// Log bytes and memtable overhead of all entries, dead ones included: what is held against the bound.
     cost: usize,
     cost_max: usize,
+    /// What is over the bound, for the error.
+    too_large: &'static str,
     log_bytes: usize,
     failure: Option<Error>,
 }
@@ -64,9 +66,9 @@ pub(crate) struct Change<'c> {
 }
 
 impl Changes {
-    /// An empty set whose [`Changes::cost`] may reach `cost_max`.
-    pub(crate) fn new(cost_max: usize) -> Changes {
-        Changes { cost_max, ..Changes::default() }
+    /// An empty set whose [`Changes::cost`] may reach `cost_max`; past it `too_large` is refused.
+    pub(crate) fn new(cost_max: usize, too_large: &'static str) -> Changes {
+        Changes { cost_max, too_large, ..Changes::default() }
     }
 
     /// Forgets everything, keeps the memory.
@@ -102,7 +104,7 @@ impl Changes {
     /// What was put in and cannot be committed, if anything.
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
         let too_large =
-            (self.cost > self.cost_max).then_some(Error::Limit { what: "transaction", limit: self.cost_max as u64 });
+            (self.cost > self.cost_max).then_some(Error::Limit { what: self.too_large, limit: self.cost_max as u64 });
         self.failure.take().or(too_large)
     }
 
@@ -322,7 +324,7 @@ mod tests {
         fn the_last_change_of_a_key_counts(
             steps in proptest::collection::vec((0u32..2, 0u8..40, proptest::option::of(0u8..255)), 0..120)
         ) {
-            let mut changes = Changes::new(1 << 20);
+            let mut changes = Changes::new(1 << 20, "transaction");
             let mut model: BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>> = BTreeMap::new();
             let mut deleted = BTreeSet::new();
             for (tree, key, value) in steps {
@@ -376,7 +378,7 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_remembered_until_the_commit() {
-        let mut changes = Changes::new(1000);
+        let mut changes = Changes::new(1000, "transaction");
         changes.put(TreeId(1), &[0; KEY_BYTES_MAX + 1], b"", false);
         assert!(matches!(changes.take_failure(), Some(Error::Limit { what: "key", .. })));
         changes.put(TreeId(1), b"k", &[0; 2000], false);

@@ -240,7 +240,7 @@ impl Engine {
         &self,
         change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send),
     ) -> Result<Commit, Error> {
-        let mut work = Work::new(self.options.transaction_bytes_max());
+        let mut work = Work::new(self.options.transaction_bound());
         self.prepare(&mut work, change)?;
         if let Some(outcome) = self.commit_inline(&mut work, change) {
             return outcome;

@@ -136,7 +136,7 @@ impl Engine {
         while !fits_memtable(&writer.table, work) {
             if writer.table.table().is_empty() {
                 // Within the bound on bytes, but spread over so many trees that even an empty memtable might not do.
-                return Err(Error::Limit { what: "transaction", limit: self.options.transaction_bytes_max() as u64 });
+                return Err(Error::Limit { what: "transaction", limit: self.options.transaction_bound().0 as u64 });
             }
             if writer.generation.frozen.is_none() {
                 self.rotate(writer)?;
