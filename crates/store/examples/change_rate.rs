@@ -1,8 +1,8 @@
 //! What a reader of changes costs and gets: `cargo run --release -p store --example change_rate [COMMITS [READERS [DIR]]]`.
 //!
-//! One thread commits one document of 400 bytes at a time while the readers follow; then one more reads it all from the
-//! start. Under `valgrind --tool=callgrind --toggle-collect='*Engine*commit*'` the first part shows what a commit costs
-//! beside readers. Its times are the disk's.
+//! One thread commits one document of 400 bytes at a time while the readers follow; then it reads all of it from the start.
+//! `valgrind --tool=callgrind --separate-threads=yes` shows in its first thread what a commit costs beside readers. The times
+//! are the disk's.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ fn main() -> Result<(), Error> {
     let _ = std::fs::remove_dir_all(&directory);
     let mut options = Options::default();
     options.changes_kept_bytes = 1 << 30;
+    // No more than valgrind can map.
+    options.map_bytes = 1 << 32;
     let (store, _) = Store::open(&directory, options)?;
     let tree = store.tree("documents")?;
     let last = store.stats().version + commits;

@@ -317,9 +317,8 @@ impl Log {
 
     /// Removes the oldest segment that only readers of changes want, so that the disk has its space; false when there is
     /// none.
-    pub(crate) fn give_back(&self) -> Result<bool, Error> {
-        let Some(number) = self.retention.give_back() else { return Ok(false) };
-        keeper::remove_kept(&*self.disk, number).map(|()| true)
+    pub(crate) fn give_back(&self) -> bool {
+        self.retention.give_back().is_some_and(|number| keeper::remove_kept(&*self.disk, number))
     }
 
     /// A reader of what follows a version; else the version from which on changes are there.

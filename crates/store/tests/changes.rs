@@ -633,3 +633,28 @@ fn a_full_disk_gets_kept_segments_back_before_it_refuses_anything() {
     assert!(check_oldest(&store, &model) > 0);
     assert!(!store.stats().is_full);
 }
+
+#[test]
+fn a_full_disk_gets_kept_segments_back_for_a_tree_that_grows() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(SystemDisk::new(directory.path()).unwrap());
+    let faults = Arc::clone(&disk.faults);
+    let (store, _) = Store::open_on(Arc::new(disk), keeping(1000)).unwrap();
+    let tree = store.tree("t").unwrap();
+    let mut model = drain(&mut store.changes_since(Version(0)).unwrap()).unwrap();
+    for number in 0..1200 {
+        commit(&store, vec![put(tree, number % 20, 4000)], &mut model);
+    }
+    store.checkpoint().unwrap();
+    let kept = store.stats().changes_kept_bytes;
+    assert!(kept > 50 * SEGMENT_BYTES, "{kept}");
+    faults.room.store(0, Ordering::Relaxed);
+    let pages = store.stats().tree_pages;
+    for number in 0..400 {
+        commit(&store, vec![put(tree, 1000 + number, 4000)], &mut model);
+    }
+    store.checkpoint().unwrap();
+    assert!(store.stats().tree_pages > pages + 200, "{} after {pages}", store.stats().tree_pages);
+    assert!(store.stats().changes_kept_bytes < kept);
+    check_oldest(&store, &model);
+}

@@ -245,7 +245,7 @@ impl Engine {
         let grow = || self.tree.promise(wanted, runs, true).inspect_err(|_| self.poison_with_tree());
         let mut grown = grow();
         // What is only kept for readers of changes gives way first, a segment at a time.
-        while grown.as_ref().is_ok_and(|all| all.pages < wanted || all.stretch < runs) && self.log.give_back()? {
+        while grown.as_ref().is_ok_and(|all| all.pages < wanted || all.stretch < runs) && self.log.give_back() {
             grown = grow();
         }
         // Once more under the lock: a checkpoint may have ended since.

@@ -193,23 +193,19 @@ fn keep(shared: &Shared) {
 
 /// Removes kept segments while the disk has little room: before anything that is needed finds none.
 fn make_room(shared: &Shared) {
-    let is_short =
-        || matches!(shared.disk.free_bytes(), Ok(Some(free)) if free < FREE_SEGMENTS_MIN * shared.segment_bytes);
-    while is_short()
-        && let Some(number) = shared.retention.give_back()
-    {
-        if let Err(error) = remove_kept(&*shared.disk, number) {
-            tracing::warn!(segment = number, %error, "cannot remove a log segment that was kept for readers of changes");
-            return;
-        }
-    }
+    let little = FREE_SEGMENTS_MIN * shared.segment_bytes;
+    let is_short = || matches!(shared.disk.free_bytes(), Ok(Some(free)) if free < little);
+    while is_short() && shared.retention.give_back().is_some_and(|number| remove_kept(&*shared.disk, number)) {}
 }
 
-/// Removes a segment that was only kept for readers of changes.
-pub(super) fn remove_kept(disk: &dyn Disk, number: u64) -> Result<(), Error> {
-    let name = segment::live_name(number);
-    tracing::info!(segment = number, "the disk is short of room: changes are kept no longer");
-    disk.remove(&name).map_err(|error| Error::io(format!("remove {name}"), error))
+/// Removes a segment that was only kept for readers of changes; false when the disk refuses.
+pub(super) fn remove_kept(disk: &dyn Disk, number: u64) -> bool {
+    let removed = disk.remove(&segment::live_name(number));
+    match &removed {
+        Ok(()) => tracing::info!(segment = number, "the disk is short of room: changes are kept no longer"),
+        Err(error) => tracing::warn!(segment = number, %error, "cannot remove a log segment that is kept for changes"),
+    }
+    removed.is_ok()
 }
 
 /// Makes the file `number` out of a spare or a new one; durable with its header and name when this returns.
