@@ -20,8 +20,29 @@ pub(super) fn is_resident(bytes: &[u8]) -> bool {
     result != 0 || present.iter().all(|page| page & 1 == 1)
 }
 
-/// Bytes of memory of the machine; 0 where the kernel does not tell.
+/// Bytes of memory that this process may have: the machine's, or less where its control group has a limit; 0 where the
+/// kernel does not tell.
 pub(crate) fn memory_bytes() -> u64 {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = limit_files(&groups).filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok());
+    limits.fold(machine_bytes(), u64::min)
+}
+
+/// Where the limits of this process's memory stand, by /proc/self/cgroup: `0::PATH` in version 2, `N:memory:PATH` in
+/// version 1 (cgroups(7)). Those of the groups above, which few set, are not looked at.
+fn limit_files(groups: &str) -> impl Iterator<Item = String> {
+    groups.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let path = path.trim_end_matches('/');
+        match controllers {
+            "" => Some(format!("/sys/fs/cgroup{path}/memory.max")),
+            "memory" => Some(format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")),
+            _ => None,
+        }
+    })
+}
+
+fn machine_bytes() -> u64 {
     // SAFETY: sysconf reads constants of the system.
     let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     u64::try_from(pages).unwrap_or(0) * u64::try_from(page_bytes).unwrap_or(0)
@@ -36,4 +57,28 @@ pub fn major_faults() -> u64 {
         usage.assume_init()
     };
     u64::try_from(usage.ru_majflt).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(groups: &str, expected: &[&str]) {
+        assert_eq!(limit_files(groups).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn the_limit_of_memory_is_looked_for_where_the_process_s_group_is() {
+        check("0::/system.slice/x.service\n", &["/sys/fs/cgroup/system.slice/x.service/memory.max"]);
+        check("0::/\n", &["/sys/fs/cgroup/memory.max"]);
+        check("5:cpu,cpuacct:/a\n4:memory:/a\n", &["/sys/fs/cgroup/memory/a/memory.limit_in_bytes"]);
+        check("no line of such a file\n", &[]);
+    }
+
+    #[test]
+    fn a_process_has_some_memory() {
+        assert!(memory_bytes() > 0);
+        assert!(memory_bytes() <= machine_bytes());
+    }
 }
