@@ -126,6 +126,9 @@ pub(crate) struct GenerateTravels {
     pub(crate) locations: u32,
     #[arg(long, default_value_t = 100_570)]
     pub(crate) visits: u32,
+    /// Write visits alone, of users and locations that are elsewhere: those of a real set
+    #[arg(long)]
+    pub(crate) only_visits: bool,
     /// The same seed gives the same bytes
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
     let total = u64::from(counts.users) + u64::from(counts.locations) + u64::from(counts.visits);
     println!("making {total} documents (seed {}) in {}", arguments.seed, folder.path().display());
     let zip = folder.path().join("travels.zip");
-    generate(&zip, Travels { counts, seed: arguments.seed }, total)?;
+    generate(&zip, Travels { counts, only_visits: false, seed: arguments.seed }, total)?;
     import::into(&config, &data, &[zip])?;
     let running = server::start(&config, &data).map_err(|error| error.to_string())?;
     println!("{}", welcome(&running.address().to_string()));

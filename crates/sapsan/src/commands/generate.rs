@@ -17,11 +17,11 @@ fn travels(arguments: &GenerateTravels) -> Outcome {
     if counts.visits > 0 && (counts.users == 0 || counts.locations == 0) {
         return Err("visits need at least one user and one location: raise --users and --locations".to_owned());
     }
-    let total = u64::from(counts.users) + u64::from(counts.locations) + u64::from(counts.visits);
+    let data = Travels { counts, only_visits: arguments.only_visits, seed: arguments.seed };
+    let total = data.entities();
     let bar = progress::documents(total);
     let failed = |error: std::io::Error| format!("cannot write {}: {error}", arguments.out.display());
     let file = BufWriter::new(File::create(&arguments.out).map_err(failed)?);
-    let data = Travels { counts, seed: arguments.seed };
     let file = data.write_zip(file, |done| bar.set_position(done)).map_err(failed)?;
     file.into_inner().map_err(|error| failed(error.into_error()))?;
     bar.finish_and_clear();

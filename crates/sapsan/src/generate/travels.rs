@@ -34,6 +34,8 @@ impl Counts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Travels {
     pub(crate) counts: Counts,
+    /// Visits alone are written; the same ones as with the others.
+    pub(crate) only_visits: bool,
     pub(crate) seed: u64,
 }
 
@@ -45,16 +47,27 @@ enum Kind {
 }
 
 impl Travels {
+    /// How many are written.
+    pub(crate) fn entities(&self) -> u64 {
+        self.files().map(|(_, _, count)| u64::from(count)).sum()
+    }
+
+    fn files(&self) -> impl Iterator<Item = (Kind, &'static str, u32)> + use<> {
+        let Counts { users, locations, visits } = self.counts;
+        let all = [
+            (Kind::Users, "users", users),
+            (Kind::Locations, "locations", locations),
+            (Kind::Visits, "visits", visits),
+        ];
+        all.into_iter().skip(if self.only_visits { 2 } else { 0 })
+    }
+
     /// Writes the zip, telling after each file how many entities are done.
     pub(crate) fn write_zip<W: Write + Seek>(&self, to: W, mut done: impl FnMut(u64)) -> std::io::Result<W> {
         let mut archive = zip::ZipWriter::new(to);
         let options = zip::write::SimpleFileOptions::default();
         let mut total = 0;
-        for (kind, name, count) in [
-            (Kind::Users, "users", self.counts.users),
-            (Kind::Locations, "locations", self.counts.locations),
-            (Kind::Visits, "visits", self.counts.visits),
-        ] {
+        for (kind, name, count) in self.files() {
             for file in 0..count.div_ceil(FILE_ENTITIES) {
                 let ids = file * FILE_ENTITIES + 1..=count.min((file + 1) * FILE_ENTITIES);
                 total += u64::from(ids.end() - ids.start() + 1);
@@ -147,13 +160,35 @@ mod bytes {
 
     fn zip_of(seed: u64) -> Vec<u8> {
         let counts = Counts { users: 20_001, locations: 3, visits: 5 };
-        Travels { counts, seed }.write_zip(Cursor::new(Vec::new()), |_| {}).expect("written").into_inner()
+        Travels { counts, only_visits: false, seed }
+            .write_zip(Cursor::new(Vec::new()), |_| {})
+            .expect("written")
+            .into_inner()
     }
 
     #[test]
     fn a_seed_gives_the_same_bytes_again_and_another_seed_others() {
         assert!(zip_of(1) == zip_of(1));
         assert!(zip_of(1) != zip_of(2));
+    }
+
+    #[test]
+    fn visits_alone_are_those_of_the_whole_set() {
+        let counts = Counts { users: 2, locations: 3, visits: 10_001 };
+        let files = |only_visits| {
+            let zip = Travels { counts, only_visits, seed: 7 }.write_zip(Cursor::new(Vec::new()), |_| {});
+            let mut archive = zip::ZipArchive::new(Cursor::new(zip.expect("written").into_inner())).expect("a zip");
+            let mut file = |index| {
+                let mut entry = archive.by_index(index).expect("entry");
+                let text = std::io::read_to_string(&mut entry).expect("text");
+                (entry.name().expect("UTF-8").into_owned(), text)
+            };
+            (0..if only_visits { 2 } else { 4 }).map(&mut file).collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let mut whole = files(false);
+        whole.retain(|name, _| name.starts_with("visits"));
+        assert_eq!(whole.len(), 2);
+        assert_eq!(files(true), whole);
     }
 
     #[test]
