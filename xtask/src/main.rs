@@ -28,7 +28,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        usage: "http|latency|writes|import|memory|store",
+        usage: "http|latency|writes|import|memory|store|large",
         about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick",
         run: bench::run,
     },

@@ -1,4 +1,5 @@
 //! `cargo xtask bench import`: how fast data comes in, durable and checked, and how fast a server starts on it.
+//! `cargo xtask bench import full`: the same with the whole rating set, whose ten million visits are generated.
 
 use super::process::Server;
 use super::results::{Row, append};
@@ -14,31 +15,60 @@ const FULL: [u32; 3] = [1_000_074, 761_314, 740];
 const RATE_LEAST: f64 = 400_000.0;
 const ANONYMOUS_MOST: u64 = 500_000_000;
 const START_MOST: Duration = Duration::from_secs(1);
+/// The same with ten million visits more.
+const START_MOST_FULL: Duration = Duration::from_secs(2);
+const VISITS_FULL: u32 = 10_000_000;
+/// Disk that the whole set takes: its files, its sorted runs, its trees.
+const ROOM_FULL: u64 = 8 << 30;
 const SAMPLE: Duration = Duration::from_millis(10);
 
 pub(super) fn run(effort: Effort) -> Result<(), String> {
     let stage = Stage::set(effort)?;
     let mut rows = Vec::new();
     let train = stage.generate(TRAIN)?;
-    import_row(&stage, "import of a set as large as the train data", &train, TRAIN.iter().sum(), &mut rows)?;
+    import_row(&stage, "import of a set as large as the train data", &[train], TRAIN.iter().sum(), &mut rows)?;
     let real = tools::root().join("../shared/travels/full/data.zip");
     let (name, zip) = if real.is_file() { ("real", real) } else { ("generated", stage.generate(FULL)?) };
     let work = format!("import of 1.76 M {name} users and locations");
-    let store = import_row(&stage, &work, &zip, FULL.iter().sum(), &mut rows)?;
-    start_rows(&stage, &store, &mut rows)?;
+    let store = import_row(&stage, &work, &[zip], FULL.iter().sum(), &mut rows)?;
+    start_rows(&stage, &store, START_MOST, &mut rows)?;
     rows.iter().for_each(Row::print);
     if effort.record { append("cargo xtask bench import", &rows) } else { Ok(()) }
 }
 
+/// The whole set. Takes some minutes and gigabytes, so it is asked for by name.
+pub(super) fn run_full(effort: Effort) -> Result<(), String> {
+    let stage = Stage::set(effort)?;
+    super::stage::require_room(stage.folder.path(), ROOM_FULL)?;
+    let mut rows = Vec::new();
+    let (real, zips) = whole_set(&stage)?;
+    let name = if real { "real" } else { "generated" };
+    let work = format!("import of 1.76 M {name} users and locations and ten million generated visits");
+    let store = import_row(&stage, &work, &zips, FULL[0] + FULL[1] + FULL[2] + VISITS_FULL, &mut rows)?;
+    start_rows(&stage, &store, START_MOST_FULL, &mut rows)?;
+    rows.iter().for_each(Row::print);
+    if effort.record { append("cargo xtask bench import full", &rows) } else { Ok(()) }
+}
+
+/// Users and locations, real ones where they are at hand, and visits of theirs.
+fn whole_set(stage: &Stage) -> Result<(bool, Vec<PathBuf>), String> {
+    let real = tools::root().join("../shared/travels/full/data.zip");
+    if real.is_file() {
+        return Ok((true, vec![real, stage.generate_visits([FULL[0], FULL[1], VISITS_FULL])?]));
+    }
+    // As many visits as the real set has.
+    Ok((false, vec![stage.generate([FULL[0], FULL[1], VISITS_FULL + FULL[2]])?]))
+}
+
 /// One import: seconds and the peak of anonymous memory, sampled.
-fn import(stage: &Stage, zip: &Path, store: &Path) -> Result<(f64, u64), String> {
+fn import(stage: &Stage, zips: &[PathBuf], store: &Path) -> Result<(f64, u64), String> {
     let started = Instant::now();
     let mut child = Command::new(&stage.sapsan)
         .arg("import")
         .arg(Stage::config())
         .arg("--data")
         .arg(store)
-        .arg(zip)
+        .args(zips)
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| format!("cannot start the import: {error}"))?;
@@ -47,18 +77,24 @@ fn import(stage: &Stage, zip: &Path, store: &Path) -> Result<(f64, u64), String>
         peak = peak.max(super::process::anonymous_bytes(child.id()));
         match child.try_wait().map_err(|error| format!("the import: {error}"))? {
             Some(status) if status.success() => return Ok((started.elapsed().as_secs_f64(), peak)),
-            Some(status) => return Err(format!("the import of {} ended with {status}", zip.display())),
+            Some(status) => return Err(format!("the import of {} ended with {status}", zips[0].display())),
             None => std::thread::sleep(SAMPLE),
         }
     }
 }
 
-fn import_row(stage: &Stage, work: &str, zip: &Path, documents: u32, rows: &mut Vec<Row>) -> Result<PathBuf, String> {
+fn import_row(
+    stage: &Stage,
+    work: &str,
+    zips: &[PathBuf],
+    documents: u32,
+    rows: &mut Vec<Row>,
+) -> Result<PathBuf, String> {
     let store = stage.folder.path().join("imported");
     let (mut times, mut peak) = (Vec::new(), 0);
     for _ in 0..stage.effort.rounds.min(3) {
         let _ = std::fs::remove_dir_all(&store);
-        let (seconds, anonymous) = import(stage, zip, &store)?;
+        let (seconds, anonymous) = import(stage, zips, &store)?;
         times.push(seconds);
         peak = peak.max(anonymous);
     }
@@ -76,7 +112,7 @@ fn import_row(stage: &Stage, work: &str, zip: &Path, documents: u32, rows: &mut 
     Ok(store)
 }
 
-fn start_rows(stage: &Stage, store: &Path, rows: &mut Vec<Row>) -> Result<(), String> {
+fn start_rows(stage: &Stage, store: &Path, most_allowed: Duration, rows: &mut Vec<Row>) -> Result<(), String> {
     let (mut clean, mut killed) = (Vec::new(), Vec::new());
     for _ in 0..stage.effort.rounds {
         clean.push(start(stage, store)?.1);
@@ -96,8 +132,8 @@ fn start_rows(stage: &Stage, store: &Path, rows: &mut Vec<Row>) -> Result<(), St
             other: "—".to_owned(),
             ours: format!("median {:.3} s, longest {most:.3} s", median(times)),
             figure: format!("{most:.3} s"),
-            bound: "< 1 s".to_owned(),
-            reached: most < START_MOST.as_secs_f64(),
+            bound: format!("< {} s", most_allowed.as_secs()),
+            reached: most < most_allowed.as_secs_f64(),
             noise: "—".to_owned(),
         });
     }

@@ -7,7 +7,7 @@ use super::stage::{Stage, TRAIN};
 use super::wrk::Load;
 use super::{Effort, median, wrk};
 use crate::tools;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 const CONNECTIONS: u32 = 64;
@@ -16,10 +16,10 @@ const POST_RATE: f64 = 20_000.0;
 
 /// Quantiles of one run, in microseconds.
 #[derive(Clone, Copy, Debug)]
-struct Latency {
-    p50: f64,
-    p99: f64,
-    late_p99: f64,
+pub(super) struct Latency {
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) late_p99: f64,
 }
 
 pub(super) fn run(effort: Effort) -> Result<(), String> {
@@ -35,7 +35,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     for _ in 0..effort.rounds {
         floors.push(gets(&stage, &client, &floor, rate)?);
         alone.push(gets(&stage, &client, &server, rate)?);
-        let mut writer = start(&stage, &client, &server, POST_RATE, &["--post-visits", "--max-id", "100570"])?;
+        let mut writer = open_load(&stage, &client, &server, POST_RATE, &["--post-visits", "--max-id", "100570"])?;
         let during = gets(&stage, &client, &server, rate);
         let _ = writer.wait();
         beside.push(during?);
@@ -50,12 +50,19 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
 }
 
 /// Builds the open-model client of the `bench` crate.
-fn client() -> Result<PathBuf, String> {
+pub(super) fn client() -> Result<PathBuf, String> {
     tools::run("cargo", &["build", "--release", "--locked", "--quiet", "--package", "bench"])?;
     Ok(tools::root().join("target/release/bench"))
 }
 
-fn start(stage: &Stage, client: &PathBuf, server: &Server, rate: f64, more: &[&str]) -> Result<Child, String> {
+/// Starts open load on a server.
+pub(super) fn open_load<S: AsRef<std::ffi::OsStr>>(
+    stage: &Stage,
+    client: &Path,
+    server: &Server,
+    rate: f64,
+    more: &[S],
+) -> Result<Child, String> {
     Command::new("taskset")
         .args(["-c", &stage.cores.load])
         .arg(client)
@@ -68,8 +75,12 @@ fn start(stage: &Stage, client: &PathBuf, server: &Server, rate: f64, more: &[&s
         .map_err(|error| format!("cannot start {}: {error}", client.display()))
 }
 
-fn gets(stage: &Stage, client: &PathBuf, server: &Server, rate: f64) -> Result<Latency, String> {
-    let child = start(stage, client, server, rate, &["--path", "/users/{id}", "--max-id", "10057"])?;
+fn gets(stage: &Stage, client: &Path, server: &Server, rate: f64) -> Result<Latency, String> {
+    quantiles(open_load(stage, client, server, rate, &["--path", "/users/{id}", "--max-id", "10057"])?)
+}
+
+/// Waits for the client and reads what it measured.
+pub(super) fn quantiles(child: Child) -> Result<Latency, String> {
     let output = child.wait_with_output().map_err(|error| format!("the load client: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let field = |name: &str| {

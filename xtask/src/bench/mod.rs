@@ -2,8 +2,10 @@
 
 mod http;
 mod import;
+mod large;
 mod latency;
 mod memory;
+mod memory_limit;
 mod process;
 mod results;
 mod stage;
@@ -42,11 +44,11 @@ impl Cores {
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    // It takes arguments of its own.
-    if let Some((first, rest)) = arguments.split_first()
-        && first == "store"
-    {
-        return store::run(rest);
+    // They take arguments of their own.
+    match arguments.split_first() {
+        Some((first, rest)) if first == "store" => return store::run(rest),
+        Some((first, rest)) if first == "large" => return large::run(rest),
+        _ => {}
     }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let effort = if quick {
@@ -60,9 +62,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("latency"), None) => latency::run(effort),
         (Some("writes"), None) => writes::run(effort),
         (Some("import"), None) => import::run(effort),
+        (Some("import"), Some("full")) => import::run_full(effort),
         (Some("memory"), None) => memory::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, import, memory, store",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, store, large",
             other.unwrap_or("")
         )),
     }

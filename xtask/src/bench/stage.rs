@@ -15,6 +15,18 @@ pub(super) type Counts = [u32; 3];
 /// As large as the contest's train set.
 pub(super) const TRAIN: Counts = [10_057, 7_628, 100_570];
 
+/// Refuses to fill a disk.
+pub(super) fn require_room(folder: &Path, bytes: u64) -> Result<(), String> {
+    let output = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let free: u64 = text.lines().nth(1).and_then(|line| line.trim().parse().ok()).unwrap_or(0);
+    if free < bytes {
+        let [free, bytes] = [free, bytes].map(|bytes| bytes as f64 / 1e9);
+        return Err(format!("{}: {free:.1} GB are free, {bytes:.1} GB are needed", folder.display()));
+    }
+    Ok(())
+}
+
 /// Programs and folders of one run.
 pub(super) struct Stage {
     pub(super) effort: Effort,
@@ -46,14 +58,24 @@ impl Stage {
     }
 
     /// Generates a data set as a zip.
-    pub(super) fn generate(&self, [users, locations, visits]: Counts) -> Result<PathBuf, String> {
-        let zip = self.folder.path().join(format!("{users}-{locations}-{visits}.zip"));
+    pub(super) fn generate(&self, counts: Counts) -> Result<PathBuf, String> {
+        self.generate_as("all", counts, &[])
+    }
+
+    /// The visits of one alone.
+    pub(super) fn generate_visits(&self, counts: Counts) -> Result<PathBuf, String> {
+        self.generate_as("visits", counts, &["--only-visits"])
+    }
+
+    fn generate_as(&self, name: &str, [users, locations, visits]: Counts, more: &[&str]) -> Result<PathBuf, String> {
+        let zip = self.folder.path().join(format!("{name}-{users}-{locations}-{visits}.zip"));
         let counts = [users, locations, visits].map(|count| count.to_string());
         let mut command = Command::new(&self.sapsan);
         command.args(["generate", "travels"]).arg(&zip);
         for (name, count) in ["--users", "--locations", "--visits"].iter().zip(&counts) {
             command.args([name, count.as_str()]);
         }
+        command.args(more);
         tools::run_with(&mut command)?;
         Ok(zip)
     }

@@ -1,0 +1,269 @@
+//! `cargo xtask bench large [--gigabytes=N]`: ten times as much data as memory.
+//!
+//! Documents of about 4,000 bytes, one in each page. The server runs under a limit on its memory of a tenth of the
+//! data, page cache included. Three questions: are reads of random documents limited by the disk alone (beside raw reads
+//! of 4 KB of the same file, past the page cache, by as many threads as the server reads with), how much anonymous memory
+//! is there, and what do hot documents notice of cold reads beside them. Takes twice the data's size while it is loaded.
+
+use super::latency::{Latency, client, open_load, quantiles};
+use super::memory_limit::MemoryLimit;
+use super::process::Server;
+use super::results::{Row, append};
+use super::stage::{Stage, require_room};
+use super::wrk::{self, Load};
+use super::{Effort, median};
+use crate::tools;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const GIGABYTES: u64 = 20;
+/// Bytes of a document: one in each leaf.
+const DOCUMENT_BYTES: u64 = 4_000;
+/// The data is larger than the memory by this.
+const TIMES_MEMORY: u64 = 10;
+/// Threads of the server's pool, which do its waiting.
+const POOL_THREADS: usize = 2;
+const CONNECTIONS: u32 = 32;
+/// Hot documents, and reads of them a second.
+const HOT: u64 = 1_000;
+const HOT_RATE: f64 = 10_000.0;
+const ANONYMOUS_MOST: u64 = 300_000_000;
+/// `O_DIRECT` of Linux on x86-64; on arm64 it is another, and the raw reads would go through the page cache.
+const DIRECT: i32 = 0o40000;
+
+const CONFIG: &str = r#"
+[collections.items]
+key = { field = "id", type = "u32" }
+
+[[endpoints]]
+route = "GET /items/{id}"
+get = "items/{id}"
+"#;
+
+pub(super) fn run(arguments: &[String]) -> Result<(), String> {
+    let (mut gigabytes, mut record) = (GIGABYTES, true);
+    for argument in arguments {
+        match argument.strip_prefix("--gigabytes=").map(str::parse) {
+            Some(Ok(number)) if number > 0 => gigabytes = number,
+            None if argument == "--quick" => record = false,
+            _ => return Err(format!("`{argument}` is not known; allowed: --gigabytes=N, --quick")),
+        }
+    }
+    let stage = Stage::set(Effort { rounds: 3, seconds: if record { 4 } else { 2 }, record })?;
+    let bytes = gigabytes << 30;
+    require_room(stage.folder.path(), bytes * 5 / 2)?;
+    let limit = MemoryLimit::new(bytes / TIMES_MEMORY)?;
+    let documents = bytes / DOCUMENT_BYTES;
+    let folder = stage.folder.path();
+    std::fs::write(folder.join("large.toml"), CONFIG).map_err(|error| format!("large.toml: {error}"))?;
+    load(&stage, documents)?;
+    let rows = measure(&stage, &limit, documents, gigabytes)?;
+    rows.iter().for_each(Row::print);
+    if record { append(&format!("cargo xtask bench large --gigabytes={gigabytes}"), &rows) } else { Ok(()) }
+}
+
+/// Imports the documents from a stream: their text lies nowhere but in the store.
+fn load(stage: &Stage, documents: u64) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("the import: {error}");
+    let folder = stage.folder.path();
+    let mut child = Command::new(&stage.sapsan)
+        .arg("import")
+        .arg(folder.join("large.toml"))
+        .arg("--data")
+        .arg(folder.join("large"))
+        .args(["--collection", "items", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let input = child.stdin.take().ok_or("the import takes no input")?;
+    let mut input = BufWriter::with_capacity(1 << 20, input);
+    let text = "a text that takes no place in particular ".repeat(100);
+    for id in 1..=documents {
+        let head = format!("{{\"id\":{id},\"text\":\"");
+        let rest = DOCUMENT_BYTES as usize - head.len() - 40;
+        writeln!(input, "{head}{}\"}}", &text[..rest]).map_err(failed)?;
+    }
+    drop(input);
+    let status = child.wait().map_err(failed)?;
+    if status.success() { Ok(()) } else { Err(format!("the import ended with {status}")) }
+}
+
+fn measure(stage: &Stage, limit: &MemoryLimit, documents: u64, gigabytes: u64) -> Result<Vec<Row>, String> {
+    let client = client()?;
+    let folder = stage.folder.path();
+    let tree = folder.join("large/tree");
+    let script = limit.script(folder)?;
+    forget(&tree)?;
+    let server = serve(stage, &script)?;
+    let (peak, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    let [mut raw, mut deep, mut cold] = [const { Vec::new() }; 3];
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let measured = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                peak.fetch_max(server.anonymous_bytes(), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut rounds = || -> Result<(), String> {
+            // What a fresh server faults in once, and the loop's noticing that it waits.
+            random_reads(stage, &server, documents, 99)?;
+            for seed in 0..stage.effort.rounds as u64 {
+                raw.push(raw_reads(&tree, POOL_THREADS, stage.effort.seconds, seed)?);
+                deep.push(raw_reads(&tree, CONNECTIONS as usize, stage.effort.seconds, seed)?);
+                cold.push(random_reads(stage, &server, documents, seed)?);
+                alone.push(hot(stage, &client, &server)?);
+                let all = ["--path", "/items/{id}", "--max-id", &documents.to_string()].map(str::to_owned);
+                let rate = median(cold.clone()) / 2.0;
+                let mut reader = open_load(stage, &client, &server, rate, &all)?;
+                let during = hot(stage, &client, &server);
+                let _ = reader.wait();
+                beside.push(during?);
+            }
+            Ok(())
+        };
+        let result = rounds();
+        ended.store(true, Ordering::Relaxed);
+        result
+    });
+    measured?;
+    let anonymous = peak.into_inner();
+    let name = format!(
+        "{gigabytes} GiB of documents under {:.1} GiB ({})",
+        gigabytes as f64 / TIMES_MEMORY as f64,
+        limit.name
+    );
+    Ok(vec![reads_row(&name, raw, deep, cold), memory_row(&name, anonymous), hot_row(&name, &alone, &beside)])
+}
+
+fn serve(stage: &Stage, script: &Path) -> Result<Server, String> {
+    let address = super::process::free_address()?;
+    let folder = stage.folder.path();
+    let arguments = [
+        stage.sapsan.display().to_string(),
+        "serve".to_owned(),
+        folder.join("large.toml").display().to_string(),
+        "--data".to_owned(),
+        folder.join("large").display().to_string(),
+        "--http".to_owned(),
+        address.to_string(),
+        "--threads".to_owned(),
+        stage.cores.threads.to_string(),
+    ];
+    Server::start(&stage.cores.server, script, &arguments, address)
+}
+
+/// Has the kernel forget a file's pages: those that the import left in memory belong to nobody's limit.
+fn forget(path: &Path) -> Result<(), String> {
+    let target = format!("of={}", path.display());
+    tools::run_with(
+        Command::new("dd")
+            .args(["if=/dev/null", "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])
+            .arg(target),
+    )
+}
+
+/// Random documents over HTTP, as fast as they come; how many a second.
+fn random_reads(stage: &Stage, server: &Server, documents: u64, seed: u64) -> Result<f64, String> {
+    let make = format!("function make() return wrk.format('GET', '/items/' .. math.random(1, {documents})) end");
+    let load = Load { connections: CONNECTIONS, pipeline: 1, make, fresh: true };
+    let outcome = wrk::run(server, &load, &stage.cores, stage.effort, stage.folder.path(), seed)?;
+    match outcome.failures {
+        0 => Ok(outcome.requests_per_second),
+        failures => Err(format!("{failures} reads of random documents failed")),
+    }
+}
+
+/// Raw reads of random pages past the page cache by so many threads; how many a second.
+fn raw_reads(path: &Path, threads: usize, seconds: u32, seed: u64) -> Result<f64, String> {
+    const PAGE: usize = 4096;
+    let open = OpenOptions::new().read(true).custom_flags(DIRECT).open(path);
+    let file: File = open.map_err(|error| format!("{}: {error}", path.display()))?;
+    let pages = file.metadata().map_err(|error| format!("{}: {error}", path.display()))?.len() / PAGE as u64;
+    let (count, began) = (AtomicU64::new(0), Instant::now());
+    let limit = Duration::from_secs(seconds.into());
+    let read = |thread: u64| -> std::io::Result<()> {
+        // The kernel wants the address at a multiple of the page's size.
+        let mut buffer = vec![0; 2 * PAGE];
+        let start = buffer.as_ptr().align_offset(PAGE);
+        let mut state = (seed + 1) * 1_000_003 + thread;
+        while began.elapsed() < limit {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            file.read_exact_at(&mut buffer[start..start + PAGE], (state >> 24) % pages * PAGE as u64)?;
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    };
+    let read = &read;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads as u64).map(|thread| scope.spawn(move || read(thread))).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(result) => result.map_err(|error| format!("{}: {error}", path.display())),
+            Err(_) => Err("a thread that reads panicked".to_owned()),
+        })
+    })?;
+    Ok(count.into_inner() as f64 / began.elapsed().as_secs_f64())
+}
+
+fn hot(stage: &Stage, client: &Path, server: &Server) -> Result<Latency, String> {
+    let hot = ["--path", "/items/{id}", "--max-id", &HOT.to_string()].map(str::to_owned);
+    quantiles(open_load(stage, client, server, HOT_RATE, &hot)?)
+}
+
+fn reads_row(name: &str, raw: Vec<f64>, deep: Vec<f64>, cold: Vec<f64>) -> Row {
+    let spread = cold.iter().copied().fold(0.0, f64::max) / cold.iter().copied().fold(f64::INFINITY, f64::min) - 1.0;
+    let (raw, deep, cold) = (median(raw), median(deep), median(cold));
+    Row {
+        work: format!("{name}: GET of random documents, {CONNECTIONS} connections"),
+        other: format!(
+            "raw reads of 4 KB, {POOL_THREADS} threads: {:.1}k/s; {CONNECTIONS} threads: {:.1}k/s",
+            raw / 1e3,
+            deep / 1e3
+        ),
+        ours: format!("{:.1}k/s", cold / 1e3),
+        figure: format!("{:.2} ×", cold / raw),
+        bound: "≥ 0.80 ×".to_owned(),
+        reached: cold >= 0.8 * raw,
+        noise: format!("{:.0} %", spread * 100.0),
+    }
+}
+
+fn memory_row(name: &str, anonymous: u64) -> Row {
+    Row {
+        work: format!("{name}: anonymous memory, at most"),
+        other: "—".to_owned(),
+        ours: format!("{:.0} MB", anonymous as f64 / 1e6),
+        figure: format!("{:.0} MB", anonymous as f64 / 1e6),
+        bound: "< 300 MB".to_owned(),
+        reached: anonymous < ANONYMOUS_MOST,
+        noise: "—".to_owned(),
+    }
+}
+
+fn hot_row(name: &str, alone: &[Latency], beside: &[Latency]) -> Row {
+    let of = |runs: &[Latency], figure: fn(&Latency) -> f64| median(runs.iter().map(figure).collect());
+    let side = |runs: &[Latency]| {
+        let late = of(runs, |run| run.late_p99);
+        format!("p50 {:.0}, p99 {:.0} µs (client late p99 {late:.0})", of(runs, |run| run.p50), of(runs, |run| run.p99))
+    };
+    let ratio = of(beside, |run| run.p99) / of(alone, |run| run.p99);
+    Row {
+        work: format!(
+            "{name}: p99 of {HOT} hot documents at {:.0}k/s beside cold reads at half their rate",
+            HOT_RATE / 1e3
+        ),
+        other: format!("without: {}", side(alone)),
+        ours: side(beside),
+        figure: format!("{ratio:.2} ×"),
+        bound: "≤ 2.00 ×".to_owned(),
+        reached: ratio <= 2.0,
+        noise: "—".to_owned(),
+    }
+}
