@@ -40,6 +40,8 @@ mod writer;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crossbeam_utils::CachePadded;
+
 pub(crate) use alarm::Wake;
 pub(crate) use changes::Changes;
 pub(crate) use commit::{Request, finish};
@@ -74,12 +76,13 @@ pub(crate) struct Engine {
     published: Arc<Published<Generation>>,
     /// The owner's copy of what is published.
     current: Mutex<Generation>,
-    /// The newest version that snapshots see.
-    visible: AtomicU64,
-    queue: Queue<Box<Request>>,
+    /// The newest version that snapshots see. In lines of its own, as what follows: each reader looks at it, and what
+    /// each commit writes must not take it out of their caches.
+    visible: CachePadded<AtomicU64>,
+    queue: CachePadded<Queue<Box<Request>>>,
     /// What the transactions in it, and those on their way to the disk, hold.
-    pub(crate) weights: Weights,
-    crowd: Crowd,
+    pub(crate) weights: CachePadded<Weights>,
+    crowd: CachePadded<Crowd>,
     /// Held by the committer that waits for the queue or gathers.
     watch: Mutex<()>,
     writer: Mutex<Writer>,
