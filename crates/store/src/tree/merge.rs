@@ -16,7 +16,7 @@ use super::assembler::{Assembler, Root};
 use super::file::Shared;
 use super::node::{Node, Stored};
 use super::output::Output;
-use super::page::{Damage, Extent, KEY_BYTES_MAX, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
+use super::page::{Damage, Extent, HEADER_BYTES, KEY_BYTES_MAX, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
 use super::run::{Held, Run};
 use crate::Error;
 
@@ -257,13 +257,22 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
             self.join_previous(below)?;
             self.assembler.close(below, self.output)?;
         }
-        if self.assembler.run(level).is_underfull(level) {
+        if self.assembler.run(level).is_underfull(level) || self.takes_in(child, level)? {
             return self.rewrite(child, level, low, upper);
         }
         self.assembler.close(level, self.output)?;
         let above = self.assembler.run(level + 1);
         above.push(low, &[], Held::Child { page: child, fresh: false });
         self.assembler.relieve(level + 1, self.output)
+    }
+
+    /// Whether an untouched leaf behind a run goes into it. Branches are too few to be worth it.
+    fn takes_in(&mut self, child: PageNo, level: u8) -> Result<bool, Error> {
+        if level > 0 || !self.assembler.run(0).should_take(0, None) {
+            return Ok(false);
+        }
+        let sibling = self.shared.checked_node(child, 0)?.used_bytes().saturating_sub(HEADER_BYTES);
+        Ok(self.assembler.run(0).should_take(0, Some(sibling)))
     }
 
     /// A run that ends with its branch and is too small takes in the sibling before, where that is an old page.

@@ -11,6 +11,10 @@ use super::page::{PAGE_BYTES, PageNo};
 
 /// Fewer bytes than this in the only page of a run, and a neighbour is taken in.
 const UNDERFULL_BYTES: usize = PAGE_BYTES / 3;
+/// Less room than this in the last page of a run is not worth reading a neighbour for.
+const SPARE_BYTES_MIN: usize = PAGE_BYTES / 4;
+/// Pages of a run that, with a neighbour, become one more: what does not fit one page is shared by three, not by two.
+const SHARED_PAGES: usize = 2;
 /// A run heavier than this (in uncompressed bytes) is cut before its end is known.
 const EARLY_WEIGHT: usize = 32 * PAGE_BYTES;
 /// Full pages that stay behind when a run is cut early, so that its end can still be balanced or joined.
@@ -159,6 +163,20 @@ impl<'a> Run<'a> {
         !self.is_empty()
             && self.weight <= EARLY_WEIGHT
             && self.size(0..self.len(), level).bytes(level) < UNDERFULL_BYTES
+    }
+
+    /// Whether a sibling with `len` bytes of entries should join the run, which ends without it: where it fits into the room
+    /// that its last page has, a page is saved and none written more; and a page that has just become two half empty ones
+    /// becomes three with its sibling, which are fuller. `None` asks before it is known how large the sibling is.
+    pub(super) fn should_take(&self, level: u8, len: Option<usize>) -> bool {
+        if self.is_empty() || self.weight > EARLY_WEIGHT {
+            return false;
+        }
+        let ends = self.cut(level, |_, _| false);
+        let last = if ends.len() > 1 { ends[ends.len() - 2] } else { 0 };
+        let spare = PAGE_BYTES.saturating_sub(self.size(last..self.len(), level).bytes(level));
+        spare >= SPARE_BYTES_MIN
+            && len.is_none_or(|len| len <= spare || (ends.len() == SHARED_PAGES && spare >= UNDERFULL_BYTES))
     }
 
     fn size(&self, range: Range<usize>, level: u8) -> NodeSize {

@@ -1,0 +1,88 @@
+//! How full leaves are after changes here and there, and what filling them costs.
+
+#![allow(clippy::unwrap_used)] // The lint's exception for tests does not reach helper functions of test files.
+
+use std::collections::BTreeMap;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use store::disk::SystemDisk;
+use store::log::LogPosition;
+use store::tree::{Pace, TreeFile};
+use store::{TreeId, Version};
+
+const NAME: &str = "trees";
+const TREE: TreeId = TreeId(0);
+const VALUE: [u8; 400] = [7; 400];
+
+fn open(directory: &tempfile::TempDir) -> TreeFile {
+    let disk = SystemDisk::new(directory.path()).unwrap();
+    if !directory.path().join(NAME).exists() {
+        TreeFile::create(&disk, NAME, Version(0), LogPosition::default()).unwrap();
+    }
+    TreeFile::open(&disk, NAME, 1 << 32).unwrap().choose(0).unwrap()
+}
+
+fn no_pace() -> Pace {
+    Box::new(|_, _, _| Ok(()))
+}
+
+fn put(file: &TreeFile, keys: impl IntoIterator<Item = u64>) {
+    let edits: BTreeMap<_, _> = keys.into_iter().map(|key| (key.to_be_bytes(), VALUE)).collect();
+    let mut writer = file.begin(no_pace()).unwrap();
+    writer.merge(TREE, edits.iter().map(|(key, value)| (&key[..], Some(&value[..])))).unwrap();
+    writer.finish(Version(1), LogPosition::default()).unwrap();
+}
+
+/// Pages that the newest view reaches and the one before did not.
+fn written(file: &TreeFile, change: impl FnOnce()) -> u64 {
+    let before = file.space_stat();
+    change();
+    let after = file.space_stat();
+    // What waits now is what the last change freed: as much as it wrote, but for what the trees have grown by.
+    after.waiting + after.live - before.live
+}
+
+/// Inserts so many keys of no order, `step` at a time; the part of the leaves' bytes that is used then.
+fn fill_after_random_inserts(keys: u64, step: usize) -> f64 {
+    let directory = tempfile::tempdir().unwrap();
+    let file = open(&directory);
+    let mut rng = SmallRng::seed_from_u64(1);
+    for _ in 0..keys / step as u64 {
+        put(&file, (0..step).map(|_| rng.random::<u64>()));
+    }
+    let report = file.view().verify();
+    assert!(report.is_clean(), "{:?}", report.faults);
+    report.trees[0].fill()
+}
+
+#[test]
+fn random_inserts_leave_leaves_nearly_full() {
+    // Nine of these entries fill a leaf to 0.91.
+    let (few, many) = (fill_after_random_inserts(20_000, 400), fill_after_random_inserts(20_000, 2_000));
+    assert!(few > 0.78 && many > 0.8, "{few} {many}");
+}
+
+#[test]
+fn keys_in_rising_order_leave_full_leaves() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = open(&directory);
+    for step in 0..100u64 {
+        put(&file, step * 50..(step + 1) * 50);
+    }
+    let fill = file.view().verify().trees[0].fill();
+    assert!(fill > 0.9, "{fill}");
+}
+
+#[test]
+fn an_update_of_full_leaves_writes_no_neighbour() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = open(&directory);
+    put(&file, 0..9000);
+    let before = file.view().verify().trees[0].clone();
+    put(&file, [0]);
+    // Every hundredth leaf, its branches, the catalog and the space map, and those of the update before.
+    let pages = written(&file, || put(&file, (0..10).map(|number| 900 * number + 5)));
+    assert!((10..28).contains(&pages), "{pages}");
+    assert_eq!(file.view().verify().trees[0].leaf_pages, before.leaf_pages);
+}
