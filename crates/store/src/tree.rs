@@ -50,6 +50,7 @@ pub use file::{Opening, TreeFile};
 pub(crate) use merge::Cut;
 pub use meta::Meta;
 pub(crate) use node::head;
+pub(crate) use output::SLICE_BYTES;
 pub(crate) use page::overflow_pages;
 pub use page::{KEY_BYTES_MAX, PAGE_BYTES, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
 pub(crate) use prefetch::prefetch;

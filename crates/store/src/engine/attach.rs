@@ -5,11 +5,12 @@
 //! replay starts behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::checkpoint::merge_table;
+use super::pieces::merge_all;
 use super::view::View;
 use super::writer::Writer;
-use super::{Engine, lock};
+use super::{Engine, lock, pace};
 use crate::disk::DIRECT_ALIGN;
 use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId};
@@ -98,9 +99,9 @@ impl Engine {
         builds: Vec<(TreeId, BulkRoot)>,
         rows: &[(TreeId, Vec<u8>, Vec<u8>)],
     ) -> Result<(), Error> {
-        let mut tree = self.tree.begin(self.pace())?;
+        let mut tree = self.tree.begin(pace::unhindered(Arc::clone(&self.is_closing)))?;
         if let Some(table) = &writer.generation.frozen {
-            merge_table(&mut tree, table)?;
+            merge_all(&mut tree, table)?;
         }
         for (id, build) in builds {
             tree.attach(id, build)?;
@@ -117,7 +118,7 @@ impl Engine {
         self.room_merged();
         self.show(version);
         self.refresh(writer);
-        self.forget_frozen();
+        self.forget_frozen(version);
         self.log.release_before(log_start.segment);
         Ok(())
     }

@@ -23,7 +23,11 @@ impl Engine {
     pub(crate) fn backup(self: &Arc<Engine>, disk: &dyn Disk, watch: &mut Watch<'_>) -> Result<Copied, Error> {
         let unfinished = Unfinished::begin(disk)?;
         self.checkpoint()?;
-        let view = self.tree.view();
+        let view = {
+            // Between two pieces of a checkpoint, which may be the next one by now, the trees are no state of the data.
+            let _merging = self.hold_merging()?;
+            self.tree.view()
+        };
         let copied = self.copy_to(disk, &view, log::BEGINNING, watch)?;
         drop(view);
         log::create_least(disk)?;

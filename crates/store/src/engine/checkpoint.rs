@@ -2,8 +2,9 @@
 //!
 //! 1. Freeze: a new memtable takes over (under the writer's lock, microseconds).
 //! 2. Wait until all versions in the frozen one are visible, that is durable.
-//! 3. Merge it in key order, tree by tree, in paced chunks; sync, meta page, sync.
-//! 4. Publish a generation with the new tree and without the frozen memtable.
+//! 3. Merge it in key order, tree by tree, in paced chunks and in pieces ([`pieces`](super::pieces)): after each a sync,
+//!    the meta page, a sync, and a generation with the new tree under the same frozen memtable.
+//! 4. After the last piece publish a generation without the frozen memtable.
 //! 5. Give back the log's segments before the place where replay would now start.
 //!
 //! Writers go on all the time. They wait only when the new memtable is full before the old one is merged, and they hear of
@@ -11,21 +12,20 @@
 //! again. One whose sync failed poisons the store, for nobody knows what is on the disk.
 
 use std::io;
-use std::iter::Peekable;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::limits::{CATALOG, LOG_BYTES_MAX, RETRY_AFTER, TICK};
+use super::limits::{LOG_BYTES_MAX, RETRY_AFTER, TICK};
+use super::pace::{self, Pacer, Progress};
+use super::pieces::{self, Reached, Walk};
 use super::writer::Writer;
 use super::{Engine, lock};
-use crate::disk::DiskFile;
 use crate::error::Error;
-use crate::key::{KeyRange, TreeId, Version};
+use crate::key::Version;
 use crate::log::LogPosition;
-use crate::memtable::{Cursor, Memtable, Stretch};
 use crate::options::Durability;
-use crate::tree::{Cut, Pace, TreeWriter};
+use crate::tree::TreeWriter;
 
 /// When checkpoints are due, and how they went.
 #[derive(Default)]
@@ -42,6 +42,8 @@ pub(crate) struct Checkpoints {
 #[derive(Default)]
 struct State {
     frozen: Option<Frozen>,
+    /// How far the merge of the frozen memtable is durable.
+    reached: Option<Reached>,
     /// Calls of `Store::checkpoint` so far, and up to which they are served.
     asked: u64,
     served: u64,
@@ -78,7 +80,9 @@ impl Checkpoints {
 
     /// A memtable was frozen: it is to be merged at once.
     pub(crate) fn frozen(&self, last_version: u64, log_start: LogPosition) {
-        self.state().frozen = Some(Frozen { last_version, log_start });
+        let mut state = self.state();
+        (state.frozen, state.reached) = (Some(Frozen { last_version, log_start }), None);
+        drop(state);
         self.is_requested_by_size.store(false, Ordering::Relaxed);
         self.changed.notify_all();
     }
@@ -122,8 +126,9 @@ impl Checkpoints {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until there is no frozen memtable any more: a writer whose active one is full.
-    pub(crate) fn wait_until_merged(&self, engine: &Engine) -> Result<(), Error> {
+    /// Waits until there is no frozen memtable any more: a writer whose active one is full. `follow` is called after each
+    /// piece of the merge, for who waits would else keep the pages from being used again that it has freed.
+    pub(crate) fn wait_until_merged(&self, engine: &Engine, mut follow: impl FnMut()) -> Result<(), Error> {
         let mut state = self.state();
         // A failure from before says nothing: the disk may have room by now. Unless it was just now.
         let tries = state.tries;
@@ -135,6 +140,9 @@ impl Checkpoints {
                 return Err(failure.copy());
             }
             state = self.wait_a_tick(state, TICK);
+            drop(state);
+            follow();
+            state = self.state();
         }
         Ok(())
     }
@@ -279,10 +287,14 @@ impl Engine {
     }
 
     /// Steps 2 to 5 of the module's text. Under `merging`.
-    fn merge_frozen(&self) -> Result<(), Error> {
-        let Some(Frozen { last_version, log_start }) = self.checkpoints.state().frozen else { return Ok(()) };
+    pub(super) fn merge_frozen(&self) -> Result<(), Error> {
+        let (frozen, reached) = {
+            let state = self.checkpoints.state();
+            (state.frozen, state.reached.clone())
+        };
+        let Some(frozen) = frozen else { return Ok(()) };
         let Some(table) = lock(&self.current).frozen.clone() else { return Ok(()) };
-        self.wait_until_visible(last_version)?;
+        self.wait_until_visible(frozen.last_version)?;
         if self.options.durability != Durability::Commit {
             self.log.sync().map_err(|error| {
                 self.poison("sync of the log", &error);
@@ -290,20 +302,55 @@ impl Engine {
             })?;
             self.alarm.ring();
         }
-        let mut tree = self.tree.begin(self.pace())?;
-        merge_table(&mut tree, &table)?;
-        let view = self.finish(tree, last_version, log_start)?;
-        self.publish(|generation| {
-            generation.tree = view;
-            generation.frozen = None;
-        });
-        self.room_merged();
-        self.checkpoints.state().frozen = None;
-        self.checkpoints.changed.notify_all();
-        self.log.release_before(log_start.segment);
-        self.published.reclaim();
+        let keys = table.len() as u64;
+        let (bytes, live) = (table.used_bytes() as u64, self.tree.live_pages().into());
+        let most = keys.div_ceil(pieces::count(keys, bytes, live, self.options.memtable_bytes));
+        let mut walk = Walk::after(&table, reached);
+        let progress = Arc::new(Progress::of(keys, self.log.bytes_written()));
+        let pacer = self.pacer(&progress);
+        while self.merge_piece(&mut walk, most, frozen, &progress, &pacer)? {}
+        drop(walk);
         *lock(&self.spare) = Some(table);
         Ok(())
+    }
+
+    /// One piece of the frozen memtable, or the last one. True when there is more.
+    fn merge_piece(
+        &self,
+        walk: &mut Walk<'_>,
+        most: u64,
+        frozen: Frozen,
+        progress: &Progress,
+        pacer: &Arc<Mutex<Pacer>>,
+    ) -> Result<bool, Error> {
+        let before = self.tree.merged_pages();
+        let mut tree = self.tree.begin(pace::of_checkpoint(pacer))?;
+        let is_last = !walk.merge(&mut tree, most, &|| progress.note(&self.log))?;
+        if is_last {
+            let view = self.finish(tree, frozen.last_version, frozen.log_start)?;
+            // From the moment it is published a writer may freeze the next memtable, whose need and state must stay.
+            self.room_merged();
+            self.publish(|generation| {
+                generation.tree = view;
+                generation.frozen = None;
+            });
+            self.forget_frozen(frozen.last_version);
+            self.log.release_before(frozen.log_start.segment);
+            self.published.reclaim();
+            return Ok(false);
+        }
+        let (version, log_start) = (tree.base().meta().version, tree.base().meta().log_start);
+        let view = self.finish(tree, version.0, log_start)?;
+        self.publish_if_room(|generation| generation.tree = view);
+        self.room_advanced(self.tree.merged_pages() - before);
+        self.checkpoints.state().reached = walk.reached().cloned();
+        self.checkpoints.changed.notify_all();
+        // A writer that does nothing holds the state before; one that is busy follows by itself.
+        if let Some(mut writer) = self.try_writer() {
+            self.refresh(&mut writer);
+        }
+        self.published.reclaim();
+        Ok(true)
     }
 
     /// Ends a checkpoint. A failed sync poisons; a full disk does not.
@@ -331,25 +378,6 @@ impl Engine {
         Ok(())
     }
 
-    /// After each chunk: let the disk have it, then rest as long as that took, so that the log's syncs have half of the
-    /// disk; with no rest when the active memtable fills up meanwhile.
-    pub(super) fn pace(&self) -> Pace {
-        let active = Arc::clone(&lock(&self.current).active);
-        let full_at = self.options.memtable_bytes / 2;
-        let is_closing = Arc::clone(&self.is_closing);
-        Box::new(move |file: &dyn DiskFile, start, len| {
-            if is_closing.load(Ordering::Acquire) {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, "the store is closing"));
-            }
-            let began = Instant::now();
-            file.sync_range(start, len)?;
-            if active.used_bytes() < full_at {
-                std::thread::sleep(began.elapsed().min(PACE_REST_MAX));
-            }
-            Ok(())
-        })
-    }
-
     /// A checkpoint that contains all that is visible when it is called.
     pub(crate) fn checkpoint(&self) -> Result<(), Error> {
         let mut state = self.checkpoints.state();
@@ -370,83 +398,16 @@ impl Engine {
         Ok(merging)
     }
 
-    /// The frozen memtable has been merged by another than the checkpointer.
-    pub(super) fn forget_frozen(&self) {
-        self.checkpoints.state().frozen = None;
+    /// The frozen memtable that ends with this version, or one before, has been merged.
+    pub(super) fn forget_frozen(&self, merged: u64) {
+        let mut state = self.checkpoints.state();
+        if state.frozen.is_some_and(|frozen| frozen.last_version <= merged) {
+            (state.frozen, state.reached) = (None, None);
+        }
+        drop(state);
         self.checkpoints.changed.notify_all();
     }
 }
 
 /// Between two tries for the writer's lock.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
-
-/// A rest after a chunk, at most: a disk that stalls is not helped by waiting still longer.
-const PACE_REST_MAX: Duration = Duration::from_millis(5);
-
-/// Puts all that a memtable holds into the trees.
-pub(super) fn merge_table(tree: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
-    for id in table.trees() {
-        if id == CATALOG {
-            name_trees(tree, table)?;
-        }
-        tree.merge_with(id, &cuts(&table.deleted(id)), Entries::of(table, id))?;
-    }
-    Ok(())
-}
-
-/// The tree file knows the names too, so that it can be inspected without the engine.
-fn name_trees(tree: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
-    tree.set_name(CATALOG, "names")?;
-    for (key, value) in Entries::of(table, CATALOG) {
-        if let Some((name, id)) = super::catalog::row(key, value) {
-            tree.set_name(id, name)?;
-        }
-    }
-    Ok(())
-}
-
-/// Deleted stretches as what they take away, those that meet joined.
-fn cuts<'m>(deleted: &[Stretch<'m>]) -> Vec<Cut<'m>> {
-    let mut cuts: Vec<Cut<'m>> = Vec::new();
-    for Stretch { from, to, .. } in deleted {
-        match cuts.last_mut() {
-            Some(last) if last.to == Some(from) => last.to = *to,
-            _ => cuts.push(Cut { from, to: *to }),
-        }
-    }
-    cuts
-}
-
-/// The newest record of each key of one tree, in order, without those that a range deleted.
-struct Entries<'m> {
-    cursor: Cursor<'m>,
-    is_started: bool,
-    /// From the one on that the cursor has reached.
-    deleted: Peekable<std::vec::IntoIter<Stretch<'m>>>,
-}
-
-impl<'m> Entries<'m> {
-    fn of(table: &'m Memtable, tree: TreeId) -> Entries<'m> {
-        let deleted = table.deleted(tree).into_iter().peekable();
-        Entries { cursor: table.cursor(Version(u64::MAX), tree), is_started: false, deleted }
-    }
-
-    fn is_deleted(&mut self, key: &[u8], version: Version) -> bool {
-        while self.deleted.next_if(|stretch| stretch.to.is_some_and(|to| to <= key)).is_some() {}
-        self.deleted.peek().is_some_and(|stretch| stretch.from <= key && version < stretch.deleted)
-    }
-}
-
-impl<'m> Iterator for Entries<'m> {
-    type Item = (&'m [u8], Option<&'m [u8]>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let entry = if self.is_started { self.cursor.next() } else { self.cursor.seek(KeyRange::ALL.from) }?;
-            self.is_started = true;
-            if !self.is_deleted(entry.key, entry.version) {
-                return Some((entry.key, entry.value));
-            }
-        }
-    }
-}

@@ -28,6 +28,7 @@ mod commit;
 mod feed;
 mod limits;
 mod pace;
+mod pieces;
 mod queue;
 mod reads;
 mod recovery;
@@ -163,6 +164,16 @@ impl Engine {
             if self.published.epoch() == guard.epoch() {
                 return (guard, visible);
             }
+        }
+    }
+
+    /// Replaces what readers see, unless so many old states are kept for readers that it would have to wait.
+    fn publish_if_room(&self, change: impl FnOnce(&mut Generation)) {
+        let mut current = lock(&self.current);
+        let mut next = current.clone();
+        change(&mut next);
+        if self.published.replace(next.clone()).is_ok() {
+            *current = next;
         }
     }
 

@@ -1,32 +1,206 @@
-//! How fast a bulk build may write.
+//! How fast checkpoints and bulk builds may write: they share the disk with the log, whose syncs somebody waits for.
 //!
-//! It shares the disk with the log, whose syncs somebody waits for. Where commits go on it rests after each stretch as long
-//! as that took, as a checkpoint does; where nobody commits, which is how most imports run, a rest would only make it
+//! A checkpoint goes as slowly as it may and evenly: small slices, each waited for, at a rate at which it is done before
+//! the next memtable is full, nor the log too long ([`Pacer::rate`]). A sync waits for the slice before it only, and most
+//! meet none. Where commits come too fast for that it goes as fast as it can, in larger stretches, for then they wait for
+//! its end; so it does where nobody commits.
+//!
+//! A bulk build rests after each stretch as long as that took, where commits go on; where nobody commits, which is how most imports run, a rest would only make it
 //! half as fast. Stretches are written out as they come also then: left to the last sync, hundreds of megabytes would
 //! hold up whoever begins to commit meanwhile.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::Engine;
+use super::limits::LOG_BYTES_MAX;
+use super::{Engine, lock};
 use crate::disk::DiskFile;
-use crate::tree::Pace;
+use crate::log::Log;
+use crate::memtable::Memtable;
+use crate::tree::{Pace, SLICE_BYTES};
 
 /// A rest, at most: a disk that stalls is not helped by waiting still longer.
 const REST_MAX: Duration = Duration::from_millis(5);
 /// Bytes that go to the disk at once while nobody commits: each stretch is waited for, and larger ones wait less often.
 const STRETCH_BYTES: u64 = 4 << 20;
 
+/// Bytes a second at which a checkpoint writes, at least: even slices at this rate hardly slow a sync of the log.
+const GENTLE_RATE: f64 = 64e6;
+/// A rate above this takes the whole disk.
+const EVEN_RATE_MAX: f64 = 256e6;
+/// A slice is what goes to the disk in this time.
+const SLICE_SECONDS: f64 = 250e-6;
+/// Bytes that go to the disk at once where it is as fast as it can be.
+const FAST_STRETCH_BYTES: u64 = 256 << 10;
+/// Nobody commits where nobody has for this time.
+const IDLE_AFTER: Duration = Duration::from_millis(20);
+/// Before this much time the rate of commits is not known.
+const LEARNING: Duration = Duration::from_millis(5);
+/// A checkpoint is to be done when so much of the next memtable is full, or the log has grown by its bound.
+const DONE_AT: f64 = 0.75;
+
+/// How far a merge is, and how long the log has become meanwhile.
+pub(super) struct Progress {
+    total: u64,
+    done: AtomicU64,
+    log_before: u64,
+    log_now: AtomicU64,
+}
+
+/// Records between two looks at the log's length.
+const LOOK_EVERY: u64 = 64;
+
+impl Progress {
+    /// Of a merge of so many records that begins when the log has so many bytes.
+    pub(super) fn of(total: u64, log_bytes: u64) -> Progress {
+        Progress { total, done: AtomicU64::new(0), log_before: log_bytes, log_now: AtomicU64::new(log_bytes) }
+    }
+
+    /// One more record is merged.
+    pub(super) fn note(&self, log: &Log) {
+        if self.done.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
+            self.log_now.store(log.bytes_written(), Ordering::Relaxed);
+        }
+    }
+
+    fn share_done(&self) -> f64 {
+        self.done.load(Ordering::Relaxed) as f64 / self.total.max(1) as f64
+    }
+
+    /// What the log has grown by, as a part of its bound.
+    fn log_growth(&self) -> f64 {
+        (self.log_now.load(Ordering::Relaxed) - self.log_before) as f64 / LOG_BYTES_MAX as f64
+    }
+}
+
+/// The pace of one checkpoint, over all its pieces.
+pub(super) struct Pacer {
+    progress: Arc<Progress>,
+    /// Fills up meanwhile.
+    active: Arc<Memtable>,
+    capacity: usize,
+    used_before: usize,
+    is_closing: Arc<AtomicBool>,
+    began: Instant,
+    /// Bytes written so far.
+    written: u64,
+    /// Not yet written out: from where to where, and how many bytes of it.
+    unwritten: Option<(u64, u64, u64)>,
+    /// When the next slice may go.
+    due: Instant,
+    /// How full the memtable was when it last had grown, and when that was.
+    seen: (usize, Instant),
+}
+
+impl Engine {
+    /// The pace of a checkpoint that begins now.
+    pub(super) fn pacer(&self, progress: &Arc<Progress>) -> Arc<Mutex<Pacer>> {
+        let active = Arc::clone(&lock(&self.current).active);
+        let used_before = active.used_bytes();
+        let now = Instant::now();
+        Arc::new(Mutex::new(Pacer {
+            progress: Arc::clone(progress),
+            active,
+            capacity: self.options.memtable_bytes,
+            used_before,
+            is_closing: Arc::clone(&self.is_closing),
+            began: now,
+            written: 0,
+            unwritten: None,
+            due: now,
+            seen: (used_before, now),
+        }))
+    }
+}
+
+/// The pace of one piece.
+pub(super) fn of_checkpoint(pacer: &Arc<Mutex<Pacer>>) -> Pace {
+    let pacer = Arc::clone(pacer);
+    Box::new(move |file: &dyn DiskFile, start, len| lock(&pacer).step(file, start, len))
+}
+
+impl Pacer {
+    fn step(&mut self, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
+        check_open(&self.is_closing)?;
+        let (low, high, bytes) = self.unwritten.take().unwrap_or((start, start, 0));
+        // The stretch may have gaps, which are not written: a slice's bytes are what counts.
+        let bytes = bytes + len.min(SLICE_BYTES as u64);
+        let (low, high) = (low.min(start), high.max(start + len));
+        let rate = self.rate(Instant::now());
+        let slice = rate.map_or(FAST_STRETCH_BYTES, |rate| (rate * SLICE_SECONDS) as u64);
+        if bytes < slice {
+            self.unwritten = Some((low, high, bytes));
+            return Ok(());
+        }
+        self.written += bytes;
+        file.sync_range(low, high - low)?;
+        if let Some(rate) = rate {
+            let now = Instant::now();
+            // Time that was lost is not made up for: that would be a burst.
+            self.due = self.due.max(now - REST_MAX) + Duration::from_secs_f64(bytes as f64 / rate);
+            std::thread::sleep(self.due.saturating_duration_since(now).min(REST_MAX));
+        }
+        Ok(())
+    }
+
+    /// Bytes a second at which to write now; none: as fast as it goes.
+    fn rate(&mut self, now: Instant) -> Option<f64> {
+        let used = self.active.used_bytes();
+        if used > self.seen.0 {
+            self.seen = (used, now);
+        } else if now - self.seen.1 > IDLE_AFTER {
+            return None;
+        }
+        let memtable = (used - self.used_before) as f64 / self.capacity.saturating_sub(self.used_before).max(1) as f64;
+        rate_for(self.progress.share_done(), memtable.max(self.progress.log_growth()), self.written, now - self.began)
+    }
+}
+
+/// The rate for a merge of which a share is done, with so many bytes in so much time, while so much of what may pile up
+/// meanwhile has.
+fn rate_for(done: f64, pressure: f64, written: u64, elapsed: Duration) -> Option<f64> {
+    if pressure >= DONE_AT {
+        return None;
+    }
+    if elapsed < LEARNING || done <= 0.0 {
+        return Some(GENTLE_RATE);
+    }
+    let left_bytes = written as f64 * (1.0 - done).max(0.0) / done;
+    let left_seconds = elapsed.as_secs_f64() * (DONE_AT - pressure) / pressure.max(f64::MIN_POSITIVE);
+    let needed = left_bytes / left_seconds;
+    (needed <= EVEN_RATE_MAX).then_some(needed.max(GENTLE_RATE))
+}
+
+/// No pace, for who keeps all writers waiting.
+pub(super) fn unhindered(is_closing: Arc<AtomicBool>) -> Pace {
+    let mut unwritten: Option<(u64, u64)> = None;
+    Box::new(move |file: &dyn DiskFile, start, len| {
+        check_open(&is_closing)?;
+        let (low, high) = unwritten.take().unwrap_or((start, start));
+        let (low, high) = (low.min(start), high.max(start + len));
+        if high - low < FAST_STRETCH_BYTES {
+            unwritten = Some((low, high));
+            return Ok(());
+        }
+        file.sync_range(low, high - low)
+    })
+}
+
+fn check_open(is_closing: &AtomicBool) -> io::Result<()> {
+    if is_closing.load(Ordering::Acquire) {
+        return Err(io::Error::new(io::ErrorKind::Interrupted, "the store is closing"));
+    }
+    Ok(())
+}
+
 /// The pace of a bulk build.
 pub(super) fn of_bulk_build(engine: Arc<Engine>) -> Pace {
     let mut seen = engine.visible();
     let mut unwritten: Option<(u64, u64)> = None;
     Box::new(move |file: &dyn DiskFile, start, len| {
-        if engine.is_closing.load(Ordering::Acquire) {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "the store is closing"));
-        }
+        check_open(&engine.is_closing)?;
         let now = engine.visible();
         let is_alone = std::mem::replace(&mut seen, now) == now;
         let (low, high) = unwritten.take().unwrap_or((start, start));
@@ -42,4 +216,24 @@ pub(super) fn of_bulk_build(engine: Arc<Engine>) -> Pace {
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_checkpoint_is_gentle_while_it_is_ahead_and_hurries_when_it_falls_behind() {
+        assert_eq!(rate_for(0.0, 0.1, 0, Duration::ZERO), Some(GENTLE_RATE));
+        assert_eq!(rate_for(0.5, 0.1, 60 << 20, SECOND), Some(GENTLE_RATE));
+        // A quarter done, half of the time gone: as much again in each third of a second.
+        let rate = rate_for(0.25, 0.5, 10_000_000, SECOND).unwrap();
+        assert!((50e6..70e6).contains(&rate), "{rate}");
+        let rate = rate_for(0.25, 0.5, 20_000_000, SECOND).unwrap();
+        assert!((115e6..125e6).contains(&rate), "{rate}");
+        assert_eq!(rate_for(0.25, 0.7, 20_000_000, SECOND), None);
+        assert_eq!(rate_for(0.99, 0.76, 1, SECOND), None);
+    }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::checkpoint::merge_table;
 use super::limits::{COMMIT_SLOTS, TREE_NAME};
+use super::pieces::merge_all;
 use super::queue::Queue;
 use super::room::{Need, Room};
 use super::view::Generation;
@@ -199,7 +199,7 @@ impl<'t> Replay<'t> {
     fn rotate(&mut self, at: &LogPosition) -> Result<(), Error> {
         if let Some((table, version, log_start)) = self.frozen.take() {
             let mut writer = self.tree.begin(Box::new(|_, _, _| Ok(())))?;
-            merge_table(&mut writer, &table)?;
+            merge_all(&mut writer, &table)?;
             writer.finish(Version(version), log_start)?;
         }
         let (_, next) = new_memtable(self.memtable_bytes)?;

@@ -20,8 +20,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::Engine;
 use super::limits::TICK;
+use super::{Engine, pieces};
 use crate::error::Error;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation};
 use crate::tree::{PAGE_BYTES, VALUE_INLINE_MAX, overflow_pages};
@@ -41,6 +41,8 @@ const FIXED_PAGES: u64 = 32;
 /// Pages that a deleted range may have rewritten beside its ends' leaves: the branches above both, and their neighbours
 /// where they were left too empty. Twelve levels would take more; a tree of 2^32 pages has five.
 const RANGE_PAGES: u64 = 20;
+/// What each further piece of a checkpoint takes for catalog and space map, with the pages on which two pieces meet.
+const PIECE_PAGES: u64 = 16;
 /// File pages for each of which the space map may be rewritten by one (it covers 32,576; old and new, and a directory).
 const PAGES_PER_MAP_PAGE: u64 = 8192;
 
@@ -74,14 +76,16 @@ impl Need {
     /// Each key touches one leaf, and no more leaves can be touched than there are. A touched leaf is split in two at
     /// most, but for the bytes that are added, or in three with an untouched one, of which there are the fewer the more
     /// are touched; and a leaf is at least half full when it was not cut for a neighbour that does not fit. Branches, of
-    /// three children at least, are half as many as leaves.
+    /// three children at least, are half as many as leaves. Each piece of the merge writes catalog and space map anew.
     pub(crate) fn pages(&self, live: u64) -> u64 {
         if self.keys == 0 {
             return 0;
         }
         let touched = (3 * self.keys).min(self.keys.min(live) + live);
         let leaves = touched + 2 * self.bytes / PAGE_BYTES as u64 + 2;
-        leaves + leaves / 2 + self.runs + RANGE_PAGES * self.ranges + FIXED_PAGES + live / PAGES_PER_MAP_PAGE
+        let pieces = pieces::count_most(self.keys, self.bytes);
+        let fixed = FIXED_PAGES + (pieces - 1) * PIECE_PAGES + pieces * (live / PAGES_PER_MAP_PAGE);
+        leaves + leaves / 2 + self.runs + RANGE_PAGES * self.ranges + fixed
     }
 }
 
@@ -260,21 +264,37 @@ impl Engine {
         if is_all { Ok(()) } else { Err(Error::Full) }
     }
 
+    /// A piece of the frozen memtable is merged: so many pages less may it need, and so many are gone.
+    pub(crate) fn room_advanced(&self, taken: u64) {
+        let mut state = self.room.state();
+        self.lower_grant(&mut state, taken);
+        let left = self.room.frozen_pages().saturating_sub(taken);
+        self.room.frozen.store(left, Ordering::Release);
+    }
+
     /// The frozen memtable is merged: its need is gone, and so are the pages that it took.
     pub(crate) fn room_merged(&self) {
         let mut state = self.room.state();
-        // Whatever was refused before: a checkpoint gives pages and log segments back.
-        state.failure = None;
-        if state.is_taken {
-            let load = |number: &AtomicU64| in_pages(number.load(Ordering::Relaxed));
-            let (pages, runs) = (load(&self.room.granted), load(&self.room.granted_runs));
-            match self.tree.promise(pages, runs, false) {
-                Ok(promised) => self.room.grant(promised.pages.min(pages).into(), promised.stretch.min(runs).into()),
-                Err(_) => self.room.grant(0, 0),
-            }
-        }
+        self.lower_grant(&mut state, 0);
         self.room.frozen_runs.store(0, Ordering::Release);
         self.room.frozen.store(0, Ordering::Release);
+    }
+
+    /// Grants no more than there is, after pages were taken. Whatever was refused before: a checkpoint gives pages and log
+    /// segments back.
+    fn lower_grant(&self, state: &mut State, taken: u64) {
+        state.failure = None;
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let pages = load(&self.room.granted).saturating_sub(taken);
+        let runs = load(&self.room.granted_runs);
+        if !state.is_taken {
+            self.room.grant(pages, runs);
+            return;
+        }
+        match self.tree.promise(in_pages(pages), in_pages(runs), false) {
+            Ok(promised) => self.room.grant(pages.min(promised.pages.into()), runs.min(promised.stretch.into())),
+            Err(_) => self.room.grant(0, 0),
+        }
     }
 }
 
@@ -300,7 +320,7 @@ mod tests {
         assert_eq!(need(0, 0).pages(1000), 0);
         let few = need(10, 1000).pages(1000);
         assert!((30..120).contains(&few), "{few}");
-        assert_eq!(need(5000, 0).pages(1000), need(9000, 0).pages(1000));
+        assert_eq!(need(20_000, 0).pages(1000), need(90_000, 0).pages(1000));
         assert!(need(10, 10 << 20).pages(1) >= 3 * (10 << 20) / 4096);
         assert_eq!(Need { keys: 1, runs: 70, ..Need::default() }.pages(5), need(1, 0).pages(5) + 70);
     }

@@ -141,7 +141,7 @@ impl Engine {
             if writer.generation.frozen.is_none() {
                 self.rotate(writer)?;
             } else if is_first {
-                self.checkpoints.wait_until_merged(self)?;
+                self.checkpoints.wait_until_merged(self, || self.refresh(writer))?;
                 self.refresh(writer);
             } else {
                 return Ok(false);
@@ -191,7 +191,7 @@ impl Engine {
         if writer.generation.frozen.is_none() {
             return self.rotate(writer);
         }
-        self.checkpoints.wait_until_merged(self)?;
+        self.checkpoints.wait_until_merged(self, || self.refresh(writer))?;
         self.refresh(writer);
         Ok(())
     }

@@ -17,14 +17,13 @@ use super::file::Shared;
 use crate::Error;
 use crate::disk::DiskFile;
 
-/// Between two calls of [`Pace`] lie at least so many bytes.
-pub(super) const PACE_BYTES: usize = 256 * 1024;
 /// Chunks that wait for the thread beside a build.
 const CHUNKS_WAITING: usize = 2;
 /// Bytes that a build writes by itself.
 const ALONE_BYTES: usize = 4 << 20;
 
-/// Called after each 256 KB or more with the range of the file they lie in; may call `sync_range`, may sleep.
+/// Called after each slice (a bulk build: each 256 KB) with the range of the file that it lies in; may call `sync_range`,
+/// may sleep.
 pub type Pace = Box<dyn FnMut(&dyn DiskFile, u64, u64) -> io::Result<()> + Send>;
 
 /// Pages that lie behind one another, and the byte of the file where they begin.
@@ -51,8 +50,9 @@ enum Place {
 }
 
 impl ChunkWriter {
-    pub(super) fn new(shared: Arc<Shared>, may_move: bool, pace: Pace) -> ChunkWriter {
-        let place = Place::Here(Paced { shared: shared.clone(), pace, unpaced: NOTHING });
+    /// Asks `pace` after each `pace_bytes`.
+    pub(super) fn new(shared: Arc<Shared>, may_move: bool, pace_bytes: usize, pace: Pace) -> ChunkWriter {
+        let place = Place::Here(Paced { shared: shared.clone(), pace, pace_bytes, unpaced: NOTHING });
         ChunkWriter { shared, place, may_move, written: 0 }
     }
 
@@ -115,6 +115,8 @@ impl ChunkWriter {
 struct Paced {
     shared: Arc<Shared>,
     pace: Pace,
+    /// Bytes between two calls of it.
+    pace_bytes: usize,
     /// Written since the last call of `pace`: range and bytes.
     unpaced: (u64, u64, usize),
 }
@@ -128,7 +130,7 @@ impl Paced {
         let (low, high, sum) = self.unpaced;
         let (low, high, sum) = (low.min(start), high.max(start + bytes.len() as u64), sum + bytes.len());
         self.unpaced = (low, high, sum);
-        if sum >= PACE_BYTES {
+        if sum >= self.pace_bytes {
             self.unpaced = NOTHING;
             (self.pace)(file, low, high - low).map_err(|error| self.pacing_failure(error))?;
         }

@@ -1,7 +1,7 @@
 //! The tree file: opening, space, the current view.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::catalog;
@@ -72,6 +72,8 @@ pub(super) struct Shared {
     pub(super) live_pages: AtomicU32,
     /// See [`Opening::kept_small`].
     is_kept_small: bool,
+    /// Pages that finished checkpoints have taken since it was opened.
+    pub(super) merged_pages: AtomicU64,
 }
 
 impl Shared {
@@ -419,6 +421,11 @@ impl TreeFile {
         self.shared.live_pages.load(Ordering::Acquire)
     }
 
+    /// Pages that finished checkpoints have taken since the file was opened.
+    pub(crate) fn merged_pages(&self) -> u64 {
+        self.shared.merged_pages.load(Ordering::Acquire)
+    }
+
     /// After a failed sync no checkpoint is possible until the file is opened again.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.shared.is_poisoned.load(Ordering::Acquire)
@@ -523,6 +530,7 @@ impl Opening {
             is_poisoned,
             live_pages: AtomicU32::new(0),
             is_kept_small,
+            merged_pages: AtomicU64::new(0),
         };
         let (places, live) = Places::load(&shared, &meta.directories)?;
         let (mut taken, mut waiting) = (live.clone(), Default::default());

@@ -211,6 +211,7 @@ impl<'f> TreeWriter<'f> {
         let sequence = meta.sequence;
         let trees = std::mem::take(&mut self.trees);
         let view = Arc::new(TreeView::new(self.file.shared.clone(), meta, trees));
+        self.file.shared.merged_pages.fetch_add(self.output.taken().into(), Ordering::AcqRel);
         // The pages are the view's now: they stay taken.
         self.output.release();
         let mut current = self.file.current();

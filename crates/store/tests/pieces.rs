@@ -1,0 +1,307 @@
+//! Checkpoints in pieces: what is there when one ends after some of them, and what they take of the disk.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
+use store::{Direction, Durability, Error, KeyRange, Options, Store, TreeId, Tx};
+
+const ROWS: u32 = 3200;
+/// Rows changed before a checkpoint: most of a memtable, of all parts of the tree.
+const CHANGES: u32 = 400;
+/// Syncs of one piece.
+const SYNCS: i64 = 2;
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.memtable_bytes = 256 * 1024;
+    options.log_segment_bytes = 256 * 1024;
+    options.map_bytes = 1 << 30;
+    options.durability = Durability::None;
+    options.checkpoint_interval = Duration::from_secs(3600);
+    options
+}
+
+/// What happens to the tree file.
+#[derive(Default)]
+struct Plan {
+    /// Syncs that succeed; after them each fails. Negative: all do.
+    syncs: AtomicI64,
+    /// The same of writes, which find the disk full.
+    writes: AtomicI64,
+    seen_syncs: AtomicI64,
+    /// Milliseconds that each sync takes.
+    sync_time: AtomicU64,
+    /// Told of each sync, which then waits for an answer.
+    stops: Mutex<Option<(SyncSender<i64>, Receiver<()>)>>,
+}
+
+impl Plan {
+    /// Counts down; whether it is over.
+    fn fails(left: &AtomicI64) -> bool {
+        left.load(Ordering::Relaxed) >= 0 && left.fetch_sub(1, Ordering::Relaxed) == 0 && {
+            left.store(0, Ordering::Relaxed);
+            true
+        }
+    }
+}
+
+struct PlannedDisk {
+    disk: SystemDisk,
+    plan: Arc<Plan>,
+}
+
+struct PlannedFile {
+    file: Arc<dyn DiskFile>,
+    plan: Option<Arc<Plan>>,
+}
+
+impl Disk for PlannedDisk {
+    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.disk.open(name, create, access)?;
+        let plan = (name == "tree").then(|| Arc::clone(&self.plan));
+        Ok(Arc::new(PlannedFile { file, plan }))
+    }
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn sync_dir(&self) -> io::Result<()> {
+        self.disk.sync_dir()
+    }
+    fn free_bytes(&self) -> io::Result<Option<u64>> {
+        // More than enough: no room is taken in advance.
+        Ok(Some(1 << 40))
+    }
+    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
+        self.disk.lock(name)
+    }
+}
+
+impl DiskFile for PlannedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        if self.plan.as_ref().is_some_and(|plan| Plan::fails(&plan.writes)) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.file.write_at(bytes, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        let Some(plan) = &self.plan else { return self.file.sync_data() };
+        let number = plan.seen_syncs.fetch_add(1, Ordering::Relaxed);
+        if let Some((tell, answer)) = &*plan.stops.lock().unwrap() {
+            // Nobody listens any more: it goes on.
+            let _ = tell.send(number);
+            let _ = answer.recv();
+        }
+        std::thread::sleep(Duration::from_millis(plan.sync_time.load(Ordering::Relaxed)));
+        if Plan::fails(&plan.syncs) { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+    }
+    fn sync_range(&self, _start: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn map(&self, reserve: u64) -> io::Result<Map> {
+        self.file.map(reserve)
+    }
+}
+
+fn open(directory: &Path) -> (Store, TreeId, Arc<Plan>) {
+    let plan = Arc::new(Plan { syncs: AtomicI64::new(-1), writes: AtomicI64::new(-1), ..Plan::default() });
+    let disk = PlannedDisk { disk: SystemDisk::new(directory).unwrap(), plan: Arc::clone(&plan) };
+    let (store, _) = Store::open_on(Arc::new(disk), options()).unwrap();
+    let tree = store.tree("t").unwrap();
+    (store, tree, plan)
+}
+
+fn row(number: u32, revision: u32) -> Vec<u8> {
+    [number, revision].map(u32::to_le_bytes).concat().repeat(50)
+}
+
+/// A store with rows of revision 0, all in the tree.
+fn load(directory: &Path) {
+    let (store, tree, _) = open(directory);
+    let mut build = store.bulk().unwrap();
+    for number in 0..ROWS {
+        build.push(&number.to_be_bytes(), &row(number, 0)).unwrap();
+    }
+    store.attach(vec![(tree, build)], &[]).unwrap();
+}
+
+/// Changes rows all over the tree; one is deleted.
+fn change(store: &Store, tree: TreeId, revision: u32) {
+    for number in (0..CHANGES).map(|index| index * (ROWS / CHANGES)) {
+        let change = &mut |tx: &mut Tx<'_>| {
+            if number == 0 {
+                tx.delete(tree, &number.to_be_bytes());
+            } else {
+                tx.put(tree, &number.to_be_bytes(), &row(number, revision));
+            }
+            Ok(())
+        };
+        store.commit(change).unwrap();
+    }
+}
+
+fn check(snapshot: &store::Snapshot<'_>, tree: TreeId, revision: u32, context: &str) {
+    let mut next = u32::from(revision > 0);
+    let mut visit = |key: &[u8], value: &[u8]| {
+        assert_eq!(key, next.to_be_bytes(), "{context}");
+        let is_changed = next.is_multiple_of(ROWS / CHANGES);
+        assert!(value == row(next, if is_changed { revision } else { 0 }), "{context}: row {next}");
+        next += 1;
+        std::ops::ControlFlow::Continue(())
+    };
+    snapshot.scan(tree, KeyRange::ALL, Direction::Forward, &mut visit).unwrap();
+    assert_eq!(next, ROWS, "{context}");
+}
+
+fn check_store(store: &Store, tree: TreeId, revision: u32, context: &str) {
+    check(&store.reader().unwrap().snapshot(), tree, revision, context);
+    let report = store.verify();
+    assert!(report.is_clean(), "{context}: {:?}", report.faults);
+}
+
+#[test]
+fn a_checkpoint_whose_sync_fails_after_some_pieces_loses_nothing() {
+    let mut syncs = 0;
+    loop {
+        let directory = tempfile::tempdir().unwrap();
+        load(directory.path());
+        let (store, tree, plan) = open(directory.path());
+        change(&store, tree, 1);
+        plan.syncs.store(syncs, Ordering::Relaxed);
+        let outcome = store.checkpoint();
+        let context = format!("sync {syncs}");
+        check_store(&store, tree, 1, &context);
+        drop(store);
+        let (store, tree, _) = open(directory.path());
+        check_store(&store, tree, 1, &context);
+        change(&store, tree, 2);
+        store.checkpoint().unwrap();
+        check_store(&store, tree, 2, &context);
+        if outcome.is_ok() {
+            break;
+        }
+        syncs += 1;
+    }
+    assert!(syncs >= 3 * SYNCS, "{syncs} syncs are too few for pieces");
+}
+
+#[test]
+fn a_checkpoint_that_meets_a_full_disk_goes_on_from_the_last_piece() {
+    let mut writes = 0;
+    loop {
+        let directory = tempfile::tempdir().unwrap();
+        load(directory.path());
+        let (store, tree, plan) = open(directory.path());
+        change(&store, tree, 1);
+        plan.writes.store(writes, Ordering::Relaxed);
+        let outcome = store.checkpoint();
+        plan.writes.store(-1, Ordering::Relaxed);
+        let context = format!("write {writes}");
+        match outcome {
+            Ok(()) => {
+                assert!(writes > 50, "{writes} writes are too few for pieces");
+                return;
+            }
+            // The meta page's write counts as a sync: nobody knows what reached the disk.
+            Err(Error::Io { .. } | Error::Poisoned) => {
+                drop(store);
+                let (store, tree, _) = open(directory.path());
+                store.checkpoint().unwrap();
+                check_store(&store, tree, 1, &context);
+            }
+            Err(Error::Full) => {
+                check_store(&store, tree, 1, &context);
+                let before = plan.seen_syncs.load(Ordering::Relaxed);
+                store.checkpoint().unwrap();
+                check_store(&store, tree, 1, &context);
+                assert!(plan.seen_syncs.load(Ordering::Relaxed) > before, "{context}");
+                change(&store, tree, 2);
+                store.checkpoint().unwrap();
+                check_store(&store, tree, 2, &context);
+            }
+            Err(error) => panic!("{context}: {error}"),
+        }
+        // A prime, so that over the pieces all kinds of writes are met.
+        writes += 7;
+    }
+}
+
+#[test]
+fn a_reader_that_comes_between_two_pieces_sees_one_state_for_as_long_as_it_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    load(directory.path());
+    let (store, tree, plan) = open(directory.path());
+    change(&store, tree, 1);
+    let readers: Vec<_> = (0..40).map(|_| store.reader().unwrap()).collect();
+    let mut held = Vec::new();
+    let (tell, told) = sync_channel(0);
+    let (answer, answered) = sync_channel(0);
+    *plan.stops.lock().unwrap() = Some((tell, answered));
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| store.checkpoint());
+        while !checkpoint.is_finished() {
+            let Ok(number) = told.recv_timeout(Duration::from_millis(20)) else { continue };
+            let snapshot = readers[held.len()].snapshot();
+            check(&snapshot, tree, 1, &format!("at sync {number}"));
+            held.push(snapshot);
+            answer.send(()).unwrap();
+        }
+        checkpoint.join().unwrap().unwrap();
+    });
+    drop((told, answer));
+    *plan.stops.lock().unwrap() = None;
+    assert!(held.len() as i64 >= 3 * SYNCS, "{} syncs are too few for pieces", held.len());
+    for revision in 2..6 {
+        change(&store, tree, revision);
+        store.checkpoint().unwrap();
+    }
+    for (number, snapshot) in held.iter().enumerate() {
+        check(snapshot, tree, 1, &format!("kept since sync {number}"));
+    }
+    check_store(&store, tree, 5, "newest");
+}
+
+#[test]
+fn random_updates_take_little_more_of_the_disk_than_the_data() {
+    let directory = tempfile::tempdir().unwrap();
+    load(directory.path());
+    let (store, tree, plan) = open(directory.path());
+    plan.sync_time.store(2, Ordering::Relaxed);
+    let loaded = store.stats().tree_pages;
+    let mut rng = SmallRng::seed_from_u64(1);
+    for revision in 0..20_000 {
+        let number = rng.random_range(0..ROWS);
+        let change = &mut |tx: &mut Tx<'_>| {
+            tx.put(tree, &number.to_be_bytes(), &row(number, revision));
+            Ok(())
+        };
+        store.commit(change).unwrap();
+    }
+    store.checkpoint().unwrap();
+    // Each checkpoint rewrites nearly all of so small a tree: in one piece it would be three times as large.
+    let pages = store.stats().tree_pages;
+    assert!(pages < loaded * 7 / 4, "{pages} pages, {loaded} after the load");
+}
