@@ -23,7 +23,8 @@ pub enum Durability {
 pub struct Options {
     /// See [`Durability`].
     pub durability: Durability,
-    /// Bytes of one memtable's arena (two may live: active and frozen). Default 32 MB.
+    /// Bytes of one memtable's arena (two may live: active and frozen). Default 96 MB: the more
+    /// changes a checkpoint merges at once, the more of them share a page that it writes. Taken as it fills.
     pub memtable_bytes: usize,
     /// Bytes of one log segment. Default 16 MB.
     pub log_segment_bytes: u64,
@@ -72,7 +73,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             durability: Durability::Commit,
-            memtable_bytes: 32 << 20,
+            memtable_bytes: 96 << 20,
             log_segment_bytes: 16 << 20,
             checkpoint_interval: Duration::from_secs(60),
             readers_max: 256,
@@ -121,6 +122,12 @@ impl Options {
     /// What is kept of the log for readers of changes.
     pub(crate) fn kept(&self) -> Kept {
         Kept { bytes: self.changes_kept_bytes, time: self.changes_kept_for, clock: self.clock.clone() }
+    }
+
+    /// Bytes of the active memtable at which its checkpoint is due: nearly all of it, for the more it merges the less it
+    /// writes for each change, and the next memtable takes over while it does.
+    pub(crate) fn checkpoint_at_bytes(&self) -> usize {
+        self.memtable_bytes / 8 * 7
     }
 
     /// Bytes at which a batch is closed; one transaction may exceed them.

@@ -87,7 +87,7 @@ impl Checkpoints {
         self.changed.notify_all();
     }
 
-    /// The active memtable is half full.
+    /// The active memtable is full enough.
     pub(crate) fn request_by_size(&self) {
         if !self.is_requested_by_size.swap(true, Ordering::Relaxed) {
             self.changed.notify_all();

@@ -31,14 +31,21 @@ const GENTLE_RATE: f64 = 64e6;
 /// A rate above this takes the whole disk.
 const EVEN_RATE_MAX: f64 = 256e6;
 /// A slice is what goes to the disk in this time.
-const SLICE_SECONDS: f64 = 250e-6;
+const SLICE_SECONDS: f64 = 125e-6;
 /// Bytes that go to the disk at once where it is as fast as it can be.
 const FAST_STRETCH_BYTES: u64 = 256 << 10;
+/// Bytes of a call, of which only the range is told: one write more than a slice makes it full, and most are short.
+const CALL_BYTES: u64 = SLICE_BYTES as u64 * 5 / 4;
+/// Time that may be made up for, where a rest was too long.
+const CATCH_UP_MAX: Duration = Duration::from_millis(1);
 /// Nobody commits where nobody has for this time.
 const IDLE_AFTER: Duration = Duration::from_millis(20);
 /// Before this much time the rate of commits is not known.
 const LEARNING: Duration = Duration::from_millis(5);
-/// A checkpoint is to be done when so much of the next memtable is full, or the log has grown by its bound.
+/// Bytes that the log may grow by meanwhile: lone commits take a page of it each, so that it is long before a memtable is
+/// full, but quickly replayed.
+const LOG_GROWTH_MAX: u64 = 3 * LOG_BYTES_MAX;
+/// A checkpoint is to be done when so much of the next memtable is full, or of the log's growth has come.
 const DONE_AT: f64 = 0.75;
 
 /// How far a merge is, and how long the log has become meanwhile.
@@ -71,7 +78,7 @@ impl Progress {
 
     /// What the log has grown by, as a part of its bound.
     fn log_growth(&self) -> f64 {
-        (self.log_now.load(Ordering::Relaxed) - self.log_before) as f64 / LOG_BYTES_MAX as f64
+        (self.log_now.load(Ordering::Relaxed) - self.log_before) as f64 / LOG_GROWTH_MAX as f64
     }
 }
 
@@ -125,8 +132,8 @@ impl Pacer {
     fn step(&mut self, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
         check_open(&self.is_closing)?;
         let (low, high, bytes) = self.unwritten.take().unwrap_or((start, start, 0));
-        // The stretch may have gaps, which are not written: a slice's bytes are what counts.
-        let bytes = bytes + len.min(SLICE_BYTES as u64);
+        // The stretch may have gaps, which are not written.
+        let bytes = bytes + len.min(CALL_BYTES);
         let (low, high) = (low.min(start), high.max(start + len));
         let rate = self.rate(Instant::now());
         let slice = rate.map_or(FAST_STRETCH_BYTES, |rate| (rate * SLICE_SECONDS) as u64);
@@ -138,8 +145,9 @@ impl Pacer {
         file.sync_range(low, high - low)?;
         if let Some(rate) = rate {
             let now = Instant::now();
-            // Time that was lost is not made up for: that would be a burst.
-            self.due = self.due.max(now - REST_MAX) + Duration::from_secs_f64(bytes as f64 / rate);
+            // Time that was lost is hardly made up for: that would be a burst.
+            let earliest = now.checked_sub(CATCH_UP_MAX).unwrap_or(now);
+            self.due = self.due.max(earliest) + Duration::from_secs_f64(bytes as f64 / rate);
             std::thread::sleep(self.due.saturating_duration_since(now).min(REST_MAX));
         }
         Ok(())

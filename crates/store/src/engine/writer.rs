@@ -214,8 +214,8 @@ impl Engine {
         writer.need.keys = writer.table.table().len() as u64;
         self.room.note(writer.need.pages(writer.live_pages), writer.need.runs);
         let table = writer.table.table();
-        let is_half_full = table.used_bytes() * 2 > self.options.memtable_bytes || table.boundaries_percent() > 50;
-        if is_half_full && writer.generation.frozen.is_none() {
+        let is_due = table.used_bytes() > self.options.checkpoint_at_bytes() || table.boundaries_percent() > 50;
+        if is_due && writer.generation.frozen.is_none() {
             self.checkpoints.request_by_size();
         }
         version

@@ -24,8 +24,9 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 const KEPT_TICK: Duration = Duration::from_millis(250);
 /// Free space on the disk, in segments, below which kept ones are removed.
 const FREE_SEGMENTS_MIN: u64 = 8;
-/// Recycled files kept at most; more are removed.
-const SPARES_MAX: usize = 8;
+/// Recycled files kept at most; more are removed. As many as a checkpoint of large memtables gives back at once: else some
+/// would be removed and written anew each time.
+const SPARES_MAX: usize = 16;
 
 /// See the module's text.
 pub(crate) struct Keeper {
