@@ -2,7 +2,7 @@
 //!
 //! One pass over a collection's documents checks them against a changed schema and gathers the entries of new or changed
 //! indexes, of new unique fields, and of new references. All of it becomes visible in one step with the catalog's rows;
-//! what an index had before is removed after that, in small transactions, also after a stop in between.
+//! what an index had before is removed after that, also after a stop in between.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -17,8 +17,6 @@ use crate::loader::{self, LoadError, Loader, Origin, STORED, Targets, Task};
 use crate::row::Shape;
 use crate::stored_catalog::{Rows, Work};
 
-/// Entries removed in one transaction.
-const DROP_ENTRIES: usize = 4096;
 /// Documents read from one snapshot, so that none is held long.
 const SCAN_DOCUMENTS: usize = 65_536;
 
@@ -142,45 +140,19 @@ fn each_document(
     }
 }
 
-/// Removes the entries of the trees that rows `drop/…` name, then the rows.
+/// Empties the trees that rows `drop/…` name, and removes the rows. Each tree goes in one transaction, however large it is:
+/// its pages are given back by the next checkpoint.
 pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<(), store::Error> {
     for row in rows.keys() {
         let Some(name) = row.strip_prefix("drop/") else { continue };
-        if let Some(tree) = store.existing_tree(name)? {
-            clear(store, tree)?;
-        }
+        let tree = store.existing_tree(name)?;
         store.commit(&mut |tx| {
+            if let Some(tree) = tree {
+                tx.delete_range(tree, KeyRange::ALL);
+            }
             tx.delete(catalog, row.as_bytes());
             Ok(())
         })?;
     }
     Ok(())
-}
-
-fn clear(store: &Store, tree: TreeId) -> Result<(), store::Error> {
-    loop {
-        let mut failure = None;
-        let mut count = 0;
-        store.commit(&mut |tx| {
-            let mut keys: Vec<Vec<u8>> = Vec::new();
-            let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
-            let scan = tx.scan(tree, all, Direction::Forward, &mut |key, _| {
-                keys.push(key.to_vec());
-                if keys.len() == DROP_ENTRIES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            });
-            if let Err(error) = scan {
-                failure = Some(error);
-                return Err(store::Abort);
-            }
-            count = keys.len();
-            keys.iter().for_each(|key| tx.delete(tree, key));
-            Ok(())
-        })?;
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        if count < DROP_ENTRIES {
-            return Ok(());
-        }
-    }
 }
