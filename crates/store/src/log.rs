@@ -405,7 +405,7 @@ pub(crate) fn holds_data(disk: &dyn Disk) -> Result<bool, Error> {
         return Ok(false);
     }
     let start = LogPosition { segment: 1, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
-    if !start_exists(disk, &start) {
+    if !start_exists(disk, &start)? {
         return Ok(numbers.iter().any(|number| *number > 3));
     }
     let mut transactions = 0;

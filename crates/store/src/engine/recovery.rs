@@ -139,7 +139,9 @@ fn open_tree(disk: &dyn Disk, options: &Options) -> Result<TreeFile, Error> {
     if !options.read_ahead.unwrap_or_else(fits) {
         opening.read_alone()?;
     }
-    let usable = opening.metas().position(|meta| log::start_exists(disk, &meta.log_start));
+    let exist: Result<Vec<bool>, Error> =
+        opening.metas().map(|meta| log::start_exists(disk, &meta.log_start)).collect();
+    let usable = exist?.into_iter().position(|exists| exists);
     if let Some(fault) = opening.fault() {
         tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
     }
@@ -175,6 +177,11 @@ impl<'t> Replay<'t> {
             if version <= self.last_version {
                 // Already in the tree: replay starts at a batch, a checkpoint may end inside one.
                 continue;
+            }
+            if version > self.last_version + 1 {
+                // A bulk build takes a version that the log does not hold: the newest meta page is damaged, and this is the
+                // state before it.
+                return Err(damage("a version behind one that neither the log nor the tree file holds"));
             }
             for operation in operations {
                 let operation = operation.map_err(damage)?;

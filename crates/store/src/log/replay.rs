@@ -107,16 +107,25 @@ impl Image {
     }
 }
 
-/// Whether the log can be replayed from here: the segment is there under its number.
-pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> bool {
+/// Whether the log can be replayed from here: the segment is there under its number. An error is the disk's: it must not pass
+/// for a log that is gone, since an older state would be taken instead.
+pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> Result<bool, Error> {
     let name = segment::live_name(start.segment);
-    let Ok(file) = disk.open(&name, false, Access::Buffered) else { return false };
-    let mut header = vec![0; DIRECT_ALIGN];
-    // One of another format is there; the replay will refuse it by that.
-    let is_there = |header: &[u8]| {
-        matches!(segment::check_header(header, start.segment, &name), Ok(()) | Err(Error::Format { .. }))
+    let context = |error| Error::io(format!("open {name}"), error);
+    let file = match disk.open(&name, false, Access::Buffered) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(context(error)),
     };
-    file.read_exact_at(&mut header, 0).is_ok() && is_there(&header)
+    let mut header = vec![0; DIRECT_ALIGN];
+    match file.read_exact_at(&mut header, 0) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+        Err(error) => return Err(context(error)),
+    }
+    // One of another format is there; the replay will refuse it by that.
+    let checked = segment::check_header(&header, start.segment, &name);
+    Ok(matches!(checked, Ok(()) | Err(Error::Format { .. })))
 }
 
 /// Gives every batch from `start` on to `visit`.

@@ -215,6 +215,6 @@ fn a_missing_start_segment_is_damage() {
     let (log, _tail, start) = bench.create();
     drop(log);
     let gone = LogPosition { segment: 9, ..start };
-    assert!(!start_exists(&*bench.disk, &gone));
+    assert!(!start_exists(&*bench.disk, &gone).unwrap());
     assert!(matches!(bench.try_open(&gone).err(), Some(Error::Corrupt { .. })));
 }
