@@ -3,6 +3,7 @@
 //! ```text
 //! campaign crash [--count N] [--seed S] [--threads T]     crashes anywhere, until N of them
 //! campaign crash --again FOLDER                           one failure once more, from what was kept of it
+//! campaign faults [--count N] [--seed S] [--threads T]    each fault at each operation of N stores
 //! ```
 
 #![allow(clippy::unwrap_used)] // As in the tests whose long form this is.
@@ -17,16 +18,22 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use simulation::crash::{Chain, Failure, Tally};
+use simulation::faults::{Start, sweep};
 use simulation::kept;
 
 /// Where failures are kept.
 const KEPT: &str = "target/campaign";
 /// Between two lines of progress.
 const TELL_EVERY: Duration = Duration::from_secs(30);
-/// A chain that takes longer hangs: a thousand times what one takes.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How often it is looked whether a chain hangs, and after how many looks it does: a thousand times what one takes. Looks are
+/// counted and not seconds, for a campaign may be stopped for a while.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOKS_MAX: u32 = 3000;
 /// Failures after which a campaign ends.
 const FAILURES_MAX: u64 = 10;
+
+/// The seed that a worker is at, and how often it was seen at it.
+type Watched = Mutex<(u64, u32)>;
 
 struct Settings {
     count: u64,
@@ -55,7 +62,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.first().map(String::as_str) {
         Some("crash") => settings(&arguments[1..]).and_then(|settings| crash(&settings)),
-        _ => Err("which campaign? crash".to_string()),
+        Some("faults") => settings(&arguments[1..]).and_then(|settings| faults(&settings)),
+        _ => Err("which campaign? crash, faults".to_string()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,7 +82,7 @@ fn crash(settings: &Settings) -> Result<(), String> {
     let next_seed = AtomicU64::new(settings.seed);
     let failures = AtomicU64::new(0);
     let has_ended = AtomicBool::new(false);
-    let watched: Vec<Mutex<(u64, Instant)>> = (0..settings.threads).map(|_| Mutex::new((0, Instant::now()))).collect();
+    let watched: Vec<Watched> = (0..settings.threads).map(|_| Watched::default()).collect();
     let began = Instant::now();
     std::thread::scope(|scope| {
         let workers: Vec<_> = watched
@@ -86,7 +94,7 @@ fn crash(settings: &Settings) -> Result<(), String> {
                         && failures.load(Ordering::Relaxed) < FAILURES_MAX
                     {
                         let seed = next_seed.fetch_add(1, Ordering::Relaxed);
-                        *watched.lock().unwrap() = (seed, Instant::now());
+                        *watched.lock().unwrap() = (seed, 0);
                         if let Err(failure) = Chain::new(seed, tally).run() {
                             failures.fetch_add(1, Ordering::Relaxed);
                             tell(&failure);
@@ -102,6 +110,40 @@ fn crash(settings: &Settings) -> Result<(), String> {
     progress(&tally, began);
     let last = next_seed.into_inner() - 1;
     println!("seeds {} to {last}", settings.seed);
+    match failures.into_inner() {
+        0 => Ok(()),
+        count => Err(format!("{count} failures")),
+    }
+}
+
+/// Each fault at each operation, from an empty disk and from what a kill left.
+fn faults(settings: &Settings) -> Result<(), String> {
+    let (next_seed, tried) = (AtomicU64::new(settings.seed), AtomicU64::new(0));
+    let failures = AtomicU64::new(0);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..settings.threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next_seed.fetch_add(1, Ordering::Relaxed);
+                    if seed >= settings.seed + settings.count {
+                        return;
+                    }
+                    for (name, start) in [("empty", Start::empty(seed)), ("killed", Start::killed(seed))] {
+                        match sweep(&start, 0, 1) {
+                            Ok(count) => drop(tried.fetch_add(count, Ordering::Relaxed)),
+                            Err(wrong) => {
+                                failures.fetch_add(1, Ordering::Relaxed);
+                                println!("FAILURE, seed {seed}, {name}: {wrong}");
+                                println!("  once more: cargo xtask campaign faults --count 1 --seed {seed}");
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    println!("{} faults, {:.0} s", tried.into_inner(), began.elapsed().as_secs_f64());
     match failures.into_inner() {
         0 => Ok(()),
         count => Err(format!("{count} failures")),
@@ -131,17 +173,19 @@ fn progress(tally: &Tally, began: Instant) {
 }
 
 /// Tells how far it is, and ends a campaign that hangs, with the seed.
-fn watch(watched: &[Mutex<(u64, Instant)>], has_ended: &AtomicBool, tally: &Tally, began: Instant) {
+fn watch(watched: &[Watched], has_ended: &AtomicBool, tally: &Tally, began: Instant) {
     let mut told = Instant::now();
     while !has_ended.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(LOOK_EVERY);
         if told.elapsed() > TELL_EVERY {
             told = Instant::now();
             progress(tally, began);
         }
         for watched in watched {
-            let (seed, began) = *watched.lock().unwrap();
-            if began.elapsed() > PATIENCE {
+            let mut watched = watched.lock().unwrap();
+            let (seed, looks) = &mut *watched;
+            *looks += 1;
+            if *looks > LOOKS_MAX {
                 println!("FAILURE, seed {seed}: it hangs");
                 std::process::exit(1);
             }

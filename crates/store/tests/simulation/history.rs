@@ -83,6 +83,11 @@ impl Writer {
         self.versions.insert(number, version);
     }
 
+    /// The last transaction that was acknowledged, 0 where none was.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.versions.last_key_value().map_or(0, |(number, _)| *number)
+    }
+
     /// Forgets the transactions after this one: they were lost, or have never been.
     pub(crate) fn go_back_to(&mut self, number: u64) {
         for keys in self.trees.values_mut() {

@@ -77,6 +77,24 @@ impl Plan {
         }
     }
 
+    /// A short life with something of everything, of one writer that waits for each transaction.
+    pub(crate) fn for_faults(seed: u64) -> Plan {
+        let manner = Manner { has_direct: seed.is_multiple_of(2), free_bytes: Some(1 << 40) };
+        Plan {
+            manner,
+            trees: 3,
+            transactions: 25,
+            bulk: 8,
+            checkpoint: 10,
+            overflow: 10,
+            delete: 30,
+            value_len_max: 200,
+            in_flight: 1,
+            is_closed: true,
+            ..Plan::any(seed, Durability::Commit)
+        }
+    }
+
     fn tree(&self, rng: &mut SmallRng, writer: &Writer) -> String {
         match writer.attached.last() {
             Some((_, name)) if rng.random_bool(0.3) => name.clone(),

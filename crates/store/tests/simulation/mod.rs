@@ -8,6 +8,7 @@
 pub(crate) mod content;
 pub(crate) mod crash;
 pub(crate) mod disk;
+pub(crate) mod faults;
 pub(crate) mod history;
 pub(crate) mod kept;
 pub(crate) mod life;

@@ -1,0 +1,30 @@
+//! The disk fails, is full or stutters at one operation after the other of a store's life: `simulation/faults.rs` says what must hold.
+//! Here at some operations, by chance; `cargo xtask campaign faults` takes them all.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+mod simulation;
+
+use simulation::faults::{Start, sweep};
+
+/// Of so many operations one is taken.
+const STEP: usize = 23;
+
+#[track_caller]
+fn check(start: impl Fn(u64) -> Start) {
+    for seed in 0..2 {
+        let first = rand::random_range(0..STEP as u64);
+        let tried = sweep(&start(seed), first, STEP).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        assert!(tried > 20, "{tried}");
+    }
+}
+
+#[test]
+fn a_fault_at_any_operation_of_a_new_store_loses_nothing() {
+    check(Start::empty);
+}
+
+#[test]
+fn a_fault_at_any_operation_of_a_store_that_was_killed_loses_nothing() {
+    check(Start::killed);
+}

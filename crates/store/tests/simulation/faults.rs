@@ -1,0 +1,168 @@
+//! Faults: at each operation of the disk in turn it fails, is full, or does half of what it should.
+//!
+//! A store is opened, works (commits, checkpoints, bulk builds, values in overflow) and is closed, on an empty disk and on what
+//! a kill left. What must hold, whichever operation the fault meets:
+//!
+//! - Whatever fails tells so by an error of the disk's; nothing panics or is called damaged.
+//! - Reads go on, and show everything acknowledged.
+//! - After a failed sync nothing is acknowledged any more; after anything else writes go on once the disk is sound.
+//! - Opened again, after a restart as after a power failure, everything acknowledged is there.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use store::disk::Disk;
+use store::{Error, Store};
+
+use super::crash::{recover, text_of};
+use super::disk::{Fault, FaultPlan, SimulatedDisk};
+use super::history::{self, Bounds, History, Writer};
+use super::life::{self, Plan};
+use super::platter::{Event, Note, Platter};
+
+/// How long writes may take to go on after the disk is sound again.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The faults that are tried, with how many operations each meets.
+pub(crate) const FAULTS: &[(Fault, u64)] = &[
+    (Fault::Broken, 1),
+    (Fault::Broken, u64::MAX),
+    (Fault::Full, 1),
+    (Fault::Full, u64::MAX),
+    (Fault::Short, u64::MAX),
+    (Fault::Interrupted, 3),
+];
+
+/// From where a store begins.
+pub(crate) struct Start {
+    platter: Platter,
+    history: History,
+    count: u64,
+    plan: Plan,
+}
+
+impl Start {
+    /// An empty disk.
+    pub(crate) fn empty(seed: u64) -> Start {
+        let plan = Plan::for_faults(seed);
+        Start { platter: Platter::default(), history: vec![Writer::default()], count: 0, plan }
+    }
+
+    /// What a kill left of a store that has worked for a while.
+    pub(crate) fn killed(seed: u64) -> Start {
+        let mut start = Start::empty(seed);
+        let disk = Arc::new(SimulatedDisk::start(&start.platter, start.plan.manner, None));
+        let opened = Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, start.plan.options.clone());
+        let (store, _) = opened.unwrap();
+        life::work(&disk, &store, &start.plan, &mut start.history).unwrap();
+        disk.take_record().iter().for_each(|event| start.platter.advance(event));
+        drop(store);
+        start.count = start.history[0].begun;
+        start
+    }
+
+    /// With one fault at one operation; false when the store was closed before it came to that.
+    pub(crate) fn check(&self, fault: Fault, count: u64, at: u64) -> Result<bool, String> {
+        let context = |what| format!("{fault:?} {count} times from operation {at} on: {what}");
+        let checked = catch_unwind(AssertUnwindSafe(|| self.run(FaultPlan { fault, at, count })));
+        checked.unwrap_or_else(|panic| Err(format!("panic: {}", text_of(&*panic)))).map_err(context)
+    }
+
+    fn run(&self, faults: FaultPlan) -> Result<bool, String> {
+        let disk = Arc::new(SimulatedDisk::start(&self.platter, self.plan.manner, Some(faults)));
+        let mut history = self.history.clone();
+        let opened = Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, self.plan.options.clone());
+        match opened {
+            Err(error) => refuse_damage(&error, "opening")?,
+            Ok((store, _)) => self.work(&disk, store, &mut history)?,
+        }
+        let is_reached = disk.operations() > faults.at;
+        disk.set_plan(None);
+        let record = disk.take_record();
+        let acknowledged = record.iter().filter_map(|event| match event {
+            Event::Note(Note::Acknowledged(_, number, _)) => Some(*number),
+            _ => None,
+        });
+        let low = acknowledged.max().unwrap_or(0).max(self.count);
+        let bounds = Bounds { low: vec![low], high: vec![history[0].begun] };
+        let mut platter = self.platter.clone();
+        record.iter().for_each(|event| platter.advance(event));
+        self.check_reopened(&platter, &history, &bounds, faults.at)?;
+        Ok(is_reached)
+    }
+
+    fn work(&self, disk: &Arc<SimulatedDisk>, store: Store, history: &mut History) -> Result<(), String> {
+        let worked = life::work(disk, &store, &self.plan, history);
+        let Err(error) = worked else { return Ok(()) };
+        refuse_damage(&error, "working")?;
+        let is_poisoned = store.stats().is_poisoned;
+        let bounds = Bounds { low: vec![acknowledged(history, self.count)], high: vec![history[0].begun] };
+        let found = history::check(&store, history, &bounds).map_err(|wrong| format!("reads do not go on: {wrong}"))?;
+        disk.set_plan(None);
+        if is_poisoned || matches!(error, Error::Unknown(_)) {
+            let mut as_shown = history.clone();
+            as_shown[0].go_back_to(found[0]);
+            let again = life::work(disk, &store, &self.plan, &mut as_shown);
+            let is_refused = matches!(again, Err(Error::Poisoned | Error::Unknown(_)));
+            return if is_refused { Ok(()) } else { Err(format!("after a failed sync it goes on: {again:?}")) };
+        }
+        history[0].go_back_to(found[0]);
+        let began = Instant::now();
+        while let Err(error) = life::work(disk, &store, &self.plan, history) {
+            if store.stats().is_poisoned || began.elapsed() > PATIENCE {
+                return Err(format!("writes do not go on: {error}"));
+            }
+            refuse_damage(&error, "going on")?;
+            let bounds = Bounds { low: found.clone(), high: vec![history[0].begun] };
+            let found = history::check(&store, history, &bounds)?;
+            history[0].go_back_to(found[0]);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// After a restart, after a power failure, and after both.
+    fn check_reopened(&self, platter: &Platter, history: &[Writer], bounds: &Bounds, seed: u64) -> Result<(), String> {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let (found, record) =
+            recover(platter, &self.plan, history, bounds).map_err(|wrong| format!("after a restart: {wrong}"))?;
+        let lost = platter.crash(None, &mut rng);
+        recover(&lost, &self.plan, history, bounds).map_err(|wrong| format!("after a power failure: {wrong}"))?;
+        let mut restarted = platter.clone();
+        let opened = record.iter().position(|event| matches!(event, Event::Note(Note::Opened))).unwrap_or(0);
+        let end = rng.random_range(opened..=record.len());
+        record[..end].iter().for_each(|event| restarted.advance(event));
+        let lost = restarted.crash(record.get(end), &mut rng);
+        recover(&lost, &self.plan, history, &Bounds::exact(&found))
+            .map_err(|wrong| format!("after a restart and a power failure: {wrong}"))?;
+        Ok(())
+    }
+}
+
+fn acknowledged(history: &[Writer], count: u64) -> u64 {
+    history[0].acknowledged().max(count)
+}
+
+fn refuse_damage(error: &Error, doing: &str) -> Result<(), String> {
+    match error {
+        Error::Io { .. } | Error::Full | Error::Unknown(_) | Error::Poisoned => Ok(()),
+        other => Err(format!("while {doing}: {other}")),
+    }
+}
+
+/// All faults at each `step`th operation from `first` on; how many were tried.
+pub(crate) fn sweep(start: &Start, first: u64, step: usize) -> Result<u64, String> {
+    let mut tried = 0;
+    for (fault, count) in FAULTS {
+        for at in (first..).step_by(step) {
+            if !start.check(*fault, *count, at)? {
+                break;
+            }
+            tried += 1;
+        }
+    }
+    Ok(tried)
+}
