@@ -69,8 +69,42 @@ fn nightly_cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// `cargo xtask campaign NAME [ARGUMENT]…`: the campaigns of `crates/store/examples/campaign.rs`, optimised.
-pub(crate) fn store(arguments: &[String]) -> Result<(), String> {
+/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, or a campaign of `crates/store/examples/campaign.rs`.
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    match arguments {
+        [name, rest @ ..] if name == "kill" => kill(rest),
+        _ => store(arguments),
+    }
+}
+
+/// `cargo xtask campaign kill [--times N] [--seed S]`
+fn kill(arguments: &[String]) -> Result<(), String> {
+    let test = "kill::every_acknowledged_change_survives_hundreds_of_kills";
+    let mut command = Command::new("cargo");
+    command.args([
+        "test",
+        "--package",
+        "sapsan",
+        "--test",
+        "travels",
+        "--",
+        "--ignored",
+        "--nocapture",
+        "--exact",
+        test,
+    ]);
+    for pair in arguments.chunks(2) {
+        match pair {
+            [name, value] if name == "--times" => command.env("SAPSAN_KILLS", value),
+            [name, value] if name == "--seed" => command.env("SAPSAN_KILL_SEED", value),
+            _ => return Err(format!("`{}` is not understood: kill [--times N] [--seed S]", pair.join(" "))),
+        };
+    }
+    tools::run_with(&mut command)
+}
+
+/// The campaigns of the store on simulated disks, optimised.
+fn store(arguments: &[String]) -> Result<(), String> {
     let mut command = Command::new("cargo");
     command.args(["run", "--quiet", "--release", "--package", "store", "--example", "campaign", "--"]);
     tools::run_with(command.args(arguments))

@@ -34,9 +34,9 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "campaign",
-        usage: "crash [--count N] [--seed S] [--threads T] [--again FOLDER]",
-        about: "long runs against the store on simulated disks; each failure tells how to see it once more",
-        run: campaign::store,
+        usage: "crash|faults|kill [--seed S] ...",
+        about: "crashes (--count N --threads T) and faults of a simulated disk, kills of the binary (--times N)",
+        run: campaign::run,
     },
     Task {
         name: "fuzz",

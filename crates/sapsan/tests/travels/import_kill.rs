@@ -17,14 +17,14 @@ const LOCATIONS: u64 = 20_000;
 const VISITS: u64 = 300_000;
 
 #[track_caller]
-fn verify(folder: &Path) {
+pub(crate) fn verify(folder: &Path) {
     let output = sapsan(&["verify"]).arg(folder).arg("--config").arg(travels_toml()).output().expect("it starts");
     let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
 }
 
 /// How many documents of each kind a server shows: all of the file's, or none.
-fn counts(folder: &Path) -> Vec<u64> {
+pub(crate) fn counts(folder: &Path) -> Vec<u64> {
     let server = Server::start(folder, 0);
     let mut client = Client::new(server.address);
     let count = |kind: &str| {
@@ -36,15 +36,16 @@ fn counts(folder: &Path) -> Vec<u64> {
     KINDS.map(|kind| kind.name()).map(count).to_vec()
 }
 
-fn generate(file: &Path) {
-    let counts = [("--users", USERS), ("--locations", LOCATIONS), ("--visits", VISITS)];
-    let arguments = counts.iter().flat_map(|(name, count)| [(*name).to_owned(), count.to_string()]);
+/// Data of so many users, locations and visits.
+pub(crate) fn generate(file: &Path, counts: [u64; 3]) {
+    let counts = ["--users", "--locations", "--visits"].into_iter().zip(counts);
+    let arguments = counts.flat_map(|(name, count)| [name.to_owned(), count.to_string()]);
     let status = sapsan(&["generate", "travels"]).args(arguments).arg(file).stdout(Stdio::null()).status();
     assert!(status.is_ok_and(|status| status.success()), "the data is generated");
 }
 
 /// Files that a stopped import leaves and the next start removes.
-fn leftovers(folder: &Path) -> Vec<String> {
+pub(crate) fn leftovers(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).expect("the data folder").map(|entry| entry.expect("an entry").file_name());
     let names = names.map(|name| name.to_string_lossy().into_owned());
     names.filter(|name| name.contains("sort") || name.ends_with(".new")).collect()
@@ -55,7 +56,7 @@ fn an_import_that_is_killed_at_any_moment_leaves_nothing_half_done() {
     let random = &mut ChaCha8Rng::seed_from_u64(11);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("data.zip");
-    generate(&file);
+    generate(&file, [USERS, LOCATIONS, VISITS]);
     let all = [USERS, LOCATIONS, VISITS].to_vec();
     let whole = Instant::now();
     import(&folder.path().join("whole"), &file);

@@ -11,6 +11,7 @@ mod edges;
 mod full_disk;
 mod general;
 mod import_kill;
+mod kill;
 mod model;
 mod process;
 mod random;

@@ -41,6 +41,14 @@ pub(crate) fn run_import(data: &Path, file: &Path) -> Output {
         .expect("the sapsan binary starts")
 }
 
+/// `sapsan serve`, not yet started.
+pub(crate) fn serve(file: &Path, data: &Path, now: i64) -> Command {
+    let mut command = sapsan(&["serve"]);
+    command.arg(file).arg("--data").arg(data).stdout(Stdio::piped());
+    command.args(["--http", "127.0.0.1:0", "--threads", "2", "--set", &format!("now={now}")]);
+    command
+}
+
 /// A running server.
 pub(crate) struct Server {
     child: Child,
@@ -58,15 +66,13 @@ impl Server {
     /// The same with more arguments.
     #[track_caller]
     pub(crate) fn start_with(data: &Path, now: i64, more: &[&str]) -> Server {
-        let mut child = sapsan(&["serve"])
-            .arg(travels_toml())
-            .arg("--data")
-            .arg(data)
-            .args(["--http", "127.0.0.1:0", "--threads", "2", "--set", &format!("now={now}")])
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the sapsan binary starts");
+        Server::start_service(&travels_toml(), data, now, more)
+    }
+
+    /// The same for another service file.
+    #[track_caller]
+    pub(crate) fn start_service(file: &Path, data: &Path, now: i64, more: &[&str]) -> Server {
+        let mut child = serve(file, data, now).args(more).spawn().expect("the sapsan binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let address = lines
             .by_ref()
