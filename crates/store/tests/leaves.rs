@@ -58,7 +58,7 @@ fn by_leaves(
 ) -> Option<Pairs> {
     let (mut pairs, mut key) = (Pairs::new(), Vec::new());
     let done = snapshot.scan_leaves(tree, range, direction, &mut |entries| {
-        assert!(entries.len() > 0);
+        assert_ne!(entries.len(), 0);
         for number in 0..entries.len() {
             entries.key_into(number, &mut key).expect("a key");
             pairs.push((key.clone(), entries.value(number).expect("a value").to_vec()));
@@ -111,7 +111,11 @@ fn a_range_with_changes_is_refused_and_others_are_not() {
     let (_dir, store, tree) = filled(0);
     let reader = store.reader().expect("a reader");
     let before = reader.snapshot();
-    store.commit(&mut |tx| Ok(tx.delete(tree, &key(500)))).expect("committed");
+    let commit = store.commit(&mut |tx| {
+        tx.delete(tree, &key(500));
+        Ok(())
+    });
+    commit.expect("committed");
     let (low, changed, high) = (key(400), key(500), key(600));
     let range = KeyRange { from: Bound::Included(&low), to: Bound::Excluded(&high) };
     let after = reader.snapshot();
