@@ -68,12 +68,12 @@ pub(crate) fn look(disk: &dyn Disk, tree_name: &str) -> Result<Examination, Erro
     let open = || TreeFile::open(disk, tree_name, Options::default().map_bytes);
     let opening = open()?;
     let torn_meta = opening.fault().map(Error::copy);
-    let usable: Vec<usize> = opening
-        .metas()
-        .enumerate()
-        .filter(|(_, meta)| log::start_exists(disk, &meta.log_start))
-        .map(|(index, _)| index)
-        .collect();
+    let mut usable = Vec::new();
+    for (index, meta) in opening.metas().enumerate() {
+        if log::start_exists(disk, &meta.log_start)? {
+            usable.push(index);
+        }
+    }
     let [newest, older @ ..] = usable.as_slice() else {
         return Err(Error::corrupt(tree_name, 0, "no meta page whose log start exists"));
     };

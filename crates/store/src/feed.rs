@@ -99,9 +99,7 @@ fn change(operation: Logged<'_>) -> Option<Change<'_>> {
     Some(match kind {
         LoggedKind::Put => Change::Put { tree, key, value },
         LoggedKind::Delete => Change::Delete { tree, key },
-        LoggedKind::DeleteRange => {
-            Change::DeleteRange { tree, from: key, to: (!value.is_empty()).then_some(value) }
-        }
+        LoggedKind::DeleteRange => Change::DeleteRange { tree, from: key, to: (!value.is_empty()).then_some(value) },
         LoggedKind::Loaded => Change::Reset { tree },
         LoggedKind::Other(_) => return None,
     })

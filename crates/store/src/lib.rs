@@ -47,6 +47,6 @@ pub use stats::{Recovery, Stats};
 pub use store::Store;
 pub use transaction::{Abort, Commit, Submit, Transaction, Tx};
 pub use tree::{
-    Copied, Entries, Progress, Report, SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter, TreeInfo, TreeStat,
-    VisitEntries, Watch,
+    Copied, Entries, Progress, Report, SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter, TreeInfo,
+    TreeStat, VisitEntries, Watch,
 };

@@ -79,8 +79,7 @@ fn check_crashes(start: &Files, work: impl Fn(Arc<PowerDisk>) -> Result<(), Erro
     work(Arc::clone(&whole)).unwrap();
     let operations = u64::MAX - whole.left();
     // Spread over all of the work, then between those, for as long as there is time.
-    let mut crashes = 0;
-    for left in (0..8).flat_map(|offset| (1 + offset..=operations + 2).step_by(8)) {
+    for (crashes, left) in (0u64..).zip((0..8).flat_map(|offset| (1 + offset..=operations + 2).step_by(8))) {
         if Instant::now() > until && crashes > operations / 8 {
             break;
         }
@@ -88,7 +87,6 @@ fn check_crashes(start: &Files, work: impl Fn(Arc<PowerDisk>) -> Result<(), Erro
         let is_done = work(Arc::clone(&disk)).is_ok();
         println!("seed {seed}, after {left} operations of {operations}, done {is_done}");
         check(&disk.after_crash(&mut rng), is_done);
-        crashes += 1;
     }
     assert!(operations > 10, "{operations}");
 }

@@ -25,6 +25,25 @@ fn get(store: &Store, tree: TreeId, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
+fn a_build_whose_meta_page_is_damaged_is_missed_and_not_silently_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let tree = store.tree("one").unwrap();
+    store.attach(vec![(tree, build(&store, 100))], &[]).unwrap();
+    drop(store);
+    let path = directory.path().join("tree");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let sequence = |page: usize| u64::from_le_bytes(bytes[page * 4096 + 16..page * 4096 + 24].try_into().unwrap());
+    let newest = if sequence(0) > sequence(1) { 0 } else { 4096 };
+    bytes[newest + 40] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let mut options = Options::default();
+    options.map_bytes = 1 << 32;
+    let refused = Store::open(directory.path(), options).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("lacks a bulk build"), "{refused}");
+}
+
+#[test]
 fn attached_builds_are_there_with_their_rows_and_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);

@@ -43,8 +43,9 @@ impl Engine {
             folder::refuse_unfinished(&*disk)?;
             create(&disk, settings)?;
         }
-        let tree = open_tree(&*disk, &options)?;
+        let (tree, meta_fault) = open_tree(&*disk, &options)?;
         let mut replay = Replay::new(&tree, options.memtable_bytes)?;
+        replay.is_meta_whole = meta_fault.is_none();
         let (start, version) = (tree.view().meta().log_start, tree.view().meta().version.0);
         let retention = Arc::new(Retention::new(options.kept()));
         let (log, tail, replayed) =
@@ -132,8 +133,8 @@ fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
 }
 
 /// The newest meta page whose log start exists. Neither a damaged nor an orphaned one may pass unseen: the older state
-/// alone would be old data taken for new.
-fn open_tree(disk: &dyn Disk, options: &Options) -> Result<TreeFile, Error> {
+/// alone would be old data taken for new. Also gives what is wrong with a damaged one.
+fn open_tree(disk: &dyn Disk, options: &Options) -> Result<(TreeFile, Option<Error>), Error> {
     let opening = TreeFile::open(disk, TREE_NAME, options.map_bytes)?;
     let fits = || opening.bytes() <= crate::disk::memory_bytes() / 2;
     if !options.read_ahead.unwrap_or_else(fits) {
@@ -142,13 +143,14 @@ fn open_tree(disk: &dyn Disk, options: &Options) -> Result<TreeFile, Error> {
     let exist: Result<Vec<bool>, Error> =
         opening.metas().map(|meta| log::start_exists(disk, &meta.log_start)).collect();
     let usable = exist?.into_iter().position(|exists| exists);
-    if let Some(fault) = opening.fault() {
+    let fault = opening.fault().map(Error::copy);
+    if let Some(fault) = &fault {
         tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
     }
     let Some(index) = usable else {
         return Err(Error::corrupt(TREE_NAME, 0, "no meta page whose log start exists"));
     };
-    opening.choose(index)
+    Ok((opening.choose(index)?, fault))
 }
 
 /// Replayed batches on their way into the memtables.
@@ -160,6 +162,10 @@ struct Replay<'t> {
     last_version: u64,
     need: Need,
     frozen_need: Need,
+    /// Neither of the meta pages is damaged.
+    is_meta_whole: bool,
+    /// Epoch of the batch in which a bulk build was announced that the tree file does not have.
+    missing_build: Option<u64>,
 }
 
 impl<'t> Replay<'t> {
@@ -167,11 +173,28 @@ impl<'t> Replay<'t> {
         let (_, active) = new_memtable(memtable_bytes)?;
         let last_version = tree.view().meta().version.0;
         let (need, frozen_need) = (Need::default(), Need::default());
-        Ok(Replay { tree, active, frozen: None, memtable_bytes, last_version, need, frozen_need })
+        Ok(Replay {
+            tree,
+            active,
+            frozen: None,
+            memtable_bytes,
+            last_version,
+            need,
+            frozen_need,
+            is_meta_whole: true,
+            missing_build: None,
+        })
     }
 
     fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), Error> {
         let damage = |what| Error::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+        if !self.is_meta_whole && self.missing_build == Some(batch.epoch()) {
+            // Nothing is written behind the announcement before the build is in the tree file, or given up: so it was there,
+            // the damaged meta page had it, and this one is from before. After a crash in between the epoch is another.
+            return Err(damage(
+                "the tree file lacks a bulk build that was complete, and one of its meta pages is damaged",
+            ));
+        }
         for transaction in batch.transactions() {
             let (version, operations) = transaction.map_err(damage)?;
             if version <= self.last_version {
@@ -179,11 +202,12 @@ impl<'t> Replay<'t> {
                 continue;
             }
             if version > self.last_version + 1 {
-                // A bulk build takes a version that the log does not hold: the newest meta page is damaged, and this is the
-                // state before it.
+                // A part of the log is gone, or the newest meta page, and this is the state before it.
                 return Err(damage("a version behind one that neither the log nor the tree file holds"));
             }
+            let mut is_empty = true;
             for operation in operations {
+                is_empty = false;
                 let operation = operation.map_err(damage)?;
                 if let Err(Full) = put_into(&mut self.active, version, &operation) {
                     self.rotate(at)?;
@@ -197,6 +221,9 @@ impl<'t> Replay<'t> {
                 self.need.keys = self.active.table().len() as u64;
             }
             self.last_version = version;
+            if is_empty {
+                self.missing_build = Some(batch.epoch());
+            }
         }
         Ok(())
     }

@@ -3,7 +3,9 @@
 //! Replay knows what it puts into memtables and refuses all else as damage (`batch.rs`). A reader also wants to hear of what
 //! replay passes by, and to name what only a newer build can have written.
 
-use super::batch::{Batch, HEADER_BYTES, KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PUT, OPERATION_HEADER_BYTES, Operations};
+use super::batch::{
+    Batch, HEADER_BYTES, KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PUT, OPERATION_HEADER_BYTES, Operations,
+};
 use super::position::u32_at;
 
 /// An operation, whatever it does.

@@ -251,6 +251,8 @@ impl Resolver<'_> {
             };
             self.logical.order.push((resolved, falling));
         }
+        // An aggregate here makes one group of all rows, as one among the results does.
+        self.logical.grouped |= !self.logical.aggregates.is_empty();
         Ok(())
     }
 
