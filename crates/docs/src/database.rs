@@ -110,7 +110,7 @@ impl Database {
         &self.inner.collections[id.0]
     }
 
-    /// Prepares a query. What it wants carried in indexes can be asked of a query prepared on [`Config::outline`], before
+    /// Prepares a query. What it wants carried in indexes can be asked of a query prepared on [`outline`](crate::outline), before
     /// the database is opened.
     pub fn prepare_query(&self, sql: &str) -> Result<Query, SqlError> {
         Query::prepare(sql, &self.inner.catalog)

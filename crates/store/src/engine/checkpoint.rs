@@ -2,7 +2,7 @@
 //!
 //! 1. Freeze: a new memtable takes over (under the writer's lock, microseconds).
 //! 2. Wait until all versions in the frozen one are visible, that is durable.
-//! 3. Merge it in key order, tree by tree, in paced chunks and in pieces ([`pieces`](super::pieces)): after each a sync,
+//! 3. Merge it in key order, tree by tree, in paced chunks and in pieces ([`super::pieces`]): after each a sync,
 //!    the meta page, a sync, and a generation with the new tree under the same frozen memtable.
 //! 4. After the last piece publish a generation without the frozen memtable.
 //! 5. Give back the log's segments before the place where replay would now start.
