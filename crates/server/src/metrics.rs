@@ -119,10 +119,10 @@ fn store(service: &Service) -> [Metric; 22] {
             of(stats.retired_generations),
         ),
         (
-            "store_pinned_checkpoints",
+            "store_pinned_states",
             Type::Gauge,
-            "Checkpoints since the oldest state that a reader or a backup still looks at.",
-            of(stats.pinned_checkpoints),
+            "States of the data file (a checkpoint makes one or more) since the oldest at which a reader or a backup still looks.",
+            of(stats.pinned_states),
         ),
         (
             "store_pinned_pages",

@@ -24,10 +24,14 @@ query = "SELECT price FROM items WHERE id = :id AND price >= :least"
 const ITEMS: u32 = 40_000;
 const NOTE_BYTES: usize = 700;
 
+/// With so little memory that most of the data does not stay in memtables.
 fn start(folder: &Path) -> Running {
     let path = folder.join("service.toml");
-    std::fs::write(&path, format!("{COLLECTIONS}\n[server]\nhttp = \"127.0.0.1:0\"\nthreads = 1\n{ENDPOINTS}"))
-        .unwrap();
+    std::fs::write(
+        &path,
+        format!("{COLLECTIONS}\n[server]\nhttp = \"127.0.0.1:0\"\nthreads = 1\nmemory = \"256MiB\"\n{ENDPOINTS}"),
+    )
+    .unwrap();
     let mut config = ServiceConfig::load(&path, &[]).unwrap();
     // As where the data is larger than memory: else the kernel reads most of this little file at the first touch.
     config.server.read_ahead = Some(false);

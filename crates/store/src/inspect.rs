@@ -52,8 +52,8 @@ impl fmt::Display for Inventory {
         }
         let SpaceStat { pages, live, free, waiting, in_flight } = self.space;
         writeln!(out, "pages of 4 KB: {pages}; live {live}, free {free}, waiting {waiting}, in flight {in_flight}")?;
-        let (checkpoints, pinned) = (self.stats.pinned_checkpoints, self.stats.pinned_pages);
-        writeln!(out, "oldest reader: {checkpoints} checkpoints behind, it holds {pinned} of the waiting pages")?;
+        let (states, pinned) = (self.stats.pinned_states, self.stats.pinned_pages);
+        writeln!(out, "oldest reader: {states} states behind, it holds {pinned} of the waiting pages")?;
         writeln!(out, "version {}, of it in the tree {}", self.stats.version, self.stats.tree_version)?;
         writeln!(out, "log: {} bytes in use; memtable: {} bytes", self.stats.log_bytes, self.stats.memtable_bytes)?;
         let (oldest, kept) = (self.stats.changes_oldest, self.stats.changes_kept_bytes);

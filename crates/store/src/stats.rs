@@ -58,8 +58,8 @@ pub struct Stats {
     pub tree_version: u64,
     /// States that are replaced and that readers still look at.
     pub retired_generations: u64,
-    /// Checkpoints since the oldest state that a reader still looks at: their freed pages cannot be used again yet.
-    pub pinned_checkpoints: u64,
+    /// States of the tree file, of which a checkpoint makes one or more, since the oldest that a reader still looks at.
+    pub pinned_states: u64,
     /// Pages that only such readers keep from being used again.
     pub pinned_pages: u64,
     /// Pages of the tree file that the disk did not give when they were read: see `Snapshot::check`.

@@ -220,7 +220,7 @@ fn a_backup_that_is_given_up_leaves_nothing() {
         let names: Vec<_> = std::fs::read_dir(target.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["lock"]);
     }
-    assert_eq!(store.stats().pinned_checkpoints, 0);
+    assert_eq!(store.stats().pinned_states, 0);
 }
 
 #[test]
@@ -435,5 +435,5 @@ fn the_backup_of_a_store_holds_no_reader_back_and_no_view_afterwards() {
     put(&store, trees[0], 1, b"after");
     store.checkpoint().unwrap();
     // The writer looks at the state before the last checkpoint until it has something to write.
-    assert!(store.stats().pinned_checkpoints <= 1, "{:?}", store.stats());
+    assert!(store.stats().pinned_states <= 1, "{:?}", store.stats());
 }

@@ -270,7 +270,7 @@ impl Engine {
             tree_pages: u64::from(generation.tree.meta().page_count),
             tree_version: generation.tree.meta().version.0,
             retired_generations: self.published.retired_len() as u64,
-            pinned_checkpoints: generation.tree.meta().sequence - self.tree.oldest_view(),
+            pinned_states: generation.tree.meta().sequence - self.tree.oldest_view(),
             pinned_pages: self.tree.pinned_pages(),
             lost_pages: self.tree.lost_pages(),
             is_poisoned: self.is_poisoned(),
