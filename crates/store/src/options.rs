@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::engine::LOG_BYTES_MAX;
 use crate::error::Error;
 use crate::log::{Kept, SEGMENT_BYTES_MAX, SEGMENT_OVERHEAD_BYTES};
 
@@ -122,6 +123,11 @@ impl Options {
     /// What is kept of the log for readers of changes.
     pub(crate) fn kept(&self) -> Kept {
         Kept { bytes: self.changes_kept_bytes, time: self.changes_kept_for, clock: self.clock.clone() }
+    }
+
+    /// Bytes of log in use from which on a checkpoint is due whatever the memtable holds: not before the log of a full one.
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        LOG_BYTES_MAX.max(2 * self.memtable_bytes as u64).max(4 * self.log_segment_bytes)
     }
 
     /// Bytes of the active memtable at which its checkpoint is due: nearly all of it, for the more it merges the less it

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::limits::{LOG_BYTES_MAX, RETRY_AFTER, TICK};
+use super::limits::{RETRY_AFTER, TICK};
 use super::pace::{self, Pacer, Progress};
 use super::pieces::{self, Reached, Walk};
 use super::writer::Writer;
@@ -207,7 +207,7 @@ impl Engine {
             return true;
         }
         let is_late = state.last_end.is_none_or(|end| end.elapsed() >= self.options.checkpoint_interval);
-        let is_long = self.log.live_bytes() > LOG_BYTES_MAX.max(4 * self.options.log_segment_bytes);
+        let is_long = self.log.live_bytes() > self.options.log_bytes_max();
         // A checkpoint gives segments back.
         let is_short = self.log.is_full() && self.log.has_older_segments();
         (is_late || is_long || is_short) && !lock(&self.current).active.is_empty()
@@ -325,7 +325,7 @@ impl Engine {
     ) -> Result<bool, Error> {
         let before = self.tree.merged_pages();
         let mut tree = self.tree.begin(pace::of_checkpoint(pacer))?;
-        let is_last = !walk.merge(&mut tree, most, &|| progress.note(&self.log))?;
+        let is_last = !walk.merge(&mut tree, most, &|| progress.note(&self.log, &self.throttle))?;
         if is_last {
             let view = self.finish(tree, frozen.last_version, frozen.log_start)?;
             // From the moment it is published a writer may freeze the next memtable, whose need and state must stay.

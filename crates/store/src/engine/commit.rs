@@ -114,6 +114,7 @@ impl Engine {
 
     /// Places what comes until the batch is full or the disk is free.
     fn gather_until_turn(&self, writer: &mut Writer, batch: &mut OpenBatch) -> Turn<'_> {
+        self.slow_down(writer);
         self.gather(writer, batch, usize::MAX);
         loop {
             // What is left over did not fit: only sending makes room for it.

@@ -33,6 +33,7 @@ mod queue;
 mod reads;
 mod recovery;
 mod room;
+mod throttle;
 mod ticket;
 mod view;
 mod weight;
@@ -46,7 +47,7 @@ use crossbeam_utils::CachePadded;
 pub(crate) use alarm::Wake;
 pub(crate) use changes::Changes;
 pub(crate) use commit::{Request, finish};
-pub(crate) use limits::{CATALOG, COMMITTERS, LOCK_NAME, TREE_NAME};
+pub(crate) use limits::{CATALOG, COMMITTERS, LOCK_NAME, LOG_BYTES_MAX, TREE_NAME};
 pub(crate) use reads::Reads;
 pub(crate) use ticket::Waiting;
 pub(crate) use view::{Generation, View};
@@ -64,6 +65,7 @@ use checkpoint::Checkpoints;
 use commit::OpenBatch;
 use queue::Queue;
 use room::Room;
+use throttle::Throttle;
 use ticket::Crowd;
 use weight::Weights;
 use writer::Writer;
@@ -93,6 +95,7 @@ pub(crate) struct Engine {
     is_closing: Arc<AtomicBool>,
     checkpoints: Checkpoints,
     room: Room,
+    throttle: Arc<Throttle>,
     pub(crate) alarm: Alarm,
     /// Slots with which `commit` prepares.
     slots: Mutex<Vec<ReaderSlot<Generation>>>,

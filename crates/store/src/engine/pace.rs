@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::limits::LOG_BYTES_MAX;
+use super::throttle::Throttle;
 use super::{Engine, lock};
 use crate::disk::DiskFile;
 use crate::log::Log;
@@ -66,9 +67,10 @@ impl Progress {
     }
 
     /// One more record is merged.
-    pub(super) fn note(&self, log: &Log) {
+    pub(super) fn note(&self, log: &Log, throttle: &Throttle) {
         if self.done.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
             self.log_now.store(log.bytes_written(), Ordering::Relaxed);
+            throttle.note(self.share_done());
         }
     }
 
@@ -85,6 +87,7 @@ impl Progress {
 /// The pace of one checkpoint, over all its pieces.
 pub(super) struct Pacer {
     progress: Arc<Progress>,
+    throttle: Arc<Throttle>,
     /// Fills up meanwhile.
     active: Arc<Memtable>,
     capacity: usize,
@@ -109,6 +112,7 @@ impl Engine {
         let now = Instant::now();
         Arc::new(Mutex::new(Pacer {
             progress: Arc::clone(progress),
+            throttle: Arc::clone(&self.throttle),
             active,
             capacity: self.options.memtable_bytes,
             used_before,
@@ -155,6 +159,9 @@ impl Pacer {
 
     /// Bytes a second at which to write now; none: as fast as it goes.
     fn rate(&mut self, now: Instant) -> Option<f64> {
+        if self.throttle.is_slowing() {
+            return None;
+        }
         let used = self.active.used_bytes();
         if used > self.seen.0 {
             self.seen = (used, now);

@@ -99,6 +99,7 @@ impl Engine {
             is_closing: Arc::default(),
             checkpoints,
             room,
+            throttle: Arc::default(),
             alarm: Default::default(),
             slots: Mutex::new(slots),
             batches: Mutex::default(),

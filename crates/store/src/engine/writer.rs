@@ -232,6 +232,7 @@ impl Engine {
         };
         let last_version = writer.newest();
         writer.table = table_writer;
+        self.throttle.restart();
         self.room.rotated(writer.need.pages(writer.live_pages), writer.need.runs);
         writer.need = Need::default();
         self.publish(|generation| {
