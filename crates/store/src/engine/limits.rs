@@ -15,8 +15,9 @@ pub(crate) const CATALOG: crate::TreeId = crate::TreeId(0);
 pub(crate) const COMMIT_SLOTS: usize = 64;
 /// Readers of changes at once: each may hold a window of the log.
 pub(crate) const CHANGE_READERS_MAX: usize = 256;
-/// Log in use from which on a checkpoint is due whatever a memtable up to half as large holds: replaying as much takes half a second on a
-/// busy machine (measured: 300 MB a second, read and inserted).
+/// Log in use from which on a checkpoint is due whatever the memtable holds, unless memtables are larger than half of it
+/// (`Options::log_bytes_max`): replaying as much takes half a second on a busy machine (measured: 300 MB a second, read
+/// and inserted).
 pub(crate) const LOG_BYTES_MAX: u64 = 128 << 20;
 /// How often time limits are looked at.
 pub(crate) const TICK: std::time::Duration = std::time::Duration::from_millis(100);

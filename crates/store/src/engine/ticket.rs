@@ -21,7 +21,7 @@ const SHARD: usize = 8;
 /// Callers in a group from which on the next ones yield before they sleep. Where so many threads wait, a core that one of
 /// them leaves has another to run: a yield costs one switch of threads, while a sleep costs that, a wake-up, and often
 /// the rousing of a core that had gone idle meanwhile. With 64 threads on 4 cores this gave a quarter more commits at
-/// about the same CPU time for each; with 16 threads it took half as much CPU again for hardly any.
+/// about the same CPU time for each; with 16 threads each took about a fifth more CPU.
 const CALLERS_MANY: usize = 20;
 /// Yields at most: with nobody else to run they are over in a few microseconds.
 const YIELDS_MAX: u32 = 16;
