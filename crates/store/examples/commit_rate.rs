@@ -2,8 +2,10 @@
 //! flight by `submit`.
 //!
 //! `cargo run --release -p store --example commit_rate -- [--dir=DIR] [--fixed=MICROSECONDS] [lone] [waiting] [flight]
-//! [sustained]`. Each commit puts one document of 400 bytes under an 8-byte key in random order. All rows go round three
+//! [folding] [sustained]`. Each commit puts one document of 400 bytes under an 8-byte key in random order. All rows go round three
 //! times in short slices, because a disk's speed may change within seconds.
+//!
+//! In the row `folding` each also adds one to one of twelve counters.
 //!
 //! With `--fixed` each write of the log goes to the page cache and takes so much longer: what is left of the differences
 //! between two runs is then the program's, not the disk's. The numbers say nothing about reads.
@@ -14,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
-use store::{Abort, Commit, Error, Options, Store, Submit, Transaction, TreeId, Tx};
+use store::{Abort, Commit, Error, Fold, Folded, Further, Options, Store, Submit, Transaction, TreeId, Tx};
 
 const ROUNDS: usize = 3;
 const RUN: Duration = Duration::from_millis(700);
@@ -22,6 +24,7 @@ const RUN: Duration = Duration::from_millis(700);
 const LONE_SLICES: u32 = 7;
 const THREADS: [u64; 3] = [4, 16, 64];
 const IN_FLIGHT: [u64; 2] = [64, 1024];
+const COUNTERS: u8 = 12;
 const DOCUMENT: [u8; 400] = [b'x'; 400];
 /// What the log writes for a lone commit.
 const FLOOR_BYTES: u64 = 4096;
@@ -75,7 +78,15 @@ fn round(directory: &Path, disk: &Arc<dyn Disk>, options: &Options, has: &dyn Fn
         report(&format!("{threads} threads waiting"), &store, || waiting(&store, tree, threads));
     }
     for in_flight in IN_FLIGHT.into_iter().filter(|_| has("flight")) {
-        report(&format!("{in_flight} in flight"), &store, || submitting(&store, tree, in_flight));
+        report(&format!("{in_flight} in flight"), &store, || submitting(&store, tree, in_flight, None));
+    }
+    if has("folding") {
+        let counters = store.tree("counters")?;
+        store.set_fold(Arc::new(Adding));
+        for counters in [None, Some(counters)] {
+            let what = counters.map_or("1024 without", |_| "1024 folding");
+            report(what, &store, || submitting(&store, tree, 1024, counters));
+        }
     }
     store.checkpoint()
 }
@@ -184,11 +195,17 @@ struct Returned {
 
 struct Put {
     tree: TreeId,
+    counters: Option<TreeId>,
     returned: Arc<Returned>,
 }
 
 impl Transaction for Put {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
+        if let Some(counters) = self.counters {
+            thread_local!(static NEXT: std::cell::Cell<u8> = const { std::cell::Cell::new(0) });
+            let counter = NEXT.replace((NEXT.get() + 1) % COUNTERS);
+            tx.fold(counters, &[counter], &1u64.to_le_bytes());
+        }
         put(tx, self.tree)
     }
 
@@ -202,7 +219,26 @@ impl Transaction for Put {
     }
 }
 
-fn submitting(store: &Store, tree: TreeId, in_flight: u64) -> u64 {
+/// Adds numbers.
+struct Adding;
+
+impl Fold for Adding {
+    fn fold(
+        &self,
+        _: TreeId,
+        _: &[u8],
+        old: Option<&[u8]>,
+        operand: &[u8],
+        new: &mut Vec<u8>,
+        _: &mut Further<'_>,
+    ) -> Folded {
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        new.extend_from_slice(&(old.map_or(0, number) + number(operand)).to_le_bytes());
+        Folded::Put
+    }
+}
+
+fn submitting(store: &Store, tree: TreeId, in_flight: u64, counters: Option<TreeId>) -> u64 {
     let reader = store.reader().expect("reader");
     let returned = Arc::new(Returned::default());
     let mut sent = 0;
@@ -215,7 +251,7 @@ fn submitting(store: &Store, tree: TreeId, in_flight: u64) -> u64 {
         drop(count);
         for _ in 0..32 {
             sent += 1;
-            let put = Put { tree, returned: Arc::clone(&returned) };
+            let put = Put { tree, counters, returned: Arc::clone(&returned) };
             assert!(matches!(store.submit(&reader, Box::new(put)), Submit::Queued));
         }
     }

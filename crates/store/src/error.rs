@@ -19,6 +19,11 @@ pub enum Error {
     Full,
     /// The transaction refused itself in `prepare`; nothing was changed.
     Aborted,
+    /// The transaction asks for what cannot be done; nothing was changed.
+    Refused {
+        /// Why.
+        why: &'static str,
+    },
     /// A key over 1 KB, a value over 64 MB, a transaction over its bound: what, and the limit.
     Limit {
         /// What was too large.
@@ -89,6 +94,7 @@ impl Error {
             Error::Poisoned => Error::Poisoned,
             Error::Full => Error::Full,
             Error::Aborted => Error::Aborted,
+            Error::Refused { why } => Error::Refused { why },
             Error::Limit { what, limit } => Error::Limit { what, limit: *limit },
             Error::Corrupt { file, offset, what } => {
                 Error::Corrupt { file: file.clone(), offset: *offset, what: what.clone() }
@@ -117,6 +123,7 @@ impl fmt::Display for Error {
             Error::Poisoned => out.write_str("no writes until the store is reopened: an earlier sync failed"),
             Error::Full => out.write_str("disk full; nothing was changed"),
             Error::Aborted => out.write_str("the transaction refused itself"),
+            Error::Refused { why } => write!(out, "the transaction is refused: {why}"),
             Error::Limit { what, limit } => write!(out, "{what} over the limit of {limit}"),
             Error::Corrupt { file, offset, what } => write!(out, "damaged data in {file} at byte {offset}: {what}"),
             Error::Locked => out.write_str("another process has this directory open"),

@@ -9,6 +9,7 @@ use crate::disk::{Disk, SystemDisk};
 use crate::engine::{self, COMMITTERS, Engine, Request};
 use crate::error::Error;
 use crate::feed::ChangeReader;
+use crate::fold::Fold;
 use crate::inspect::Inventory;
 use crate::key::{TreeId, Version};
 use crate::options::{Durability, Options};
@@ -120,6 +121,12 @@ impl Store {
     /// The same, waiting for the outcome; a lone caller commits inline on its own thread.
     pub fn commit(&self, change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send)) -> Result<Commit, Error> {
         self.engine().commit(change)
+    }
+
+    /// Folds by this from now on ([`Tx::fold`]); before the first, transactions that fold are refused. Takes effect between
+    /// two batches.
+    pub fn set_fold(&self, fold: Arc<dyn Fold>) {
+        self.engine().set_fold(fold);
     }
 
     /// Starts a bottom-up build of a tree's whole content. Entries come sorted by key, each once.

@@ -96,6 +96,7 @@ impl Work {
 impl Tx<'_> {
     /// Reads a key: own changes first.
     pub fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        self.refuse_after_fold(tree)?;
         if self.work.changes.get(tree, key).is_none() {
             self.work.reads.point(tree, key);
             return self.view.get(tree, key);
@@ -111,6 +112,7 @@ impl Tx<'_> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
+        self.refuse_after_fold(tree)?;
         let changes = &self.work.changes;
         let own = changes.in_range(tree, range, direction);
         let mut last = None;
@@ -163,6 +165,24 @@ impl Tx<'_> {
     /// same whatever the range holds, and reads nothing of it: keys that others put into it before the commit go too.
     pub fn delete_range(&mut self, tree: TreeId, range: KeyRange<'_>) {
         self.work.changes.delete_range(tree, range);
+    }
+
+    /// Lays an operand onto what the key has when the transaction is committed, by the store's [`crate::Fold`]. Reads nothing,
+    /// so it loses no race, however many fold into the same key. Whoever sees the transaction sees what came of it. A tree
+    /// into which a transaction has folded it can neither read nor change otherwise: that is [`Error::Refused`].
+    ///
+    /// Readers of changes get what the transactions of a batch come to as puts and deletions in a transaction of its own
+    /// behind them.
+    pub fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
+        self.work.changes.fold(tree, key, operand);
+    }
+
+    /// What the tree will have is known only at the commit.
+    fn refuse_after_fold(&self, tree: TreeId) -> Result<(), Error> {
+        match self.work.changes.folds_into(tree) {
+            false => Ok(()),
+            true => Err(Error::Refused { why: "it reads a tree into which it has folded" }),
+        }
     }
 }
 

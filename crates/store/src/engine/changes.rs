@@ -3,6 +3,8 @@
 //! Deleting a range ends what was put into it before. So the ranges may be taken to come first, and then no order between
 //! them and what is left matters: they are kept sorted and joined where they meet.
 //!
+//! Operands for the writer to fold ([`super::folds`]) are kept beside them, each for itself.
+//!
 //! Keys and values lie in one buffer; an entry says where. Few entries are searched one by one, which beats any index as
 //! long as they fit a few cache lines; past [`INDEXED_FROM`] a hash of the entries is kept.
 
@@ -29,6 +31,8 @@ pub(crate) struct Changes {
     hasher: DefaultHashBuilder,
     /// Deleted ranges, by tree and start; no two of a tree meet.
     ranges: Vec<(TreeId, Span)>,
+    /// Operands to fold, in the order made.
+    folds: Vec<Operand>,
     /// Log bytes and memtable overhead of all entries, dead ones included: what is held against the bound.
     cost: usize,
     cost_max: usize,
@@ -48,6 +52,15 @@ struct Entry {
     /// Where the key starts; the value lies behind it.
     at: u32,
     value_len: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Operand {
+    tree: TreeId,
+    key_len: u16,
+    /// Where the key starts; the operand lies behind it.
+    at: u32,
+    len: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,11 +90,12 @@ impl Changes {
         self.entries.clear();
         self.index = None;
         self.ranges.clear();
+        self.folds.clear();
         (self.cost, self.log_bytes, self.failure) = (0, 0, None);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.ranges.is_empty()
+        self.entries.is_empty() && self.ranges.is_empty() && self.folds.is_empty()
     }
 
     /// Bytes of memory that it holds, the index apart.
@@ -91,6 +105,7 @@ impl Changes {
         self.bytes.capacity()
             + self.entries.capacity() * size_of::<Entry>()
             + self.ranges.capacity() * size_of::<(TreeId, Span)>()
+            + self.folds.capacity() * size_of::<Operand>()
             + spans.sum::<usize>()
     }
 
@@ -103,6 +118,9 @@ impl Changes {
 
     /// What was put in and cannot be committed, if anything.
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
+        if self.folds.iter().any(|fold| self.is_of(fold.tree)) {
+            return Some(Error::Refused { why: "it both folds into a tree and puts into it" });
+        }
         let too_large =
             (self.cost > self.cost_max).then_some(Error::Limit { what: self.too_large, limit: self.cost_max as u64 });
         self.failure.take().or(too_large)
@@ -159,14 +177,51 @@ impl Changes {
         }
     }
 
-    fn push(&mut self, tree: TreeId, key: &[u8], value: &[u8], kind: Kind) {
-        if key.len() > KEY_BYTES_MAX {
-            self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+    /// Leaves an operand for the writer to lay onto what the key has.
+    pub(crate) fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
+        if !self.admits(key, operand) {
             return;
         }
+        let at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(operand);
+        self.folds.push(Operand { tree, key_len: key.len() as u16, at, len: operand.len() as u32 });
+    }
+
+    /// What is to be folded: tree, key, operand.
+    pub(crate) fn folds(&self) -> impl Iterator<Item = (TreeId, &[u8], &[u8])> {
+        self.folds.iter().map(|fold| {
+            let (key, rest) = self.bytes[fold.at as usize..].split_at(fold.key_len.into());
+            (fold.tree, key, &rest[..fold.len as usize])
+        })
+    }
+
+    pub(crate) fn has_folds(&self) -> bool {
+        !self.folds.is_empty()
+    }
+
+    /// Whether it folds into this tree.
+    pub(crate) fn folds_into(&self, tree: TreeId) -> bool {
+        self.folds.iter().any(|fold| fold.tree == tree)
+    }
+
+    /// Whether it puts into this tree or deletes from it.
+    pub(crate) fn is_of(&self, tree: TreeId) -> bool {
+        self.entries.iter().any(|entry| entry.tree == tree.0) || self.ranges.iter().any(|(of, _)| *of == tree)
+    }
+
+    /// Counts a change against the bounds. `false`: it is over one, and need not be kept, for the transaction will be refused.
+    fn admits(&mut self, key: &[u8], value: &[u8]) -> bool {
+        if key.len() > KEY_BYTES_MAX {
+            self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+            return false;
+        }
         self.cost = self.cost.saturating_add(OPERATION_HEADER_BYTES + key.len() + value.len() + ENTRY_OVERHEAD_BYTES);
-        if self.cost > self.cost_max {
-            // It will be refused: what it would have held is not stored any more.
+        self.cost <= self.cost_max
+    }
+
+    fn push(&mut self, tree: TreeId, key: &[u8], value: &[u8], kind: Kind) {
+        if !self.admits(key, value) {
             return;
         }
         let entry = Entry {

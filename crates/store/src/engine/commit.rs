@@ -177,6 +177,7 @@ impl Engine {
 
     /// Writes the batch and makes it visible. Lets the writer go as soon as the batch has its place.
     fn send(&self, mut writer: MutexGuard<'_, Writer>, turn: Turn<'_>, batch: &mut OpenBatch) -> Sent {
+        self.put_folds(&mut writer, batch);
         if self.is_poisoned() {
             batch.builder.restart(0);
             return Sent::Poisoned;

@@ -26,6 +26,7 @@ mod checkpoint;
 mod close;
 mod commit;
 mod feed;
+mod folds;
 mod limits;
 mod pace;
 mod pieces;

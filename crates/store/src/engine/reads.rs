@@ -75,6 +75,13 @@ impl Reads {
         !self.is_everything
     }
 
+    /// Whether anything of this tree was read.
+    pub(crate) fn is_of(&self, tree: TreeId) -> bool {
+        self.is_everything
+            || self.points.iter().any(|(of, ..)| *of == tree)
+            || self.ranges.iter().any(|range| range.tree == tree)
+    }
+
     /// Whether anything read was changed in this memtable by a version above `since`.
     pub(crate) fn changed_in(&self, table: &Memtable, since: u64) -> bool {
         let since = Version(since);

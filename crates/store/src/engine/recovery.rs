@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use super::folds::Folds;
 use super::limits::{COMMIT_SLOTS, TREE_NAME};
 use super::pieces::merge_all;
 use super::queue::Queue;
@@ -77,6 +78,8 @@ impl Engine {
             live_pages,
             epoch: published.epoch(),
             next_version: last_version + 1,
+            folds: Folds::default(),
+            fold: None,
             backlog: Default::default(),
             taken: Vec::new(),
         };

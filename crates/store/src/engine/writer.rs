@@ -8,12 +8,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::changes::Change;
 use super::commit::{OpenBatch, Request};
+use super::folds::Folds;
 use super::room::{AHEAD_PAGES, Need};
 use super::view::{Generation, View};
 use super::{Engine, count};
 use crate::disk::DIRECT_ALIGN;
 use crate::error::Error;
+use crate::fold::Fold;
 use crate::key::{TreeId, Version};
 use crate::log::{Edit, Operation, Tail};
 use crate::memtable::{Demand, Full, Memtable, MemtableWriter};
@@ -32,6 +35,9 @@ pub(crate) struct Writer {
     /// Epoch of the published value of which `generation` is a copy.
     pub(crate) epoch: u64,
     pub(crate) next_version: u64,
+    /// What the batch's transactions have folded, and is still to be put.
+    pub(crate) folds: Folds,
+    pub(crate) fold: Option<Arc<dyn Fold>>,
     /// Taken from the queue, not placed yet.
     pub(crate) backlog: VecDeque<Box<Request>>,
     /// Vector that changes places with the queue's.
@@ -95,8 +101,13 @@ impl Engine {
         work: &mut Work,
         prepare: &mut Prepare<'_>,
     ) -> Placed {
+        if writer.folds.meets(work) {
+            self.put_folds(writer, batch);
+        }
         if writer.is_stale(work) {
             count(&self.counters.redone, 1);
+            // What it reads this time may be among them.
+            self.put_folds(writer, batch);
             let view = View { generation: &writer.generation, version: writer.newest() };
             let redone = catch_unwind(AssertUnwindSafe(|| work.prepare(view, prepare)));
             if let Err(error) = redone.unwrap_or(Err(Error::Aborted)) {
@@ -109,23 +120,57 @@ impl Engine {
         if work.changes.is_empty() {
             return Placed::Done(writer.newest());
         }
-        match self.make_room(writer, batch, work) {
-            Ok(true) => Placed::Done(self.append(writer, batch, work)),
+        if work.changes.has_folds() {
+            let view = View { generation: &writer.generation, version: writer.newest() };
+            if let Err(error) = writer.folds.fold(writer.fold.as_deref(), view, &work.changes) {
+                return Placed::Refused(error);
+            }
+        }
+        let placed = match self.make_room(writer, batch, work) {
+            Ok(true) => return Placed::Done(self.append(writer, batch, work.changes.iter())),
             Ok(false) => Placed::SendFirst,
             Err(error) => Placed::Refused(error),
+        };
+        if work.changes.has_folds() {
+            writer.folds.take_back();
         }
+        placed
+    }
+
+    /// Puts what was folded so far into the batch, as a transaction of its own. There is room: it was made with that of each
+    /// transaction that folded.
+    pub(crate) fn put_folds(&self, writer: &mut Writer, batch: &mut OpenBatch) {
+        if writer.folds.is_empty() {
+            return;
+        }
+        let mut folds = std::mem::take(&mut writer.folds);
+        if folds.puts().next().is_some() {
+            self.append(writer, batch, folds.puts());
+        }
+        folds.clear();
+        writer.folds = folds;
+    }
+
+    /// See [`crate::Store::set_fold`].
+    pub(crate) fn set_fold(&self, fold: Arc<dyn Fold>) {
+        // No batch is open while the lock is free, so nothing is left that was folded by another.
+        super::lock(&self.writer).fold = Some(fold);
     }
 
     /// True when log, memtable and disk have room; false when the batch has to be sent for it.
     fn make_room(&self, writer: &mut Writer, batch: &OpenBatch, work: &Work) -> Result<bool, Error> {
         let is_first = batch.builder.transactions() == 0;
-        let log_bytes = batch.builder.len() + work.changes.log_bytes();
+        let log_bytes = batch.builder.len() + work.changes.log_bytes() + writer.folds.log_bytes();
         let fits_log = |tail: &Tail| log_bytes.next_multiple_of(DIRECT_ALIGN) as u64 <= tail.room();
         if !is_first && (log_bytes > self.options.batch_bytes_max() || !fits_log(&writer.tail)) {
             return Ok(false);
         }
         if is_first && !fits_log(&writer.tail) {
             self.roll(writer)?;
+            if !fits_log(&writer.tail) {
+                let (limit, what) = self.options.transaction_bound();
+                return Err(Error::Limit { what, limit: limit as u64 });
+            }
         }
         while !self.has_disk_room(writer, work)? {
             if !is_first {
@@ -133,7 +178,7 @@ impl Engine {
             }
             self.empty_memtables(writer)?;
         }
-        while !fits_memtable(&writer.table, work) {
+        while !fits_memtable(writer, work) {
             if writer.table.table().is_empty() {
                 // Within the bound on bytes, but spread over so many trees that even an empty memtable might not do.
                 return Err(Error::Limit { what: "transaction", limit: self.options.transaction_bound().0 as u64 });
@@ -172,6 +217,7 @@ impl Engine {
             keys += 1 + usize::from(matches!(change.operation.edit, Edit::DeleteRange { .. }));
         }
         need.keys = keys as u64;
+        writer.folds.add_need(&mut need);
         let pages = need.pages(writer.live_pages);
         if self.room.covers(pages, need.runs) {
             return Ok(true);
@@ -196,13 +242,13 @@ impl Engine {
         Ok(())
     }
 
-    fn append(&self, writer: &mut Writer, batch: &mut OpenBatch, work: &Work) -> u64 {
+    fn append<'c>(&self, writer: &mut Writer, batch: &mut OpenBatch, changes: impl Iterator<Item = Change<'c>>) -> u64 {
         let version = writer.next_version;
         if batch.builder.transactions() == 0 {
             batch.builder.restart(version);
         }
         batch.builder.begin_transaction();
-        for change in work.changes.iter() {
+        for change in changes {
             batch.builder.push(change.operation, change.is_stamped.then_some(version));
         }
         for operation in batch.builder.end_transaction() {
@@ -263,7 +309,8 @@ pub(crate) fn put_into(table: &mut MemtableWriter, version: u64, operation: &Ope
     }
 }
 
-fn fits_memtable(table: &MemtableWriter, work: &Work) -> bool {
+fn fits_memtable(writer: &Writer, work: &Work) -> bool {
+    let table = &writer.table;
     let mut demand = Demand::default();
     for change in work.changes.iter() {
         let Operation { tree, key, edit } = change.operation;
@@ -272,5 +319,6 @@ fn fits_memtable(table: &MemtableWriter, work: &Work) -> bool {
             Edit::Put(_) | Edit::Delete => demand.add(table, TreeId(tree), key.len(), edit.bytes().len()),
         }
     }
+    writer.folds.add_demand(&mut demand, table);
     table.fits(&demand)
 }

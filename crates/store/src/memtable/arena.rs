@@ -38,7 +38,7 @@ use super::node::Node;
 use crate::{TreeId, Version};
 
 /// Bytes of one unit of offset; also the alignment of keys and records.
-const UNIT: usize = 8;
+pub(super) const UNIT: usize = 8;
 /// Alignment of nodes, buckets and trees: a cache line.
 const LINE: usize = 64;
 /// Largest arena: what 32-bit offsets reach.

@@ -339,15 +339,26 @@ const NEW_TREES_KNOWN: usize = 8;
 impl Demand {
     /// Adds one insert.
     pub fn add(&mut self, writer: &MemtableWriter, tree: TreeId, key_length: usize, value_length: usize) {
-        let entry = writer.table.tree_entry(tree);
-        self.records += 1;
         self.bytes = self.bytes.saturating_add(arena::key_bytes(key_length));
         self.bytes = self.bytes.saturating_add(arena::record_bytes(value_length));
-        self.nodes += ordered::nodes_for_one_key(entry);
+        self.add_some(writer, tree, 1);
+    }
+
+    /// Adds so many inserts into one tree, without the bytes of their keys and values.
+    pub(crate) fn add_some(&mut self, writer: &MemtableWriter, tree: TreeId, records: usize) {
+        let entry = writer.table.tree_entry(tree);
+        self.records += records;
+        self.nodes += records * ordered::nodes_for_one_key(entry);
         if entry.is_none() && !self.last_new_trees.contains(&Some(tree)) {
             self.last_new_trees[self.new_trees % NEW_TREES_KNOWN] = Some(tree);
             self.new_trees += 1;
         }
+    }
+
+    /// Adds the bytes of so many inserts, in all.
+    pub(crate) fn add_bytes(&mut self, records: usize, key_bytes: usize, value_bytes: usize) {
+        let overhead = records * (arena::key_bytes(0) + arena::record_bytes(0) + 2 * arena::UNIT);
+        self.bytes = self.bytes.saturating_add(key_bytes + value_bytes + overhead);
     }
 
     /// Nodes that the records can take where there are `existing` ones.

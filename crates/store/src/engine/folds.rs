@@ -1,0 +1,294 @@
+//! Changes that commute, folded by the writer: many transactions of a batch, one put for each key.
+//!
+//! A transaction that adds one to a counter need not read it: it says what to add, and the writer lays that onto what the
+//! counter has when the transaction gets its place. So however many add to the same counter, none of them loses a race.
+//! What has been folded is kept here and put once, as the batch's last transaction: it becomes durable and visible with
+//! the transactions that it comes from. Before anybody reads one of these keys on the writer's thread, or changes it in
+//! another way, what was folded so far is put ([`Folds::meets`]).
+//!
+//! Each transaction's part can be taken back until the next one begins: it may turn out that the batch has no room for it.
+
+use std::hash::BuildHasher;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::changes::{Change, Changes};
+use super::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use super::room::Need;
+use super::view::View;
+use crate::error::Error;
+use crate::fold::{Fold, Folded};
+use crate::key::TreeId;
+use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
+use crate::memtable::{Demand, MemtableWriter};
+use crate::transaction::Work;
+
+/// Folds that may follow from those of one transaction ([`Fold::fold`]'s `further`), however they lead on.
+const FURTHER_MAX: usize = 65_536;
+/// Buffers kept for the next values.
+const SPARE_MAX: usize = 1024;
+/// A buffer that has grown over this is not kept.
+const SPARE_BYTES_MAX: usize = 4096;
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Folds {
+    rows: Vec<Row>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// Rows of each tree that has any.
+    trees: Vec<(TreeId, usize)>,
+    size: Size,
+    /// How to take back the newest transaction's part: what its rows had before, in the order made.
+    undo: Vec<(u32, Option<Vec<u8>>)>,
+    /// Rows and their size before it.
+    before: (usize, Size),
+    spare: Vec<Vec<u8>>,
+}
+
+struct Row {
+    tree: TreeId,
+    key: Vec<u8>,
+    /// What the trees have.
+    old: Option<Vec<u8>>,
+    new: Option<Vec<u8>>,
+}
+
+/// What putting the rows takes.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    need: Need,
+    value_bytes: usize,
+    key_bytes: usize,
+}
+
+/// A fold that is still to do.
+struct Next {
+    tree: TreeId,
+    key: Vec<u8>,
+    operand: Vec<u8>,
+}
+
+impl Folds {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Bytes in a batch.
+    pub(crate) fn log_bytes(&self) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        let headers = TRANSACTION_HEADER_BYTES + self.rows.len() * OPERATION_HEADER_BYTES;
+        headers + self.size.key_bytes + self.size.value_bytes
+    }
+
+    /// Adds what a checkpoint will need for the rows.
+    pub(crate) fn add_need(&self, need: &mut Need) {
+        need.bytes += self.size.need.bytes;
+        need.runs += self.size.need.runs;
+        need.keys += self.rows.len() as u64;
+    }
+
+    /// Adds what the memtable will need for them.
+    pub(crate) fn add_demand(&self, demand: &mut Demand, table: &MemtableWriter) {
+        for (tree, rows) in self.trees.iter().filter(|(_, rows)| *rows > 0) {
+            demand.add_some(table, *tree, *rows);
+        }
+        demand.add_bytes(self.rows.len(), self.size.key_bytes, self.size.value_bytes);
+    }
+
+    /// Whether a transaction reads a tree of the rows, or changes it otherwise than by folding.
+    pub(crate) fn meets(&self, work: &Work) -> bool {
+        self.trees.iter().any(|(tree, rows)| *rows > 0 && (work.reads.is_of(*tree) || work.changes.is_of(*tree)))
+    }
+
+    /// What the rows come to: to be put, and forgotten.
+    pub(crate) fn puts(&self) -> impl Iterator<Item = Change<'_>> {
+        self.rows.iter().filter(|row| row.old != row.new).map(|row| Change {
+            operation: Operation {
+                tree: row.tree.0,
+                key: &row.key,
+                edit: row.new.as_deref().map_or(Edit::Delete, Edit::Put),
+            },
+            is_stamped: false,
+        })
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.begin();
+        while let Some(row) = self.rows.pop() {
+            [Some(row.key), row.old, row.new].into_iter().flatten().for_each(|bytes| self.keep(bytes));
+        }
+        self.index.clear();
+        self.trees.clear();
+        self.size = Size::default();
+        self.before = (0, self.size);
+    }
+
+    /// Folds all that a transaction asks for, or nothing. What the trees have is read through `view`.
+    pub(crate) fn fold(&mut self, by: Option<&dyn Fold>, view: View<'_>, changes: &Changes) -> Result<(), Error> {
+        let Some(by) = by else { return Err(Error::Refused { why: "nothing was set to fold with" }) };
+        self.begin();
+        let folded = catch_unwind(AssertUnwindSafe(|| self.fold_all(by, view, changes)));
+        let folded = folded.unwrap_or(Err(Error::Aborted));
+        if folded.is_err() {
+            self.take_back();
+        }
+        folded
+    }
+
+    /// The next transaction's part begins.
+    fn begin(&mut self) {
+        while let Some((_, bytes)) = self.undo.pop() {
+            bytes.into_iter().for_each(|bytes| self.keep(bytes));
+        }
+        self.before = (self.rows.len(), self.size);
+    }
+
+    /// Undoes the newest transaction's part.
+    pub(crate) fn take_back(&mut self) {
+        while let Some((row, before)) = self.undo.pop() {
+            let after = std::mem::replace(&mut self.rows[row as usize].new, before);
+            after.into_iter().for_each(|bytes| self.keep(bytes));
+        }
+        let (rows, size) = self.before;
+        for place in (rows..self.rows.len()).rev() {
+            let row = &self.rows[place];
+            let hash = self.hasher.hash_one((row.tree, row.key.as_slice()));
+            if let Ok(found) = self.index.find_entry(hash, |at| *at as usize == place) {
+                found.remove();
+            }
+            if let Some((_, count)) = self.trees.iter_mut().find(|(tree, _)| *tree == row.tree) {
+                *count -= 1;
+            }
+        }
+        self.rows.truncate(rows);
+        self.size = size;
+    }
+
+    fn fold_all(&mut self, by: &dyn Fold, view: View<'_>, changes: &Changes) -> Result<(), Error> {
+        let mut further = Vec::new();
+        let mut followed = 0;
+        for (tree, key, operand) in changes.folds() {
+            self.fold_one(by, view, (tree, key, operand), &mut further)?;
+            // In the order in which they followed, so that the result is the same however deep they lead.
+            let mut done = 0;
+            while done < further.len() {
+                followed += 1;
+                if followed > FURTHER_MAX {
+                    return Err(Error::Limit {
+                        what: "folds that follow from a transaction's",
+                        limit: FURTHER_MAX as u64,
+                    });
+                }
+                let Next { tree, key, operand } = &mut further[done];
+                let next = Next { tree: *tree, key: std::mem::take(key), operand: std::mem::take(operand) };
+                self.fold_one(by, view, (next.tree, &next.key, &next.operand), &mut further)?;
+                self.keep(next.key);
+                self.keep(next.operand);
+                done += 1;
+            }
+            further.clear();
+        }
+        Ok(())
+    }
+
+    fn fold_one(
+        &mut self,
+        by: &dyn Fold,
+        view: View<'_>,
+        (tree, key, operand): (TreeId, &[u8], &[u8]),
+        further: &mut Vec<Next>,
+    ) -> Result<(), Error> {
+        let place = self.row(view, tree, key)?;
+        let mut new = self.spare.pop().unwrap_or_default();
+        let spare = &mut self.spare;
+        let mut add = |tree: TreeId, key: &[u8], operand: &[u8]| {
+            let mut copy = |bytes: &[u8]| {
+                let mut buffer = spare.pop().unwrap_or_default();
+                buffer.extend_from_slice(bytes);
+                buffer
+            };
+            further.push(Next { tree, key: copy(key), operand: copy(operand) });
+        };
+        let new = match by.fold(tree, key, self.rows[place].new.as_deref(), operand, &mut new, &mut add) {
+            Folded::Put => Some(new),
+            Folded::Delete => None,
+            Folded::Unchanged => return Ok(()),
+            Folded::Refused(why) => return Err(Error::Refused { why }),
+        };
+        if new.as_ref().is_some_and(|new| new.len() > VALUE_BYTES_MAX) {
+            return Err(Error::Limit { what: "value", limit: VALUE_BYTES_MAX as u64 });
+        }
+        let row = &mut self.rows[place];
+        self.size.take(row.operation());
+        self.undo.push((place as u32, std::mem::replace(&mut row.new, new)));
+        self.size.add(row.operation());
+        Ok(())
+    }
+
+    /// The place of a key's row, made if there is none.
+    fn row(&mut self, view: View<'_>, tree: TreeId, key: &[u8]) -> Result<usize, Error> {
+        let hash = self.hasher.hash_one((tree, key));
+        let is_it = |at: &u32| self.rows[*at as usize].tree == tree && self.rows[*at as usize].key == key;
+        if let Some(place) = self.index.find(hash, is_it) {
+            return Ok(*place as usize);
+        }
+        if key.len() > KEY_BYTES_MAX {
+            return Err(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+        }
+        let old = view.get(tree, key)?;
+        let mut copy = |bytes: &[u8]| {
+            let mut buffer = self.spare.pop().unwrap_or_default();
+            buffer.extend_from_slice(bytes);
+            buffer
+        };
+        let old = old.as_deref();
+        let row = Row { tree, key: copy(key), old: old.map(&mut copy), new: old.map(&mut copy) };
+        let place = self.rows.len();
+        self.size.key_bytes += key.len();
+        self.size.add(row.operation());
+        self.rows.push(row);
+        let (rows, hasher) = (&self.rows, &self.hasher);
+        self.index.insert_unique(hash, place as u32, |at| {
+            let row = &rows[*at as usize];
+            hasher.hash_one((row.tree, row.key.as_slice()))
+        });
+        match self.trees.iter_mut().find(|(of, _)| *of == tree) {
+            Some((_, count)) => *count += 1,
+            None => self.trees.push((tree, 1)),
+        }
+        Ok(place)
+    }
+
+    fn keep(&mut self, mut bytes: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && (1..=SPARE_BYTES_MAX).contains(&bytes.capacity()) {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+}
+
+impl Row {
+    fn operation(&self) -> Operation<'_> {
+        let edit = self.new.as_deref().map_or(Edit::Delete, Edit::Put);
+        Operation { tree: self.tree.0, key: &self.key, edit }
+    }
+}
+
+impl Size {
+    fn add(&mut self, operation: Operation<'_>) {
+        self.need.add(&operation);
+        self.value_bytes += operation.edit.bytes().len();
+    }
+
+    fn take(&mut self, operation: Operation<'_>) {
+        let mut gone = Need::default();
+        gone.add(&operation);
+        self.need.bytes -= gone.bytes;
+        self.need.runs -= gone.runs;
+        self.value_bytes -= operation.edit.bytes().len();
+    }
+}

@@ -1,0 +1,364 @@
+//! Folds: what many transactions add to the same keys is all there, with them and not before them, whatever else happens.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use store::{Direction, Error, Fold, Folded, Further, KeyRange, Options, Store, TreeId, Tx};
+
+/// Values are numbers. What is added to a key of `counts` goes on to `totals`, all of it to one key; a count that comes to
+/// nothing goes, one below zero is refused.
+struct Counting {
+    counts: TreeId,
+    totals: TreeId,
+}
+
+/// An operand that makes [`Counting`] panic.
+const PANIC: i64 = 1_000_000;
+
+fn number(bytes: &[u8]) -> i64 {
+    i64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+impl Fold for Counting {
+    fn fold(
+        &self,
+        tree: TreeId,
+        _key: &[u8],
+        old: Option<&[u8]>,
+        operand: &[u8],
+        new: &mut Vec<u8>,
+        further: &mut Further<'_>,
+    ) -> Folded {
+        let added = number(operand);
+        assert!(added != PANIC, "asked to");
+        let sum = old.map_or(0, number) + added;
+        if tree == self.counts {
+            further(self.totals, b"all", operand);
+        }
+        match sum {
+            _ if added == 0 => Folded::Unchanged,
+            0 => Folded::Delete,
+            ..0 => Folded::Refused("less than nothing"),
+            _ => {
+                new.extend_from_slice(&sum.to_le_bytes());
+                Folded::Put
+            }
+        }
+    }
+}
+
+struct Bench {
+    store: Store,
+    items: TreeId,
+    counts: TreeId,
+    totals: TreeId,
+    directory: tempfile::TempDir,
+}
+
+/// Small memtables and batches: they change hands and are sent in the middle of everything.
+fn options() -> Options {
+    let mut options = Options::default();
+    options.map_bytes = 1 << 32;
+    options.memtable_bytes = 256 * 1024;
+    options.log_segment_bytes = 256 * 1024;
+    options
+}
+
+fn bench() -> Bench {
+    let directory = tempfile::tempdir().unwrap();
+    open(directory)
+}
+
+fn open(directory: tempfile::TempDir) -> Bench {
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    let [items, counts, totals] = ["items", "counts", "totals"].map(|name| store.tree(name).unwrap());
+    store.set_fold(Arc::new(Counting { counts, totals }));
+    Bench { store, items, counts, totals, directory }
+}
+
+impl Bench {
+    /// Adds a number to a count, beside an item that stands for it.
+    fn add(&self, item: u32, key: &[u8], by: i64) -> Result<(), Error> {
+        let change = &mut |tx: &mut Tx<'_>| {
+            tx.put(self.items, &item.to_be_bytes(), &by.to_le_bytes());
+            tx.fold(self.counts, key, &by.to_le_bytes());
+            Ok(())
+        };
+        self.store.commit(change).map(drop)
+    }
+
+    fn number(&self, tree: TreeId, key: &[u8]) -> Option<i64> {
+        let reader = self.store.reader().unwrap();
+        let snapshot = reader.snapshot();
+        snapshot.get(tree, key).unwrap().map(|value| number(&value))
+    }
+
+    /// Sums of the items, the counts and the total, in one snapshot.
+    fn sums(&self) -> [i64; 3] {
+        let reader = self.store.reader().unwrap();
+        let snapshot = reader.snapshot();
+        [self.items, self.counts, self.totals].map(|tree| {
+            let mut sum = 0;
+            let add = &mut |_: &[u8], value: &[u8]| {
+                sum += number(value);
+                ControlFlow::Continue(())
+            };
+            snapshot.scan(tree, KeyRange::ALL, Direction::Forward, add).unwrap();
+            sum
+        })
+    }
+
+    #[track_caller]
+    fn check_sums(&self, sum: i64) {
+        assert_eq!(self.sums(), [sum; 3]);
+    }
+}
+
+#[test]
+fn adders_from_many_threads_lose_no_race_and_every_snapshot_adds_up() {
+    let bench = bench();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let adders: Vec<_> = (0..6u32)
+            .map(|thread| {
+                let bench = &bench;
+                scope.spawn(move || {
+                    for round in 0..1500 {
+                        bench.add(thread << 16 | round, &[(round % 3) as u8], i64::from(round % 7)).unwrap();
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                let [items, counts, totals] = bench.sums();
+                assert!(items == counts && counts == totals, "{items} {counts} {totals}");
+            }
+        });
+        adders.into_iter().for_each(|adder| adder.join().unwrap());
+        is_done.store(true, Ordering::Relaxed);
+    });
+    let sum = 6 * (0..1500).map(|round| round % 7).sum::<i64>();
+    bench.check_sums(sum);
+    let stats = bench.store.stats();
+    assert_eq!(stats.redone, 0, "somebody lost a race: {stats:?}");
+    assert!(stats.checkpoints > 0, "no checkpoint ran beside: {stats:?}");
+    let Bench { store, directory, .. } = bench;
+    drop(store);
+    open(directory).check_sums(sum);
+}
+
+/// Movers put a count elsewhere while others add to it: nothing may go lost or double. Those that are `late` look at it only
+/// when they have lost a race over something else.
+fn check_moving(is_late: bool) {
+    let bench = bench();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let bench = &bench;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    bench.add(if is_late { 0 } else { thread << 16 | round }, b"k", 1).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    let mut is_first = true;
+                    let change = &mut |tx: &mut Tx<'_>| {
+                        let _ = tx.get(bench.items, &0u32.to_be_bytes()).unwrap();
+                        if is_late && std::mem::take(&mut is_first) {
+                            tx.put(bench.items, b"mover", &0i64.to_le_bytes());
+                            return Ok(());
+                        }
+                        let count = tx.get(bench.counts, b"k").unwrap().map_or(0, |value| number(&value));
+                        let moved = tx.get(bench.counts, b"moved").unwrap().map_or(0, |value| number(&value));
+                        if count > 0 {
+                            tx.delete(bench.counts, b"k");
+                            tx.put(bench.counts, b"moved", &(moved + count).to_le_bytes());
+                        }
+                        Ok(())
+                    };
+                    bench.store.commit(change).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(bench.sums()[1..], [800, 800]);
+}
+
+#[test]
+fn who_reads_a_count_sees_all_that_was_added_before() {
+    check_moving(false);
+    check_moving(true);
+}
+
+#[test]
+fn a_deleted_range_takes_what_was_folded_before_it_and_not_what_comes_after() {
+    let bench = bench();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let bench = &bench;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let key = [thread as u8, round as u8];
+                    bench.add(thread << 16 | round, &key, 1).unwrap();
+                    let from = Bound::Included(&key[..]);
+                    let range = KeyRange { from, to: from };
+                    bench
+                        .store
+                        .commit(&mut |tx| {
+                            tx.delete_range(bench.counts, range);
+                            Ok(())
+                        })
+                        .unwrap();
+                    assert_eq!(bench.number(bench.counts, &key), None);
+                    if round % 2 == 0 {
+                        bench.add(thread << 16 | round, &key, 3).unwrap();
+                        assert_eq!(bench.number(bench.counts, &key), Some(3));
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(bench.sums()[1..], [4 * 100 * 3, 4 * (200 + 100 * 3)]);
+}
+
+#[test]
+fn a_refused_fold_undoes_the_whole_transaction() {
+    let bench = bench();
+    bench.add(1, b"k", 5).unwrap();
+    let check = |folds: &[(&[u8], i64)]| {
+        let change = &mut |tx: &mut Tx<'_>| {
+            tx.put(bench.items, b"never", &0i64.to_le_bytes());
+            folds.iter().for_each(|(key, by)| tx.fold(bench.counts, key, &by.to_le_bytes()));
+            Ok(())
+        };
+        let error = bench.store.commit(change).unwrap_err();
+        assert_eq!(bench.sums(), [5; 3]);
+        assert_eq!(bench.number(bench.items, b"never"), None);
+        error
+    };
+    assert!(matches!(check(&[(b"k", 1), (b"other", 2), (b"k", -7)]), Error::Refused { why: "less than nothing" }));
+    assert!(matches!(check(&[(b"k", 2), (b"other", PANIC)]), Error::Aborted));
+    assert!(matches!(check(&[(b"k", 2), (&[0; 2000], 1)]), Error::Limit { what: "key", .. }));
+    let before = bench.store.stats().version;
+    bench.add(1, b"k", 0).unwrap();
+    assert_eq!(bench.store.stats().version, before + 1, "what stays as it was is put");
+    bench.add(1, b"k", -5).unwrap();
+    assert_eq!(bench.number(bench.counts, b"k"), None);
+}
+
+#[test]
+fn a_tree_that_is_folded_into_is_neither_read_nor_changed_otherwise_in_that_transaction() {
+    let bench = bench();
+    let check = |use_it: &mut (dyn FnMut(&mut Tx<'_>) + Send)| {
+        let change = &mut |tx: &mut Tx<'_>| {
+            tx.fold(bench.counts, b"k", &1i64.to_le_bytes());
+            use_it(tx);
+            Ok(())
+        };
+        bench.store.commit(change)
+    };
+    let refused = "it reads a tree into which it has folded";
+    let read = check(&mut |tx| {
+        assert!(matches!(tx.get(bench.counts, b"k"), Err(Error::Refused { why }) if why == refused));
+        assert!(matches!(tx.first(bench.counts, KeyRange::ALL), Err(Error::Refused { why }) if why == refused));
+    });
+    assert!(read.is_ok());
+    assert!(matches!(check(&mut |tx| tx.put(bench.counts, b"other", &[0; 8])), Err(Error::Refused { .. })));
+    assert!(matches!(check(&mut |tx| tx.delete(bench.counts, b"other")), Err(Error::Refused { .. })));
+    assert!(matches!(check(&mut |tx| tx.delete_range(bench.counts, KeyRange::ALL)), Err(Error::Refused { .. })));
+    assert_eq!(bench.number(bench.counts, b"k"), Some(1));
+}
+
+#[test]
+fn nothing_is_folded_before_it_is_said_how() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    let tree = store.tree("t").unwrap();
+    let refused = store.commit(&mut |tx| {
+        tx.fold(tree, b"k", b"operand");
+        Ok(())
+    });
+    assert!(matches!(refused, Err(Error::Refused { .. })));
+}
+
+/// Makes a value of as many bytes as the operand says, plus those that there are.
+struct Growing;
+
+impl Fold for Growing {
+    fn fold(
+        &self,
+        _: TreeId,
+        _: &[u8],
+        old: Option<&[u8]>,
+        operand: &[u8],
+        new: &mut Vec<u8>,
+        _: &mut Further<'_>,
+    ) -> Folded {
+        new.resize(old.map_or(0, <[u8]>::len) + number(operand) as usize, 7);
+        Folded::Put
+    }
+}
+
+#[test]
+fn values_that_grow_past_what_a_transaction_may_have_are_refused_and_the_rest_goes_on() {
+    let bench = bench();
+    bench.store.set_fold(Arc::new(Growing));
+    let mut rng = SmallRng::seed_from_u64(1);
+    let mut lengths = [0usize; 4];
+    let mut refused = 0;
+    for _ in 0..400 {
+        let by = rng.random_range(0..9000usize);
+        let key = rng.random_range(0..4usize);
+        let done = bench.store.commit(&mut |tx| {
+            tx.fold(bench.counts, &[key as u8], &(by as i64).to_le_bytes());
+            Ok(())
+        });
+        match done {
+            Ok(_) => lengths[key] += by,
+            Err(Error::Limit { .. }) => {
+                refused += 1;
+                bench
+                    .store
+                    .commit(&mut |tx| {
+                        tx.delete(bench.counts, &[key as u8]);
+                        Ok(())
+                    })
+                    .unwrap();
+                lengths[key] = 0;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        let reader = bench.store.reader().unwrap();
+        let found = reader.snapshot().get(bench.counts, &[key as u8]).unwrap().map_or(0, |value| value.len());
+        assert_eq!(found, lengths[key]);
+    }
+    assert!(refused > 3, "{refused}");
+}
+
+#[test]
+fn readers_of_changes_get_what_a_batch_comes_to() {
+    let bench = bench();
+    let from = bench.store.stats().version;
+    let mut changes = bench.store.changes_since(store::Version(from)).unwrap();
+    for item in 0..20 {
+        bench.add(item, b"k", 1).unwrap();
+    }
+    let mut last = None;
+    while let Some(set) = changes.next().unwrap() {
+        set.changes().for_each(|change| {
+            if let store::Change::Put { tree, key, value } = change
+                && tree == bench.counts
+            {
+                assert_eq!(key, b"k");
+                last = Some(number(value));
+            }
+        });
+    }
+    assert_eq!(last, Some(20));
+}
