@@ -3,6 +3,7 @@
 //! 1. Everything in the backlogs is accepted (as far as `connections_max` allows), then the listeners are closed: a
 //!    connection that the kernel had completed for us is served, not reset.
 //! 2. Each connection is read once more and its protocol is told ([`crate::Protocol::drain`]).
+//!    One that had nothing to finish is closed within a moment even if its peer keeps it.
 //! 3. The loop ends with its last connection; at the deadline those that are left are cut.
 //!
 //! A drain that follows another one can only bring the deadline nearer.

@@ -13,6 +13,7 @@
 
 use std::io::{Error, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use crate::connection::{Connection, Link, Phase};
 use crate::core::Core;
@@ -23,6 +24,11 @@ use crate::kernel::{Readiness, Token};
 use crate::protocol::{Closed, Message, Protocol};
 use crate::transport::Then;
 use crate::wheel::TICK_NS;
+
+/// How long a connection that was idle when the drain began is read after its end was announced. Its last reply left
+/// before, so all that a reset could still cost is bytes on their way; a peer that keeps such a connection and never
+/// looks at it must not hold the process for the whole of [`Settings::linger_max`](crate::Settings::linger_max).
+const IDLE_LINGER_MAX: Duration = Duration::from_millis(200);
 
 /// What an event leaves to be done for a connection in this tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +157,10 @@ impl Core {
             connection.link.drain_told = true;
             self.call(connection, |protocol, io| protocol.drain(io));
             self.end_turn(connection);
+            if matches!(connection.link.phase, Phase::Lingering { .. }) {
+                let linger = self.settings.linger_max.min(IDLE_LINGER_MAX);
+                self.set_timer(&mut connection.link, Some(nanoseconds(linger)));
+            }
         }
     }
 

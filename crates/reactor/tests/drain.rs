@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use harness::{Making, PATIENCE, Server, eventually, exchange, loops, rest, serve};
-use reactor::{Closed, Io, Protocol};
+use reactor::{Closed, Io, Protocol, Settings};
 
 /// `Lines`, but it waits for the other end when the loop drains if it is stubborn.
 struct Drained {
@@ -61,6 +61,25 @@ fn an_idle_connection_is_told_and_finished() {
     drop(stream);
     server.running.join().unwrap();
     check_told(&tellings, &["drain", "finished"]);
+}
+
+#[test]
+fn an_idle_peer_that_does_not_close_does_not_hold_the_loop() {
+    let (told, tellings) = mpsc::channel();
+    let make = move |_, _: &_| {
+        Box::new(Drained { stubborn: false, told: told.clone(), lines: harness::Lines }) as Box<dyn Protocol>
+    };
+    let settings = Settings { linger_max: Duration::from_secs(600), ..loops(1) };
+    let server = serve(settings, Making::each(make));
+    let mut stream = server.connect();
+    exchange(&mut stream, b"one\n", b">one\n");
+    server.running.drain(Duration::from_secs(600));
+    let (ended, end) = mpsc::channel();
+    let running = server.running;
+    std::thread::spawn(move || ended.send(running.join()));
+    end.recv_timeout(PATIENCE).unwrap().unwrap();
+    check_told(&tellings, &["drain", "finished"]);
+    drop(stream);
 }
 
 #[test]
