@@ -29,8 +29,15 @@ pub enum Op {
         /** JSON. */
         body: Vec<u8>,
     },
-    /// Change fields by a merge patch (RFC 7396).
+    /// Change fields by a merge patch (RFC 7396) that does not name the key.
     Update {
+        /** The key's stored bytes. */
+        key: Vec<u8>,
+        /** JSON. */
+        patch: Vec<u8>,
+    },
+    /// The same, but the patch may repeat the key: a client that sends back what it read changes nothing by that.
+    Patch {
         /** The key's stored bytes. */
         key: Vec<u8>,
         /** JSON. */
@@ -104,10 +111,11 @@ pub(crate) fn apply<C: Change>(
     let mut work = Work { collection, change };
     match op {
         Op::Insert { body } => work.insert(body, scratch),
-        Op::Update { key, patch } => {
+        Op::Update { key, patch } | Op::Patch { key, patch } => {
             let key = work.key(key)?;
             let old = work.target(&key, precondition, scratch)?;
-            work.update(&key, old, patch, scratch)
+            let naming = if matches!(op, Op::Patch { .. }) { Naming::TheSame } else { Naming::Never };
+            work.update(&key, old, (patch, naming), scratch)
         }
         Op::Replace { key, body } => {
             let key = work.key(key)?;
@@ -125,6 +133,14 @@ pub(crate) fn apply<C: Change>(
             work.delete(&key, scratch)
         }
     }
+}
+
+/// Whether a patch may name the key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    Never,
+    /// Only as it is.
+    TheSame,
 }
 
 struct Work<'w, C> {
@@ -198,7 +214,7 @@ impl<C: Change> Work<'_, C> {
         &mut self,
         key: &Key<'_>,
         number: u64,
-        patch: &[u8],
+        (patch, naming): (&[u8], Naming),
         scratch: &mut Scratch,
     ) -> Result<Prepared, WriteError> {
         let Scratch { encoder, buffers, .. } = scratch;
@@ -207,9 +223,16 @@ impl<C: Change> Work<'_, C> {
         if !patch.is_object() {
             return Err(WriteError::invalid("a merge patch is a JSON object", ""));
         }
-        let field = &self.collection.info.key.field;
-        if patch.field(field).is_some() {
-            return Err(WriteError::invalid(format!("the key \"{field}\" cannot be changed"), format!("/{field}")));
+        let info = &self.collection.info.key;
+        if let Some(named) = patch.field(&info.field) {
+            // A boolean counts as an integer in SQL, but is no key.
+            let named = plain(Some(named).filter(|named| named.as_bool().is_none()));
+            let named = info.kind.of_scalar(named.scalar());
+            let is_same = named.is_some_and(|named| named.as_bytes() == key.as_bytes());
+            if naming == Naming::Never || !is_same {
+                let field = &info.field;
+                return Err(WriteError::invalid(format!("the key \"{field}\" cannot be changed"), format!("/{field}")));
+            }
         }
         self.check_patch(patch)?;
         let old = document(&buffers.old)?;

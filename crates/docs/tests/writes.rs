@@ -68,6 +68,17 @@ fn an_update_looks_for_its_target_first_then_at_the_patch() {
 }
 
 #[test]
+fn a_patch_may_repeat_the_key_and_not_change_it() {
+    let service = filled();
+    service.run(r#"patch users/1 {"id":1,"gender":"m"}"#).unwrap();
+    assert_eq!(service.get("users/1").unwrap().1, user(1, "a@x").replace("\"f\"", "\"m\""));
+    for other in ["2", "1.0", "\"1\"", "true", "null", "[1]"] {
+        let refused = r#"400 /id the key "id" cannot be changed"#;
+        check(&format!("patch users/1 {{\"id\":{other}}}"), refused);
+    }
+}
+
+#[test]
 fn an_update_that_changes_nothing_keeps_the_change_number() {
     let service = filled();
     let (number, text) = service.get("users/1").unwrap();

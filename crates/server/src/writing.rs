@@ -43,7 +43,7 @@ pub(crate) fn admit(service: &Service, op: &Op) -> Result<Taken, Failure> {
 fn body_bytes(op: &Op) -> usize {
     match op {
         Op::Insert { body } | Op::Replace { body, .. } | Op::Put { body, .. } => body.len(),
-        Op::Update { patch, .. } => patch.len(),
+        Op::Update { patch, .. } | Op::Patch { patch, .. } => patch.len(),
         Op::Delete { .. } => 0,
     }
 }

@@ -39,6 +39,28 @@ fn a_document_is_created_read_changed_and_deleted_under_its_key() {
 }
 
 #[test]
+fn a_patch_may_carry_the_key_of_its_path_and_no_other() {
+    let server = start();
+    assert_eq!(server.ask("POST", "/_/collections/items", "", ITEM).status, 201);
+    assert_eq!(server.ask("PATCH", PATH, "", br#"{"id":7,"price":72}"#).status, 200);
+    assert_eq!(server.get(PATH).json()["price"], 72);
+    check_problem(&server.ask("PATCH", PATH, "", br#"{"id":8,"price":73}"#), 400);
+    check_problem(&server.ask("PATCH", PATH, "", br#"{"id":null}"#), 400);
+    assert_eq!(server.get(PATH).json()["price"], 72);
+}
+
+#[test]
+fn a_list_refuses_a_parameter_that_is_there_twice() {
+    let server = start();
+    server.put_items(0..5);
+    for twice in ["after=1&after=2", "limit=1&limit=1", "after=1&limit=2&after=1"] {
+        let answer = server.get(&format!("/_/collections/items?{twice}"));
+        check_problem(&answer, 400);
+        assert!(answer.text().contains("more than once"), "{}", answer.text());
+    }
+}
+
+#[test]
 fn preconditions_compare_tags() {
     let server = start();
     let tag = server.ask("POST", "/_/collections/items", "", ITEM).field("ETag").unwrap_or_default().to_owned();

@@ -76,7 +76,7 @@ impl Service {
         self.database.collection(collection).unwrap()
     }
 
-    /// `insert users {…}`, `update users/1 {…}`, `replace …`, `put …`, `delete users/1`.
+    /// `insert users {…}`, `update users/1 {…}`, `patch …`, `replace …`, `put …`, `delete users/1`.
     pub(crate) fn run(&self, command: &str) -> Result<Written, WriteError> {
         self.run_if(command, Precondition::None)
     }
@@ -92,6 +92,7 @@ impl Service {
         let op = match verb {
             "insert" => Op::Insert { body },
             "update" => Op::Update { key, patch: body },
+            "patch" => Op::Patch { key, patch: body },
             "replace" => Op::Replace { key, body },
             "put" => Op::Put { key, body },
             "delete" => Op::Delete { key },

@@ -123,20 +123,30 @@ fn key_json(key: &Key<'_>) -> String {
     }
 }
 
+/// The parameters of the request. One that is there twice is refused: whichever was taken, a client whose two parts
+/// disagree would read a wrong page and not hear of it.
 fn page_of(text: &str) -> Result<(Option<String>, usize), Failure> {
-    let (mut after, mut limit, mut scratch) = (None, LIMIT_DEFAULT, Vec::new());
+    let (mut after, mut limit, mut scratch) = (None, None, Vec::new());
     for (name, value) in query::pairs(text) {
         let value = query::decode(value, &mut scratch)
             .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{name}`: {error}")))?;
+        let is_second = match name {
+            "after" => after.is_some(),
+            "limit" => limit.is_some(),
+            _ => false,
+        };
+        if is_second {
+            return Err(Failure::new(Kind::Invalid, format!("parameter `{name}` is there more than once")));
+        }
         match name {
             "after" => after = Some(value.to_owned()),
             "limit" => {
                 let number = value.parse().ok().filter(|number| (1..=LIMIT_MAX).contains(number));
                 let detail = || format!("limit is `{value}`; allowed: 1 to {LIMIT_MAX}");
-                limit = number.ok_or_else(|| Failure::new(Kind::Invalid, detail()))?;
+                limit = Some(number.ok_or_else(|| Failure::new(Kind::Invalid, detail()))?);
             }
             _ => return Err(Failure::new(Kind::Invalid, format!("unknown parameter `{name}`; allowed: after, limit"))),
         }
     }
-    Ok((after, limit))
+    Ok((after, limit.unwrap_or(LIMIT_DEFAULT)))
 }

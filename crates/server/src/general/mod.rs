@@ -78,7 +78,7 @@ impl Door {
                 documents::change(service, local, request, params, reply, |key, body| Op::Put { key, body });
             }
             Door::PatchDocument => {
-                documents::change(service, local, request, params, reply, |key, patch| Op::Update { key, patch });
+                documents::change(service, local, request, params, reply, |key, patch| Op::Patch { key, patch });
             }
             Door::DeleteDocument => {
                 documents::change(service, local, request, params, reply, |key, _| Op::Delete { key });
