@@ -114,6 +114,8 @@ pub(crate) struct Generate {
 pub(crate) enum GenerateWhat {
     /// Users, locations and visits of the travels service, as a zip of JSON files
     Travels(GenerateTravels),
+    /// Users of a programmers' forum in the form of Stack Overflow's public table, as lines of JSON
+    StackoverflowUsers(GenerateForumUsers),
 }
 
 #[derive(Debug, Args)]
@@ -132,6 +134,19 @@ pub(crate) struct GenerateTravels {
     /// The same seed gives the same bytes
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GenerateForumUsers {
+    /// How many: about 850 bytes each
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
+    pub(crate) docs: u64,
+    /// The same seed gives the same bytes
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The file to write; standard output where there is none
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -32,6 +32,22 @@ fn an_import_that_skipped_says_what_it_did_and_ends_with_a_failure() {
 }
 
 #[test]
+fn generated_users_are_the_same_lines_on_standard_output_and_in_a_file_and_can_be_imported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = "[collections.users]\nkey = { field = \"Id\", type = \"u32\" }\n";
+    std::fs::write(folder.path().join("service.toml"), config).expect("a file");
+    let generate = ["generate", "stackoverflow-users", "--docs", "3000", "--seed", "7"];
+    let printed = sapsan(folder.path(), &generate);
+    assert!(printed.status.success());
+    let written = sapsan(folder.path(), &[&generate[..], &["--out", "users.ndjson"]].concat());
+    assert_eq!(String::from_utf8_lossy(&written.stdout), "wrote 3000 documents to users.ndjson\n");
+    assert!(std::fs::read(folder.path().join("users.ndjson")).expect("the file") == printed.stdout);
+    let import = ["import", "service.toml", "--data", "d", "users.ndjson", "--collection", "users"];
+    let output = sapsan(folder.path(), &import);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("imported 3000 documents"));
+}
+
+#[test]
 fn a_query_takes_lists_as_their_text_and_explains() {
     let folder = folder();
     std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n").expect("a file");

@@ -1,14 +1,15 @@
-//! `sapsan generate travels OUT`: seeded test data.
+//! `sapsan generate travels OUT` and `sapsan generate stackoverflow-users`: seeded test data.
 
 use super::{Outcome, progress};
-use crate::cli::{Generate, GenerateTravels, GenerateWhat};
-use crate::generate::{Counts, Travels};
+use crate::cli::{Generate, GenerateForumUsers, GenerateTravels, GenerateWhat};
+use crate::generate::{Counts, ForumUsers, Travels};
 use std::fs::File;
 use std::io::BufWriter;
 
 pub(crate) fn run(arguments: &Generate) -> Outcome {
     match &arguments.what {
         GenerateWhat::Travels(arguments) => travels(arguments),
+        GenerateWhat::StackoverflowUsers(arguments) => forum_users(arguments),
     }
 }
 
@@ -26,5 +27,21 @@ fn travels(arguments: &GenerateTravels) -> Outcome {
     file.into_inner().map_err(|error| failed(error.into_error()))?;
     bar.finish_and_clear();
     println!("wrote {total} documents to {}", arguments.out.display());
+    Ok(())
+}
+
+fn forum_users(arguments: &GenerateForumUsers) -> Outcome {
+    let data = ForumUsers { documents: arguments.docs, seed: arguments.seed };
+    let Some(out) = &arguments.out else {
+        // Whole blocks of lines are written: its buffer passes them on as they are.
+        let written = data.write(std::io::stdout().lock(), |_| {});
+        return written.map_err(|error| format!("cannot write to standard output: {error}"));
+    };
+    let bar = progress::documents(arguments.docs);
+    let failed = |error: std::io::Error| format!("cannot write {}: {error}", out.display());
+    let file = File::create(out).map_err(failed)?;
+    data.write(file, |done| bar.set_position(done)).map_err(failed)?;
+    bar.finish_and_clear();
+    println!("wrote {} documents to {}", arguments.docs, out.display());
     Ok(())
 }
