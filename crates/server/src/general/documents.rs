@@ -198,7 +198,7 @@ fn submit(
     reply: Reply<'_>,
     done: impl FnOnce(LateReply, &Written) + Send + 'static,
 ) {
-    let taken = match writing::admit(service, &write.op) {
+    let taken = match writing::admit(service, &write.op, 0) {
         Ok(taken) => taken,
         Err(failure) => return fail(&failure, reply),
     };
