@@ -31,8 +31,8 @@ pub(crate) struct Changes {
     hasher: DefaultHashBuilder,
     /// Deleted ranges, by tree and start; no two of a tree meet.
     ranges: Vec<(TreeId, Span)>,
-    /// Operands to fold, in the order made.
-    folds: Vec<Operand>,
+    /// Entries that are operands.
+    folds: usize,
     /// Log bytes and memtable overhead of all entries, dead ones included: what is held against the bound.
     cost: usize,
     cost_max: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Changes {
 struct Entry {
     tree: u32,
     key_len: u16,
-    /// Replaced by a later entry of the same key.
+    /// No change by itself: replaced by a later entry of the same key, or an operand.
     is_dead: bool,
     kind: Kind,
     /// Where the key starts; the value lies behind it.
@@ -54,20 +54,13 @@ struct Entry {
     value_len: u32,
 }
 
-#[derive(Clone, Copy)]
-struct Operand {
-    tree: TreeId,
-    key_len: u16,
-    /// Where the key starts; the operand lies behind it.
-    at: u32,
-    len: u32,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Put,
     PutStamped,
     Delete,
+    /// The value is an operand.
+    Fold,
 }
 
 /// A change as the memtable and the log take it.
@@ -90,12 +83,11 @@ impl Changes {
         self.entries.clear();
         self.index = None;
         self.ranges.clear();
-        self.folds.clear();
-        (self.cost, self.log_bytes, self.failure) = (0, 0, None);
+        (self.folds, self.cost, self.log_bytes, self.failure) = (0, 0, 0, None);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.ranges.is_empty() && self.folds.is_empty()
+        self.entries.is_empty() && self.ranges.is_empty() && self.folds == 0
     }
 
     /// Bytes of memory that it holds, the index apart.
@@ -105,7 +97,6 @@ impl Changes {
         self.bytes.capacity()
             + self.entries.capacity() * size_of::<Entry>()
             + self.ranges.capacity() * size_of::<(TreeId, Span)>()
-            + self.folds.capacity() * size_of::<Operand>()
             + spans.sum::<usize>()
     }
 
@@ -118,7 +109,7 @@ impl Changes {
 
     /// What was put in and cannot be committed, if anything.
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
-        if self.folds.iter().any(|fold| self.is_of(fold.tree)) {
+        if self.has_folds() && self.folds().any(|(tree, ..)| self.is_of(tree)) {
             return Some(Error::Refused { why: "it both folds into a tree and puts into it" });
         }
         let too_large =
@@ -179,35 +170,31 @@ impl Changes {
 
     /// Leaves an operand for the writer to lay onto what the key has.
     pub(crate) fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
-        if !self.admits(key, operand) {
-            return;
+        if self.admits(key, operand) {
+            self.folds += 1;
+            self.keep(tree, key, operand, Kind::Fold);
         }
-        let at = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(operand);
-        self.folds.push(Operand { tree, key_len: key.len() as u16, at, len: operand.len() as u32 });
     }
 
-    /// What is to be folded: tree, key, operand.
+    /// What is to be folded, in the order made: tree, key, operand.
     pub(crate) fn folds(&self) -> impl Iterator<Item = (TreeId, &[u8], &[u8])> {
-        self.folds.iter().map(|fold| {
-            let (key, rest) = self.bytes[fold.at as usize..].split_at(fold.key_len.into());
-            (fold.tree, key, &rest[..fold.len as usize])
-        })
+        let operands = self.entries.iter().filter(|entry| entry.kind == Kind::Fold);
+        operands.map(|entry| (TreeId(entry.tree), entry.key(&self.bytes), entry.bytes(&self.bytes)))
     }
 
     pub(crate) fn has_folds(&self) -> bool {
-        !self.folds.is_empty()
+        self.folds > 0
     }
 
     /// Whether it folds into this tree.
     pub(crate) fn folds_into(&self, tree: TreeId) -> bool {
-        self.folds.iter().any(|fold| fold.tree == tree)
+        self.has_folds() && self.folds().any(|(of, ..)| of == tree)
     }
 
     /// Whether it puts into this tree or deletes from it.
     pub(crate) fn is_of(&self, tree: TreeId) -> bool {
-        self.entries.iter().any(|entry| entry.tree == tree.0) || self.ranges.iter().any(|(of, _)| *of == tree)
+        self.entries.iter().any(|entry| entry.tree == tree.0 && entry.kind != Kind::Fold)
+            || self.ranges.iter().any(|(of, _)| *of == tree)
     }
 
     /// Counts a change against the bounds. `false`: it is over one, and need not be kept, for the transaction will be refused.
@@ -224,21 +211,26 @@ impl Changes {
         if !self.admits(key, value) {
             return;
         }
+        self.kill(tree, key);
+        let entry = self.keep(tree, key, value, kind);
+        self.log_bytes += entry.log_bytes();
+        self.add_to_index(self.entries.len() - 1);
+    }
+
+    fn keep(&mut self, tree: TreeId, key: &[u8], value: &[u8], kind: Kind) -> Entry {
         let entry = Entry {
             tree: tree.0,
             key_len: key.len() as u16,
-            is_dead: false,
+            is_dead: kind == Kind::Fold,
             kind,
             at: self.bytes.len() as u32,
             value_len: value.len() as u32,
         };
-        self.kill(tree, key);
         self.bytes.reserve(key.len() + value.len());
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.entries.push(entry);
-        self.log_bytes += entry.log_bytes();
-        self.add_to_index(self.entries.len() - 1);
+        entry
     }
 
     /// The earlier entry of this key, if any, no longer counts.
@@ -356,8 +348,13 @@ impl Entry {
     }
 
     fn value<'c>(&self, bytes: &'c [u8]) -> Option<&'c [u8]> {
+        (self.kind != Kind::Delete).then(|| self.bytes(bytes))
+    }
+
+    /// What lies behind the key.
+    fn bytes<'c>(&self, bytes: &'c [u8]) -> &'c [u8] {
         let at = self.at as usize + usize::from(self.key_len);
-        (self.kind != Kind::Delete).then(|| &bytes[at..at + self.value_len as usize])
+        &bytes[at..at + self.value_len as usize]
     }
 
     fn log_bytes(&self) -> usize {
