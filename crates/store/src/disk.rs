@@ -11,7 +11,8 @@
 //! - `sync_range` only starts or paces writing; it promises nothing about durability (sync_file_range(2), "WARNING").
 //! - A map sees what `write_at` wrote: both go through the page cache.
 //!
-//! A name is one file in the store's directory; there are no sub-directories. [`SystemDisk`] is the real one.
+//! A name is one file in the store's directory; there are no sub-directories. [`SystemDisk`] is the real one, [`MemoryDisk`]
+//! one for tools that see memory and no files.
 
 use std::any::Any;
 use std::io;
@@ -19,10 +20,12 @@ use std::sync::Arc;
 
 mod lost;
 mod map;
+mod memory;
 mod residency;
 mod system;
 
 pub use map::Map;
+pub use memory::MemoryDisk;
 pub use residency::major_faults;
 pub(crate) use residency::memory_bytes;
 pub use system::SystemDisk;

@@ -42,14 +42,21 @@ struct Place {
 const NOT_NOTED: u64 = u64::MAX;
 const CLAIMED: usize = usize::MAX;
 
-static PLACES: [Place; WATCHED_MAX] = [const {
-    Place {
-        start: AtomicUsize::new(0),
-        end: AtomicUsize::new(0),
-        lost: AtomicU64::new(0),
-        pages: [const { AtomicU64::new(0) }; PAGES_MAX],
+impl Place {
+    const fn new() -> Place {
+        Place {
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            lost: AtomicU64::new(0),
+            pages: [const { AtomicU64::new(0) }; PAGES_MAX],
+        }
     }
-}; WATCHED_MAX];
+}
+
+static PLACES: [Place; WATCHED_MAX] = [const { Place::new() }; WATCHED_MAX];
+
+/// Of memory that no disk stands behind.
+static NOWHERE: Place = Place::new();
 
 /// What handled the signal before us.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
@@ -76,6 +83,11 @@ impl Watched {
             }
         }
         Err(io::Error::other("too many files are mapped"))
+    }
+
+    /// Watches nothing, and so never counts anything.
+    pub(super) fn nothing() -> Watched {
+        Watched { place: &NOWHERE }
     }
 
     /// Lost pages so far. A zero read from one of them before this call has been counted.

@@ -15,23 +15,36 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::lost::Watched;
+use super::memory::Memory;
 use super::residency;
 
 /// See the module's text.
 pub struct Map {
     /// Dropped before the memory it watches.
     watched: Watched,
-    raw: MmapRaw,
+    base: *const u8,
     reserve: u64,
     /// Bytes that may be touched: never more than the file's length, never falling.
     len: AtomicU64,
-    file: File,
+    backing: Backing,
 }
+
+/// What the memory belongs to.
+enum Backing {
+    File { raw: MmapRaw, file: File },
+    Memory(Arc<Memory>),
+}
+
+// SAFETY: `base` is only the address of what `backing` owns, which may be used and dropped on any thread.
+unsafe impl Send for Map {}
+// SAFETY: as above; no method writes through it.
+unsafe impl Sync for Map {}
 
 impl Map {
     /// Maps `file` (an ordinary file or a memfd) with `reserve` bytes of address space.
@@ -40,9 +53,17 @@ impl Map {
             usize::try_from(reserve).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "map too large"))?;
         let raw = MmapOptions::new().len(reserve_bytes).no_reserve_swap().map_raw_read_only(file)?;
         let watched = Watched::new(raw.as_ptr() as usize, reserve_bytes)?;
-        let map = Map { watched, raw, reserve, len: AtomicU64::new(0), file: file.try_clone()? };
+        let (base, backing) = (raw.as_ptr(), Backing::File { raw, file: file.try_clone()? });
+        let map = Map { watched, base, reserve, len: AtomicU64::new(0), backing };
         map.cover()?;
         Ok(map)
+    }
+
+    /// The same of a file that lies in memory, and has no page that could be lost.
+    pub(super) fn of_memory(memory: Arc<Memory>, reserve: u64) -> Map {
+        let (base, reserve) = (memory.base(), reserve.min(memory.bytes()));
+        let len = AtomicU64::new(memory.len().min(reserve));
+        Map { watched: Watched::nothing(), base, reserve, len, backing: Backing::Memory(memory) }
     }
 
     /// Bytes that may be read through the map now.
@@ -62,7 +83,11 @@ impl Map {
 
     /// Takes in what the file has grown by; returns the new length.
     pub fn cover(&self) -> io::Result<u64> {
-        let len = self.file.metadata()?.len().min(self.reserve);
+        let len = match &self.backing {
+            Backing::File { file, .. } => file.metadata()?.len(),
+            Backing::Memory(memory) => memory.len(),
+        };
+        let len = len.min(self.reserve);
         self.len.fetch_max(len, Ordering::AcqRel);
         Ok(self.len())
     }
@@ -75,9 +100,9 @@ impl Map {
             return None;
         }
         // SAFETY: offset + len <= self.len <= file length and <= the mapped reserve, so the range is mapped and backed
-        // by the file, which does not shrink while we hold the directory lock. That nobody writes to these bytes while
+        // by the file (or lies in its memory), which does not shrink while we hold the directory lock. That nobody writes to these bytes while
         // the slice lives is the copy-on-write rule of the module's text.
-        Some(unsafe { std::slice::from_raw_parts(self.raw.as_ptr().add(offset as usize), len) })
+        Some(unsafe { std::slice::from_raw_parts(self.base.add(offset as usize), len) })
     }
 
     /// Pages that could not be read, so far. Where it has risen since before a read, that read may have met zeros.
@@ -88,18 +113,23 @@ impl Map {
 
     /// Whether a touch of these bytes would find them in memory, without waiting for the disk. Costs a system call.
     pub fn is_resident(&self, offset: u64, len: usize) -> bool {
-        self.bytes(offset, len).is_none_or(residency::is_resident)
+        matches!(self.backing, Backing::Memory(_)) || self.bytes(offset, len).is_none_or(residency::is_resident)
     }
 
     /// Has these bytes read from the disk while others are looked at. Only a hint: what it fails at, the touch will tell.
     pub fn will_need(&self, offset: u64, len: u64) {
-        if offset.saturating_add(len) <= self.len() {
-            let _ = self.raw.advise_range(memmap2::Advice::WillNeed, offset as usize, len as usize);
+        if let Backing::File { raw, .. } = &self.backing
+            && offset.saturating_add(len) <= self.len()
+        {
+            let _ = raw.advise_range(memmap2::Advice::WillNeed, offset as usize, len as usize);
         }
     }
 
     /// Tells the kernel that reads come in random order, so that a fault reads one page and not a window around it.
     pub fn advise_random(&self) -> io::Result<()> {
-        self.raw.advise(memmap2::Advice::Random)
+        match &self.backing {
+            Backing::File { raw, .. } => raw.advise(memmap2::Advice::Random),
+            Backing::Memory(_) => Ok(()),
+        }
     }
 }

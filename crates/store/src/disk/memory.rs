@@ -1,0 +1,315 @@
+//! A disk in memory, whose maps are plain memory: for the tools that look at memory and not at files.
+//!
+//! What a checkpoint writes into a mapped file reaches a reader's slices through the kernel, where no tool sees it. Here
+//! it is a copy from memory to memory: the thread sanitizer and Miri tell of a page that is written while a slice of it
+//! lives, and of one that is written before its last reader is certain to be gone. Miri has no mapped files at all.
+//!
+//! Nothing is ever durable.
+
+#![allow(unsafe_code)] // A map's slices lie in memory that is written elsewhere meanwhile.
+
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Access, DirectoryLock, Disk, DiskFile, Map};
+
+/// Alignment of a mapped file's memory: that of a map.
+const ALIGN: usize = 4096;
+/// What there always is, for who asks.
+const FREE_BYTES: u64 = 1 << 40;
+
+/// See the module's text.
+pub struct MemoryDisk {
+    map_bytes: usize,
+    names: Mutex<BTreeMap<String, Arc<MemoryFile>>>,
+    is_locked: Arc<AtomicBool>,
+}
+
+impl MemoryDisk {
+    /// An empty one. A file that is mapped has at most so many bytes, all of them taken then.
+    pub fn new(map_bytes: usize) -> MemoryDisk {
+        let map_bytes = map_bytes.next_multiple_of(ALIGN).max(ALIGN);
+        MemoryDisk { map_bytes, names: Mutex::default(), is_locked: Arc::default() }
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryFile>>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets the next one in when it is dropped.
+struct Lock(Arc<AtomicBool>);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        if access == Access::Direct {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut names = self.names();
+        if let Some(file) = names.get(name) {
+            return Ok(file.clone());
+        }
+        if !create {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let file = Arc::new(MemoryFile { map_bytes: self.map_bytes, content: Mutex::new(Content::Alone(Vec::new())) });
+        names.insert(name.to_string(), file.clone());
+        Ok(file)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.names().keys().cloned().collect())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.names().remove(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut names = self.names();
+        let file = names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        names.insert(to.to_string(), file);
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(Some(FREE_BYTES))
+    }
+
+    fn lock(&self, _name: &str) -> io::Result<DirectoryLock> {
+        if self.is_locked.swap(true, Ordering::Acquire) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Box::new(Lock(Arc::clone(&self.is_locked))))
+    }
+}
+
+/// A mapped file's bytes, which stay where they are.
+pub(super) struct Memory {
+    base: NonNull<u8>,
+    bytes: usize,
+    /// Bytes that the file has. Those behind it are zeros.
+    len: AtomicU64,
+}
+
+// SAFETY: plain memory, freed with its last owner; who may touch which byte when is what callers see to, and what the tools
+// that this is for check.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn layout(bytes: usize) -> io::Result<Layout> {
+        Layout::from_size_align(bytes, ALIGN).map_err(io::Error::other)
+    }
+
+    fn zeroed(bytes: usize) -> io::Result<Memory> {
+        let layout = Memory::layout(bytes)?;
+        // SAFETY: the size is not zero, see `MemoryDisk::new`.
+        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Memory { base, bytes, len: AtomicU64::new(0) })
+    }
+
+    pub(super) fn base(&self) -> *const u8 {
+        self.base.as_ptr()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Ok(layout) = Memory::layout(self.bytes) {
+            // SAFETY: allocated with the same layout, freed once.
+            unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) }
+        }
+    }
+}
+
+struct MemoryFile {
+    map_bytes: usize,
+    /// Locked by reads and writes, not by those who look through a map.
+    content: Mutex<Content>,
+}
+
+enum Content {
+    Alone(Vec<u8>),
+    Mapped(Arc<Memory>),
+}
+
+impl MemoryFile {
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    /// What there is of `buffer.len()` bytes from `offset` on. The caller holds the lock of the file's content.
+    fn read(&self, buffer: &mut [u8], offset: usize) -> usize {
+        let count = buffer.len().min((self.len() as usize).saturating_sub(offset));
+        // SAFETY: `offset + count` is not above the file's length, so inside the memory (where `count` is 0 nothing is read,
+        // wherever it points); `buffer` is the caller's alone, and who writes holds the lock.
+        unsafe { self.base.as_ptr().wrapping_add(offset).copy_to_nonoverlapping(buffer.as_mut_ptr(), count) };
+        count
+    }
+
+    /// Under the same lock.
+    fn write(&self, bytes: &[u8], offset: usize) -> io::Result<()> {
+        let end = offset.checked_add(bytes.len()).filter(|end| *end <= self.bytes);
+        let end = end.ok_or(io::ErrorKind::StorageFull)?;
+        // SAFETY: up to `end`, inside the memory. That no slice of a map holds these bytes is the copy-on-write rule of
+        // `map.rs`: the very thing that is checked here.
+        unsafe { self.base.as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        self.len.fetch_max(end as u64, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Under the same lock.
+    fn set_len(&self, len: usize) -> io::Result<()> {
+        if len > self.bytes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let cut = (self.len() as usize).saturating_sub(len);
+        // SAFETY: from the new end to the old one (or nothing), inside the memory; nobody looks at what is cut off.
+        unsafe { self.base.as_ptr().add(len).write_bytes(0, cut) };
+        self.len.store(len as u64, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl DiskFile for MemoryFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let offset = offset as usize;
+        Ok(match &*self.content() {
+            Content::Mapped(memory) => memory.read(buffer, offset),
+            Content::Alone(bytes) => {
+                let there = bytes.get(offset..).unwrap_or_default();
+                let count = buffer.len().min(there.len());
+                buffer[..count].copy_from_slice(&there[..count]);
+                count
+            }
+        })
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let offset = offset as usize;
+        match &mut *self.content() {
+            Content::Mapped(memory) => memory.write(bytes, offset)?,
+            Content::Alone(content) => {
+                let end = offset + bytes.len();
+                content.resize(content.len().max(end), 0);
+                content[offset..end].copy_from_slice(bytes);
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(match &*self.content() {
+            Content::Mapped(memory) => memory.len(),
+            Content::Alone(bytes) => bytes.len() as u64,
+        })
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        match &mut *self.content() {
+            Content::Mapped(memory) => memory.set_len(len as usize),
+            Content::Alone(bytes) => {
+                bytes.resize(len as usize, 0);
+                Ok(())
+            }
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_range(&self, _start: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn map(&self, reserve: u64) -> io::Result<Map> {
+        let mut content = self.content();
+        if let Content::Alone(bytes) = &*content {
+            let memory = Memory::zeroed(self.map_bytes)?;
+            memory.write(bytes, 0)?;
+            *content = Content::Mapped(Arc::new(memory));
+        }
+        match &*content {
+            Content::Mapped(memory) => Ok(Map::of_memory(Arc::clone(memory), reserve)),
+            Content::Alone(_) => Err(io::ErrorKind::Other.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(is_mapped: bool) {
+        let disk = MemoryDisk::new(10_000);
+        assert_eq!(
+            disk.open("a", false, Access::Buffered).err().map(|error| error.kind()),
+            Some(io::ErrorKind::NotFound)
+        );
+        let file = disk.open("a", true, Access::Buffered).unwrap();
+        let map = is_mapped.then(|| file.map(1 << 30).unwrap());
+        file.write_all_at(b"hello", 4094).unwrap();
+        if let Some(map) = map {
+            assert_eq!((map.bytes(0, 1), map.reserve()), (None, 12_288));
+            assert_eq!((map.cover().unwrap(), map.bytes(4093, 6)), (4099, Some(&b"\0hello"[..])));
+            assert_eq!(map.bytes(4093, 7), None);
+            let full = file.write_all_at(b"hello", 12_285).unwrap_err();
+            assert_eq!((full.kind(), file.len().unwrap()), (io::ErrorKind::StorageFull, 4099));
+        }
+        file.set_len(4096).unwrap();
+        file.set_len(5000).unwrap();
+        let mut bytes = [1; 3];
+        file.read_exact_at(&mut bytes, 4095).unwrap();
+        assert_eq!(bytes, *b"e\0\0");
+        assert_eq!((file.read_at(&mut bytes, 4998).unwrap(), file.read_at(&mut bytes, 9000).unwrap()), (2, 0));
+        assert_eq!(file.map(1 << 30).unwrap().bytes(4094, 2), Some(&b"he"[..]));
+    }
+
+    #[test]
+    fn files_grow_and_are_cut_mapped_or_not() {
+        check(false);
+        check(true);
+    }
+
+    #[test]
+    fn names_change_and_one_at_a_time_has_the_directory() {
+        let disk = MemoryDisk::new(1);
+        disk.open("a", true, Access::Buffered).unwrap();
+        disk.rename("a", "b").unwrap();
+        assert_eq!(disk.list().unwrap(), ["b"]);
+        let lock = disk.lock("lock").unwrap();
+        assert!(disk.lock("lock").is_err());
+        drop(lock);
+        assert!(disk.lock("lock").is_ok());
+        disk.remove("b").unwrap();
+        assert!(disk.list().unwrap().is_empty());
+    }
+}
