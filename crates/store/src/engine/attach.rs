@@ -33,7 +33,6 @@ impl Engine {
         let _merging = self.hold_merging()?;
         let mut writer = self.writer_while_merging()?;
         let turn = lock(&self.turn);
-        self.refresh(&mut writer);
         // Under `writer` and `turn` no batch is on its way: all versions are visible, or the log has failed.
         self.wait_until_visible(writer.next_version - 1)?;
         for (tree, _) in &builds {

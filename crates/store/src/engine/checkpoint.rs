@@ -267,11 +267,15 @@ impl Engine {
         Ok(())
     }
 
-    /// The writer's lock for one who holds `merging`, merging what a writer who holds it may be waiting for.
+    /// The writer's lock for one who holds `merging`, with nothing frozen: merging what a writer who holds it may be waiting
+    /// for, or has frozen before it let go.
     pub(super) fn writer_while_merging(&self) -> Result<MutexGuard<'_, Writer>, Error> {
         loop {
-            if let Some(writer) = self.try_writer() {
-                return Ok(writer);
+            if let Some(mut writer) = self.try_writer() {
+                self.refresh(&mut writer);
+                if writer.generation.frozen.is_none() {
+                    return Ok(writer);
+                }
             }
             self.merge_frozen()?;
             std::thread::sleep(LOOK_AGAIN);

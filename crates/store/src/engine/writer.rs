@@ -270,6 +270,8 @@ impl Engine {
     /// Freezes the active memtable and goes on with a new one. The batch that is open, if any, will be sealed at the
     /// tail's position: so that is where replay must start for what the frozen one lacks.
     pub(crate) fn rotate(&self, writer: &mut Writer) -> Result<(), Error> {
+        // The one frozen before would be dropped, and with it what was acknowledged.
+        assert!(writer.generation.frozen.is_none(), "a frozen memtable is merged before the next one is frozen");
         // Arenas alternate: the one merged last is free as soon as no reader sees it any more.
         let spare = super::lock(&self.spare).take().and_then(Arc::into_inner);
         let (table, table_writer) = match spare {
