@@ -4,6 +4,8 @@
 //! campaign crash [--count N] [--seed S] [--threads T]     crashes anywhere, until N of them
 //! campaign crash --again FOLDER                           one failure once more, from what was kept of it
 //! campaign faults [--count N] [--seed S] [--threads T]    each fault at each operation of N stores
+//! campaign damage [--count N] [--seed S] [--threads T]    each damage of the files of N stores, closed, killed, backed up
+//! campaign damage --again FOLDER                          one of them once more
 //! ```
 
 #![allow(clippy::unwrap_used)] // As in the tests whose long form this is.
@@ -18,8 +20,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use simulation::crash::{Chain, Failure, Tally};
+use simulation::damage::{Share, try_all};
 use simulation::faults::{Start, sweep};
 use simulation::kept;
+use simulation::specimen::{Kind, Specimen};
 
 /// Where failures are kept.
 const KEPT: &str = "target/campaign";
@@ -31,24 +35,30 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS_MAX: u32 = 3000;
 /// Failures after which a campaign ends.
 const FAILURES_MAX: u64 = 10;
+/// What each campaign does where no count is given: crashes, and stores of the others.
+const CRASHES: u64 = 10_000;
+const FAULTY_STORES: u64 = 4;
+const DAMAGED_STORES: u64 = 3;
+/// The order in which stores are damaged.
+const KINDS: [Kind; 3] = [Kind::Closed, Kind::Killed, Kind::Backup];
 
 /// The seed that a worker is at, and how often it was seen at it.
 type Watched = Mutex<(u64, u32)>;
 
 struct Settings {
-    count: u64,
+    count: Option<u64>,
     seed: u64,
     threads: u64,
     again: Option<PathBuf>,
 }
 
 fn settings(arguments: &[String]) -> Result<Settings, String> {
-    let mut settings = Settings { count: 10_000, seed: 1, threads: 1, again: None };
+    let mut settings = Settings { count: None, seed: 1, threads: 1, again: None };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else { return Err(format!("`{}` wants a value", pair[0])) };
         let number = || value.parse::<u64>().map_err(|_| format!("`{value}` is no number"));
         match name.as_str() {
-            "--count" => settings.count = number()?,
+            "--count" => settings.count = Some(number()?),
             "--seed" => settings.seed = number()?,
             "--threads" => settings.threads = number()?.max(1),
             "--again" => settings.again = Some(PathBuf::from(value)),
@@ -63,7 +73,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.first().map(String::as_str) {
         Some("crash") => settings(&arguments[1..]).and_then(|settings| crash(&settings)),
         Some("faults") => settings(&arguments[1..]).and_then(|settings| faults(&settings)),
-        _ => Err("which campaign? crash, faults".to_string()),
+        Some("damage") => settings(&arguments[1..]).and_then(|settings| damage(&settings)),
+        _ => Err("which campaign? crash, faults, damage".to_string()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -78,6 +89,7 @@ fn crash(settings: &Settings) -> Result<(), String> {
     if let Some(folder) = &settings.again {
         return kept::check_again(folder);
     }
+    let count = settings.count.unwrap_or(CRASHES);
     let tally = Arc::new(Tally::default());
     let next_seed = AtomicU64::new(settings.seed);
     let failures = AtomicU64::new(0);
@@ -90,7 +102,7 @@ fn crash(settings: &Settings) -> Result<(), String> {
             .map(|watched| {
                 let (tally, next_seed, failures) = (&tally, &next_seed, &failures);
                 scope.spawn(move || {
-                    while tally.crashes.load(Ordering::Relaxed) < settings.count
+                    while tally.crashes.load(Ordering::Relaxed) < count
                         && failures.load(Ordering::Relaxed) < FAILURES_MAX
                     {
                         let seed = next_seed.fetch_add(1, Ordering::Relaxed);
@@ -118,6 +130,7 @@ fn crash(settings: &Settings) -> Result<(), String> {
 
 /// Each fault at each operation, from an empty disk and from what a kill left.
 fn faults(settings: &Settings) -> Result<(), String> {
+    let end = settings.seed + settings.count.unwrap_or(FAULTY_STORES);
     let (next_seed, tried) = (AtomicU64::new(settings.seed), AtomicU64::new(0));
     let failures = AtomicU64::new(0);
     let began = Instant::now();
@@ -126,7 +139,7 @@ fn faults(settings: &Settings) -> Result<(), String> {
             scope.spawn(|| {
                 loop {
                     let seed = next_seed.fetch_add(1, Ordering::Relaxed);
-                    if seed >= settings.seed + settings.count {
+                    if seed >= end {
                         return;
                     }
                     for (name, start) in [("empty", Start::empty(seed)), ("killed", Start::killed(seed))] {
@@ -148,6 +161,37 @@ fn faults(settings: &Settings) -> Result<(), String> {
         0 => Ok(()),
         count => Err(format!("{count} failures")),
     }
+}
+
+/// Each damage of stores of each kind.
+fn damage(settings: &Settings) -> Result<(), String> {
+    if let Some(folder) = &settings.again {
+        return kept::damage_again(folder);
+    }
+    let mut failed = 0;
+    for seed in (settings.seed..).take(settings.count.unwrap_or(DAMAGED_STORES) as usize) {
+        let kind = KINDS[(seed.wrapping_sub(1) % 3) as usize];
+        let specimen = Specimen::new(seed, kind);
+        let damages = specimen.damages(seed, Share { step: 1, first: 0 });
+        let bytes: usize = specimen.files.values().map(|file| file.len()).sum();
+        println!("seed {seed}, {kind:?}: {} files of {bytes} bytes, {} damages", specimen.files.len(), damages.len());
+        let began = Instant::now();
+        let tried = try_all(&specimen, &damages, settings.threads as usize, FAILURES_MAX as usize);
+        for ((name, outcome), count) in &tried.counts {
+            println!("  {name:<26} {outcome:<14?} {count:>8}");
+        }
+        for (number, (damage, wrong)) in tried.failures.iter().enumerate() {
+            println!("FAILURE, seed {seed}, {damage:?}: {wrong}");
+            let folder = Path::new(KEPT).join(format!("damage-{seed}-{number}"));
+            match kept::keep_damage(&folder, seed, &specimen, *damage) {
+                Ok(()) => println!("  once more: cargo xtask campaign damage --again {}", folder.display()),
+                Err(error) => println!("  it could not be kept in {}: {error}", folder.display()),
+            }
+        }
+        println!("  {:.0} s", began.elapsed().as_secs_f64());
+        failed += tried.failures.len();
+    }
+    if failed == 0 { Ok(()) } else { Err(format!("{failed} failures")) }
 }
 
 fn tell(failure: &Failure) {

@@ -17,7 +17,7 @@ pub struct BulkTree {
 impl BulkTree {
     /// Adds the next entry; keys must rise strictly.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.builder.push(key, value)
+        self.builder.push(key, value).inspect_err(|_| self.engine.poison_with_tree())
     }
 
     /// Entries so far.

@@ -77,6 +77,7 @@ pub(crate) fn look(disk: &dyn Disk, tree_name: &str) -> Result<Examination, Erro
     let [newest, older @ ..] = usable.as_slice() else {
         return Err(Error::corrupt(tree_name, 0, "no meta page whose log start exists"));
     };
+    let known = opening.metas().next().cloned();
     let view = opening.choose(*newest)?.view();
     let other = match older {
         [index, ..] => Some(open()?.choose(*index)?.view()),
@@ -91,6 +92,9 @@ pub(crate) fn look(disk: &dyn Disk, tree_name: &str) -> Result<Examination, Erro
         Err(error) => (0, Some(error)),
     };
     let Walk { last, batches, .. } = walk;
+    // The newest meta page may be one whose log start is gone: then the log must go on to where that was, all the same.
+    let lost = known.filter(|known| known.version.0 > last).map(|known| log::start_is_gone(&known.log_start));
+    let log_fault = log_fault.or(lost);
     Ok(Examination { newest: view.verify(), older, torn_meta, batches, torn_bytes, version: Version(last), log_fault })
 }
 

@@ -34,7 +34,7 @@ pub(crate) use follower::{Follower, WrittenEnd};
 pub(crate) use least::{BEGINNING, create as create_least};
 pub(crate) use logged::{Logged, LoggedKind, LoggedOperations, TransactionCursor};
 pub use position::LogPosition;
-pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, replay, start_exists};
+pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, replay, start_exists, start_is_gone};
 pub(crate) use retention::{Kept, Retention};
 pub(crate) use segment::live_name as segment_name;
 
@@ -381,6 +381,7 @@ pub(crate) fn is_segment(name: &str) -> bool {
 }
 
 /// Numbers of all segment files.
+/// The numbers of all segments, in no order.
 fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, Error> {
     let names = disk.list().map_err(|error| Error::io("list the store's directory", error))?;
     Ok(names.iter().filter_map(|name| segment::number_of(name, ".log")).collect())
@@ -406,14 +407,16 @@ pub(crate) fn holds_data(disk: &dyn Disk) -> Result<bool, Error> {
     }
     let start = LogPosition { segment: 1, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
     if !start_exists(disk, &start)? {
-        return Ok(numbers.iter().any(|number| *number > 3));
+        // A segment has its name when it is whole; of those of a new store the first may have been removed again.
+        return Ok(numbers.iter().any(|number| !(2..=3).contains(number)));
     }
     let mut transactions = 0;
     replay::replay(disk, &start, &mut |_, batch| {
         transactions += batch.transaction_count();
         Ok(())
     })?;
-    Ok(transactions > 0)
+    // Of a backup, which has all in the tree file.
+    Ok(transactions > 0 || least::is_there(disk)?)
 }
 
 #[cfg(test)]

@@ -155,9 +155,11 @@ impl Store {
         let mut finished = Vec::with_capacity(builds.len());
         for (tree, build) in builds {
             assert!(Arc::ptr_eq(&build.engine, self.engine()), "a build belongs to the store that started it");
-            finished.push((tree, build.builder.finish()?));
+            // A sync that failed is the whole file's.
+            let root = build.builder.finish().inspect_err(|_| self.engine().poison_with_tree())?;
+            finished.push((tree, root));
         }
-        self.engine().attach(finished, rows)
+        self.engine().attach(finished, rows).inspect_err(|_| self.engine().poison_with_tree())
     }
 
     /// All that was committed after this version, in order, and then what is: see [`ChangeReader`]. [`Error::Gone`] where that

@@ -8,6 +8,7 @@
 //!
 //! Little-endian. Ordinary rows changed by ordinary transactions: replay and checkpoints know nothing of them.
 
+use super::limits::TREE_NAME;
 use super::{CATALOG, Engine};
 use crate::error::Error;
 use crate::key::TreeId;
@@ -31,7 +32,8 @@ fn id(value: &[u8]) -> Option<TreeId> {
 }
 
 fn damaged() -> Error {
-    Error::corrupt("catalog", 0, "a row that holds no id of a tree")
+    // Which page it came from is not known here; `verify` tells.
+    Error::corrupt(TREE_NAME, 0, "a row of the catalog that holds no id of a tree")
 }
 
 fn name_key(name: &str) -> Result<Vec<u8>, Error> {

@@ -148,7 +148,7 @@ impl Engine {
     }
 
     /// A sync of the tree file has failed, whoever asked for it.
-    fn poison_with_tree(&self) {
+    pub(crate) fn poison_with_tree(&self) {
         if self.tree.is_poisoned() {
             self.poison("sync of the tree", &std::io::Error::other("see the failed checkpoint"));
         }

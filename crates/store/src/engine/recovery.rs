@@ -25,7 +25,7 @@ use crate::memtable::{Full, Memtable, MemtableWriter};
 use crate::options::{Durability, Options};
 use crate::readers::Published;
 use crate::stats::Recovery;
-use crate::tree::{Sorter, TreeFile};
+use crate::tree::{Meta, Opening, Sorter, TreeFile};
 
 impl Engine {
     /// Opens or creates the store on a disk.
@@ -154,7 +154,22 @@ fn open_tree(disk: &dyn Disk, options: &Options) -> Result<(TreeFile, Option<Err
     let Some(index) = usable else {
         return Err(Error::corrupt(TREE_NAME, 0, "no meta page whose log start exists"));
     };
+    if let Some(newest) = opening.metas().next().filter(|_| index > 0) {
+        refuse_lost_versions(disk, &opening, index, newest)?;
+    }
     Ok((opening.choose(index)?, fault))
+}
+
+/// The log of the older state must go at least as far as the newer meta page says that the data went.
+fn refuse_lost_versions(disk: &dyn Disk, opening: &Opening, index: usize, newest: &Meta) -> Result<(), Error> {
+    let Some(older) = opening.metas().nth(index) else { return Ok(()) };
+    let mut last = older.version.0;
+    log::replay(disk, &older.log_start, &mut |_, batch| {
+        let behind = batch.first_version().saturating_add(u64::from(batch.transaction_count()));
+        last = last.max(behind.saturating_sub(1));
+        Ok(())
+    })?;
+    if last < newest.version.0 { Err(log::start_is_gone(&newest.log_start)) } else { Ok(()) }
 }
 
 /// Replayed batches on their way into the memtables.

@@ -244,6 +244,9 @@ fn write_segment(shared: &Shared, name: &str, number: u64) -> std::io::Result<()
     let file = shared.disk.open(name, true, Access::Buffered)?;
     let len = file.len()?;
     if len > shared.segment_bytes {
+        // The header first: one that says more than there is would be taken for a segment that was cut.
+        file.write_all_at(&segment::encode_header(number, shared.segment_bytes), 0)?;
+        file.sync_data()?;
         file.set_len(shared.segment_bytes)?;
     } else if len < shared.segment_bytes {
         // Also a file left half-written by a full disk: its rest, or all of it, gets its zeros now.

@@ -5,9 +5,9 @@ use super::segment::{self, DATA_AT};
 use crate::disk::{Access, Disk};
 use crate::error::Error;
 
-/// Room for the empty batch of the first start, and some more. Larger than any settings allow for is not wanted: when it
-/// is recycled it grows to what they say.
-const BYTES: u64 = 64 << 10;
+/// Room for the empty batch of the first start, and some more. Shorter than any settings allow for: so it is known even
+/// where the tree file beside it is gone. When it is recycled it grows to what they say.
+const BYTES: u64 = 60 << 10;
 
 /// Where a log of one segment begins.
 pub(crate) const BEGINNING: LogPosition =
@@ -24,4 +24,11 @@ pub(crate) fn create(disk: &dyn Disk) -> Result<(), Error> {
         file.sync_data()
     };
     write().map_err(|error| Error::io(format!("create {name}"), error))
+}
+
+/// Whether the log's first segment is such a one, or was one of a store and is cut.
+pub(crate) fn is_there(disk: &dyn Disk) -> Result<bool, Error> {
+    let name = segment::live_name(BEGINNING.segment);
+    let len = disk.open(&name, false, Access::Buffered).and_then(|file| file.len());
+    Ok(len.map_err(|error| Error::io(format!("length of {name}"), error))? <= BYTES)
 }

@@ -93,6 +93,11 @@ impl Image {
         self.bytes(0, DIRECT_ALIGN)
     }
 
+    fn check_length(&mut self) -> Result<(), Error> {
+        let (name, len) = (self.name.clone(), self.len as u64);
+        segment::check_length(self.header()?, len, &name)
+    }
+
     /// At least so many bytes from here on, fewer only at the segment's end.
     fn bytes(&mut self, offset: usize, bytes: usize) -> Result<&[u8], Error> {
         let offset = offset.min(self.len);
@@ -128,16 +133,20 @@ pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> Result<bool,
     Ok(matches!(checked, Ok(()) | Err(Error::Format { .. })))
 }
 
+pub(crate) fn start_is_gone(start: &LogPosition) -> Error {
+    Error::corrupt(&segment::live_name(start.segment), 0, "the segment where the log starts is gone")
+}
+
 /// Gives every batch from `start` on to `visit`.
 pub(crate) fn replay(
     disk: &dyn Disk,
     start: &LogPosition,
     visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
 ) -> Result<Replayed, Error> {
-    let missing = || Error::corrupt(&segment::live_name(start.segment), 0, "the segment where the log starts is gone");
-    let mut image = Image::load(disk, start.segment)?.ok_or_else(missing)?;
+    let mut image = Image::load(disk, start.segment)?.ok_or_else(|| start_is_gone(start))?;
     let name = image.name.clone();
     segment::check_header(image.header()?, start.segment, &name)?;
+    image.check_length()?;
     let mut at = *start;
     let mut batches = 0;
     let mut doubtful = VecDeque::new();
@@ -193,6 +202,9 @@ fn next_segment(disk: &dyn Disk, at: &LogPosition) -> Result<Option<Image>, Erro
     let Some(mut next) = Image::load(disk, at.segment)? else { return Ok(None) };
     let name = next.name.clone();
     let header_ok = segment::check_header(next.header()?, at.segment, &name).is_ok();
+    if header_ok || next.len < DIRECT_ALIGN {
+        next.check_length()?;
+    }
     let follows = Batch::read(next.at(at.offset)?).is_ok_and(|batch| batch.follows(at));
     match (header_ok, follows) {
         (true, true) => Ok(Some(next)),
@@ -210,12 +222,12 @@ fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition) -> R
     if has_witness(image, end.offset, end.segment, end)? {
         return damage();
     }
-    let mut number = end.segment + 1;
-    while let Some(mut later) = Image::load(disk, number)? {
+    // All that are there: of several that are gone in the middle the next one tells too.
+    for number in super::numbers(disk)?.into_iter().filter(|number| *number > end.segment) {
+        let Some(mut later) = Image::load(disk, number)? else { continue };
         if has_witness(&mut later, DATA_AT, number, end)? {
             return damage();
         }
-        number += 1;
     }
     Ok(())
 }

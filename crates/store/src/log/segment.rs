@@ -90,6 +90,15 @@ pub(crate) fn check_header(header: &[u8], number: u64, name: &str) -> Result<(),
     Ok(())
 }
 
+/// Refuses a segment of the log that was cut. None ever has its name before it has its whole length, and what was cut off may
+/// have been all that told how far the log went.
+pub(crate) fn check_length(header: &[u8], len: u64, name: &str) -> Result<(), Error> {
+    if header.len() < HEADER_FIELDS_BYTES || u64_at(header, 24) > len {
+        return Err(Error::corrupt(name, len, "a log segment that ends before its length"));
+    }
+    Ok(())
+}
+
 /// Opens a segment's file for the way batches are written: directly where asked and possible (then `true`).
 pub(crate) fn open_for_writing(
     disk: &dyn Disk,

@@ -110,10 +110,10 @@ impl Start {
             return if is_refused { Ok(()) } else { Err(format!("after a failed sync it goes on: {again:?}")) };
         }
         history[0].go_back_to(found[0]);
-        let began = Instant::now();
+        let (began, first) = (Instant::now(), error);
         while let Err(error) = life::work(disk, &store, &self.plan, history) {
             if store.stats().is_poisoned || began.elapsed() > PATIENCE {
-                return Err(format!("writes do not go on: {error}"));
+                return Err(format!("after `{first}` writes do not go on: {error}"));
             }
             refuse_damage(&error, "going on")?;
             let bounds = Bounds { low: found.clone(), high: vec![history[0].begun] };

@@ -10,7 +10,6 @@
 //! change TREE KEY_IN_HEX NUMBER OPERATION LENGTH    or `-` for the last two where it was deleted
 //! ```
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
 use std::path::Path;
@@ -20,9 +19,11 @@ use store::Durability;
 
 use super::content::Content;
 use super::crash::{Failure, recover};
+use super::damage::{Damage, check};
 use super::history::{Bounds, History, Operation, Stamp, Writer};
 use super::life::Plan;
 use super::platter::Platter;
+use super::specimen::{Files, Kind, Specimen};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -45,11 +46,7 @@ fn durability_name(durability: Durability) -> &'static str {
 
 /// Keeps a failure in a folder.
 pub(crate) fn keep(folder: &Path, failure: &Failure) -> io::Result<()> {
-    let files = folder.join("files");
-    std::fs::create_dir_all(&files)?;
-    for (name, bytes) in &failure.files {
-        std::fs::write(files.join(name), bytes.to_vec())?;
-    }
+    write_files(folder, &failure.files)?;
     let mut text = String::new();
     let manner = failure.plan.manner;
     let free = manner.free_bytes.map_or("unknown".to_string(), |bytes| bytes.to_string());
@@ -100,13 +97,42 @@ pub(crate) fn check_again(folder: &Path) -> Result<(), String> {
             _ => return Err(format!("`{line}` is no line of such a file")),
         }
     }
-    let mut files = BTreeMap::new();
+    let (found, _) = recover(&Platter::of(files_in(folder)?), &plan, &history, &bounds)?;
+    println!("right: {found:?}");
+    Ok(())
+}
+
+fn write_files(folder: &Path, files: &Files) -> io::Result<()> {
+    let folder = folder.join("files");
+    std::fs::create_dir_all(&folder)?;
+    files.iter().try_for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes.to_vec()))
+}
+
+fn files_in(folder: &Path) -> Result<Files, String> {
+    let mut files = Files::new();
     for entry in std::fs::read_dir(folder.join("files")).map_err(|error| error.to_string())? {
         let path = entry.map_err(|error| error.to_string())?.path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         files.insert(name, Content::of(&std::fs::read(&path).map_err(|error| error.to_string())?));
     }
-    let (found, _) = recover(&Platter::of(files), &plan, &history, &bounds)?;
-    println!("right: {found:?}");
+    Ok(files)
+}
+
+/// Keeps the files of a damaged store. What it held follows from the seed; what of it must be there is `expected`.
+pub(crate) fn keep_damage(folder: &Path, seed: u64, specimen: &Specimen, damage: Damage) -> io::Result<()> {
+    let files = specimen.damaged(damage);
+    write_files(folder, &files)?;
+    let kind = specimen.kind as u8;
+    std::fs::write(folder.join("expected"), format!("{seed} {kind} {}\n", specimen.least(damage, &files)))
+}
+
+/// Tries a kept damage once more; an error when it still fails.
+pub(crate) fn damage_again(folder: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(folder.join("expected")).map_err(|error| error.to_string())?;
+    let numbers: Vec<u64> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    let [seed, kind, last] = numbers[..] else { return Err(format!("`{text}` is no expectation")) };
+    let kind = [Kind::Closed, Kind::Killed, Kind::Backup][kind as usize];
+    let outcome = check(&Specimen::new(seed, kind), &files_in(folder)?, last, true)?;
+    println!("right: {outcome:?}");
     Ok(())
 }

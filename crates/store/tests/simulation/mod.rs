@@ -7,9 +7,11 @@
 
 pub(crate) mod content;
 pub(crate) mod crash;
+pub(crate) mod damage;
 pub(crate) mod disk;
 pub(crate) mod faults;
 pub(crate) mod history;
 pub(crate) mod kept;
 pub(crate) mod life;
 pub(crate) mod platter;
+pub(crate) mod specimen;

@@ -1,0 +1,47 @@
+//! Damaged files of a whole store: right data, or an error with its place; what must hold is told in `simulation/damage.rs`.
+//! Here a part of all damages, begun at a random place; `cargo xtask campaign damage` does them all. STORE_DAMAGE_FIRST
+//! repeats a run.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+mod simulation;
+
+use simulation::damage::{Outcome, Share, try_all};
+use simulation::specimen::{Kind, Specimen};
+
+/// Of so many bytes one is flipped.
+const STEP: usize = 997;
+const THREADS: usize = 2;
+
+/// Damages a store that came to rest so; some of it must be refused, some told, some lose the end of the log.
+#[track_caller]
+fn check(kind: Kind, loses_tails: bool) {
+    let setting = std::env::var("STORE_DAMAGE_FIRST");
+    let first = setting.map_or_else(|_| rand::random_range(0..STEP), |first| first.parse().unwrap());
+    let specimen = Specimen::new(1, kind);
+    let damages = specimen.damages(first as u64, Share { step: STEP, first });
+    let tried = try_all(&specimen, &damages, THREADS, 1);
+    if let Some((damage, wrong)) = tried.failures.first() {
+        panic!("{damage:?}, STORE_DAMAGE_FIRST={first}: {wrong}");
+    }
+    let has = |wanted: Outcome| tried.counts.keys().any(|(_, outcome)| *outcome == wanted);
+    for outcome in [Outcome::Right, Outcome::Told, Outcome::RefusedByTree] {
+        assert!(has(outcome), "{outcome:?} came of nothing: {:?}", tried.counts);
+    }
+    assert_eq!(has(Outcome::TailLost), loses_tails, "{:?}", tried.counts);
+}
+
+#[test]
+fn a_closed_store_that_is_damaged_in_any_way_gives_right_data_or_an_error_with_a_place() {
+    check(Kind::Closed, true);
+}
+
+#[test]
+fn a_killed_store_that_is_damaged_in_any_way_gives_right_data_or_an_error_with_a_place() {
+    check(Kind::Killed, true);
+}
+
+#[test]
+fn a_backup_that_is_damaged_in_any_way_gives_right_data_or_an_error_with_a_place() {
+    check(Kind::Backup, false);
+}
