@@ -11,7 +11,7 @@
 //!   done, and what an opened store showed, is there; of the rest a start, in the order of versions. After a kill, where the
 //!   kernel has all that was written: whatever was acknowledged.
 //! - Of each transaction all is there or nothing, and nothing else ([`history::check`]).
-//! - `verify` is clean, and the store opens.
+//! - `verify` is clean and counts what there must be, the changes tell what was done ([`follow`]), and the store opens.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +26,7 @@ use store::{Durability, Store};
 
 use super::content::Content;
 use super::disk::SimulatedDisk;
+use super::follow;
 use super::history::{self, Bounds, History, Writer};
 use super::life::{self, Plan};
 use super::platter::{Event, Note, Platter};
@@ -41,6 +42,9 @@ const NESTED_MAX: u32 = 3;
 const NESTED_SHARE_OF_KILLS: u32 = 60;
 /// Kills instead of power failures, of a hundred.
 const KILL_SHARE: u32 = 15;
+
+/// Of so many recoveries one, by the number of its files, has its changes followed and its pages counted.
+const FOLLOWED_EVERY: usize = 3;
 
 /// What a campaign has done so far.
 #[derive(Default)]
@@ -159,6 +163,11 @@ pub(crate) fn recover(
     let recovered = catch_unwind(AssertUnwindSafe(|| {
         let (disk, store) = open(platter, plan)?;
         let found = history::check(&store, history, bounds)?;
+        // Not always, for it takes as long as all the rest.
+        if platter.files().is_multiple_of(FOLLOWED_EVERY) {
+            follow::check_changes(&store, history, &found)?;
+            follow::check_counts(&store, history, &found)?;
+        }
         let abandoned = if plan.is_closed { None } else { Some(disk.take_record()) };
         drop(store);
         Ok(Recovered { found, record: abandoned.unwrap_or_else(|| disk.take_record()) })

@@ -5,7 +5,7 @@
 //! tells by itself how many of each writer's transactions it holds, and everything else must be exactly what those did.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use store::{Direction, KeyRange, Store};
 
@@ -33,8 +33,29 @@ impl Stamp {
 /// What one transaction does beside counting.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Put { tree: String, key: Vec<u8>, stamp: Stamp },
-    Delete { tree: String, key: Vec<u8> },
+    Put {
+        tree: String,
+        key: Vec<u8>,
+        stamp: Stamp,
+    },
+    Delete {
+        tree: String,
+        key: Vec<u8>,
+    },
+    /// All keys of the writer from the first one on and below the other, those included that the transaction has put before.
+    DeleteRange {
+        tree: String,
+        from: Vec<u8>,
+        to: Vec<u8>,
+    },
+}
+
+impl Operation {
+    pub(crate) fn tree(&self) -> &str {
+        match self {
+            Operation::Put { tree, .. } | Operation::Delete { tree, .. } | Operation::DeleteRange { tree, .. } => tree,
+        }
+    }
 }
 
 /// Changes of one key: by which transaction, and to what.
@@ -44,6 +65,8 @@ type Changes = Vec<(u64, Option<Stamp>)>;
 #[derive(Clone, Default)]
 pub(crate) struct Writer {
     trees: BTreeMap<String, BTreeMap<Vec<u8>, Changes>>,
+    /// What each transaction did, for who follows the changes.
+    operations: BTreeMap<u64, Vec<Operation>>,
     /// Transactions that were begun.
     pub(crate) begun: u64,
     /// Trees that it attached, by the transaction that did.
@@ -57,18 +80,24 @@ impl Writer {
     pub(crate) fn begin(&mut self, operations: &[Operation]) -> u64 {
         self.begun += 1;
         operations.iter().for_each(|operation| self.add(self.begun, operation));
+        self.operations.insert(self.begun, operations.to_vec());
         self.begun
     }
 
     /// Notes what this transaction does; they come in rising order.
     pub(crate) fn add(&mut self, number: u64, operation: &Operation) {
-        let (tree, key, stamp) = match operation {
-            Operation::Put { tree, key, stamp } => (tree, key, Some(*stamp)),
-            Operation::Delete { tree, key } => (tree, key, None),
+        let keys = self.trees.entry(operation.tree().to_string()).or_default();
+        let put = |changes: &mut Changes, stamp| {
+            changes.retain(|(at, _)| *at < number);
+            changes.push((number, stamp));
         };
-        let changes = self.trees.entry(tree.clone()).or_default().entry(key.clone()).or_default();
-        changes.retain(|(at, _)| *at < number);
-        changes.push((number, stamp));
+        match operation {
+            Operation::Put { key, stamp, .. } => put(keys.entry(key.clone()).or_default(), Some(*stamp)),
+            Operation::Delete { key, .. } => put(keys.entry(key.clone()).or_default(), None),
+            Operation::DeleteRange { from, to, .. } => {
+                keys.range_mut(from.clone()..to.clone()).for_each(|(_, changes)| put(changes, None));
+            }
+        }
     }
 
     /// All changes that are known.
@@ -81,6 +110,20 @@ impl Writer {
 
     pub(crate) fn acknowledge(&mut self, number: u64, version: u64) {
         self.versions.insert(number, version);
+    }
+
+    pub(crate) fn tree_names(&self) -> impl Iterator<Item = &str> {
+        self.trees.keys().map(String::as_str)
+    }
+
+    /// What a transaction did, where that is known.
+    pub(crate) fn operations_of(&self, number: u64) -> Option<&[Operation]> {
+        self.operations.get(&number).map(Vec::as_slice)
+    }
+
+    /// Its version, where it was acknowledged.
+    pub(crate) fn version_of(&self, number: u64) -> Option<u64> {
+        self.versions.get(&number).copied()
     }
 
     /// The last transaction that was acknowledged, 0 where none was.
@@ -97,6 +140,7 @@ impl Writer {
             keys.retain(|_, changes| !changes.is_empty());
         }
         self.begun = number;
+        self.operations.retain(|at, _| *at <= number);
         self.attached.retain(|(at, _)| *at <= number);
         self.versions.retain(|at, _| *at <= number);
     }
@@ -113,7 +157,7 @@ impl Writer {
     }
 
     /// The entries of one tree after `number` transactions.
-    fn entries(&self, tree: &str, number: u64) -> impl Iterator<Item = (&[u8], Stamp)> {
+    pub(crate) fn entries(&self, tree: &str, number: u64) -> impl Iterator<Item = (&[u8], Stamp)> {
         self.trees.get(tree).into_iter().flatten().filter_map(move |(key, changes)| {
             let last = changes.iter().rfind(|(at, _)| *at <= number)?;
             last.1.map(|stamp| (key.as_slice(), stamp))
@@ -161,6 +205,21 @@ pub(crate) fn check(store: &Store, history: &[Writer], bounds: &Bounds) -> Resul
     Ok(counts)
 }
 
+/// The same for one writer of several, all of whose transactions have ended; how many of them there are.
+pub(crate) fn check_writer(store: &Store, number: usize, writer: &Writer) -> Result<u64, String> {
+    let report = store.verify();
+    if !report.is_clean() {
+        return Err(format!("verify: {:?}", report.faults));
+    }
+    let count = counts(store, number + 1)?[number];
+    for tree in writer.trees.keys() {
+        let range = KeyRange { from: Bound::Included(&[number as u8]), to: Bound::Excluded(&[number as u8 + 1]) };
+        check_range(store, tree, range, writer.entries(tree, count))
+            .map_err(|wrong| format!("tree {tree}: {wrong}"))?;
+    }
+    Ok(count)
+}
+
 fn counts(store: &Store, writers: usize) -> Result<Vec<u64>, String> {
     let Some(tree) = store.existing_tree(COUNTS).map_err(|error| error.to_string())? else {
         return Ok(vec![0; writers]);
@@ -188,7 +247,16 @@ fn check_order(history: &[Writer], counts: &[u64]) -> Result<(), String> {
 }
 
 fn check_tree(store: &Store, name: &str, history: &[Writer], counts: &[u64]) -> Result<(), String> {
-    let mut expected = history.iter().zip(counts).flat_map(|(writer, count)| writer.entries(name, *count));
+    let expected = history.iter().zip(counts).flat_map(|(writer, count)| writer.entries(name, *count));
+    check_range(store, name, KeyRange::ALL, expected)
+}
+
+fn check_range<'h>(
+    store: &Store,
+    name: &str,
+    range: KeyRange<'_>,
+    mut expected: impl Iterator<Item = (&'h [u8], Stamp)>,
+) -> Result<(), String> {
     let Some(tree) = store.existing_tree(name).map_err(|error| error.to_string())? else {
         return expected.next().map_or(Ok(()), |(key, stamp)| Err(format!("it is not there, nor {key:?} {stamp:?}")));
     };
@@ -196,7 +264,7 @@ fn check_tree(store: &Store, name: &str, history: &[Writer], counts: &[u64]) -> 
     let snapshot = reader.snapshot();
     let mut wrong = None;
     let mut last = None;
-    let scanned = snapshot.scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| match expected.next() {
+    let scanned = snapshot.scan(tree, range, Direction::Forward, &mut |key, value| match expected.next() {
         Some((wanted, stamp)) if wanted == key && stamp.bytes() == value => {
             last = Some((key.to_vec(), stamp));
             ControlFlow::Continue(())

@@ -2,20 +2,23 @@
 //!
 //! All follows from a seed, but for how the engine's threads fall in between: what really happened is in the disk's record.
 
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Abort, Commit, Durability, Error, Options, Store, Submit, Transaction, TreeId, Tx};
+use store::{Abort, Commit, Durability, Error, KeyRange, Options, Store, Submit, Transaction, TreeId, Tx};
 
 use super::disk::{Manner, SimulatedDisk};
-use super::history::{COUNTS, Operation, Stamp, Writer};
-use super::platter::Note;
+use super::history::{COUNTS, Operation, Stamp, Writer, check_writer};
+use super::platter::{Note, Platter};
 
 /// Numbers of keys of a writer in a tree: few, so that most puts replace something.
 const KEYS: u64 = 40;
+/// In the id of a checkpoint: it is a backup's.
+const BACKUP: u64 = 1 << 63;
 /// Values over this length have pages of their own.
 const OVERFLOW_FROM: u32 = 1025;
 
@@ -34,6 +37,9 @@ pub(crate) struct Plan {
     checkpoint: u32,
     overflow: u32,
     delete: u32,
+    /// Of a hundred deletions those that take a range, or all keys with a start in common.
+    delete_range: u32,
+    backup: u32,
     /// Bytes of other values at most.
     value_len_max: u32,
     /// Transactions that are submitted before the first is waited for.
@@ -59,6 +65,7 @@ impl Plan {
         options.readers_max = 8;
         options.places_bytes = 0;
         options.checkpoint_interval = Duration::from_secs(3600);
+        options.changes_kept_bytes = one_of(rng, &[0, 64 << 10, 512 << 10]);
         // Scarce: pages are written ahead for checkpoints.
         let free_bytes = one_of(rng, &[None, Some(1 << 40), Some(1 << 40), Some(1 << 20)]);
         Plan {
@@ -71,6 +78,8 @@ impl Plan {
             checkpoint: one_of(rng, &[0, 2, 5, 20]),
             overflow: one_of(rng, &[0, 2, 10]),
             delete: one_of(rng, &[5, 30, 60]),
+            delete_range: one_of(rng, &[0, 20, 50]),
+            backup: one_of(rng, &[0, 0, 3]),
             value_len_max: one_of(rng, &[20, 200, 1000]),
             in_flight: one_of(rng, &[1, 1, 8]),
             is_closed: rng.random_bool(0.7),
@@ -88,6 +97,8 @@ impl Plan {
             checkpoint: 10,
             overflow: 10,
             delete: 30,
+            delete_range: 30,
+            backup: 4,
             value_len_max: 200,
             in_flight: 1,
             is_closed: true,
@@ -118,7 +129,12 @@ impl Plan {
             let tree = self.tree(rng, writer);
             let key = key(number, rng.random_range(0..KEYS));
             operations.push(if rng.random_range(0..100) < self.delete {
-                Operation::Delete { tree, key }
+                // One range at most: where several meet they become one.
+                let has_range = operations.iter().any(|other| matches!(other, Operation::DeleteRange { .. }));
+                match rng.random_range(0..100) < self.delete_range && !has_range {
+                    true => range(rng, number, tree, key),
+                    false => Operation::Delete { tree, key },
+                }
             } else {
                 let stamp = Stamp { number: next, operation, len: self.value_len(rng) };
                 Operation::Put { tree, key, stamp }
@@ -139,13 +155,33 @@ fn key(writer: u8, number: u64) -> Vec<u8> {
     key
 }
 
+/// From one key to another, or all that start like this one: its tree's, or all of the writer's in the tree.
+fn range(rng: &mut SmallRng, writer: u8, tree: String, key: Vec<u8>) -> Operation {
+    let above = |prefix: &[u8]| {
+        let (last, start) = prefix.split_last().unwrap();
+        [start, &[last + 1]].concat()
+    };
+    let other = self::key(writer, rng.random_range(0..KEYS));
+    let (from, to) = match rng.random_range(0..8) {
+        0 => (vec![writer], vec![writer + 1]),
+        1..4 => {
+            let prefix = &key[..key.len().min(rng.random_range(2..44))];
+            // Zeros and digits: none is the highest byte.
+            (prefix.to_vec(), above(prefix))
+        }
+        _ if key == other => (key.clone(), above(&key)),
+        _ => (key.clone().min(other.clone()), key.max(other)),
+    };
+    Operation::DeleteRange { tree, from, to }
+}
+
 /// One transaction of a writer.
 struct Step {
     disk: Arc<SimulatedDisk>,
     writer: u8,
     number: u64,
     counts: TreeId,
-    changes: Vec<(TreeId, Vec<u8>, Option<Vec<u8>>)>,
+    changes: Vec<(TreeId, Operation)>,
     told: mpsc::Sender<(u64, Result<u64, Error>)>,
 }
 
@@ -156,10 +192,13 @@ impl Step {
         if count + 1 != self.number {
             return Err(Abort);
         }
-        for (tree, key, value) in &self.changes {
-            match value {
-                Some(value) => tx.put(*tree, key, value),
-                None => tx.delete(*tree, key),
+        for (tree, operation) in &self.changes {
+            match operation {
+                Operation::Put { key, stamp, .. } => tx.put(*tree, key, &stamp.bytes()),
+                Operation::Delete { key, .. } => tx.delete(*tree, key),
+                Operation::DeleteRange { from, to, .. } => {
+                    tx.delete_range(*tree, KeyRange { from: Bound::Included(from), to: Bound::Excluded(to) });
+                }
             }
         }
         tx.put(self.counts, &[self.writer], &self.number.to_le_bytes());
@@ -208,6 +247,9 @@ impl Client<'_> {
             if in_flight == 0 && rng.random_range(0..100) < self.plan.bulk {
                 self.attach(&mut rng)?;
             }
+            if in_flight == 0 && rng.random_range(0..100) < self.plan.backup {
+                self.backup(turn)?;
+            }
             let mut step = Box::new(self.next_step(&mut rng, told.clone())?);
             if self.plan.in_flight == 1 {
                 self.commit(&mut step)?;
@@ -234,10 +276,7 @@ impl Client<'_> {
         let counts = self.store.tree(COUNTS)?;
         let mut changes = Vec::new();
         for operation in &operations {
-            changes.push(match operation {
-                Operation::Put { tree, key, stamp } => (self.store.tree(tree)?, key.clone(), Some(stamp.bytes())),
-                Operation::Delete { tree, key } => (self.store.tree(tree)?, key.clone(), None),
-            });
+            changes.push((self.store.tree(operation.tree())?, operation.clone()));
         }
         let number = self.writer.begin(&operations);
         let disk = Arc::clone(self.disk);
@@ -263,6 +302,20 @@ impl Client<'_> {
         self.disk.note(Note::CheckpointBegun(id));
         self.store.checkpoint()?;
         self.disk.note(Note::CheckpointDone(id));
+        Ok(())
+    }
+
+    /// A copy has what was acknowledged before it was begun, and of each other transaction all or nothing.
+    fn backup(&mut self, turn: u64) -> Result<(), Error> {
+        let manner = Manner { has_direct: false, free_bytes: Some(1 << 40) };
+        let to = Arc::new(SimulatedDisk::start(&Platter::default(), manner, None));
+        let id = turn << 8 | u64::from(self.number) | BACKUP;
+        self.disk.note(Note::CheckpointBegun(id));
+        self.store.backup_on(&*to, &mut |_| ControlFlow::Continue(()))?;
+        self.disk.note(Note::CheckpointDone(id));
+        let (copy, _) = Store::open_on(to, self.plan.options.clone()).expect("a copy opens");
+        let found = check_writer(&copy, usize::from(self.number), self.writer);
+        assert_eq!(found, Ok(self.writer.begun), "transactions in a copy");
         Ok(())
     }
 

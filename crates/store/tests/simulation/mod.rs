@@ -10,6 +10,7 @@ pub(crate) mod crash;
 pub(crate) mod damage;
 pub(crate) mod disk;
 pub(crate) mod faults;
+pub(crate) mod follow;
 pub(crate) mod history;
 pub(crate) mod kept;
 pub(crate) mod life;

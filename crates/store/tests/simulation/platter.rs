@@ -207,6 +207,11 @@ impl Platter {
         platter
     }
 
+    /// How many files there have been.
+    pub(crate) fn files(&self) -> usize {
+        self.files.len()
+    }
+
     /// The directory and the content of all files as programs see them.
     pub(crate) fn cached(&self) -> (Names, Vec<Content>) {
         let mut names = self.names.clone();
