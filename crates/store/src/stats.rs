@@ -34,6 +34,8 @@ pub struct Stats {
     pub inline_commits: u64,
     /// Transactions prepared once more because what they had read had changed.
     pub redone: u64,
+    /// Batches that waited because commits would have filled the memtable before the checkpoint under way is done.
+    pub slowed: u64,
     /// Bytes written to the log, padding included.
     pub log_bytes_written: u64,
     /// Bytes of the log's segments that recovery needs.

@@ -109,7 +109,7 @@ impl Store {
         if !self.engine().weights.take(weight) {
             return Submit::Busy(transaction);
         }
-        match self.engine().enqueue(Box::new(Request { transaction, work, weight })) {
+        match self.engine().enqueue(Box::new(Request { transaction, work, weight, is_awaited: false })) {
             Ok(()) => Submit::Queued,
             Err(request) => {
                 self.engine().weights.give_back(weight);

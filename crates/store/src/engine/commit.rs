@@ -38,9 +38,11 @@ const LATE_MAX: usize = 2 * STRIDE;
 pub(crate) struct Request {
     pub(crate) transaction: Box<dyn Transaction>,
     pub(crate) work: Work,
-    /// What of [`super::weight::Weights`] is given back when it is finished: none for one whose caller waits for it, and
-    /// so can have no second one.
+    /// What of [`super::weight::Weights`] is given back when it is finished. One that is awaited has none: its caller can
+    /// have no second one.
     pub(crate) weight: usize,
+    /// Its caller sleeps until it is finished.
+    pub(crate) is_awaited: bool,
 }
 
 /// A batch being gathered, with those who wait for it.
@@ -214,8 +216,8 @@ impl Engine {
         self.weights.give_back(batch.done.iter().map(|(request, _)| request.weight).sum());
         let mut callers = 0;
         for (request, outcome) in batch.done.drain(..) {
-            let Request { transaction, work, weight } = *request;
-            callers += usize::from(weight == 0);
+            let Request { transaction, work, is_awaited, .. } = *request;
+            callers += usize::from(is_awaited);
             drop(work);
             finish(transaction, outcome.and_then(|version| sent.outcome(version)));
         }
@@ -248,7 +250,8 @@ impl Engine {
             return outcome;
         }
         Waiting::run(change, &self.crowd, |waiting| {
-            self.enqueue(Box::new(Request { transaction: waiting, work, weight: 0 })).map_err(|_refused| Error::Busy)
+            let request = Request { transaction: waiting, work, weight: 0, is_awaited: true };
+            self.enqueue(Box::new(request)).map_err(|_refused| Error::Busy)
         })
     }
 
@@ -262,6 +265,8 @@ impl Engine {
             return None;
         }
         let mut writer = self.writer.try_lock().ok()?;
+        // Small commits of one caller hardly outrun a merge; megabytes do.
+        self.slow_down(&mut writer);
         let turn = self.try_turn()?;
         if self.is_poisoned() {
             return Some(Err(Error::Poisoned));

@@ -117,6 +117,7 @@ pub(crate) struct Counters {
     pub(crate) groups: AtomicU64,
     pub(crate) redone: AtomicU64,
     pub(crate) inline: AtomicU64,
+    pub(crate) slowed: AtomicU64,
 }
 
 /// Counts without the cost of a locked instruction being noticed: one add per group.
@@ -262,6 +263,7 @@ impl Engine {
             groups: load(&self.counters.groups),
             inline_commits: load(&self.counters.inline),
             redone: load(&self.counters.redone),
+            slowed: load(&self.counters.slowed),
             log_bytes_written: self.log.bytes_written(),
             log_bytes: self.log.live_bytes(),
             changes_oldest,

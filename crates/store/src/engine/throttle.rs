@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Engine;
 use super::writer::Writer;
+use super::{Engine, count};
 
 /// Part of the active memtable, in thousandths, that may be filled whatever the merge does.
 const FREE: u64 = 250;
@@ -57,13 +57,17 @@ impl Engine {
             return;
         }
         let capacity = self.options.memtable_bytes;
+        if self.throttle.admits(writer.table.table().used_bytes(), capacity) {
+            return;
+        }
+        count(&self.counters.slowed, 1);
+        self.throttle.is_slowing.store(true, Ordering::Relaxed);
         let began = Instant::now();
         while writer.generation.frozen.is_some()
             && !self.throttle.admits(writer.table.table().used_bytes(), capacity)
             && began.elapsed() < WAIT_MAX
             && self.check_writable().is_ok()
         {
-            self.throttle.is_slowing.store(true, Ordering::Relaxed);
             std::thread::sleep(LOOK_EVERY);
             self.refresh(writer);
         }
