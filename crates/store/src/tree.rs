@@ -53,7 +53,7 @@ pub(crate) use node::head;
 pub(crate) use output::SLICE_BYTES;
 pub(crate) use page::overflow_pages;
 pub use page::{KEY_BYTES_MAX, PAGE_BYTES, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
-pub(crate) use prefetch::prefetch;
+pub(crate) use prefetch::{prefetch, prefetch_all};
 pub use sorter::{SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter};
 pub use verify::{Report, SpaceStat, TreeStat};
 pub use view::{TreeInfo, TreeView};

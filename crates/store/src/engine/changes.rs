@@ -9,6 +9,7 @@
 //! long as they fit a few cache lines; past [`INDEXED_FROM`] a hash of the entries is kept.
 
 use std::hash::BuildHasher;
+use std::slice::from_ref;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -88,6 +89,24 @@ impl Changes {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.ranges.is_empty() && self.folds == 0
+    }
+
+    /// Asks for what says where the changes are.
+    pub(crate) fn foresee_self(&self) {
+        crate::tree::prefetch(from_ref(&self.bytes));
+        crate::tree::prefetch(from_ref(&self.ranges));
+        crate::tree::prefetch(from_ref(&self.failure));
+    }
+
+    /// Asks for the memory that who places them will read.
+    pub(crate) fn foresee(&self) {
+        crate::tree::prefetch(&self.entries);
+        crate::tree::prefetch_all(&self.bytes);
+    }
+
+    /// The keys of the first entries.
+    pub(crate) fn first_keys(&self, count: usize) -> impl Iterator<Item = (TreeId, &[u8])> {
+        self.entries.iter().take(count).map(|entry| (TreeId(entry.tree), entry.key(&self.bytes)))
     }
 
     /// Bytes of memory that it holds, the index apart.

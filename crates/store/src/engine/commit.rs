@@ -158,6 +158,7 @@ impl Engine {
         while placed_count < count
             && let Some(mut request) = writer.backlog.pop_front()
         {
+            writer.foresee();
             let Request { transaction, work, .. } = &mut *request;
             let placed = if self.is_poisoned() {
                 Placed::Refused(Error::Poisoned)

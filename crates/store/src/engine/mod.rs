@@ -27,6 +27,7 @@ mod close;
 mod commit;
 mod feed;
 mod folds;
+mod foresee;
 mod limits;
 mod pace;
 mod pieces;

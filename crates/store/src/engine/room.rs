@@ -7,7 +7,8 @@
 //! While the disk has far more room than that ([`AMPLE_BYTES`]), knowing so is enough, and nothing is taken: the file
 //! stays as small as it is. Only when room becomes scarce are the pages written ahead, durably, into the tree file.
 //!
-//! One thread looks after it, so that no commit ever waits for a look at the disk, as long as there is room:
+//! One thread looks after it, so that no commit ever waits for a look at the disk, as long as there is room (the same thread
+//! also takes the memory from the kernel into which the memtable grows, for the same reason):
 //!
 //! - [`Room::covers`] is what a commit asks: two loads and a comparison.
 //! - Where it says no, [`Room::ask`] waits for the thread, and hears whether the disk gave what was wanted.
@@ -18,10 +19,10 @@
 //! who sees the smaller need sees the smaller grant too.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::limits::TICK;
-use super::{Engine, pieces};
+use super::{Engine, lock, pieces};
 use crate::error::Error;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation};
 use crate::tree::{PAGE_BYTES, VALUE_INLINE_MAX, overflow_pages};
@@ -201,6 +202,9 @@ impl Engine {
         let mut quiet = 0;
         let mut state = room.state();
         while !self.is_closing.load(Ordering::Acquire) {
+            drop(state);
+            self.populate_memtable();
+            state = room.state();
             let (needed, needed_runs) = room.needed();
             let asked = state.asked.take();
             if asked.is_some() || needed > 0 || room.is_refusing() {
@@ -233,6 +237,12 @@ impl Engine {
                 };
             }
         }
+    }
+
+    /// Takes the memory that the active memtable will grow into: see [`Memtable::populate`](crate::memtable::Memtable).
+    fn populate_memtable(&self) {
+        let active = Arc::clone(&lock(&self.current).active);
+        active.populate();
     }
 
     /// Grants `pages` in all, from what the disk has if that is ample, else from pages in the file.

@@ -259,6 +259,9 @@ impl Engine {
         writer.next_version = version + 1;
         writer.need.keys = writer.table.table().len() as u64;
         self.room.note(writer.need.pages(writer.live_pages), writer.need.runs);
+        if writer.table.wants_memory() {
+            self.room.wake();
+        }
         let table = writer.table.table();
         let is_due = table.used_bytes() > self.options.checkpoint_at_bytes() || table.boundaries_percent() > 50;
         if is_due && writer.generation.frozen.is_none() {

@@ -43,6 +43,8 @@ pub(super) const UNIT: usize = 8;
 const LINE: usize = 64;
 /// Largest arena: what 32-bit offsets reach.
 const ARENA_BYTES_MAX: usize = UNIT * (u32::MAX as usize + 1);
+/// Memory that is asked of the kernel ahead of the lower end, while it lies less than this before what was asked for.
+const AHEAD_BYTES: usize = 1 << 20;
 /// Bytes before a key's own.
 const KEY_HEADER: usize = 12;
 /// Bytes before a value's own.
@@ -168,6 +170,10 @@ struct Memory {
     high: AtomicUsize,
     /// Below this, bytes of an earlier use may lie.
     dirty: AtomicUsize,
+    /// Up to here somebody wants memory soon.
+    wanted: AtomicUsize,
+    /// Up to here the kernel was asked for it.
+    populated: AtomicUsize,
     #[cfg(not(miri))]
     _map: memmap2::MmapMut,
 }
@@ -186,7 +192,8 @@ impl Memory {
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty: AtomicUsize::new(0), _map: map })
+        let [dirty, wanted, populated] = [const { AtomicUsize::new(0) }; 3];
+        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated, _map: map })
     }
 
     /// Miri checks plain allocations best.
@@ -195,7 +202,8 @@ impl Memory {
         // SAFETY: the size is not zero: `Arena::new` rounds it up to whole lines.
         let base = unsafe { std::alloc::alloc_zeroed(Memory::layout(bytes)) };
         let base = NonNull::new(base).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty: AtomicUsize::new(0) })
+        let [dirty, wanted, populated] = [const { AtomicUsize::new(0) }; 3];
+        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated })
     }
 
     /// Makes used memory as good as new, but for the lower end: what `Fill` hands out there is written before it is read,
@@ -255,12 +263,27 @@ impl Arena {
         let (base, high, dirty) = (memory.base, memory.bytes, memory.dirty.load(Ordering::Relaxed));
         let memory = Arc::new(memory);
         let arena = Arena { base, memory: Arc::clone(&memory) };
-        (arena, Fill { arena: Arena { base, memory }, low: LINE, high, dirty })
+        let asked = memory.populated.load(Ordering::Relaxed);
+        (arena, Fill { arena: Arena { base, memory }, low: LINE, high, dirty, asked })
     }
 
     /// Size of the whole.
     pub(super) fn bytes(&self) -> usize {
         self.memory.bytes
+    }
+
+    /// Takes from the kernel what [`Fill::wants_memory`] has asked for. The kernel zeroes each page that it gives, which takes
+    /// longer than to fill it: so this is for a thread that nobody waits for. One at a time.
+    pub(super) fn populate(&self) {
+        let memory = &*self.memory;
+        let wanted = memory.wanted.load(Ordering::Relaxed).min(memory.bytes);
+        let from = memory.populated.load(Ordering::Relaxed).max(wanted.saturating_sub(2 * AHEAD_BYTES));
+        if from < wanted {
+            // Where the kernel cannot, the first write to each page takes it.
+            #[cfg(all(target_os = "linux", not(miri)))]
+            let _ = memory._map.advise_range(memmap2::Advice::PopulateWrite, from, wanted - from);
+            memory.populated.store(wanted, Ordering::Relaxed);
+        }
     }
 
     fn at<T>(&self, place: Ref<T>) -> *mut u8 {
@@ -366,6 +389,8 @@ pub(super) struct Fill {
     high: usize,
     /// End of what an earlier use of the memory may have left at the lower end.
     dirty: usize,
+    /// Up to here memory was asked for.
+    asked: usize,
 }
 
 impl Drop for Fill {
@@ -389,6 +414,16 @@ impl Fill {
     /// Bytes neither end has taken.
     pub(super) fn free_bytes(&self) -> usize {
         self.high - self.low
+    }
+
+    /// True when the lower end comes near to memory that was never asked for: now it is, and [`Arena::populate`] takes it.
+    pub(super) fn wants_memory(&mut self) -> bool {
+        if self.low + AHEAD_BYTES <= self.asked || self.asked >= self.arena.bytes() {
+            return false;
+        }
+        self.asked = self.low + 2 * AHEAD_BYTES;
+        self.arena.memory.wanted.store(self.asked, Ordering::Relaxed);
+        true
     }
 
     fn take_low(&mut self, bytes: usize) -> Option<usize> {
@@ -480,5 +515,34 @@ impl Fill {
     /// Reserves `count` zeroed buckets.
     pub(super) fn push_buckets(&mut self, count: usize) -> Option<BucketsRef> {
         self.take_high(count.checked_mul(size_of::<Bucket>())?).map(Ref::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_asked_for_once_for_each_stretch_and_not_again_when_it_serves_again() {
+        let (arena, mut fill) = Arena::new(8 * AHEAD_BYTES).unwrap();
+        let value = vec![7; AHEAD_BYTES / 16];
+        let mut asked = 0;
+        for number in 0.. {
+            let key = u64::to_be_bytes(number);
+            if fill.push_key(TreeId(1), &key, Version(number), Some(&value)).is_none() {
+                break;
+            }
+            if fill.wants_memory() {
+                asked += 1;
+                arena.populate();
+            }
+            assert!(!fill.wants_memory(), "asked twice");
+            assert!(arena.memory.populated.load(Ordering::Relaxed) >= fill.low, "it was not asked for in time");
+        }
+        assert!((4..=8).contains(&asked), "{asked}");
+        drop(fill);
+        let (_arena, mut fill) = arena.reuse().unwrap();
+        assert!(fill.push_key(TreeId(1), b"key", Version(1), Some(&value)).is_some());
+        assert!(!fill.wants_memory(), "it has its memory already");
     }
 }

@@ -167,6 +167,31 @@ impl Index {
         }
     }
 
+    /// Fetches the lines that [`Index::find`] reads first.
+    pub(super) fn foresee(&self, arena: &Arena, hash: KeyHash) {
+        if let Some(table) = self.table() {
+            let (buckets, filter) = table.parts(arena);
+            let at = table.index(hash);
+            prefetch((&raw const *filter_word(filter, at)).cast());
+            prefetch((&raw const buckets[at]).cast());
+        }
+    }
+
+    /// Fetches the key that it will compare, once the lines of [`Index::foresee`] are there. One that has left its own
+    /// bucket comes late.
+    pub(super) fn foresee_key(&self, arena: &Arena, hash: KeyHash) {
+        let Some(table) = self.table() else { return };
+        let (buckets, _) = table.parts(arena);
+        for slot in &buckets[table.index(hash)].slots {
+            let bits = slot.load(Ordering::Acquire);
+            if (bits >> 32) as u32 == hash.0 {
+                // SAFETY: `put` stored the bits of a reference to a key of this arena with release; else 0.
+                let place: Option<KeyRef> = unsafe { Ref::from_bits(bits as u32) };
+                place.into_iter().for_each(|place| arena.prefetch(place, 1));
+            }
+        }
+    }
+
     /// Bytes that the arena must have free so that `more` keys beside the `len` there are can be put in.
     pub(super) fn growth_bytes(&self, len: usize, more: usize) -> usize {
         let log2 = self.table().map(|table| table.log2);

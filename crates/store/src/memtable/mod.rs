@@ -192,6 +192,22 @@ impl Memtable {
         false
     }
 
+    /// Takes memory from the kernel of which [`MemtableWriter::wants_memory`] has said that it is wanted. For a thread that
+    /// nobody waits for; one at a time.
+    pub(crate) fn populate(&self) {
+        self.arena.populate();
+    }
+
+    /// Asks for the memory in which an insert of this key will look first.
+    pub(crate) fn foresee(&self, tree: TreeId, key: &[u8]) {
+        self.index.foresee(&self.arena, self.index.hash(tree, key));
+    }
+
+    /// And for what it reads then, some time after [`Memtable::foresee`].
+    pub(crate) fn foresee_key(&self, tree: TreeId, key: &[u8]) {
+        self.index.foresee_key(&self.arena, self.index.hash(tree, key));
+    }
+
     /// A cursor over one tree, as a snapshot of `version` sees it.
     pub fn cursor(&self, version: Version, tree: TreeId) -> Cursor<'_> {
         Cursor::new(self, self.tree_entry(tree), version)
@@ -302,6 +318,12 @@ impl MemtableWriter {
         self.newest = version;
         table.used_bytes.store(table.arena.bytes() - self.fill.free_bytes(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// True, once for each stretch, when the memtable is about to grow into memory that the kernel has not given yet:
+    /// [`Memtable::populate`] takes it.
+    pub(crate) fn wants_memory(&mut self) -> bool {
+        self.fill.wants_memory()
     }
 
     /// True when all that was added to `demand` can be inserted for certain. Never true by luck: it counts the worst.

@@ -20,7 +20,7 @@ const LINES_MAX: usize = 8;
 
 /// Fetches all lines of a short value at once, where reading it from the front would wait for one after the other.
 #[inline]
-pub(super) fn prefetch_all(bytes: &[u8]) {
+pub(crate) fn prefetch_all(bytes: &[u8]) {
     for line in bytes.chunks(LINE_BYTES).take(LINES_MAX) {
         prefetch(line);
     }
