@@ -37,6 +37,11 @@ impl Session {
         Session { database, reader }
     }
 
+    /// The same session, which does not remember where it found documents: for reads of what is hardly asked for twice.
+    pub fn without_places(self) -> Session {
+        Session { reader: self.reader.without_places(), ..self }
+    }
+
     /// The database.
     pub fn database(&self) -> &Database {
         &self.database

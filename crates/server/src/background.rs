@@ -1,9 +1,8 @@
-//! Work that would hold a loop: it runs on the pool, and its reply comes late.
+//! Work that would hold a loop: it runs on a pool, and its reply comes late.
 
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::service::Service;
 use crate::writing;
-use executor::Refused;
+use executor::{Pool, Refused};
 use http::LateReply;
 use std::sync::Arc;
 
@@ -17,15 +16,15 @@ struct Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         if let Some(late) = self.late.take() {
-            let busy = Failure::new(Kind::Busy, "too many queries wait for a thread");
+            let busy = Failure::new(Kind::Busy, "too many requests wait for a thread");
             writing::refuse(&self.errors, late, &busy);
         }
     }
 }
 
-/// Hands work to the pool. `errors` tell how a full queue is answered.
+/// Hands work to a pool. `errors` tell how a full queue is answered.
 pub(crate) fn run(
-    service: &Service,
+    pool: &Pool,
     errors: &Arc<ErrorRules>,
     late: LateReply,
     work: impl FnOnce(LateReply) + Send + 'static,
@@ -36,7 +35,7 @@ pub(crate) fn run(
             work(late);
         }
     };
-    if let Err(Refused::Full(job) | Refused::Draining(job)) = service.pool.try_submit(Box::new(job)) {
+    if let Err(Refused::Full(job) | Refused::Draining(job)) = pool.try_submit(Box::new(job)) {
         // Answers: see `Owed`.
         drop(job);
     }

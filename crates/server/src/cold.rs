@@ -3,15 +3,27 @@
 //! A page of the data file that is not in memory makes the thread that touches it wait, for a major fault. Asking the
 //! kernel before each touch would cost every read a system call, and where all data fits into memory for nothing. So a
 //! loop looks now and then whether it has waited. Only while it has, reads ask before they touch a page; one whose page is
-//! not there is answered late by the pool, which does the waiting.
+//! not there is answered late by threads that do the waiting.
+//!
+//! Those threads are for cold reads alone, so that none waits behind a long query. What would hold one of them long or make
+//! a large result goes on to the pool of the long ones. The disk was asked for the page when the loop found it missing, so it
+//! sees all reads that wait at once, however few threads there are; often a page is there when its turn comes.
 //!
 //! Declared `get` and `query` ask, and the general API's documents and lists; a scan asks for each of its pages. What
 //! writes read while they are prepared, and the later pieces of a large document, are not asked for.
 
-use crate::failure::{Failure, Kind};
-use docs::Session;
+use crate::background;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::memory::{COLD_RESULT_BYTES, COLD_WAITING_PER_THREAD};
+use crate::service::Service;
+use docs::{Database, Session};
+use executor::{Pool, StartError};
+use http::LateReply;
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Rows that a query may look at on a thread for cold reads: each may be a wait for the disk.
+const ROWS_MAX: u64 = 1_000;
 
 /// Requests between two looks.
 const LOOK_EVERY: u32 = 64;
@@ -88,24 +100,92 @@ impl Drop for Asking {
     }
 }
 
-/// Sessions of the pool's threads: as many as have been in use at the same moment.
-#[derive(Default)]
+/// The threads that wait, and their sessions.
+pub(crate) struct ColdReads {
+    pub(crate) pool: Pool,
+    sessions: Arc<Sessions>,
+}
+
+impl ColdReads {
+    pub(crate) fn start(threads: usize) -> Result<ColdReads, StartError> {
+        let queue_max = threads * COLD_WAITING_PER_THREAD;
+        let pool = Pool::new(executor::Settings { threads, queue_max, name: "cold".to_owned() })?;
+        // Their places would be those of documents that are hardly asked for twice.
+        Ok(ColdReads { pool, sessions: Arc::new(Sessions { has_places: false, ..Sessions::default() }) })
+    }
+}
+
+/// What a late read may take where it runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) bytes_max: usize,
+    pub(crate) rows_max: u64,
+}
+
+impl Room {
+    /// On a thread for cold reads.
+    const COLD: Room = Room { bytes_max: COLD_RESULT_BYTES, rows_max: ROWS_MAX };
+    /// On the pool, within the service's own limits alone.
+    const WHOLE: Room = Room { bytes_max: usize::MAX, rows_max: u64::MAX };
+
+    /// Whether there is more elsewhere.
+    pub(crate) fn is_cold(self) -> bool {
+        self.rows_max != u64::MAX
+    }
+}
+
+/// Reads where it may be waited for the disk, and then calls `done`, which answers. `read` gives nothing where its room is
+/// too small: then it is called again on the pool.
+pub(crate) fn read_late<T>(
+    service: &Service,
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    read: impl Fn(&Session, Room) -> Result<Option<T>, Failure> + Send + 'static,
+    done: impl FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
+) {
+    let (database, sessions) = (service.database.clone(), Arc::clone(&service.cold.sessions));
+    let (pool, pool_sessions) = (Arc::clone(&service.pool), Arc::clone(&service.pool_sessions));
+    let for_pool = Arc::clone(errors);
+    background::run(&service.cold.pool, errors, late, move |late| {
+        if let Some(result) = sessions.with(&database, |session| read(session, Room::COLD)).transpose() {
+            return done(late, result);
+        }
+        background::run(&pool, &for_pool, late, move |late| {
+            let result = pool_sessions.with(&database, |session| read(session, Room::WHOLE));
+            let too_large = || Failure::new(Kind::Internal, "a read has no end");
+            done(late, result.and_then(|result| result.ok_or_else(too_large)));
+        });
+    });
+}
+
+/// Sessions of a pool's threads: as many as have been in use at the same moment.
 pub(crate) struct Sessions {
     idle: Mutex<Vec<Session>>,
+    /// Whether they remember where they found documents.
+    has_places: bool,
+}
+
+impl Default for Sessions {
+    fn default() -> Sessions {
+        Sessions { idle: Mutex::default(), has_places: true }
+    }
 }
 
 impl Sessions {
     /// Runs `read` with a session of its own.
     pub(crate) fn with<R>(
         &self,
-        database: &docs::Database,
+        database: &Database,
         read: impl FnOnce(&Session) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle().pop();
         let session = match kept {
             Some(session) => session,
-            None => database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?,
+            None => {
+                let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
+                if self.has_places { session } else { session.without_places() }
+            }
         };
         let outcome = read(&session);
         idle().push(session);

@@ -1,7 +1,6 @@
 //! A declared endpoint at work. The checks run in this order: path key, `require` or target (404), parameters, body.
 
-use crate::background;
-use crate::cold::{Asking, Watch};
+use crate::cold::{self, Asking, Room, Watch};
 use crate::config::{Action as Declared, EndpointConfig, Target};
 use crate::failure::{Failure, Kind};
 use crate::large;
@@ -176,13 +175,14 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// The document's text, read on a thread that may wait; 404 where there is none.
-    fn read(&self, session: &Session) -> Result<Vec<u8>, Failure> {
+    /// The document's text, read on a thread that may wait; nothing where it has over so many bytes, 404 where there is none.
+    fn read(&self, session: &Session, bytes_max: usize) -> Result<Option<Vec<u8>>, Failure> {
         let key = self.kind.of_bytes(&self.key).ok_or_else(missing)?;
         let now = session.now();
-        let text = || -> Result<Option<Vec<u8>>, ReadError> {
+        let text = || -> Result<Option<Option<Vec<u8>>>, ReadError> {
             let Some(stored) = now.get(self.collection, &key)? else { return Ok(None) };
-            let text = stored.text()?.to_vec();
+            let text = stored.text()?;
+            let text = (text.len() <= bytes_max).then(|| text.to_vec());
             now.check()?;
             Ok(Some(text))
         };
@@ -191,7 +191,7 @@ impl Unread {
 
     /// 404 unless the document exists.
     pub(crate) fn check(&self, session: &Session) -> Result<(), Failure> {
-        self.read(session).map(drop)
+        self.read(session, 0).map(drop)
     }
 }
 
@@ -264,7 +264,7 @@ impl Named {
         }
     }
 
-    /// The same on the pool.
+    /// The same on a thread that may wait.
     #[cold]
     fn get_late(
         &self,
@@ -275,17 +275,14 @@ impl Named {
         reply: Reply<'_>,
     ) {
         count_cold(service, cold);
-        let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
-        background::run(service, &service.errors, reply.later(), move |late| {
-            let text = sessions.with(&database, |session| {
-                required.iter().try_for_each(|required| required.check(session))?;
-                document.read(session)
-            });
-            match text {
-                Ok(text) => large::send_late(&replies, &errors, late, Status(200), JSON, text),
-                Err(failure) => writing::refuse(&errors, late, &failure),
-            }
+        let read = move |session: &Session, room: Room| {
+            required.iter().try_for_each(|required| required.check(session))?;
+            document.read(session, room.bytes_max)
+        };
+        cold::read_late(service, &service.errors, reply.later(), read, move |late, text| match text {
+            Ok(text) => large::send_late(&replies, &errors, late, Status(200), JSON, text),
+            Err(failure) => writing::refuse(&errors, late, &failure),
         });
     }
 

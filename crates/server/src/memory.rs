@@ -18,6 +18,18 @@ pub(crate) const INPUT_BYTES_MAX: usize = 32 * 1024;
 pub(crate) const OUTPUT_HIGH_WATER: usize = 32 * 1024;
 /// Threads for queries of the general API.
 pub(crate) const POOL_THREADS: usize = 2;
+/// Result of a read on a thread that waits for the disk: larger ones go on to the pool.
+pub(crate) const COLD_RESULT_BYTES: usize = 64 << 10;
+/// Reads that may wait for each of those threads.
+pub(crate) const COLD_WAITING_PER_THREAD: usize = 64;
+
+/// Memory for each thread that waits for the disk: small settings have few.
+const MEMORY_PER_COLD_THREAD: usize = 16 << 20;
+const COLD_THREADS_LEAST: usize = 2;
+/// More were no faster, and each job woke another one: the disk is asked before a thread waits.
+const COLD_THREADS_MOST: usize = 8;
+/// Such a thread: what is touched of its stack, what the allocator keeps for it, and the reads that wait for it.
+const COLD_THREAD_BYTES: usize = (128 << 10) + COLD_WAITING_PER_THREAD * (1 << 10);
 
 /// The process before its first request: relocated code, the allocator's tables, the catalog, statements, the log's queue.
 const PROCESS_BYTES: usize = 6 << 20;
@@ -100,6 +112,8 @@ pub(crate) struct Division {
     pub(crate) replies_bytes: usize,
     /// What one reader of the store remembers of where documents are.
     pub(crate) places_bytes: usize,
+    /// Threads that wait for the disk.
+    pub(crate) cold_threads: usize,
     /// Buffers of each loop's connections, spare ones included.
     pub(crate) buffers_bytes: usize,
     /// Connections, idle ones counted.
@@ -120,6 +134,7 @@ impl Division {
             transaction_bytes,
             threads,
             places_bytes: (memory / 32 / (threads + POOL_THREADS)).min(PLACES_BYTES_MOST),
+            cold_threads: (memory / MEMORY_PER_COLD_THREAD).clamp(COLD_THREADS_LEAST, COLD_THREADS_MOST),
             loop_query_bytes: 0,
             query_bytes: 0,
             gathered_bytes: 0,
@@ -223,7 +238,7 @@ impl Division {
     }
 
     /// The parts by name, for metrics and the log.
-    pub(crate) fn parts(&self) -> [(&'static str, usize); 11] {
+    pub(crate) fn parts(&self) -> [(&'static str, usize); 12] {
         let threads = self.threads;
         let queries = threads * self.loop_query_bytes + POOL_THREADS * self.query_bytes;
         let documents = (threads + COMMITTERS) * COPIES_PER_WRITE * self.transaction_bytes;
@@ -234,6 +249,7 @@ impl Division {
             ("log_batches", COMMITTERS * self.batch_bytes()),
             ("bodies", self.gathered_bytes * threads),
             ("waiting_writes", self.writes_bytes + self.prepared_bytes),
+            ("cold_reads", self.cold_threads * (COLD_THREAD_BYTES + PER_QUERY_BYTE * COLD_RESULT_BYTES)),
             ("queries", PER_QUERY_BYTE * queries),
             ("large_replies", self.replies_bytes),
             ("buffers", self.buffers_bytes * threads),

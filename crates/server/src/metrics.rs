@@ -146,8 +146,8 @@ fn store(service: &Service) -> [Metric; 22] {
     ]
 }
 
-fn pool(service: &Service) -> [Metric; 7] {
-    let pool = service.pool.metrics();
+fn pool(service: &Service) -> [Metric; 10] {
+    let (pool, cold) = (service.pool.metrics(), service.cold.pool.metrics());
     [
         ("pool_queued", Type::Gauge, "Jobs that wait for a thread.", pool.queued as f64),
         ("pool_running", Type::Gauge, "Jobs that run.", pool.running as f64),
@@ -158,6 +158,9 @@ fn pool(service: &Service) -> [Metric; 7] {
             "Reads that left their loop since they would have waited for the disk.",
             service.cold_reads.load(std::sync::atomic::Ordering::Relaxed) as f64,
         ),
+        ("cold_reads_queued", Type::Gauge, "Such reads that wait for a thread.", cold.queued as f64),
+        ("cold_reads_running", Type::Gauge, "Such reads under way.", cold.running as f64),
+        ("cold_reads_refused_total", Type::Counter, "Such reads refused by a full queue.", cold.refused as f64),
         ("pool_refused_total", Type::Counter, "Jobs refused by a full queue.", pool.refused as f64),
         (
             "writes_in_flight_bytes",

@@ -2,6 +2,7 @@
 //! makes a larger result, is run again on the pool with the service's whole budget, and answered late: a loop is never held for long.
 
 use crate::background;
+use crate::cold::{self, Room};
 use crate::config::{Action, EndpointConfig};
 use crate::endpoint::{JSON, Unread, count_cold, path_parameters};
 use crate::failure::{Failure, Kind};
@@ -33,6 +34,11 @@ pub(crate) struct Whole {
 impl Whole {
     pub(crate) fn of(service: &Service) -> Whole {
         Whole { rows_max: service.scan_rows_max, bytes_max: service.query_bytes }
+    }
+
+    /// As much of it as there is room for.
+    fn within(self, room: Room) -> Whole {
+        Whole { rows_max: self.rows_max.min(room.rows_max), bytes_max: self.bytes_max.min(room.bytes_max) }
     }
 
     /// Runs a query within it, from now on.
@@ -135,7 +141,7 @@ impl DeclaredQuery {
         };
         match ran {
             Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
-                self.answer_late(service, values.as_slice(), budget.now_ms, unread, reply);
+                self.answer_cold(service, values.as_slice(), budget.now_ms, unread, reply);
                 count_cold(service, cold);
             }
             Ok(()) => large::send(&service.replies, &service.errors, reply, Status(200), JSON, out),
@@ -145,14 +151,14 @@ impl DeclaredQuery {
                     || limit == service.loop_query_bytes as u64 =>
             {
                 out.clear();
-                self.answer_late(service, values.as_slice(), budget.now_ms, None, reply);
+                self.answer_late(service, values.as_slice(), budget.now_ms, reply);
             }
             Err(ended) => service.fail(&ended.failure(), reply),
         }
     }
 
-    /// Runs it again, from its beginning, on the pool.
-    fn answer_late(
+    /// Runs it again, from its beginning, where it may wait for the disk.
+    fn answer_cold(
         self: &Arc<Self>,
         service: &Service,
         values: &[Value<'_>],
@@ -160,15 +166,32 @@ impl DeclaredQuery {
         required: Option<Unread>,
         reply: Reply<'_>,
     ) {
+        let (query, whole) = (Arc::clone(self), Whole::of(service));
+        let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
+        let values: Vec<Kept> = values.iter().map(Kept::new).collect();
+        let read = move |session: &docs::Session, room: Room| {
+            required.iter().try_for_each(|required| required.check(session))?;
+            match whole.within(room).run(now_ms, |budget| query.run_whole(session, &values, budget)) {
+                Err(Ended::Query(QueryError::Limit { .. })) if room.is_cold() => Ok(None),
+                outcome => outcome.map(Some).map_err(Ended::failure),
+            }
+        };
+        cold::read_late(service, &service.errors, reply.later(), read, move |late, body| match body {
+            Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
+            Err(failure) => writing::refuse(&errors, late, &failure),
+        });
+    }
+
+    /// Runs it again, from its beginning, on the pool.
+    fn answer_late(self: &Arc<Self>, service: &Service, values: &[Value<'_>], now_ms: i64, reply: Reply<'_>) {
         let (query, database) = (Arc::clone(self), service.database.clone());
         let sessions = Arc::clone(&service.pool_sessions);
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
         let whole = Whole::of(service);
         let values: Vec<Kept> = values.iter().map(Kept::new).collect();
-        background::run(service, &service.errors, reply.later(), move |late| {
+        background::run(&service.pool, &service.errors, reply.later(), move |late| {
             let body = sessions.with(&database, |session| {
-                required.iter().try_for_each(|required| required.check(session))?;
-                whole.run(now_ms, |budget| query.run_whole(session, &values, budget))
+                whole.run(now_ms, |budget| query.run_whole(session, &values, budget)).map_err(Ended::failure)
             });
             match body {
                 Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
@@ -180,19 +203,19 @@ impl DeclaredQuery {
     /// A request that has failed, unless it fails for a required document that is not there.
     #[cold]
     fn fail_late(&self, service: &Service, failure: Failure, required: Option<Unread>, reply: Reply<'_>) {
-        let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
         let errors = Arc::clone(&service.errors);
-        background::run(service, &service.errors, reply.later(), move |late| {
-            let checked =
-                sessions.with(&database, |session| required.iter().try_for_each(|required| required.check(session)));
+        let read = move |session: &docs::Session, _: Room| {
+            required.iter().try_for_each(|required| required.check(session)).map(Some)
+        };
+        cold::read_late(service, &service.errors, reply.later(), read, move |late, checked| {
             writing::refuse(&errors, late, &checked.err().unwrap_or(failure));
         });
     }
 
-    fn run_whole(&self, session: &docs::Session, values: &[Kept], budget: &Budget<'_>) -> Result<Vec<u8>, Failure> {
+    fn run_whole(&self, session: &docs::Session, values: &[Kept], budget: &Budget<'_>) -> Result<Vec<u8>, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(Kept::value).collect();
         let mut out = Vec::new();
-        self.run(session, &values, &mut docs::sql::Scratch::new(), budget, &mut out).map_err(Ended::failure)?;
+        self.run(session, &values, &mut docs::sql::Scratch::new(), budget, &mut out)?;
         Ok(out)
     }
 

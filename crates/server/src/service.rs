@@ -1,6 +1,6 @@
 //! The service: which route a request takes, and what each loop keeps for itself.
 
-use crate::cold::{Sessions, Watch};
+use crate::cold::{ColdReads, Sessions, Watch};
 use crate::config::ServiceConfig;
 use crate::endpoint::Endpoint;
 use crate::failure::{ErrorRules, Failure, Kind};
@@ -26,7 +26,13 @@ pub(crate) const PATH_PARAMETERS_MAX: usize = 8;
 pub(crate) struct Service {
     pub(crate) database: Database,
     pub(crate) errors: Arc<ErrorRules>,
-    pub(crate) pool: Pool,
+    /// Reads that wait for the disk. Ends before the pool, to which they may go on: so that one is the pool's last owner
+    /// who waits for its jobs.
+    pub(crate) cold: ColdReads,
+    /// Long queries.
+    pub(crate) pool: Arc<Pool>,
+    /// One thread, where backups may be made.
+    pub(crate) backup_thread: Option<Pool>,
     pub(crate) scan_rows_max: u64,
     pub(crate) writes: InFlight,
     /// Large replies that wait for their clients.
@@ -41,6 +47,13 @@ pub(crate) struct Service {
     pub(crate) backups: Arc<Backups>,
     pub(crate) sources: OnceLock<Sources>,
     router: Router<Route>,
+}
+
+/// The threads behind the loops.
+pub(crate) struct Pools {
+    pub(crate) cold: ColdReads,
+    pub(crate) long: Pool,
+    pub(crate) backup: Option<Pool>,
 }
 
 /// What a path leads to.
@@ -74,7 +87,7 @@ impl Service {
         config: &ServiceConfig,
         database: Database,
         endpoints: Vec<Endpoint>,
-        pool: Pool,
+        pools: Pools,
         division: &Division,
     ) -> Service {
         let mut router = Router::new();
@@ -90,7 +103,9 @@ impl Service {
         Service {
             database,
             errors: Arc::new(config.errors.clone()),
-            pool,
+            cold: pools.cold,
+            pool: Arc::new(pools.long),
+            backup_thread: pools.backup,
             scan_rows_max: config.server.scan_rows_max,
             writes: InFlight::new(division.writes_bytes, config.errors.clone()),
             replies: InFlight::new(division.replies_bytes, config.errors.clone()),

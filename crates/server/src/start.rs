@@ -1,11 +1,12 @@
 //! From a checked configuration to a running server, and to its end.
 
+use crate::cold::ColdReads;
 use crate::config::{Durability, ServerConfig, ServiceConfig};
 use crate::endpoint::Endpoint;
 use crate::memory::{Division, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER, POOL_THREADS};
 use crate::metrics::Sources;
 use crate::querying::DeclaredQuery;
-use crate::service::Service;
+use crate::service::{Pools, Service};
 use docs::catalog::Catalog;
 use docs::config::Mistakes;
 use docs::{Database, OpenError};
@@ -181,6 +182,18 @@ fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<Queue
     Ok((Some(AccessLog::new(writer)), Some(thread)))
 }
 
+/// The threads behind the loops: none of them waits for what another kind does.
+fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, executor::StartError> {
+    let pool =
+        |threads, queue_max, name: &str| Pool::new(executor::Settings { threads, queue_max, name: name.to_owned() });
+    Ok(Pools {
+        cold: ColdReads::start(division.cold_threads)?,
+        long: pool(POOL_THREADS, POOL_QUEUE_MAX, "query")?,
+        // One at a time.
+        backup: settings.backups.as_ref().map(|_| pool(1, 1, "backup")).transpose()?,
+    })
+}
+
 /// Opens the data folder and serves it. With `[server] access_log = true` each request is a line on standard output.
 pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError> {
     let started = Instant::now();
@@ -206,10 +219,9 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let statements = prepare(config, database.catalog()).map_err(StartError::Config)?;
     let pairs = config.endpoints.iter().zip(statements);
     let endpoints = pairs.filter_map(|(endpoint, query)| Endpoint::new(endpoint, database.catalog(), query)).collect();
-    let pool =
-        Pool::new(executor::Settings { threads: POOL_THREADS, queue_max: POOL_QUEUE_MAX, name: "query".to_owned() })
-            .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
-    let service = Service::new(config, database, endpoints, pool, &division);
+    let pools = start_pools(settings, &division)
+        .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
+    let service = Service::new(config, database, endpoints, pools, &division);
     let (access_log, log) = access_log(config)?;
     let server = Arc::new(Server::new(service, http_settings(config, &division, access_log)));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;

@@ -163,6 +163,37 @@ fn reads_that_would_wait_leave_their_loop_and_are_answered_right_and_in_order() 
     assert!(cold.iter().all(|&cold| cold > 0.0), "no read left its loop: {cold:?}");
 }
 
+#[test]
+fn cold_reads_do_not_wait_behind_long_queries() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start(folder.path());
+    fill(&running);
+    stop(running);
+    forget(&folder.path().join("data/tree"));
+    let running = start(folder.path());
+    let mut client = connect(&running);
+    // Two run, 64 wait, and the rest is refused. Each looks at as many rows as a query may.
+    let sql = "SELECT COUNT(*) AS n FROM items a JOIN items b ON a.price <> b.price WHERE a.note = b.note";
+    let body = format!("{{\"sql\":\"{sql}\"}}");
+    let queries: Vec<Client> = (0..70)
+        .map(|_| {
+            let mut client = connect(&running);
+            client.send("POST", "/_/query", "", body.as_bytes());
+            client
+        })
+        .collect();
+    while metric(&mut client, "sapsan_pool_refused_total") == 0.0 {
+        std::thread::yield_now();
+    }
+    (0..2).for_each(|seed| check_reads(&mut client, seed * 1_000_003));
+    assert!(metric(&mut client, "sapsan_pool_queued") > 0.0, "no query waits any more: nothing was shown");
+    assert_eq!(metric(&mut client, "sapsan_cold_reads_refused_total"), 0.0);
+    let cold = metric(&mut client, "sapsan_cold_reads_total");
+    assert!(cold > 0.0 || is_in_memory(folder.path()), "no read left its loop");
+    drop((queries, client));
+    stop(running);
+}
+
 /// Whether the file system has no disk under it.
 fn is_in_memory(folder: &Path) -> bool {
     let output = std::process::Command::new("stat").args(["-f", "-c", "%T"]).arg(folder).output();

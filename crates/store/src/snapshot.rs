@@ -33,6 +33,12 @@ pub struct Snapshot<'r> {
 }
 
 impl Reader {
+    /// The same reader, which does not remember where it found keys ([`crate::Options::places_bytes`]): for one that reads
+    /// what is hardly asked for twice.
+    pub fn without_places(self) -> Reader {
+        Reader { places: Places::new(0), ..self }
+    }
+
     /// From now on snapshots of this reader refuse a read with [`Error::NotInMemory`] where it would wait for the disk,
     /// or no longer; a scan may have shown entries before. Asking costs a system call for each page; without it a read
     /// that has to wait just does.

@@ -35,7 +35,7 @@ fn queries_beyond_the_queue_are_told_to_come_again() {
     assert!(of(200) >= 64, "{} were answered", of(200));
     assert_eq!(of(200) + of(503), 100, "{:?}", answers.iter().map(|answer| answer.status).collect::<Vec<_>>());
     let busy = answers.iter().find(|answer| answer.status == 503).expect("one is over the queue");
-    assert!(String::from_utf8_lossy(&busy.body).contains("too many queries"));
+    assert!(String::from_utf8_lossy(&busy.body).contains("too many requests"));
     server.stop();
 }
 

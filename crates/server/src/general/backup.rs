@@ -4,7 +4,7 @@
 //! and never streamed to the client: a slow client would keep the pages of an old state from being used again for as long
 //! as it likes, and the data file would grow for it. Nor may a request name any path that the server can write.
 //!
-//! One at a time. It takes a thread of the pool, never a loop, and is answered when the copy is whole, read back, and on
+//! One at a time. It has a thread of its own, for it takes minutes that no query may wait, and is answered when the copy is whole, read back, and on
 //! disk. A server that drains gives it up: half a copy is removed, and would be no store either.
 
 use super::fail;
@@ -104,16 +104,17 @@ pub(super) fn tell(service: &Service, reply: Reply<'_>) {
 /// Makes one.
 pub(super) fn make(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     let admitted = read(request.body()).and_then(|name| {
-        let folder = service.backups.folder.as_ref().ok_or_else(no_folder)?;
+        let (folder, thread) =
+            service.backups.folder.as_ref().zip(service.backup_thread.as_ref()).ok_or_else(no_folder)?;
         let turn = service.backups.take_turn(&name)?;
-        Ok((folder.join(name), turn))
+        Ok((folder.join(name), turn, thread))
     });
-    let (to, turn) = match admitted {
+    let (to, turn, thread) = match admitted {
         Ok(admitted) => admitted,
         Err(failure) => return fail(&failure, reply),
     };
     let (database, errors) = (service.database.clone(), Arc::new(ErrorRules::default()));
-    background::run(service, &Arc::clone(&errors), reply.later(), move |late| {
+    background::run(thread, &Arc::clone(&errors), reply.later(), move |late| {
         let result = copy(&database, &to, &turn.backups);
         // Before the answer: whoever has it may ask for the next one.
         drop(turn);

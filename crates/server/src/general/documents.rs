@@ -2,8 +2,7 @@
 
 use super::preconditions::{self, Tag, Verdict};
 use super::{collection, fail};
-use crate::background;
-use crate::cold::Asking;
+use crate::cold::{self, Asking, Room};
 use crate::endpoint::{JSON, count_cold};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::large;
@@ -102,7 +101,7 @@ fn get_stored<'r>(
     None
 }
 
-/// The same on the pool, whose threads may wait.
+/// The same on a thread that may wait.
 #[cold]
 fn get_late(
     service: &Service,
@@ -111,14 +110,14 @@ fn get_late(
     precondition: Precondition,
     reply: Reply<'_>,
 ) {
-    let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
-    background::run(service, &Arc::clone(&errors), reply.later(), move |mut late| {
-        let found = sessions.with(&database, |session| {
-            let key = kind.of_bytes(&key).ok_or_else(no_document)?;
-            let found = read_whole(session, id, &key).map_err(|error| writing::of_read(&error))?;
-            found.ok_or_else(no_document)
-        });
+    let read = move |session: &Session, room: Room| {
+        let key = kind.of_bytes(&key).ok_or_else(no_document)?;
+        let found = read_whole(session, id, &key, room.bytes_max).map_err(|error| writing::of_read(&error))?;
+        let (number, text) = found.ok_or_else(no_document)?;
+        Ok(text.map(|text| (number, text)))
+    };
+    cold::read_late(service, &Arc::clone(&errors), reply.later(), read, move |mut late, found| {
         let (number, text) = match found {
             Ok(found) => found,
             Err(failure) => return writing::refuse(&errors, late, &failure),
@@ -132,11 +131,20 @@ fn get_late(
     });
 }
 
-/// A document's change number and text.
-fn read_whole(session: &Session, id: CollectionId, key: &Key<'_>) -> Result<Option<(u64, Vec<u8>)>, ReadError> {
+/// A change number, and a text.
+type Numbered = (u64, Option<Vec<u8>>);
+
+/// A document's change number, and its text unless that has over so many bytes.
+fn read_whole(
+    session: &Session,
+    id: CollectionId,
+    key: &Key<'_>,
+    bytes_max: usize,
+) -> Result<Option<Numbered>, ReadError> {
     let now = session.now();
     let Some(stored) = now.get(id, key)? else { return Ok(None) };
-    let found = (stored.change_number()?, stored.text()?.to_vec());
+    let text = stored.text()?;
+    let found = (stored.change_number()?, (text.len() <= bytes_max).then(|| text.to_vec()));
     now.check()?;
     Ok(Some(found))
 }

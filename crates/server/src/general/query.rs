@@ -35,7 +35,7 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     let (database, replies) = (service.database.clone(), service.replies.clone());
     let whole = Whole::of(service);
     let errors = Arc::new(ErrorRules::default());
-    background::run(service, &Arc::clone(&errors), reply.later(), move |late| {
+    background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |late| {
         let result = execute(&database, &sql, &arguments, shape, whole);
         drop((sql, arguments, taken));
         match result {

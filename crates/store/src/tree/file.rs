@@ -128,9 +128,14 @@ impl Shared {
         self.map.lost()
     }
 
-    /// Whether these bytes are in memory.
+    /// Whether these bytes are in memory. Where they are not, the disk is asked for them: whoever is going to wait for them
+    /// finds them on their way, and a few threads that wait have as many reads under way as there are waiting.
     pub(super) fn is_resident(&self, place: PageNo, len: usize) -> bool {
-        self.map.is_resident(place.offset(), len)
+        let is_resident = self.map.is_resident(place.offset(), len);
+        if !is_resident {
+            self.map.will_need(place.offset(), len as u64);
+        }
+        is_resident
     }
 
     /// Has pages read from the disk that will be touched soon.

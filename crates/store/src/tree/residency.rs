@@ -1,11 +1,14 @@
-//! Whether a lookup would have to wait for the disk: the way down to a leaf, each page asked for before it is touched. A
-//! scan's cursor asks by itself.
+//! Whether a lookup would have to wait for the disk: the way down to a leaf, each page asked for before it is touched, but
+//! for the upper branches. A scan's cursor asks by itself.
 
 use super::file::Shared;
 use super::node::{Node, OverflowRef, Stored};
 use super::page::{self, Damage, HEADER_BYTES, PAGE_BYTES, PageNo};
 use super::view::TreeView;
 use crate::{Error, TreeId};
+
+/// From this level on, leaves being level 0, branches are taken to be in memory.
+const LEVEL_NEVER_ASKED: u8 = 2;
 
 impl Shared {
     /// Whether a value of its own pages, or the start of a long one, is in memory.
@@ -44,7 +47,9 @@ impl TreeView {
             return Ok(Some((place, None)));
         }
         for level in (1..=root.level).rev() {
-            if !shared.is_resident(place, PAGE_BYTES) {
+            // A page above these leads to tens of thousands of leaves: hardly a read goes by without it, so it is the last
+            // that the kernel drops, and asking for it would be most of the asking.
+            if level < LEVEL_NEVER_ASKED && !shared.is_resident(place, PAGE_BYTES) {
                 return Ok(None);
             }
             let branch = shared.node(place, level)?;
