@@ -35,12 +35,18 @@ const COLD_THREAD_BYTES: usize = (128 << 10) + COLD_WAITING_PER_THREAD * (1 << 1
 const PROCESS_BYTES: usize = 6 << 20;
 /// A loop: its stack, what was touched of it, its tables, its first buffers.
 const THREAD_BYTES: usize = 640 << 10;
+/// A part of the memory for each memtable, and a larger one of what is beyond: a checkpoint of more changes writes less for
+/// each (under 3 KB for one of 400 bytes among a million documents takes 70 MB), which small settings do without.
+const PARTS_PER_MEMTABLE: usize = 32;
+const MEMTABLES_GROW_FROM: usize = 256 << 20;
+const PARTS_BEYOND_PER_MEMTABLE: usize = 14;
 /// One memtable is never larger: what it holds is replayed after a crash, which should take well under a second.
-const MEMTABLE_BYTES_MOST: usize = 32 << 20;
+const MEMTABLE_BYTES_MOST: usize = 96 << 20;
 /// Memtables at once: one that is written, one that is merged, and as many again that long queries still see.
 const MEMTABLES: usize = 4;
-/// A transaction fills this part of a memtable at most (`store::Options`).
-const MEMTABLE_PARTS_PER_TRANSACTION: usize = 4;
+/// A transaction fills this part of the memory at most, and this much of it: a fourth of the smallest memtables.
+const PARTS_PER_TRANSACTION: usize = 4 * PARTS_PER_MEMTABLE;
+const TRANSACTION_BYTES_MOST: usize = 8 << 20;
 /// Copies of a document while a write of it is prepared: old, new, and the patched text.
 const COPIES_PER_WRITE: usize = 3;
 /// Threads of the store that may prepare a write again, or hold a batch.
@@ -126,8 +132,11 @@ impl Division {
     pub(crate) fn of(config: &ServerConfig) -> Division {
         let memory = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
         let threads = config.threads;
-        let memtable_bytes = (memory / 32).min(MEMTABLE_BYTES_MOST) / 4096 * 4096;
-        let transaction_bytes = (memtable_bytes / MEMTABLE_PARTS_PER_TRANSACTION)
+        let beyond = memory.saturating_sub(MEMTABLES_GROW_FROM);
+        let memtable_bytes = memory / PARTS_PER_MEMTABLE + beyond / PARTS_BEYOND_PER_MEMTABLE;
+        let memtable_bytes = memtable_bytes.min(MEMTABLE_BYTES_MOST) / 4096 * 4096;
+        let transaction_bytes = (memory / PARTS_PER_TRANSACTION)
+            .min(TRANSACTION_BYTES_MOST)
             .min(memory / 6 / COPIES_PER_WRITE / (threads + COMMITTERS));
         let first = Division {
             memtable_bytes,
@@ -309,6 +318,14 @@ mod division {
                 }
             }
         }
+    }
+
+    #[test]
+    fn memtables_take_more_of_larger_settings_and_documents_and_results_keep_room() {
+        let megabytes = |memory| Division::of(&config(memory, 2)).memtable_bytes >> 20;
+        assert_eq!([32 << 20, 256 << 20, 1_000_000_000, 64 << 30].map(megabytes), [1, 8, 79, 96]);
+        let default = Division::of(&config(1_000_000_000, 2));
+        assert!(default.transaction_bytes > 7 << 20 && default.query_bytes > 7 << 20, "{default:?}");
     }
 
     #[test]

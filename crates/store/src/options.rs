@@ -62,6 +62,10 @@ pub struct Options {
 
 const MEMTABLE_BYTES_MIN: usize = 256 * 1024;
 const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+/// A memtable that holds a fourth of what the trees do has changes for nearly each of their pages, unless values are large.
+const WORTH_LIVE_PART: u64 = 4;
+/// Where there is hardly anything in the trees a checkpoint is about as much work as its two syncs.
+const WORTH_BYTES_LEAST: usize = 8 << 20;
 /// A batch is closed when it has grown to this: larger ones sync no faster per byte and let the first wait longer.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Nor does it take a larger part of a memtable, so that small settings have small buffers.
@@ -136,6 +140,14 @@ impl Options {
         self.memtable_bytes / 8 * 7
     }
 
+    /// Bytes from which on a checkpoint is worth its writes though there is no hurry, where the trees take so many: nearly
+    /// each of their pages has changes by then. So a store of little data that is changed steadily takes little memory.
+    pub(crate) fn checkpoint_worth_bytes(&self, live_bytes: u64) -> usize {
+        let most = self.checkpoint_at_bytes();
+        let part = usize::try_from(live_bytes / WORTH_LIVE_PART).unwrap_or(most);
+        part.clamp(WORTH_BYTES_LEAST.min(most), most)
+    }
+
     /// Bytes at which a batch is closed; one transaction may exceed them.
     pub(crate) fn batch_bytes_max(&self) -> usize {
         BATCH_BYTES_MAX.min(self.memtable_bytes / MEMTABLE_PARTS_PER_BATCH)
@@ -152,5 +164,25 @@ impl Options {
             (self.transaction_bytes_max, "transaction, by transaction_bytes_max,"),
         ];
         bounds.into_iter().min_by_key(|(bytes, _)| *bytes).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(memtable_bytes: usize, live_bytes: u64, expected: usize) {
+        let options = Options { memtable_bytes, ..Options::default() };
+        assert_eq!(options.checkpoint_worth_bytes(live_bytes), expected);
+    }
+
+    #[test]
+    fn a_checkpoint_is_worth_its_writes_when_a_part_of_the_trees_has_changed() {
+        check(96 << 20, 1 << 30, 84 << 20);
+        check(96 << 20, 100 << 20, 25 << 20);
+        check(96 << 20, 0, 8 << 20);
+        check(1 << 20, 0, 7 << 17);
+        check(1 << 20, u64::MAX, 7 << 17);
     }
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::limits::{RETRY_AFTER, TICK};
+use super::limits::{REST, RETRY_AFTER, TICK};
 use super::pace::{self, Pacer, Progress};
 use super::pieces::{self, Reached, Walk};
 use super::writer::Writer;
@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::key::Version;
 use crate::log::LogPosition;
 use crate::options::Durability;
-use crate::tree::TreeWriter;
+use crate::tree::{PAGE_BYTES, TreeWriter};
 
 /// When checkpoints are due, and how they went.
 #[derive(Default)]
@@ -208,9 +208,13 @@ impl Engine {
         }
         let is_late = state.last_end.is_none_or(|end| end.elapsed() >= self.options.checkpoint_interval);
         let is_long = self.log.live_bytes() > self.options.log_bytes_max();
+        let is_rested = state.last_end.is_none_or(|end| end.elapsed() >= REST);
+        let live_bytes = u64::from(self.tree.live_pages()) * PAGE_BYTES as u64;
+        let worth = self.options.checkpoint_worth_bytes(live_bytes);
+        let is_worth_it = is_rested && lock(&self.current).active.used_bytes() > worth;
         // A checkpoint gives segments back.
         let is_short = self.log.is_full() && self.log.has_older_segments();
-        (is_late || is_long || is_short) && !lock(&self.current).active.is_empty()
+        (is_late || is_long || is_worth_it || is_short) && !lock(&self.current).active.is_empty()
     }
 
     /// Freezes and merges; a memtable that was frozen before is merged first.

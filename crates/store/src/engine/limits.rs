@@ -21,6 +21,9 @@ pub(crate) const CHANGE_READERS_MAX: usize = 256;
 pub(crate) const LOG_BYTES_MAX: u64 = 128 << 20;
 /// How often time limits are looked at.
 pub(crate) const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+/// Between two checkpoints without hurry, at least (`Options::checkpoint_worth_bytes`): where commits come fast a memtable is
+/// full before, and is merged as a whole.
+pub(crate) const REST: std::time::Duration = std::time::Duration::from_secs(5);
 /// A failed checkpoint is tried again after this.
 pub(crate) const RETRY_AFTER: std::time::Duration = std::time::Duration::from_millis(250);
 /// The tree file.
