@@ -1,56 +1,263 @@
-//! How fast texts become documents and fields are read, beside `serde_json::Value`, in one run.
+//! Binary JSON beside `serde_json`, both in one run, round about: each round measures one side and then the other, and
+//! the medians are told. `cargo xtask bench json` runs this and records the rows; by itself it prints them.
 //!
-//! Answers: bytes per second of `Encoder::encode` on four documents (the best of several rounds, so a busy machine shows
-//! in the spread, not in the figure), nanoseconds for a field of a document that is in the cache, and what the tables
-//! cost. It says nothing about documents that are not in the processor's caches.
+//! Answers: bytes per second from text to stored document, nanoseconds for one field of a document that is in the
+//! processor's caches, how often the property cache is right where shapes differ, and what the tables cost. It says
+//! nothing about documents that come from memory or disk.
 
 use binjson::{Document, Encoder, FieldCache, FieldName, JsonWriter};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 15;
-const ROUND: Duration = Duration::from_millis(20);
+/// One side's work is repeated for about so long in each round.
+const ROUND: Duration = Duration::from_millis(40);
 
-/// The least time of one call, in nanoseconds.
-fn fastest(mut call: impl FnMut()) -> f64 {
-    let mut calls = 1u32;
-    let mut best = f64::MAX;
-    for _ in 0..ROUNDS {
-        loop {
-            let start = Instant::now();
-            (0..calls).for_each(|_| call());
-            let taken = start.elapsed();
-            if taken >= ROUND {
-                best = best.min(taken.as_nanos() as f64 / f64::from(calls));
-                break;
-            }
-            calls = calls.saturating_mul(2);
-        }
+fn main() {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let rounds = if quick { 5 } else { 25 };
+    let documents = [("400-byte document", small_document()), ("37 KB document", large_document())];
+    for (name, text) in &documents {
+        from_text(name, text, rounds);
     }
-    best
+    for ((name, text), fields) in documents.iter().zip([["id", "score", "about"], ["id", "customer", "total"]]) {
+        one_field(name, text, &fields, rounds);
+    }
+    mixed_shapes(rounds);
+    for ((name, text), bound) in documents.iter().zip([1.20, 1.10]) {
+        size(name, text, bound);
+    }
+    round_trip(&documents);
+}
+
+/// What a bench program tells `cargo xtask bench`: see `xtask/src/bench/store.rs`.
+struct Row<'r> {
+    work: String,
+    other: String,
+    ours: String,
+    figure: String,
+    bound: &'r str,
+    reached: bool,
+    noise: String,
+}
+
+impl Row<'_> {
+    fn print(&self) {
+        let verdict = if self.reached { "reached" } else { "short" };
+        let Row { work, other, ours, figure, bound, noise, .. } = self;
+        println!("row\t{work}\t{other}\t{ours}\t{figure}\t{bound}\t{verdict}\t{noise}");
+    }
+}
+
+/// Nanoseconds of one call of each side, the rounds of both in turn.
+#[derive(Default)]
+struct Rounds {
+    ours: Vec<f64>,
+    theirs: Vec<f64>,
+}
+
+impl Rounds {
+    fn measure(rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) -> Rounds {
+        let (our_calls, their_calls) = (calls_of_a_round(&mut ours), calls_of_a_round(&mut theirs));
+        let mut measured = Rounds::default();
+        for _ in 0..rounds {
+            measured.ours.push(nanoseconds(&mut ours, our_calls));
+            measured.theirs.push(nanoseconds(&mut theirs, their_calls));
+        }
+        measured.ours.sort_by(f64::total_cmp);
+        measured.theirs.sort_by(f64::total_cmp);
+        measured
+    }
+
+    fn medians(&self) -> (f64, f64) {
+        (self.ours[self.ours.len() / 2], self.theirs[self.theirs.len() / 2])
+    }
+
+    /// How far the middle half of our rounds is spread.
+    fn noise(&self) -> String {
+        let (ours, _) = self.medians();
+        let quarter = self.ours.len() / 4;
+        let spread = self.ours[self.ours.len() - 1 - quarter] - self.ours[quarter];
+        format!("{:.0} %", spread / ours * 100.0)
+    }
+}
+
+fn calls_of_a_round(call: &mut impl FnMut()) -> u32 {
+    let mut calls = 1u32;
+    loop {
+        let taken = nanoseconds(call, calls) * f64::from(calls);
+        if taken >= ROUND.as_nanos() as f64 / 2.0 {
+            return calls;
+        }
+        calls = calls.saturating_mul(2);
+    }
+}
+
+fn nanoseconds(call: &mut impl FnMut(), calls: u32) -> f64 {
+    let start = Instant::now();
+    for _ in 0..calls {
+        call();
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(calls)
+}
+
+fn encoded(text: &[u8]) -> Vec<u8> {
+    let mut stored = Vec::new();
+    binjson::encode(text, &mut stored).expect("the documents here are JSON");
+    stored
+}
+
+/// Text to stored document, beside text to `serde_json::Value`.
+fn from_text(name: &str, text: &[u8], rounds: usize) {
+    let (mut encoder, mut stored) = (Encoder::new(), Vec::new());
+    let measured = Rounds::measure(
+        rounds,
+        || {
+            stored.clear();
+            black_box(encoder.encode(black_box(text), &mut stored).is_ok());
+        },
+        || {
+            black_box(serde_json::from_slice::<serde_json::Value>(black_box(text)).is_ok());
+        },
+    );
+    let (ours, theirs) = measured.medians();
+    let rate = |nanoseconds: f64| text.len() as f64 * 1000.0 / nanoseconds;
+    let row = |figure: String, bound, reached| Row {
+        work: format!("binary JSON from text, {name} ({} bytes)", text.len()),
+        other: format!("serde_json::Value {:.0} MB/s", rate(theirs)),
+        ours: format!("{:.0} MB/s", rate(ours)),
+        figure,
+        bound,
+        reached,
+        noise: measured.noise(),
+    };
+    if text.len() < 1000 {
+        row(format!("{:.2} GB/s", rate(ours) / 1000.0), "≥ 1 GB/s", rate(ours) >= 1000.0).print();
+    }
+    row(format!("{:.2} ×", theirs / ours), "≥ 2 ×", theirs / ours >= 2.0).print();
+}
+
+/// One field of a stored document: its bytes are opened for each. The slowest of the fields counts.
+fn one_field(name: &str, text: &[u8], fields: &[&str], rounds: usize) {
+    let stored = encoded(text);
+    let (mut plain, mut cached) = (Vec::new(), Vec::new());
+    for field in fields {
+        let prepared = FieldName::new(field);
+        let mut cache = FieldCache::default();
+        let measured = Rounds::measure(
+            rounds,
+            || {
+                let document = Document::from_bytes(black_box(&stored)).ok();
+                black_box(document.and_then(|document| document.field(black_box(field))));
+            },
+            || {
+                let document = Document::from_bytes(black_box(&stored)).ok();
+                black_box(document.map(|document| document.raw_named(black_box(&prepared), &mut cache)));
+            },
+        );
+        plain.push((measured.medians().0, measured.noise()));
+        cached.push((measured.medians().1, measured.noise()));
+    }
+    let slowest = |mut all: Vec<(f64, String)>| {
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        all.pop().unwrap_or_default()
+    };
+    for (way, (nanoseconds, noise), bound, limit) in
+        [("by name", slowest(plain), "< 20 ns", 20.0), ("with the property cache", slowest(cached), "< 8 ns", 8.0)]
+    {
+        Row {
+            work: format!("one field of a {name}, {way}: the slowest of {}", fields.join(", ")),
+            other: "—".to_owned(),
+            ours: format!("{nanoseconds:.1} ns"),
+            figure: format!("{nanoseconds:.1} ns"),
+            bound,
+            reached: nanoseconds < limit,
+            noise,
+        }
+        .print();
+    }
+}
+
+/// The property cache where it is not always right: documents of which some fields are missing at random.
+fn mixed_shapes(rounds: usize) {
+    let documents: Vec<Vec<u8>> = (0..256).map(|number| encoded(&person(number))).collect();
+    for field in ["reputation", "views"] {
+        let name = FieldName::new(field);
+        let (mut cache, mut hits) = (FieldCache::default(), 0);
+        for stored in &documents {
+            let before = cache;
+            let document = Document::from_bytes(stored).expect("just encoded");
+            black_box(document.raw_named(&name, &mut cache));
+            hits += usize::from(before == cache);
+        }
+        let measured = Rounds::measure(
+            rounds,
+            || {
+                for stored in black_box(&documents) {
+                    let document = Document::from_bytes(stored).ok();
+                    black_box(document.map(|document| document.raw_named(&name, &mut cache)));
+                }
+            },
+            || {
+                for stored in black_box(&documents) {
+                    let document = Document::from_bytes(stored).ok();
+                    black_box(document.and_then(|document| document.field(black_box(field))));
+                }
+            },
+        );
+        let (with, without) = measured.medians();
+        let each = documents.len() as f64;
+        Row {
+            work: format!("`{field}` of 256 documents of mixed shapes, with the property cache beside without"),
+            other: format!("without {:.1} ns", without / each),
+            ours: format!("with {:.1} ns, right {:.0} % of the time", with / each, hits as f64 / each * 100.0),
+            figure: format!("{:.2} ×", without / with),
+            bound: "≥ 1 ×",
+            reached: without >= with,
+            noise: measured.noise(),
+        }
+        .print();
+    }
+}
+
+fn size(name: &str, text: &[u8], bound: f64) {
+    let stored = encoded(text);
+    let document = Document::from_bytes(&stored).expect("just encoded");
+    let share = stored.len() as f64 / document.text().len() as f64;
+    Row {
+        work: format!("stored size of a {name}"),
+        other: format!("minified text {} bytes", document.text().len()),
+        ours: format!("{} bytes", stored.len()),
+        figure: format!("{share:.3} ×"),
+        bound: if bound > 1.15 { "≤ 1.20 ×" } else { "≤ 1.10 ×" },
+        reached: share <= bound,
+        noise: "exact".to_owned(),
+    }
+    .print();
+}
+
+/// The documents are written without whitespace and with odd numbers, so each must come back byte for byte.
+fn round_trip(documents: &[(&str, Vec<u8>)]) {
+    let odd = br#"{"z":1.10,"a":-0,"m":1E+2,"b":12345678901234567890123,"y":0.1e-7,"c":-0.0}"#.to_vec();
+    let texts = documents.iter().map(|(_, text)| text).chain([&odd]);
+    let exact = texts.filter(|text| {
+        let stored = encoded(text);
+        Document::from_bytes(&stored).is_ok_and(|document| document.text() == text.as_slice())
+    });
+    let (exact, all) = (exact.count(), documents.len() + 1);
+    Row {
+        work: "round trip: text of numbers, order of keys".to_owned(),
+        other: "—".to_owned(),
+        ours: format!("{exact} of {all} documents byte for byte"),
+        figure: format!("{exact} of {all}"),
+        bound: "all",
+        reached: exact == all,
+        noise: "exact".to_owned(),
+    }
+    .print();
 }
 
 fn small_document() -> Vec<u8> {
-    br#"{"id":1048577,"email":"wilhelmina.okafor@example.org","first_name":"Wilhelmina","last_name":"Okafor","gender":"f","birth_date":-384652800,"address":{"street":"14 Harbour Road","city":"Kristiansand","zip":"4612","country":"Norway"},"tags":["sailing","maps","coffee"],"score":87.25,"active":true,"visits":1294,"about":"Keeps the lights of the northern pier and writes about it now and then."}"#.to_vec()
-}
-
-fn travels_user() -> Vec<u8> {
-    r#"{"id":5071,"email":"wetnaheot@yahoo.com","first_name":"Екатерина","last_name":"Хопатосная","gender":"f","birth_date":-712108800}"#
-        .as_bytes()
-        .to_vec()
-}
-
-fn escaped_user() -> Vec<u8> {
-    let text = String::from_utf8(travels_user()).unwrap_or_default();
-    let mut escaped = String::new();
-    for character in text.chars() {
-        if character.is_ascii() {
-            escaped.push(character);
-        } else {
-            escaped.push_str(&format!("\\u{:04x}", character as u32));
-        }
-    }
-    escaped.into_bytes()
+    br#"{"id":1048577,"email":"wilhelmina.okafor@example.org","first_name":"Wilhelmina","last_name":"Okafor","gender":"f","birth_date":-384652800,"address":{"street":"14 Harbour Road","city":"Kristiansand","zip":"4612","country":"Norway"},"tags":["sailing","maps","coffee"],"score":87.25,"active":true,"visits":1294,"about":"Keeps the lights of the northern pier and writes now and then about it all."}"#.to_vec()
 }
 
 /// An order with lines: 37 KB of objects in an array, and fields around it.
@@ -70,83 +277,18 @@ fn large_document() -> Vec<u8> {
     out
 }
 
-fn measure(name: &str, text: &[u8], fields: &[&str]) {
-    let mut encoder = Encoder::new();
-    let mut stored = Vec::new();
-    if encoder.encode(text, &mut stored).is_err() {
-        println!("{name}: refused");
-        return;
+/// A person of whom a place, a page and a text about them may be missing.
+fn person(number: u64) -> Vec<u8> {
+    // Bits as good as random, the same in each run.
+    let random = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let mut out = Vec::new();
+    let mut writer = JsonWriter::new(&mut out);
+    writer.begin_object().key("id").u64(number).key("reputation").u64(random % 1000).key("name").string("Somebody");
+    for (field, share) in [("location", 4), ("page", 8), ("about", 5)] {
+        if (random / 7).is_multiple_of(share) {
+            writer.key(field).string("a few words about it");
+        }
     }
-    let bytes = stored.clone();
-    let ours = fastest(|| {
-        stored.clear();
-        black_box(encoder.encode(black_box(text), &mut stored).is_ok());
-    });
-    let theirs = fastest(|| {
-        black_box(serde_json::from_slice::<serde_json::Value>(black_box(text)).is_ok());
-    });
-    let Ok(document) = Document::from_bytes(&bytes) else { return };
-    let minified = document.text().len();
-    let rate = |nanoseconds: f64| text.len() as f64 * 1000.0 / nanoseconds;
-    println!(
-        "{name:14} {:6} B  stored {:.3} x  encode {:6.0} MB/s  serde_json::Value {:5.0} MB/s  ratio {:.1}",
-        text.len(),
-        bytes.len() as f64 / minified as f64,
-        rate(ours),
-        rate(theirs),
-        theirs / ours
-    );
-    let open = fastest(|| {
-        black_box(Document::from_bytes(black_box(&bytes)).ok());
-    });
-    println!("{:14} opening {open:.1} ns", "");
-    for field in fields {
-        let found = fastest(|| {
-            black_box(
-                Document::from_bytes(black_box(&bytes)).ok().and_then(|document| document.field(black_box(field))),
-            );
-        });
-        let mut cache = FieldCache::default();
-        let cached = fastest(|| {
-            let document = Document::from_bytes(black_box(&bytes)).ok();
-            black_box(document.and_then(|document| document.field_cached(black_box(field), &mut cache)));
-        });
-        let name = FieldName::new(field);
-        let named = fastest(|| {
-            let document = Document::from_bytes(black_box(&bytes)).ok();
-            black_box(document.and_then(|document| document.field_named(black_box(&name), &mut cache)));
-        });
-        let opened = fastest(|| {
-            black_box(black_box(&document).field_named(black_box(&name), &mut cache));
-        });
-        println!(
-            "{:14} field {field:12} {found:5.1} ns  property cache {cached:5.1} ns  and a prepared name {named:5.1} ns  \
-             in an opened document {opened:5.1} ns",
-            ""
-        );
-    }
-}
-
-fn main() {
-    measure("400 bytes", &small_document(), &["id", "score", "about"]);
-    let pretty =
-        serde_json::from_slice::<serde_json::Value>(&small_document()).and_then(|v| serde_json::to_vec_pretty(&v));
-    measure("same, pretty", &pretty.unwrap_or_default(), &[]);
-    measure("37 KB", &large_document(), &["id", "total"]);
-    measure("travels user", &travels_user(), &["id", "birth_date"]);
-    measure("with escapes", &escaped_user(), &[]);
-    let bytes = {
-        let mut out = Vec::new();
-        let _ = binjson::encode(&large_document(), &mut out);
-        out
-    };
-    let city = fastest(|| {
-        let document = Document::from_bytes(black_box(&bytes)).ok();
-        black_box(document.and_then(|document| document.field("address")?.field("city")));
-    });
-    let line = fastest(|| {
-        let document = Document::from_bytes(black_box(&bytes)).ok();
-        black_box(document.and_then(|document| document.field("lines")?.element(150)?.field("price")));
-    });
-    println!("37 KB: address.city {city:.1} ns, lines[150].price {line:.1} ns");
+    writer.key("views").u64(random % 77).key("votes").u64(random % 5).end_object();
+    out
 }

@@ -2,6 +2,7 @@
 
 mod http;
 mod import;
+mod json;
 mod large;
 mod latency;
 mod memory;
@@ -64,8 +65,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("import"), None) => import::run(effort),
         (Some("import"), Some("full")) => import::run_full(effort),
         (Some("memory"), None) => memory::run(effort),
+        (Some("json"), None) => json::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, store, large",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, json, store, large",
             other.unwrap_or("")
         )),
     }

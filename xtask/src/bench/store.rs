@@ -110,8 +110,8 @@ fn has_libclang() -> bool {
     tools::is_on_path("c++") && folders.into_iter().any(holds_it)
 }
 
-/// Runs the comparison and gathers its rows; each is printed when it comes.
-fn rows_of(command: &mut Command) -> Result<Vec<Row>, String> {
+/// Runs a comparison and gathers its rows; each is printed when it comes.
+pub(super) fn rows_of(command: &mut Command) -> Result<Vec<Row>, String> {
     let mut child = command
         .current_dir(tools::root())
         .stdout(Stdio::piped())
