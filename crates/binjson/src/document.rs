@@ -28,11 +28,31 @@ pub struct Document<'a> {
     text_at: u32,
 }
 
-/// Remembers where a field stood in the last document: where documents have one shape, the next lookup is one comparison.
+/// Remembers where a field stood in documents seen before: where they have one shape, the next lookup is one comparison.
 /// The key is compared each time, so a document of another shape, or another name, costs a search and never a wrong answer.
+///
+/// There are four memories, chosen by the number of fields: where some fields are missing now and then, documents of one
+/// count mostly agree about where the others stand. A fingerprint of the names would choose better, and cost more to
+/// compute than the search that it spares.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FieldCache {
-    index: u32,
+    indexes: [u16; FIELD_CACHE_SLOTS],
+}
+
+const FIELD_CACHE_SLOTS: usize = 4;
+
+impl FieldCache {
+    /// Where the field stood in the last document with about so many fields.
+    #[inline(always)]
+    fn index(&self, count: u32) -> usize {
+        usize::from(self.indexes[count as usize % FIELD_CACHE_SLOTS])
+    }
+
+    /// An index that the memory cannot hold is not kept: fields of an object that large are found by their buckets.
+    #[inline]
+    fn remember(&mut self, count: u32, index: usize) {
+        self.indexes[count as usize % FIELD_CACHE_SLOTS] = u16::try_from(index).unwrap_or_default();
+    }
 }
 
 /// A fingerprint of the names and the order of a root object's fields. Documents of one shape have equal ones; equal
@@ -126,7 +146,7 @@ impl<'a> Document<'a> {
     #[inline]
     pub fn field_cached(&self, name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
         let (table, key) = (self.root_table()?, Key::new(name.as_bytes()));
-        match table.find_at(cache.index as usize, self.text(), &key) {
+        match table.find_at(cache.index(self.count), self.text(), &key) {
             Some(found) if key.is_plain_where_found() => Some(self.value(found.start, found.end)),
             _ => field_searched(self.bytes, name, cache),
         }
@@ -136,7 +156,7 @@ impl<'a> Document<'a> {
     #[inline]
     pub fn field_named(&self, name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
         let table = self.root_table()?;
-        match table.find_at(cache.index as usize, self.text(), &name.key()) {
+        match table.find_at(cache.index(self.count), self.text(), &name.key()) {
             Some(found) => Some(self.value(found.start, found.end)),
             None => named_field_searched(self.bytes, name, cache),
         }
@@ -147,8 +167,8 @@ impl<'a> Document<'a> {
     #[inline(always)]
     pub fn raw_named(&self, name: &FieldName, cache: &mut FieldCache) -> &'a [u8] {
         let found = match self.width {
-            1 => self.raw_at::<1>(name, cache.index as usize),
-            2 => self.raw_at::<2>(name, cache.index as usize),
+            1 => self.raw_at::<1>(name, cache.index(self.count)),
+            2 => self.raw_at::<2>(name, cache.index(self.count)),
             _ => None,
         };
         found.unwrap_or_else(|| raw_searched(self.bytes, name, cache))
@@ -233,7 +253,7 @@ fn raw_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -
 fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
     let document = Document::from_bytes(bytes).ok()?;
     let found = find(document.text(), &document.root_table()?, name)?;
-    cache.index = found.index as u32;
+    cache.remember(document.count, found.index);
     Some(document.value(found.start, found.end))
 }
 
@@ -243,7 +263,7 @@ fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Op
 fn named_field_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
     let document = Document::from_bytes(bytes).ok()?;
     let found = document.root_table()?.find(document.text(), &name.key())?;
-    cache.index = found.index as u32;
+    cache.remember(document.count, found.index);
     Some(document.value(found.start, found.end))
 }
 
