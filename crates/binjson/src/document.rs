@@ -1,15 +1,10 @@
-//! A stored document, read in place.
+//! A stored document: its header, its text and its tables. `lookup.rs` finds fields in it.
 
-use crate::TEXT_BYTES_MAX;
 use crate::error::Damaged;
-use crate::escape;
-use crate::hash::key_hash;
-use crate::key::{FieldName, Key};
-use crate::scan::string_stop;
-use crate::table::{FieldTable, Found, LINEAR_FIELDS_MAX, NestedTables, body_bytes, number_at};
+use crate::limits::TEXT_BYTES_MAX;
+use crate::table::{FieldTable, NestedTables, body_bytes, number_at};
 use crate::tag::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
 use crate::value::Value;
-use crate::walk::Fields;
 
 /// Longer bytes are no stored document. The tables of the longest text take less than twice as much again.
 const STORED_BYTES_MAX: usize = 4 * TEXT_BYTES_MAX;
@@ -17,48 +12,16 @@ const STORED_BYTES_MAX: usize = 4 * TEXT_BYTES_MAX;
 /// A view of a stored document. Cheap to make and to copy; nothing is decoded until asked for.
 #[derive(Clone, Copy)]
 pub struct Document<'a> {
-    bytes: &'a [u8],
-    width: u8,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) width: u8,
     is_object: bool,
     /// Fields of the root object.
-    count: u32,
+    pub(crate) count: u32,
     /// Where the root's table, the nested tables and the text begin.
-    table_at: u32,
+    pub(crate) table_at: u32,
     nested_at: u32,
-    text_at: u32,
+    pub(crate) text_at: u32,
 }
-
-/// Remembers where a field stood in documents seen before: where they have one shape, the next lookup is one comparison.
-/// The key is compared each time, so a document of another shape, or another name, costs a search and never a wrong answer.
-///
-/// There are four memories, chosen by the number of fields: where some fields are missing now and then, documents of one
-/// count mostly agree about where the others stand. A fingerprint of the names would choose better, and cost more to
-/// compute than the search that it spares.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FieldCache {
-    indexes: [u16; FIELD_CACHE_SLOTS],
-}
-
-const FIELD_CACHE_SLOTS: usize = 4;
-
-impl FieldCache {
-    /// Where the field stood in the last document with about so many fields.
-    #[inline(always)]
-    fn index(&self, count: u32) -> usize {
-        usize::from(self.indexes[count as usize % FIELD_CACHE_SLOTS])
-    }
-
-    /// An index that the memory cannot hold is not kept: fields of an object that large are found by their buckets.
-    #[inline]
-    fn remember(&mut self, count: u32, index: usize) {
-        self.indexes[count as usize % FIELD_CACHE_SLOTS] = u16::try_from(index).unwrap_or_default();
-    }
-}
-
-/// A fingerprint of the names and the order of a root object's fields. Documents of one shape have equal ones; equal
-/// fingerprints are a hint only, for names may collide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Shape(u64);
 
 impl<'a> Document<'a> {
     /// A view of the stored document that `bytes` are, neither more nor less. Checks the header only.
@@ -135,82 +98,10 @@ impl<'a> Document<'a> {
         self.is_object
     }
 
-    /// The value of the root object's field `name`.
-    #[inline]
-    pub fn field(&self, name: &str) -> Option<Value<'a>> {
-        let found = find(self.text(), &self.root_table()?, name)?;
-        Some(self.value(found.start, found.end))
-    }
-
-    /// The same; asks first where `cache` saw the field last.
-    #[inline]
-    pub fn field_cached(&self, name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
-        let (table, key) = (self.root_table()?, Key::new(name.as_bytes()));
-        match table.find_at(cache.index(self.count), self.text(), &key) {
-            Some(found) if key.is_plain_where_found() => Some(self.value(found.start, found.end)),
-            _ => field_searched(self.bytes, name, cache),
-        }
-    }
-
-    /// The same for a prepared name: the fastest way to read one field of many documents.
-    #[inline]
-    pub fn field_named(&self, name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
-        let table = self.root_table()?;
-        match table.find_at(cache.index(self.count), self.text(), &name.key()) {
-            Some(found) => Some(self.value(found.start, found.end)),
-            None => named_field_searched(self.bytes, name, cache),
-        }
-    }
-
-    /// The JSON text of the root object's field `name`; empty where there is none. Small documents of one shape are read
-    /// without a view of their table: for queries, which read a field or two of many.
-    #[inline(always)]
-    pub fn raw_named(&self, name: &FieldName, cache: &mut FieldCache) -> &'a [u8] {
-        let found = match self.width {
-            1 => self.raw_at::<1>(name, cache.index(self.count)),
-            2 => self.raw_at::<2>(name, cache.index(self.count)),
-            _ => None,
-        };
-        found.unwrap_or_else(|| raw_searched(self.bytes, name, cache))
-    }
-
-    /// The text of the field at `index` of a table in order, if it has this name. A root that is no object has no field.
-    #[inline(always)]
-    fn raw_at<const W: usize>(&self, name: &FieldName, index: usize) -> Option<&'a [u8]> {
-        let count = self.count as usize;
-        if index >= count || count > LINEAR_FIELDS_MAX {
-            return None;
-        }
-        let place = self.table_at as usize + count + index * W;
-        let position = number_at::<W>(self.bytes, place)?;
-        let text = self.bytes.get(self.text_at as usize..)?;
-        let key = name.key();
-        if !key.begins(text.get(position..)?) {
-            return None;
-        }
-        let next = if index + 1 < count { number_at::<W>(self.bytes, place + W)? } else { text.len() };
-        text.get(position + key.len() + 3..next.checked_sub(1)?).filter(|value| !value.is_empty())
-    }
-
     /// How many fields the root object has; 0 for any other root.
     #[inline]
     pub fn field_count(&self) -> usize {
         self.count as usize
-    }
-
-    /// The root object's fields in the order sent; none for any other root.
-    #[inline]
-    pub fn fields(&self) -> Fields<'a> {
-        match self.root_table() {
-            Some(table) => Fields::new(*self, Some(table), 0, self.text().len()),
-            None => Fields::empty(),
-        }
-    }
-
-    /// What documents with the same fields in the same order have in common.
-    pub fn shape(&self) -> Shape {
-        let bytes = self.root_table().map(|table| table.fingerprint_bytes()).unwrap_or_default();
-        Shape(u64::from(self.count) << 32 | u64::from(key_hash(bytes)))
     }
 
     /// The value at `start..end` of the text.
@@ -236,52 +127,4 @@ impl<'a> Document<'a> {
         let bytes = self.bytes.get(self.nested_at as usize..self.text_at as usize).unwrap_or_default();
         NestedTables { bytes, width: usize::from(self.width) }
     }
-}
-
-/// The text of a field that did not stand where it was expected.
-#[cold]
-#[inline(never)]
-fn raw_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> &'a [u8] {
-    let document = Document::from_bytes(bytes).ok();
-    document.and_then(|document| document.field_named(name, cache)).map_or(&[], |value| value.raw())
-}
-
-/// Looks `name` up in the root and remembers where it was. Kept out of the cached lookup, and given the bytes alone: a
-/// reference to the document would put it into memory there.
-#[cold]
-#[inline(never)]
-fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
-    let document = Document::from_bytes(bytes).ok()?;
-    let found = find(document.text(), &document.root_table()?, name)?;
-    cache.remember(document.count, found.index);
-    Some(document.value(found.start, found.end))
-}
-
-/// The same for a prepared name.
-#[cold]
-#[inline(never)]
-fn named_field_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
-    let document = Document::from_bytes(bytes).ok()?;
-    let found = document.root_table()?.find(document.text(), &name.key())?;
-    cache.remember(document.count, found.index);
-    Some(document.value(found.start, found.end))
-}
-
-/// Looks `name` up in an object's table.
-#[inline]
-pub(crate) fn find(text: &[u8], table: &FieldTable<'_>, name: &str) -> Option<Found> {
-    let key = Key::new(name.as_bytes());
-    match table.find(text, &key) {
-        Some(found) if key.is_plain_where_found() => Some(found),
-        _ if string_stop(name.as_bytes(), 0) == name.len() => None,
-        _ => find_escaped(text, table, name),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn find_escaped(text: &[u8], table: &FieldTable<'_>, name: &str) -> Option<Found> {
-    let mut stored = Vec::with_capacity(name.len() + 8);
-    escape::append_escaped(&mut stored, name);
-    table.find(text, &Key::new(&stored))
 }

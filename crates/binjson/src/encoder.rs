@@ -1,9 +1,10 @@
 //! From a JSON text to a stored document.
 
 use crate::error::{JsonError, JsonErrorKind};
+use crate::limits::TEXT_BYTES_MAX;
 use crate::parser::{self, Scratch};
+use crate::table;
 use crate::tag::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
-use crate::{TEXT_BYTES_MAX, table};
 
 /// What an encoder keeps between texts at most; more, needed for a huge document, is given back after it.
 pub const SCRATCH_BYTES_KEPT_MAX: usize = 256 << 10;
@@ -119,7 +120,7 @@ fn fill_nested(nested: &mut Vec<u8>, directory: &mut Vec<(u32, u32)>, scratch: &
 
 #[cfg(test)]
 mod tests {
-    use crate::Document;
+    use crate::document::Document;
 
     #[test]
     fn long_inner_objects_and_arrays_have_tables_wherever_they_nest() {

@@ -32,8 +32,11 @@ mod encoder;
 mod error;
 mod escape;
 mod hash;
+mod inside;
 mod key;
 mod lanes;
+mod limits;
+mod lookup;
 mod parser;
 mod patch;
 mod scan;
@@ -45,18 +48,14 @@ mod value;
 mod walk;
 mod write;
 
-pub use document::{Document, FieldCache, Shape};
+pub use document::Document;
 pub use encoder::{Encoder, SCRATCH_BYTES_KEPT_MAX, encode};
 pub use error::{Damaged, JsonError, JsonErrorKind};
 pub use key::FieldName;
+pub use limits::{DEPTH_MAX, TEXT_BYTES_MAX};
+pub use lookup::{FieldCache, Shape};
 pub use patch::merge_patch;
 pub use split::{Element, Elements, Lines, split_array, split_lines};
 pub use value::{Kind, Str, Value};
 pub use walk::{Fields, Items};
 pub use write::{JsonWriter, ObjectWriter, append_f64, append_i64, append_string, append_u64};
-
-/// How deep objects and arrays may nest. Also the bound of every recursion in this crate.
-pub const DEPTH_MAX: usize = 128;
-
-/// Longest text that is taken, before minification: the store's largest value.
-pub const TEXT_BYTES_MAX: usize = 64 << 20;

@@ -6,10 +6,10 @@
 //!
 //! UTF-8 is checked once for the whole text, before: the loops here see only ASCII structure and never split a character.
 
-use crate::DEPTH_MAX;
 use crate::error::{JsonError, JsonErrorKind};
 use crate::escape;
 use crate::hash::key_hash_within;
+use crate::limits::DEPTH_MAX;
 use crate::scan::string_stop;
 use crate::table;
 

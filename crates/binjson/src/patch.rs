@@ -3,10 +3,10 @@
 //! The target's fields keep their order; new ones follow in the patch's order; `null` removes; objects merge inwards. The
 //! merged text is built from slices of the two and encoded again: one more pass, but positions have one author only.
 
-use crate::DEPTH_MAX;
 use crate::document::Document;
 use crate::encoder::Encoder;
 use crate::error::JsonError;
+use crate::limits::DEPTH_MAX;
 use crate::value::{Kind, Value};
 
 /// Up to this many fields of a patch are searched one after the other; more are sorted first.

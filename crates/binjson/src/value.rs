@@ -1,11 +1,6 @@
-//! One JSON value inside a stored document.
+//! One JSON value inside a stored document. What is inside an object or array is reached in `inside.rs`.
 
-use crate::document::{self, Document};
 use crate::escape;
-use crate::key::FieldName;
-use crate::scan::string_stop;
-use crate::table::{ElementTable, FieldTable, INNER_TEXT_MIN};
-use crate::walk::{Fields, Items};
 use std::borrow::Cow;
 
 /// What a value is. A number of digits alone is an `Integer` whatever its magnitude, also `-0`; with a fraction or an
@@ -33,10 +28,10 @@ pub enum Kind {
 pub struct Value<'a> {
     /// The whole stored document: its tables are found again when an inner object or array is entered. Keeping them here
     /// would double the size of every value for the few that need them.
-    bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     /// The value's range in `bytes`.
-    start: u32,
-    end: u32,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
 }
 
 impl<'a> Value<'a> {
@@ -126,98 +121,6 @@ impl<'a> Value<'a> {
     pub fn stored_string(&self) -> Option<&'a [u8]> {
         self.raw().strip_prefix(b"\"")?.strip_suffix(b"\"")
     }
-
-    /// The document and this value's range in its text, if it begins with `bracket`.
-    #[inline]
-    fn open(&self, bracket: u8) -> Option<(Document<'a>, usize, usize)> {
-        if self.raw().first() != Some(&bracket) {
-            return None;
-        }
-        let document = Document::from_bytes(self.bytes).ok()?;
-        Some((document, document.place(self.start as usize), document.place(self.end as usize)))
-    }
-
-    /// The value of field `name`, if this is an object that has it.
-    #[inline]
-    pub fn field(&self, name: &str) -> Option<Value<'a>> {
-        let (document, start, end) = self.open(b'{')?;
-        if let Some(table) = field_table(&document, start, end) {
-            let found = document::find(document.text(), &table, name)?;
-            return Some(document.value(found.start, found.end));
-        }
-        let fields = Fields::new(document, None, start, end);
-        if string_stop(name.as_bytes(), 0) == name.len() {
-            return fields.find(name.as_bytes());
-        }
-        let mut stored = Vec::with_capacity(name.len() + 8);
-        escape::append_escaped(&mut stored, name);
-        fields.find(&stored)
-    }
-
-    /// The same for a prepared name.
-    #[inline]
-    pub fn field_named(&self, name: &FieldName) -> Option<Value<'a>> {
-        let (document, start, end) = self.open(b'{')?;
-        match field_table(&document, start, end) {
-            Some(table) => table.find(document.text(), &name.key()).map(|found| document.value(found.start, found.end)),
-            None => Fields::new(document, None, start, end).find(name.stored()),
-        }
-    }
-
-    /// An object's fields in the order sent; none for any other value.
-    pub fn fields(&self) -> Fields<'a> {
-        match self.open(b'{') {
-            Some((document, start, end)) => Fields::new(document, field_table(&document, start, end), start, end),
-            None => Fields::empty(),
-        }
-    }
-
-    /// An array's element `index`, from 0.
-    pub fn element(&self, index: usize) -> Option<Value<'a>> {
-        let (document, start, end) = self.open(b'[')?;
-        let first = (0, start + 1);
-        let (known, at) = match element_table(&document, start, end) {
-            Some(table) if index >= table.count => return None,
-            Some(table) => table.nearest(index).unwrap_or(first),
-            None => first,
-        };
-        Items::new(document, at, end).nth(index - known)
-    }
-
-    /// An array's elements; none for any other value.
-    pub fn elements(&self) -> Items<'a> {
-        self.open(b'[').map_or_else(Items::empty, |(document, start, end)| Items::new(document, start + 1, end))
-    }
-
-    /// How many elements an array has, or fields an object; 0 for any other value.
-    pub fn len(&self) -> usize {
-        if let Some((document, start, end)) = self.open(b'{') {
-            return field_table(&document, start, end).map_or_else(|| self.fields().count(), |table| table.count);
-        }
-        let Some((document, start, end)) = self.open(b'[') else { return 0 };
-        element_table(&document, start, end).map_or_else(|| self.elements().count(), |table| table.count)
-    }
-
-    /// Whether [`len`](Self::len) is 0.
-    pub fn is_empty(&self) -> bool {
-        self.fields().next().is_none() && self.elements().next().is_none()
-    }
-}
-
-/// The table of the object at `start..end` of the text, if it has one.
-#[inline]
-fn field_table<'a>(document: &Document<'a>, start: usize, end: usize) -> Option<FieldTable<'a>> {
-    match start {
-        0 => document.root_table(),
-        _ if end - start < INNER_TEXT_MIN => None,
-        _ => document.nested_tables().object(start, end),
-    }
-}
-
-/// The table of the array at `start..end` of the text, if it has one.
-#[inline]
-fn element_table<'a>(document: &Document<'a>, start: usize, end: usize) -> Option<ElementTable<'a>> {
-    if end - start < INNER_TEXT_MIN { None } else { document.nested_tables().array(start) }
 }
 
 /// A key, in its stored form.
