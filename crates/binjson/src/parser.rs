@@ -192,9 +192,17 @@ impl Parser<'_, '_> {
             b't' => self.literal(at, b"true"),
             b'f' => self.literal(at, b"false"),
             b'n' => self.literal(at, b"null"),
-            b'+' | b'.' | b'N' | b'I' => self.fail(JsonErrorKind::BadNumber, at),
-            _ => self.fail(JsonErrorKind::UnexpectedByte, at),
+            _ => self.no_value(at),
         }
+    }
+
+    /// What cannot begin a value. A number as other languages write it is told as such; `Null` is none.
+    #[cold]
+    fn no_value(&mut self, at: usize) -> Step<usize> {
+        let rest = self.text.get(at..).unwrap_or_default();
+        let numbers: [&[u8]; 4] = [b"+", b".", b"NaN", b"Inf"];
+        let is_number = numbers.iter().any(|number| rest.starts_with(number));
+        self.fail(if is_number { JsonErrorKind::BadNumber } else { JsonErrorKind::UnexpectedByte }, at)
     }
 
     fn literal(&mut self, at: usize, word: &[u8]) -> Step<usize> {
