@@ -16,12 +16,29 @@ use crate::key::KeyType;
 pub struct Catalog {
     /// Sorted by name.
     pub collections: Vec<CollectionInfo>,
+    /// The views, as queries see them.
+    pub views: Vec<CollectionInfo>,
 }
 
 impl Catalog {
     /// The collection of that name.
     pub fn collection(&self, name: &str) -> Option<&CollectionInfo> {
         self.number(name).map(|number| &self.collections[number])
+    }
+
+    /// The same with the views among the collections: what queries are prepared from.
+    pub(crate) fn with_views(&self) -> Catalog {
+        let mut all: Vec<(Option<usize>, CollectionInfo)> =
+            self.collections.iter().cloned().enumerate().map(|(place, info)| (Some(place), info)).collect();
+        all.extend(self.views.iter().cloned().map(|info| (None, info)));
+        all.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        let target = |old: usize| all.iter().position(|(place, _)| *place == Some(old)).unwrap_or(old);
+        let targets: Vec<usize> = (0..self.collections.len()).map(target).collect();
+        let collections = all.into_iter().map(|(_, mut info)| {
+            info.references.iter_mut().for_each(|reference| reference.target = targets[reference.target]);
+            info
+        });
+        Catalog { collections: collections.collect(), views: Vec::new() }
     }
 
     /// The place of the collection of that name in `collections`.

@@ -4,6 +4,8 @@
 //! [`Collection::index_entry`] and [`Collection::unique_key`] make exactly the bytes that stand in the trees, for writes,
 //! imports, rebuilds and verification alike.
 
+use std::sync::Arc;
+
 use binjson::{Document, Value};
 
 use crate::catalog::{Catalog, CollectionInfo};
@@ -14,6 +16,8 @@ use crate::key::{KEY_BYTES_MAX, Key, KeyType};
 use crate::order;
 use crate::row::{NAMES_MAX, Names, Plain, Row, Shape, plain};
 use crate::schema::Schema;
+use crate::views::View;
+use crate::views::write::Watch;
 
 /// Bytes before a stored document: its change number, little-endian.
 pub const STAMP_BYTES: usize = 8;
@@ -32,6 +36,8 @@ pub struct Collection {
     pub(crate) references: Vec<ReferencePlace>,
     /// Who refers to this collection.
     pub(crate) referrers: Vec<Referrer>,
+    /// The views that read this collection.
+    pub(crate) views: Vec<Watch>,
 }
 
 #[derive(Debug)]
@@ -113,7 +119,17 @@ impl Collection {
             });
         }
         let referrers = referrers(catalog, place);
-        Ok(Collection { info, schema, names, key, indexes, unique, references, referrers })
+        Ok(Collection { info, schema, names, key, indexes, unique, references, referrers, views: Vec::new() })
+    }
+
+    /// Has writes keep a view. `Err`: more fields than a row has places.
+    pub(crate) fn watch(&mut self, view: &Arc<View>) -> Result<(), String> {
+        let too_many = || format!("collection {} and its views use more than {NAMES_MAX} fields", self.info.name);
+        let names = &mut self.names;
+        let columns = view.definition.grouping.columns.iter().map(|name| names.add(name));
+        let columns = columns.collect::<Option<Vec<usize>>>().ok_or_else(too_many)?;
+        self.views.push(Watch { view: Arc::clone(view), columns });
+        Ok(())
     }
 
     /// Lays out a stored document (without its stamp).

@@ -11,16 +11,19 @@ use store::{Recovery, Store, Submit};
 use crate::catalog::Catalog;
 use crate::collection::Collection;
 use crate::config::Config;
-use crate::error::{OpenError, WriteError};
+use crate::error::{OpenError, ReadError, WriteError};
 use crate::rebuild;
 use crate::scratch;
 use crate::session::Session;
 use crate::sql::{Query, SqlError};
 use crate::stored_catalog::{self, Resolved, Rows};
+use crate::views::{self, Builder, Heart, ViewReport, ViewStatus, Views};
 use crate::write::{self, Op, Precondition, Prepared, Written};
 
 /// The tree of the catalog's rows.
 const CATALOG_TREE: &str = "catalog";
+/// Between two looks at whether the views are built.
+const BUILD_WAIT: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// An open database.
 #[derive(Clone)]
@@ -29,10 +32,11 @@ pub struct Database {
 }
 
 pub(crate) struct Inner {
-    store: Store,
+    /// First, so that it ends before what it works on.
+    builder: Builder,
+    heart: Arc<Heart>,
     dir: PathBuf,
     catalog: Catalog,
-    collections: Vec<Collection>,
 }
 
 /// A collection of an open database, by its place in the catalog.
@@ -70,7 +74,10 @@ impl Database {
         rebuild::drop_trees(&store, catalog_tree, &stored)?;
         let stored: Rows = stored.into_iter().filter(|(key, _)| !key.starts_with("drop/")).collect();
         let resolved = stored_catalog::resolve(&store, &reader.snapshot(), config, &stored)?;
-        let Resolved { catalog, schemas, work, rows, obsolete } = resolved;
+        let Resolved { mut catalog, schemas, work, mut rows, mut obsolete } = resolved;
+        let watched = views::resolve(&store, &reader.snapshot(), config, &catalog, &stored)?;
+        rows.extend(watched.rows);
+        obsolete.extend(watched.obsolete);
         let mut collections = Vec::new();
         for (place, schema) in schemas.into_iter().enumerate() {
             collections.push(Collection::new(&catalog, place, schema).map_err(OpenError::Mismatch)?);
@@ -92,7 +99,14 @@ impl Database {
             })?;
         }
         rebuild::drop_trees(&store, catalog_tree, &rows)?;
-        Ok(Database { inner: Arc::new(Inner { store, dir: dir.to_path_buf(), catalog, collections }) })
+        for view in &watched.views.list {
+            collections[view.definition.grouping.collection].watch(view).map_err(OpenError::Mismatch)?;
+        }
+        catalog.views = views::tables(config, &catalog)?;
+        drop(reader);
+        let heart = Arc::new(Heart { store, collections, views: watched.views, catalog_tree });
+        let builder = Builder::start(&heart, config.build_threads)?;
+        Ok(Database { inner: Arc::new(Inner { builder, heart, dir: dir.to_path_buf(), catalog }) })
     }
 
     /// What the database holds.
@@ -107,7 +121,7 @@ impl Database {
 
     /// A collection at work. Panics on an id of another database that has more collections.
     pub fn collection_at(&self, id: CollectionId) -> &Collection {
-        &self.inner.collections[id.0]
+        &self.inner.heart.collections[id.0]
     }
 
     /// Prepares a query. What it wants carried in indexes can be asked of a query prepared on [`outline`](crate::outline), before
@@ -118,7 +132,37 @@ impl Database {
 
     /// The engine below: for checkpoints, statistics and backups.
     pub fn store(&self) -> &Store {
-        &self.inner.store
+        &self.inner.heart.store
+    }
+
+    /// How far the views are: the declared ones, then those that serve until a changed definition is built.
+    pub fn views(&self) -> Vec<ViewStatus> {
+        self.inner.heart.views.list.iter().map(|view| view.status()).collect()
+    }
+
+    /// Waits until no view is being built any more.
+    pub fn wait_for_views(&self) {
+        while !self.inner.builder.is_done() {
+            std::thread::sleep(BUILD_WAIT);
+        }
+    }
+
+    /// Computes a view again as of one moment and compares it with its rows, while writes go on. `None`: there is no such
+    /// view, or it is not built.
+    pub fn verify_view(&self, name: &str) -> Result<Option<ViewReport>, ReadError> {
+        let views = &self.inner.heart.views.list;
+        let Some(view) = views.iter().find(|view| view.name == name && view.is_ready()) else { return Ok(None) };
+        let session = self.session()?;
+        let now = session.now();
+        let collection = &self.inner.heart.collections[view.definition.grouping.collection];
+        let mut report = views::verify(now.view(), &self.inner.heart.store, collection, view)?;
+        now.check()?;
+        report.version = now.version();
+        Ok(Some(report))
+    }
+
+    pub(crate) fn views_at_work(&self) -> &Views {
+        &self.inner.heart.views
     }
 
     /// The directory it lies in.
@@ -128,13 +172,13 @@ impl Database {
 
     /// Registers the calling thread.
     pub fn session(&self) -> Result<Session, store::Error> {
-        Ok(Session::new(self.clone(), self.inner.store.reader()?))
+        Ok(Session::new(self.clone(), self.inner.heart.store.reader()?))
     }
 
     /// Submits a write; `done` is called once, perhaps before this returns. With all checks it is one transaction.
     pub fn write(&self, session: &Session, write: Write, done: Done) {
         let writing = Writing { database: self.clone(), write, outcome: None, done };
-        match self.inner.store.submit(session.reader(), Box::new(writing)) {
+        match self.inner.heart.store.submit(session.reader(), Box::new(writing)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
         }
@@ -143,7 +187,7 @@ impl Database {
     /// A write that waits until it is durable; a lone caller commits on its own thread.
     pub fn write_now(&self, write: &Write) -> Result<Written, WriteError> {
         let mut outcome = None;
-        let commit = self.inner.store.commit(&mut |tx| {
+        let commit = self.inner.heart.store.commit(&mut |tx| {
             let prepared = self.prepare(write, tx);
             let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
             outcome = Some(prepared);
@@ -155,7 +199,7 @@ impl Database {
     /// Several writes in one transaction: all or none; waits until it is durable.
     pub fn write_all(&self, writes: &[Write]) -> Result<(), WriteError> {
         let mut refused = None;
-        let commit = self.inner.store.commit(&mut |tx| {
+        let commit = self.inner.heart.store.commit(&mut |tx| {
             refused = writes.iter().find_map(|write| self.prepare(write, tx).err());
             if refused.is_none() { Ok(()) } else { Err(store::Abort) }
         });

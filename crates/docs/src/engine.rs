@@ -74,6 +74,8 @@ pub trait Change {
     fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]);
     /// Removes a key (it need not exist).
     fn delete(&mut self, tree: TreeId, key: &[u8]);
+    /// Lays a change onto what the key has, in whatever order such changes come; see [`crate::views`].
+    fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) -> Result<(), store::Error>;
 }
 
 impl View for store::Snapshot<'_> {
@@ -137,6 +139,9 @@ impl Change for store::Tx<'_> {
     }
     fn delete(&mut self, tree: TreeId, key: &[u8]) {
         store::Tx::delete(self, tree, key);
+    }
+    fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) -> Result<(), store::Error> {
+        crate::views::write::fold_within(self, tree, key, operand)
     }
 }
 

@@ -10,6 +10,7 @@ pub mod config;
 mod database;
 pub mod engine;
 pub mod error;
+mod exact_sum;
 pub mod import;
 pub mod index;
 pub mod key;
@@ -22,7 +23,9 @@ mod scratch;
 mod session;
 pub mod sql;
 mod stored_catalog;
+mod varint;
 pub mod verify;
+pub mod views;
 pub mod write;
 
 pub use database::{CollectionId, Database, Done, Write};

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use binjson::Encoder;
 
 use crate::row::Shape;
+use crate::views;
 
 /// Larger buffers are given back after the write that needed them: each loop and each thread of the store has its own.
 const SCRATCH_KEPT_BYTES: usize = 64 << 10;
@@ -19,6 +20,7 @@ pub(crate) struct Scratch {
     pub(crate) buffers: Buffers,
     pub(crate) shape: Shape,
     pub(crate) old_shape: Shape,
+    pub(crate) views: views::write::Buffers,
 }
 
 /// Buffers by what they hold.

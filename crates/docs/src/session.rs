@@ -10,6 +10,7 @@ use crate::database::{CollectionId, Database};
 use crate::engine::{Direction, KeyRange, View};
 use crate::error::ReadError;
 use crate::key::Key;
+use crate::views::table::WithViews;
 
 /// A registered thread. Not shared between threads.
 pub struct Session {
@@ -20,7 +21,7 @@ pub struct Session {
 /// The database as of one moment. Short-lived: it pins pages while it lives.
 pub struct Moment<'s> {
     database: &'s Database,
-    snapshot: store::Snapshot<'s>,
+    view: WithViews<'s, store::Snapshot<'s>>,
 }
 
 /// A stored document.
@@ -55,7 +56,8 @@ impl Session {
     /// The newest durable state.
     #[inline]
     pub fn now(&self) -> Moment<'_> {
-        Moment { database: &self.database, snapshot: self.reader.snapshot() }
+        let view = WithViews { inner: self.reader.snapshot(), views: self.database.views_at_work() };
+        Moment { database: &self.database, view }
     }
 
     /// Notes a document that will be asked for soon.
@@ -76,7 +78,7 @@ impl Moment<'_> {
     #[inline]
     pub fn get(&self, collection: CollectionId, key: &Key<'_>) -> Result<Option<Stored<'_>>, ReadError> {
         let tree = self.database.collection_at(collection).info.tree;
-        Ok(self.snapshot.get(tree, key.as_bytes())?.map(|value| Stored { value }))
+        Ok(self.view.inner.get(tree, key.as_bytes())?.map(|value| Stored { value }))
     }
 
     /// Visits up to `limit` documents behind a key (from the first where there is none), in order of key, until `visit`
@@ -95,7 +97,7 @@ impl Moment<'_> {
         if limit == 0 {
             return Ok(());
         }
-        self.snapshot.scan(info.tree, range, Direction::Forward, &mut |key, value| {
+        self.view.inner.scan(info.tree, range, Direction::Forward, &mut |key, value| {
             left -= 1;
             let stored = Stored { value: Cow::Borrowed(value) };
             result = match info.key.kind.of_bytes(key) {
@@ -118,17 +120,17 @@ impl Moment<'_> {
     /// The same, with the engine's own error.
     #[inline]
     pub fn check_store(&self) -> Result<(), store::Error> {
-        self.snapshot.check()
+        self.view.inner.check()
     }
 
     /// The change number of the newest change it shows.
     pub fn version(&self) -> u64 {
-        self.snapshot.version().0
+        self.view.inner.version().0
     }
 
     /// What queries read.
     pub fn view(&self) -> &impl View {
-        &self.snapshot
+        &self.view
     }
 }
 

@@ -137,6 +137,7 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
         }
         catalog.collections.push(info);
     }
+    catalog.views = crate::views::tables(config, &catalog)?;
     Ok(catalog)
 }
 

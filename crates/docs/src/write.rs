@@ -6,6 +6,7 @@
 //! What a write keeps true, in the same transaction:
 //!
 //! - Each index has exactly one entry for the document, each unique tree one where the field is there and not null.
+//! - Each view of the collection has what the document contributes ([`crate::views`]).
 //! - Each reference that is not null names a stored document, and a document that others refer to stays.
 //! - A write that leaves the document byte for byte as it was changes nothing, not even the change number.
 
@@ -20,6 +21,7 @@ use crate::key::Key;
 use crate::order;
 use crate::row::{Plain, Row, plain};
 use crate::scratch::{Entries, Scratch};
+use crate::views;
 
 /// What to do with a document.
 #[derive(Clone, Debug)]
@@ -192,7 +194,7 @@ impl<C: Change> Work<'_, C> {
     }
 
     fn insert(&mut self, body: &[u8], scratch: &mut Scratch) -> Result<Prepared, WriteError> {
-        let Scratch { encoder, buffers, shape, .. } = scratch;
+        let Scratch { encoder, buffers, shape, views, .. } = scratch;
         encode(encoder, body, &mut buffers.new)?;
         let document = document(&buffers.new)?;
         self.collection.with_row(document, shape, |row| {
@@ -205,6 +207,7 @@ impl<C: Change> Work<'_, C> {
                 return Err(WriteError::Conflict { what });
             }
             self.move_entries(None, Some(row), &key, &mut buffers.entries)?;
+            views::write::apply(&self.collection.views, None, Some((document, row)), self.change, views)?;
             self.change.put_stamped(self.collection.info.tree, key.as_bytes(), &buffers.new);
             Ok(Prepared { unchanged: None, created: true, key: key.as_bytes().to_vec() })
         })
@@ -271,7 +274,7 @@ impl<C: Change> Work<'_, C> {
 
     /// Stores `scratch.new` under the key, in the place of `scratch.old` where there is one.
     fn store(&mut self, key: &Key<'_>, number: Option<u64>, scratch: &mut Scratch) -> Result<Prepared, WriteError> {
-        let Scratch { buffers, shape, old_shape, .. } = scratch;
+        let Scratch { buffers, shape, old_shape, views, .. } = scratch;
         let new = document(&buffers.new)?;
         let prepared = |unchanged| Prepared { unchanged, created: number.is_none(), key: key.as_bytes().to_vec() };
         if number.is_some() && buffers.old[STAMP_BYTES..] == buffers.new[STAMP_BYTES..] {
@@ -289,12 +292,15 @@ impl<C: Change> Work<'_, C> {
                 None => {
                     self.check_references(row, None, key)?;
                     self.move_entries(None, Some(row), key, &mut buffers.entries)?;
+                    views::write::apply(&collection.views, None, Some((new, row)), self.change, views)?;
                 }
                 Some(_) => {
-                    let old = document(&buffers.old)?;
-                    collection.with_row(old, old_shape, |old| {
+                    let before = document(&buffers.old)?;
+                    collection.with_row(before, old_shape, |old| {
                         self.check_references(row, Some(old), key)?;
-                        self.move_entries(Some(old), Some(row), key, &mut buffers.entries)
+                        self.move_entries(Some(old), Some(row), key, &mut buffers.entries)?;
+                        let (before, now) = (Some((before, old)), Some((new, row)));
+                        views::write::apply(&collection.views, before, now, self.change, views)
                     })?;
                 }
             }
@@ -305,10 +311,12 @@ impl<C: Change> Work<'_, C> {
 
     fn delete(&mut self, key: &Key<'_>, scratch: &mut Scratch) -> Result<Prepared, WriteError> {
         self.check_referrers(key)?;
-        let Scratch { buffers, old_shape, .. } = scratch;
+        let Scratch { buffers, old_shape, views, .. } = scratch;
         let old = document(&buffers.old)?;
-        self.collection
-            .with_row(old, old_shape, |old| self.move_entries(Some(old), None, key, &mut buffers.entries))?;
+        self.collection.with_row(old, old_shape, |row| {
+            self.move_entries(Some(row), None, key, &mut buffers.entries)?;
+            views::write::apply(&self.collection.views, Some((old, row)), None, self.change, views)
+        })?;
         self.change.delete(self.collection.info.tree, key.as_bytes());
         Ok(Prepared { unchanged: None, created: false, key: key.as_bytes().to_vec() })
     }

@@ -49,7 +49,7 @@ pub(crate) fn read_all(root: &Table<'_>) -> Vec<CollectionConfig> {
 }
 
 fn read(item: &Item<'_>, names: &[&str]) -> Option<CollectionConfig> {
-    check_name(item);
+    check_name(item, "collection");
     let table = item.table()?;
     table.check_keys(&KEYS, &LATER);
     let schema = table.get("schema").and_then(|item| read_schema(&item));
@@ -63,12 +63,12 @@ fn read(item: &Item<'_>, names: &[&str]) -> Option<CollectionConfig> {
 }
 
 /// Names stand in paths and in trees' names.
-fn check_name(item: &Item<'_>) {
+pub(super) fn check_name(item: &Item<'_>, what: &str) {
     let name = item.name();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) {
         let allowed = format!("1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, _ and -");
-        item.mistake_in_name(format!("a collection cannot be named \"{name}\""), allowed);
+        item.mistake_in_name(format!("a {what} cannot be named \"{name}\""), allowed);
     }
 }
 

@@ -1,4 +1,5 @@
-//! The configuration file, as far as it is about documents: `[collections.NAME]` and `[params.NAME]`.
+//! The configuration file, as far as it is about documents: `[collections.NAME]`, `[views.NAME]` and
+//! `[params.NAME]`.
 //!
 //! The other sections belong to the server, which reads them from the same [`Source`] with the same checked [`Table`]s, so
 //! that all mistakes of a file are told at once. Every mistake has its place, what is wrong and what is allowed.
@@ -21,6 +22,7 @@ mod parameter;
 mod schema_text;
 mod source;
 mod table;
+mod view;
 
 use std::path::Path;
 
@@ -32,11 +34,12 @@ pub use parameter::{
 pub use schema_text::{SCHEMA_BYTES_MAX, json_text};
 pub use source::Source;
 pub use table::{Item, Table};
+pub use view::ViewConfig;
 
 /// The sections of a file.
-pub const SECTIONS: [&str; 5] = ["collections", "params", "endpoints", "errors", "server"];
+pub const SECTIONS: [&str; 6] = ["collections", "views", "params", "endpoints", "errors", "server"];
 /// Names of sections kept for later.
-pub const SECTIONS_LATER: [&str; 2] = ["views", "auth"];
+pub const SECTIONS_LATER: [&str; 1] = ["auth"];
 /// Most declared parameters of a file, and of an endpoint.
 pub const PARAMETERS_MAX: usize = 256;
 
@@ -45,12 +48,16 @@ pub const PARAMETERS_MAX: usize = 256;
 pub struct Config {
     /// The collections.
     pub collections: Vec<CollectionConfig>,
+    /// The views.
+    pub views: Vec<ViewConfig>,
     /// The parameters that `--set` sets.
     pub params: Vec<Parameter>,
     /// Fields that indexes carry for the service's declared queries; not in the file: whoever prepares the queries adds it.
     pub included: Vec<Included>,
     /// Memory for sorting while the database is opened and brought in line with the file; not in the file either.
     pub sort_bytes: usize,
+    /// Threads that build views; not in the file either.
+    pub build_threads: usize,
 }
 
 /// Memory for the same where nobody says how much.
@@ -58,9 +65,13 @@ pub const SORT_BYTES_DEFAULT: usize = 64 << 20;
 
 impl Default for Config {
     fn default() -> Config {
-        let (collections, params, included) = Default::default();
-        Config { collections, params, included, sort_bytes: SORT_BYTES_DEFAULT }
+        let (collections, views, params, included) = Default::default();
+        Config { collections, views, params, included, sort_bytes: SORT_BYTES_DEFAULT, build_threads: build_threads() }
     }
+}
+
+fn build_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Fields that one index carries in its entries, so that a query reads no document for them.
@@ -82,12 +93,16 @@ impl Config {
         if params.len() > PARAMETERS_MAX {
             root.mistake(format!("{} parameters", params.len()), format!("up to {PARAMETERS_MAX}"));
         }
-        Config {
+        let mut config = Config {
             collections: collection::read_all(root),
+            views: Vec::new(),
             params: params.iter().filter_map(Parameter::read).collect(),
             included: Vec::new(),
             sort_bytes: SORT_BYTES_DEFAULT,
-        }
+            build_threads: build_threads(),
+        };
+        config.views = view::read_all(root, &config);
+        config
     }
 
     /// Adds fields that an index is to carry; those it carries already stay where they are.

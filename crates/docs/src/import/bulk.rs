@@ -16,12 +16,15 @@ use crate::key::KeyType;
 use crate::loader::{self, LoadError, Loader, ORIGIN_BYTES, Origin, STORED, Targets, Task, Wanted};
 use crate::rebuild::shown_key;
 use crate::row::Shape;
+use crate::views::Loading;
 
 /// A collection whose documents are built.
 struct Built<'c> {
     number: usize,
     tree: BulkTree,
     tasks: Vec<Task<'c>>,
+    /// The trees of its views.
+    views: Vec<(TreeId, BulkTree)>,
     /// Its keys in order, where others refer to it.
     keys: Option<SortedRun>,
     documents: u64,
@@ -83,6 +86,7 @@ fn build(database: &Database, number: usize, sorters: Vec<Sorter>, sort_bytes: u
         references: (0..collection.references.len()).collect(),
     };
     let mut loader = Loader::new(collection, &wanted, database.store(), sort_bytes);
+    let mut views = Loading::new(collection, database.store(), sort_bytes);
     let mut tree = database.store().bulk()?;
     let mut keys = match collection.referrers.is_empty() {
         true => None,
@@ -102,7 +106,7 @@ fn build(database: &Database, number: usize, sorters: Vec<Sorter>, sort_bytes: u
             }
             continue;
         }
-        one(collection, key, place, stored, &mut shape, &mut loader)?;
+        one(collection, key, place, stored, &mut shape, &mut loader, &mut views)?;
         tree.push(key, stored)?;
         if let Some(keys) = &mut keys {
             keys.push(key, &[])?;
@@ -114,7 +118,8 @@ fn build(database: &Database, number: usize, sorters: Vec<Sorter>, sort_bytes: u
         documents += 1;
     }
     let keys = keys.map(SortedRunWriter::finish).transpose()?;
-    Ok(Built { number, tree, tasks: loader.into_tasks(), keys, documents, again, again_more })
+    let views = views.build(database.store())?;
+    Ok(Built { number, tree, tasks: loader.into_tasks(), views, keys, documents, again, again_more })
 }
 
 fn one(
@@ -124,10 +129,12 @@ fn one(
     stored: &[u8],
     shape: &mut Shape,
     loader: &mut Loader<'_>,
+    views: &mut Loading<'_>,
 ) -> Result<(), LoadError> {
     let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok()).ok_or_else(damaged)?;
     let found = collection.info.key.kind.of_bytes(key).ok_or_else(damaged)?;
     let added = collection.with_row(document, shape, |row| loader.add(row, &found, place))?;
+    let added = added.and_then(|()| views.add(document));
     added.map_err(|why| LoadError::Record { why, from: Origin { place: *place, key: key.to_vec() } })
 }
 
@@ -144,6 +151,7 @@ fn finish(
     for built in built {
         let tree = database.collection_at(CollectionId(built.number)).info.tree;
         trees.push((tree, built.tree));
+        trees.extend(built.views);
         keys.extend(built.keys.map(|keys| (tree, keys)));
         work.extend(built.tasks.into_iter().map(|task| (built.number, task)));
     }

@@ -159,6 +159,8 @@ impl Database {
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Report, ImportError> {
         let gathered = gather::run(self, inputs, options, progress)?;
+        // Trees are attached to empty ones only, those of views included.
+        self.wait_for_views();
         if gathered.all_empty(self)? {
             bulk::run(self, gathered, options, progress)
         } else {

@@ -24,6 +24,7 @@ mod explain;
 mod expr;
 mod format;
 mod functions;
+pub(crate) mod grouping;
 mod groups;
 mod json;
 mod leaves;

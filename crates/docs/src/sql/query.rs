@@ -54,14 +54,15 @@ impl Query {
     /// Prepares a query against a catalog.
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Query, SqlError> {
         let parsed = parse::parse(sql)?;
-        let logical = resolve::resolve(sql, &parsed, catalog)?;
+        let catalog = catalog.with_views();
+        let logical = resolve::resolve(sql, &parsed, &catalog)?;
         let optional = optional_parameters(&logical);
         let plans = (0..1usize << optional.len()).map(|_| OnceLock::new()).collect();
         let shape = RowShape::new(logical.outputs.iter().map(|output| output.name.as_str()));
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Ok(Query {
             number,
-            catalog: catalog.clone(),
+            catalog,
             logical,
             optional,
             plans,

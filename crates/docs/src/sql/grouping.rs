@@ -1,0 +1,282 @@
+//! A grouped query over one table, taken apart for whoever keeps its groups up to date: a view.
+//!
+//! The one place where views meet the insides of SQL: [`Grouping::compile`] turns text into expressions, [`Grouping::evaluate`]
+//! computes them on a document. What depends on anything but the document (the time, parameters) is refused.
+
+use std::cell::Cell;
+
+use binjson::{Document, FieldCache, FieldName};
+use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
+use sqlparser::ast::{self, Spanned};
+use sqlparser::tokenizer::Location;
+
+use super::aggregate::AggregateKind;
+use super::error::{Fault, SqlError, SqlErrorKind};
+use super::expr::{Expr, Literal};
+use super::functions::Function;
+use super::number::{self, IntegerText};
+use super::parse;
+use super::resolve::{self, Logical};
+use super::row::{Field, Fixed, Frame, Place, Scope, Source};
+use super::value::Value;
+use crate::catalog::Catalog;
+
+/// Most values of a group's key.
+pub(crate) const GROUP_MAX: usize = 16;
+/// Most aggregates of a view.
+pub(crate) const AGGREGATES_MAX: usize = 64;
+/// What `now` is inside a stored text that says so: out of every calendar, for what a view computes must not change by
+/// itself.
+const NO_TIME_MS: i64 = -(1 << 50);
+
+/// What an aggregate is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Rows,
+    Count,
+    Sum,
+    Avg,
+    Total,
+    Min,
+    Max,
+    Distinct,
+}
+
+/// A result column.
+#[derive(Clone, Debug)]
+pub(crate) enum Output {
+    /// A value of the group's key, by its place.
+    Group(usize),
+    /// An aggregate of an argument, by the argument's place; COUNT(*) has none.
+    Aggregate(Kind, Option<usize>),
+}
+
+/// A grouped query over one table.
+#[derive(Debug)]
+pub(crate) struct Grouping {
+    /// The collection, by its place in the catalog.
+    pub(crate) collection: usize,
+    /// The fields that it reads.
+    pub(crate) columns: Vec<String>,
+    pub(crate) outputs: Vec<(String, Output)>,
+    sources: Vec<Source>,
+    conditions: Vec<Expr>,
+    group: Vec<Expr>,
+    arguments: Vec<Expr>,
+}
+
+/// A value of a group's key: how it compares, and the JSON it was selected from, if that was a field by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupValue<'a> {
+    pub(crate) value: Value<'a>,
+    pub(crate) json: Option<&'a [u8]>,
+}
+
+/// Memory that evaluations reuse. One for each thread.
+#[derive(Default)]
+pub(crate) struct Memory {
+    arena: Bump,
+    caches: Vec<Cell<FieldCache>>,
+}
+
+impl Grouping {
+    /// Compiles a view's query.
+    pub(crate) fn compile(sql: &str, catalog: &Catalog) -> Result<Grouping, SqlError> {
+        let mut parsed = parse::parse(sql)?;
+        let ast::SetExpr::Select(select) = &mut *parsed.query.body else {
+            return refuse("a view is one SELECT … GROUP BY …", None);
+        };
+        let at = select.span().start;
+        let places: Vec<Location> = select.projection.iter().map(|item| item.span().start).collect();
+        let distinct: Vec<bool> = select.projection.iter_mut().map(take_distinct).collect();
+        let logical = resolve::resolve(sql, &parsed, catalog)?;
+        refuse_clauses(&logical, at)?;
+        let mut grouping = Grouping {
+            collection: logical.tables[0].collection,
+            columns: logical.columns.iter().map(|column| column.name.clone()).collect(),
+            outputs: Vec::new(),
+            sources: Vec::new(),
+            conditions: logical.conditions.clone(),
+            group: logical.group.clone(),
+            arguments: Vec::new(),
+        };
+        // A wildcard gives more outputs than items, but then they are no aggregates, and all are in GROUP BY.
+        let direct = logical.outputs.len() == places.len();
+        for (number, output) in logical.outputs.iter().enumerate() {
+            let at = if direct { places[number] } else { at };
+            let found = grouping.output(&logical, &output.expr, direct && distinct[number], at)?;
+            grouping.outputs.push((output.name.clone(), found));
+        }
+        grouping.check(&logical, at)?;
+        grouping.sources = grouping.columns.iter().map(|name| source(name)).collect();
+        Ok(grouping)
+    }
+
+    fn output(&mut self, logical: &Logical, expr: &Expr, distinct: bool, at: Location) -> Result<Output, SqlError> {
+        let slot = match expr {
+            Expr::GroupKey(place) => return Ok(Output::Group(*place)),
+            Expr::Aggregate(slot) => *slot,
+            _ => {
+                let why = "a result of a view is an expression of its GROUP BY or one aggregate: \
+                           compute with them in the queries over the view";
+                return refuse(why, Some(at));
+            }
+        };
+        let call = &logical.aggregates[slot];
+        let kind = match call.kind {
+            AggregateKind::CountRows => Kind::Rows,
+            AggregateKind::Count if distinct => Kind::Distinct,
+            AggregateKind::Count => Kind::Count,
+            AggregateKind::Sum => Kind::Sum,
+            AggregateKind::Avg => Kind::Avg,
+            AggregateKind::Total => Kind::Total,
+            AggregateKind::Min => Kind::Min,
+            AggregateKind::Max => Kind::Max,
+            #[allow(unreachable_patterns, reason = "SQL may learn aggregates that views do not know")]
+            _ => return refuse("a view keeps COUNT, SUM, TOTAL, AVG, MIN, MAX and COUNT(DISTINCT …)", Some(at)),
+        };
+        let argument = call.argument.as_ref().map(|argument| {
+            self.arguments.iter().position(|known| known == argument).unwrap_or_else(|| {
+                self.arguments.push(argument.clone());
+                self.arguments.len() - 1
+            })
+        });
+        Ok(Output::Aggregate(kind, argument))
+    }
+
+    fn check(&self, logical: &Logical, at: Location) -> Result<(), SqlError> {
+        if let Some(missing) = (0..self.group.len())
+            .find(|place| !self.outputs.iter().any(|(_, output)| matches!(output, Output::Group(of) if of == place)))
+        {
+            let why = format!("the expression {} of GROUP BY must be among the results of a view", missing + 1);
+            return refuse(&why, Some(at));
+        }
+        if self.group.len() > GROUP_MAX {
+            return refuse(&format!("a view groups by up to {GROUP_MAX} expressions"), Some(at));
+        }
+        if logical.aggregates.len() > AGGREGATES_MAX || self.outputs.len() > AGGREGATES_MAX + GROUP_MAX {
+            return refuse(&format!("a view has up to {AGGREGATES_MAX} aggregates"), Some(at));
+        }
+        let mut untimely = false;
+        for expr in self.conditions.iter().chain(&self.group).chain(&self.arguments) {
+            expr.walk(&mut |part| untimely |= asks_for_the_time(part));
+        }
+        if untimely {
+            return refuse("a view cannot ask for the time: its rows would change without a write", Some(at));
+        }
+        Ok(())
+    }
+
+    /// How many values a group's key has.
+    pub(crate) fn group_len(&self) -> usize {
+        self.group.len()
+    }
+
+    /// Computes the group's values and the arguments of the aggregates on one document, and hands them to `take`.
+    /// `None`: the document is not of the view.
+    pub(crate) fn evaluate<R>(
+        &self,
+        document: Document<'_>,
+        memory: &mut Memory,
+        take: impl FnOnce(&[GroupValue<'_>], &[Value<'_>]) -> R,
+    ) -> Result<Option<R>, Fault> {
+        memory.arena.reset();
+        // Of whichever view they were: a place is tried first, and the name compared.
+        memory.caches.resize(self.sources.len().max(memory.caches.len()), Cell::default());
+        let arena = &memory.arena;
+        let fixed = Fixed {
+            sources: &self.sources,
+            caches: &memory.caches,
+            parameters: &[],
+            constants: &[],
+            aggregates: &[],
+            group: &[],
+            now_ms: NO_TIME_MS,
+        };
+        let frame = Frame { level: 0, key: &[], value: &[], document: Some(document), absent: false, outer: None };
+        let scope = Scope { frame: Some(&frame), fixed: &fixed, arena };
+        for condition in &self.conditions {
+            if !condition.passes(&scope)? {
+                return Ok(None);
+            }
+        }
+        let mut group = BumpVec::with_capacity_in(self.group.len(), arena);
+        for expr in &self.group {
+            let json = match expr {
+                Expr::Column(column) => match scope.cell(*column)? {
+                    Field::Json(json) => Some(json),
+                    Field::Value(_) => None,
+                },
+                Expr::Path(column, steps) => scope.stored_path(*column, steps)?,
+                _ => None,
+            };
+            group.push(GroupValue { value: expr.evaluate(&scope)?, json });
+        }
+        let mut arguments = BumpVec::with_capacity_in(self.arguments.len(), arena);
+        for expr in &self.arguments {
+            arguments.push(expr.evaluate(&scope)?);
+        }
+        Ok(Some(take(&group, &arguments)))
+    }
+}
+
+/// What SUM adds for a value that is not NULL.
+pub(crate) fn summand(value: Value<'_>) -> Value<'static> {
+    match value {
+        Value::Text(text) => match number::integer_prefix(text) {
+            (integer, IntegerText::Whole) => Value::Integer(integer),
+            _ => Value::Real(value.to_real()),
+        },
+        Value::Integer(integer) => Value::Integer(integer),
+        other => Value::Real(other.to_real()),
+    }
+}
+
+fn refuse<T>(message: &str, at: Option<Location>) -> Result<T, SqlError> {
+    Err(parse::error(SqlErrorKind::Invalid, message, at))
+}
+
+fn source(name: &str) -> Source {
+    Source { level: 0, place: Place::Document, name: FieldName::new(name) }
+}
+
+/// `COUNT(DISTINCT x)` becomes `COUNT(x)`: what is distinct, the view counts by itself.
+fn take_distinct(item: &mut ast::SelectItem) -> bool {
+    let (ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }) = item else { return false };
+    let ast::Expr::Function(function) = expr else { return false };
+    let ast::FunctionArguments::List(list) = &mut function.args else { return false };
+    let counts = function.name.to_string().eq_ignore_ascii_case("count");
+    let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+    if counts && distinct {
+        list.duplicate_treatment = None;
+    }
+    counts && distinct
+}
+
+fn refuse_clauses(logical: &Logical, at: Location) -> Result<(), SqlError> {
+    let present = [
+        (logical.tables.len() != 1, "a view reads one collection: joins are not supported in views"),
+        (!logical.parameters.is_empty(), "a view takes no parameters"),
+        (logical.distinct, "a view takes no DISTINCT: its groups are distinct"),
+        (logical.having.is_some(), "a view takes no HAVING: put it into the queries over the view, as WHERE"),
+        (!logical.order.is_empty(), "a view takes no ORDER BY: put it into the queries over the view"),
+        (logical.limit.is_some() || logical.offset.is_some(), "a view takes no LIMIT and no OFFSET"),
+        (logical.group.is_empty(), "a view needs GROUP BY"),
+    ];
+    match present.iter().find(|(is, _)| *is) {
+        Some((_, why)) => refuse(why, Some(at)),
+        None => Ok(()),
+    }
+}
+
+/// A date function without a time value, or with `'now'`.
+fn asks_for_the_time(expr: &Expr) -> bool {
+    let Expr::Call(Function::Date(function), arguments) = expr else { return false };
+    let place = usize::from(*function == super::dates::DateFunction::Strftime);
+    match arguments.get(place) {
+        None => true,
+        Some(Expr::Literal(Literal::Text(text))) => text.trim_ascii().eq_ignore_ascii_case(b"now"),
+        Some(_) => false,
+    }
+}

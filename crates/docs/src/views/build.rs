@@ -1,0 +1,381 @@
+//! Building views over what their collections hold already, in the background and in parallel.
+//!
+//! Threads are started while the database is being opened, and each takes its snapshot before the opening ends: nobody has
+//! written yet, so all see one state S, and every write after S keeps the view by itself. The threads share S's documents by
+//! ranges of keys and add what they contribute to the same rows that the writes change: additions commute, so nothing has
+//! to be caught up with. When all ranges are done, one transaction switches the view in. A build that stops leaves a row that
+//! says so; the next opening drops the half-built trees and starts again.
+
+use std::collections::VecDeque;
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use binjson::Document;
+use store::{Snapshot, Store};
+
+use super::Views;
+use super::definition::Contribution;
+use super::fold::{group_operand, value_operand};
+use super::gather::Gather;
+use super::stored;
+use super::view::{View, ViewState};
+use super::write::distinct_of;
+use crate::collection::{Collection, STAMP_BYTES};
+use crate::engine::{Change, Direction, KeyRange, TreeId};
+use crate::rebuild::shown_key;
+use crate::sql::grouping::Memory;
+
+/// Parts that a collection is cut into, for each thread: what is uneven in one evens out over many.
+const PARTS_PER_THREAD: usize = 16;
+/// Documents between two looks at whether to stop.
+const STOP_DOCUMENTS: u64 = 256;
+/// Changes of rows in one transaction.
+const FOLDS_PER_TRANSACTION: usize = 256;
+/// Most threads of a build.
+pub(crate) const BUILD_THREADS_MAX: usize = 64;
+
+/// What an open database and its builders share.
+pub(crate) struct Heart {
+    pub(crate) store: Store,
+    pub(crate) collections: Vec<Collection>,
+    pub(crate) views: Views,
+    pub(crate) catalog_tree: TreeId,
+}
+
+/// The builders of an open database. Dropped, they stop where they are.
+#[derive(Default)]
+pub(crate) struct Builder {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A range of a collection's keys.
+struct Part {
+    collection: usize,
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
+}
+
+/// What the threads of one build share.
+struct Work {
+    heart: Arc<Heart>,
+    parts: Mutex<VecDeque<Part>>,
+    /// Threads that still read.
+    reading: AtomicUsize,
+    stop: Arc<AtomicBool>,
+    started: Instant,
+}
+
+impl Builder {
+    /// Starts building what is not built; returns when all threads have seen the state as it is now.
+    pub(crate) fn start(heart: &Arc<Heart>, threads: usize) -> Result<Builder, store::Error> {
+        let building = heart.views.list.iter().filter(|view| view.state() == ViewState::Building);
+        if building.count() == 0 {
+            return Ok(Builder::default());
+        }
+        let threads = threads.clamp(1, BUILD_THREADS_MAX);
+        let reader = heart.store.reader()?;
+        let parts = parts(heart, &reader.snapshot(), threads)?;
+        let mut builder = Builder::default();
+        let work = Arc::new(Work {
+            heart: Arc::clone(heart),
+            parts: Mutex::new(parts),
+            reading: AtomicUsize::new(threads),
+            stop: Arc::clone(&builder.stop),
+            started: Instant::now(),
+        });
+        let (ready, all_ready) = channel();
+        for number in 0..threads {
+            let (work, ready) = (Arc::clone(&work), ready.clone());
+            let thread = std::thread::Builder::new().name(format!("view-build-{number}"));
+            let spawned = thread.spawn(move || thread_main(&work, &ready));
+            let source = |source| store::Error::Io { context: "start a thread".to_string(), source };
+            builder.threads.push(spawned.map_err(source)?);
+        }
+        drop(ready);
+        // One error, or one word from each thread.
+        all_ready.iter().collect::<Result<Vec<()>, store::Error>>()?;
+        Ok(builder)
+    }
+
+    /// Whether all is built, or given up.
+    pub(crate) fn is_done(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Builder {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            // A panic of the thread was told by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn thread_main(work: &Work, ready: &Sender<Result<(), store::Error>>) {
+    let reader = match work.heart.store.reader() {
+        Ok(reader) => reader,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    let snapshot = reader.snapshot();
+    let _ = ready.send(Ok(()));
+    let result = Worker::new(work).run(&snapshot);
+    drop(snapshot);
+    if let Err(error) = result {
+        tracing::error!(%error, "a view cannot be built");
+        work.building(None).for_each(|view| view.fail(error.to_string()));
+    }
+    let is_last = work.reading.fetch_sub(1, Ordering::AcqRel) == 1;
+    if is_last && !work.stop.load(Ordering::Acquire) {
+        work.switch_in();
+    }
+}
+
+/// Cuts the collections of the views that are to be built.
+fn parts(heart: &Heart, snapshot: &Snapshot<'_>, threads: usize) -> Result<VecDeque<Part>, store::Error> {
+    let mut parts = VecDeque::new();
+    for (number, collection) in heart.collections.iter().enumerate() {
+        let views = || collection.views.iter().map(|watch| &watch.view).filter(|v| v.state() == ViewState::Building);
+        if views().next().is_none() {
+            continue;
+        }
+        let tree = collection.info.tree;
+        let ends = (snapshot.first(tree, KeyRange::ALL)?, snapshot.last(tree, KeyRange::ALL)?);
+        let cuts = match ends {
+            (Some((first, _)), Some((last, _))) => cuts(&first, &last, threads * PARTS_PER_THREAD),
+            _ => Vec::new(),
+        };
+        let mut from = None;
+        for cut in cuts {
+            parts.push_back(Part { collection: number, from: from.replace(cut.clone()), to: Some(cut) });
+        }
+        parts.push_back(Part { collection: number, from, to: None });
+        let count = parts.iter().filter(|part| part.collection == number).count() as u64;
+        views().for_each(|view| view.parts.store(count, Ordering::Relaxed));
+    }
+    Ok(parts)
+}
+
+/// Keys that cut the range from `first` to `last` into about `count` parts, evenly by the eight bytes behind what the two have
+/// in common.
+fn cuts(first: &[u8], last: &[u8], count: usize) -> Vec<Vec<u8>> {
+    let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let digits = |key: &[u8]| {
+        let mut digits = [0; 8];
+        key[common..].iter().zip(&mut digits).for_each(|(byte, digit)| *digit = *byte);
+        u64::from_be_bytes(digits)
+    };
+    let (from, to) = (digits(first), digits(last));
+    let step = (to - from) / count as u64;
+    let mut cuts: Vec<Vec<u8>> = Vec::new();
+    for number in (1..count as u64).filter(|_| step > 0) {
+        cuts.push([&first[..common], &(from + step * number).to_be_bytes()[..]].concat());
+    }
+    cuts
+}
+
+impl Work {
+    /// The views being built, of one collection or of all.
+    fn building(&self, collection: Option<usize>) -> impl Iterator<Item = &Arc<View>> {
+        let collections = self.heart.collections.iter().enumerate();
+        let wanted = collections.filter(move |(number, _)| collection.is_none_or(|wanted| wanted == *number));
+        let views = wanted.flat_map(|(_, collection)| collection.views.iter().map(|watch| &watch.view));
+        views.filter(|view| view.state() == ViewState::Building)
+    }
+
+    /// Makes what is built the views that answer.
+    fn switch_in(&self) {
+        for view in self.building(None).cloned().collect::<Vec<_>>() {
+            match stored::switch_in(&self.heart, &view) {
+                Ok(()) => {
+                    let documents = view.documents.load(Ordering::Relaxed);
+                    tracing::info!(view = view.name, documents, elapsed = ?self.started.elapsed(), "the view is built");
+                }
+                Err(error) => {
+                    tracing::error!(view = view.name, %error, "the view cannot be switched in");
+                    view.fail(error.to_string());
+                }
+            }
+        }
+    }
+}
+
+/// One thread's part of a build.
+struct Worker<'w> {
+    work: &'w Work,
+    /// What is gathered for each view being built.
+    gathers: Vec<(Arc<View>, usize, Gather)>,
+    memory: Memory,
+    contribution: Contribution,
+}
+
+/// Why a worker reads no further.
+enum Stopped {
+    Asked,
+    Error(store::Error),
+}
+
+impl From<store::Error> for Stopped {
+    fn from(error: store::Error) -> Self {
+        Stopped::Error(error)
+    }
+}
+
+impl<'w> Worker<'w> {
+    fn new(work: &'w Work) -> Worker<'w> {
+        let collections = work.heart.collections.iter().enumerate();
+        let views = collections.flat_map(|(number, _)| work.building(Some(number)).map(move |view| (number, view)));
+        let gathers = views.map(|(number, view)| (Arc::clone(view), number, Gather::default()));
+        let gathers = gathers.collect();
+        Worker { work, gathers, memory: Memory::default(), contribution: Contribution::default() }
+    }
+
+    fn run(&mut self, snapshot: &Snapshot<'_>) -> Result<(), store::Error> {
+        let next = || self.work.parts.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        while let Some(part) = next() {
+            match self.part(snapshot, &part) {
+                Ok(()) => {
+                    self.work.building(Some(part.collection)).for_each(|view| {
+                        view.parts_done.fetch_add(1, Ordering::Relaxed);
+                    });
+                }
+                Err(Stopped::Asked) => return Ok(()),
+                Err(Stopped::Error(error)) => return Err(error),
+            }
+        }
+        snapshot.check()?;
+        (0..self.gathers.len()).try_for_each(|place| self.pass_on(place))
+    }
+
+    fn part(&mut self, snapshot: &Snapshot<'_>, part: &Part) -> Result<(), Stopped> {
+        let bound = |key: &Option<Vec<u8>>| key.clone();
+        let (from, to) = (bound(&part.from), bound(&part.to));
+        let range = KeyRange {
+            from: from.as_deref().map_or(Bound::Unbounded, Bound::Included),
+            to: to.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+        };
+        let (mut seen, mut stopped) = (0u64, None);
+        let tree = self.work.heart.collections[part.collection].info.tree;
+        snapshot.scan(tree, range, Direction::Forward, &mut |key, stored| {
+            seen += 1;
+            if seen.is_multiple_of(STOP_DOCUMENTS) && self.work.stop.load(Ordering::Relaxed) {
+                stopped = Some(Stopped::Asked);
+                return ControlFlow::Break(());
+            }
+            if let Err(error) = self.document(part.collection, key, stored) {
+                stopped = Some(Stopped::Error(error));
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.work.building(Some(part.collection)).for_each(|view| {
+            view.documents.fetch_add(seen, Ordering::Relaxed);
+        });
+        stopped.map_or(Ok(()), Err)
+    }
+
+    fn document(&mut self, collection: usize, key: &[u8], stored: &[u8]) -> Result<(), store::Error> {
+        let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+        for place in 0..self.gathers.len() {
+            let (view, of, gather) = &mut self.gathers[place];
+            if *of != collection || view.state() == ViewState::Failed {
+                continue;
+            }
+            let added = match document {
+                None => Err("the document is damaged".to_string()),
+                Some(document) => {
+                    let contribution = &mut self.contribution;
+                    let found = view.definition.contribution(&view.name, document, &mut self.memory, contribution);
+                    found.map_err(|why| why.to_string()).and_then(|()| {
+                        gather.add(view, contribution).ok_or_else(|| "a contribution is damaged".to_string())
+                    })
+                }
+            };
+            if let Err(why) = added {
+                let info = &self.work.heart.collections[collection].info;
+                let why = format!("the stored document {}/{}: {why}", info.name, shown_key(info.key.kind, key));
+                tracing::error!(view = view.name, why, "the view cannot be built");
+                view.fail(why);
+            } else if gather.is_full() {
+                self.pass_on(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what is gathered to the view's rows.
+    fn pass_on(&mut self, place: usize) -> Result<(), store::Error> {
+        let (view, _, gather) = &mut self.gathers[place];
+        let store = &self.work.heart.store;
+        let mut operand = Vec::new();
+        let values = gather.take_values();
+        for chunk in values.chunks(FOLDS_PER_TRANSACTION) {
+            commit(store, &mut |tx| {
+                for (key, counted) in chunk {
+                    let distinct = distinct_of(view, counted.facet, counted.group_key_bytes);
+                    value_operand(counted.times, distinct, &mut operand);
+                    Change::fold(tx, view.values, key, &operand)?;
+                }
+                Ok(())
+            })?;
+        }
+        let groups = gather.take_groups();
+        for chunk in groups.chunks(FOLDS_PER_TRANSACTION) {
+            commit(store, &mut |tx| {
+                for (key, state) in chunk {
+                    group_operand(state, &mut operand);
+                    Change::fold(tx, view.groups, key, &operand)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Commits; what the change failed with is the error.
+pub(crate) fn commit(
+    store: &Store,
+    change: &mut (dyn FnMut(&mut store::Tx<'_>) -> Result<(), store::Error> + Send),
+) -> Result<(), store::Error> {
+    let mut failed = None;
+    let committed = store.commit(&mut |tx| {
+        failed = change(tx).err();
+        if failed.is_some() { Err(store::Abort) } else { Ok(()) }
+    });
+    match (committed, failed) {
+        (Err(store::Error::Aborted), Some(error)) => Err(error),
+        (committed, _) => committed.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(first: &[u8], last: &[u8]) {
+        let cuts = cuts(first, last, 8);
+        assert!(cuts.is_sorted(), "{cuts:?}");
+        assert!(cuts.iter().all(|cut| cut[..] > *first && cut[..] <= *last), "{cuts:?}");
+    }
+
+    #[test]
+    fn cuts_lie_between_the_ends_in_order() {
+        check(&1u32.to_be_bytes(), &1_000_000u32.to_be_bytes());
+        check(&[0; 8], &[255; 8]);
+        check(b"aaaa", b"aaab");
+        check(b"a", b"a");
+        check(b"a", b"abcdefghijklmnop");
+        assert_eq!(cuts(&1u32.to_be_bytes(), &1_000_000u32.to_be_bytes(), 8).len(), 7);
+    }
+}

@@ -1,0 +1,234 @@
+//! A view's definition: its query taken apart into what is kept for each group, and how results come of it.
+//!
+//! For a document a definition gives a [`Contribution`]: the group's key, the state of one row, and the values that are
+//! counted one by one. The same code serves writes, builds, imports and verification.
+//!
+//! Trees of a view:
+//!
+//! ```text
+//!  view/N         key: the group's values (order::lower, one after another)           value: a state (state.rs)
+//!  view-values/N  key: the group's key | number of the facet (1 byte) | the value      value: how often (fold.rs)
+//! ```
+//!
+//! A facet is an argument whose values are counted: for MIN and MAX they are kept as they are (`order::encode`), so that the
+//! first and the last are the results; COUNT(DISTINCT) takes 5 and 5.0 for one (`order::lower`).
+
+use binjson::Document;
+
+use crate::catalog::Catalog;
+use crate::error::WriteError;
+use crate::key::KEY_BYTES_MAX;
+use crate::order::{self, Scalar};
+use crate::sql::grouping::{GroupValue, Grouping, Kind, Memory, Output, summand};
+use crate::sql::{SqlError, Value};
+use crate::views::state::{Form, Number, OneRow};
+
+/// How a result column comes of what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// A value of the group's key.
+    Group(usize),
+    Rows,
+    Count(usize),
+    Sum(usize),
+    Avg(usize),
+    Total(usize),
+    Distinct(usize),
+    /// The first or the last value of a facet.
+    Min(usize),
+    Max(usize),
+}
+
+/// An argument whose values are counted one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facet {
+    pub(crate) argument: usize,
+    /// The slot of COUNT(DISTINCT) that it is for; else it is for MIN and MAX.
+    pub(crate) distinct: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Count(usize),
+    Sum(usize),
+    Distinct(usize),
+}
+
+/// A view's query, ready for work.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    pub(crate) grouping: Grouping,
+    pub(crate) columns: Vec<(String, Shown)>,
+    pub(crate) facets: Vec<Facet>,
+    slots: Vec<Slot>,
+}
+
+/// What one document adds to a view. Kept, so that a steady stream of writes allocates nothing.
+#[derive(Default)]
+pub(crate) struct Contribution {
+    /// Whether it adds anything.
+    pub(crate) is_any: bool,
+    pub(crate) key: Vec<u8>,
+    pub(crate) state: Vec<u8>,
+    /// For each facet the end of its value's bytes; one without bytes is NULL and not counted.
+    ends: Vec<usize>,
+    values: Vec<u8>,
+}
+
+impl Contribution {
+    /// The bytes of a facet's value, if it is counted.
+    pub(crate) fn value(&self, facet: usize) -> Option<&[u8]> {
+        let from = if facet == 0 { 0 } else { self.ends[facet - 1] };
+        Some(&self.values[from..self.ends[facet]]).filter(|value| !value.is_empty())
+    }
+
+    fn clear(&mut self) {
+        self.is_any = false;
+        self.key.clear();
+        self.state.clear();
+        self.ends.clear();
+        self.values.clear();
+    }
+}
+
+impl Definition {
+    /// Compiles a view's query over the collections of a catalog.
+    pub(crate) fn compile(sql: &str, catalog: &Catalog) -> Result<Definition, SqlError> {
+        let grouping = Grouping::compile(sql, catalog)?;
+        let mut definition = Definition { grouping, columns: Vec::new(), facets: Vec::new(), slots: Vec::new() };
+        for number in 0..definition.grouping.outputs.len() {
+            let (name, output) = definition.grouping.outputs[number].clone();
+            let shown = match output {
+                Output::Group(place) => Shown::Group(place),
+                Output::Aggregate(kind, argument) => definition.aggregate(kind, argument.unwrap_or(0)),
+            };
+            definition.columns.push((name, shown));
+        }
+        // States list their entries by slot and kind; one slot has one kind.
+        Ok(definition)
+    }
+
+    fn aggregate(&mut self, kind: Kind, argument: usize) -> Shown {
+        match kind {
+            Kind::Rows => Shown::Rows,
+            Kind::Count => Shown::Count(self.slot(Slot::Count(argument))),
+            Kind::Sum => Shown::Sum(self.slot(Slot::Sum(argument))),
+            Kind::Avg => Shown::Avg(self.slot(Slot::Sum(argument))),
+            Kind::Total => Shown::Total(self.slot(Slot::Sum(argument))),
+            Kind::Distinct => {
+                let slot = self.slot(Slot::Distinct(argument));
+                self.facet(Facet { argument, distinct: Some(slot) });
+                Shown::Distinct(slot)
+            }
+            Kind::Min => Shown::Min(self.facet(Facet { argument, distinct: None })),
+            Kind::Max => Shown::Max(self.facet(Facet { argument, distinct: None })),
+        }
+    }
+
+    fn slot(&mut self, wanted: Slot) -> usize {
+        place(&mut self.slots, wanted)
+    }
+
+    fn facet(&mut self, wanted: Facet) -> usize {
+        place(&mut self.facets, wanted)
+    }
+
+    /// What a document adds. The error is the document's own: it has no place in the view.
+    pub(crate) fn contribution(
+        &self,
+        name: &str,
+        document: Document<'_>,
+        memory: &mut Memory,
+        out: &mut Contribution,
+    ) -> Result<(), WriteError> {
+        out.clear();
+        let found = self.grouping.evaluate(document, memory, |group, arguments| self.write(group, arguments, out));
+        match found {
+            Ok(None) => Ok(()),
+            Ok(Some(Some(()))) if out.key.len() <= KEY_BYTES_MAX && self.longest(out) <= KEY_BYTES_MAX => {
+                out.is_any = true;
+                Ok(())
+            }
+            Ok(Some(Some(()))) => {
+                Err(WriteError::TooLarge { what: format!("a key of view {name}"), limit: KEY_BYTES_MAX as u64 })
+            }
+            Ok(Some(None)) => Err(WriteError::Unavailable { why: "a stored document is damaged".to_string() }),
+            Err(fault) => {
+                let why = crate::sql::QueryError::from(fault);
+                Err(WriteError::invalid(format!("view {name} cannot take it: {why}"), ""))
+            }
+        }
+    }
+
+    /// The longest key of the values' tree.
+    fn longest(&self, contribution: &Contribution) -> usize {
+        let values = (0..self.facets.len()).filter_map(|facet| contribution.value(facet));
+        contribution.key.len() + 1 + values.map(<[u8]>::len).max().unwrap_or(0)
+    }
+
+    fn write(&self, group: &[GroupValue<'_>], arguments: &[Value<'_>], out: &mut Contribution) -> Option<()> {
+        for value in group {
+            order::lower(value.value.scalar()?, &mut out.key);
+        }
+        let mut row = OneRow::begin(&mut out.state);
+        for (number, slot) in self.slots.iter().enumerate() {
+            match slot {
+                Slot::Count(argument) if !arguments[*argument].is_null() => row.count(number),
+                Slot::Sum(argument) if !arguments[*argument].is_null() => {
+                    row.sum(number, number_of(arguments[*argument]))
+                }
+                _ => {}
+            }
+        }
+        for (place, value) in group.iter().enumerate() {
+            if let Some(form) = form(value) {
+                row.form(place, form);
+            }
+        }
+        for facet in &self.facets {
+            let value = arguments[facet.argument];
+            if !value.is_null() {
+                match facet.distinct {
+                    Some(_) => order::lower(value.scalar()?, &mut out.values),
+                    None => order::encode(value.scalar()?, &mut out.values),
+                }
+            }
+            out.ends.push(out.values.len());
+        }
+        Some(())
+    }
+}
+
+fn place<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
+    list.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+        list.push(wanted);
+        list.len() - 1
+    })
+}
+
+fn number_of(value: Value<'_>) -> Number {
+    match summand(value) {
+        Value::Integer(integer) => Number::Integer(integer),
+        Value::Real(real) => Number::Real(real),
+        Value::Null | Value::Text(_) => Number::Integer(0),
+    }
+}
+
+/// How a group's value is to be shown, if the key does not tell.
+fn form(value: &GroupValue<'_>) -> Option<Form> {
+    match value.json.and_then(|json| json.first()) {
+        Some(b't' | b'f') => return Some(Form::Boolean),
+        Some(b'{' | b'[') => return Some(Form::Json),
+        _ => {}
+    }
+    match value.value {
+        Value::Real(real) if real == 0.0 && real.is_sign_negative() => Some(Form::NegativeZero),
+        Value::Real(real) => {
+            let (mut exact, mut lower) = (Vec::new(), Vec::new());
+            order::encode(Scalar::Real(real), &mut exact);
+            order::lower(Scalar::Real(real), &mut lower);
+            (exact != lower).then_some(Form::Real)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,272 @@
+//! Contributions of many documents added up in memory, group by group, before they become rows.
+//!
+//! Few groups are the rule, so that millions of documents become a handful of states. Where there are many, the memory is
+//! bounded: who gathers passes on what there is when [`Gather::is_full`]; [`ImportGather`] sorts it outside memory.
+
+use binjson::Document;
+use hashbrown::HashMap;
+use store::{BulkTree, Sorter, Store};
+
+use super::definition::Contribution;
+use super::state;
+use super::view::View;
+use super::write::value_key;
+use crate::collection::Collection;
+use crate::engine::TreeId;
+use crate::error::WriteError;
+use crate::sql::grouping::Memory;
+use crate::varint;
+
+/// Memory of one gathering.
+const GATHER_BYTES_MAX: usize = 8 << 20;
+/// What a map needs for an entry beside its bytes.
+const ENTRY_BYTES: usize = 64;
+
+/// A counted value: how often, and where its group's key ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    pub(crate) times: i64,
+    pub(crate) facet: usize,
+    pub(crate) group_key_bytes: usize,
+}
+
+/// States of groups and counts of values, by key.
+#[derive(Default)]
+pub(crate) struct Gather {
+    groups: HashMap<Box<[u8]>, Vec<u8>>,
+    values: HashMap<Box<[u8]>, Counted>,
+    bytes: usize,
+    sum: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Gather {
+    /// Adds what one document contributes. `None`: it is damaged.
+    pub(crate) fn add(&mut self, view: &View, contribution: &Contribution) -> Option<()> {
+        if !contribution.is_any {
+            return Some(());
+        }
+        match self.groups.get_mut(&contribution.key[..]) {
+            Some(known) => {
+                self.sum.clear();
+                state::add(known, &contribution.state, &mut self.sum)?;
+                self.bytes += self.sum.len().saturating_sub(known.len());
+                known.clear();
+                known.extend_from_slice(&self.sum);
+            }
+            None => {
+                self.bytes += contribution.key.len() + contribution.state.len() + ENTRY_BYTES;
+                self.groups.insert(contribution.key.as_slice().into(), contribution.state.clone());
+            }
+        }
+        for facet in 0..view.definition.facets.len() {
+            let Some(value) = contribution.value(facet) else { continue };
+            value_key(&contribution.key, facet, value, &mut self.key);
+            match self.values.get_mut(&self.key[..]) {
+                Some(known) => known.times += 1,
+                None => {
+                    self.bytes += self.key.len() + ENTRY_BYTES;
+                    let counted = Counted { times: 1, facet, group_key_bytes: contribution.key.len() };
+                    self.values.insert(self.key.as_slice().into(), counted);
+                }
+            }
+        }
+        Some(())
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= GATHER_BYTES_MAX
+    }
+
+    /// The states gathered so far, by rising key; they are gone after.
+    pub(crate) fn take_groups(&mut self) -> Vec<(Box<[u8]>, Vec<u8>)> {
+        let mut groups: Vec<_> = self.groups.drain().collect();
+        groups.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        self.bytes = 0;
+        groups
+    }
+
+    /// The same of the values.
+    pub(crate) fn take_values(&mut self) -> Vec<(Box<[u8]>, Counted)> {
+        let mut values: Vec<_> = self.values.drain().collect();
+        values.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        self.bytes = 0;
+        values
+    }
+}
+
+/// A gathering that sorts outside memory and gives each row once, in order.
+pub(crate) struct ImportGather {
+    gather: Gather,
+    groups: Sorter,
+    values: Sorter,
+}
+
+/// Takes a row: key and value.
+pub(crate) type TakeRow<'t> = &'t mut dyn FnMut(&[u8], &[u8]) -> Result<(), store::Error>;
+
+impl ImportGather {
+    /// Sorts with about `bytes` of memory.
+    pub(crate) fn new(store: &Store, bytes: usize) -> ImportGather {
+        ImportGather { gather: Gather::default(), groups: store.sorter(bytes / 2), values: store.sorter(bytes / 2) }
+    }
+
+    /// Adds what one document contributes.
+    pub(crate) fn add(&mut self, view: &View, contribution: &Contribution) -> Result<(), store::Error> {
+        self.gather.add(view, contribution).ok_or_else(|| damaged("a contribution"))?;
+        if self.gather.is_full() { self.give_away() } else { Ok(()) }
+    }
+
+    fn give_away(&mut self) -> Result<(), store::Error> {
+        for (key, state) in self.gather.take_groups() {
+            self.groups.push(&key, &state)?;
+        }
+        let mut record = Vec::new();
+        for (key, counted) in self.gather.take_values() {
+            record.clear();
+            varint::push_signed(&mut record, counted.times);
+            varint::push(&mut record, counted.facet as u64);
+            varint::push(&mut record, counted.group_key_bytes as u64);
+            self.values.push(&key, &record)?;
+        }
+        Ok(())
+    }
+
+    /// Gives all rows, those of the values first: their distinct counts belong to the groups.
+    pub(crate) fn finish(
+        mut self,
+        view: &View,
+        each_value: TakeRow<'_>,
+        each_group: TakeRow<'_>,
+    ) -> Result<(), store::Error> {
+        self.give_away()?;
+        let ImportGather { mut groups, values, .. } = self;
+        let mut runs = Runs { view, groups: &mut groups, current: None };
+        let mut row: Option<(Vec<u8>, Counted)> = None;
+        let mut entries = values.finish()?;
+        while let Some((key, record)) = entries.next()? {
+            let counted = counted(record).ok_or_else(|| damaged("a sorted run"))?;
+            match &mut row {
+                Some((known, sum)) if known == key => sum.times += counted.times,
+                _ => {
+                    if let Some((key, sum)) = row.replace((key.to_vec(), counted)) {
+                        runs.value(&key, sum, each_value)?;
+                    }
+                }
+            }
+        }
+        if let Some((key, sum)) = row {
+            runs.value(&key, sum, each_value)?;
+        }
+        runs.end()?;
+        let mut row: Option<(Vec<u8>, Vec<u8>)> = None;
+        let (mut entries, mut sum) = (groups.finish()?, Vec::new());
+        while let Some((key, state)) = entries.next()? {
+            match &mut row {
+                Some((known, so_far)) if known == key => {
+                    sum.clear();
+                    state::add(so_far, state, &mut sum).ok_or_else(|| damaged("a sorted run"))?;
+                    std::mem::swap(so_far, &mut sum);
+                }
+                _ => {
+                    if let Some((key, state)) = row.replace((key.to_vec(), state.to_vec())) {
+                        each_group(&key, &state)?;
+                    }
+                }
+            }
+        }
+        row.map_or(Ok(()), |(key, state)| each_group(&key, &state))
+    }
+
+    /// Builds the view's trees.
+    fn build(self, view: &View, store: &Store) -> Result<[(TreeId, BulkTree); 2], store::Error> {
+        let (mut groups, mut values) = (store.bulk()?, store.bulk()?);
+        self.finish(view, &mut |key, value| values.push(key, value), &mut |key, value| groups.push(key, value))?;
+        Ok([(view.groups, groups), (view.values, values)])
+    }
+}
+
+/// The views of a collection that is being loaded whole.
+pub(crate) struct Loading<'c> {
+    views: Vec<(&'c View, ImportGather)>,
+    memory: Memory,
+    contribution: Contribution,
+}
+
+impl<'c> Loading<'c> {
+    pub(crate) fn new(collection: &'c Collection, store: &Store, bytes: usize) -> Loading<'c> {
+        let share = bytes / collection.views.len().max(1);
+        // Of those that could not be built nothing is there to add to: the next opening begins them anew.
+        let ready = collection.views.iter().map(|watch| &*watch.view).filter(|view| view.is_ready());
+        Loading {
+            views: ready.map(|view| (view, ImportGather::new(store, share))).collect(),
+            memory: Memory::default(),
+            contribution: Contribution::default(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, document: Document<'_>) -> Result<(), WriteError> {
+        for (view, gather) in &mut self.views {
+            view.definition.contribution(&view.name, document, &mut self.memory, &mut self.contribution)?;
+            gather.add(view, &self.contribution)?;
+        }
+        Ok(())
+    }
+
+    /// Builds all their trees.
+    pub(crate) fn build(self, store: &Store) -> Result<Vec<(TreeId, BulkTree)>, store::Error> {
+        let mut trees = Vec::new();
+        for (view, gather) in self.views {
+            trees.extend(gather.build(view, store)?);
+        }
+        Ok(trees)
+    }
+}
+
+/// The distinct counts of groups: their values come one after another.
+struct Runs<'r> {
+    view: &'r View,
+    groups: &'r mut Sorter,
+    /// Key up to the facet, slot, how many.
+    current: Option<(Vec<u8>, usize, i64)>,
+}
+
+impl Runs<'_> {
+    fn value(&mut self, key: &[u8], sum: Counted, each_value: TakeRow<'_>) -> Result<(), store::Error> {
+        let mut times = Vec::new();
+        varint::push_signed(&mut times, sum.times);
+        each_value(key, &times)?;
+        let Some(slot) = self.view.definition.facets.get(sum.facet).and_then(|facet| facet.distinct) else {
+            return Ok(());
+        };
+        let group = key.get(..sum.group_key_bytes).ok_or_else(|| damaged("a sorted run"))?;
+        match &mut self.current {
+            Some((known, known_slot, distinct)) if known == group && *known_slot == slot => *distinct += 1,
+            _ => {
+                self.end()?;
+                self.current = Some((group.to_vec(), slot, 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), store::Error> {
+        let Some((group, slot, distinct)) = self.current.take() else { return Ok(()) };
+        let mut change = Vec::new();
+        state::distinct_change(slot, distinct, &mut change);
+        self.groups.push(&group, &change)
+    }
+}
+
+fn counted(mut record: &[u8]) -> Option<Counted> {
+    let times = varint::take_signed(&mut record)?;
+    let facet = usize::try_from(varint::take(&mut record)?).ok()?;
+    let group_key_bytes = usize::try_from(varint::take(&mut record)?).ok()?;
+    Some(Counted { times, facet, group_key_bytes })
+}
+
+#[cold]
+fn damaged(what: &str) -> store::Error {
+    let source = std::io::Error::other(format!("{what} is damaged"));
+    store::Error::Io { context: "gathering a view".to_string(), source }
+}

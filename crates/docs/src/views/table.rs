@@ -1,0 +1,337 @@
+//! Views as tables of queries: what a query sees of a view's trees.
+//!
+//! A query plans over a view as over a collection: with a closed list of fields, and an index over the values of GROUP BY
+//! that carries all of them. Both stand under tree numbers that no store gives ([`document_tree`], [`index_tree`]); the view
+//! of the engine that queries are given ([`WithViews`]) makes documents and index entries of the view's rows as they are
+//! read. So ranges, order and covering come from the planner as for any index, and a stored row stays as small as it is.
+
+use std::borrow::Cow;
+use std::ops::{Bound, ControlFlow};
+
+use binjson::Encoder;
+
+use super::Views;
+use super::definition::{Definition, Shown};
+use super::state::{Form, State, Sum};
+use super::view::View;
+use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, IndexInfo, KeyInfo};
+use crate::collection::STAMP_BYTES;
+use crate::engine::{self, Direction, Entries, KeyRange, TreeId};
+use crate::index;
+use crate::key::KeyType;
+use crate::order::{self, Scalar};
+use crate::sql::{Field, Value, write_field};
+
+/// Tree numbers from here on are views' tables.
+const TABLES: u32 = 1 << 31;
+
+/// The tree under which queries read a view's rows as documents, by its place among the views.
+fn document_tree(place: usize) -> TreeId {
+    TreeId(TABLES | (place as u32) << 1)
+}
+
+/// The same as entries of the index over GROUP BY.
+fn index_tree(place: usize) -> TreeId {
+    TreeId(TABLES | (place as u32) << 1 | 1)
+}
+
+/// A view as queries see it.
+pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> CollectionInfo {
+    let all: Vec<String> = definition.columns.iter().map(|(name, _)| name.clone()).collect();
+    let group_field = |group: usize| {
+        let column = definition.columns.iter().find(|(_, shown)| *shown == Shown::Group(group));
+        column.map(|(name, _)| name.clone())
+    };
+    let fields = all.iter().map(|name| FieldInfo { name: name.clone(), kind: FieldKind::Any, required: false });
+    CollectionInfo {
+        name: name.to_string(),
+        tree: document_tree(place),
+        // No field has an empty name, so no query finds rows by this key.
+        key: KeyInfo { field: String::new(), kind: KeyType::String },
+        fields: fields.collect(),
+        closed: true,
+        indexes: vec![IndexInfo {
+            fields: (0..definition.grouping.group_len()).filter_map(group_field).collect(),
+            included: all.clone(),
+            tree: index_tree(place),
+        }],
+        unique: Vec::new(),
+        references: Vec::new(),
+    }
+}
+
+/// An engine's view with the tables of views in it.
+pub(crate) struct WithViews<'v, V> {
+    pub(crate) inner: V,
+    pub(crate) views: &'v Views,
+}
+
+#[allow(clippy::type_complexity, reason = "as for the trait")]
+impl<V: engine::View> engine::View for WithViews<'_, V> {
+    #[inline]
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+        if tree.0 >= TABLES { Ok(None) } else { self.inner.get(tree, key) }
+    }
+
+    #[inline]
+    fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), store::Error> {
+        if tree.0 >= TABLES {
+            return self.scan_table(tree, range, direction, visit);
+        }
+        self.inner.scan(tree, range, direction, visit)
+    }
+
+    #[inline]
+    fn scan_leaves<'s>(
+        &'s self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&Entries<'s>) -> ControlFlow<()>,
+    ) -> Result<bool, store::Error> {
+        if tree.0 >= TABLES { Ok(false) } else { self.inner.scan_leaves(tree, range, direction, visit) }
+    }
+
+    #[inline]
+    fn get_all<'s>(
+        &'s self,
+        tree: TreeId,
+        keys: &[[u8; 4]],
+        values: &mut [Option<&'s [u8]>],
+    ) -> Result<bool, store::Error> {
+        if tree.0 >= TABLES { Ok(false) } else { self.inner.get_all(tree, keys, values) }
+    }
+
+    #[inline]
+    fn fetch_place(&self, tree: TreeId, key: &[u8]) {
+        if tree.0 < TABLES {
+            self.inner.fetch_place(tree, key);
+        }
+    }
+
+    #[inline]
+    fn fetch_value(&self, tree: TreeId, key: &[u8]) {
+        if tree.0 < TABLES {
+            self.inner.fetch_value(tree, key);
+        }
+    }
+}
+
+#[allow(clippy::type_complexity, reason = "as for the trait")]
+impl<V: engine::View> WithViews<'_, V> {
+    fn scan_table(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), store::Error> {
+        let place = ((tree.0 & !TABLES) >> 1) as usize;
+        let view = self.views.serving(place)?;
+        let (as_entry, mut row, mut failure) = (tree.0 & 1 == 1, Rendered::default(), None);
+        self.inner.scan(view.groups, range, direction, &mut |key, state| {
+            let shown = row.render(view, &self.inner, key, state).and_then(|()| match as_entry {
+                true => row.entry(key),
+                false => row.document(view),
+            });
+            match shown {
+                Ok(()) => visit(if row.key.is_empty() { key } else { &row.key }, &row.value),
+                Err(error) => {
+                    failure = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// A row of a view as JSON, column by column, and what a query gets of it.
+#[derive(Default)]
+pub(crate) struct Rendered {
+    json: Vec<u8>,
+    ends: Vec<usize>,
+    /// The group's values, with their forms; empty where the row's own key does.
+    key: Vec<u8>,
+    value: Vec<u8>,
+    /// The group's values as they are shown.
+    group: Vec<(usize, usize)>,
+    encoder: Encoder,
+}
+
+impl Rendered {
+    fn render(
+        &mut self,
+        view: &View,
+        engine: &impl engine::View,
+        key: &[u8],
+        state: &[u8],
+    ) -> Result<(), store::Error> {
+        self.json.clear();
+        self.ends.clear();
+        self.key.clear();
+        let state = State::read(state).ok_or_else(|| damaged(view))?;
+        self.render_group(view, &state, key).ok_or_else(|| damaged(view))?;
+        let group_end = self.json.len();
+        for (_, shown) in &view.definition.columns {
+            match *shown {
+                Shown::Group(place) => {
+                    let (from, to) = self.group[place];
+                    self.json.extend_from_within(from..to);
+                }
+                Shown::Min(facet) => self.extreme(view, engine, key, facet, Direction::Forward)?,
+                Shown::Max(facet) => self.extreme(view, engine, key, facet, Direction::Backward)?,
+                other => write_value(aggregate(other, &state), &mut self.json),
+            }
+            self.ends.push(self.json.len() - group_end);
+        }
+        self.json.drain(..group_end);
+        Ok(())
+    }
+
+    /// Writes the group's values to the front of `json`, and the key that tells their forms.
+    fn render_group(&mut self, view: &View, state: &State, key: &[u8]) -> Option<()> {
+        self.group.clear();
+        let mut rest = key;
+        for place in 0..view.definition.grouping.group_len() {
+            let mut text = Vec::new();
+            let mut next = rest;
+            let scalar = order::decode(&mut next, &mut text)?;
+            let from = self.json.len();
+            let (shown, form) = (shown(scalar, state.form(place)), state.form(place));
+            match (form, shown) {
+                (Some(Form::Boolean), Value::Integer(truth)) => {
+                    self.json.extend_from_slice(if truth == 0 { b"false" } else { b"true" });
+                }
+                (Some(Form::Json), Value::Text(json)) => self.json.extend_from_slice(json),
+                (_, value) => write_value(value, &mut self.json),
+            }
+            if state.has_forms() {
+                order::encode(shown.scalar()?, &mut self.key);
+            }
+            self.group.push((from, self.json.len()));
+            order::skip(&mut rest)?;
+        }
+        rest.is_empty().then_some(())
+    }
+
+    /// The first or the last value of a facet.
+    fn extreme(
+        &mut self,
+        view: &View,
+        engine: &impl engine::View,
+        group: &[u8],
+        facet: usize,
+        direction: Direction,
+    ) -> Result<(), store::Error> {
+        let (mut from, mut to) = (group.to_vec(), group.to_vec());
+        from.push(facet as u8);
+        to.push(facet as u8 + 1);
+        let range = KeyRange { from: Bound::Included(&from), to: Bound::Excluded(&to) };
+        let mut found = Some(false);
+        engine.scan(view.values, range, direction, &mut |key, _| {
+            let mut text = Vec::new();
+            let mut rest = key.get(from.len()..).unwrap_or_default();
+            found = order::decode(&mut rest, &mut text).map(|scalar| {
+                write_value(shown(scalar, None), &mut self.json);
+                true
+            });
+            ControlFlow::Break(())
+        })?;
+        match found {
+            None => return Err(damaged(view)),
+            Some(true) => {}
+            Some(false) => write_value(Value::Null, &mut self.json),
+        }
+        Ok(())
+    }
+
+    fn columns(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(from, to)| &self.json[from..*to])
+    }
+
+    /// As an entry of the index over GROUP BY.
+    fn entry(&mut self, _key: &[u8]) -> Result<(), store::Error> {
+        let mut value = std::mem::take(&mut self.value);
+        value.clear();
+        self.columns().for_each(|json| index::include(json, &mut value));
+        self.value = value;
+        Ok(())
+    }
+
+    /// As a stored document.
+    fn document(&mut self, view: &View) -> Result<(), store::Error> {
+        let mut text = Vec::new();
+        self.object(&view.definition, &mut text);
+        self.value.clear();
+        self.value.extend_from_slice(&[0; STAMP_BYTES]);
+        self.encoder.encode(&text, &mut self.value).map_err(|_| damaged(view))?;
+        self.key.clear();
+        Ok(())
+    }
+
+    /// As the text of a JSON object.
+    fn object(&self, definition: &Definition, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (number, (json, (name, _))) in self.columns().zip(&definition.columns).enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            binjson::append_string(out, name);
+            out.push(b':');
+            out.extend_from_slice(json);
+        }
+        out.push(b'}');
+    }
+}
+
+/// The value that a group's key holds, in the form that its rows had.
+fn shown(scalar: Scalar<'_>, form: Option<Form>) -> Value<'_> {
+    match (scalar, form) {
+        (Scalar::Integer(_), Some(Form::NegativeZero)) => Value::Real(-0.0),
+        (Scalar::Integer(integer), Some(Form::Real)) => Value::Real(integer as f64),
+        (Scalar::Integer(integer), _) => Value::Integer(integer),
+        (Scalar::Real(real), _) => Value::Real(real),
+        (Scalar::Text(text), _) => Value::text(text),
+        (Scalar::Null, _) => Value::Null,
+    }
+}
+
+fn aggregate(shown: Shown, state: &State) -> Value<'static> {
+    let nan_is_null = |real: f64| if real.is_nan() { Value::Null } else { Value::Real(real) };
+    let some = |slot: usize| state.sum(slot).filter(|sum| sum.count() != 0);
+    match shown {
+        Shown::Rows => Value::Integer(state.rows),
+        Shown::Count(slot) => Value::Integer(state.count(slot)),
+        Shown::Distinct(slot) => Value::Integer(state.distinct(slot)),
+        Shown::Sum(slot) => some(slot).map_or(Value::Null, |sum| match sum.integer() {
+            // A sum outside 64 bits is an error for who selects it, as an infinite number is.
+            Some(integer) => i64::try_from(integer).map_or(Value::Real(f64::INFINITY), Value::Integer),
+            None => nan_is_null(sum.real()),
+        }),
+        Shown::Avg(slot) => some(slot).map_or(Value::Null, |sum| nan_is_null(sum.real() / sum.count() as f64)),
+        Shown::Total(slot) => nan_is_null(some(slot).map_or(0.0, Sum::real)),
+        Shown::Group(_) | Shown::Min(_) | Shown::Max(_) => Value::Null,
+    }
+}
+
+/// As JSON; infinite ones as a number that is read as one.
+fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Real(real) if real.is_infinite() => out.extend_from_slice(if real > 0.0 { b"9e999" } else { b"-9e999" }),
+        value => write_field(Field::Value(value), out),
+    }
+}
+
+#[cold]
+fn damaged(view: &View) -> store::Error {
+    let source = std::io::Error::other("a row is damaged");
+    store::Error::Io { context: format!("view {}", view.name), source }
+}

@@ -1,0 +1,153 @@
+//! Verification of views: each is computed again from its collection and compared with its rows, at one version, while
+//! writes go on.
+
+use std::ops::ControlFlow;
+
+use binjson::Document;
+use store::Store;
+
+use super::definition::Contribution;
+use super::gather::ImportGather;
+use super::view::View;
+use crate::collection::{Collection, STAMP_BYTES};
+use crate::engine::{self, Direction, KeyRange, TreeId};
+use crate::error::ReadError;
+use crate::sql::grouping::Memory;
+
+/// Most differences told; the rest are counted.
+const FAULTS_MAX: usize = 20;
+/// Memory for sorting what is computed again.
+const SORT_BYTES: usize = 16 << 20;
+
+/// A row that is not what its documents make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewFault {
+    /// Which, and how it differs.
+    pub what: String,
+}
+
+/// What the verification of a view found.
+#[derive(Clone, Debug, Default)]
+pub struct ViewReport {
+    /// The view.
+    pub view: String,
+    /// The change number as of which it was computed.
+    pub version: u64,
+    /// Documents read.
+    pub documents: u64,
+    /// Rows compared, those of counted values included.
+    pub rows: u64,
+    /// Differences.
+    pub faults: Vec<ViewFault>,
+    /// Differences beyond those told.
+    pub more: u64,
+}
+
+impl ViewReport {
+    /// Whether there is no difference.
+    pub fn is_clean(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    fn fault(&mut self, what: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(ViewFault { what });
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+/// Computes a view again.
+pub(crate) fn verify(
+    engine: &impl engine::View,
+    store: &Store,
+    collection: &Collection,
+    view: &View,
+) -> Result<ViewReport, ReadError> {
+    let mut report = ViewReport { view: view.name.clone(), ..ViewReport::default() };
+    let mut gather = ImportGather::new(store, SORT_BYTES);
+    let (mut memory, mut contribution, mut failure) = (Memory::default(), Contribution::default(), None);
+    engine.scan(collection.info.tree, KeyRange::ALL, Direction::Forward, &mut |key, stored| {
+        report.documents += 1;
+        let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+        let Some(document) = document else {
+            report.fault(format!("the document {key:02x?} is damaged"));
+            return ControlFlow::Continue(());
+        };
+        match view.definition.contribution(&view.name, document, &mut memory, &mut contribution) {
+            Err(why) => report.fault(format!("the document {key:02x?}: {why}")),
+            Ok(()) => {
+                if let Err(error) = gather.add(view, &contribution) {
+                    failure = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    if let Some(error) = failure {
+        return Err(error.into());
+    }
+    let (mut values, mut groups) = (store.sorted_run()?, store.sorted_run()?);
+    gather.finish(view, &mut |key, value| values.push(key, value), &mut |key, value| groups.push(key, value))?;
+    compare(engine, view.values, "counted value", values, &mut report)?;
+    compare(engine, view.groups, "group", groups, &mut report)?;
+    Ok(report)
+}
+
+/// Compares a tree with the rows that it should have.
+fn compare(
+    engine: &impl engine::View,
+    tree: TreeId,
+    what: &str,
+    wanted: store::SortedRunWriter,
+    report: &mut ViewReport,
+) -> Result<(), store::Error> {
+    let run = wanted.finish()?;
+    let mut entries = run.read()?;
+    let mut next: Option<store::Entry> = take(&mut entries)?;
+    let mut failure = None;
+    engine.scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
+        report.rows += 1;
+        while let Some((missing, _)) = next.take_if(|(wanted, _)| wanted.as_slice() < key) {
+            report.fault(format!("the {what} {missing:02x?} is missing"));
+            match take(&mut entries) {
+                Ok(following) => next = following,
+                Err(error) => {
+                    failure = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        match next.take_if(|(wanted, _)| wanted.as_slice() == key) {
+            None => report.fault(format!("the {what} {key:02x?} is of no document")),
+            Some((_, wanted)) => {
+                if wanted != value {
+                    report.fault(format!("the {what} {key:02x?} is {value:02x?}, its documents make {wanted:02x?}"));
+                }
+                match take(&mut entries) {
+                    Ok(following) => next = following,
+                    Err(error) => {
+                        failure = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    while let Some((missing, _)) = next {
+        report.fault(format!("the {what} {missing:02x?} is missing"));
+        next = take(&mut entries)?;
+    }
+    Ok(())
+}
+
+fn take(entries: &mut store::SortedEntries) -> Result<Option<store::Entry>, store::Error> {
+    let next = entries.next()?;
+    Ok(next.map(|(key, value)| (key.to_vec(), value.to_vec())))
+}

@@ -1,0 +1,108 @@
+//! A view at work: its definition, its trees, and whether it may be asked.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::definition::Definition;
+use crate::engine::TreeId;
+
+/// How far a view is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewState {
+    /// Built in the background; writes keep it already.
+    Building,
+    /// Built: it may be asked.
+    Ready,
+    /// Another definition of the same name took its place.
+    Retired,
+    /// A stored document has no place in it, or the engine failed: see [`ViewStatus::failure`].
+    Failed,
+}
+
+const STATES: [ViewState; 4] = [ViewState::Building, ViewState::Ready, ViewState::Retired, ViewState::Failed];
+
+/// What is told about a view.
+#[derive(Clone, Debug)]
+pub struct ViewStatus {
+    /// Its name.
+    pub name: String,
+    /// Its query.
+    pub query: String,
+    /// How far it is.
+    pub state: ViewState,
+    /// Documents read so far while building.
+    pub documents: u64,
+    /// Parts of the collection that are read, and how many there are.
+    pub parts: (u64, u64),
+    /// Why it could not be built.
+    pub failure: Option<String>,
+}
+
+/// A view.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) name: String,
+    pub(crate) query: String,
+    pub(crate) definition: Definition,
+    /// Numbers its trees and its row in the catalog.
+    pub(crate) number: u64,
+    pub(crate) groups: TreeId,
+    pub(crate) values: TreeId,
+    state: AtomicU8,
+    pub(crate) documents: AtomicU64,
+    pub(crate) parts_done: AtomicU64,
+    pub(crate) parts: AtomicU64,
+    failure: Mutex<Option<String>>,
+}
+
+impl View {
+    pub(crate) fn new(
+        (name, query): (&str, &str),
+        definition: Definition,
+        (number, groups, values): (u64, TreeId, TreeId),
+        is_ready: bool,
+    ) -> View {
+        View {
+            name: name.to_string(),
+            query: query.to_string(),
+            definition,
+            number,
+            groups,
+            values,
+            state: AtomicU8::new(u8::from(is_ready)),
+            documents: AtomicU64::new(0),
+            parts_done: AtomicU64::new(0),
+            parts: AtomicU64::new(0),
+            failure: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn state(&self) -> ViewState {
+        STATES[usize::from(self.state.load(Ordering::Acquire)).min(STATES.len() - 1)]
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.state() == ViewState::Ready
+    }
+
+    pub(crate) fn set_state(&self, state: ViewState) {
+        let number = STATES.iter().position(|known| *known == state).unwrap_or(0);
+        self.state.store(number as u8, Ordering::Release);
+    }
+
+    pub(crate) fn fail(&self, why: String) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        self.set_state(ViewState::Failed);
+    }
+
+    pub(crate) fn status(&self) -> ViewStatus {
+        ViewStatus {
+            name: self.name.clone(),
+            query: self.query.clone(),
+            state: self.state(),
+            documents: self.documents.load(Ordering::Relaxed),
+            parts: (self.parts_done.load(Ordering::Relaxed), self.parts.load(Ordering::Relaxed)),
+            failure: self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a write does to the views of its collection: takes out what the old document contributed, adds the new one's.
+//!
+//! Where both contribute the same, nothing is folded: a write that touches no field of a view costs a comparison.
+
+use std::sync::Arc;
+
+use binjson::Document;
+
+use super::definition::Contribution;
+use super::fold::{DistinctOf, group_operand, value_operand};
+use super::state;
+use super::view::{View, ViewState};
+use crate::engine::{Change, TreeId};
+use crate::error::WriteError;
+use crate::row::Row;
+use crate::sql::grouping::Memory;
+
+/// A view beside the collection that it reads, with the places of its fields in the collection's rows.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) view: Arc<View>,
+    pub(crate) columns: Vec<usize>,
+}
+
+/// Work memory of a thread.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    memory: Memory,
+    old: Contribution,
+    new: Contribution,
+    negated: Vec<u8>,
+    delta: Vec<u8>,
+    emit: Emit,
+}
+
+/// Buffers for the operand under way.
+#[derive(Default)]
+pub(crate) struct Emit {
+    operand: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// A document and its row.
+pub(crate) type Side<'s, 'r, 'd> = Option<(Document<'d>, &'s Row<'r, 'd>)>;
+
+/// Folds what a write changes in the views.
+pub(crate) fn apply<C: Change>(
+    watching: &[Watch],
+    old: Side<'_, '_, '_>,
+    new: Side<'_, '_, '_>,
+    change: &mut C,
+    buffers: &mut Buffers,
+) -> Result<(), WriteError> {
+    for watch in watching {
+        let is_same = match (old, new) {
+            (Some((_, old)), Some((_, new))) => watch.columns.iter().all(|&column| old.raw(column) == new.raw(column)),
+            _ => false,
+        };
+        if !is_same && watch.view.state() != ViewState::Retired {
+            let (old, new) = (old.map(|(document, _)| document), new.map(|(document, _)| document));
+            one(&watch.view, old, new, change, buffers)?;
+        }
+    }
+    Ok(())
+}
+
+fn one<C: Change>(
+    view: &View,
+    old: Option<Document<'_>>,
+    new: Option<Document<'_>>,
+    change: &mut C,
+    buffers: &mut Buffers,
+) -> Result<(), WriteError> {
+    let Buffers { memory, old: was, new: is, negated, delta, emit } = buffers;
+    for (document, contribution) in [(old, &mut *was), (new, &mut *is)] {
+        match document {
+            Some(document) => view.definition.contribution(&view.name, document, memory, contribution)?,
+            None => contribution.is_any = false,
+        }
+    }
+    negated.clear();
+    delta.clear();
+    if was.is_any {
+        state::negated(&was.state, negated).ok_or_else(damaged)?;
+    }
+    let stays = was.is_any && is.is_any && was.key == is.key;
+    if stays {
+        state::add(negated, &is.state, delta).ok_or_else(damaged)?;
+        emit.group(view, &is.key, delta, change)?;
+    } else {
+        if was.is_any {
+            emit.group(view, &was.key, negated, change)?;
+        }
+        if is.is_any {
+            emit.group(view, &is.key, &is.state, change)?;
+        }
+    }
+    for facet in 0..view.definition.facets.len() {
+        let before = if was.is_any { was.value(facet) } else { None };
+        let after = if is.is_any { is.value(facet) } else { None };
+        if stays && before == after {
+            continue;
+        }
+        if let Some(value) = before {
+            emit.value(view, facet, &was.key, value, -1, change)?;
+        }
+        if let Some(value) = after {
+            emit.value(view, facet, &is.key, value, 1, change)?;
+        }
+    }
+    Ok(())
+}
+
+impl Emit {
+    fn group<C: Change>(&mut self, view: &View, key: &[u8], state: &[u8], change: &mut C) -> Result<(), WriteError> {
+        if state.is_empty() {
+            return Ok(());
+        }
+        group_operand(state, &mut self.operand);
+        Ok(change.fold(view.groups, key, &self.operand)?)
+    }
+
+    fn value<C: Change>(
+        &mut self,
+        view: &View,
+        facet: usize,
+        group: &[u8],
+        value: &[u8],
+        by: i64,
+        change: &mut C,
+    ) -> Result<(), WriteError> {
+        value_key(group, facet, value, &mut self.key);
+        value_operand(by, distinct_of(view, facet, group.len()), &mut self.operand);
+        Ok(change.fold(view.values, &self.key, &self.operand)?)
+    }
+}
+
+/// The key under which a value of a facet is counted.
+pub(crate) fn value_key(group: &[u8], facet: usize, value: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(group);
+    out.push(facet as u8);
+    out.extend_from_slice(value);
+}
+
+/// What the operands of a facet's values are told of its COUNT(DISTINCT).
+pub(crate) fn distinct_of(view: &View, facet: usize, group_key_bytes: usize) -> Option<DistinctOf> {
+    let slot = view.definition.facets[facet].distinct?;
+    Some(DistinctOf { groups: view.groups, slot, group_key_bytes })
+}
+
+/// Lays an operand on within the transaction itself: for engines that do not fold.
+pub(crate) fn fold_within<C: Change + ?Sized>(
+    change: &mut C,
+    tree: TreeId,
+    key: &[u8],
+    operand: &[u8],
+) -> Result<(), store::Error> {
+    let mut waiting = vec![(tree, key.to_vec(), operand.to_vec())];
+    while let Some((tree, key, operand)) = waiting.pop() {
+        let old = change.get(tree, &key)?.map(|old| old.into_owned());
+        let mut new = Vec::new();
+        let folded = super::fold::fold(&key, old.as_deref(), &operand, &mut new, &mut |tree, key, operand| {
+            waiting.push((tree, key.to_vec(), operand.to_vec()));
+        });
+        match folded {
+            super::fold::Folded::Put => change.put(tree, &key, &new),
+            super::fold::Folded::Delete => change.delete(tree, &key),
+            super::fold::Folded::Unchanged => {}
+            super::fold::Folded::Refuse(why) => {
+                let source = std::io::Error::other(why);
+                return Err(store::Error::Io { context: "a view".to_string(), source });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn damaged() -> WriteError {
+    WriteError::Unavailable { why: "what a document contributes to a view is damaged".to_string() }
+}

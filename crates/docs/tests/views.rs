@@ -1,0 +1,325 @@
+//! Views: after whatever writes, definitions and openings, a view equals its query run from scratch.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod service;
+
+use docs::sql::{Budget, Scratch};
+use docs::views::ViewState;
+use docs::{Database, Op, Precondition, Write};
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use service::{Service, config, open};
+
+const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"i64\" }\n";
+
+/// Each with what the same without COUNT(DISTINCT) is, as a query.
+const BY_KIND: &str = "SELECT kind, COUNT(*) AS n, COUNT(amount) AS c, SUM(amount) AS s, AVG(amount) AS a, \
+                       MIN(amount) AS lo, MAX(amount) AS hi, MIN(tag) AS first FROM items GROUP BY kind";
+const BY_MONTH: &str = "SELECT strftime('%Y-%m', at, 'unixepoch') AS month, kind, COUNT(*) AS n, TOTAL(amount) AS t \
+                        FROM items WHERE amount > 0 OR tag IS NOT NULL GROUP BY month, kind";
+const BY_SIZE: &str =
+    "SELECT LENGTH(tag) AS size, SUM(amount * 2) AS twice, MAX(at) AS latest FROM items GROUP BY size";
+
+fn with_views(views: &[(&str, &str)]) -> docs::config::Config {
+    let views = views.iter().map(|(name, query)| format!("[views.{name}]\nquery = \"\"\"{query}\"\"\"\n"));
+    config(&(ITEMS.to_string() + &views.collect::<String>()))
+}
+
+fn rows(database: &Database, sql: &str) -> Vec<Json> {
+    try_rows(database, sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
+}
+
+fn try_rows(database: &Database, sql: &str) -> Result<Vec<Json>, String> {
+    let query = database.prepare_query(sql).map_err(|why| why.to_string())?;
+    let session = database.session().unwrap();
+    let (now, mut out) = (session.now(), Vec::new());
+    let run = query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out);
+    run.map_err(|why| why.to_string())?;
+    let mut rows: Vec<Json> = serde_json::from_slice(&out).unwrap();
+    rows.sort_by_key(Json::to_string);
+    Ok(rows)
+}
+
+/// Equal but for the last digits of reals, and for 5 in the place of 5.0.
+fn alike(a: &Json, b: &Json) -> bool {
+    match (a, b) {
+        (Json::Number(a), Json::Number(b)) => {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            a == b || (a - b).abs() <= 1e-12 * a.abs().max(b.abs())
+        }
+        (Json::Object(a), Json::Object(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|((x, a), (y, b))| x == y && alike(a, b))
+        }
+        (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (a, b) => a == b,
+    }
+}
+
+#[track_caller]
+fn check(database: &Database, view: &str, query: &str) {
+    let found = rows(database, &format!("SELECT * FROM {view}"));
+    let expected = rows(database, query);
+    assert!(
+        alike(&Json::Array(found.clone()), &Json::Array(expected.clone())),
+        "{view}: {}\nexpected {}",
+        Json::Array(found),
+        Json::Array(expected)
+    );
+}
+
+#[track_caller]
+fn check_verified(database: &Database, view: &str) {
+    let report = database.verify_view(view).unwrap().unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[track_caller]
+fn check_all(database: &Database) {
+    check(database, "by_kind", BY_KIND);
+    check(database, "by_month", BY_MONTH);
+    check(database, "by_size", BY_SIZE);
+    let tags = rows(database, "SELECT kind, tag FROM items WHERE tag IS NOT NULL GROUP BY kind, tag");
+    for row in rows(database, "SELECT kind, tags FROM tags_of") {
+        let expected = tags.iter().filter(|tag| tag["kind"] == row["kind"]).count();
+        assert_eq!(row["tags"], json!(expected), "{row}");
+    }
+    ["by_kind", "by_month", "by_size", "tags_of"].into_iter().for_each(|view| check_verified(database, view));
+}
+
+const TAGS_OF: &str =
+    "SELECT kind, COUNT(DISTINCT tag) AS tags, COUNT(DISTINCT amount) AS amounts FROM items GROUP BY kind";
+const ALL: [(&str, &str); 4] =
+    [("by_kind", BY_KIND), ("by_month", BY_MONTH), ("by_size", BY_SIZE), ("tags_of", TAGS_OF)];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(i64, Json),
+    Patch(i64, Json),
+    Delete(i64),
+    Reopen,
+}
+
+fn kind() -> impl Strategy<Value = Json> {
+    let text = prop_oneof![Just("a"), Just("b"), Just("ü"), Just(""), Just("{\"x\":1}")].prop_map(Json::from);
+    prop_oneof![4 => text, 1 => Just(Json::Null), 1 => Just(json!(7)), 1 => Just(json!(2.5)), 1 => Just(json!(true)), 1 => Just(json!({"x": 2}))]
+}
+
+fn amount() -> impl Strategy<Value = Json> {
+    prop_oneof![
+        3 => (-50i64..50).prop_map(Json::from),
+        3 => (-500i32..500).prop_map(|tenths| json!(f64::from(tenths) / 10.0)),
+        1 => prop_oneof![Just(json!(1e15)), Just(json!(-1e15)), Just(json!(1e-9)), Just(json!(i64::MAX / 4)), Just(Json::Null), Just(json!("12x")), Just(json!(false))],
+    ]
+}
+
+fn document() -> impl Strategy<Value = Json> {
+    let tag = prop_oneof![Just(Json::Null), "[a-c]{0,2}".prop_map(Json::from)];
+    (prop::option::of(kind()), prop::option::of(amount()), prop::option::of(tag), 0i64..4).prop_map(
+        |(kind, amount, tag, month)| {
+            let mut document = json!({ "at": 1_700_000_000 + month * 2_600_000 });
+            for (name, value) in [("kind", kind), ("amount", amount), ("tag", tag)] {
+                if let Some(value) = value {
+                    document[name] = value;
+                }
+            }
+            document
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = 0i64..12;
+    prop_oneof![
+        8 => (key.clone(), document()).prop_map(|(key, document)| Step::Put(key, document)),
+        4 => (key.clone(), document()).prop_map(|(key, patch)| Step::Patch(key, patch)),
+        3 => key.prop_map(Step::Delete),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn write(database: &Database, op: Op) {
+    let collection = database.collection("items").unwrap();
+    let written = database.write_now(&Write { collection, op, precondition: Precondition::None });
+    assert!(matches!(written, Ok(_) | Err(docs::WriteError::NotFound)), "{written:?}");
+}
+
+fn key(key: i64) -> Vec<u8> {
+    docs::key::KeyType::I64.of_scalar(docs::order::Scalar::Integer(key)).unwrap().as_bytes().to_vec()
+}
+
+fn with_id(id: i64, mut document: Json) -> Vec<u8> {
+    document["id"] = json!(id);
+    document.to_string().into_bytes()
+}
+
+fn run(database: &Database, step: &Step) {
+    match step {
+        Step::Put(id, document) => write(database, Op::Put { key: key(*id), body: with_id(*id, document.clone()) }),
+        Step::Patch(id, patch) => write(database, Op::Update { key: key(*id), patch: patch.to_string().into_bytes() }),
+        Step::Delete(id) => write(database, Op::Delete { key: key(*id) }),
+        Step::Reopen => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn views_equal_their_queries_after_any_writes(steps in prop::collection::vec(step(), 1..60)) {
+        let settings = with_views(&ALL);
+        let mut service = Service::new(&settings);
+        for (number, step) in steps.iter().enumerate() {
+            if matches!(step, Step::Reopen) {
+                let Service { database, dir } = service;
+                drop(database);
+                service = Service { database: open(&settings, dir.path()), dir };
+            }
+            run(&service.database, step);
+            if number % 8 == 0 {
+                check(&service.database, "by_kind", BY_KIND);
+            }
+        }
+        check_all(&service.database);
+    }
+
+    #[test]
+    fn views_built_while_writes_go_on_equal_their_queries(before in prop::collection::vec(step(), 1..40), after in prop::collection::vec(step(), 1..20)) {
+        let service = Service::new(&config(ITEMS));
+        before.iter().for_each(|step| run(&service.database, step));
+        let Service { database, dir } = service;
+        drop(database);
+        let database = open(&with_views(&ALL), dir.path());
+        after.iter().for_each(|step| run(&database, step));
+        database.wait_for_views();
+        prop_assert!(database.views().iter().all(|view| view.state == ViewState::Ready), "{:?}", database.views());
+        check_all(&database);
+    }
+}
+
+#[test]
+fn a_view_is_queried_like_a_collection() {
+    let by_two = "SELECT kind, tag, COUNT(*) AS n, SUM(amount) AS s FROM items GROUP BY kind, tag";
+    let service = Service::new(&with_views(&[("by_two", by_two)]));
+    for id in 0..60i64 {
+        let document = json!({ "kind": format!("k{}", id % 3), "tag": id % 5, "amount": id });
+        run(&service.database, &Step::Put(id, document));
+    }
+    let check = |sql: &str, expected: Json| assert_eq!(Json::Array(rows(&service.database, sql)), expected, "{sql}");
+    check("SELECT s FROM by_two WHERE kind = 'k1' AND tag = 2", json!([{ "s": 7 + 22 + 37 + 52 }]));
+    check("SELECT SUM(n) AS n, SUM(s) AS s FROM by_two WHERE kind = 'k1'", json!([{ "n": 20, "s": 590 }]));
+    check(
+        "SELECT kind, SUM(n) AS n FROM by_two WHERE tag > 2 GROUP BY kind ORDER BY kind DESC LIMIT 1",
+        json!([{ "kind": "k2", "n": 8 }]),
+    );
+    check("SELECT COUNT(*) AS n FROM by_two", json!([{ "n": 15 }]));
+    check(
+        "SELECT i.id, v.n FROM items i JOIN by_two v ON v.kind = i.kind AND v.tag = i.tag WHERE i.id = 7",
+        json!([{ "id": 7, "n": 4 }]),
+    );
+    let plan = service.database.prepare_query("SELECT s FROM by_two WHERE kind = 'k1'").unwrap().explain(&[]);
+    assert!(plan.contains("COVERING INDEX (kind=?)"), "{plan}");
+}
+
+#[test]
+fn group_values_keep_the_form_that_they_were_written_in() {
+    let service = Service::new(&with_views(&[("by_kind", "SELECT kind, COUNT(*) AS n FROM items GROUP BY kind")]));
+    for (id, kind) in
+        [json!(true), json!(5.0), json!(-0.0), json!({ "a": [1] }), json!("{\"b\":1}"), json!(1e300)].iter().enumerate()
+    {
+        run(&service.database, &Step::Put(id as i64, json!({ "kind": kind })));
+    }
+    let sql = "SELECT kind FROM items GROUP BY kind";
+    assert_eq!(rows(&service.database, "SELECT kind FROM by_kind"), rows(&service.database, sql));
+    assert_eq!(rows(&service.database, "SELECT kind FROM by_kind WHERE kind = 5"), [json!({ "kind": 5.0 })]);
+}
+
+#[test]
+fn sums_of_reals_leave_nothing_behind() {
+    let service = Service::new(&with_views(&[("all", "SELECT kind, SUM(amount) AS s FROM items GROUP BY kind")]));
+    for (id, amount) in [0.1, 1e16, 0.2, -1e16, 0.3, 1e-300].into_iter().enumerate() {
+        run(&service.database, &Step::Put(id as i64, json!({ "kind": 1, "amount": amount })));
+    }
+    [1, 3].into_iter().for_each(|id| run(&service.database, &Step::Delete(id)));
+    assert_eq!(rows(&service.database, "SELECT s FROM \"all\""), [json!({ "s": 0.6 })]);
+    [0, 2, 4].into_iter().for_each(|id| run(&service.database, &Step::Delete(id)));
+    assert_eq!(rows(&service.database, "SELECT s FROM \"all\""), [json!({ "s": 1e-300 })]);
+}
+
+#[test]
+fn a_changed_definition_is_built_anew_and_the_old_rows_go() {
+    let (first, second) = (
+        "SELECT kind, COUNT(*) AS n FROM items GROUP BY kind",
+        "SELECT kind, SUM(1) AS n FROM items WHERE tag = 'x' GROUP BY kind",
+    );
+    let service = Service::new(&with_views(&[("v", first)]));
+    for id in 0..200i64 {
+        run(&service.database, &Step::Put(id, json!({ "kind": id % 7, "tag": if id % 2 == 0 { "x" } else { "y" } })));
+    }
+    let Service { mut database, dir } = service;
+    for query in [second, first, second] {
+        drop(database);
+        database = open(&with_views(&[("v", query)]), dir.path());
+        // The columns are the same, so the old definition answers until the new one is built.
+        assert_eq!(rows(&database, "SELECT kind, n FROM v").len(), 7);
+        run(&database, &Step::Put(1000, json!({ "kind": 3, "tag": "x" })));
+        database.wait_for_views();
+        check(&database, "v", query);
+        check_verified(&database, "v");
+    }
+    drop(database);
+    let database = open(&config(ITEMS), dir.path());
+    assert!(try_rows(&database, "SELECT n FROM v").is_err());
+}
+
+#[test]
+fn a_document_that_has_no_place_in_a_view_is_refused() {
+    let service = Service::new(&with_views(&[("by_tag", "SELECT tag, COUNT(*) AS n FROM items GROUP BY tag")]));
+    let long = "x".repeat(2000);
+    let why = service.refused(&format!("insert items {{\"id\":1,\"tag\":\"{long}\"}}"));
+    assert_eq!(why, "413 a key of view by_tag");
+    assert!(service.get("items/1").is_none());
+}
+
+#[track_caller]
+fn check_refused(query: &str, expected: &str) {
+    let text = format!("{ITEMS}[views.v]\nquery = \"{query}\"\n");
+    let why = docs::config::Config::parse("test.toml".as_ref(), &text).unwrap_err().to_string();
+    assert!(why.contains(expected), "{why}");
+    assert!(why.starts_with("test.toml:4:9: `views.v.query`:"), "{why}");
+}
+
+#[test]
+fn what_a_view_cannot_keep_is_refused_with_its_place() {
+    check_refused("SELECT COUNT(*) AS n FROM items", "a view needs GROUP BY");
+    check_refused("SELECT kind, COUNT(*) AS n FROM nothing GROUP BY kind", "no collection \"nothing\"");
+    check_refused("SELECT kind, COUNT(*) + 1 AS n FROM items GROUP BY kind", "line 1, column 14: a result of a view");
+    check_refused("SELECT COUNT(*) AS n FROM items GROUP BY kind", "must be among the results");
+    check_refused("SELECT kind, COUNT(*) AS n FROM items GROUP BY kind HAVING n > 1", "HAVING");
+    check_refused("SELECT kind, COUNT(*) AS n FROM items GROUP BY kind ORDER BY n", "ORDER BY");
+    check_refused("SELECT kind, COUNT(*) AS n FROM items GROUP BY kind LIMIT 3", "LIMIT");
+    check_refused("SELECT kind, COUNT(*) AS n FROM items WHERE kind = :k GROUP BY kind", "parameters");
+    check_refused("SELECT date('now') AS d, COUNT(*) AS n FROM items GROUP BY d", "ask for the time");
+    check_refused("SELECT a.kind, COUNT(*) AS n FROM items a JOIN items b ON a.id = b.kind GROUP BY a.kind", "joins");
+    let text = format!("{ITEMS}[views.items]\nquery = \"SELECT kind, COUNT(*) AS n FROM items GROUP BY kind\"\n");
+    let why = docs::config::Config::parse("test.toml".as_ref(), &text).unwrap_err().to_string();
+    assert!(why.contains("a collection is named \"items\" already"), "{why}");
+}
+
+#[test]
+fn an_import_builds_the_views() {
+    let service = Service::new(&with_views(&ALL));
+    let lines: String = (0..5000i64)
+        .map(|id| {
+            let document = json!({ "id": id, "kind": id % 4, "amount": id as f64 / 8.0, "tag": format!("t{}", id % 33), "at": 1_700_000_000 + id * 10_000 });
+            format!("{document}\n")
+        })
+        .collect();
+    let input =
+        || docs::import::Input::Stream { name: "items".into(), read: Box::new(std::io::Cursor::new(lines.clone())) };
+    let options = docs::import::Options { collection: Some("items".into()), ..Default::default() };
+    let report = service.database.import(vec![input()], &options, &|_| {}).unwrap();
+    assert_eq!(report.documents, 5000);
+    check_all(&service.database);
+    run(&service.database, &Step::Put(17, json!({ "kind": 9, "tag": "new", "at": 0 })));
+    check_all(&service.database);
+}
