@@ -12,6 +12,9 @@ use store::{Direction, KeyRange, Store};
 /// The tree of the writers' counts.
 pub(crate) const COUNTS: &str = "counts";
 
+/// Of the keys of a tree that were deleted so many are looked up.
+const GONE_LOOKED_UP: usize = 4;
+
 /// A value by what makes it: its bytes follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
@@ -248,7 +251,24 @@ fn check_order(history: &[Writer], counts: &[u64]) -> Result<(), String> {
 
 fn check_tree(store: &Store, name: &str, history: &[Writer], counts: &[u64]) -> Result<(), String> {
     let expected = history.iter().zip(counts).flat_map(|(writer, count)| writer.entries(name, *count));
-    check_range(store, name, KeyRange::ALL, expected)
+    check_range(store, name, KeyRange::ALL, expected)?;
+    history.iter().zip(counts).try_for_each(|(writer, count)| check_gone(store, name, writer, *count))
+}
+
+/// Some of the keys that were there once are not found by a lookup.
+fn check_gone(store: &Store, name: &str, writer: &Writer, count: u64) -> Result<(), String> {
+    let Some(tree) = store.existing_tree(name).map_err(|error| error.to_string())? else { return Ok(()) };
+    let reader = store.reader().map_err(|error| error.to_string())?;
+    let snapshot = reader.snapshot();
+    let is_gone =
+        |changes: &Changes| changes.iter().rfind(|(at, _)| *at <= count).is_some_and(|(_, stamp)| stamp.is_none());
+    let keys = writer.trees.get(name).into_iter().flatten();
+    for (key, _) in keys.filter(|(_, changes)| is_gone(changes)).take(GONE_LOOKED_UP) {
+        if snapshot.get(tree, key).map_err(|error| error.to_string())?.is_some() {
+            return Err(format!("{key:?} is found, and deleted"));
+        }
+    }
+    Ok(())
 }
 
 fn check_range<'h>(
