@@ -3,15 +3,16 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
-mod power_disk;
+mod simulation;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use power_disk::{Files, PowerDisk};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use simulation::content::Files;
+use simulation::disk::SimulatedDisk;
 use store::disk::Disk;
 use store::{Direction, Error, KeyRange, Options, Store, Tx};
 
@@ -31,7 +32,7 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 fn open(files: &Files) -> Result<Store, Error> {
-    Store::open_on(Arc::new(PowerDisk::new(files, u64::MAX)), options()).map(|(store, _)| store)
+    Store::open_on(Arc::new(SimulatedDisk::powered(files, u64::MAX)), options()).map(|(store, _)| store)
 }
 
 fn rows(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -47,7 +48,7 @@ fn rows(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// A small store with holes, values in overflow, and a log that goes on behind the last checkpoint.
 fn filled() -> Files {
-    let disk = Arc::new(PowerDisk::new(&Files::new(), u64::MAX));
+    let disk = Arc::new(SimulatedDisk::powered(&Files::new(), u64::MAX));
     let (store, _) = Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, options()).unwrap();
     let tree = store.tree("t").unwrap();
     for round in 0..3u8 {
@@ -65,28 +66,28 @@ fn filled() -> Files {
         }
     }
     drop(store);
-    disk.after_crash(&mut SmallRng::seed_from_u64(1))
+    disk.after_power_failure(&Files::new(), &mut SmallRng::seed_from_u64(1))
 }
 
 /// Runs `work` on a disk whose power fails at one operation after the other, and gives `check` what is left, and whether
 /// it was done.
 #[track_caller]
-fn check_crashes(start: &Files, work: impl Fn(Arc<PowerDisk>) -> Result<(), Error>, check: impl Fn(&Files, bool)) {
+fn check_crashes(start: &Files, work: impl Fn(Arc<SimulatedDisk>) -> Result<(), Error>, check: impl Fn(&Files, bool)) {
     let seed = setting("STORE_CRASH_SEED").unwrap_or_else(rand::random);
     let until = Instant::now() + Duration::from_secs(setting("STORE_CRASH_SECONDS").unwrap_or(SECONDS));
     let mut rng = SmallRng::seed_from_u64(seed);
-    let whole = Arc::new(PowerDisk::new(start, u64::MAX));
+    let whole = Arc::new(SimulatedDisk::powered(start, u64::MAX));
     work(Arc::clone(&whole)).unwrap();
-    let operations = u64::MAX - whole.left();
+    let operations = whole.operations();
     // Spread over all of the work, then between those, for as long as there is time.
-    for (crashes, left) in (0u64..).zip((0..8).flat_map(|offset| (1 + offset..=operations + 2).step_by(8))) {
+    for (crashes, left) in (0u64..).zip((0..8).flat_map(|offset| (offset..=operations + 1).step_by(8))) {
         if Instant::now() > until && crashes > operations / 8 {
             break;
         }
-        let disk = Arc::new(PowerDisk::new(start, left));
+        let disk = Arc::new(SimulatedDisk::powered(start, left));
         let is_done = work(Arc::clone(&disk)).is_ok();
         println!("seed {seed}, after {left} operations of {operations}, done {is_done}");
-        check(&disk.after_crash(&mut rng), is_done);
+        check(&disk.after_power_failure(start, &mut rng), is_done);
     }
     assert!(operations > 10, "{operations}");
 }
@@ -95,7 +96,8 @@ fn check_crashes(start: &Files, work: impl Fn(Arc<PowerDisk>) -> Result<(), Erro
 fn power_that_fails_in_a_compaction_leaves_the_old_file_or_the_new() {
     let start = filled();
     let before = rows(&open(&start).unwrap());
-    let work = |disk: Arc<PowerDisk>| Store::compact_on(disk, options(), &mut |_| ControlFlow::Continue(())).map(drop);
+    let work =
+        |disk: Arc<SimulatedDisk>| Store::compact_on(disk, options(), &mut |_| ControlFlow::Continue(())).map(drop);
     check_crashes(&start, work, |files, _| {
         let store = open(files).unwrap();
         assert!(rows(&store) == before);
@@ -109,16 +111,17 @@ fn power_that_fails_in_a_backup_leaves_a_whole_one_or_none() {
     let start = filled();
     let source = open(&start).unwrap();
     let before = rows(&source);
-    let work = |disk: Arc<PowerDisk>| source.backup_on(&*disk, &mut |_| ControlFlow::Continue(())).map(drop);
+    let work = |disk: Arc<SimulatedDisk>| source.backup_on(&*disk, &mut |_| ControlFlow::Continue(())).map(drop);
     check_crashes(&Files::new(), work, |files, is_done| check_new(files, is_done, &before));
 }
 
 #[test]
 fn power_that_fails_in_a_restore_leaves_a_whole_store_or_none() {
     let start = filled();
-    let source = PowerDisk::new(&start, u64::MAX);
+    let source = SimulatedDisk::powered(&start, u64::MAX);
     let before = rows(&open(&start).unwrap());
-    let work = |disk: Arc<PowerDisk>| Store::restore_on(&source, &*disk, &mut |_| ControlFlow::Continue(())).map(drop);
+    let work =
+        |disk: Arc<SimulatedDisk>| Store::restore_on(&source, &*disk, &mut |_| ControlFlow::Continue(())).map(drop);
     check_crashes(&Files::new(), work, |files, is_done| check_new(files, is_done, &before));
 }
 

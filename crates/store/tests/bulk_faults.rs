@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
+mod hooked_disk;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
+use hooked_disk::{HookedDisk, Hooks};
+use store::disk::DiskFile;
 use store::{BulkTree, Error, Options, Store};
 
 const VALUE: [u8; 1000] = [b'v'; 1000];
@@ -15,81 +18,21 @@ const VALUE: [u8; 1000] = [b'v'; 1000];
 const ENTRIES: u64 = 24_000;
 
 /// Writes of the tree file fail once so many bytes have been written.
-struct FailingDisk {
-    disk: SystemDisk,
-    left: Arc<AtomicI64>,
-}
+struct Left(AtomicI64);
 
-struct FailingFile {
-    file: Arc<dyn DiskFile>,
-    left: Option<Arc<AtomicI64>>,
-}
-
-impl Disk for FailingDisk {
-    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let file = self.disk.open(name, create, access)?;
-        let left = (name == "tree").then(|| Arc::clone(&self.left));
-        Ok(Arc::new(FailingFile { file, left }))
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.disk.list()
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn sync_dir(&self) -> io::Result<()> {
-        self.disk.sync_dir()
-    }
-
-    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
-        self.disk.lock(name)
-    }
-}
-
-impl DiskFile for FailingFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+impl Hooks for Left {
+    fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let len = bytes.len() as i64;
-        match &self.left {
-            Some(left) if left.fetch_sub(len, Ordering::Relaxed) < len => Err(io::Error::from_raw_os_error(5)),
-            _ => self.file.write_at(bytes, offset),
+        if name == "tree" && self.0.fetch_sub(len, Ordering::Relaxed) < len {
+            return Err(io::Error::from_raw_os_error(5));
         }
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
-    fn sync_range(&self, start: u64, len: u64) -> io::Result<()> {
-        self.file.sync_range(start, len)
-    }
-
-    fn map(&self, reserve: u64) -> io::Result<Map> {
-        self.file.map(reserve)
+        file.write_at(bytes, offset)
     }
 }
 
-fn open(directory: &Path) -> (Store, Arc<AtomicI64>) {
-    let left = Arc::new(AtomicI64::new(i64::MAX));
-    let disk = FailingDisk { disk: SystemDisk::new(directory).unwrap(), left: Arc::clone(&left) };
+fn open(directory: &Path) -> (Store, Arc<Left>) {
+    let left = Arc::new(Left(AtomicI64::new(i64::MAX)));
+    let disk = HookedDisk::new(directory, &left);
     (Store::open_on(Arc::new(disk), Options::default()).unwrap().0, left)
 }
 
@@ -104,7 +47,7 @@ fn check_failed(bytes: i64) {
     let (store, left) = open(directory.path());
     let tree = store.tree("t").unwrap();
     store.checkpoint().unwrap();
-    left.store(bytes, Ordering::Relaxed);
+    left.0.store(bytes, Ordering::Relaxed);
     let mut build = store.bulk().unwrap();
     let refused = match fill(&mut build) {
         Err(error) => {
@@ -116,7 +59,7 @@ fn check_failed(bytes: i64) {
         Ok(()) => store.attach(vec![(tree, build)], &[]).map(drop),
     };
     assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
-    left.store(i64::MAX, Ordering::Relaxed);
+    left.0.store(i64::MAX, Ordering::Relaxed);
     // The pages of the failed build are taken again, and no write of it comes after.
     let mut build = store.bulk().unwrap();
     fill(&mut build).unwrap();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
 mod faulty_disk;
+mod hooked_disk;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use faulty_disk::FaultyDisk;
+use faulty_disk::faulty;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::disk::SystemDisk;
 use store::{Change, ChangeReader, Clock, Durability, Error, KeyRange, Options, Store, TreeId, Version};
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -609,8 +609,7 @@ fn a_transaction_larger_than_what_is_read_at_once_comes_whole() {
 #[test]
 fn a_full_disk_gets_kept_segments_back_before_it_refuses_anything() {
     let directory = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::new(SystemDisk::new(directory.path()).unwrap());
-    let faults = Arc::clone(&disk.faults);
+    let (disk, faults) = faulty(directory.path());
     let (store, _) = Store::open_on(Arc::new(disk), keeping(1000)).unwrap();
     let tree = store.tree("t").unwrap();
     let mut model = drain(&mut store.changes_since(Version(0)).unwrap()).unwrap();
@@ -637,8 +636,7 @@ fn a_full_disk_gets_kept_segments_back_before_it_refuses_anything() {
 #[test]
 fn a_full_disk_gets_kept_segments_back_for_a_tree_that_grows() {
     let directory = tempfile::tempdir().unwrap();
-    let disk = FaultyDisk::new(SystemDisk::new(directory.path()).unwrap());
-    let faults = Arc::clone(&disk.faults);
+    let (disk, faults) = faulty(directory.path());
     let (store, _) = Store::open_on(Arc::new(disk), keeping(1000)).unwrap();
     let tree = store.tree("t").unwrap();
     let mut model = drain(&mut store.changes_since(Version(0)).unwrap()).unwrap();

@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
 mod faulty_disk;
+mod hooked_disk;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faulty_disk::{Faults, FaultyDisk};
-use store::disk::SystemDisk;
+use faulty_disk::{Faults, faulty};
 use store::{Error, Options, Store, TreeId, Tx};
 
 fn options() -> Options {
@@ -21,8 +21,7 @@ fn options() -> Options {
 }
 
 fn open(directory: &Path) -> (Store, TreeId, Arc<Faults>) {
-    let disk = FaultyDisk::new(SystemDisk::new(directory).unwrap());
-    let faults = Arc::clone(&disk.faults);
+    let (disk, faults) = faulty(directory);
     let (store, _) = Store::open_on(Arc::new(disk), options()).unwrap();
     let tree = store.tree("t").unwrap();
     (store, tree, faults)

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
 mod faulty_disk;
+mod hooked_disk;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use faulty_disk::{Faults, FaultyDisk};
+use faulty_disk::{Faults, faulty};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::disk::SystemDisk;
 use store::{Direction, Durability, Error, KeyRange, Options, Store, TreeId, Tx};
 
 /// Steps in which the room is varied: a few pages, so that growth fails everywhere.
@@ -41,8 +41,7 @@ fn options() -> Options {
 }
 
 fn open(directory: &Path, room: i64) -> (Store, TreeId, Arc<Faults>) {
-    let disk = FaultyDisk::new(SystemDisk::new(directory).unwrap());
-    let faults = Arc::clone(&disk.faults);
+    let (disk, faults) = faulty(directory);
     faults.room.store(room, Ordering::Relaxed);
     let (store, _) = Store::open_on(Arc::new(disk), options()).unwrap_or_else(|error| panic!("room {room}: {error}"));
     let tree = store.tree("t").unwrap_or_else(|error| panic!("room {room}: {error}"));

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
+mod hooked_disk;
+
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,9 +11,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hooked_disk::{HookedDisk, Hooks};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
+use store::disk::{DiskFile, SystemDisk};
 use store::{Direction, Durability, Error, KeyRange, Options, Store, TreeId, Tx};
 
 const ROWS: u32 = 3200;
@@ -54,81 +57,38 @@ impl Plan {
     }
 }
 
-struct PlannedDisk {
-    disk: SystemDisk,
-    plan: Arc<Plan>,
-}
-
-struct PlannedFile {
-    file: Arc<dyn DiskFile>,
-    plan: Option<Arc<Plan>>,
-}
-
-impl Disk for PlannedDisk {
-    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let file = self.disk.open(name, create, access)?;
-        let plan = (name == "tree").then(|| Arc::clone(&self.plan));
-        Ok(Arc::new(PlannedFile { file, plan }))
-    }
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.disk.list()
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn sync_dir(&self) -> io::Result<()> {
-        self.disk.sync_dir()
-    }
-    fn free_bytes(&self) -> io::Result<Option<u64>> {
+impl Hooks for Plan {
+    fn free_bytes(&self, _disk: &SystemDisk) -> io::Result<Option<u64>> {
         // More than enough: no room is taken in advance.
         Ok(Some(1 << 40))
     }
-    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
-        self.disk.lock(name)
-    }
-}
-
-impl DiskFile for PlannedFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        if self.plan.as_ref().is_some_and(|plan| Plan::fails(&plan.writes)) {
+    fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        if name == "tree" && Plan::fails(&self.writes) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.file.write_at(bytes, offset)
+        file.write_at(bytes, offset)
     }
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        let Some(plan) = &self.plan else { return self.file.sync_data() };
-        let number = plan.seen_syncs.fetch_add(1, Ordering::Relaxed);
-        if let Some((tell, answer)) = &*plan.stops.lock().unwrap() {
+    fn sync_data(&self, name: &str, file: &dyn DiskFile) -> io::Result<()> {
+        if name != "tree" {
+            return file.sync_data();
+        }
+        let number = self.seen_syncs.fetch_add(1, Ordering::Relaxed);
+        if let Some((tell, answer)) = &*self.stops.lock().unwrap() {
             // Nobody listens any more: it goes on.
             let _ = tell.send(number);
             let _ = answer.recv();
         }
-        std::thread::sleep(Duration::from_millis(plan.sync_time.load(Ordering::Relaxed)));
-        if Plan::fails(&plan.syncs) { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+        std::thread::sleep(Duration::from_millis(self.sync_time.load(Ordering::Relaxed)));
+        if Plan::fails(&self.syncs) { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
     }
-    fn sync_range(&self, _start: u64, _len: u64) -> io::Result<()> {
+    fn sync_range(&self, _name: &str, _file: &dyn DiskFile, _start: u64, _len: u64) -> io::Result<()> {
         Ok(())
-    }
-    fn map(&self, reserve: u64) -> io::Result<Map> {
-        self.file.map(reserve)
     }
 }
 
 fn open(directory: &Path) -> (Store, TreeId, Arc<Plan>) {
     let plan = Arc::new(Plan { syncs: AtomicI64::new(-1), writes: AtomicI64::new(-1), ..Plan::default() });
-    let disk = PlannedDisk { disk: SystemDisk::new(directory).unwrap(), plan: Arc::clone(&plan) };
+    let disk = HookedDisk::new(directory, &plan);
     let (store, _) = Store::open_on(Arc::new(disk), options()).unwrap();
     let tree = store.tree("t").unwrap();
     (store, tree, plan)

@@ -6,14 +6,17 @@
 
 #![allow(clippy::unwrap_used)] // The lint's exception for tests does not reach helper functions of test files.
 
+mod hooked_disk;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
+use hooked_disk::{HookedDisk, Hooks};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
+use store::disk::{DiskFile, SystemDisk};
 use store::log::LogPosition;
 use store::tree::TreeFile;
 use store::{TreeId, Version};
@@ -32,79 +35,44 @@ enum Operation {
     Acknowledged(u64),
 }
 
-type Record = Arc<Mutex<Vec<Operation>>>;
+#[derive(Default)]
+struct Record(Mutex<Vec<Operation>>);
 
-struct RecordingDisk {
-    inner: SystemDisk,
-    record: Record,
-}
-
-struct RecordingFile {
-    inner: Arc<dyn DiskFile>,
-    record: Record,
-}
-
-impl Disk for RecordingDisk {
-    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let inner = self.inner.open(name, create, access)?;
-        Ok(Arc::new(RecordingFile { inner, record: self.record.clone() }))
-    }
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.inner.list()
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn sync_dir(&self) -> io::Result<()> {
-        self.inner.sync_dir()
-    }
-    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
-        self.inner.lock(name)
+impl Record {
+    fn push(&self, operation: Operation) {
+        self.0.lock().unwrap().push(operation);
     }
 }
 
-impl DiskFile for RecordingFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(buffer, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        let count = self.inner.write_at(bytes, offset)?;
-        self.record.lock().unwrap().push(Operation::Write(offset, bytes[..count].to_vec()));
+impl Hooks for Record {
+    fn write_at(&self, _name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let count = file.write_at(bytes, offset)?;
+        self.push(Operation::Write(offset, bytes[..count].to_vec()));
         Ok(count)
     }
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
+    fn set_len(&self, _name: &str, file: &dyn DiskFile, len: u64) -> io::Result<()> {
+        self.push(Operation::Length(len));
+        file.set_len(len)
     }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.record.lock().unwrap().push(Operation::Length(len));
-        self.inner.set_len(len)
+    fn sync_data(&self, _name: &str, file: &dyn DiskFile) -> io::Result<()> {
+        self.push(Operation::Sync);
+        file.sync_data()
     }
-    fn sync_data(&self) -> io::Result<()> {
-        self.record.lock().unwrap().push(Operation::Sync);
-        self.inner.sync_data()
-    }
-    fn sync_range(&self, _start: u64, _len: u64) -> io::Result<()> {
+    fn sync_range(&self, _name: &str, _file: &dyn DiskFile, _start: u64, _len: u64) -> io::Result<()> {
         Ok(())
-    }
-    fn map(&self, reserve: u64) -> io::Result<Map> {
-        self.inner.map(reserve)
     }
 }
 
 type Model = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
 /// Checkpoints of random changes, some by bulk build, some dropped half way; the models by version.
-fn write_series(rng: &mut SmallRng, record: &Record, checkpoints: u64) -> Vec<Model> {
+fn write_series(rng: &mut SmallRng, record: &Arc<Record>, checkpoints: u64) -> Vec<Model> {
     let directory = tempfile::tempdir().unwrap();
-    let inner = SystemDisk::new(directory.path()).unwrap();
-    let disk = RecordingDisk { inner, record: record.clone() };
+    let disk = HookedDisk::new(directory.path(), record);
     TreeFile::create(&disk, NAME, Version(0), LogPosition::default()).unwrap();
     let mut file = TreeFile::open(&disk, NAME, MAP_BYTES).unwrap().choose(0).unwrap();
     let mut models = vec![Model::new()];
-    record.lock().unwrap().push(Operation::Acknowledged(0));
+    record.push(Operation::Acknowledged(0));
     for version in 1..=checkpoints {
         let mut model = models[version as usize - 1].clone();
         if version % 7 == 0 {
@@ -146,7 +114,7 @@ fn write_series(rng: &mut SmallRng, record: &Record, checkpoints: u64) -> Vec<Mo
         }
         writer.finish(Version(version), LogPosition { segment: version, ..LogPosition::default() }).unwrap();
         models.push(model);
-        record.lock().unwrap().push(Operation::Acknowledged(version));
+        record.push(Operation::Acknowledged(version));
     }
     models
 }
@@ -212,9 +180,9 @@ fn check_recovery(image: &[u8], acknowledged: u64, models: &[Model]) {
 fn check_every_crash(seed: u64, checkpoints: u64) {
     println!("seed {seed}");
     let mut rng = SmallRng::seed_from_u64(seed);
-    let record = Record::default();
+    let record = Arc::new(Record::default());
     let models = write_series(&mut rng, &record, checkpoints);
-    let record = record.lock().unwrap();
+    let record = record.0.lock().unwrap();
     let (mut synced, mut since, mut acknowledged, mut crashes) = (Vec::new(), 0, None, 0);
     for (index, operation) in record.iter().enumerate() {
         match operation {

@@ -3,14 +3,17 @@
 #![allow(clippy::unwrap_used)] // The lint's exception for tests does not reach helper functions of test files.
 
 use std::collections::BTreeMap;
+mod hooked_disk;
+
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use hooked_disk::{HookedDisk, Hooks};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
+use store::disk::{DiskFile, SystemDisk};
 use store::log::LogPosition;
 use store::tree::{BulkBuilder, Pace, TreeFile, TreeView};
 use store::{Error, TreeId, Version};
@@ -218,71 +221,33 @@ fn pages_merge_when_entries_are_deleted_here_and_there() {
     assert!(stat.info.entries == 300 && stat.fill() > 0.5, "{stat:?}");
 }
 
-/// A disk whose files refuse writes and syncs after so many.
-struct FailingDisk {
-    inner: SystemDisk,
-    left: Arc<AtomicI64>,
+/// Files refuse writes and syncs after so many.
+struct Steps {
+    left: AtomicI64,
     kind: io::ErrorKind,
 }
 
-struct FailingFile {
-    inner: Arc<dyn DiskFile>,
-    left: Arc<AtomicI64>,
-    kind: io::ErrorKind,
-}
-
-impl FailingFile {
+impl Steps {
     fn step(&self) -> io::Result<()> {
         if self.left.fetch_sub(1, Ordering::Relaxed) > 0 { Ok(()) } else { Err(self.kind.into()) }
     }
 }
 
-impl Disk for FailingDisk {
-    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let inner = self.inner.open(name, create, access)?;
-        Ok(Arc::new(FailingFile { inner, left: self.left.clone(), kind: self.kind }))
-    }
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.inner.list()
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn sync_dir(&self) -> io::Result<()> {
-        self.inner.sync_dir()
-    }
-    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
-        self.inner.lock(name)
-    }
-}
-
-impl DiskFile for FailingFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(buffer, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+impl Hooks for Steps {
+    fn write_at(&self, _name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
         self.step()?;
-        self.inner.write_at(bytes, offset)
+        file.write_at(bytes, offset)
     }
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
+    fn set_len(&self, _name: &str, file: &dyn DiskFile, len: u64) -> io::Result<()> {
         self.step()?;
-        self.inner.set_len(len)
+        file.set_len(len)
     }
-    fn sync_data(&self) -> io::Result<()> {
+    fn sync_data(&self, _name: &str, file: &dyn DiskFile) -> io::Result<()> {
         self.step()?;
-        self.inner.sync_data()
+        file.sync_data()
     }
-    fn sync_range(&self, _start: u64, _len: u64) -> io::Result<()> {
+    fn sync_range(&self, _name: &str, _file: &dyn DiskFile, _start: u64, _len: u64) -> io::Result<()> {
         Ok(())
-    }
-    fn map(&self, reserve: u64) -> io::Result<Map> {
-        self.inner.map(reserve)
     }
 }
 
@@ -293,8 +258,8 @@ fn check_failing(kind: io::ErrorKind) {
     load(&open(&directory), 2000);
     let mut steps = 0;
     loop {
-        let left = Arc::new(AtomicI64::new(i64::MAX));
-        let disk = FailingDisk { inner: SystemDisk::new(directory.path()).unwrap(), left: left.clone(), kind };
+        let hooks = Arc::new(Steps { left: AtomicI64::new(i64::MAX), kind });
+        let (disk, left) = (HookedDisk::new(directory.path(), &hooks), &hooks.left);
         let file = TreeFile::open(&disk, NAME, 1 << 32).unwrap().choose(0).unwrap();
         let (before, space) = (sum(&file.view(), TREE), file.space_stat());
         left.store(steps, Ordering::Relaxed);

@@ -1,9 +1,13 @@
 //! The bytes of a simulated file, in blocks that copies share: a crash copies whole disks, which are mostly zeros and old news.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const BLOCK: usize = 4096;
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
+
+/// A directory.
+pub(crate) type Files = BTreeMap<String, Content>;
 
 type Block = Option<Arc<[u8; BLOCK]>>;
 

@@ -22,10 +22,10 @@ use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
 use store::{Change, Direction, Error, KeyRange, Store, Tx, Version};
 
-use super::content::Content;
+use super::content::{Content, Files};
 use super::crash::text_of;
 use super::platter::Event;
-use super::specimen::{BLOCK, CHANGED, Entries, Files, Specimen, State, apply, options, start};
+use super::specimen::{BLOCK, CHANGED, Entries, Specimen, State, apply, options, start};
 
 const SECTOR: usize = 512;
 /// Of damages that are neither flips nor cuts one of so many is tried where not all are.

@@ -10,9 +10,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use rand::rngs::SmallRng;
 use store::disk::{Access, DIRECT_ALIGN, DirectoryLock, Disk, DiskFile, Map};
 
-use super::content::Content;
+use super::content::{Content, Files};
 use super::platter::{Event, FileNo, NameChange, Note, Platter, change};
 
 const EIO: i32 = 5;
@@ -54,6 +55,8 @@ struct State {
     plan: Option<FaultPlan>,
     /// Operations that a fault met.
     met: u64,
+    /// How much was recorded when the first one was, and whether that was a write, which may be there in part.
+    first_met: Option<(usize, bool)>,
 }
 
 /// How the disk presents itself.
@@ -147,6 +150,9 @@ impl State {
             Fault::Short | Fault::Interrupted => matches!(kind, Kind::Read | Kind::Write | Kind::TakeSpace),
         };
         let is_met = meets && number >= plan.at && number - plan.at < plan.count;
+        if is_met && self.first_met.is_none() {
+            self.first_met = Some((self.record.len(), matches!(kind, Kind::Write | Kind::TakeSpace)));
+        }
         self.met += u64::from(is_met);
         is_met.then_some(plan.fault)
     }
@@ -171,8 +177,25 @@ impl SimulatedDisk {
     pub(crate) fn start(platter: &Platter, manner: Manner, plan: Option<FaultPlan>) -> SimulatedDisk {
         let (names, files) = platter.cached();
         let files = files.into_iter().map(Place::Memory).collect();
-        let state = State { names, files, record: Vec::new(), operations: 0, plan, met: 0 };
+        let state = State { names, files, record: Vec::new(), operations: 0, plan, met: 0, first_met: None };
         SimulatedDisk { state: Arc::new(Mutex::new(state)), manner }
+    }
+
+    /// A disk with these files, all durable, whose power fails with the operation of this number.
+    pub(crate) fn powered(files: &Files, operations: u64) -> SimulatedDisk {
+        let manner = Manner { has_direct: false, free_bytes: None };
+        let plan = FaultPlan { fault: Fault::Broken, at: operations, count: u64::MAX };
+        SimulatedDisk::start(&Platter::of(files.clone()), manner, Some(plan))
+    }
+
+    /// What is there of these files, with which it began, after the power has failed: where it has not yet, at the end.
+    pub(crate) fn after_power_failure(&self, files: &Files, rng: &mut SmallRng) -> Files {
+        let mut platter = Platter::of(files.clone());
+        let state = self.state.lock().unwrap();
+        let (end, is_write) = state.first_met.unwrap_or((state.record.len(), false));
+        state.record[..end].iter().for_each(|event| platter.advance(event));
+        let under_way = state.record.get(end).filter(|_| is_write);
+        platter.crash(under_way, rng).content()
     }
 
     /// Puts a note into the record.

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use store::Durability;
 
-use super::content::Content;
+use super::content::{Content, Files};
 use super::crash::{Failure, recover};
 use super::damage::{Damage, check};
 use super::history::{Bounds, History, Operation, Stamp, Writer};
 use super::life::Plan;
 use super::platter::Platter;
-use super::specimen::{Files, Kind, Specimen};
+use super::specimen::{Kind, Specimen};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {

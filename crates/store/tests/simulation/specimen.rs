@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
 use store::{Change, KeyRange, Options, Store, TreeId, Tx};
 
-use super::content::Content;
+use super::content::Files;
 use super::disk::{Manner, SimulatedDisk};
 use super::platter::Platter;
 
@@ -38,7 +38,6 @@ pub(crate) enum Kind {
     Backup,
 }
 
-pub(crate) type Files = BTreeMap<String, Content>;
 pub(crate) type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 /// What a store holds: entries by tree.
 pub(crate) type State = BTreeMap<&'static str, Entries>;

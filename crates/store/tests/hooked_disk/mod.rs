@@ -1,0 +1,105 @@
+//! The real disk, with hooks where a test wants something else to happen: what it does not name passes on.
+//!
+//! For a few faults at certain places; a disk that loses what was not synced is in `simulation/`.
+
+#![allow(dead_code)] // Shared by several tests, none of which uses all of it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
+
+/// What happens in the place of an operation; `name` is the one under which the file was opened.
+pub(crate) trait Hooks: Send + Sync + 'static {
+    /// Whether a file can be opened so.
+    fn open(&self, _name: &str, _access: Access) -> io::Result<()> {
+        Ok(())
+    }
+    fn remove(&self, disk: &SystemDisk, name: &str) -> io::Result<()> {
+        disk.remove(name)
+    }
+    fn free_bytes(&self, disk: &SystemDisk) -> io::Result<Option<u64>> {
+        disk.free_bytes()
+    }
+    fn write_at(&self, _name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        file.write_at(bytes, offset)
+    }
+    fn set_len(&self, _name: &str, file: &dyn DiskFile, len: u64) -> io::Result<()> {
+        file.set_len(len)
+    }
+    fn sync_data(&self, _name: &str, file: &dyn DiskFile) -> io::Result<()> {
+        file.sync_data()
+    }
+    fn sync_range(&self, _name: &str, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
+        file.sync_range(start, len)
+    }
+}
+
+/// See the module's text.
+pub(crate) struct HookedDisk<H> {
+    disk: SystemDisk,
+    hooks: Arc<H>,
+}
+
+impl<H: Hooks> HookedDisk<H> {
+    pub(crate) fn new(directory: &Path, hooks: &Arc<H>) -> HookedDisk<H> {
+        HookedDisk { disk: SystemDisk::new(directory).unwrap(), hooks: Arc::clone(hooks) }
+    }
+}
+
+struct HookedFile<H> {
+    name: String,
+    file: Arc<dyn DiskFile>,
+    hooks: Arc<H>,
+}
+
+impl<H: Hooks> Disk for HookedDisk<H> {
+    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        self.hooks.open(name, access)?;
+        let file = self.disk.open(name, create, access)?;
+        Ok(Arc::new(HookedFile { name: name.to_string(), file, hooks: Arc::clone(&self.hooks) }))
+    }
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.hooks.remove(&self.disk, name)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn sync_dir(&self) -> io::Result<()> {
+        self.disk.sync_dir()
+    }
+    fn free_bytes(&self) -> io::Result<Option<u64>> {
+        self.hooks.free_bytes(&self.disk)
+    }
+    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
+        self.disk.lock(name)
+    }
+}
+
+impl<H: Hooks> DiskFile for HookedFile<H> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.hooks.write_at(&self.name, &*self.file, bytes, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.hooks.set_len(&self.name, &*self.file, len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.hooks.sync_data(&self.name, &*self.file)
+    }
+    fn sync_range(&self, start: u64, len: u64) -> io::Result<()> {
+        self.hooks.sync_range(&self.name, &*self.file, start, len)
+    }
+    fn map(&self, reserve: u64) -> io::Result<Map> {
+        self.file.map(reserve)
+    }
+}
