@@ -157,6 +157,22 @@ fn a_key_with_quotes_is_never_taken_for_the_text_that_looks_like_it() {
 }
 
 #[test]
+fn a_cache_goes_on_being_right_where_a_field_is_missing_now_and_then() {
+    let whole = stored(br#"{"id":1,"place":"x","views":2}"#);
+    let without = stored(br#"{"id":1,"views":3}"#);
+    let (name, mut cache) = (FieldName::new("views"), FieldCache::default());
+    let mut read = |bytes| {
+        let text = Document::from_bytes(bytes).unwrap().raw_named(&name, &mut cache);
+        (text.to_vec(), cache)
+    };
+    let learnt = (read(&whole), read(&without));
+    assert_eq!((learnt.0.0.as_slice(), learnt.1.0.as_slice()), (b"2".as_slice(), b"3".as_slice()));
+    for _ in 0..2 {
+        assert_eq!((read(&whole).1, read(&without).1), (learnt.1.1, learnt.1.1), "nothing had to be searched again");
+    }
+}
+
+#[test]
 fn documents_of_one_shape_have_one_fingerprint() {
     let shape = |text: &[u8]| Document::from_bytes(&stored(text)).unwrap().shape();
     assert_eq!(shape(br#"{"id":1,"name":"a"}"#), shape(br#"{ "id": 234567, "name": [1,2,{}] }"#));
