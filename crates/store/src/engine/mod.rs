@@ -31,6 +31,7 @@ mod foresee;
 mod limits;
 mod pace;
 mod pieces;
+mod pin;
 mod queue;
 mod reads;
 mod recovery;
@@ -163,14 +164,8 @@ impl Engine {
     /// Pins the newest state: a generation, and a version that it shows.
     #[inline]
     pub(crate) fn pin<'s>(&self, slot: &'s ReaderSlot<Generation>) -> (crate::readers::Guard<'s, Generation>, u64) {
-        loop {
-            let guard = slot.load();
-            let visible = self.visible();
-            // A newer generation would mean that `visible` may count versions which only that one holds.
-            if self.published.epoch() == guard.epoch() {
-                return (guard, visible);
-            }
-        }
+        // A load's tree is published before its version is visible: whoever sees it there sees that version.
+        pin::pin(&self.published, slot, |generation| self.visible().max(generation.tree.meta().version.0))
     }
 
     /// Replaces what readers see, unless so many old states are kept for readers that it would have to wait.
