@@ -20,6 +20,7 @@ mod copy;
 mod cursor;
 mod entries;
 mod file;
+mod held;
 mod merge;
 mod meta;
 mod node;

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::catalog;
 use super::chunk_writer::Pace;
+use super::held::Held;
 use super::meta::{FORMAT_VERSION, Meta, MetaFault};
 use super::node::{Node, OverflowRef};
 use super::output::Output;
@@ -317,7 +318,7 @@ pub(super) struct Current {
     /// Sequence of the next checkpoint.
     pub(super) next_sequence: u64,
     /// Views that may still be read.
-    pub(super) views: Vec<(u64, Weak<TreeView>)>,
+    pub(super) views: Held,
 }
 
 /// An open tree file.
@@ -401,9 +402,9 @@ impl TreeFile {
             return Err(Error::Busy);
         }
         let mut current = self.current();
-        current.views.retain(|(_, view)| view.strong_count() > 0);
+        current.views.forget_gone();
         let newest = current.view.meta().sequence;
-        let oldest = current.views.iter().map(|(sequence, _)| *sequence).min().unwrap_or(newest);
+        let oldest = current.views.oldest().unwrap_or(newest);
         self.shared.space().release(oldest, newest);
         pinned::release_unreached(&self.shared, &current, newest);
         let output = Output::new(self.shared.clone(), current.next_sequence, Growth::Zeroed, pace);
@@ -478,8 +479,7 @@ impl TreeFile {
     /// Sequence of the oldest view that is still held: pages freed since cannot be used again.
     pub fn oldest_view(&self) -> u64 {
         let current = self.current();
-        let held = current.views.iter().filter(|(_, view)| view.strong_count() > 0).map(|(sequence, _)| *sequence);
-        held.min().unwrap_or(current.view.meta().sequence)
+        current.views.oldest().unwrap_or(current.view.meta().sequence)
     }
 
     pub(super) fn current(&self) -> MutexGuard<'_, Current> {
@@ -550,8 +550,9 @@ impl Opening {
         let shared = Arc::new(shared);
         let trees = catalog::load(&shared, meta.catalog)?;
         shared.check_lost(0)?;
-        let view = Arc::new(TreeView::new(shared.clone(), meta, trees));
-        let views = vec![(view.meta().sequence, Arc::downgrade(&view))];
+        let mut views = Held::default();
+        let hold = views.hold(meta.sequence, meta.directories.clone());
+        let view = Arc::new(TreeView::new(shared.clone(), meta, trees, hold));
         let current = Mutex::new(Current { view, places, slot, next_sequence: newest + 1, views });
         Ok(TreeFile { shared, current, is_writing: AtomicBool::new(false) })
     }

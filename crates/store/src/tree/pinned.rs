@@ -34,10 +34,9 @@ pub(super) fn release_unreached(shared: &Shared, current: &Current, newest: u64)
         return;
     }
     let mut reached = Bitmap::default();
-    for (_, view) in current.views.iter().filter(|(sequence, _)| *sequence < newest) {
-        let Some(view) = view.upgrade() else { continue };
+    for directories in current.views.before(newest) {
         // A map that cannot be read says nothing: then all of it waits on.
-        let Ok((_, live)) = Places::load(shared, &view.meta().directories) else { return };
+        let Ok((_, live)) = Places::load(shared, directories) else { return };
         for index in 0..live.words() {
             reached.set_word(index, reached.word(index) | live.word(index));
         }
@@ -59,4 +58,26 @@ fn split(space: &mut Space, reached: &Bitmap, newest: u64) {
         space.waiting.push_front(Waiting { sequence, pages: join(kept) });
     }
     space.give_back(&join(free));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::page::PageNo;
+
+    #[test]
+    fn what_the_newest_checkpoint_freed_stays_for_the_other_meta_page() {
+        let extent = |start| Extent { start: PageNo(start), count: 10 };
+        let mut taken = Bitmap::default();
+        assert!((0..50).all(|page| taken.insert(page)));
+        let waiting =
+            [(5, 10), (6, 20), (7, 30)].map(|(sequence, start)| Waiting { sequence, pages: vec![extent(start)] });
+        let mut space = Space::new(Bitmap::default(), taken, 50, waiting.into());
+        let mut reached = Bitmap::default();
+        reached.insert(12);
+        split(&mut space, &reached, 7);
+        let left: Vec<_> = space.waiting.iter().map(|waiting| (waiting.sequence, waiting.pages.clone())).collect();
+        assert_eq!(left, [(6, vec![Extent::one(PageNo(12))]), (7, vec![extent(30)])]);
+        assert_eq!(space.free_count(), 19);
+    }
 }

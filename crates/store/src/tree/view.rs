@@ -6,6 +6,7 @@ use super::assembler::Root;
 use super::catalog::Trees;
 use super::cursor::Cursor;
 use super::file::Shared;
+use super::held::Hold;
 use super::meta::Meta;
 use super::node::Stored;
 use super::page::{Damage, PageNo};
@@ -18,6 +19,8 @@ pub struct TreeView {
     shared: Arc<Shared>,
     meta: Meta,
     trees: Trees,
+    /// The last thing that goes.
+    _hold: Hold,
 }
 
 /// What a view knows of a tree without reading it.
@@ -37,8 +40,8 @@ pub struct TreeInfo {
 pub(crate) type Found<'v> = (&'v [u8], Option<u64>);
 
 impl TreeView {
-    pub(super) fn new(shared: Arc<Shared>, meta: Meta, trees: Trees) -> TreeView {
-        TreeView { shared, meta, trees }
+    pub(super) fn new(shared: Arc<Shared>, meta: Meta, trees: Trees, hold: Hold) -> TreeView {
+        TreeView { shared, meta, trees, _hold: hold }
     }
 
     /// The meta page it stands for.

@@ -210,7 +210,6 @@ impl<'f> TreeWriter<'f> {
     fn publish(&mut self, meta: Meta, places: Places, live: Bitmap) -> Arc<TreeView> {
         let sequence = meta.sequence;
         let trees = std::mem::take(&mut self.trees);
-        let view = Arc::new(TreeView::new(self.file.shared.clone(), meta, trees));
         self.file.shared.merged_pages.fetch_add(self.output.taken().into(), Ordering::AcqRel);
         // The pages are the view's now: they stay taken.
         self.output.release();
@@ -219,7 +218,8 @@ impl<'f> TreeWriter<'f> {
         self.file.shared.live_pages.store(live.count() as u32, Ordering::Release);
         space.live = live;
         space.waiting.push_back(Waiting { sequence, pages: join(std::mem::take(&mut self.freed)) });
-        current.views.push((sequence, Arc::downgrade(&view)));
+        let hold = current.views.hold(sequence, meta.directories.clone());
+        let view = Arc::new(TreeView::new(self.file.shared.clone(), meta, trees, hold));
         let Current { view: newest, places: newest_places, next_sequence, .. } = &mut *current;
         *newest = view.clone();
         *newest_places = places;
