@@ -13,23 +13,34 @@ const FUZZ_MEMORY_MB: u32 = 2048;
 const FUZZ_INPUT_SECONDS: u32 = 60;
 /// Cases of a property under Miri, which is some hundred times slower than the machine.
 const MIRI_CASES: &str = "4";
-/// What Miri runs of a crate. It has no mapped files and no direct writes, so tests that need a disk are left out.
+/// After so long a mutant counts as noticed: it hangs.
+const MUTANT_SECONDS: &str = "300";
+/// What Miri runs of a crate: the page code and whole stores on the disk in memory, all of it within a quarter of an hour of
+/// one processor. It has no mapped files and no direct writes, so what a test does on a real disk is left out.
 const MIRI_STORE: &[&str] = &[
     "--lib",
     "--test",
     "memtable_model",
     "--test",
+    "memtable_ranges",
+    "--test",
     "memtable_readers",
     "--test",
     "published",
+    "--test",
+    "stress",
     "--",
     "--skip",
-    "disk::",
+    "disk::system",
+    "--skip",
+    "disk::residency",
     "--skip",
     "log::tests",
     "--skip",
     "tree::sorter",
 ];
+/// Races that are none, each with its reason.
+const THREAD_SUPPRESSIONS: &str = "xtask/thread-sanitizer.supp";
 
 fn require_nightly() -> Result<(), String> {
     if !tools::is_on_path("rustup") {
@@ -179,6 +190,27 @@ pub(crate) fn miri(arguments: &[String]) -> Result<(), String> {
     )
 }
 
+/// `cargo xtask mutants [FILE] [ARGUMENT OF CARGO TEST]…`: which changes of a file of the store no test notices. Without a
+/// file it lists how many there are of each. All of a file takes hours with all tests: name those that are about it.
+pub(crate) fn mutants(arguments: &[String]) -> Result<(), String> {
+    if !tools::is_on_path("cargo-mutants") {
+        return Err("cargo-mutants is missing: `cargo install cargo-mutants --locked`, then run this again".to_string());
+    }
+    let Some((file, tests)) = arguments.split_first() else {
+        return tools::run("cargo", &["mutants", "--list-files", "--package", "store"]);
+    };
+    if !tools::root().join(file).is_file() {
+        return Err(format!("`{file}` is no file of this workspace, as `crates/store/src/tree/space.rs` is"));
+    }
+    let output = tools::root().join("target/mutants");
+    std::fs::create_dir_all(&output).map_err(|error| format!("{}: {error}", output.display()))?;
+    let mut command = Command::new("cargo");
+    command.args(["mutants", "--package", "store", "--file", file, "--cap-lints", "true"]);
+    // The tests are run by `cargo xtask test`; once more for each file would only take time.
+    command.args(["--baseline", "skip", "--timeout", MUTANT_SECONDS, "--output"]).arg(output);
+    tools::run_with(command.arg("--").args(tests))
+}
+
 /// `cargo xtask sanitize [address|thread] [CRATE] [ARGUMENT OF CARGO TEST]…`
 pub(crate) fn sanitize(arguments: &[String]) -> Result<(), String> {
     let sanitizer = arguments.first().map_or("address", String::as_str);
@@ -201,5 +233,7 @@ pub(crate) fn sanitize(arguments: &[String]) -> Result<(), String> {
     }
     // Apart from the ordinary build, which other flags would throw away.
     let target_folder = tools::root().join("target").join(format!("sanitize-{sanitizer}"));
+    let suppressions = format!("suppressions={}", tools::root().join(THREAD_SUPPRESSIONS).display());
+    command.env("TSAN_OPTIONS", suppressions);
     tools::run_with(command.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}")).env("CARGO_TARGET_DIR", target_folder))
 }

@@ -51,6 +51,12 @@ const TASKS: &[Task] = &[
         run: campaign::miri,
     },
     Task {
+        name: "mutants",
+        usage: "[FILE] [ARGUMENT]...",
+        about: "changes of a file of the store that no test notices (cargo-mutants); arguments go to cargo test",
+        run: campaign::mutants,
+    },
+    Task {
         name: "sanitize",
         usage: "[address|thread] [CRATE] [ARGUMENT]...",
         about: "the tests of the store or another crate under a sanitizer (nightly); arguments go to cargo test",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::disk::SystemDisk;
+use crate::disk::MemoryDisk;
 use crate::log::LogPosition;
 use crate::memtable::MemtableWriter;
 use crate::tree::TreeFile;
@@ -50,7 +50,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    proptest::collection::vec(step(), 0..most)
+    // Each step is looked at in every way.
+    proptest::collection::vec(step(), 0..if cfg!(miri) { 4 } else { most })
 }
 
 fn bound() -> impl Strategy<Value = Bound<[u8; 1]>> {
@@ -107,14 +108,13 @@ fn check(view: View<'_>, map: &Map, range: KeyRange<'_>) -> Result<(), TestCaseE
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 150 }))]
 
     #[test]
     fn a_view_shows_its_version_through_all_three_parts(
         first in steps(60), second in steps(20), third in steps(20), from in bound(), to in bound()
     ) {
-        let directory = tempfile::tempdir().unwrap();
-        let disk = SystemDisk::new(directory.path()).unwrap();
+        let disk = MemoryDisk::new(2 << 20);
         TreeFile::create(&disk, "tree", Version(0), LOG_START).unwrap();
         let file = TreeFile::open(&disk, "tree", 1 << 30).unwrap().choose(0).unwrap();
         let parts = [first, second, third];
