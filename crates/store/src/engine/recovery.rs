@@ -262,3 +262,42 @@ impl<'t> Replay<'t> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::MemoryDisk;
+    use crate::key::TreeId;
+    use crate::log::{BEGINNING, BatchBuilder, Edit};
+
+    /// Replays batches of one transaction each, over a tree that has all up to a version.
+    fn replay(in_tree: u64, versions: &[u64]) -> Result<u64, Error> {
+        let disk = MemoryDisk::new(64 << 10);
+        TreeFile::create(&disk, TREE_NAME, Version(in_tree), BEGINNING)?;
+        let tree = TreeFile::open(&disk, TREE_NAME, 1 << 20)?.choose(0)?;
+        let mut replay = Replay::new(&tree, 256 << 10)?;
+        for version in versions {
+            let mut builder = BatchBuilder::new(4096);
+            builder.restart(*version);
+            builder.begin_transaction();
+            builder.push(log::Operation { tree: TreeId(1).0, key: b"key", edit: Edit::Put(b"value") }, None);
+            builder.end_transaction();
+            let (bytes, _) = builder.seal(&BEGINNING, 0);
+            replay.take(&BEGINNING, &Batch::read(bytes).expect("as it was made"))?;
+        }
+        Ok(replay.last_version)
+    }
+
+    #[test]
+    fn a_version_behind_one_that_nobody_has_is_damage() {
+        assert_eq!(replay(7, &[6, 7, 8, 9]).unwrap(), 9);
+        assert_eq!(replay(7, &[3]).unwrap(), 7);
+        for versions in [&[9][..], &[8, 10]] {
+            let error = replay(7, versions).unwrap_err();
+            assert!(
+                matches!(&error, Error::Corrupt { .. }) && error.to_string().contains("neither the log"),
+                "{error}"
+            );
+        }
+    }
+}
