@@ -38,6 +38,8 @@ const MIRI_STORE: &[&str] = &[
     "log::tests",
     "--skip",
     "tree::sorter",
+    "--skip",
+    "tree::verify_space",
 ];
 /// Races that are none, each with its reason.
 const THREAD_SUPPRESSIONS: &str = "xtask/thread-sanitizer.supp";

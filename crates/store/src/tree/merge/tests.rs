@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::disk::SystemDisk;
+use crate::disk::MemoryDisk;
 use crate::log::LogPosition;
 use crate::tree::{Report, TreeFile};
 use crate::{TreeId, Version};
@@ -18,19 +18,21 @@ const LOG_START: LogPosition = LogPosition { segment: 1, offset: 4096, previous:
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Edits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
+/// What Miri has the time for: one round with the pages of few rows.
+const SEEDS: u64 = if cfg!(miri) { 1 } else { 40 };
+const ROWS: u32 = if cfg!(miri) { 150 } else { 3000 };
+
 struct Bench {
-    _directory: tempfile::TempDir,
     file: TreeFile,
     map: Map,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let directory = tempfile::tempdir().unwrap();
-        let disk = SystemDisk::new(directory.path()).unwrap();
+        let disk = MemoryDisk::new(if cfg!(miri) { 2 << 20 } else { 128 << 20 });
         TreeFile::create(&disk, "tree", Version(0), LOG_START).unwrap();
         let file = TreeFile::open(&disk, "tree", 1 << 30).unwrap().choose(0).unwrap();
-        Bench { _directory: directory, file, map: Map::new() }
+        Bench { file, map: Map::new() }
     }
 
     fn merge(&mut self, cuts: &[(Vec<u8>, Option<Vec<u8>>)], edits: &Edits) {
@@ -98,14 +100,14 @@ fn edits(random: &mut StdRng, most: u32) -> Edits {
 
 #[test]
 fn cuts_and_edits_of_one_pass_leave_what_a_map_has_left() {
-    for seed in 0..40 {
+    for seed in 0..SEEDS {
         let mut random = StdRng::seed_from_u64(seed);
         let mut bench = Bench::new();
-        let all = (0..3000).map(|number| (key(number), Some(value(&mut random)))).collect();
+        let all = (0..ROWS).map(|number| (key(4000 / ROWS * number), Some(value(&mut random)))).collect();
         bench.merge(&[], &all);
-        assert!(bench.file.view().list().any(|info| info.depth >= 3), "several levels of branches");
-        for _ in 0..6 {
-            let (cuts, edits) = (cuts(&mut random), edits(&mut random, 300));
+        assert!(bench.file.view().list().any(|info| info.depth >= 3) || cfg!(miri), "several levels of branches");
+        for _ in 0..if cfg!(miri) { 2 } else { 6 } {
+            let (cuts, edits) = (cuts(&mut random), edits(&mut random, ROWS / 10));
             bench.merge(&cuts, &edits);
             bench.check(seed);
         }
@@ -113,6 +115,7 @@ fn cuts_and_edits_of_one_pass_leave_what_a_map_has_left() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of pages")]
 fn what_is_cut_and_put_again_in_one_pass_takes_no_more_pages_than_anew() {
     let mut random = StdRng::seed_from_u64(7);
     let all: Edits = (0..3000).map(|number| (key(number), Some(value(&mut random)))).collect();
@@ -154,6 +157,7 @@ fn thinned(per_checkpoint: usize, value_bytes: usize) -> ((f64, u32), (f64, u32)
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of pages")]
 fn leaves_that_deletions_empty_are_merged_with_their_neighbours() {
     for (per_checkpoint, value_bytes) in [(100, 100), (100, 400), (1000, 100), (20_000, 100), (20_000, 30)] {
         let ((_, depth_before), (fill, depth)) = thinned(per_checkpoint, value_bytes);
@@ -163,6 +167,7 @@ fn leaves_that_deletions_empty_are_merged_with_their_neighbours() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of pages")]
 fn a_tree_that_shrinks_loses_levels() {
     let mut bench = Bench::new();
     bench.merge(&[], &(0..4000).map(|number| (key(number), Some(vec![1; 300]))).collect());
