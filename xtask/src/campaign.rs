@@ -15,8 +15,8 @@ const FUZZ_INPUT_SECONDS: u32 = 60;
 const MIRI_CASES: &str = "4";
 /// After so long a mutant counts as noticed: it hangs.
 const MUTANT_SECONDS: &str = "300";
-/// What Miri runs of a crate: the page code and whole stores on the disk in memory, all of it within a quarter of an hour of
-/// one processor. It has no mapped files and no direct writes, so what a test does on a real disk is left out.
+/// What Miri runs of a crate: the page code and whole stores on the disk in memory. It has no mapped files and no
+/// direct writes, so what a test does on a real disk is left out.
 const MIRI_STORE: &[&str] = &[
     "--lib",
     "--test",
@@ -210,7 +210,9 @@ pub(crate) fn mutants(arguments: &[String]) -> Result<(), String> {
     command.args(["mutants", "--package", "store", "--file", file, "--cap-lints", "true"]);
     // The tests are run by `cargo xtask test`; once more for each file would only take time.
     command.args(["--baseline", "skip", "--timeout", MUTANT_SECONDS, "--output"]).arg(output);
-    tools::run_with(command.arg("--").args(tests))
+    // For building too: else each mutant waits until all test programs are linked.
+    command.args(tests.iter().map(|argument| format!("--cargo-arg={argument}")));
+    tools::run_with(&mut command)
 }
 
 /// `cargo xtask sanitize [address|thread] [CRATE] [ARGUMENT OF CARGO TEST]…`
