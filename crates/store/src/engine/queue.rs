@@ -256,7 +256,10 @@ mod model {
             let sender = {
                 let (queue, turn) = (Arc::clone(&queue), Arc::clone(&turn));
                 spawn(move || {
-                    drop(turn.lock().expect("nobody panics"));
+                    let held = turn.lock().expect("nobody panics");
+                    // Only while something happens under it can the others find it held.
+                    queue.depth();
+                    drop(held);
                     queue.nudge();
                 })
             };
