@@ -1,8 +1,9 @@
 //! The store beside the embedded stores that one would take instead of it: the same work in one program and one run.
 //!
-//! `peers [--quick] [--rows a,b] [--engines x,y] [--folder DIR]`; `cargo xtask bench store` builds and runs it and
-//! records the rows, which are the lines of standard output that begin with `row`. All data lies in a temporary folder
-//! inside `DIR` (the current folder unless given), which must be on a real disk, and is removed at the end.
+//! `peers [--quick] [--rows a,b] [--engines x,y] [--folder DIR] [--seconds N]`, the seconds those of the steady updates;
+//! `cargo xtask bench store` builds and runs it and records the rows, which are the lines of standard output that begin
+//! with `row`. All data lies in a temporary folder inside `DIR` (the current folder unless given), which must be on a real
+//! disk, and is removed at the end.
 
 mod commits;
 mod data;
@@ -59,7 +60,13 @@ fn parse(arguments: &[String]) -> Outcome<Arguments> {
             "--rows" => parsed.rows = value.split(',').map(str::to_owned).collect(),
             "--engines" => parsed.kinds = value.split(',').map(kind).collect::<Outcome<_>>()?,
             "--folder" => parsed.folder = PathBuf::from(value),
-            _ => return Err(format!("`{argument}` is not known; allowed: --quick, --rows, --engines, --folder").into()),
+            "--seconds" => parsed.effort.steady = std::time::Duration::from_secs(value.parse()?),
+            _ => {
+                return Err(format!(
+                    "`{argument}` is not known; allowed: --quick, --rows, --engines, --folder, --seconds"
+                )
+                .into());
+            }
         }
     }
     let known = |name: &String| rows::GROUPS.iter().any(|group| group.name == name);
@@ -78,7 +85,8 @@ fn kind(name: &str) -> Outcome<Kind> {
 fn compare(arguments: &Arguments) -> Outcome<()> {
     let mut stage = Stage::new(&arguments.folder, arguments.effort, arguments.kinds.clone())?;
     for group in rows::GROUPS {
-        if arguments.rows.is_empty() || arguments.rows.iter().any(|name| name == group.name) {
+        let is_named = arguments.rows.iter().any(|name| name == group.name);
+        if is_named || arguments.rows.is_empty() && !group.is_asked_for {
             eprintln!("== {}", group.name);
             (group.measure)(&mut stage)?;
         }

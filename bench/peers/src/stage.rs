@@ -17,6 +17,8 @@ pub(crate) struct Effort {
     pub(crate) time: Duration,
     /// Time of the sustained load: ours.
     pub(crate) sustained: Duration,
+    /// Time of the steady updates.
+    pub(crate) steady: Duration,
     /// Time of the log syncs beside checkpoints.
     pub(crate) syncs: Duration,
     /// Time that one engine may take for a million inserts or updates.
@@ -30,6 +32,7 @@ impl Effort {
         rounds: 3,
         time: Duration::from_millis(1_200),
         sustained: Duration::from_secs(60),
+        steady: Duration::from_secs(600),
         syncs: Duration::from_secs(20),
         bulk_most: Duration::from_secs(12),
     };
@@ -39,6 +42,7 @@ impl Effort {
         rounds: 1,
         time: Duration::from_millis(400),
         sustained: Duration::from_secs(6),
+        steady: Duration::from_secs(20),
         syncs: Duration::from_secs(5),
         bulk_most: Duration::from_secs(3),
     };

@@ -1,9 +1,13 @@
 //! `cargo xtask bench large [--gigabytes=N]`: ten times as much data as memory.
 //!
 //! Documents of about 4,000 bytes, one in each page. The server runs under a limit on its memory of a tenth of the
-//! data, page cache included. Three questions: are reads of random documents limited by the disk alone (beside raw reads
-//! of 4 KB of the same file, past the page cache, by as many threads as the server reads with), how much anonymous memory
-//! is there, and what do hot documents notice of cold reads beside them. Takes twice the data's size while it is loaded.
+//! data, page cache included. Three questions: are reads of random documents limited by the disk alone, how much anonymous
+//! memory is there, and what do hot documents notice of cold reads beside them. Takes twice the data's size while it is
+//! loaded.
+//!
+//! What limits is the lower of two: the disk, asked by as many threads as there are clients for raw reads of 4 KB of the
+//! same file, past the page cache, on any core; and the server itself, asked for documents of the same size that all lie
+//! in memory.
 
 use super::latency::{Latency, client, open_load, quantiles};
 use super::memory_limit::MemoryLimit;
@@ -26,8 +30,6 @@ const GIGABYTES: u64 = 20;
 const DOCUMENT_BYTES: u64 = 4_000;
 /// The data is larger than the memory by this.
 const TIMES_MEMORY: u64 = 10;
-/// Threads of the server's pool, which do its waiting.
-const POOL_THREADS: usize = 2;
 const CONNECTIONS: u32 = 32;
 /// Hot documents, and reads of them a second.
 const HOT: u64 = 1_000;
@@ -103,7 +105,7 @@ fn measure(stage: &Stage, limit: &MemoryLimit, documents: u64, gigabytes: u64) -
     forget(&tree)?;
     let server = serve(stage, &script)?;
     let (peak, ended) = (AtomicU64::new(0), AtomicBool::new(false));
-    let [mut raw, mut deep, mut cold] = [const { Vec::new() }; 3];
+    let [mut raw, mut warm, mut cold] = [const { Vec::new() }; 3];
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     let measured = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -116,9 +118,11 @@ fn measure(stage: &Stage, limit: &MemoryLimit, documents: u64, gigabytes: u64) -
             // What a fresh server faults in once, and the loop's noticing that it waits.
             random_reads(stage, &server, documents, 99)?;
             for seed in 0..stage.effort.rounds as u64 {
-                raw.push(raw_reads(&tree, POOL_THREADS, stage.effort.seconds, seed)?);
-                deep.push(raw_reads(&tree, CONNECTIONS as usize, stage.effort.seconds, seed)?);
+                raw.push(raw_reads(&tree, CONNECTIONS as usize, stage.effort.seconds, seed)?);
                 cold.push(random_reads(stage, &server, documents, seed)?);
+                // The cold ones have driven the hot ones out: these bring them back, and do not count.
+                random_reads(stage, &server, HOT, seed)?;
+                warm.push(random_reads(stage, &server, HOT, seed)?);
                 alone.push(hot(stage, &client, &server)?);
                 let all = ["--path", "/items/{id}", "--max-id", &documents.to_string()].map(str::to_owned);
                 let rate = median(cold.clone()) / 2.0;
@@ -140,7 +144,7 @@ fn measure(stage: &Stage, limit: &MemoryLimit, documents: u64, gigabytes: u64) -
         gigabytes as f64 / TIMES_MEMORY as f64,
         limit.name
     );
-    Ok(vec![reads_row(&name, raw, deep, cold), memory_row(&name, anonymous), hot_row(&name, &alone, &beside)])
+    Ok(vec![reads_row(&name, raw, warm, cold), memory_row(&name, anonymous), hot_row(&name, &alone, &beside)])
 }
 
 fn serve(stage: &Stage, script: &Path) -> Result<Server, String> {
@@ -170,7 +174,7 @@ fn forget(path: &Path) -> Result<(), String> {
     )
 }
 
-/// Random documents over HTTP, as fast as they come; how many a second.
+/// Random documents of the first so many over HTTP, as fast as they come; how many a second.
 fn random_reads(stage: &Stage, server: &Server, documents: u64, seed: u64) -> Result<f64, String> {
     let make = format!("function make() return wrk.format('GET', '/items/' .. math.random(1, {documents})) end");
     let load = Load { connections: CONNECTIONS, pipeline: 1, make, fresh: true };
@@ -217,20 +221,21 @@ fn hot(stage: &Stage, client: &Path, server: &Server) -> Result<Latency, String>
     quantiles(open_load(stage, client, server, HOT_RATE, &hot)?)
 }
 
-fn reads_row(name: &str, raw: Vec<f64>, deep: Vec<f64>, cold: Vec<f64>) -> Row {
+fn reads_row(name: &str, raw: Vec<f64>, warm: Vec<f64>, cold: Vec<f64>) -> Row {
     let spread = cold.iter().copied().fold(0.0, f64::max) / cold.iter().copied().fold(f64::INFINITY, f64::min) - 1.0;
-    let (raw, deep, cold) = (median(raw), median(deep), median(cold));
+    let (raw, warm, cold) = (median(raw), median(warm), median(cold));
+    let limit = raw.min(warm);
     Row {
         work: format!("{name}: GET of random documents, {CONNECTIONS} connections"),
         other: format!(
-            "raw reads of 4 KB, {POOL_THREADS} threads: {:.1}k/s; {CONNECTIONS} threads: {:.1}k/s",
+            "raw reads of 4 KB, {CONNECTIONS} threads: {:.1}k/s; GET of documents in memory: {:.1}k/s",
             raw / 1e3,
-            deep / 1e3
+            warm / 1e3
         ),
         ours: format!("{:.1}k/s", cold / 1e3),
-        figure: format!("{:.2} ×", cold / raw),
+        figure: format!("{:.2} × the lower", cold / limit),
         bound: "≥ 0.80 ×".to_owned(),
-        reached: cold >= 0.8 * raw,
+        reached: cold >= 0.8 * limit,
         noise: format!("{:.0} %", spread * 100.0),
     }
 }

@@ -21,6 +21,8 @@ struct Choice {
     /// Rows and engines to keep; empty for all.
     rows: Option<String>,
     engines: Option<String>,
+    /// Of the steady updates, instead of ten minutes.
+    seconds: Option<String>,
 }
 
 impl Choice {
@@ -32,9 +34,10 @@ impl Choice {
                 None if argument == "--without-rocksdb" => choice.without_rocksdb = true,
                 Some(("--rows", names)) => choice.rows = Some(names.to_owned()),
                 Some(("--engines", names)) => choice.engines = Some(names.to_owned()),
+                Some(("--seconds", number)) => choice.seconds = Some(number.to_owned()),
                 _ => {
                     return Err(format!(
-                        "`{argument}` is not known; allowed: --quick, --rows=A,B, --engines=A,B, --without-rocksdb"
+                        "`{argument}` is not known; allowed: --quick, --rows=A,B, --engines=A,B, --seconds=N (of --rows=steady), --without-rocksdb"
                     ));
                 }
             }
@@ -45,7 +48,7 @@ impl Choice {
     /// As it was given, for the record.
     fn text(&self) -> String {
         let mut text = "cargo xtask bench store".to_owned();
-        for (name, value) in [("rows", &self.rows), ("engines", &self.engines)] {
+        for (name, value) in [("rows", &self.rows), ("engines", &self.engines), ("seconds", &self.seconds)] {
             if let Some(value) = value {
                 text.push_str(&format!(" --{name}={value}"));
             }
@@ -64,7 +67,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     if choice.quick {
         command.arg("--quick");
     }
-    for (name, value) in [("--rows", &choice.rows), ("--engines", &choice.engines)] {
+    for (name, value) in [("--rows", &choice.rows), ("--engines", &choice.engines), ("--seconds", &choice.seconds)] {
         if let Some(value) = value {
             command.args([name, value]);
         }

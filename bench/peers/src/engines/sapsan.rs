@@ -16,6 +16,7 @@ pub(crate) struct Sapsan {
     tree: TreeId,
     shape: Shape,
     memtable_bytes: u64,
+    segment_bytes: u64,
 }
 
 impl Sapsan {
@@ -25,10 +26,10 @@ impl Sapsan {
         if let Some(bytes) = purpose.memtable_bytes {
             options.memtable_bytes = bytes;
         }
-        let memtable_bytes = options.memtable_bytes as u64;
+        let (memtable_bytes, segment_bytes) = (options.memtable_bytes as u64, options.log_segment_bytes);
         let (store, _) = Store::open(folder, options)?;
         let tree = store.tree("records")?;
-        Ok(Sapsan { store, tree, shape: purpose.shape, memtable_bytes })
+        Ok(Sapsan { store, tree, shape: purpose.shape, memtable_bytes, segment_bytes })
     }
 
     /// Its own counts.
@@ -39,6 +40,16 @@ impl Sapsan {
     /// Bytes of one memtable.
     pub(crate) fn memtable_bytes(&self) -> u64 {
         self.memtable_bytes
+    }
+
+    /// Bytes of one file of the log.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// A reader of its own.
+    pub(crate) fn reader(&self) -> Outcome<store::Reader> {
+        Ok(self.store.reader()?)
     }
 
     /// Loads from records in no order, sorted with this much memory.
