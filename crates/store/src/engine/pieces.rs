@@ -25,8 +25,9 @@ use crate::tree::{Cut, PAGE_BYTES, TreeWriter};
 pub(super) const PIECES_MAX: u64 = 16;
 /// A piece rewrites about this part of the trees; a checkpoint that rewrites less is one piece.
 const PARTS: u64 = 16;
-/// Nor is it cut into pieces that rewrite less than this part of what a memtable may hold.
-const PARTS_OF_MEMTABLE: u64 = 2;
+/// Nor is it cut into pieces that rewrite less than this part of what a memtable may hold. With a half of it the file was
+/// 1.20 times as long as what it held after a million inserts, with a third 1.15 times.
+const PARTS_OF_MEMTABLE: u64 = 3;
 /// What a piece rewrites with the smallest memtable, in pages.
 const PIECE_PAGES_LEAST: u64 = 16;
 
