@@ -22,7 +22,7 @@ use super::bulk::{BulkBuilder, BulkRoot};
 use super::chunk_writer::Pace;
 use super::file::{Shared, TreeFile};
 use super::node::{Node, Stored};
-use super::page::{Damage, Extent, PAGE_BYTES, PageNo};
+use super::page::{Damage, PAGE_BYTES, PageNo};
 use super::view::{TreeInfo, TreeView};
 use crate::disk::Disk;
 use crate::log::LogPosition;
@@ -165,7 +165,7 @@ impl Walk<'_, '_, '_, '_> {
         }
         let child = |index| node.child(index).map_err(|damage| shared.damage(place, damage));
         if level == 1 {
-            read_ahead(shared, (0..=node.count()).filter_map(|index| node.child(index).ok()));
+            shared.read_ahead((0..=node.count()).filter_map(|index| node.child(index).ok()));
         }
         for index in 0..=node.count() {
             self.node(child(index)?, level - 1)?;
@@ -194,12 +194,4 @@ impl Walk<'_, '_, '_, '_> {
         }
         Ok(())
     }
-}
-
-/// Has the leaves below a branch read all at once: in an old file each lies elsewhere, and one after the other they would
-/// take as long as the disk's answer to each.
-fn read_ahead(shared: &Shared, children: impl Iterator<Item = PageNo>) {
-    let mut pages: Vec<Extent> = children.map(Extent::one).collect();
-    pages = super::space::join(pages);
-    pages.iter().for_each(|extent| shared.will_need(*extent));
 }

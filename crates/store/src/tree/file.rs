@@ -13,7 +13,7 @@ use super::output::Output;
 use super::page::{self, Damage, Extent, HEADER_BYTES, Kind, META_PAGES, PAGE_BYTES, Page, PageNo};
 use super::pinned;
 use super::prefetch::prefetch;
-use super::space::{Bitmap, Space, Waiting};
+use super::space::{self, Bitmap, Space, Waiting};
 use super::space_map::Places;
 use super::view::TreeView;
 use super::writer::TreeWriter;
@@ -142,8 +142,15 @@ impl Shared {
     }
 
     /// Has pages read from the disk that will be touched soon.
-    pub(super) fn will_need(&self, extent: Extent) {
+    fn will_need(&self, extent: Extent) {
         self.map.will_need(extent.start.offset(), u64::from(extent.count) * PAGE_BYTES as u64);
+    }
+
+    /// Has the children of a branch read all at once: in an old file each lies elsewhere, and one after the other they would
+    /// take as long as the disk's answer to each.
+    pub(super) fn read_ahead(&self, children: impl Iterator<Item = PageNo>) {
+        let pages = space::join(children.map(Extent::one).collect());
+        pages.iter().for_each(|extent| self.will_need(*extent));
     }
 
     /// Whether it is to have as little free space as may be, and buffers to be small.

@@ -310,9 +310,11 @@ pub(super) fn free_subtree(shared: &Shared, place: PageNo, level: u8, freed: &mu
         free_values(shared, place, &node, 0..node.count(), freed)?;
         return Ok(node.count() as u64);
     }
+    let child_of = |index| node.child(index).map_err(|damage| shared.damage(place, damage));
+    let children = (0..=node.count()).map(child_of).collect::<Result<Vec<_>, Error>>()?;
+    shared.read_ahead(children.iter().copied());
     let mut entries = 0u64;
-    for index in 0..=node.count() {
-        let child = node.child(index).map_err(|damage| shared.damage(place, damage))?;
+    for child in children {
         entries = entries.saturating_add(free_subtree(shared, child, level - 1, freed)?);
     }
     Ok(entries)
