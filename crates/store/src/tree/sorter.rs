@@ -1,13 +1,18 @@
 //! External sort with bounded memory, for bulk builds from unsorted entries.
 //!
 //! Entries gather in a part of the memory. A full part is sorted by a thread beside the caller's while the next one fills.
-//! Half of the memory is for parts that stay in it until they are read; once that is full, parts are written as runs. At
+//! Half of the memory, or more, is for parts that stay in it until they are read; once that is full, parts are written as runs. At
 //! the end all of them are merged while they are read. What fits the memory never touches the disk.
 //!
 //! ```text
 //!  in parts:        | kept | kept | kept | kept | filling | sorted and written | sorted and written | blocks |
 //!  of less memory:  | filling                                            | blocks                           |
 //! ```
+//!
+//! More memory is more parts that are kept, not longer ones: a part that is sorted beside the next one's filling costs the
+//! caller nothing, and only the last one is waited for. A part is kept as a copy in order, so that the merge, which one
+//! thread does, reads memory in rows and not here and there; and the memory that the caller fills is soon in no need of new
+//! pages.
 //!
 //! Little memory is not parted: its parts would be sorted sooner than a thread has begun, and make short runs.
 //!
@@ -24,10 +29,12 @@ use super::sort_run::{BLOCK_BYTES, Run, RunNames, RunWriter, SUFFIX};
 use crate::Error;
 use crate::disk::Disk;
 
-/// Parts of the memory.
+/// Parts of the memory, at least.
 const PARTS: usize = 8;
-/// Parts that stay in memory.
-const KEPT: usize = PARTS / 2;
+/// Memory for so many parts is not for those that are kept: one fills, two are sorted or written, and one is blocks.
+const PARTS_IN_WORK: usize = PARTS / 2;
+/// Bytes of a part at most.
+const PART_BYTES_MAX: usize = 16 << 20;
 /// Parts that are sorted, and written, at the same time.
 const JOBS_MAX: usize = 2;
 /// Less memory than this makes runs too short to merge well; of more, a part would not be addressed by 32 bits.
@@ -44,7 +51,7 @@ const _: () = assert!(FAN_IN_MIN * BLOCK_BYTES <= MEMORY_MIN);
 type Job = JoinHandle<Result<Done, Error>>;
 
 enum Done {
-    Kept(Part),
+    Kept(Part, Part),
     Written(Run, Part),
 }
 
@@ -62,7 +69,7 @@ pub struct Sorter {
     runs: Vec<Run>,
     /// Oldest first.
     jobs: Vec<Job>,
-    /// Memory of parts that are written.
+    /// Memory of parts that are written or copied.
     spare: Vec<Part>,
 }
 
@@ -71,10 +78,11 @@ impl Sorter {
     pub fn new(disk: Arc<dyn Disk>, name: &str, memory_bytes: usize) -> Sorter {
         let memory_bytes = memory_bytes.clamp(MEMORY_MIN, MEMORY_MAX);
         let is_parted = memory_bytes >= PARTED_MIN;
+        let part_bytes = (memory_bytes / PARTS).min(PART_BYTES_MAX);
         Sorter {
             names: RunNames::new(disk, name),
-            part_bytes: if is_parted { memory_bytes / PARTS } else { memory_bytes / 3 * 2 },
-            kept_max: if is_parted { KEPT } else { 0 },
+            part_bytes: if is_parted { part_bytes } else { memory_bytes / 3 * 2 },
+            kept_max: if is_parted { memory_bytes / part_bytes - PARTS_IN_WORK } else { 0 },
             fan_in: (memory_bytes / 3 / BLOCK_BYTES).clamp(FAN_IN_MIN, FAN_IN_MAX),
             filling: Part::default(),
             kept: Vec::new(),
@@ -154,14 +162,18 @@ impl Sorter {
     }
 
     fn take(&mut self, done: Done) {
-        match done {
-            Done::Kept(part) => self.kept.push(part),
-            Done::Written(run, mut part) => {
-                self.runs.push(run);
-                part.clear();
-                self.spare.push(part);
+        let mut part = match done {
+            Done::Kept(kept, part) => {
+                self.kept.push(kept);
+                part
             }
-        }
+            Done::Written(run, part) => {
+                self.runs.push(run);
+                part
+            }
+        };
+        part.clear();
+        self.spare.push(part);
     }
 
     /// Every entry of the runs is written once more: seldom, for a run is longer than all blocks of a merge.
@@ -223,7 +235,7 @@ impl Drop for Sorter {
 
 fn sort_and_write(mut part: Part, run: Option<RunWriter>) -> Result<Done, Error> {
     part.sort();
-    let Some(mut run) = run else { return Ok(Done::Kept(part)) };
+    let Some(mut run) = run else { return Ok(Done::Kept(part.in_order(), part)) };
     for index in 0.. {
         let Some(record) = part.get(index) else { break };
         part.fetch_ahead(index);
@@ -292,6 +304,19 @@ mod tests {
     #[test]
     fn parts_that_threads_sort_come_out_in_order() {
         check_sorted(6, &Case { entries: 500_000, memory: PARTED_MIN, sorters: 1, prefix: b"", spills: true });
+    }
+
+    #[test]
+    fn what_fills_most_of_the_memory_is_kept_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(SystemDisk::new(directory.path()).unwrap());
+        let sorter = |memory| Sorter::new(disk.clone(), "index", memory);
+        for memory in [PARTED_MIN, 3 * PARTED_MIN, 512 << 20, MEMORY_MAX] {
+            let sorter = sorter(memory);
+            let in_use = (sorter.kept_max + PARTS_IN_WORK) * sorter.part_bytes;
+            assert!(in_use <= memory && in_use + sorter.part_bytes > memory, "{memory}");
+        }
+        assert!(sorter(512 << 20).kept_max * PART_BYTES_MAX >= (512 * 7 / 8) << 20);
     }
 
     #[test]
