@@ -17,6 +17,7 @@ use crate::scratch;
 use crate::session::Session;
 use crate::sql::{Query, SqlError};
 use crate::stored_catalog::{self, Resolved, Rows};
+use crate::views::fold::ViewFold;
 use crate::views::{self, Builder, Heart, ViewReport, ViewStatus, Views};
 use crate::write::{self, Op, Precondition, Prepared, Written};
 
@@ -104,6 +105,7 @@ impl Database {
         }
         catalog.views = views::tables(config, &catalog)?;
         drop(reader);
+        store.set_fold(Arc::new(ViewFold));
         let heart = Arc::new(Heart { store, collections, views: watched.views, catalog_tree });
         let builder = Builder::start(&heart, config.build_threads)?;
         Ok(Database { inner: Arc::new(Inner { builder, heart, dir: dir.to_path_buf(), catalog }) })

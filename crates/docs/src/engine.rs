@@ -74,8 +74,8 @@ pub trait Change {
     fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]);
     /// Removes a key (it need not exist).
     fn delete(&mut self, tree: TreeId, key: &[u8]);
-    /// Lays a change onto what the key has, in whatever order such changes come; see [`crate::views`].
-    fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) -> Result<(), store::Error>;
+    /// Has the engine lay an operand onto what the key has when the transaction is committed; nothing is read.
+    fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]);
 }
 
 impl View for store::Snapshot<'_> {
@@ -140,8 +140,8 @@ impl Change for store::Tx<'_> {
     fn delete(&mut self, tree: TreeId, key: &[u8]) {
         store::Tx::delete(self, tree, key);
     }
-    fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) -> Result<(), store::Error> {
-        crate::views::write::fold_within(self, tree, key, operand)
+    fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
+        store::Tx::fold(self, tree, key, operand);
     }
 }
 

@@ -25,7 +25,7 @@ use super::stored;
 use super::view::{View, ViewState};
 use super::write::distinct_of;
 use crate::collection::{Collection, STAMP_BYTES};
-use crate::engine::{Change, Direction, KeyRange, TreeId};
+use crate::engine::{Direction, KeyRange, TreeId};
 use crate::rebuild::shown_key;
 use crate::sql::grouping::Memory;
 
@@ -319,42 +319,26 @@ impl<'w> Worker<'w> {
         let mut operand = Vec::new();
         let values = gather.take_values();
         for chunk in values.chunks(FOLDS_PER_TRANSACTION) {
-            commit(store, &mut |tx| {
+            store.commit(&mut |tx| {
                 for (key, counted) in chunk {
                     let distinct = distinct_of(view, counted.facet, counted.group_key_bytes);
                     value_operand(counted.times, distinct, &mut operand);
-                    Change::fold(tx, view.values, key, &operand)?;
+                    tx.fold(view.values, key, &operand);
                 }
                 Ok(())
             })?;
         }
         let groups = gather.take_groups();
         for chunk in groups.chunks(FOLDS_PER_TRANSACTION) {
-            commit(store, &mut |tx| {
+            store.commit(&mut |tx| {
                 for (key, state) in chunk {
                     group_operand(state, &mut operand);
-                    Change::fold(tx, view.groups, key, &operand)?;
+                    tx.fold(view.groups, key, &operand);
                 }
                 Ok(())
             })?;
         }
         Ok(())
-    }
-}
-
-/// Commits; what the change failed with is the error.
-pub(crate) fn commit(
-    store: &Store,
-    change: &mut (dyn FnMut(&mut store::Tx<'_>) -> Result<(), store::Error> + Send),
-) -> Result<(), store::Error> {
-    let mut failed = None;
-    let committed = store.commit(&mut |tx| {
-        failed = change(tx).err();
-        if failed.is_some() { Err(store::Abort) } else { Ok(()) }
-    });
-    match (committed, failed) {
-        (Err(store::Error::Aborted), Some(error)) => Err(error),
-        (committed, _) => committed.map(drop),
     }
 }
 

@@ -13,6 +13,8 @@
 //! A value's row says how often its group has it; when it comes for the first time or goes for the last one, the group's
 //! distinct count goes up or down.
 
+use store::{Folded, Further};
+
 use crate::engine::TreeId;
 use crate::varint;
 use crate::views::state;
@@ -20,17 +22,22 @@ use crate::views::state;
 const GROUP: u8 = 0;
 const VALUE: u8 = 1;
 
-/// What is to become of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Folded {
-    /// Its value is what was written.
-    Put,
-    /// It goes.
-    Delete,
-    /// It stays as it is.
-    Unchanged,
-    /// It cannot be laid on: the transaction is to be refused.
-    Refuse(&'static str),
+/// Lays operands onto the rows of views.
+#[derive(Debug)]
+pub(crate) struct ViewFold;
+
+impl store::Fold for ViewFold {
+    fn fold(
+        &self,
+        _tree: TreeId,
+        key: &[u8],
+        old: Option<&[u8]>,
+        operand: &[u8],
+        new: &mut Vec<u8>,
+        further: &mut Further<'_>,
+    ) -> Folded {
+        fold(key, old, operand, new, further)
+    }
 }
 
 /// What COUNT(DISTINCT) adds to the operand of a value.
@@ -65,18 +72,21 @@ pub(crate) fn occurrences(mut row: &[u8]) -> Option<i64> {
     varint::take_signed(&mut row)
 }
 
-/// Takes an operand for another key: tree, key, operand.
-pub(crate) type Further<'f> = &'f mut dyn FnMut(TreeId, &[u8], &[u8]);
-
 /// Lays `operand` onto what the key has; the value goes into `new`, which is empty. `further` is told operands for other
 /// keys that follow from it; none of them has any that follows.
-pub(crate) fn fold(key: &[u8], old: Option<&[u8]>, operand: &[u8], new: &mut Vec<u8>, further: Further<'_>) -> Folded {
+pub(crate) fn fold(
+    key: &[u8],
+    old: Option<&[u8]>,
+    operand: &[u8],
+    new: &mut Vec<u8>,
+    further: &mut Further<'_>,
+) -> Folded {
     let folded = match operand.split_first() {
         Some((&GROUP, change)) => state::add(old.unwrap_or_default(), change, new).map(|()| rest(old, new)),
         Some((&VALUE, change)) => fold_value(key, old, change, new, further),
         _ => None,
     };
-    folded.unwrap_or(Folded::Refuse("a row of a view is damaged"))
+    folded.unwrap_or(Folded::Refused("a row of a view is damaged"))
 }
 
 fn rest(old: Option<&[u8]>, new: &[u8]) -> Folded {
@@ -92,7 +102,7 @@ fn fold_value(
     old: Option<&[u8]>,
     mut change: &[u8],
     new: &mut Vec<u8>,
-    further: Further<'_>,
+    further: &mut Further<'_>,
 ) -> Option<Folded> {
     let by = varint::take_signed(&mut change)?;
     let before = old.map_or(Some(0), occurrences)?;
@@ -142,7 +152,7 @@ mod tests {
                     Folded::Put => drop(self.0.insert(place, new)),
                     Folded::Delete => drop(self.0.remove(&place)),
                     Folded::Unchanged => {}
-                    Folded::Refuse(why) => panic!("{why}"),
+                    Folded::Refused(why) => panic!("{why}"),
                 }
             }
         }

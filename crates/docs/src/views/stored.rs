@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use store::Store;
 
-use super::build::{Heart, commit};
+use super::build::Heart;
 use super::definition::Definition;
 use super::view::{View, ViewState};
 use super::{VIEWS_MAX, Views, table};
@@ -168,7 +168,7 @@ pub(crate) fn switch_in(heart: &Heart, view: &View) -> Result<(), store::Error> 
         heart.views.list.iter().filter(|other| other.name == view.name && other.is_ready()).collect();
     let row = json!({ "name": view.name, "query": view.query, "state": state_name(true) }).to_string();
     let catalog = heart.catalog_tree;
-    commit(&heart.store, &mut |tx| {
+    heart.store.commit(&mut |tx| {
         tx.put(catalog, format!("view/{}", view.number).as_bytes(), row.as_bytes());
         for old in &before {
             tx.delete(catalog, format!("view/{}", old.number).as_bytes());
@@ -181,7 +181,7 @@ pub(crate) fn switch_in(heart: &Heart, view: &View) -> Result<(), store::Error> 
     for old in before {
         old.set_state(ViewState::Retired);
         for tree in [old.groups, old.values] {
-            commit(&heart.store, &mut |tx| {
+            heart.store.commit(&mut |tx| {
                 tx.delete_range(tree, KeyRange::ALL);
                 Ok(())
             })?;

@@ -10,7 +10,7 @@ use super::definition::Contribution;
 use super::fold::{DistinctOf, group_operand, value_operand};
 use super::state;
 use super::view::{View, ViewState};
-use crate::engine::{Change, TreeId};
+use crate::engine::Change;
 use crate::error::WriteError;
 use crate::row::Row;
 use crate::sql::grouping::Memory;
@@ -86,13 +86,13 @@ fn one<C: Change>(
     let stays = was.is_any && is.is_any && was.key == is.key;
     if stays {
         state::add(negated, &is.state, delta).ok_or_else(damaged)?;
-        emit.group(view, &is.key, delta, change)?;
+        emit.group(view, &is.key, delta, change);
     } else {
         if was.is_any {
-            emit.group(view, &was.key, negated, change)?;
+            emit.group(view, &was.key, negated, change);
         }
         if is.is_any {
-            emit.group(view, &is.key, &is.state, change)?;
+            emit.group(view, &is.key, &is.state, change);
         }
     }
     for facet in 0..view.definition.facets.len() {
@@ -102,36 +102,28 @@ fn one<C: Change>(
             continue;
         }
         if let Some(value) = before {
-            emit.value(view, facet, &was.key, value, -1, change)?;
+            emit.value(view, facet, &was.key, value, -1, change);
         }
         if let Some(value) = after {
-            emit.value(view, facet, &is.key, value, 1, change)?;
+            emit.value(view, facet, &is.key, value, 1, change);
         }
     }
     Ok(())
 }
 
 impl Emit {
-    fn group<C: Change>(&mut self, view: &View, key: &[u8], state: &[u8], change: &mut C) -> Result<(), WriteError> {
+    fn group<C: Change>(&mut self, view: &View, key: &[u8], state: &[u8], change: &mut C) {
         if state.is_empty() {
-            return Ok(());
+            return;
         }
         group_operand(state, &mut self.operand);
-        Ok(change.fold(view.groups, key, &self.operand)?)
+        change.fold(view.groups, key, &self.operand);
     }
 
-    fn value<C: Change>(
-        &mut self,
-        view: &View,
-        facet: usize,
-        group: &[u8],
-        value: &[u8],
-        by: i64,
-        change: &mut C,
-    ) -> Result<(), WriteError> {
+    fn value<C: Change>(&mut self, view: &View, facet: usize, group: &[u8], value: &[u8], by: i64, change: &mut C) {
         value_key(group, facet, value, &mut self.key);
         value_operand(by, distinct_of(view, facet, group.len()), &mut self.operand);
-        Ok(change.fold(view.values, &self.key, &self.operand)?)
+        change.fold(view.values, &self.key, &self.operand);
     }
 }
 
@@ -147,33 +139,6 @@ pub(crate) fn value_key(group: &[u8], facet: usize, value: &[u8], out: &mut Vec<
 pub(crate) fn distinct_of(view: &View, facet: usize, group_key_bytes: usize) -> Option<DistinctOf> {
     let slot = view.definition.facets[facet].distinct?;
     Some(DistinctOf { groups: view.groups, slot, group_key_bytes })
-}
-
-/// Lays an operand on within the transaction itself: for engines that do not fold.
-pub(crate) fn fold_within<C: Change + ?Sized>(
-    change: &mut C,
-    tree: TreeId,
-    key: &[u8],
-    operand: &[u8],
-) -> Result<(), store::Error> {
-    let mut waiting = vec![(tree, key.to_vec(), operand.to_vec())];
-    while let Some((tree, key, operand)) = waiting.pop() {
-        let old = change.get(tree, &key)?.map(|old| old.into_owned());
-        let mut new = Vec::new();
-        let folded = super::fold::fold(&key, old.as_deref(), &operand, &mut new, &mut |tree, key, operand| {
-            waiting.push((tree, key.to_vec(), operand.to_vec()));
-        });
-        match folded {
-            super::fold::Folded::Put => change.put(tree, &key, &new),
-            super::fold::Folded::Delete => change.delete(tree, &key),
-            super::fold::Folded::Unchanged => {}
-            super::fold::Folded::Refuse(why) => {
-                let source = std::io::Error::other(why);
-                return Err(store::Error::Io { context: "a view".to_string(), source });
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cold]
