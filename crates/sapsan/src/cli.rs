@@ -206,7 +206,7 @@ pub(crate) struct Restore {
 pub(crate) struct Verify {
     /// The data folder
     pub(crate) data: PathBuf,
-    /// The service's config file: checks index entries, unique values and references too
+    /// The service's config file: checks index entries, unique values, references and views too
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
 }

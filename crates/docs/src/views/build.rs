@@ -66,6 +66,7 @@ struct Work {
     parts: Mutex<VecDeque<Part>>,
     /// Threads that still read.
     reading: AtomicUsize,
+    threads: usize,
     stop: Arc<AtomicBool>,
     started: Instant,
 }
@@ -85,6 +86,7 @@ impl Builder {
             heart: Arc::clone(heart),
             parts: Mutex::new(parts),
             reading: AtomicUsize::new(threads),
+            threads,
             stop: Arc::clone(&builder.stop),
             started: Instant::now(),
         });
@@ -234,8 +236,9 @@ impl<'w> Worker<'w> {
     fn new(work: &'w Work) -> Worker<'w> {
         let collections = work.heart.collections.iter().enumerate();
         let views = collections.flat_map(|(number, _)| work.building(Some(number)).map(move |view| (number, view)));
-        let gathers = views.map(|(number, view)| (Arc::clone(view), number, Gather::default()));
-        let gathers = gathers.collect();
+        let views: Vec<_> = views.map(|(number, view)| (Arc::clone(view), number)).collect();
+        let count = views.len() * work.threads;
+        let gathers = views.into_iter().map(|(view, number)| (view, number, Gather::one_of(count))).collect();
         Worker { work, gathers, memory: Memory::default(), contribution: Contribution::default() }
     }
 

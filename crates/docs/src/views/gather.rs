@@ -17,8 +17,10 @@ use crate::error::WriteError;
 use crate::sql::grouping::Memory;
 use crate::varint;
 
-/// Memory of one gathering.
-const GATHER_BYTES_MAX: usize = 8 << 20;
+/// Memory of all gatherings of a build or an import.
+pub(crate) const GATHER_BYTES_MAX: usize = 16 << 20;
+/// What each has at least.
+const GATHER_BYTES_MIN: usize = 64 << 10;
 /// What a map needs for an entry beside its bytes.
 const ENTRY_BYTES: usize = 64;
 
@@ -31,8 +33,8 @@ pub(crate) struct Counted {
 }
 
 /// States of groups and counts of values, by key.
-#[derive(Default)]
 pub(crate) struct Gather {
+    bytes_max: usize,
     groups: HashMap<Box<[u8]>, Vec<u8>>,
     values: HashMap<Box<[u8]>, Counted>,
     bytes: usize,
@@ -41,6 +43,18 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
+    /// One of `count` that share the memory.
+    pub(crate) fn one_of(count: usize) -> Gather {
+        Gather {
+            bytes_max: (GATHER_BYTES_MAX / count.max(1)).max(GATHER_BYTES_MIN),
+            groups: HashMap::new(),
+            values: HashMap::new(),
+            bytes: 0,
+            sum: Vec::new(),
+            key: Vec::new(),
+        }
+    }
+
     /// Adds what one document contributes. `None`: it is damaged.
     pub(crate) fn add(&mut self, view: &View, contribution: &Contribution) -> Option<()> {
         if !contribution.is_any {
@@ -75,7 +89,7 @@ impl Gather {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes >= GATHER_BYTES_MAX
+        self.bytes >= self.bytes_max
     }
 
     /// The states gathered so far, by rising key; they are gone after.
@@ -106,9 +120,9 @@ pub(crate) struct ImportGather {
 pub(crate) type TakeRow<'t> = &'t mut dyn FnMut(&[u8], &[u8]) -> Result<(), store::Error>;
 
 impl ImportGather {
-    /// Sorts with about `bytes` of memory.
-    pub(crate) fn new(store: &Store, bytes: usize) -> ImportGather {
-        ImportGather { gather: Gather::default(), groups: store.sorter(bytes / 2), values: store.sorter(bytes / 2) }
+    /// One of `count`; sorts with about `bytes` of memory.
+    pub(crate) fn new(store: &Store, bytes: usize, count: usize) -> ImportGather {
+        ImportGather { gather: Gather::one_of(count), groups: store.sorter(bytes / 2), values: store.sorter(bytes / 2) }
     }
 
     /// Adds what one document contributes.
@@ -199,7 +213,7 @@ impl<'c> Loading<'c> {
         // Of those that could not be built nothing is there to add to: the next opening begins them anew.
         let ready = collection.views.iter().map(|watch| &*watch.view).filter(|view| view.is_ready());
         Loading {
-            views: ready.map(|view| (view, ImportGather::new(store, share))).collect(),
+            views: ready.map(|view| (view, ImportGather::new(store, share, collection.views.len()))).collect(),
             memory: Memory::default(),
             contribution: Contribution::default(),
         }

@@ -66,7 +66,7 @@ pub(crate) fn verify(
     view: &View,
 ) -> Result<ViewReport, ReadError> {
     let mut report = ViewReport { view: view.name.clone(), ..ViewReport::default() };
-    let mut gather = ImportGather::new(store, SORT_BYTES);
+    let mut gather = ImportGather::new(store, SORT_BYTES, 1);
     let (mut memory, mut contribution, mut failure) = (Memory::default(), Contribution::default(), None);
     engine.scan(collection.info.tree, KeyRange::ALL, Direction::Forward, &mut |key, stored| {
         report.documents += 1;

@@ -1,5 +1,5 @@
 //! `sapsan verify DIR [--config CONFIG]`: every page, every tree's order, free space, the log; nothing of it is changed.
-//! With a config the store is opened too, and every index entry, unique value and reference recomputed.
+//! With a config the store is opened too, and every index entry, unique value, reference and view recomputed.
 
 use super::Outcome;
 use crate::cli::Verify;
@@ -27,6 +27,7 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
             println!("fault: {fault}");
         }
         clean &= report.is_clean();
+        clean &= views(&database).map_err(|error| error.to_string())?;
     }
     if clean {
         println!("clean");
@@ -34,4 +35,25 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
     } else {
         Err(format!("{} is damaged: see above", data.display()))
     }
+}
+
+/// Computes every view again; gives whether all are as they should be.
+fn views(database: &Database) -> Result<bool, docs::ReadError> {
+    database.wait_for_views();
+    let mut clean = true;
+    for view in database.views() {
+        match database.verify_view(&view.name)? {
+            Some(report) => {
+                println!("view {}: {} rows of {} documents", report.view, report.rows, report.documents);
+                report.faults.iter().for_each(|fault| println!("fault: view {}: {}", report.view, fault.what));
+                clean &= report.is_clean();
+            }
+            None if view.state == docs::views::ViewState::Retired => {}
+            None => {
+                println!("fault: view {} could not be built: {}", view.name, view.failure.unwrap_or_default());
+                clean = false;
+            }
+        }
+    }
+    Ok(clean)
 }

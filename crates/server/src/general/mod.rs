@@ -1,4 +1,4 @@
-//! The general API under `/_/`: collections, bulk writes, queries, backups, health and metrics.
+//! The general API under `/_/`: collections, bulk writes, queries, views, backups, health and metrics.
 //!
 //! Without a configured token it answers loopback only, health excepted. Errors are problem documents (RFC 9457) with
 //! the standard statuses, whatever `[errors]` says about declared endpoints.
@@ -9,6 +9,7 @@ mod documents;
 mod listing;
 mod preconditions;
 mod query;
+mod views;
 
 use crate::failure::{Failure, Kind, PROBLEM, problem};
 use crate::metrics;
@@ -30,6 +31,9 @@ pub(crate) enum Door {
     Query,
     MakeBackup,
     TellBackup,
+    ListViews,
+    TellView,
+    VerifyView,
     Health,
     Metrics,
     NotYet,
@@ -40,7 +44,7 @@ impl Door {
     pub(crate) const QUERY: &str = "/_/query";
 
     /// Every route of the general API.
-    pub(crate) const ALL: [(Method, &str, Door); 16] = [
+    pub(crate) const ALL: [(Method, &str, Door); 18] = [
         (Method::Get, "/_/collections/{name}/{id}", Door::GetDocument),
         (Method::Put, "/_/collections/{name}/{id}", Door::PutDocument),
         (Method::Patch, "/_/collections/{name}/{id}", Door::PatchDocument),
@@ -53,7 +57,9 @@ impl Door {
         (Method::Get, "/_/backup", Door::TellBackup),
         (Method::Get, "/_/health", Door::Health),
         (Method::Get, "/_/metrics", Door::Metrics),
-        (Method::Get, "/_/views/{name}", Door::NotYet),
+        (Method::Get, "/_/views", Door::ListViews),
+        (Method::Get, "/_/views/{name}", Door::TellView),
+        (Method::Post, "/_/views/{name}/verify", Door::VerifyView),
         (Method::Get, "/_/changes", Door::NotYet),
         (Method::Get, "/_/openapi.json", Door::NotYet),
         (Method::Get, "/_/", Door::NotYet),
@@ -89,6 +95,9 @@ impl Door {
             Door::Query => query::run(service, request, reply),
             Door::MakeBackup => backup::make(service, request, reply),
             Door::TellBackup => backup::tell(service, reply),
+            Door::ListViews => views::list(service, reply),
+            Door::TellView => views::get(service, params, reply),
+            Door::VerifyView => views::verify(service, request, params, reply),
             Door::Health => health(service, reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
             Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),

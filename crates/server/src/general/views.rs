@@ -1,0 +1,76 @@
+//! `GET /_/views` and `GET /_/views/NAME` tell how far the views are; `POST /_/views/NAME/verify` computes one again from its
+//! documents, on the pool and as of one moment, and tells what differs. Their rows are asked for by `POST /_/query`.
+
+use super::fail;
+use crate::background;
+use crate::endpoint::JSON;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::service::Service;
+use crate::writing;
+use docs::Database;
+use docs::views::{ViewState, ViewStatus};
+use http::{Params, Reply, Request, Status};
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+
+pub(super) fn list(service: &Service, reply: Reply<'_>) {
+    let views: Vec<Json> = service.database.views().iter().map(told).collect();
+    reply.send(Status(200), JSON, Json::Array(views).to_string().as_bytes());
+}
+
+pub(super) fn get(service: &Service, params: &Params<'_, '_>, reply: Reply<'_>) {
+    match named(&service.database, params) {
+        Ok(view) => reply.send(Status(200), JSON, told(&view).to_string().as_bytes()),
+        Err(failure) => fail(&failure, reply),
+    }
+}
+
+pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'_, '_>, reply: Reply<'_>) {
+    let view = match named(&service.database, params) {
+        Ok(view) if request.body().is_empty() => view,
+        Ok(_) => return fail(&Failure::new(Kind::Invalid, "a verification takes no body"), reply),
+        Err(failure) => return fail(&failure, reply),
+    };
+    let database = service.database.clone();
+    let errors = Arc::new(ErrorRules::default());
+    background::run(service, &Arc::clone(&errors), reply.later(), move |late| match verified(&database, &view.name) {
+        Ok(report) => late.send(Status(200), JSON, report.to_string().into_bytes()),
+        Err(failure) => writing::refuse(&errors, late, &failure),
+    });
+}
+
+/// The declared view that the path names: a definition that serves until it is replaced stands behind it in the list.
+fn named(database: &Database, params: &Params<'_, '_>) -> Result<ViewStatus, Failure> {
+    let mut text = Vec::new();
+    let name = params.get("name", &mut text).and_then(Result::ok).unwrap_or_default();
+    let views = database.views();
+    views.iter().find(|view| view.name == name).cloned().ok_or_else(|| {
+        let known: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
+        Failure::new(Kind::NotFound, format!("there is no view `{name}`; there are: {}", known.join(", ")))
+    })
+}
+
+fn told(view: &ViewStatus) -> Json {
+    let state = match view.state {
+        ViewState::Building => "building",
+        ViewState::Ready => "ready",
+        ViewState::Retired => "retired",
+        ViewState::Failed => "failed",
+    };
+    let (done, parts) = view.parts;
+    json!({
+        "name": view.name, "query": view.query, "state": state, "failure": view.failure,
+        "build": { "documents": view.documents, "parts_done": done, "parts": parts },
+    })
+}
+
+fn verified(database: &Database, name: &str) -> Result<Json, Failure> {
+    let found = database.verify_view(name).map_err(|error| writing::of_read(&error))?;
+    let unbuilt = || Failure::new(Kind::Unavailable, format!("the view `{name}` is not built"));
+    let report = found.ok_or_else(unbuilt)?;
+    let faults: Vec<&str> = report.faults.iter().map(|fault| fault.what.as_str()).collect();
+    Ok(json!({
+        "view": report.view, "version": report.version, "documents": report.documents, "rows": report.rows,
+        "clean": report.is_clean(), "differences": faults, "more": report.more,
+    }))
+}
