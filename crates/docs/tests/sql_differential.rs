@@ -404,3 +404,122 @@ fn an_error_behind_the_term_that_decides_is_met_in_values_and_not_in_conditions(
     both.check("SELECT id FROM t WHERE b OR ABS(a)", false);
     both.check("SELECT CASE WHEN a OR ABS(a) THEN 1 ELSE 2 END AS x FROM t", false);
 }
+
+/// Rows with every kind of value, for queries that are written out.
+fn mixed() -> Both {
+    let values = [
+        serde_json::json!({ "id": 0, "a": 1, "b": "x", "c": 2.5, "d": "{\"k\": [1, 2.50, \"z\"], \"o\": {\"p\": null}}" }),
+        serde_json::json!({ "id": 1, "a": 1.0, "b": "X", "c": null, "d": "[1,[2],\"[3]\"]" }),
+        serde_json::json!({ "id": 2, "a": null, "b": "y'\"\\", "d": "\"t\"" }),
+        serde_json::json!({ "id": 3, "a": "1", "b": 7, "c": -3, "d": "12.0" }),
+        serde_json::json!({ "id": 4, "a": 2, "b": null, "c": 1e300, "d": "true" }),
+        serde_json::json!({ "id": 5, "a": 2, "b": "жя", "c": 9_007_199_254_740_993i64, "d": "null" }),
+    ];
+    Both::new(&values, &values[..3])
+}
+
+#[test]
+fn aggregates_of_chosen_and_of_different_values_are_sqlites() {
+    let both = mixed();
+    for select in [
+        "COUNT(DISTINCT a) AS x, COUNT(DISTINCT b) AS y, COUNT(DISTINCT c) AS z",
+        "COUNT(*) FILTER (WHERE a > 1) AS x, SUM(c) FILTER (WHERE typeof(c) = 'integer') AS y, MAX(b) FILTER (WHERE 0) AS z",
+        "COUNT(DISTINCT a) FILTER (WHERE c IS NOT NULL) AS x, TOTAL(DISTINCT a) AS y, MIN(DISTINCT b) AS z",
+        "GROUP_CONCAT(a) AS x, GROUP_CONCAT(b, '; ') AS y, GROUP_CONCAT(c, NULL) AS z, string_agg(a, b) AS w",
+        "GROUP_CONCAT(DISTINCT a) AS x, GROUP_CONCAT(NULL) AS y, COUNT(DISTINCT NULL) AS z",
+    ] {
+        both.check(&format!("SELECT {select} FROM t"), false);
+        both.check(&format!("SELECT {select} FROM t WHERE id > 100"), false);
+        both.check(&format!("SELECT id % 2 AS g, {select} FROM t GROUP BY id % 2"), false);
+        both.check("SELECT id % 2 AS g FROM t GROUP BY id % 2 HAVING COUNT(DISTINCT a) > 1", false);
+    }
+}
+
+#[test]
+fn nulls_stand_where_the_order_says() {
+    let both = mixed();
+    for order in ["a", "a DESC", "b", "c DESC", "a + c"] {
+        for nulls in ["", " NULLS FIRST", " NULLS LAST"] {
+            both.check(&format!("SELECT id, a, c FROM t ORDER BY {order}{nulls}, id"), true);
+            both.check(&format!("SELECT id FROM t ORDER BY {order}{nulls}, id LIMIT 3"), true);
+        }
+    }
+    both.check("SELECT a AS k, COUNT(*) AS n FROM t GROUP BY a ORDER BY k NULLS LAST, 2 DESC", true);
+}
+
+#[test]
+fn row_values_compare_as_sqlites() {
+    let both = mixed();
+    for condition in [
+        "(a, b) = (1, 'x')",
+        "(a, c) <> (1, 2.5)",
+        "(a, c) < (2, 0)",
+        "(a, c) <= (2, 1e300)",
+        "(a, b, c) > (1, 'X', NULL)",
+        "(a, c) >= (1, 2.5)",
+        "(a, b) IS (NULL, 'y''\"\\')",
+        "(a, c) IS NOT (1, NULL)",
+        "(a, c) BETWEEN (1, 2) AND (2, 5)",
+        "(a, c) NOT BETWEEN (1, 2) AND (2, 5)",
+        "(CAST(a AS TEXT), id) = ('1', 0)",
+    ] {
+        both.check(&format!("SELECT id, {condition} AS x FROM t"), false);
+        both.check(&format!("SELECT id FROM t WHERE {condition}"), false);
+    }
+    assert!(both.ours("SELECT id, (a, b) IN ((1, 'x'), (2, NULL)) AS x FROM t").is_ok());
+}
+
+#[test]
+fn functions_of_text_and_json_are_sqlites() {
+    let both = mixed();
+    for call in [
+        "quote(a)",
+        "quote(b)",
+        "quote(c)",
+        "hex(b)",
+        "hex(a)",
+        "char(65, 1078, 128512)",
+        "concat(a, b, NULL, c)",
+        "concat_ws('-', a, b, c)",
+        "concat_ws(NULL, a)",
+        "octet_length(b)",
+        "octet_length(c)",
+        "glob('x*', b)",
+        "json_valid(d)",
+        "json_valid(b)",
+        "json_type(d)",
+        "json_type(d, '$.k')",
+        "json_type(d, '$[2]')",
+        "json_array_length(d)",
+        "json_array_length(d, '$.k')",
+        "json_array_length(d, '$.q')",
+        "json_extract(d, '$')",
+        "json_extract(d, '$.k[1]')",
+        "json_extract(d, '$.k')",
+        "json_extract(d, '$.o.p', '$[1]', '$.k[#-1]')",
+        "json_extract(d, '$[#]')",
+        "json(d)",
+        "json_quote(a)",
+        "json_quote(b)",
+        "json_quote(c)",
+        "json_quote(json(d))",
+        "json_array(a, b, c, d, json(d))",
+        "json_object('a', a, 'b', b, 'd', json(d))",
+        "json_object()",
+        "json_array()",
+        "json_array(d -> '$.k', d ->> '$.k')",
+        "json_array(json_extract(d, '$.k'), json_extract(d, '$[2]'))",
+        "json_array(CASE WHEN id THEN json(d) ELSE d END, coalesce(NULL, json(d)))",
+        "json_extract(d, NULL)",
+        "json_array(json_array(1, id), json_object('q', json_array(id)))",
+        "json_array('a' || char(9, 10, 1), json('[1]'))",
+        "json(' { \"a b\" : [ 1 , \" x \\\" \" ] } ')",
+    ] {
+        both.check(&format!("SELECT id, {call} AS x FROM t"), false);
+    }
+    for wrong in
+        ["json('{')", "json_extract(d, 'k')", "json_object(1, 2)", "json_type('[', '$')", "json_extract('[1', '$')"]
+    {
+        both.check(&format!("SELECT id, {wrong} AS x FROM t"), false);
+    }
+}

@@ -3,9 +3,13 @@
 //! SUM, AVG and TOTAL add integers exactly while all are integers, and otherwise reals with a second word for the
 //! rounding errors (Kahan, Babuška, Neumaier), exactly as the oracle does, so that the last digit is the same.
 
+use hashbrown::HashSet;
+
 use super::error::Fault;
+use super::expr::Expr;
 use super::number::{self, IntegerText};
-use super::value::{Value, compare};
+use super::sort;
+use super::value::{TEXT_BYTES_MAX, Value, compare};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AggregateKind {
@@ -17,6 +21,43 @@ pub(crate) enum AggregateKind {
     Total,
     Min,
     Max,
+    GroupConcat,
+}
+
+/// One aggregate as a query writes it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AggregateCall {
+    pub(crate) kind: AggregateKind,
+    /// COUNT(*) has none.
+    pub(crate) argument: Option<Expr>,
+    /// Equal values count once.
+    pub(crate) distinct: bool,
+    /// Only rows that pass count.
+    pub(crate) filter: Option<Expr>,
+    /// What GROUP_CONCAT puts between two values; a comma where there is none.
+    pub(crate) separator: Option<Expr>,
+}
+
+impl AggregateCall {
+    /// It needs no more than [`State::step`] on each row.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.distinct && self.filter.is_none() && self.kind != AggregateKind::GroupConcat
+    }
+
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        self.argument.iter().chain(&self.filter).chain(&self.separator)
+    }
+
+    pub(crate) fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        self.argument.iter_mut().chain(&mut self.filter).chain(&mut self.separator)
+    }
+
+    /// The same with each expression changed.
+    pub(crate) fn map(&self, change: impl Fn(&Expr) -> Expr) -> AggregateCall {
+        let mut call = self.clone();
+        call.expressions_mut().for_each(|expr| *expr = change(expr));
+        call
+    }
 }
 
 /// Names of the aggregate functions.
@@ -27,6 +68,8 @@ pub(crate) const AGGREGATES: &[(&str, AggregateKind)] = &[
     ("total", AggregateKind::Total),
     ("min", AggregateKind::Min),
     ("max", AggregateKind::Max),
+    ("group_concat", AggregateKind::GroupConcat),
+    ("string_agg", AggregateKind::GroupConcat),
 ];
 
 /// What an aggregate keeps between rows.
@@ -39,7 +82,20 @@ pub(crate) struct State {
     approximate: bool,
     overflowed: bool,
     extreme: Extreme,
+    rare: Option<Box<Rare>>,
 }
+
+/// What few aggregates keep.
+#[derive(Clone, Debug, Default)]
+struct Rare {
+    /// The values of a DISTINCT aggregate so far.
+    seen: HashSet<Box<[u8]>>,
+    /// The text of GROUP_CONCAT so far.
+    text: Vec<u8>,
+}
+
+/// Bytes that a value of a DISTINCT aggregate costs beside its own.
+const SEEN_OVERHEAD_BYTES: usize = 32;
 
 #[derive(Clone, Debug, Default)]
 enum Extreme {
@@ -94,7 +150,45 @@ impl State {
                 }
                 self.count += 1;
             }
+            AggregateKind::GroupConcat => self.count += 1,
         }
+    }
+
+    /// Takes one row's value into an aggregate that is not plain; gives how many bytes more it keeps now. `separator` is
+    /// GROUP_CONCAT's.
+    pub(crate) fn step_rare(
+        &mut self,
+        call: &AggregateCall,
+        value: Value<'_>,
+        separator: &[u8],
+        arena: &bumpalo::Bump,
+    ) -> Result<usize, Fault> {
+        let mut grown = 0;
+        if call.distinct && !value.is_null() {
+            let mut key = Vec::new();
+            sort::push_key(value, false, &mut key)?;
+            let rare = self.rare.get_or_insert_default();
+            if rare.seen.contains(&key[..]) {
+                return Ok(0);
+            }
+            grown += key.len() + SEEN_OVERHEAD_BYTES;
+            rare.seen.insert(key.into_boxed_slice());
+        }
+        if call.kind == AggregateKind::GroupConcat
+            && let Some(text) = value.to_text(arena)
+        {
+            let first = self.count == 0;
+            let kept = &mut self.rare.get_or_insert_default().text;
+            let separator = if first { &[][..] } else { separator };
+            grown += separator.len() + text.len();
+            if kept.len() + separator.len() + text.len() > TEXT_BYTES_MAX {
+                return Err(Fault::TextTooLong);
+            }
+            kept.extend_from_slice(separator);
+            kept.extend_from_slice(text);
+        }
+        self.step(call.kind, value);
+        Ok(grown)
     }
 
     #[inline]
@@ -170,6 +264,7 @@ impl State {
             AggregateKind::Sum if self.overflowed => return Err(Fault::IntegerOverflow),
             AggregateKind::Sum => Value::real(self.real_sum()),
             AggregateKind::Min | AggregateKind::Max => self.extreme.value(),
+            AggregateKind::GroupConcat => Value::Text(self.rare.as_ref().map_or(&[], |rare| &rare.text)),
         })
     }
 }

@@ -312,12 +312,15 @@ impl Compiler<'_> {
             self.compiled.outputs = outputs?;
             return Some(());
         }
-        for (kind, argument) in &plan.aggregates {
-            let argument = match argument {
+        for call in &plan.aggregates {
+            if !call.is_plain() {
+                return None;
+            }
+            let argument = match &call.argument {
                 Some(argument) => Some(self.term(argument)?),
                 None => None,
             };
-            self.compiled.aggregates.push((*kind, argument));
+            self.compiled.aggregates.push((call.kind, argument));
         }
         Some(())
     }

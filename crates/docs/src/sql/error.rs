@@ -105,6 +105,10 @@ pub(crate) enum Fault {
     TextTooLong,
     /// Text that should be JSON is not.
     Json,
+    /// A path into JSON is none.
+    JsonPath,
+    /// The name of a field of `json_object` is no text.
+    JsonLabel,
 }
 
 impl From<Fault> for QueryError {
@@ -116,6 +120,8 @@ impl From<Fault> for QueryError {
                 QueryError::Limit { what: "bytes of one computed text", limit: super::value::TEXT_BYTES_MAX as u64 }
             }
             Fault::Json => QueryError::Value("malformed JSON"),
+            Fault::JsonPath => QueryError::Value("a JSON path that is none: it begins with $"),
+            Fault::JsonLabel => QueryError::Value("json_object takes texts as names"),
         }
     }
 }

@@ -10,6 +10,7 @@ use bumpalo::collections::Vec as BumpVec;
 use super::error::Fault;
 use super::functions::{self, Function};
 use super::json::{self, Step};
+use super::json_calls;
 use super::pattern;
 use super::row::{Fixed, Scope};
 use super::value::{self, TEXT_BYTES_MAX, Value, compare};
@@ -354,6 +355,9 @@ impl Expr {
             }
             Expr::Cast(to, e) => Ok(cast(*to, e.evaluate(scope)?, scope)),
             Expr::Arrow(text, a, b) => json::arrow(a.evaluate(scope)?, b.evaluate(scope)?, *text, scope.arena),
+            Expr::Call(Function::Json(function), arguments) => {
+                json_calls::call(*function, arguments, scope).map(|(value, _)| value)
+            }
             Expr::Call(function, arguments) => {
                 let mut values = BumpVec::with_capacity_in(arguments.len(), scope.arena);
                 for argument in arguments {

@@ -7,6 +7,8 @@ use bumpalo::collections::{String as BumpString, Vec as BumpVec};
 
 use super::dates::{self, DateFunction, DateResult};
 use super::error::Fault;
+use super::json_calls::JsonFunction;
+
 use super::value::{TEXT_BYTES_MAX, Value, compare};
 use super::{format, number, pattern};
 
@@ -14,6 +16,12 @@ use super::{format, number, pattern};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     Abs,
+    Char,
+    /// CONCAT: NULL counts as an empty text.
+    Concat,
+    /// The same with a separator between those that are not NULL.
+    ConcatWith,
+    Hex,
     Instr,
     Length,
     Lower,
@@ -21,7 +29,9 @@ pub(crate) enum Function {
     Max,
     Min,
     NullIf,
+    OctetLength,
     Printf,
+    Quote,
     Replace,
     Round,
     Rtrim,
@@ -32,15 +42,29 @@ pub(crate) enum Function {
     Unicode,
     Upper,
     Date(DateFunction),
+    /// Evaluated by [`super::json_calls`], which looks at its arguments' expressions.
+    Json(JsonFunction),
 }
 
 /// Name, function, fewest and most arguments.
 pub(crate) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
     ("abs", Function::Abs, 1, 1),
+    ("char", Function::Char, 0, ARGUMENTS_MAX),
+    ("concat", Function::Concat, 1, ARGUMENTS_MAX),
+    ("concat_ws", Function::ConcatWith, 2, ARGUMENTS_MAX),
     ("date", Function::Date(DateFunction::Date), 0, ARGUMENTS_MAX),
     ("datetime", Function::Date(DateFunction::DateTime), 0, ARGUMENTS_MAX),
     ("format", Function::Printf, 1, ARGUMENTS_MAX),
+    ("hex", Function::Hex, 1, 1),
     ("instr", Function::Instr, 2, 2),
+    ("json", Function::Json(JsonFunction::Minify), 1, 1),
+    ("json_array", Function::Json(JsonFunction::Array), 0, ARGUMENTS_MAX),
+    ("json_array_length", Function::Json(JsonFunction::ArrayLength), 1, 2),
+    ("json_extract", Function::Json(JsonFunction::Extract), 2, ARGUMENTS_MAX),
+    ("json_object", Function::Json(JsonFunction::Object), 0, ARGUMENTS_MAX),
+    ("json_quote", Function::Json(JsonFunction::Quote), 1, 1),
+    ("json_type", Function::Json(JsonFunction::Type), 1, 2),
+    ("json_valid", Function::Json(JsonFunction::Valid), 1, 1),
     ("julianday", Function::Date(DateFunction::JulianDay), 0, ARGUMENTS_MAX),
     ("length", Function::Length, 1, 1),
     ("lower", Function::Lower, 1, 1),
@@ -48,7 +72,9 @@ pub(crate) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
     ("max", Function::Max, 2, ARGUMENTS_MAX),
     ("min", Function::Min, 2, ARGUMENTS_MAX),
     ("nullif", Function::NullIf, 2, 2),
+    ("octet_length", Function::OctetLength, 1, 1),
     ("printf", Function::Printf, 1, ARGUMENTS_MAX),
+    ("quote", Function::Quote, 1, 1),
     ("replace", Function::Replace, 3, 3),
     ("round", Function::Round, 1, 2),
     ("rtrim", Function::Rtrim, 1, 2),
@@ -77,7 +103,18 @@ pub(crate) fn call<'a>(
     let first = arguments.first().copied().unwrap_or(Value::Null);
     Ok(match function {
         Function::Abs => return abs(first),
+        Function::Char => characters(arguments, arena),
+        Function::Concat => return joined(b"", arguments, arena),
+        Function::ConcatWith => match first.to_text(arena) {
+            Some(separator) => return joined(separator, &arguments[1..], arena),
+            None => Value::Null,
+        },
         Function::Date(function) => date(function, arguments, arena, now_ms),
+        Function::Hex => hex(first, arena),
+        // Its arguments' expressions were looked at where the call stands.
+        Function::Json(_) => Value::Null,
+        Function::OctetLength => first.to_text(arena).map_or(Value::Null, |text| Value::Integer(text.len() as i64)),
+        Function::Quote => quote(first, arena),
         Function::Instr => instr(first, arguments[1], arena),
         Function::Length => match first.to_text(arena) {
             None => Value::Null,
@@ -121,6 +158,59 @@ fn abs(value: Value<'_>) -> Result<Value<'_>, Fault> {
             real if real < 0.0 => -real,
             real => real,
         })),
+    }
+}
+
+/// CHAR(code points…): what is no code point becomes U+FFFD.
+fn characters<'a>(codes: &[Value<'a>], arena: &'a Bump) -> Value<'a> {
+    let mut out = BumpString::new_in(arena);
+    for code in codes {
+        let code = u32::try_from(code.to_integer()).ok().and_then(char::from_u32);
+        out.push(code.unwrap_or(char::REPLACEMENT_CHARACTER));
+    }
+    Value::Text(out.into_bump_str().as_bytes())
+}
+
+fn joined<'a>(separator: &[u8], values: &[Value<'a>], arena: &'a Bump) -> Result<Value<'a>, Fault> {
+    let mut out = BumpVec::new_in(arena);
+    let mut first = true;
+    for text in values.iter().filter_map(|value| value.to_text(arena)) {
+        if !first {
+            out.extend_from_slice(separator);
+        }
+        first = false;
+        out.extend_from_slice(text);
+        if out.len() > TEXT_BYTES_MAX {
+            return Err(Fault::TextTooLong);
+        }
+    }
+    Ok(Value::Text(out.into_bump_slice()))
+}
+
+fn hex<'a>(value: Value<'a>, arena: &'a Bump) -> Value<'a> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let text = value.to_text(arena).unwrap_or_default();
+    let digits = text.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    let mut out = BumpVec::with_capacity_in(2 * text.len(), arena);
+    out.extend(digits);
+    Value::Text(out.into_bump_slice())
+}
+
+/// QUOTE: a literal that has the value.
+fn quote<'a>(value: Value<'a>, arena: &'a Bump) -> Value<'a> {
+    match value {
+        Value::Null => Value::Text(b"NULL"),
+        Value::Real(real) if real.is_infinite() => Value::Text(if real > 0.0 { b"9.0e+999" } else { b"-9.0e+999" }),
+        Value::Text(text) => {
+            let mut out = BumpVec::with_capacity_in(text.len() + 2, arena);
+            out.push(b'\'');
+            for &byte in text {
+                out.extend(std::iter::repeat_n(byte, if byte == b'\'' { 2 } else { 1 }));
+            }
+            out.push(b'\'');
+            Value::Text(out.into_bump_slice())
+        }
+        number => number.to_text(arena).map_or(Value::Null, Value::Text),
     }
 }
 

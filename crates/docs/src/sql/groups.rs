@@ -19,12 +19,31 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         let plan = self.plan;
         let start = if plan.group.is_empty() { 0 } else { self.group_of(frame)? * plan.aggregates.len() };
         let scope = Scope { frame, fixed: self.fixed, arena: self.arena };
-        for (place, (kind, argument)) in plan.aggregates.iter().enumerate() {
-            let value = match argument {
+        let mut grown = 0;
+        for (place, call) in plan.aggregates.iter().enumerate() {
+            if let Some(filter) = &call.filter
+                && !filter.passes(&scope)?
+            {
+                continue;
+            }
+            let value = match &call.argument {
                 Some(argument) => argument.operand(&scope)?,
                 None => Value::Null,
             };
-            self.states[start + place].step(*kind, value);
+            let state = &mut self.states[start + place];
+            if call.is_plain() {
+                state.step(call.kind, value);
+                continue;
+            }
+            let separator = match &call.separator {
+                Some(separator) => separator.evaluate(&scope)?.to_text(self.arena).unwrap_or_default(),
+                None => b",",
+            };
+            grown += state.step_rare(call, value, separator, self.arena)?;
+        }
+        if grown > 0 {
+            self.groups.bytes += grown;
+            self.check_memory(self.groups.bytes)?;
         }
         Ok(())
     }
@@ -92,8 +111,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             });
         }
         let mut aggregates = BumpVec::new_in(arena);
-        for (state, (kind, _)) in states.iter().zip(&plan.aggregates) {
-            aggregates.push(state.finish(*kind)?);
+        for (state, call) in states.iter().zip(&plan.aggregates) {
+            aggregates.push(state.finish(call.kind)?);
         }
         let fixed = Fixed { aggregates: &aggregates, group: &group, ..*self.fixed };
         let scope = Scope { frame: None, fixed: &fixed, arena };

@@ -4,6 +4,7 @@
 //! Nesting is bounded by [`DEPTH_MAX`], and skipping a value does not recurse.
 
 use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
 
 use super::error::Fault;
 use super::value::{self, Value};
@@ -109,7 +110,8 @@ fn item(text: &[u8], index: i64) -> Option<&[u8]> {
     items(text).nth(index)
 }
 
-fn items(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The elements of an array; none of anything else.
+pub(crate) fn items(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let open = spaces(text, 0);
     let mut at = if text.get(open) == Some(&b'[') { spaces(text, open + 1) } else { text.len() };
     std::iter::from_fn(move || {
@@ -121,8 +123,53 @@ fn items(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// Whether a text is JSON, as RFC 8259 has it.
+pub(crate) fn is_valid(text: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// Valid JSON without the whitespace around it.
+pub(crate) fn trimmed(text: &[u8]) -> &[u8] {
+    let start = spaces(text, 0);
+    value_end(text, start).map_or(text, |end| &text[start..end])
+}
+
+/// Valid JSON without the whitespace between its parts.
+pub(crate) fn minified<'a>(text: &'a [u8], arena: &'a Bump) -> &'a [u8] {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    if !text.iter().any(is_space) {
+        return text;
+    }
+    let mut out = BumpVec::with_capacity_in(text.len(), arena);
+    let (mut inside, mut escaped) = (false, false);
+    for &byte in text {
+        if inside || !is_space(&byte) {
+            out.push(byte);
+        }
+        if !escaped && byte == b'"' {
+            inside = !inside;
+        }
+        escaped = inside && !escaped && byte == b'\\';
+    }
+    out.into_bump_slice()
+}
+
+/// What `json_type` calls a value.
+pub(crate) fn type_name(json: &[u8]) -> &'static str {
+    match json.first() {
+        Some(b'{') => "object",
+        Some(b'[') => "array",
+        Some(b'"') => "text",
+        Some(b't') => "true",
+        Some(b'f') => "false",
+        Some(b'n') | None => "null",
+        Some(_) if json.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) => "real",
+        Some(_) => "integer",
+    }
+}
+
 /// The steps of SQLite's path text: `$.a[1]."b c"[#-1]`.
-fn parse_path(path: &[u8]) -> Option<Vec<Step>> {
+pub(crate) fn parse_path(path: &[u8]) -> Option<Vec<Step>> {
     let path = std::str::from_utf8(path).ok()?;
     let mut rest = path.strip_prefix('$')?;
     let mut steps = Vec::new();
@@ -140,6 +187,7 @@ fn parse_path(path: &[u8]) -> Option<Vec<Step>> {
             let (index, after) = rest.strip_prefix('[')?.split_once(']')?;
             steps.push(Step::Item(match index.strip_prefix("#-") {
                 Some(from_end) => -from_end.parse::<i64>().ok().filter(|&n| n > 0)?,
+                None if index == "#" => i64::MAX, // Behind the last: nothing is there.
                 None => index.parse::<u32>().ok()?.into(),
             }));
             rest = after;
@@ -154,7 +202,7 @@ pub(crate) fn arrow<'a>(left: Value<'a>, right: Value<'a>, as_text: bool, arena:
         return Ok(Value::Null);
     }
     let text = left.to_text(arena).unwrap_or_default();
-    if serde_json::from_slice::<serde::de::IgnoredAny>(text).is_err() {
+    if !is_valid(text) {
         return Err(Fault::Json);
     }
     let found = match right {
@@ -171,7 +219,7 @@ pub(crate) fn arrow<'a>(left: Value<'a>, right: Value<'a>, as_text: bool, arena:
     };
     match found {
         None => Ok(Value::Null),
-        Some(json) if as_text => value::of_json(json, arena),
-        Some(json) => Ok(Value::Text(json)),
+        Some(json) if as_text && !matches!(json.first(), Some(b'{' | b'[')) => value::of_json(json, arena),
+        Some(json) => Ok(Value::Text(minified(json, arena))),
     }
 }

@@ -27,6 +27,7 @@ mod functions;
 pub(crate) mod grouping;
 mod groups;
 mod json;
+mod json_calls;
 mod leaves;
 mod nest;
 mod number;

@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 
-use sqlparser::ast::{Query, SetExpr, Statement};
+use sqlparser::ast::{Expr, Query, SetExpr, Statement};
 use sqlparser::dialect::{Dialect, Precedence, SQLiteDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -70,13 +70,14 @@ impl Dialect for SapsanDialect {
     fn supports_filter_during_aggregation(&self) -> bool {
         true
     }
-    fn parse_infix(
-        &self,
-        parser: &mut Parser<'_>,
-        expr: &sqlparser::ast::Expr,
-        precedence: u8,
-    ) -> Option<Result<sqlparser::ast::Expr, ParserError>> {
-        self.0.parse_infix(parser, expr, precedence)
+    fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
+        match is_operator(parser) {
+            Some(same) => Some(parser.parse_subexpr(precedence::EQUALITY).map(|other| {
+                let (a, b) = (Box::new(expr.clone()), Box::new(other));
+                if same { Expr::IsNotDistinctFrom(a, b) } else { Expr::IsDistinctFrom(a, b) }
+            })),
+            None => self.0.parse_infix(parser, expr, precedence),
+        }
     }
 
     fn prec_value(&self, precedence: Precedence) -> u8 {
@@ -107,6 +108,28 @@ impl Dialect for SapsanDialect {
             _ => None,
         }
     }
+}
+
+/// Takes `IS` or `IS NOT` off where any operand may follow, as in SQLite; what sqlparser knows itself stays. Gives whether
+/// equality is asked for.
+fn is_operator(parser: &mut Parser<'_>) -> Option<bool> {
+    let keyword = |place: usize| match &parser.peek_nth_token_ref(place).token {
+        Token::Word(word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    if keyword(0) != Keyword::IS {
+        return None;
+    }
+    let negated = keyword(1) == Keyword::NOT;
+    let next = keyword(1 + usize::from(negated));
+    if matches!(next, Keyword::NULL | Keyword::TRUE | Keyword::FALSE | Keyword::DISTINCT) {
+        return None;
+    }
+    parser.advance_token();
+    if negated {
+        parser.advance_token();
+    }
+    Some(!negated)
 }
 
 /// A query's tree, and its tokens for naming columns by their text.

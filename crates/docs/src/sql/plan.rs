@@ -12,10 +12,12 @@
 use binjson::FieldName;
 
 use super::access::{Access, Candidate};
-use super::aggregate::AggregateKind;
+use super::aggregate::AggregateCall;
 use super::compiled::Compiled;
 use super::constants::Repeatable;
 use super::expr::{Affinity, Comparison, Expr, Literal, flatten};
+use super::functions::Function;
+use super::json_calls::may_be_json;
 use super::resolve::Logical;
 use super::row::{Place, Source};
 use crate::catalog::{Catalog, CollectionInfo, FieldKind};
@@ -58,7 +60,7 @@ pub(crate) struct Plan {
     pub(crate) distinct: bool,
     pub(crate) grouped: bool,
     pub(crate) group: Vec<Expr>,
-    pub(crate) aggregates: Vec<(AggregateKind, Option<Expr>)>,
+    pub(crate) aggregates: Vec<AggregateCall>,
     pub(crate) having: Option<Expr>,
     /// Empty where the rows come in order by themselves.
     pub(crate) order: Vec<(Expr, bool)>,
@@ -78,7 +80,7 @@ impl Plan {
         let levels = self.levels.iter().flat_map(|level| {
             level.before.iter().chain(&level.after).chain(&level.beyond).chain(level.access.expressions())
         });
-        let aggregates = self.aggregates.iter().filter_map(|(_, argument)| argument.as_ref());
+        let aggregates = self.aggregates.iter().flat_map(AggregateCall::expressions);
         let order = self.order.iter().map(|(expr, _)| expr);
         levels.chain(&self.outputs).chain(&self.group).chain(aggregates).chain(&self.having).chain(order)
     }
@@ -114,7 +116,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
             distinct: logical.distinct,
             grouped: logical.grouped,
             group: logical.group.iter().map(&specialised).collect(),
-            aggregates: logical.aggregates.iter().map(|a| (a.kind, a.argument.as_ref().map(&specialised))).collect(),
+            aggregates: logical.aggregates.iter().map(|call| call.map(&specialised)).collect(),
             having: logical.having.as_ref().map(&specialised),
             order: logical.order.iter().map(|(expr, falling)| (specialised(expr), *falling)).collect(),
             ordered: false,
@@ -219,7 +221,7 @@ impl Planner<'_> {
     /// All expressions but conditions of WHERE and inner joins.
     fn results(&self) -> impl Iterator<Item = &Expr> {
         let plan = &self.plan;
-        let aggregates = plan.aggregates.iter().filter_map(|(_, argument)| argument.as_ref());
+        let aggregates = plan.aggregates.iter().flat_map(AggregateCall::expressions);
         let order = plan.order.iter().map(|(expr, _)| expr);
         plan.outputs.iter().chain(&plan.group).chain(aggregates).chain(&plan.having).chain(order)
     }
@@ -458,7 +460,7 @@ impl Planner<'_> {
             }
         }
         plan.outputs.iter_mut().chain(&mut plan.group).chain(&mut plan.having).for_each(&mut hoist_in);
-        plan.aggregates.iter_mut().filter_map(|(_, argument)| argument.as_mut()).for_each(&mut hoist_in);
+        plan.aggregates.iter_mut().flat_map(AggregateCall::expressions_mut).for_each(&mut hoist_in);
         plan.order.iter_mut().for_each(|(expr, _)| hoist_in(expr));
     }
 }
@@ -471,6 +473,10 @@ fn hoist(expr: Expr, constants: &mut Vec<Expr>) -> Expr {
     expr.walk(&mut |part| {
         varies |= matches!(part, Expr::Column(_) | Expr::Path(..) | Expr::Aggregate(_) | Expr::GroupKey(_));
     });
+    if varies && matches!(expr, Expr::Call(Function::Json(_), _)) {
+        // As a constant an argument would no longer show that it is JSON.
+        return expr.map_children(&mut |child| if may_be_json(&child) { child } else { hoist(child, constants) });
+    }
     if varies {
         return expr.map_children(&mut |child| hoist(child, constants));
     }

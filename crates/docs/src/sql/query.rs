@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::access::Access;
+use super::aggregate::AggregateCall;
 use super::constants::Repeatables;
 use super::error::{QueryError, SqlError};
 use super::execute::{self, Budget, Outcome, Scratch};
@@ -110,7 +111,7 @@ impl Query {
         logical.tables.iter().filter_map(|table| table.left_on.as_ref()).flatten().for_each(&mut note);
         logical.conditions.iter().chain(&logical.group).chain(&logical.having).for_each(&mut note);
         logical.outputs.iter().for_each(|output| note(&output.expr));
-        logical.aggregates.iter().filter_map(|call| call.argument.as_ref()).for_each(&mut note);
+        logical.aggregates.iter().flat_map(AggregateCall::expressions).for_each(&mut note);
         logical.order.iter().map(|(expr, _)| expr).for_each(&mut note);
         logical.limit.iter().chain(&logical.offset).for_each(&mut note);
         uses

@@ -4,18 +4,19 @@ use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::Location;
 
 use super::clauses::single;
-use super::{AggregateCall, Clause, Resolved, Resolver, invalid, not_yet, shortened, unknown};
-use crate::sql::aggregate::{AGGREGATES, AggregateKind};
+use super::{Clause, Resolved, Resolver, invalid, not_yet, shortened, unknown};
+use crate::sql::aggregate::{AGGREGATES, AggregateCall, AggregateKind};
 use crate::sql::expr::{Expr, Literal};
 use crate::sql::functions::{FUNCTIONS, Function};
+use crate::sql::json_calls::JsonFunction;
 use crate::sql::{dates, format};
 
 impl Resolver<'_> {
     pub(super) fn function(&mut self, function: &ast::Function, clause: Clause) -> Resolved<Expr> {
         let at = function.span().start;
         let name = single(&function.name).map(|ident| ident.value.to_ascii_lowercase()).unwrap_or_default();
-        if function.filter.is_some() || function.over.is_some() || !function.within_group.is_empty() {
-            return not_yet("FILTER, OVER or WITHIN GROUP", at);
+        if function.over.is_some() || !function.within_group.is_empty() {
+            return not_yet("OVER or WITHIN GROUP", at);
         }
         let (no_parameters, no_nulls) =
             (matches!(function.parameters, ast::FunctionArguments::None), function.null_treatment.is_none());
@@ -30,11 +31,13 @@ impl Resolver<'_> {
         let aggregate = AGGREGATES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
         let scalar_extreme = matches!(name.as_str(), "min" | "max") && list.args.len() > 1;
         if let Some(kind) = aggregate.filter(|_| !scalar_extreme) {
-            if distinct {
-                return not_yet(&format!("{}(DISTINCT …)", name.to_uppercase()), at);
-            }
             let empty_count = name == "count" && list.args.is_empty();
-            return self.aggregate(kind, if star || empty_count { None } else { Some(&list.args) }, &name, clause, at);
+            let arguments = if star || empty_count { &[][..] } else { &list.args };
+            let filter = function.filter.as_deref();
+            return self.aggregate((kind, &name, at), arguments, distinct, filter, clause);
+        }
+        if function.filter.is_some() {
+            return invalid(&format!("FILTER belongs to an aggregate, and {name} is none"), at);
         }
         if distinct || star {
             return invalid(&format!("{name} takes neither DISTINCT nor *"), at);
@@ -48,23 +51,31 @@ impl Resolver<'_> {
 
     pub(super) fn aggregate(
         &mut self,
-        kind: AggregateKind,
-        arguments: Option<&[ast::FunctionArg]>,
-        name: &str,
+        (kind, name, at): (AggregateKind, &str, Location),
+        arguments: &[ast::FunctionArg],
+        distinct: bool,
+        filter: Option<&ast::Expr>,
         clause: Clause,
-        at: Location,
     ) -> Resolved<Expr> {
         if !matches!(clause, Clause::Select | Clause::Having | Clause::OrderBy) {
             return invalid(&format!("the aggregate {name} is not allowed here"), at);
         }
-        let call = match arguments {
-            None if kind == AggregateKind::Count => AggregateCall { kind: AggregateKind::CountRows, argument: None },
-            Some([argument]) => {
-                let argument = self.expr(plain_argument(argument, at)?, Clause::Aggregate)?;
-                AggregateCall { kind, argument: Some(argument) }
+        let (kind, argument, separator) = match arguments {
+            [] if kind == AggregateKind::Count && !distinct => (AggregateKind::CountRows, None, None),
+            [argument] if name != "string_agg" => (kind, Some(argument), None),
+            [argument, separator] if kind == AggregateKind::GroupConcat && !distinct => {
+                (kind, Some(argument), Some(separator))
+            }
+            _ if kind == AggregateKind::GroupConcat => {
+                return invalid(&format!("wrong number of arguments to {name}"), at);
             }
             _ => return invalid(&format!("the aggregate {name} takes one argument"), at),
         };
+        let mut resolve = |argument: &ast::FunctionArg| self.expr(plain_argument(argument, at)?, Clause::Aggregate);
+        let argument = argument.map(&mut resolve).transpose()?;
+        let separator = separator.map(&mut resolve).transpose()?;
+        let filter = filter.map(|filter| self.expr(filter, Clause::Aggregate)).transpose()?;
+        let call = AggregateCall { kind, argument, distinct, filter, separator };
         let aggregates = &mut self.logical.aggregates;
         let slot = aggregates.iter().position(|known| *known == call).unwrap_or_else(|| {
             aggregates.push(call);
@@ -95,6 +106,12 @@ pub(super) fn call(name: &str, mut arguments: Vec<Expr>, at: Location) -> Resolv
             }
             return Ok(Expr::Case(arms, Box::new(last.unwrap_or(Expr::Literal(Literal::Null)))));
         }
+        ("glob", 2) => {
+            if let (Some(text), Some(wanted)) = (arguments.pop(), arguments.pop()) {
+                return Ok(Expr::Glob(Box::new(text), Box::new(wanted)));
+            }
+            return invalid("GLOB takes two arguments", at);
+        }
         ("like", 2 | 3) => {
             let escape = if count == 3 { arguments.pop().map(Box::new) } else { None };
             let (text, wanted) = (arguments.pop(), arguments.pop());
@@ -114,6 +131,9 @@ pub(super) fn call(name: &str, mut arguments: Vec<Expr>, at: Location) -> Resolv
     };
     if !(least..=most).contains(&count) {
         return invalid(&format!("wrong number of arguments to {name}: {count}"), at);
+    }
+    if function == Function::Json(JsonFunction::Object) && count % 2 == 1 {
+        return invalid("json_object takes names and values in pairs", at);
     }
     check_literals(function, &arguments, at)?;
     Ok(Expr::Call(function, arguments))

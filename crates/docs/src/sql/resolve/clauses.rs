@@ -234,8 +234,8 @@ impl Resolver<'_> {
             return not_yet("INTERPOLATE", at);
         }
         for item in list {
-            if item.options.nulls_first.is_some() || item.with_fill.is_some() {
-                return not_yet("NULLS FIRST and NULLS LAST", item.span().start);
+            if item.with_fill.is_some() {
+                return not_yet("WITH FILL", item.span().start);
             }
             let falling = match &item.options.sort {
                 None | Some(OrderBySort::Asc) => false,
@@ -249,6 +249,10 @@ impl Resolver<'_> {
                     None => self.expr(&item.expr, Clause::OrderBy)?,
                 },
             };
+            // NULL is the least value; where it is to stand at the other end, whether a value is NULL goes first.
+            if item.options.nulls_first == Some(falling) {
+                self.logical.order.push((Expr::IsNull(Box::new(resolved.clone())), falling));
+            }
             self.logical.order.push((resolved, falling));
         }
         // An aggregate here makes one group of all rows, as one among the results does.

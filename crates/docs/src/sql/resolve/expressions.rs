@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator};
 use sqlparser::tokenizer::Location;
 
-use super::{Clause, DEPTH_MAX, PARAMETERS_MAX, Resolved, Resolver, invalid, not_yet, shortened};
+use super::{Clause, DEPTH_MAX, PARAMETERS_MAX, Resolved, Resolver, invalid, not_yet, rows, shortened};
 use crate::sql::error::SqlErrorKind;
 use crate::sql::expr::{Affinity, Arithmetic, CastType, Comparison, Expr, Literal};
 use crate::sql::functions::Function;
@@ -50,6 +50,14 @@ impl Resolver<'_> {
             E::IsNotFalse(inner) => Expr::IsTruth(self.boxed(inner, clause)?, false, false),
             E::IsDistinctFrom(a, b) => self.is(a, b, false, clause)?,
             E::IsNotDistinctFrom(a, b) => self.is(a, b, true, clause)?,
+            E::InList { expr: inner, list, negated } if rows::parts(inner).is_some() => {
+                negate(*negated, self.row_in_list(inner, list, clause)?)
+            }
+            E::Between { expr: inner, negated, low, high } if rows::parts(inner).is_some() => {
+                let from = self.row_comparison(inner, Comparison::GreaterOrEqual, low, clause)?;
+                let to = self.row_comparison(inner, Comparison::LessOrEqual, high, clause)?;
+                negate(*negated, Expr::And(vec![from, to]))
+            }
             E::InList { expr: inner, list, negated } => {
                 let inner = self.boxed(inner, clause)?;
                 let affinity = inner.affinity();
@@ -90,8 +98,8 @@ impl Resolver<'_> {
                 Expr::Call(Function::Trim, arguments)
             }
             E::Subquery(_) | E::InSubquery { .. } | E::Exists { .. } => return not_yet("a query inside a query", at),
-            E::Collate { .. } => return not_yet("COLLATE", at),
-            E::Tuple(_) => return not_yet("a row value", at),
+            E::Collate { .. } => return not_yet("COLLATE (compare LOWER(…) of both sides instead)", at),
+            E::Tuple(_) => return invalid("a row value stands only in a comparison, BETWEEN or IN", at),
             _ => return not_yet(&format!("\"{}\"", shortened(&expr.to_string())), at),
         })
     }
@@ -123,6 +131,9 @@ impl Resolver<'_> {
     }
 
     pub(super) fn is(&mut self, a: &ast::Expr, b: &ast::Expr, same: bool, clause: Clause) -> Resolved<Expr> {
+        if rows::parts(a).is_some() {
+            return self.row_is(a, b, same, clause);
+        }
         let (a, b) = (self.boxed(a, clause)?, self.boxed(b, clause)?);
         let affinity = between(&a, &b);
         Ok(Expr::Is(same, affinity, a, b))
@@ -166,7 +177,6 @@ impl Resolver<'_> {
     ) -> Resolved<Expr> {
         use BinaryOperator as B;
         let at = left.span().start;
-        let (a, b) = (self.boxed(left, clause)?, self.boxed(right, clause)?);
         let comparison = match op {
             B::Eq => Some(Comparison::Equal),
             B::NotEq => Some(Comparison::NotEqual),
@@ -176,6 +186,12 @@ impl Resolver<'_> {
             B::GtEq => Some(Comparison::GreaterOrEqual),
             _ => None,
         };
+        if let Some(comparison) = comparison
+            && rows::parts(left).is_some()
+        {
+            return self.row_comparison(left, comparison, right, clause);
+        }
+        let (a, b) = (self.boxed(left, clause)?, self.boxed(right, clause)?);
         if let Some(comparison) = comparison {
             let affinity = between(&a, &b);
             return Ok(Expr::Compare(comparison, affinity, a, b));

@@ -7,13 +7,14 @@ mod calls;
 mod clauses;
 mod expressions;
 mod names;
+mod rows;
 
 use clauses::refuse_clauses;
 use sqlparser::ast::{SetExpr, Spanned};
 use sqlparser::tokenizer::Location;
 
 use crate::catalog::Catalog;
-use crate::sql::aggregate::AggregateKind;
+use crate::sql::aggregate::AggregateCall;
 use crate::sql::error::{SqlError, SqlErrorKind};
 use crate::sql::expr::Expr;
 use crate::sql::parse;
@@ -53,12 +54,6 @@ pub(crate) struct Column {
 pub(crate) struct Output {
     pub(crate) name: String,
     pub(crate) expr: Expr,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AggregateCall {
-    pub(crate) kind: AggregateKind,
-    pub(crate) argument: Option<Expr>,
 }
 
 /// What a query asks.

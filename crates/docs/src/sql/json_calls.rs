@@ -1,0 +1,208 @@
+//! The JSON functions: `json`, `json_extract`, `json_type`, `json_array_length`, `json_valid`, `json_quote`, `json_array`,
+//! `json_object`.
+//!
+//! A result that is JSON is embedded as it is where another of them takes it, any other text as a string: `json_array('[1]',
+//! json('[1]'))` is `["[1]",[1]]`. SQLite marks values for that; here the expression that makes the value tells. Only JSON
+//! as RFC 8259 has it is taken: JSON5, which SQLite reads too, is malformed.
+
+use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
+
+use super::error::Fault;
+use super::expr::Expr;
+use super::functions::Function;
+use super::json;
+use super::row::Scope;
+use super::value::{self, TEXT_BYTES_MAX, Value};
+
+/// A function of this module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JsonFunction {
+    Array,
+    ArrayLength,
+    Extract,
+    Minify,
+    Object,
+    Quote,
+    Type,
+    Valid,
+}
+
+/// Whether an expression's value may be JSON as opposed to text.
+pub(crate) fn may_be_json(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Call(Function::Json(_), _)
+            | Expr::Arrow(false, ..)
+            | Expr::Coalesce(_)
+            | Expr::Case(..)
+            | Expr::CaseOf(..)
+    )
+}
+
+/// An expression's value, and whether it is JSON.
+pub(crate) fn evaluate<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<(Value<'a>, bool), Fault> {
+    match expr {
+        Expr::Call(Function::Json(function), arguments) => call(*function, arguments, scope),
+        Expr::Arrow(false, ..) => {
+            let value = expr.evaluate(scope)?;
+            Ok((value, !value.is_null()))
+        }
+        Expr::Coalesce(list) => {
+            for e in list {
+                let found = evaluate(e, scope)?;
+                if !found.0.is_null() {
+                    return Ok(found);
+                }
+            }
+            Ok((Value::Null, false))
+        }
+        Expr::Case(arms, last) => {
+            for (when, then) in arms {
+                if when.passes(scope)? {
+                    return evaluate(then, scope);
+                }
+            }
+            evaluate(last, scope)
+        }
+        other => Ok((other.evaluate(scope)?, false)),
+    }
+}
+
+/// Calls a function; gives its value and whether that is JSON.
+pub(crate) fn call<'a>(
+    function: JsonFunction,
+    arguments: &'a [Expr],
+    scope: &Scope<'a>,
+) -> Result<(Value<'a>, bool), Fault> {
+    let arena = scope.arena;
+    match function {
+        JsonFunction::Array => {
+            let mut out = BumpVec::new_in(arena);
+            out.push(b'[');
+            for (place, argument) in arguments.iter().enumerate() {
+                if place > 0 {
+                    out.push(b',');
+                }
+                push(evaluate(argument, scope)?, &mut out, arena)?;
+            }
+            out.push(b']');
+            return Ok((Value::Text(out.into_bump_slice()), true));
+        }
+        JsonFunction::Object => return object(arguments, scope).map(|value| (value, true)),
+        JsonFunction::Quote => {
+            let (value, is_json) = evaluate(&arguments[0], scope)?;
+            let mut out = BumpVec::new_in(arena);
+            push((value, is_json), &mut out, arena)?;
+            return Ok((Value::Text(out.into_bump_slice()), true));
+        }
+        _ => {}
+    }
+    let Some(text) = arguments[0].evaluate(scope)?.to_text(arena) else { return Ok((Value::Null, false)) };
+    let valid = json::is_valid(text);
+    if function == JsonFunction::Valid {
+        return Ok((Value::Integer(i64::from(valid)), false));
+    }
+    if !valid {
+        return Err(Fault::Json);
+    }
+    match function {
+        JsonFunction::Minify => Ok((Value::Text(json::minified(text, arena)), true)),
+        JsonFunction::Extract => extract(text, &arguments[1..], scope),
+        _ => {
+            let Some(found) = at_path(text, arguments.get(1), scope)? else { return Ok((Value::Null, false)) };
+            let value = match function {
+                JsonFunction::Type => Value::text(json::type_name(found)),
+                _ => Value::Integer(json::items(found).count() as i64),
+            };
+            Ok((value, false))
+        }
+    }
+}
+
+/// What lies at a path; all where there is none. `None`: nothing, or the path is NULL.
+fn at_path<'a>(text: &'a [u8], path: Option<&'a Expr>, scope: &Scope<'a>) -> Result<Option<&'a [u8]>, Fault> {
+    let Some(path) = path else { return Ok(Some(json::trimmed(text))) };
+    match path.evaluate(scope)?.to_text(scope.arena) {
+        None => Ok(None),
+        Some(path) => {
+            let steps = json::parse_path(path).ok_or(Fault::JsonPath)?;
+            Ok(steps.iter().try_fold(json::trimmed(text), |text, step| json::step(text, step)))
+        }
+    }
+}
+
+fn extract<'a>(text: &'a [u8], paths: &'a [Expr], scope: &Scope<'a>) -> Result<(Value<'a>, bool), Fault> {
+    let arena = scope.arena;
+    if let [path] = paths {
+        return Ok(match at_path(text, Some(path), scope)? {
+            None => (Value::Null, false),
+            Some(found) if matches!(found.first(), Some(b'{' | b'[')) => {
+                (Value::Text(json::minified(found, arena)), true)
+            }
+            Some(found) => (value::of_json(found, arena)?, false),
+        });
+    }
+    let mut out = BumpVec::new_in(arena);
+    out.push(b'[');
+    for (place, path) in paths.iter().enumerate() {
+        if path.evaluate(scope)?.is_null() {
+            return Ok((Value::Null, false));
+        }
+        if place > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(at_path(text, Some(path), scope)?.map_or(b"null", |found| json::minified(found, arena)));
+    }
+    out.push(b']');
+    Ok((Value::Text(out.into_bump_slice()), true))
+}
+
+fn object<'a>(arguments: &'a [Expr], scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+    let mut out = BumpVec::new_in(scope.arena);
+    out.push(b'{');
+    for (place, pair) in arguments.chunks_exact(2).enumerate() {
+        let Value::Text(name) = pair[0].evaluate(scope)? else { return Err(Fault::JsonLabel) };
+        if place > 0 {
+            out.push(b',');
+        }
+        push_string(name, &mut out);
+        out.push(b':');
+        push(evaluate(&pair[1], scope)?, &mut out, scope.arena)?;
+    }
+    out.push(b'}');
+    Ok(Value::Text(out.into_bump_slice()))
+}
+
+/// Appends a value as JSON.
+fn push<'a>((value, is_json): (Value<'a>, bool), out: &mut BumpVec<'a, u8>, arena: &'a Bump) -> Result<(), Fault> {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Text(text) if is_json => out.extend_from_slice(text),
+        Value::Text(text) => push_string(text, out),
+        Value::Real(real) if real.is_infinite() => out.extend_from_slice(if real > 0.0 { b"9e999" } else { b"-9e999" }),
+        number => out.extend_from_slice(number.to_text(arena).unwrap_or_default()),
+    }
+    if out.len() > TEXT_BYTES_MAX { Err(Fault::TextTooLong) } else { Ok(()) }
+}
+
+fn push_string(text: &[u8], out: &mut BumpVec<'_, u8>) {
+    out.push(b'"');
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            8 => out.extend_from_slice(b"\\b"),
+            12 => out.extend_from_slice(b"\\f"),
+            0..0x20 => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+            }
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}

@@ -1,0 +1,98 @@
+//! Row values: `(a, b) < (c, d)`, BETWEEN and IN of rows, put into comparisons of their parts.
+//!
+//! The order of two rows is that of their first parts that differ; a NULL before that makes it unknown. What the parts
+//! become has just that outcome: `a < c OR (a = c AND b < d)`.
+
+use sqlparser::ast::{self, Spanned};
+
+use super::expressions::between;
+use super::{Clause, Resolved, Resolver, invalid};
+use crate::sql::expr::{Comparison, Expr};
+
+/// Most values of a row: an order of rows nests as deep as they are long.
+const PARTS_MAX: usize = 32;
+
+/// The parts of a row value.
+pub(super) fn parts(expr: &ast::Expr) -> Option<&[ast::Expr]> {
+    match expr {
+        ast::Expr::Tuple(parts) => Some(parts),
+        ast::Expr::Nested(inner) => parts(inner),
+        _ => None,
+    }
+}
+
+impl Resolver<'_> {
+    /// The parts of both sides, in pairs.
+    fn pairs(&mut self, left: &ast::Expr, right: &ast::Expr, clause: Clause) -> Resolved<Vec<(Expr, Expr)>> {
+        let (Some(left_parts), Some(right_parts)) = (parts(left), parts(right)) else {
+            return invalid("a row value is compared with a row value", right.span().start);
+        };
+        if left_parts.len() != right_parts.len() {
+            let message = format!("a row of {} values meets one of {}", left_parts.len(), right_parts.len());
+            return invalid(&message, right.span().start);
+        }
+        if left_parts.len() > PARTS_MAX {
+            return invalid(&format!("a row of more than {PARTS_MAX} values"), left.span().start);
+        }
+        let mut pairs = Vec::with_capacity(left_parts.len());
+        for (left, right) in left_parts.iter().zip(right_parts) {
+            pairs.push((self.expr(left, clause)?, self.expr(right, clause)?));
+        }
+        Ok(pairs)
+    }
+
+    pub(super) fn row_comparison(
+        &mut self,
+        left: &ast::Expr,
+        comparison: Comparison,
+        right: &ast::Expr,
+        clause: Clause,
+    ) -> Resolved<Expr> {
+        let pairs = self.pairs(left, right, clause)?;
+        Ok(match comparison {
+            Comparison::Equal => all_equal(&pairs),
+            Comparison::NotEqual => Expr::Not(Box::new(all_equal(&pairs))),
+            _ => ordered(&pairs, comparison),
+        })
+    }
+
+    pub(super) fn row_is(&mut self, a: &ast::Expr, b: &ast::Expr, same: bool, clause: Clause) -> Resolved<Expr> {
+        let pairs = self.pairs(a, b, clause)?;
+        let parts = pairs.into_iter().map(|(a, b)| Expr::Is(true, between(&a, &b), Box::new(a), Box::new(b)));
+        let all = Expr::And(parts.collect());
+        Ok(if same { all } else { Expr::Not(Box::new(all)) })
+    }
+
+    pub(super) fn row_in_list(&mut self, row: &ast::Expr, list: &[ast::Expr], clause: Clause) -> Resolved<Expr> {
+        let mut any = Vec::with_capacity(list.len());
+        for other in list {
+            any.push(self.row_comparison(row, Comparison::Equal, other, clause)?);
+        }
+        Ok(if any.is_empty() { Expr::integer(0) } else { Expr::Or(any) })
+    }
+}
+
+fn compare(comparison: Comparison, a: &Expr, b: &Expr) -> Expr {
+    Expr::Compare(comparison, between(a, b), Box::new(a.clone()), Box::new(b.clone()))
+}
+
+fn all_equal(pairs: &[(Expr, Expr)]) -> Expr {
+    Expr::And(pairs.iter().map(|(a, b)| compare(Comparison::Equal, a, b)).collect())
+}
+
+/// The order of rows: before the last parts only a strict difference decides.
+fn ordered(pairs: &[(Expr, Expr)], comparison: Comparison) -> Expr {
+    let strict = match comparison {
+        Comparison::LessOrEqual => Comparison::Less,
+        Comparison::GreaterOrEqual => Comparison::Greater,
+        other => other,
+    };
+    match pairs {
+        [] => Expr::integer(1),
+        [(a, b)] => compare(comparison, a, b),
+        [(a, b), rest @ ..] => Expr::Or(vec![
+            compare(strict, a, b),
+            Expr::And(vec![compare(Comparison::Equal, a, b), ordered(rest, comparison)]),
+        ]),
+    }
+}
