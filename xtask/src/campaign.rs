@@ -82,10 +82,11 @@ fn nightly_cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, or a campaign of `crates/store/examples/campaign.rs`.
+/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, SQL beside SQLite, or a campaign of `crates/store/examples/campaign.rs`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     match arguments {
         [name, rest @ ..] if name == "kill" => kill(rest),
+        [name, rest @ ..] if name == "sql" => sql(rest),
         _ => store(arguments),
     }
 }
@@ -111,6 +112,20 @@ fn kill(arguments: &[String]) -> Result<(), String> {
             [name, value] if name == "--times" => command.env("SAPSAN_KILLS", value),
             [name, value] if name == "--seed" => command.env("SAPSAN_KILL_SEED", value),
             _ => return Err(format!("`{}` is not understood: kill [--times N] [--seed S]", pair.join(" "))),
+        };
+    }
+    tools::run_with(&mut command)
+}
+
+/// `cargo xtask campaign sql [--queries N] [--seed S]`: random queries here and in SQLite, a million if not said otherwise.
+fn sql(arguments: &[String]) -> Result<(), String> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--package", "docs", "--test", "sql_random", "--", "--ignored", "--nocapture"]);
+    for pair in arguments.chunks(2) {
+        match pair {
+            [name, value] if name == "--queries" => command.env("SAPSAN_SQL_QUERIES", value),
+            [name, value] if name == "--seed" => command.env("SAPSAN_SQL_SEED", value),
+            _ => return Err(format!("`{}` is not understood: sql [--queries N] [--seed S]", pair.join(" "))),
         };
     }
     tools::run_with(&mut command)

@@ -3,118 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod sql_memory;
+mod sql_oracle;
 
-use docs::catalog::FieldKind;
-use docs::sql::{Budget, Query, QueryError, Scratch, Value};
+use docs::sql::{Budget, Query, QueryError, Scratch};
 use proptest::prelude::*;
-use rusqlite::types::ValueRef;
 use serde_json::Value as Json;
-use sql_memory::{Memory, Shape};
-
-/// A column's cell: JSON for us, a parameter for SQLite.
-fn sqlite_value(value: &Json) -> rusqlite::types::Value {
-    use rusqlite::types::Value as V;
-    match value {
-        Json::Null => V::Null,
-        Json::Bool(truth) => V::Integer(i64::from(*truth)),
-        Json::Number(number) => match number.as_i64() {
-            Some(integer) => V::Integer(integer),
-            None => V::Real(number.as_f64().unwrap()),
-        },
-        Json::String(text) => V::Text(text.clone()),
-        nested => V::Text(nested.to_string()),
-    }
-}
-
-const FIELDS: [&str; 5] = ["id", "a", "b", "c", "d"];
-
-fn create(connection: &rusqlite::Connection, table: &str, documents: &[Json]) {
-    connection.execute_batch(&format!("CREATE TABLE {table} (id, a, b, c, d)")).unwrap();
-    let mut insert = connection.prepare(&format!("INSERT INTO {table} VALUES (?, ?, ?, ?, ?)")).unwrap();
-    for document in documents {
-        let row = FIELDS.map(|field| sqlite_value(document.get(field).unwrap_or(&Json::Null)));
-        insert.execute(rusqlite::params_from_iter(row)).unwrap();
-    }
-}
-
-struct Both {
-    memory: Memory,
-    sqlite: rusqlite::Connection,
-}
-
-impl Both {
-    fn new(t: &[Json], u: &[Json]) -> Both {
-        let mut memory = Memory::default();
-        for (name, documents) in [("t", t), ("u", u)] {
-            memory.add(&Shape {
-                name,
-                key: "id",
-                fields: &FIELDS.map(|field| (field, FieldKind::Any)),
-                closed: false,
-                indexes: &[(&["a"], &[]), (&["b", "c"], &["a"])],
-                references: &[],
-            });
-            documents.iter().for_each(|document| memory.insert(name, &document.to_string()));
-        }
-        let sqlite = rusqlite::Connection::open_in_memory().unwrap();
-        create(&sqlite, "t", t);
-        create(&sqlite, "u", u);
-        Both { memory, sqlite }
-    }
-
-    fn ours(&self, sql: &str) -> Result<Vec<Json>, String> {
-        let query = Query::prepare(sql, &self.memory.catalog).map_err(|error| format!("prepare: {error}"))?;
-        let mut out = Vec::new();
-        let parameters = vec![Value::Null; query.parameters().len()];
-        query
-            .write_array(&self.memory, &parameters, &mut Scratch::new(), &Budget::default(), &mut out)
-            .map_err(|error| format!("execute: {error}"))?;
-        let rows: Vec<Json> =
-            serde_json::from_slice(&out).map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&out)))?;
-        let names: Vec<&str> = query.columns().collect();
-        Ok(rows.iter().map(|row| Json::Array(names.iter().map(|name| row[*name].clone()).collect())).collect())
-    }
-
-    fn theirs(&self, sql: &str) -> Result<Vec<Json>, String> {
-        let mut statement = self.sqlite.prepare(sql).map_err(|error| format!("prepare: {error}"))?;
-        let columns = statement.column_count();
-        let mut rows = statement.query([]).map_err(|error| error.to_string())?;
-        let mut result = Vec::new();
-        while let Some(row) = rows.next().map_err(|error| format!("execute: {error}"))? {
-            let cells = (0..columns).map(|column| match row.get_ref(column).unwrap() {
-                ValueRef::Null => Json::Null,
-                ValueRef::Integer(integer) => integer.into(),
-                ValueRef::Real(real) if real.is_infinite() => Json::String("infinite".into()),
-                ValueRef::Real(real) => real.into(),
-                ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned().into(),
-                ValueRef::Blob(_) => Json::String("blob".into()),
-            });
-            result.push(Json::Array(cells.collect()));
-        }
-        Ok(result)
-    }
-
-    /// Runs a query in both; where no ORDER BY makes the order total, rows are compared as a set.
-    #[track_caller]
-    fn check(&self, sql: &str, ordered: bool) {
-        let (ours, theirs) = (self.ours(sql), self.theirs(sql));
-        match (ours, theirs) {
-            (Ok(mut ours), Ok(mut theirs)) => {
-                if !ordered {
-                    ours.sort_by_key(Json::to_string);
-                    theirs.sort_by_key(Json::to_string);
-                }
-                assert_eq!(ours, theirs, "{sql}");
-            }
-            // An infinite result is our error (rule 4).
-            (Err(error), Ok(theirs)) if error.contains("infinite") => {
-                assert!(theirs.iter().any(|row| row.to_string().contains("infinite")), "{sql}: {error}");
-            }
-            (Err(ours), Err(theirs)) if ours.starts_with("execute") && theirs.starts_with("execute") => {}
-            (ours, theirs) => panic!("{sql}\n ours: {ours:?}\n theirs: {theirs:?}"),
-        }
-    }
-}
+use sql_oracle::Both;
 
 fn cell() -> impl Strategy<Value = Json> {
     prop_oneof![

@@ -32,9 +32,34 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT ROUND(1, 2, 3) AS x", Invalid, 1, 8, "wrong number of arguments");
     check("SELECT \"m\" AS x FROM users", UnknownName, 1, 8, "no field \"m\"");
     check("DELETE FROM users", NotYet, 1, 1, "only SELECT");
-    check("SELECT id FROM users WHERE id IN (SELECT user FROM visits)", NotYet, 1, 28, "a query inside a query");
-    check("WITH x AS (SELECT 1) SELECT * FROM users", NotYet, 1, 1, "WITH");
-    check("SELECT id FROM users UNION ALL SELECT id FROM visits", NotYet, 0, 0, "UNION");
+    check(
+        "SELECT id FROM users WHERE id IN (SELECT user, id FROM visits)",
+        Invalid,
+        1,
+        35,
+        "sought in 2 result columns",
+    );
+    check(
+        "SELECT id FROM users u WHERE EXISTS (SELECT 1 FROM visits WHERE user = u.id)",
+        NotYet,
+        1,
+        72,
+        "the outer query",
+    );
+    check(
+        "SELECT id FROM users WHERE id = (SELECT MAX(id) FROM visits WHERE email = '')",
+        NotYet,
+        1,
+        67,
+        "the outer query",
+    );
+    check("SELECT (SELECT id, user FROM visits) AS x", Invalid, 1, 9, "has one result column");
+    check("WITH RECURSIVE x AS (SELECT 1) SELECT * FROM users", NotYet, 1, 1, "WITH RECURSIVE");
+    check("SELECT id FROM users UNION SELECT id FROM visits", NotYet, 1, 1, "SELECT DISTINCT over UNION ALL");
+    check("SELECT id FROM users UNION ALL SELECT id, user FROM visits", Invalid, 1, 32, "different numbers");
+    check("SELECT x.a FROM (SELECT id FROM users) x", UnknownName, 1, 10, "no field \"a\"; there are: id");
+    check("SELECT * FROM json_each('[]')", NotYet, 1, 8, "name its columns");
+    check("SELECT value FROM json_tree('[]')", NotYet, 1, 19, "there is json_each");
     check("SELECT COUNT(DISTINCT user, mark) AS n FROM visits", Invalid, 1, 8, "takes one argument");
     check("SELECT SUM(mark) OVER () AS n FROM visits", NotYet, 1, 8, "OVER");
     check("SELECT ABS(mark) FILTER (WHERE mark > 1) AS n FROM visits", Invalid, 1, 8, "FILTER belongs to an aggregate");

@@ -1,8 +1,6 @@
-//! Access paths: how a collection's entries are found, which way is best, and whether it gives the order asked for.
+//! Access paths: how a collection's entries are found.
 
-use super::expr::{Affinity, Comparison, Expr};
-use super::plan::Planner;
-use crate::catalog::{CollectionInfo, FieldKind, IndexInfo};
+use super::expr::Expr;
 use crate::engine::{Direction, TreeId};
 
 /// A bound of a range: the value, and whether it belongs to the range.
@@ -25,6 +23,10 @@ pub(crate) enum Access {
         to: Option<Limit>,
         direction: Direction,
     },
+    /// Rows kept of the plan's inner query of that number: all, or by a hash those with these values.
+    Kept { inner: usize, hash: Option<usize>, keys: Vec<Expr> },
+    /// `json_each`: the elements of an array, the fields of an object, or one value.
+    Each { json: Expr, path: Option<Expr> },
     /// Documents in key order; the bounds only narrow, the conditions are checked as well.
     Scan { from: Option<Expr>, to: Option<Expr>, direction: Direction },
 }
@@ -37,7 +39,22 @@ impl Access {
             Access::Index { equal, from, to, .. } => {
                 equal.iter().chain(from.iter().chain(to).map(|(value, _)| value)).collect()
             }
+            Access::Kept { keys, .. } => keys.iter().collect(),
+            Access::Each { json, path } => std::iter::once(json).chain(path).collect(),
             Access::Scan { from, to, .. } => from.iter().chain(to).collect(),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn expressions_mut(&mut self) -> Vec<&mut Expr> {
+        match self {
+            Access::Key(value) | Access::Unique { value, .. } => vec![value],
+            Access::Index { equal, from, to, .. } => {
+                equal.iter_mut().chain(from.iter_mut().chain(to).map(|(value, _)| value)).collect()
+            }
+            Access::Kept { keys, .. } => keys.iter_mut().collect(),
+            Access::Each { json, path } => std::iter::once(json).chain(path).collect(),
+            Access::Scan { from, to, .. } => from.iter_mut().chain(to).collect(),
         }
     }
 
@@ -47,203 +64,11 @@ impl Access {
     }
 }
 
-/// One side of a comparison is a column of the table, the other is known by then.
-pub(super) struct Bound<'a> {
-    pub(super) condition: usize,
-    pub(super) column: &'a str,
-    pub(super) comparison: Comparison,
-    pub(super) value: &'a Expr,
-}
-
 /// A way to find a table's entries, how good it is (less is better), and the conditions that it fulfils.
 pub(super) struct Candidate {
     pub(super) score: u32,
     pub(super) access: Access,
     pub(super) fulfilled: Vec<usize>,
-}
-
-const SCORE_KEY: u32 = 0;
-const SCORE_UNIQUE: u32 = 1;
-const SCORE_INDEX: u32 = 40;
-const SCORE_KEY_RANGE: u32 = 80;
-const SCORE_SCAN: u32 = 100;
-
-impl Planner<'_> {
-    fn bounds(&self, table: usize, placed: u32) -> Vec<Bound<'_>> {
-        let left = self.logical.tables[table].left_on.is_some();
-        let conditions = if left { &self.left_on[table] } else { &self.conditions };
-        let mut bounds = Vec::new();
-        let add = |condition: usize, comparison: Comparison, side: &Expr, value: &'_ Expr| {
-            let Expr::Column(column) = side else { return None };
-            let column = &self.logical.columns[*column];
-            let known = self.tables(value) & !placed == 0;
-            (column.table == table && known).then_some((condition, column.name.as_str(), comparison))
-        };
-        for (number, condition) in conditions.iter().enumerate() {
-            match condition {
-                Expr::Compare(comparison, Affinity::None, a, b) if *comparison != Comparison::NotEqual => {
-                    let sides = [(a, b, *comparison), (b, a, comparison.mirrored())];
-                    for (side, value, comparison) in sides {
-                        if let Some((condition, column, comparison)) = add(number, comparison, side, value) {
-                            bounds.push(Bound { condition, column, comparison, value });
-                            break;
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        bounds
-    }
-
-    pub(super) fn candidate(&self, table: usize, placed: u32) -> Candidate {
-        let info = self.info(table);
-        let bounds = self.bounds(table, placed);
-        let equal = |field: &str| bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field);
-        if let Some(bound) = equal(&info.key.field) {
-            let access = Access::Key(bound.value.clone());
-            return Candidate { score: SCORE_KEY, access, fulfilled: vec![bound.condition] };
-        }
-        for unique in &info.unique {
-            if let Some(bound) = equal(&unique.field) {
-                let (field, value) = (unique.field.clone(), bound.value.clone());
-                let access = Access::Unique { tree: unique.tree, field, value };
-                return Candidate { score: SCORE_UNIQUE, access, fulfilled: vec![bound.condition] };
-            }
-        }
-        let indexes = info.indexes.iter().enumerate();
-        let best = indexes.filter_map(|(number, index)| index_candidate(info, number, index, &bounds));
-        best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| scan_candidate(info, &bounds))
-    }
-
-    /// Takes ORDER BY from the outermost level's own order where that is possible.
-    pub(super) fn use_order(&mut self) {
-        if self.plan.order.is_empty() {
-            return;
-        }
-        if self.plan.grouped || self.plan.distinct || self.plan.levels.is_empty() {
-            return;
-        }
-        let single = self.plan.levels.iter().all(|level| level.access.is_single());
-        let direction = if single { Some(Direction::Forward) } else { self.order_direction() };
-        let Some(direction) = direction else { return };
-        if let Access::Index { direction: own, .. } | Access::Scan { direction: own, .. } =
-            &mut self.plan.levels[0].access
-        {
-            *own = direction;
-        }
-        self.plan.order.clear();
-        self.plan.ordered = true;
-    }
-
-    /// The direction in which the outermost level's entries come in the order asked for, if they can.
-    fn order_direction(&mut self) -> Option<Direction> {
-        if let Some(direction) = self.order_of(&self.plan.levels[0].access) {
-            return Some(direction);
-        }
-        // A whole scan may as well go through an index, if the first rows are all that is wanted.
-        let level = &self.plan.levels[0];
-        let whole = matches!(level.access, Access::Scan { from: None, to: None, .. });
-        if !whole || self.plan.limit.is_none() {
-            return None;
-        }
-        let indexes = &self.info(level.table).indexes;
-        let found = indexes.iter().enumerate().find_map(|(number, index)| {
-            let (equal, direction) = (Vec::new(), Direction::Forward);
-            let access = Access::Index { number, tree: index.tree, equal, from: None, to: None, direction };
-            let direction = self.order_of(&access)?;
-            Some((access, direction, index.fields.len()))
-        });
-        let (access, direction, key_place) = found?;
-        let level = &mut self.plan.levels[0];
-        (level.access, level.key_place) = (access, key_place);
-        Some(direction)
-    }
-
-    fn order_of(&self, access: &Access) -> Option<Direction> {
-        let table = self.plan.levels[0].table;
-        let info = self.info(table);
-        let (fields, equal): (&[String], usize) = match access {
-            Access::Index { number, equal, .. } => (&info.indexes[*number].fields, equal.len()),
-            Access::Scan { .. } => (&[], 0),
-            _ => return None,
-        };
-        let sequence: Vec<&str> = fields.iter().chain(std::iter::once(&info.key.field)).map(String::as_str).collect();
-        let inner_single = self.plan.levels[1..].iter().all(|level| level.access.is_single());
-        let (mut next, mut direction, mut exact) = (equal, None, true);
-        for (expr, falling) in &self.plan.order {
-            if next == sequence.len() && inner_single {
-                break; // The key has decided: no two rows are left to order.
-            }
-            let Expr::Column(column) = expr else { return None };
-            let column = &self.logical.columns[*column];
-            if column.table != table {
-                return None;
-            }
-            if sequence[..equal].contains(&column.name.as_str()) {
-                continue;
-            }
-            let wanted = if *falling { Direction::Backward } else { Direction::Forward };
-            let fits = sequence.get(next) == Some(&column.name.as_str()) && exact;
-            if !fits || direction.is_some_and(|direction| direction != wanted) {
-                return None;
-            }
-            direction = Some(wanted);
-            // 5 and 5.0 are equal, yet lie apart in the index: what follows is then not in order.
-            exact = next + 1 == sequence.len() || of_one_kind(info, sequence[next]);
-            next += 1;
-        }
-        Some(direction.unwrap_or(Direction::Forward))
-    }
-}
-
-/// Whether values of the field that are equal are also of one kind, so that they lie together in an index.
-fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
-    let kind = info.field(field).map_or(FieldKind::Any, |field| field.kind);
-    field == info.key.field || matches!(kind, FieldKind::Integer | FieldKind::Text | FieldKind::Boolean)
-}
-
-fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, bounds: &[Bound<'_>]) -> Option<Candidate> {
-    let (mut equal, mut fulfilled, mut exact) = (Vec::new(), Vec::new(), true);
-    for field in &index.fields {
-        let found = bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field.as_str());
-        let Some(bound) = found.filter(|_| exact) else { break };
-        equal.push(bound.value.clone());
-        fulfilled.push(bound.condition);
-        exact = of_one_kind(info, field);
-    }
-    let (mut from, mut to) = (None, None);
-    if let Some(field) = index.fields.get(equal.len()).filter(|_| exact) {
-        for bound in bounds.iter().filter(|bound| bound.column == field.as_str()) {
-            let (side, inclusive) = match bound.comparison {
-                Comparison::Greater => (&mut from, false),
-                Comparison::GreaterOrEqual => (&mut from, true),
-                Comparison::Less => (&mut to, false),
-                Comparison::LessOrEqual => (&mut to, true),
-                _ => continue,
-            };
-            if side.is_none() {
-                *side = Some((bound.value.clone(), inclusive));
-                fulfilled.push(bound.condition);
-            }
-        }
-    }
-    let ranges = u32::from(from.is_some()) + u32::from(to.is_some());
-    if equal.is_empty() && ranges == 0 {
-        return None;
-    }
-    let score = if equal.is_empty() { SCORE_KEY_RANGE - ranges } else { SCORE_INDEX - 4 * equal.len() as u32 - ranges };
-    let access = Access::Index { number, tree: index.tree, equal, from, to, direction: Direction::Forward };
-    Some(Candidate { score, access, fulfilled })
-}
-
-fn scan_candidate(info: &CollectionInfo, bounds: &[Bound<'_>]) -> Candidate {
-    let side = |low: Comparison, also: Comparison| {
-        let mut found = bounds.iter().filter(|b| b.column == info.key.field);
-        found.find(|b| b.comparison == low || b.comparison == also).map(|bound| bound.value.clone())
-    };
-    let from = side(Comparison::Greater, Comparison::GreaterOrEqual);
-    let to = side(Comparison::Less, Comparison::LessOrEqual);
-    let score = if from.is_some() || to.is_some() { SCORE_KEY_RANGE + 1 } else { SCORE_SCAN };
-    Candidate { score, access: Access::Scan { from, to, direction: Direction::Forward }, fulfilled: Vec::new() }
+    /// For [`Access::Kept`] with a hash: what its rows are found by, on the table's side.
+    pub(super) sides: Vec<Expr>,
 }

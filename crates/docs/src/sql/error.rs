@@ -94,6 +94,16 @@ impl From<store::Error> for QueryError {
     }
 }
 
+/// Stands for an inner query's error until its runner puts that in.
+const INNER_FAILED: &str = "an inner query failed";
+
+impl QueryError {
+    /// Whether it only says that an inner query failed.
+    pub(crate) fn is_of_inner(&self) -> bool {
+        matches!(self, QueryError::Value(INNER_FAILED))
+    }
+}
+
 /// Why one expression has no value. Small, so that a result of an evaluation stays in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -109,6 +119,8 @@ pub(crate) enum Fault {
     JsonPath,
     /// The name of a field of `json_object` is no text.
     JsonLabel,
+    /// An inner query failed: with what, its runner knows.
+    Inner,
 }
 
 impl From<Fault> for QueryError {
@@ -121,6 +133,7 @@ impl From<Fault> for QueryError {
             }
             Fault::Json => QueryError::Value("malformed JSON"),
             Fault::JsonPath => QueryError::Value("a JSON path that is none: it begins with $"),
+            Fault::Inner => QueryError::Value(INNER_FAILED),
             Fault::JsonLabel => QueryError::Value("json_object takes texts as names"),
         }
     }

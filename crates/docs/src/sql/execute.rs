@@ -18,6 +18,7 @@ use super::constants::{self, Remembered};
 use super::error::{Fault, QueryError};
 use super::expr::Expr;
 use super::plan::Plan;
+use super::relation::Relations;
 use super::row::{Fixed, Frame, Scope};
 use super::sink::RowSink;
 use super::sort::SortBuffer;
@@ -77,6 +78,8 @@ pub struct Scratch {
     sort: SortBuffer,
     states: Vec<State>,
     key: Vec<u8>,
+    /// That of inner queries.
+    inner: Option<Box<Scratch>>,
 }
 
 #[derive(Default)]
@@ -84,6 +87,8 @@ pub(super) struct LevelKeys {
     pub(super) from: Vec<u8>,
     pub(super) to: Vec<u8>,
     pub(super) key: Vec<u8>,
+    /// Where the rows of `json_each` end.
+    pub(super) ends: Vec<usize>,
 }
 
 impl LevelKeys {
@@ -100,6 +105,14 @@ impl Scratch {
     /// Empty; it grows to what the queries need and stays so.
     pub fn new() -> Self {
         Scratch::default()
+    }
+
+    pub(super) fn take_inner(&mut self) -> Option<Box<Scratch>> {
+        self.inner.take()
+    }
+
+    pub(super) fn keep_inner(&mut self, inner: Option<Box<Scratch>>) {
+        self.inner = inner;
     }
 }
 
@@ -165,11 +178,12 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) sink: &'e mut S,
 }
 
-/// Runs a plan once. `query` numbers the query, so that its field caches are found again.
+/// Runs a plan once, its inner queries being run by `relations`. `query` numbers the query, so that its field caches are
+/// found again.
 pub(crate) fn execute<S: RowSink + ?Sized>(
     plan: &Plan,
     query: usize,
-    view: &dyn View,
+    (view, relations): (&dyn View, Option<&dyn Relations>),
     parameters: &[Value<'_>],
     scratch: &mut Scratch,
     budget: &Budget<'_>,
@@ -195,6 +209,7 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
         constants: &[],
         aggregates: &[],
         group: &[],
+        relations,
         now_ms: budget.now_ms,
     };
     fixed.constants = constants::evaluate(plan, &fixed, &scratch.constants, &mut scratch.remembered);

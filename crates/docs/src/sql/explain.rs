@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::access::Access;
 use super::expr::Expr;
-use super::plan::{Level, Plan};
+use super::plan::{InnerPlan, Level, Plan};
 use super::resolve::Logical;
 use crate::catalog::Catalog;
 use crate::engine::Direction;
@@ -23,7 +23,20 @@ pub(crate) fn text(plan: &Plan, logical: &Logical, catalog: &Catalog) -> String 
     for step in steps(plan) {
         let _ = writeln!(out, "{step}");
     }
+    for (number, inner) in plan.inner.iter().enumerate() {
+        let _ = writeln!(out, "QUERY {number}: {}", inner_text(inner, catalog));
+    }
     out
+}
+
+/// A query inside a plan: what it is for, or which collections it reads whole.
+fn inner_text(inner: &InnerPlan, catalog: &Catalog) -> String {
+    let scanned: Vec<&str> = inner.members.iter().flat_map(|member| scans(member, catalog)).collect();
+    let what = match inner.joined {
+        Some(number) => format!("READ {}", catalog.collections[number].name),
+        None => format!("{} SELECT", inner.members.len()),
+    };
+    if scanned.is_empty() { what } else { format!("{what} SCAN {}", scanned.join(", ")) }
 }
 
 /// The same as JSON: levels with their parts, then the steps.
@@ -33,7 +46,7 @@ pub(crate) fn json(plan: &Plan, logical: &Logical, catalog: &Catalog) -> Json {
         .iter()
         .map(|level| {
             json!({
-                "collection": catalog.collections[level.collection].name,
+                "collection": logical.tables[level.table].info(catalog).name,
                 "alias": logical.tables[level.table].alias,
                 "access": access(level, logical, catalog),
                 "covering": matches!(level.access, Access::Index { .. }) && !level.fetch,
@@ -44,13 +57,16 @@ pub(crate) fn json(plan: &Plan, logical: &Logical, catalog: &Catalog) -> Json {
         })
         .collect();
     let implied: Vec<&str> = plan.implied.iter().map(|&table| logical.tables[table].alias.as_str()).collect();
-    json!({ "levels": levels, "implied": implied, "constants": plan.constants.len(), "steps": steps(plan) })
+    let inner: Vec<String> = plan.inner.iter().map(|inner| inner_text(inner, catalog)).collect();
+    json!({ "inner": inner, "levels": levels, "implied": implied, "constants": plan.constants.len(), "steps": steps(plan) })
 }
 
 /// The collections that are read without key or index, inside a loop or not.
 pub(crate) fn scans<'c>(plan: &Plan, catalog: &'c Catalog) -> Vec<&'c str> {
     let whole = plan.levels.iter().filter(|level| matches!(level.access, Access::Scan { from: None, to: None, .. }));
-    whole.map(|level| catalog.collections[level.collection].name.as_str()).collect()
+    let own = whole.filter_map(|level| level.collection.map(|number| catalog.collections[number].name.as_str()));
+    let inner = plan.inner.iter().flat_map(|inner| &inner.members).flat_map(|member| scans(member, catalog));
+    own.chain(inner).collect()
 }
 
 fn steps(plan: &Plan) -> Vec<String> {
@@ -77,7 +93,7 @@ fn steps(plan: &Plan) -> Vec<String> {
 }
 
 fn level_text(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
-    let name = &catalog.collections[level.collection].name;
+    let name = &logical.tables[level.table].info(catalog).name;
     let alias = &logical.tables[level.table].alias;
     let named = if alias == name { name.clone() } else { format!("{name} AS {alias}") };
     let access = access(level, logical, catalog);
@@ -87,6 +103,9 @@ fn level_text(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
         Access::Index { .. } if level.fetch => format!("{left}SEARCH {named} USING INDEX {access}"),
         Access::Index { .. } => format!("{left}SEARCH {named} USING COVERING INDEX {access}"),
         Access::Scan { from: None, to: None, .. } => format!("{left}SCAN {named}{access}"),
+        Access::Kept { hash: Some(_), .. } => format!("{left}HASH {named} BY {access}"),
+        Access::Kept { .. } => format!("{left}ROWS OF {access}"),
+        Access::Each { .. } => format!("{left}ELEMENTS {named}"),
         Access::Scan { .. } => format!("{left}SEARCH {named} USING {access}"),
     };
     let conditions = level.before.len() + level.after.len() + level.beyond.len();
@@ -108,7 +127,7 @@ fn shown(expr: &Expr, logical: &Logical) -> String {
 }
 
 fn access(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
-    let info = &catalog.collections[level.collection];
+    let info = logical.tables[level.table].info(catalog);
     let backward = |direction: &Direction| if *direction == Direction::Backward { " BACKWARD" } else { "" };
     match &level.access {
         Access::Key(value) => format!("KEY ({}={})", info.key.field, shown(value, logical)),
@@ -129,6 +148,12 @@ fn access(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
             }
             format!("({}){}", parts.join(", "), backward(direction))
         }
+        Access::Kept { inner, hash: None, .. } => format!("QUERY {inner}"),
+        Access::Kept { inner, keys, .. } => {
+            let keys: Vec<String> = keys.iter().map(|value| shown(value, logical)).collect();
+            format!("({}) OF QUERY {inner}", keys.join(", "))
+        }
+        Access::Each { json, .. } => shown(json, logical),
         Access::Scan { from: None, to: None, direction } => backward(direction).to_owned(),
         Access::Scan { from, to, direction } => {
             let field = &info.key.field;

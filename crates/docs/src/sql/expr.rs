@@ -12,6 +12,7 @@ use super::functions::{self, Function};
 use super::json::{self, Step};
 use super::json_calls;
 use super::pattern;
+use super::relation::{self, Relation};
 use super::row::{Fixed, Scope};
 use super::value::{self, TEXT_BYTES_MAX, Value, compare};
 
@@ -145,6 +146,11 @@ pub(crate) enum Expr {
     And(Vec<Expr>),
     Or(Vec<Expr>),
     In(Box<Expr>, Affinity, Vec<Expr>),
+    /// Whether the rows of an inner query, by its number, have one that equals these values.
+    InInner(Vec<(Affinity, Expr)>, usize),
+    /// The first value of an inner query's first row.
+    ScalarInner(usize),
+    ExistsInner(usize),
     Between(Box<Expr>, Affinity, Box<Expr>, Affinity, Box<Expr>),
     Like(Box<Expr>, Box<Expr>, Option<Box<Expr>>),
     Glob(Box<Expr>, Box<Expr>),
@@ -181,7 +187,10 @@ impl Expr {
             | Expr::Column(_)
             | Expr::Path(..)
             | Expr::Aggregate(_)
+            | Expr::ScalarInner(_)
+            | Expr::ExistsInner(_)
             | Expr::GroupKey(_) => Vec::new(),
+            Expr::InInner(values, _) => values.iter().map(|(_, value)| value).collect(),
             Expr::Not(e) | Expr::BitNot(e) | Expr::IsNull(e) | Expr::NotNull(e) | Expr::IsTruth(e, ..) => vec![e],
             Expr::Cast(_, e) => vec![e],
             Expr::Arithmetic(_, a, b) | Expr::Concat(a, b) | Expr::Compare(_, _, a, b) | Expr::Is(_, _, a, b) => {
@@ -226,6 +235,9 @@ impl Expr {
                 let e = boxed(e);
                 Expr::In(e, affinity, list.into_iter().map(change).collect())
             }
+            Expr::InInner(values, number) => {
+                Expr::InInner(values.into_iter().map(|(affinity, value)| (affinity, change(value))).collect(), number)
+            }
             Expr::Between(e, a, low, b, high) => Expr::Between(boxed(e), a, boxed(low), b, boxed(high)),
             Expr::Like(a, b, escape) => Expr::Like(boxed(a), boxed(b), escape.map(boxed)),
             Expr::Case(arms, last) => {
@@ -239,6 +251,13 @@ impl Expr {
             }
             leaf => leaf,
         }
+    }
+
+    /// Whether it asks an inner query.
+    pub(crate) fn has_inner(&self) -> bool {
+        let mut has = false;
+        self.walk(&mut |part| has |= matches!(part, Expr::InInner(..) | Expr::ScalarInner(_) | Expr::ExistsInner(_)));
+        has
     }
 
     /// Calls `visit` on it and all its parts.
@@ -311,6 +330,12 @@ impl Expr {
             Expr::And(list) => connect(list, false, scope),
             Expr::Or(list) => connect(list, true, scope),
             Expr::In(e, affinity, list) => within(e.evaluate(scope)?, *affinity, list, scope),
+            Expr::InInner(values, number) => within_inner(values, scope.relation(*number)?, scope),
+            Expr::ScalarInner(number) => match scope.relation(*number)? {
+                relation if relation.len() == 0 => Ok(Value::Null),
+                relation => relation::of_row(relation.row(0), 0, scope.arena),
+            },
+            Expr::ExistsInner(number) => Ok(Value::of_truth(Some(scope.relation(*number)?.len() > 0))),
             Expr::Between(e, a, low, b, high) => {
                 let value = e.evaluate(scope)?;
                 let from = compared(Comparison::GreaterOrEqual, *a, value, low.evaluate(scope)?, scope).truth();
@@ -458,6 +483,35 @@ fn within<'a>(value: Value<'a>, affinity: Affinity, list: &'a [Expr], scope: &Sc
     let mut unknown = false;
     for e in list {
         match compared(Comparison::Equal, affinity, value, e.evaluate(scope)?, scope).truth() {
+            Some(true) => return Ok(Value::Integer(1)),
+            Some(false) => {}
+            None => unknown = true,
+        }
+    }
+    Ok(if unknown { Value::Null } else { Value::Integer(0) })
+}
+
+fn within_inner<'a>(
+    values: &'a [(Affinity, Expr)],
+    relation: &'a Relation,
+    scope: &Scope<'a>,
+) -> Result<Value<'a>, Fault> {
+    let mut sought = BumpVec::with_capacity_in(values.len(), scope.arena);
+    for (_, value) in values {
+        sought.push(value.evaluate(scope)?);
+    }
+    if values.iter().all(|(affinity, _)| *affinity == Affinity::None) {
+        return Ok(Value::of_truth(relation.contains(&sought, scope.arena)?));
+    }
+    // A conversion of both sides is not what the hash was made by.
+    let mut unknown = false;
+    for row in 0..relation.len() {
+        let mut equal = Some(true);
+        for (column, (value, (affinity, _))) in sought.iter().zip(values).enumerate() {
+            let other = relation::of_row(relation.row(row), column, scope.arena)?;
+            equal = and(equal, compared(Comparison::Equal, *affinity, *value, other, scope).truth());
+        }
+        match equal {
             Some(true) => return Ok(Value::Integer(1)),
             Some(false) => {}
             None => unknown = true,

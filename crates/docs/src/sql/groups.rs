@@ -162,7 +162,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         }
         self.sink.begin_row();
         for (column, field) in outputs.iter().enumerate() {
-            check_finite(*field)?;
+            check_finite(*field, self.sink)?;
             self.sink.field(column, *field);
         }
         self.end_row()

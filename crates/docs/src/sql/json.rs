@@ -123,6 +123,24 @@ pub(crate) fn items(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// The names and values of an object's fields, the names as written; none of anything else.
+pub(crate) fn fields(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let open = spaces(text, 0);
+    let mut at = if text.get(open) == Some(&b'{') { spaces(text, open + 1) } else { text.len() };
+    std::iter::from_fn(move || {
+        if text.get(at) != Some(&b'"') {
+            return None;
+        }
+        let end = string_end(text, at)?;
+        let start = spaces(text, spaces(text, end) + 1);
+        let stop = value_end(text, start)?;
+        let field = (&text[at..end], &text[start..stop]);
+        at = spaces(text, stop);
+        at = if text.get(at) == Some(&b',') { spaces(text, at + 1) } else { text.len() };
+        Some(field)
+    })
+}
+
 /// Whether a text is JSON, as RFC 8259 has it.
 pub(crate) fn is_valid(text: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()

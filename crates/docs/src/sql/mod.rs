@@ -1,9 +1,10 @@
 //! SQL over collections: a subset of SQLite's dialect, prepared once, executed many times.
 //!
 //! ```text
-//!  text → parse.rs → resolve/ (names, bounds) → plan.rs, access.rs (a plan for each set of optional parameters)
+//!  text → parse.rs → resolve/ (names, bounds) → plan.rs, candidates.rs (a plan for each set of optional parameters)
+//!       → inner.rs (inner queries, each when its rows are first asked for)
 //!       → execute.rs (rows pushed to a RowSink): pipeline.rs where compiled.rs knows the plan's shape,
-//!         nest.rs (nested loops over a View) for any plan
+//!         nest.rs (nested loops over a View and over rows kept, relation.rs) for any plan
 //! ```
 //!
 //! - Where a query runs both here and in SQLite, the answers are equal: `value.rs`, `number.rs`, `dates/`,
@@ -15,9 +16,11 @@
 mod access;
 mod aggregate;
 mod batch;
+mod candidates;
 mod compiled;
 mod constants;
 mod dates;
+mod each;
 mod error;
 mod execute;
 mod explain;
@@ -26,6 +29,7 @@ mod format;
 mod functions;
 pub(crate) mod grouping;
 mod groups;
+mod inner;
 mod json;
 mod json_calls;
 mod leaves;
@@ -36,6 +40,7 @@ mod pattern;
 mod pipeline;
 mod plan;
 mod query;
+mod relation;
 mod resolve;
 mod results;
 mod row;
@@ -47,6 +52,6 @@ pub use error::{QueryError, SqlError, SqlErrorKind};
 pub use execute::{Budget, Outcome, Scratch};
 pub use parse::{SQL_BYTES_MAX, TOKENS_MAX};
 pub use query::{Query, SPECIALISED_MAX, WantedIncluded};
-pub use resolve::{COLUMNS_MAX, PARAMETERS_MAX, TABLES_MAX};
+pub use resolve::{COLUMNS_MAX, INNER_MAX, PARAMETERS_MAX, TABLES_MAX};
 pub use sink::{Field, JsonRows, RowSink, write_field};
 pub use value::{TEXT_BYTES_MAX, Value};

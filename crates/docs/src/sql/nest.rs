@@ -7,12 +7,14 @@ use std::ops::{Bound, ControlFlow};
 use binjson::Document;
 
 use super::access::{Access, Limit};
+use super::each;
 use super::error::{Fault, QueryError};
 use super::execute::{Flow, LevelKeys, Run};
 use super::expr::Expr;
 use super::plan::Level;
 use super::row::{CHANGE_NUMBER_BYTES, Frame, Scope, of_scalar};
 use super::sink::RowSink;
+use super::sort;
 use super::value::Value;
 use crate::engine::{Direction, KeyRange, TreeId};
 use crate::key::{Key, KeyType};
@@ -69,6 +71,10 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         found: &mut bool,
     ) -> Flow {
         match &level.access {
+            Access::Kept { inner, hash, keys: sought, .. } => {
+                self.kept_rows(number, level, (*inner, *hash, sought), outer, keys, found)
+            }
+            Access::Each { json, path } => self.elements(number, level, (json, path.as_ref()), outer, keys, found),
             Access::Key(value) => {
                 if !self.key_bytes(value, level.key, outer, &mut keys.key)? {
                     return Ok(());
@@ -112,6 +118,56 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 })
             }
         }
+    }
+
+    /// The rows of an inner query: all, or those with certain values.
+    fn kept_rows(
+        &mut self,
+        number: usize,
+        level: &Level,
+        (inner, hash, sought): (usize, Option<usize>, &[Expr]),
+        outer: Option<&Frame<'_>>,
+        keys: &mut LevelKeys,
+        found: &mut bool,
+    ) -> Flow {
+        let frame = |row| Frame { level: number, key: &[], value: row, document: None, absent: false, outer };
+        let relations = self.fixed.relations.ok_or(Fault::Damaged("a plan"))?;
+        let Some(hash) = hash else {
+            let relation = relations.get(inner)?;
+            return (0..relation.len()).try_for_each(|row| self.row(number, level, &frame(relation.row(row)), found));
+        };
+        keys.key.clear();
+        for value in sought {
+            let value = value.evaluate(&self.scope(outer))?;
+            if value.is_null() {
+                return Ok(());
+            }
+            sort::push_key(value, false, &mut keys.key)?;
+        }
+        let relation = relations.get(inner)?;
+        relation.matching(hash, &keys.key).try_for_each(|row| self.row(number, level, &frame(row), found))
+    }
+
+    /// The elements of an array or the fields of an object.
+    fn elements(
+        &mut self,
+        number: usize,
+        level: &Level,
+        (json, path): (&Expr, Option<&Expr>),
+        outer: Option<&Frame<'_>>,
+        keys: &mut LevelKeys,
+        found: &mut bool,
+    ) -> Flow {
+        let (rows, ends) = (&mut keys.from, &mut keys.ends);
+        each::rows(json, path, &self.scope(outer), self.budget.memory_bytes_max, rows, ends)?;
+        let mut start = 0;
+        for &end in &*ends {
+            let row = &rows[start..end];
+            let frame = Frame { level: number, key: &[], value: row, document: None, absent: false, outer };
+            self.row(number, level, &frame, found)?;
+            start = end;
+        }
+        Ok(())
     }
 
     /// Visits a range; an end inside ends the visit and is given on.

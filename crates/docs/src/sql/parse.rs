@@ -2,11 +2,11 @@
 
 use std::any::TypeId;
 
-use sqlparser::ast::{Expr, Query, SetExpr, Statement};
+use sqlparser::ast::{Expr, Query, Statement, UnaryOperator};
 use sqlparser::dialect::{Dialect, Precedence, SQLiteDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use super::error::{SqlError, SqlErrorKind};
 
@@ -70,7 +70,27 @@ impl Dialect for SapsanDialect {
     fn supports_filter_during_aggregation(&self) -> bool {
         true
     }
+    /// NOT before EXISTS binds as NOT does anywhere.
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if keyword_at(parser, 0) != Keyword::NOT || keyword_at(parser, 1) != Keyword::EXISTS {
+            return None;
+        }
+        parser.advance_token();
+        let inner = parser.parse_subexpr(precedence::NOT);
+        Some(inner.map(|inner| Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(inner) }))
+    }
     fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
+        if matches!(&parser.peek_token_ref().token, Token::Word(word) if is_isnull(word)) {
+            parser.advance_token();
+            return Some(Ok(Expr::IsNull(Box::new(expr.clone()))));
+        }
+        if let Some(negated) = list_operator(parser) {
+            let list = parser.parse_comma_separated(Parser::parse_expr);
+            return Some(list.and_then(|list| {
+                parser.expect_token(&Token::RParen)?;
+                Ok(Expr::InList { expr: Box::new(expr.clone()), list, negated })
+            }));
+        }
         match is_operator(parser) {
             Some(same) => Some(parser.parse_subexpr(precedence::EQUALITY).map(|other| {
                 let (a, b) = (Box::new(expr.clone()), Box::new(other));
@@ -104,24 +124,49 @@ impl Dialect for SapsanDialect {
             Token::Mul | Token::Div | Token::Mod => Some(Ok(precedence::PRODUCT)),
             Token::StringConcat | Token::Arrow | Token::LongArrow => Some(Ok(precedence::CONCAT)),
             Token::ShiftLeft | Token::ShiftRight | Token::Ampersand | Token::Pipe => Some(Ok(precedence::BITS)),
-            Token::Word(word) if word.keyword == Keyword::GLOB => Some(Ok(precedence::EQUALITY)),
+            Token::Word(word) if word.keyword == Keyword::GLOB || is_isnull(word) => Some(Ok(precedence::EQUALITY)),
             _ => None,
         }
     }
 }
 
+/// `ISNULL`, which sqlparser has no keyword for.
+fn is_isnull(word: &Word) -> bool {
+    word.quote_style.is_none() && word.value.eq_ignore_ascii_case("ISNULL")
+}
+
+fn keyword_at(parser: &Parser<'_>, place: usize) -> Keyword {
+    match &parser.peek_nth_token_ref(place).token {
+        Token::Word(word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    }
+}
+
+/// Takes `[NOT] IN (` off where a list follows that begins with a query in parentheses: sqlparser would take that for the
+/// query that IN looks into. Gives whether it is negated.
+fn list_operator(parser: &mut Parser<'_>) -> Option<bool> {
+    let negated = keyword_at(parser, 0) == Keyword::NOT;
+    let first = usize::from(negated);
+    let opens = |place: usize| parser.peek_nth_token_ref(place).token == Token::LParen;
+    let is_list = keyword_at(parser, first) == Keyword::IN
+        && opens(first + 1)
+        && opens(first + 2)
+        && keyword_at(parser, first + 3) == Keyword::SELECT;
+    if !is_list {
+        return None;
+    }
+    (0..first + 2).for_each(|_| parser.advance_token());
+    Some(negated)
+}
+
 /// Takes `IS` or `IS NOT` off where any operand may follow, as in SQLite; what sqlparser knows itself stays. Gives whether
 /// equality is asked for.
 fn is_operator(parser: &mut Parser<'_>) -> Option<bool> {
-    let keyword = |place: usize| match &parser.peek_nth_token_ref(place).token {
-        Token::Word(word) if word.quote_style.is_none() => word.keyword,
-        _ => Keyword::NoKeyword,
-    };
-    if keyword(0) != Keyword::IS {
+    if keyword_at(parser, 0) != Keyword::IS {
         return None;
     }
-    let negated = keyword(1) == Keyword::NOT;
-    let next = keyword(1 + usize::from(negated));
+    let negated = keyword_at(parser, 1) == Keyword::NOT;
+    let next = keyword_at(parser, 1 + usize::from(negated));
     if matches!(next, Keyword::NULL | Keyword::TRUE | Keyword::FALSE | Keyword::DISTINCT) {
         return None;
     }
@@ -169,9 +214,6 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, SqlError> {
         let at = tokens.first().map(|token| token.span.start);
         return Err(error(SqlErrorKind::NotYet, "only SELECT is supported yet", at));
     };
-    if !matches!(*query.body, SetExpr::Select(_)) {
-        return Err(error(SqlErrorKind::NotYet, "UNION, VALUES and nested queries are not supported yet", None));
-    }
     Ok(Parsed { query, tokens })
 }
 

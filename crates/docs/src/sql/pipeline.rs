@@ -312,7 +312,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     #[cold]
     fn give_value(&mut self, column: usize, value: Value<'_>) -> Result<(), QueryError> {
         let field = Field::Value(value);
-        check_finite(field)?;
+        check_finite(field, self.sink)?;
         self.sink.field(column, field);
         Ok(())
     }

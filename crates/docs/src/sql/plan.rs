@@ -9,16 +9,19 @@
 //! A condition that an access path fulfils exactly is dropped; all others are checked at the first level that has
 //! all their fields, before a document is fetched where the index entry already tells.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use binjson::FieldName;
 
 use super::access::{Access, Candidate};
 use super::aggregate::AggregateCall;
 use super::compiled::Compiled;
 use super::constants::Repeatable;
+use super::each;
 use super::expr::{Affinity, Comparison, Expr, Literal, flatten};
 use super::functions::Function;
 use super::json_calls::may_be_json;
-use super::resolve::Logical;
+use super::resolve::{Column, Logical, Origin, Output, Table};
 use super::row::{Place, Source};
 use crate::catalog::{Catalog, CollectionInfo, FieldKind};
 use crate::engine::TreeId;
@@ -28,7 +31,8 @@ use crate::key::KeyType;
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     pub(crate) table: usize,
-    pub(crate) collection: usize,
+    /// Its place in the catalog, if it is a collection.
+    pub(crate) collection: Option<usize>,
     pub(crate) tree: TreeId,
     pub(crate) key: KeyType,
     pub(crate) access: Access,
@@ -70,11 +74,40 @@ pub(crate) struct Plan {
     pub(crate) offset: Option<Expr>,
     /// Joined collections left out: a reference guarantees the partner, and none of its fields is used.
     pub(crate) implied: Vec<usize>,
+    /// Queries whose rows are kept, by number: those that the text has, then collections joined by a hash.
+    pub(crate) inner: Vec<InnerPlan>,
+    /// Numbers it among all plans, so that the field caches of an inner query are found again.
+    pub(crate) number: usize,
     /// The same, if it is of the shape that runs without a walk of expressions.
     pub(crate) compiled: Option<Box<Compiled>>,
 }
 
+/// A query inside a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct InnerPlan {
+    /// Their rows one behind the other: more than one for UNION ALL.
+    pub(crate) members: Vec<Plan>,
+    /// The columns that its rows are found by, for each hash.
+    pub(crate) hashes: Vec<Vec<usize>>,
+    /// The collection that is read for a join; `None` for a query of the text.
+    pub(crate) joined: Option<usize>,
+}
+
+/// Numbers plans and queries, so that a thread's scratch tells their field caches apart.
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+
+/// The next number.
+pub(crate) fn number() -> usize {
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
 impl Plan {
+    /// It and the plans inside it.
+    pub(crate) fn each_mut(&mut self, change: &mut dyn FnMut(&mut Plan)) {
+        change(self);
+        self.inner.iter_mut().flat_map(|inner| &mut inner.members).for_each(|member| member.each_mut(change));
+    }
+
     /// All expressions that an execution evaluates for rows.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let levels = self.levels.iter().flat_map(|level| {
@@ -101,9 +134,15 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
         }
         on
     });
+    let inner = logical.inner.iter().map(|inner| InnerPlan {
+        members: inner.members.iter().map(|member| plan(member, catalog, optional, present)).collect(),
+        hashes: if inner.sought { vec![(0..inner.width()).collect()] } else { Vec::new() },
+        joined: None,
+    });
     let mut planner = Planner {
         logical,
         catalog,
+        optional: (optional, present),
         left_on: left_on.collect(),
         conditions,
         plan: Plan {
@@ -116,13 +155,15 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
             distinct: logical.distinct,
             grouped: logical.grouped,
             group: logical.group.iter().map(&specialised).collect(),
-            aggregates: logical.aggregates.iter().map(|call| call.map(&specialised)).collect(),
+            aggregates: logical.aggregates.iter().map(|call| call.map(specialised)).collect(),
             having: logical.having.as_ref().map(&specialised),
             order: logical.order.iter().map(|(expr, falling)| (specialised(expr), *falling)).collect(),
             ordered: false,
             limit: logical.limit.as_ref().map(&specialised),
             offset: logical.offset.as_ref().map(&specialised),
             implied: Vec::new(),
+            inner: inner.collect(),
+            number: number(),
             compiled: None,
         },
     };
@@ -197,6 +238,8 @@ fn filter(expr: Expr) -> Expr {
 pub(super) struct Planner<'a> {
     pub(super) logical: &'a Logical,
     pub(super) catalog: &'a Catalog,
+    /// Slots of the optional parameters, and which are there.
+    optional: (&'a [usize], u32),
     pub(super) left_on: Vec<Vec<Expr>>,
     pub(super) conditions: Vec<Expr>,
     pub(super) plan: Plan,
@@ -204,7 +247,7 @@ pub(super) struct Planner<'a> {
 
 impl Planner<'_> {
     pub(super) fn info(&self, table: usize) -> &CollectionInfo {
-        &self.catalog.collections[self.logical.tables[table].collection]
+        self.logical.tables[table].info(self.catalog)
     }
 
     /// The tables whose fields an expression uses, as bits.
@@ -238,7 +281,9 @@ impl Planner<'_> {
             let bit = 1 << table;
             let users: Vec<usize> =
                 (0..self.conditions.len()).filter(|&c| self.tables(&self.conditions[c]) & bit != 0).collect();
-            let elsewhere = self.results().chain(self.left_on.iter().flatten()).any(|e| self.tables(e) & bit != 0);
+            let arguments = self.logical.tables.iter().flat_map(|table| table.origin.expressions());
+            let others = self.results().chain(self.left_on.iter().flatten()).chain(arguments);
+            let elsewhere = others.into_iter().any(|e| self.tables(e) & bit != 0);
             let [condition] = users[..] else { continue };
             if elsewhere {
                 continue;
@@ -270,9 +315,9 @@ impl Planner<'_> {
         if key.table != table || referring.table == table || key.name != self.info(table).key.field {
             return None;
         }
-        let collection = self.logical.tables[table].collection;
+        let Origin::Collection(collection) = &self.logical.tables[table].origin else { return None };
         let references = &self.info(referring.table).references;
-        references.iter().any(|r| r.field == referring.name && r.target == collection).then_some(from)
+        references.iter().any(|r| r.field == referring.name && r.target == *collection).then_some(from)
     }
 
     /// The schema promises the field, and the row always has its collection.
@@ -302,6 +347,10 @@ impl Planner<'_> {
     }
 
     fn is_ready(&self, table: usize, placed: u32) -> bool {
+        let arguments = self.logical.tables[table].origin.expressions().fold(0, |tables, e| tables | self.tables(e));
+        if arguments & !placed != 0 {
+            return false;
+        }
         if self.logical.tables[table].left_on.is_none() {
             return true;
         }
@@ -309,7 +358,10 @@ impl Planner<'_> {
         placed != 0 && needs & !placed == 0
     }
 
-    fn add_level(&mut self, table: usize, candidate: Candidate) {
+    fn add_level(&mut self, table: usize, mut candidate: Candidate) {
+        if !candidate.sides.is_empty() {
+            self.add_hash(table, &mut candidate);
+        }
         let left = self.logical.tables[table].left_on.is_some();
         let conditions = if left { &mut self.left_on[table] } else { &mut self.conditions };
         let mut number = 0;
@@ -324,7 +376,7 @@ impl Planner<'_> {
         };
         let level = Level {
             table,
-            collection: self.logical.tables[table].collection,
+            collection: self.logical.tables[table].collection(),
             tree: info.tree,
             key: info.key.kind,
             access: candidate.access,
@@ -336,6 +388,76 @@ impl Planner<'_> {
             beyond: Vec::new(),
         };
         self.plan.levels.push(level);
+    }
+
+    /// Has the rows that a table is joined by hashed: those of an inner query as they are, of a collection the fields that
+    /// are used, of the documents that pass what the query asks of them alone.
+    fn add_hash(&mut self, table: usize, candidate: &mut Candidate) {
+        let sides = std::mem::take(&mut candidate.sides);
+        let Access::Kept { inner, hash, .. } = &mut candidate.access else { return };
+        let place = match self.logical.tables[table].origin {
+            Origin::Collection(collection) => {
+                let (logical, columns) = self.kept_collection(table, &sides, &mut candidate.fulfilled);
+                let (optional, present) = self.optional;
+                let member = plan(&logical, self.catalog, optional, present);
+                self.plan.inner.push(InnerPlan { members: vec![member], hashes: Vec::new(), joined: Some(collection) });
+                *inner = self.plan.inner.len() - 1;
+                columns
+            }
+            _ => {
+                let place = |side: &Expr| match side {
+                    Expr::Column(column) => self.row_place(*column),
+                    _ => 0,
+                };
+                sides.iter().map(place).collect()
+            }
+        };
+        let hashes = &mut self.plan.inner[*inner].hashes;
+        hashes.push(place);
+        *hash = Some(hashes.len() - 1);
+    }
+
+    /// The query that reads a collection for a join: its columns in their order, then what is hashed. Gives where that is.
+    /// The conditions that it takes over become fulfilled.
+    fn kept_collection(&self, table: usize, sides: &[Expr], fulfilled: &mut Vec<usize>) -> (Logical, Vec<usize>) {
+        let source = &self.logical.tables[table];
+        let columns = &self.logical.columns;
+        let number = |column: usize| columns[..column].iter().filter(|other| other.table == table).count();
+        let own = |expr: &Expr| renumber(expr.clone(), &number);
+        let conditions = if source.left_on.is_some() { &self.left_on[table] } else { &self.conditions };
+        let mut logical = Logical::default();
+        logical.tables.push(Table { origin: source.origin.clone(), alias: source.alias.clone(), left_on: None });
+        for (place, condition) in conditions.iter().enumerate() {
+            if self.tables(condition) == 1 << table && !condition.has_inner() {
+                logical.conditions.push(own(condition));
+                fulfilled.push(place);
+            }
+        }
+        for column in columns.iter().filter(|column| column.table == table) {
+            let expr = Expr::Column(logical.columns.len());
+            logical.columns.push(Column { table: 0, ..column.clone() });
+            logical.outputs.push(Output { name: column.name.clone(), expr });
+        }
+        let mut places = Vec::new();
+        for side in sides {
+            let expr = own(side);
+            places.push(logical.outputs.iter().position(|output| output.expr == expr).unwrap_or_else(|| {
+                logical.outputs.push(Output { name: String::new(), expr });
+                logical.outputs.len() - 1
+            }));
+        }
+        (logical, places)
+    }
+
+    /// Where a kept row has a column.
+    fn row_place(&self, column: usize) -> usize {
+        let columns = &self.logical.columns;
+        let Column { table, name, .. } = &columns[column];
+        match &self.logical.tables[*table].origin {
+            Origin::Collection(_) => columns[..column].iter().filter(|other| other.table == *table).count(),
+            Origin::Inner { info, .. } => info.fields.iter().position(|field| field.name == *name).unwrap_or(0),
+            Origin::Each { .. } => each::COLUMNS.iter().position(|known| known == name).unwrap_or(0),
+        }
     }
 
     // ---- conditions and fields ---------------------------------------------------------------------------------
@@ -396,9 +518,12 @@ impl Planner<'_> {
         used
     }
 
-    fn place(&self, level: usize, column: usize) -> Place {
-        let column = &self.logical.columns[column];
+    fn place(&self, level: usize, number: usize) -> Place {
+        let column = &self.logical.columns[number];
         let info = self.info(column.table);
+        if matches!(self.plan.levels[level].access, Access::Kept { .. } | Access::Each { .. }) {
+            return Place::Row(self.row_place(number));
+        }
         let is_key = column.name == info.key.field && !column.inside;
         let Access::Index { number, .. } = &self.plan.levels[level].access else {
             return if is_key { Place::Key(info.key.kind) } else { Place::Document };
@@ -450,18 +575,20 @@ impl Planner<'_> {
         };
         for level in &mut plan.levels {
             level.before.iter_mut().chain(&mut level.after).chain(&mut level.beyond).for_each(&mut hoist_in);
-            match &mut level.access {
-                Access::Key(value) | Access::Unique { value, .. } => hoist_in(value),
-                Access::Index { equal, from, to, .. } => {
-                    equal.iter_mut().for_each(&mut hoist_in);
-                    from.iter_mut().chain(to).for_each(|(value, _)| hoist_in(value));
-                }
-                Access::Scan { from, to, .. } => from.iter_mut().chain(to).for_each(&mut hoist_in),
-            }
+            level.access.expressions_mut().into_iter().for_each(&mut hoist_in);
         }
         plan.outputs.iter_mut().chain(&mut plan.group).chain(&mut plan.having).for_each(&mut hoist_in);
         plan.aggregates.iter_mut().flat_map(AggregateCall::expressions_mut).for_each(&mut hoist_in);
         plan.order.iter_mut().for_each(|(expr, _)| hoist_in(expr));
+    }
+}
+
+/// The same expression over the columns of one table, numbered anew.
+fn renumber(expr: Expr, number: &dyn Fn(usize) -> usize) -> Expr {
+    match expr {
+        Expr::Column(column) => Expr::Column(number(column)),
+        Expr::Path(column, steps) => Expr::Path(number(column), steps),
+        other => other.map_children(&mut |child| renumber(child, number)),
     }
 }
 
@@ -471,7 +598,9 @@ fn hoist(expr: Expr, constants: &mut Vec<Expr>) -> Expr {
     }
     let mut varies = false;
     expr.walk(&mut |part| {
-        varies |= matches!(part, Expr::Column(_) | Expr::Path(..) | Expr::Aggregate(_) | Expr::GroupKey(_));
+        let row = matches!(part, Expr::Column(_) | Expr::Path(..) | Expr::Aggregate(_) | Expr::GroupKey(_));
+        // An inner query runs when it is asked, which may be never.
+        varies |= row || matches!(part, Expr::InInner(..) | Expr::ScalarInner(_) | Expr::ExistsInner(_));
     });
     if varies && matches!(expr, Expr::Call(Function::Json(_), _)) {
         // As a constant an argument would no longer show that it is JSON.

@@ -1,13 +1,11 @@
 //! A prepared query: parsed and resolved once, planned once for each set of present optional parameters, run often.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::access::Access;
-use super::aggregate::AggregateCall;
 use super::constants::Repeatables;
 use super::error::{QueryError, SqlError};
-use super::execute::{self, Budget, Outcome, Scratch};
+use super::execute::{Budget, Outcome, Scratch};
 use super::expr::{Affinity, Comparison, Expr};
 use super::functions::Function;
 use super::plan::{self, Plan};
@@ -15,15 +13,12 @@ use super::resolve::{self, Logical};
 use super::row::Place;
 use super::sink::{JsonRows, RowShape, RowSink};
 use super::value::Value;
-use super::{compiled, explain, parse};
+use super::{compiled, explain, inner, parse};
 use crate::catalog::Catalog;
 use crate::engine::View;
 
 /// Optional parameters that plans are specialised for; of more, the first count and the others are tested for each row.
 pub const SPECIALISED_MAX: usize = 8;
-
-/// Numbers queries, so that a thread's scratch tells their field caches apart.
-static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 /// A prepared query. Shared by threads; each brings its own [`Scratch`].
 pub struct Query {
@@ -60,9 +55,8 @@ impl Query {
         let optional = optional_parameters(&logical);
         let plans = (0..1usize << optional.len()).map(|_| OnceLock::new()).collect();
         let shape = RowShape::new(logical.outputs.iter().map(|output| output.name.as_str()));
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Ok(Query {
-            number,
+            number: plan::number(),
             catalog,
             logical,
             optional,
@@ -107,13 +101,7 @@ impl Query {
     pub fn uses_clock(&self) -> bool {
         let mut uses = false;
         let mut note = |expr: &Expr| expr.walk(&mut |part| uses |= matches!(part, Expr::Call(Function::Date(_), _)));
-        let logical = &self.logical;
-        logical.tables.iter().filter_map(|table| table.left_on.as_ref()).flatten().for_each(&mut note);
-        logical.conditions.iter().chain(&logical.group).chain(&logical.having).for_each(&mut note);
-        logical.outputs.iter().for_each(|output| note(&output.expr));
-        logical.aggregates.iter().flat_map(AggregateCall::expressions).for_each(&mut note);
-        logical.order.iter().map(|(expr, _)| expr).for_each(&mut note);
-        logical.limit.iter().chain(&logical.offset).for_each(&mut note);
+        self.logical.each(&mut note);
         uses
     }
 
@@ -147,7 +135,7 @@ impl Query {
         sink: &mut S,
     ) -> Result<Outcome, QueryError> {
         let plan = self.plan(parameters)?;
-        execute::execute(plan, self.number, view, parameters, scratch, budget, sink)
+        inner::execute(plan, self.number, view, parameters, scratch, budget, sink)
     }
 
     /// Runs it and appends its rows as a JSON array of objects. After an error `out` holds what was written so far.
@@ -212,10 +200,12 @@ impl Query {
     fn plan_for(&self, present: usize) -> &Plan {
         self.plans[present].get_or_init(|| {
             let mut plan = plan::plan(&self.logical, &self.catalog, &self.optional, present as u32);
-            plan.repeatable = plan.constants.iter().map(|constant| self.repeatables.of(constant)).collect();
-            if !self.interpreted {
-                plan.compiled = compiled::compile(&plan).map(Box::new);
-            }
+            plan.each_mut(&mut |plan| {
+                plan.repeatable = plan.constants.iter().map(|constant| self.repeatables.of(constant)).collect();
+                if !self.interpreted {
+                    plan.compiled = compiled::compile(plan).map(Box::new);
+                }
+            });
             Box::new(plan)
         })
     }
@@ -253,7 +243,7 @@ impl Query {
                     let here = source.level == number && column.table == level.table;
                     let missing = matches!(source.place, Place::Document | Place::Included(_));
                     if here && missing && plan_uses(plan, &self.logical, &column.name, column.table) {
-                        let info = &self.catalog.collections[level.collection];
+                        let info = self.logical.tables[level.table].info(&self.catalog);
                         want(&mut wanted, &info.name, &info.indexes[index].fields, &column.name);
                     }
                 }
@@ -308,9 +298,7 @@ fn optional_parameters(logical: &Logical) -> Vec<usize> {
             }
         });
     };
-    let on = logical.tables.iter().filter_map(|table| table.left_on.as_ref()).flatten();
-    logical.conditions.iter().chain(on).for_each(&mut note);
-    logical.outputs.iter().for_each(|output| note(&output.expr));
+    logical.each_tested(&mut note);
     optional.truncate(SPECIALISED_MAX);
     optional
 }

@@ -31,7 +31,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         let scope = Scope { frame, fixed: self.fixed, arena: self.arena };
         for (column, expr) in plan.outputs.iter().enumerate() {
             let field = output(expr, &scope)?;
-            check_finite(field)?;
+            check_finite(field, self.sink)?;
             self.sink.field(column, field);
         }
         self.end_row()
@@ -110,7 +110,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             self.sink.begin_row();
             for column in 0..self.plan.outputs.len() {
                 let field = sort::take_field(&mut row);
-                check_finite(field)?;
+                check_finite(field, self.sink)?;
                 self.sink.field(column, field);
             }
             match self.end_row() {

@@ -11,6 +11,8 @@ use bumpalo::Bump;
 
 use super::error::Fault;
 use super::json::{self, Step};
+use super::relation::{self, Relation, Relations};
+pub use super::value::Field;
 use super::value::{self, Value};
 use crate::index::Included;
 use crate::key::KeyType;
@@ -30,6 +32,8 @@ pub(crate) enum Place {
     Key(KeyType),
     /// The document.
     Document,
+    /// A field of a kept row, by its place there.
+    Row(usize),
 }
 
 /// Where a column's value comes from in one plan.
@@ -47,7 +51,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) level: usize,
     /// The entry's key: of an index, or of the document's tree.
     pub(crate) key: &'a [u8],
-    /// The index entry's value; empty for a document.
+    /// The index entry's value, or a kept row; empty for a document.
     pub(crate) value: &'a [u8],
     pub(crate) document: Option<Document<'a>>,
     /// A left join found nothing: all its fields are NULL.
@@ -64,6 +68,8 @@ pub(crate) struct Fixed<'a> {
     pub(crate) constants: &'a [Result<Value<'a>, Fault>],
     pub(crate) aggregates: &'a [Value<'a>],
     pub(crate) group: &'a [Value<'a>],
+    /// The rows of the plan's inner queries, where it has any.
+    pub(crate) relations: Option<&'a dyn Relations>,
     pub(crate) now_ms: i64,
 }
 
@@ -73,15 +79,6 @@ pub(crate) struct Scope<'a> {
     pub(crate) frame: Option<&'a Frame<'a>>,
     pub(crate) fixed: &'a Fixed<'a>,
     pub(crate) arena: &'a Bump,
-}
-
-/// A field as it is found: stored JSON, or a value that its place has decoded.
-#[derive(Clone, Copy, Debug)]
-pub enum Field<'a> {
-    /// JSON text as stored.
-    Json(&'a [u8]),
-    /// A value.
-    Value(Value<'a>),
 }
 
 const INDEX: Fault = Fault::Damaged("an index entry");
@@ -126,11 +123,17 @@ impl<'a> Scope<'a> {
                 }
                 index_value(key, self.arena).map(Field::Value)
             }
+            Place::Row(place) => Ok(relation::field(frame.value, place)),
             Place::Key(kind) => {
                 let key = kind.of_bytes(frame.key).ok_or(Fault::Damaged("a key"))?;
                 Ok(Field::Value(of_scalar(key.scalar())))
             }
         }
+    }
+
+    /// The rows of an inner query.
+    pub(crate) fn relation(&self, number: usize) -> Result<&'a Relation, Fault> {
+        self.fixed.relations.ok_or(Fault::Damaged("a plan"))?.get(number)
     }
 
     /// A column as a value.

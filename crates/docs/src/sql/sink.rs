@@ -14,6 +14,11 @@ pub trait RowSink {
     fn end_row(&mut self);
     /// Bytes taken so far: what the limit on a result's size counts.
     fn bytes(&self) -> usize;
+    /// Whether it takes reals that are infinite: rows that the query itself goes on with.
+    #[inline(always)]
+    fn takes_infinite(&self) -> bool {
+        false
+    }
 }
 
 /// Pieces of JSON around the values of a row, made once for a query.
@@ -234,9 +239,11 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 
 /// A real that JSON cannot show is an error (rule 4).
 #[inline(always)]
-pub(crate) fn check_finite(field: Field<'_>) -> Result<(), QueryError> {
+pub(crate) fn check_finite<S: RowSink + ?Sized>(field: Field<'_>, sink: &S) -> Result<(), QueryError> {
     match field {
-        Field::Value(Value::Real(real)) if !real.is_finite() => Err(QueryError::Value("a result is infinite")),
+        Field::Value(Value::Real(real)) if !real.is_finite() && !sink.takes_infinite() => {
+            Err(QueryError::Value("a result is infinite"))
+        }
         _ => Ok(()),
     }
 }

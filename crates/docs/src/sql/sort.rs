@@ -6,8 +6,7 @@
 //! ```
 
 use super::error::{Fault, QueryError};
-use super::row::Field;
-use super::value::Value;
+use super::value::{Field, Value};
 use crate::order;
 
 /// Ends each value of a sort key: below any tail that an encoding may go on with, so that equal numbers stay equal

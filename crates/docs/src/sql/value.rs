@@ -27,6 +27,15 @@ pub enum Value<'a> {
     Text(&'a [u8]),
 }
 
+/// A field as it is found: stored JSON, or a value that its place has decoded.
+#[derive(Clone, Copy, Debug)]
+pub enum Field<'a> {
+    /// JSON text as stored.
+    Json(&'a [u8]),
+    /// A value.
+    Value(Value<'a>),
+}
+
 impl<'a> Value<'a> {
     /// A text value.
     pub fn text(text: &'a str) -> Self {

@@ -11,8 +11,8 @@ use crate::sql::functions::{FUNCTIONS, Function};
 use crate::sql::json_calls::JsonFunction;
 use crate::sql::{dates, format};
 
-impl Resolver<'_> {
-    pub(super) fn function(&mut self, function: &ast::Function, clause: Clause) -> Resolved<Expr> {
+impl<'c> Resolver<'c> {
+    pub(super) fn function(&mut self, function: &'c ast::Function, clause: Clause) -> Resolved<Expr> {
         let at = function.span().start;
         let name = single(&function.name).map(|ident| ident.value.to_ascii_lowercase()).unwrap_or_default();
         if function.over.is_some() || !function.within_group.is_empty() {
@@ -52,9 +52,9 @@ impl Resolver<'_> {
     pub(super) fn aggregate(
         &mut self,
         (kind, name, at): (AggregateKind, &str, Location),
-        arguments: &[ast::FunctionArg],
+        arguments: &'c [ast::FunctionArg],
         distinct: bool,
-        filter: Option<&ast::Expr>,
+        filter: Option<&'c ast::Expr>,
         clause: Clause,
     ) -> Resolved<Expr> {
         if !matches!(clause, Clause::Select | Clause::Having | Clause::OrderBy) {
@@ -71,7 +71,7 @@ impl Resolver<'_> {
             }
             _ => return invalid(&format!("the aggregate {name} takes one argument"), at),
         };
-        let mut resolve = |argument: &ast::FunctionArg| self.expr(plain_argument(argument, at)?, Clause::Aggregate);
+        let mut resolve = |argument: &'c ast::FunctionArg| self.expr(plain_argument(argument, at)?, Clause::Aggregate);
         let argument = argument.map(&mut resolve).transpose()?;
         let separator = separator.map(&mut resolve).transpose()?;
         let filter = filter.map(|filter| self.expr(filter, Clause::Aggregate)).transpose()?;

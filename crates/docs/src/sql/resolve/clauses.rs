@@ -6,20 +6,38 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Location;
 
-use super::{COLUMNS_MAX, Clause, Column, Output, Resolved, Resolver, TABLES_MAX, Table, invalid, not_yet, unknown};
-use crate::sql::expr::{Expr, flatten};
+use super::calls::plain_argument;
+use super::queries::unstored;
+use super::{
+    COLUMNS_MAX, Clause, Column, Origin, Output, Resolved, Resolver, TABLES_MAX, Table, invalid, not_yet, unknown,
+};
+use crate::catalog::{FieldInfo, FieldKind};
+use crate::sql::each;
+use crate::sql::expr::{Affinity, Expr, flatten};
 
-/// Clauses of other dialects, and those of SQLite that wait.
-pub(super) fn refuse_clauses(query: &ast::Query, select: &ast::Select) -> Resolved<()> {
-    let at = query.span().start;
+/// Clauses around SELECT of other dialects.
+pub(super) fn refuse_query_clauses(query: &ast::Query) -> Resolved<()> {
     let present = [
-        (query.with.is_some(), "WITH"),
         (query.fetch.is_some(), "FETCH"),
         (!query.locks.is_empty(), "FOR UPDATE"),
         (query.for_clause.is_some(), "FOR"),
         (query.settings.is_some(), "SETTINGS"),
         (query.format_clause.is_some(), "FORMAT"),
         (!query.pipe_operators.is_empty(), "|>"),
+    ];
+    refuse(&present, query.span().start)
+}
+
+fn refuse(present: &[(bool, &str)], at: Location) -> Resolved<()> {
+    match present.iter().find(|(is, _)| *is) {
+        Some((_, what)) => not_yet(what, at),
+        None => Ok(()),
+    }
+}
+
+/// Clauses of other dialects, and those of SQLite that wait.
+pub(super) fn refuse_clauses(select: &ast::Select) -> Resolved<()> {
+    let present = [
         (select.top.is_some(), "TOP"),
         (select.exclude.is_some(), "EXCLUDE"),
         (select.into.is_some(), "INTO"),
@@ -36,14 +54,11 @@ pub(super) fn refuse_clauses(query: &ast::Query, select: &ast::Select) -> Resolv
         (matches!(select.distinct, Some(Distinct::On(_))), "DISTINCT ON"),
         (select.flavor != ast::SelectFlavor::Standard, "FROM before SELECT"),
     ];
-    match present.iter().find(|(is, _)| *is) {
-        Some((_, what)) => not_yet(what, at),
-        None => Ok(()),
-    }
+    refuse(&present, select.span().start)
 }
 
-impl Resolver<'_> {
-    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Resolved<()> {
+impl<'c> Resolver<'c> {
+    pub(super) fn from(&mut self, from: &'c [ast::TableWithJoins]) -> Resolved<()> {
         for item in from {
             self.table(&item.relation, None)?;
             for join in &item.joins {
@@ -53,7 +68,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    pub(super) fn join(&mut self, join: &ast::Join) -> Resolved<()> {
+    pub(super) fn join(&mut self, join: &'c ast::Join) -> Resolved<()> {
         let at = join.span().start;
         let (left, constraint) = match &join.join_operator {
             JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => {
@@ -79,17 +94,41 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    pub(super) fn table(&mut self, factor: &TableFactor, left_on: Option<Vec<Expr>>) -> Resolved<()> {
+    pub(super) fn table(&mut self, factor: &'c TableFactor, left_on: Option<Vec<Expr>>) -> Resolved<()> {
         let at = factor.span().start;
+        if let TableFactor::Derived { lateral: false, subquery, alias, sample: None } = factor {
+            let number = self.inner(subquery, false)?;
+            let name = alias.as_ref().map_or("", |alias| &alias.name.value).to_owned();
+            refuse_columns(alias.as_ref(), at)?;
+            self.add_derived(number, name, at)?;
+            return self.joined_left(left_on);
+        }
         let TableFactor::Table { name, alias, args, with_hints, version, partitions, sample, json_path, .. } = factor
         else {
             return not_yet("anything but a collection in FROM", at);
         };
-        let plain = args.is_none() && with_hints.is_empty() && version.is_none() && partitions.is_empty();
+        let plain = with_hints.is_empty() && version.is_none() && partitions.is_empty();
         if !plain || sample.is_some() || json_path.is_some() {
             return not_yet("this form of FROM", at);
         }
         let Some(ident) = single(name) else { return not_yet("a qualified collection name", at) };
+        refuse_columns(alias.as_ref(), at)?;
+        let named = alias.as_ref().map_or(&ident.value, |alias| &alias.name.value).clone();
+        if let Some(args) = args {
+            self.each(&ident.value, args, named, at)?;
+            return self.joined_left(left_on);
+        }
+        if let Some(query) = self.named_query(&ident.value) {
+            // A name of WITH is not known inside its own query, nor what comes behind it.
+            let before = self.named.iter().position(|table| std::ptr::eq(&*table.query, query)).unwrap_or(0);
+            let all = self.named.clone();
+            self.named.truncate(before);
+            let number = self.inner(query, false);
+            self.named = all;
+            let number = number?;
+            self.add_derived(number, named, at)?;
+            return self.joined_left(left_on);
+        }
         let number = self
             .catalog
             .number(&ident.value)
@@ -99,27 +138,57 @@ impl Resolver<'_> {
             let message = format!("no collection \"{}\"; there are: {}", ident.value, names.join(", "));
             return unknown(&message, ident.span.start);
         };
-        if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
-            return not_yet("a list of columns after an alias", at);
-        }
-        let alias = alias.as_ref().map_or(&ident.value, |alias| &alias.name.value).clone();
-        if self.logical.tables.iter().any(|table| table.alias.eq_ignore_ascii_case(&alias)) {
+        self.add_table(Table { origin: Origin::Collection(collection), alias: named, left_on }, at)
+    }
+
+    pub(super) fn add_table(&mut self, table: Table, at: Location) -> Resolved<()> {
+        let alias = &table.alias;
+        if !alias.is_empty() && self.logical.tables.iter().any(|table| table.alias.eq_ignore_ascii_case(alias)) {
             return invalid(&format!("two collections are named \"{alias}\""), at);
         }
         if self.logical.tables.len() == TABLES_MAX {
             return invalid(&format!("more than {TABLES_MAX} collections"), at);
         }
-        self.logical.tables.push(Table { collection, alias, left_on });
+        self.logical.tables.push(table);
         Ok(())
+    }
+
+    fn joined_left(&mut self, left_on: Option<Vec<Expr>>) -> Resolved<()> {
+        if let Some(table) = self.logical.tables.last_mut() {
+            table.left_on = left_on;
+        }
+        Ok(())
+    }
+
+    /// `json_each(JSON[, PATH])`, over a parameter or what the tables before it have.
+    fn each(&mut self, name: &str, args: &'c ast::TableFunctionArgs, alias: String, at: Location) -> Resolved<()> {
+        if !name.eq_ignore_ascii_case("json_each") {
+            return not_yet(&format!("{name}(…) in FROM (there is json_each)"), at);
+        }
+        let (json, path) = match &args.args[..] {
+            [json] => (json, None),
+            [json, path] => (json, Some(path)),
+            _ => return invalid("json_each takes one or two arguments", at),
+        };
+        let json = self.expr(plain_argument(json, at)?, Clause::Where)?;
+        let path = path.map(|path| self.expr(plain_argument(path, at)?, Clause::Where)).transpose()?;
+        let field = |name: &str| FieldInfo { name: name.to_owned(), kind: FieldKind::Any, required: false };
+        let info = Box::new(unstored("json_each", each::COLUMNS.into_iter().map(field).collect()));
+        self.add_table(Table { origin: Origin::Each { json, path, info }, alias, left_on: None }, at)
     }
 
     pub(super) fn add_conditions(&mut self, condition: Expr) {
         flatten(condition, &mut self.logical.conditions);
     }
 
-    pub(super) fn outputs(&mut self, select: &ast::Select, texts: &[&str]) -> Resolved<()> {
+    pub(super) fn outputs(&mut self, select: &'c ast::Select, texts: &[&str]) -> Resolved<()> {
         self.logical.distinct = matches!(select.distinct, Some(Distinct::Distinct));
-        for (place, item) in select.projection.iter().enumerate() {
+        self.items(&select.projection, texts)
+    }
+
+    /// The result columns.
+    pub(super) fn items(&mut self, items: &'c [SelectItem], texts: &[&str]) -> Resolved<()> {
+        for (place, item) in items.iter().enumerate() {
             let at = item.span().start;
             match item {
                 SelectItem::UnnamedExpr(expr) => {
@@ -155,6 +224,7 @@ impl Resolver<'_> {
     }
 
     pub(super) fn output(&mut self, name: String, expr: Expr, at: Location) -> Resolved<()> {
+        let name = if self.positional { self.logical.outputs.len().to_string() } else { name };
         if self.logical.outputs.iter().any(|output| output.name == name) {
             return invalid(&format!("two result columns are named \"{name}\": name one with AS"), at);
         }
@@ -171,26 +241,39 @@ impl Resolver<'_> {
     }
 
     pub(super) fn wildcard(&mut self, table: usize, at: Location) -> Resolved<()> {
-        let info = &self.catalog.collections[self.logical.tables[table].collection];
+        let names = self.info(table).fields.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+        let info = self.info(table);
+        if matches!(self.logical.tables[table].origin, Origin::Each { .. }) {
+            return not_yet("* of json_each (name its columns)", at);
+        }
         if info.fields.is_empty() {
             return invalid(&format!("* needs a schema, and collection \"{}\" has none", info.name), at);
         }
-        for field in &info.fields {
-            let column = self.column(table, &field.name);
-            self.output(field.name.clone(), Expr::Column(column), at)?;
+        for name in names {
+            let column = self.column(table, &name);
+            self.output(name, Expr::Column(column), at)?;
         }
         Ok(())
     }
 
     pub(super) fn column(&mut self, table: usize, name: &str) -> usize {
-        let columns = &mut self.logical.columns;
-        columns.iter().position(|column| column.table == table && column.name == name).unwrap_or_else(|| {
-            columns.push(Column { table, name: name.to_owned(), bare: false, inside: false });
-            columns.len() - 1
+        let known = self.logical.columns.iter().position(|column| column.table == table && column.name == name);
+        known.unwrap_or_else(|| {
+            let kind = self.column_kind(table, name);
+            self.logical.columns.push(Column { table, name: name.to_owned(), bare: false, inside: false, kind });
+            self.logical.columns.len() - 1
         })
     }
 
-    pub(super) fn group(&mut self, select: &ast::Select) -> Resolved<()> {
+    /// What a column brings to comparisons: of an inner query what its result does.
+    fn column_kind(&self, table: usize, name: &str) -> (Affinity, bool) {
+        let Origin::Inner { number, .. } = &self.logical.tables[table].origin else { return (Affinity::None, false) };
+        let member = self.logical.inner[*number].members.first();
+        let output = member.and_then(|member| member.outputs.iter().find(|output| output.name == name));
+        member.zip(output).map_or((Affinity::None, false), |(member, output)| member.kind(&output.expr))
+    }
+
+    pub(super) fn group(&mut self, select: &'c ast::Select) -> Resolved<()> {
         let at = select.span().start;
         match &select.group_by {
             GroupByExpr::All(_) => return not_yet("GROUP BY ALL", at),
@@ -226,7 +309,7 @@ impl Resolver<'_> {
         }
     }
 
-    pub(super) fn order(&mut self, query: &ast::Query) -> Resolved<()> {
+    pub(super) fn order(&mut self, query: &'c ast::Query) -> Resolved<()> {
         let Some(order) = &query.order_by else { return Ok(()) };
         let at = order.span().start;
         let OrderByKind::Expressions(list) = &order.kind else { return not_yet("ORDER BY ALL", at) };
@@ -269,7 +352,7 @@ impl Resolver<'_> {
         self.aliases.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name)).map(|(_, expr)| expr.clone())
     }
 
-    pub(super) fn limit(&mut self, query: &ast::Query) -> Resolved<()> {
+    pub(super) fn limit(&mut self, query: &'c ast::Query) -> Resolved<()> {
         let (limit, offset) = match &query.limit_clause {
             None => return Ok(()),
             Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {
@@ -307,6 +390,13 @@ impl Resolver<'_> {
             }
             None => Ok(()),
         }
+    }
+}
+
+fn refuse_columns(alias: Option<&ast::TableAlias>, at: Location) -> Resolved<()> {
+    match alias.is_some_and(|alias| !alias.columns.is_empty()) {
+        true => not_yet("a list of columns after an alias", at),
+        false => Ok(()),
     }
 }
 

@@ -9,8 +9,8 @@ use crate::sql::expr::{Affinity, Arithmetic, CastType, Comparison, Expr, Literal
 use crate::sql::functions::Function;
 use crate::sql::{number, parse};
 
-impl Resolver<'_> {
-    pub(super) fn expr(&mut self, expr: &ast::Expr, clause: Clause) -> Resolved<Expr> {
+impl<'c> Resolver<'c> {
+    pub(super) fn expr(&mut self, expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             let message = format!("the expression nests deeper than {DEPTH_MAX}");
@@ -21,15 +21,20 @@ impl Resolver<'_> {
         resolved
     }
 
-    pub(super) fn boxed(&mut self, expr: &ast::Expr, clause: Clause) -> Resolved<Box<Expr>> {
+    /// What a comparison of two expressions converts to.
+    pub(super) fn affinity(&self, a: &Expr, b: &Expr) -> Affinity {
+        between(self.logical.kind(a), self.logical.kind(b))
+    }
+
+    pub(super) fn boxed(&mut self, expr: &'c ast::Expr, clause: Clause) -> Resolved<Box<Expr>> {
         self.expr(expr, clause).map(Box::new)
     }
 
-    pub(super) fn list(&mut self, list: &[ast::Expr], clause: Clause) -> Resolved<Vec<Expr>> {
+    pub(super) fn list(&mut self, list: &'c [ast::Expr], clause: Clause) -> Resolved<Vec<Expr>> {
         list.iter().map(|expr| self.expr(expr, clause)).collect()
     }
 
-    pub(super) fn expr_inside(&mut self, expr: &ast::Expr, clause: Clause) -> Resolved<Expr> {
+    pub(super) fn expr_inside(&mut self, expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
         use ast::Expr as E;
         let at = expr.span().start;
         Ok(match expr {
@@ -60,12 +65,12 @@ impl Resolver<'_> {
             }
             E::InList { expr: inner, list, negated } => {
                 let inner = self.boxed(inner, clause)?;
-                let affinity = inner.affinity();
+                let affinity = self.logical.kind(&inner).0;
                 negate(*negated, Expr::In(inner, affinity, self.list(list, clause)?))
             }
             E::Between { expr: inner, negated, low, high } => {
                 let (e, low, high) = (self.boxed(inner, clause)?, self.boxed(low, clause)?, self.boxed(high, clause)?);
-                let (a, b) = (between(&e, &low), between(&e, &high));
+                let (a, b) = (self.affinity(&e, &low), self.affinity(&e, &high));
                 negate(*negated, Expr::Between(e, a, low, b, high))
             }
             E::Like { negated, any: false, expr: inner, pattern, escape_char } => {
@@ -97,7 +102,12 @@ impl Resolver<'_> {
                 }
                 Expr::Call(Function::Trim, arguments)
             }
-            E::Subquery(_) | E::InSubquery { .. } | E::Exists { .. } => return not_yet("a query inside a query", at),
+            E::Subquery(query) => self.scalar_query(query)?,
+            E::InSubquery { expr: inner, subquery, negated } => {
+                let values = rows::parts(inner).unwrap_or(std::slice::from_ref(inner));
+                negate(*negated, self.in_query(values, subquery, clause)?)
+            }
+            E::Exists { subquery, negated } => negate(*negated, self.exists(subquery)?),
             E::Collate { .. } => return not_yet("COLLATE (compare LOWER(…) of both sides instead)", at),
             E::Tuple(_) => return invalid("a row value stands only in a comparison, BETWEEN or IN", at),
             _ => return not_yet(&format!("\"{}\"", shortened(&expr.to_string())), at),
@@ -105,7 +115,7 @@ impl Resolver<'_> {
     }
 
     /// `a AND b AND c` as one list: the tree is deep on its left, the list is flat.
-    pub(super) fn chain(&mut self, expr: &ast::Expr, wanted: &BinaryOperator, clause: Clause) -> Resolved<Expr> {
+    pub(super) fn chain(&mut self, expr: &'c ast::Expr, wanted: &BinaryOperator, clause: Clause) -> Resolved<Expr> {
         let mut terms = Vec::new();
         let mut rest = expr;
         while let ast::Expr::BinaryOp { left, op, right } = rest
@@ -120,7 +130,7 @@ impl Resolver<'_> {
         Ok(if *wanted == BinaryOperator::And { Expr::And(terms) } else { Expr::Or(terms) })
     }
 
-    pub(super) fn escape(&mut self, escape: &ast::Expr, clause: Clause) -> Resolved<Box<Expr>> {
+    pub(super) fn escape(&mut self, escape: &'c ast::Expr, clause: Clause) -> Resolved<Box<Expr>> {
         let resolved = self.expr(escape, clause)?;
         if let Expr::Literal(Literal::Text(text)) = &resolved
             && crate::sql::pattern::length(text) != 1
@@ -130,19 +140,19 @@ impl Resolver<'_> {
         Ok(Box::new(resolved))
     }
 
-    pub(super) fn is(&mut self, a: &ast::Expr, b: &ast::Expr, same: bool, clause: Clause) -> Resolved<Expr> {
+    pub(super) fn is(&mut self, a: &'c ast::Expr, b: &'c ast::Expr, same: bool, clause: Clause) -> Resolved<Expr> {
         if rows::parts(a).is_some() {
             return self.row_is(a, b, same, clause);
         }
         let (a, b) = (self.boxed(a, clause)?, self.boxed(b, clause)?);
-        let affinity = between(&a, &b);
+        let affinity = self.affinity(&a, &b);
         Ok(Expr::Is(same, affinity, a, b))
     }
 
     pub(super) fn unary(
         &mut self,
         op: UnaryOperator,
-        inner: &ast::Expr,
+        inner: &'c ast::Expr,
         clause: Clause,
         at: Location,
     ) -> Resolved<Expr> {
@@ -170,9 +180,9 @@ impl Resolver<'_> {
 
     pub(super) fn binary(
         &mut self,
-        left: &ast::Expr,
+        left: &'c ast::Expr,
         op: &BinaryOperator,
-        right: &ast::Expr,
+        right: &'c ast::Expr,
         clause: Clause,
     ) -> Resolved<Expr> {
         use BinaryOperator as B;
@@ -193,7 +203,7 @@ impl Resolver<'_> {
         }
         let (a, b) = (self.boxed(left, clause)?, self.boxed(right, clause)?);
         if let Some(comparison) = comparison {
-            let affinity = between(&a, &b);
+            let affinity = self.affinity(&a, &b);
             return Ok(Expr::Compare(comparison, affinity, a, b));
         }
         let arithmetic = match op {
@@ -217,9 +227,9 @@ impl Resolver<'_> {
 
     pub(super) fn case(
         &mut self,
-        operand: Option<&ast::Expr>,
-        conditions: &[ast::CaseWhen],
-        last: Option<&ast::Expr>,
+        operand: Option<&'c ast::Expr>,
+        conditions: &'c [ast::CaseWhen],
+        last: Option<&'c ast::Expr>,
         clause: Clause,
     ) -> Resolved<Expr> {
         let last = Box::new(match last {
@@ -234,7 +244,7 @@ impl Resolver<'_> {
         Ok(match operand {
             None => Expr::Case(arms, last),
             Some(operand) => {
-                let arms = arms.into_iter().map(|(when, then)| (between(&operand, &when), when, then)).collect();
+                let arms = arms.into_iter().map(|(when, then)| (self.affinity(&operand, &when), when, then)).collect();
                 Expr::CaseOf(operand, arms, last)
             }
         })
@@ -274,14 +284,13 @@ pub(super) fn negate(negated: bool, expr: Expr) -> Expr {
     if negated { Expr::Not(Box::new(expr)) } else { expr }
 }
 
-/// What a comparison converts to: a number beside a CAST to one, text where a CAST to it meets no field. A field alone
-/// converts nothing and is not made text.
-pub(super) fn between(a: &Expr, b: &Expr) -> Affinity {
-    let field = |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::Path(..));
-    match (a.affinity(), b.affinity()) {
-        (Affinity::Numeric, _) | (_, Affinity::Numeric) => Affinity::Numeric,
-        (Affinity::Text, _) if !field(b) => Affinity::Text,
-        (_, Affinity::Text) if !field(a) => Affinity::Text,
+/// What a comparison converts to, by the affinities of its sides and whether they are computed values: a number beside a
+/// CAST to one, text where a CAST to it meets no field. A field alone converts nothing and is not made text.
+pub(super) fn between(a: (Affinity, bool), b: (Affinity, bool)) -> Affinity {
+    match (a, b) {
+        ((Affinity::Numeric, _), _) | (_, (Affinity::Numeric, _)) => Affinity::Numeric,
+        ((Affinity::Text, _), (_, true)) | ((_, true), (Affinity::Text, _)) => Affinity::Text,
+        ((Affinity::Text, _), (Affinity::Text, _)) => Affinity::Text,
         _ => Affinity::None,
     }
 }

@@ -7,16 +7,16 @@ mod calls;
 mod clauses;
 mod expressions;
 mod names;
+mod queries;
 mod rows;
 
-use clauses::refuse_clauses;
-use sqlparser::ast::{SetExpr, Spanned};
+use sqlparser::ast;
 use sqlparser::tokenizer::Location;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CollectionInfo};
 use crate::sql::aggregate::AggregateCall;
 use crate::sql::error::{SqlError, SqlErrorKind};
-use crate::sql::expr::Expr;
+use crate::sql::expr::{Affinity, Expr};
 use crate::sql::parse;
 
 /// Most collections in one FROM.
@@ -25,18 +25,74 @@ pub const TABLES_MAX: usize = 8;
 pub const PARAMETERS_MAX: usize = 64;
 /// Most result columns.
 pub const COLUMNS_MAX: usize = 256;
+/// Most queries inside a query, whatever the depth.
+pub const INNER_MAX: usize = 64;
 /// Deepest expression. AND and OR over any number of terms count once.
 const DEPTH_MAX: usize = 128;
 
-/// One collection in FROM.
+/// Where the rows of a table come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// A collection, by its place in the catalog.
+    Collection(usize),
+    /// A query inside this one, by its number; what its columns are named.
+    Inner { number: usize, info: Box<CollectionInfo> },
+    /// `json_each`.
+    Each { json: Expr, path: Option<Expr>, info: Box<CollectionInfo> },
+}
+
+impl Origin {
+    /// What a row of other tables is looked at for.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let (json, path) = match self {
+            Origin::Each { json, path, .. } => (Some(json), path.as_ref()),
+            _ => (None, None),
+        };
+        json.into_iter().chain(path)
+    }
+}
+
+/// A query inside another: a part for each SELECT of a UNION ALL.
+#[derive(Clone, Debug)]
+pub(crate) struct Inner {
+    pub(crate) members: Vec<Logical>,
+    /// Its rows are looked up by all their columns.
+    pub(crate) sought: bool,
+}
+
+impl Inner {
+    /// Its result columns.
+    pub(crate) fn width(&self) -> usize {
+        self.members.first().map_or(0, |member| member.outputs.len())
+    }
+}
+
+/// One table in FROM.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// Its place in the catalog.
-    pub(crate) collection: usize,
+    pub(crate) origin: Origin,
     /// How the query names it.
     pub(crate) alias: String,
     /// A left join, with its ON; an inner join's ON is a condition as any other.
     pub(crate) left_on: Option<Vec<Expr>>,
+}
+
+impl Table {
+    /// What it has: of a collection the catalog's word.
+    pub(crate) fn info<'i>(&'i self, catalog: &'i Catalog) -> &'i CollectionInfo {
+        match &self.origin {
+            Origin::Collection(number) => &catalog.collections[*number],
+            Origin::Inner { info, .. } | Origin::Each { info, .. } => info,
+        }
+    }
+
+    /// Its place in the catalog, if it is a collection.
+    pub(crate) fn collection(&self) -> Option<usize> {
+        match self.origin {
+            Origin::Collection(number) => Some(number),
+            _ => None,
+        }
+    }
 }
 
 /// A field of a collection that the query uses.
@@ -48,6 +104,9 @@ pub(crate) struct Column {
     pub(crate) bare: bool,
     /// Something inside it is wanted: only its JSON will do.
     pub(crate) inside: bool,
+    /// What it brings to a comparison, and whether that is as an expression and not as a field: so where an inner query
+    /// computes it.
+    pub(crate) kind: (Affinity, bool),
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +133,45 @@ pub(crate) struct Logical {
     pub(crate) order: Vec<(Expr, bool)>,
     pub(crate) limit: Option<Expr>,
     pub(crate) offset: Option<Expr>,
+    /// The queries inside, by number.
+    pub(crate) inner: Vec<Inner>,
+}
+
+impl Logical {
+    /// The affinity of an expression, and whether it is a computed value, not a field.
+    pub(crate) fn kind(&self, expr: &Expr) -> (Affinity, bool) {
+        match expr {
+            Expr::Column(column) => self.columns[*column].kind,
+            Expr::Path(..) => (Affinity::None, false),
+            Expr::GroupKey(place) => self.kind(&self.group[*place]),
+            other => (other.affinity(), true),
+        }
+    }
+
+    /// Visits the conditions and results, where a test for NULL may specialise a plan; of the queries inside too.
+    pub(crate) fn each_tested(&self, visit: &mut dyn FnMut(&Expr)) {
+        let on = self.tables.iter().filter_map(|table| table.left_on.as_ref()).flatten();
+        self.conditions.iter().chain(on).for_each(&mut *visit);
+        self.outputs.iter().for_each(|output| visit(&output.expr));
+        self.inner.iter().flat_map(|inner| &inner.members).for_each(|member| member.each_tested(visit));
+    }
+
+    /// Visits all expressions, those of the queries inside too.
+    pub(crate) fn each(&self, visit: &mut dyn FnMut(&Expr)) {
+        let on = self.tables.iter().filter_map(|table| table.left_on.as_ref()).flatten();
+        on.chain(self.tables.iter().flat_map(|table| table.origin.expressions())).for_each(&mut *visit);
+        self.conditions.iter().chain(&self.group).chain(&self.having).for_each(&mut *visit);
+        self.outputs.iter().for_each(|output| visit(&output.expr));
+        self.aggregates.iter().flat_map(AggregateCall::expressions).for_each(&mut *visit);
+        self.order.iter().map(|(expr, _)| expr).chain(&self.limit).chain(&self.offset).for_each(&mut *visit);
+        self.inner.iter().flat_map(|inner| &inner.members).for_each(|member| member.each(visit));
+    }
+
+    /// The queries inside, however deep.
+    fn inner_count(&self) -> usize {
+        let members = self.inner.iter().flat_map(|inner| &inner.members);
+        members.map(|member| 1 + member.inner_count()).sum()
+    }
 }
 
 type Resolved<T> = Result<T, SqlError>;
@@ -107,25 +205,31 @@ struct Resolver<'c> {
     logical: Logical,
     aliases: Vec<(String, Expr)>,
     depth: usize,
+    /// What WITH names.
+    named: Vec<&'c ast::Cte>,
+    /// The tables of the queries around.
+    outer: Vec<Table>,
+    /// Nobody names its result columns: they may be named alike.
+    positional: bool,
+    /// How many more queries may stand inside.
+    inner_left: usize,
+}
+
+impl<'c> Resolver<'c> {
+    fn new(catalog: &'c Catalog) -> Self {
+        let (logical, aliases, named, outer) = (Logical::default(), Vec::new(), Vec::new(), Vec::new());
+        Resolver { catalog, logical, aliases, depth: 0, named, outer, positional: false, inner_left: INNER_MAX }
+    }
 }
 
 /// Resolves a parsed query.
 pub(crate) fn resolve(sql: &str, parsed: &parse::Parsed, catalog: &Catalog) -> Resolved<Logical> {
-    let mut resolver = Resolver { catalog, logical: Logical::default(), aliases: Vec::new(), depth: 0 };
-    let query = &*parsed.query;
-    let SetExpr::Select(select) = &*query.body else { return not_yet("this form of query", query.span().start) };
-    refuse_clauses(query, select)?;
-    resolver.from(&select.from)?;
-    resolver.outputs(select, &parse::item_texts(sql, &parsed.tokens))?;
-    if let Some(selection) = &select.selection {
-        let condition = resolver.expr(selection, Clause::Where)?;
-        resolver.add_conditions(condition);
-    }
-    resolver.group(select)?;
-    resolver.order(query)?;
-    resolver.limit(query)?;
-    resolver.check_groups(select.span().start)?;
-    Ok(resolver.logical)
+    // The first SELECT of the text is the one whose columns are named, unless WITH stands before it.
+    let texts = match parsed.query.with {
+        None => parse::item_texts(sql, &parsed.tokens),
+        Some(_) => Vec::new(),
+    };
+    Resolver::new(catalog).query(&parsed.query, &texts)
 }
 
 fn shortened(text: &str) -> String {

@@ -8,13 +8,13 @@ use crate::catalog::CollectionInfo;
 use crate::sql::expr::{Expr, Literal};
 use crate::sql::json::Step;
 
-impl Resolver<'_> {
+impl<'c> Resolver<'c> {
     pub(super) fn table_named(&self, name: &str) -> Option<usize> {
         self.logical.tables.iter().position(|table| table.alias.eq_ignore_ascii_case(name))
     }
 
     pub(super) fn info(&self, table: usize) -> &CollectionInfo {
-        &self.catalog.collections[self.logical.tables[table].collection]
+        self.logical.tables[table].info(self.catalog)
     }
 
     /// The field's own spelling, if the collection may have it: SQL does not tell cases apart, JSON does, so the exact
@@ -42,6 +42,10 @@ impl Resolver<'_> {
                 };
                 (table, name, rest)
             }
+            (None, Some((field, _))) if self.field_unknown(&first.value) => {
+                self.check_correlated(&first.value, Some(&field.value), at)?;
+                return self.no_field(&first.value, &(0..self.logical.tables.len()).collect::<Vec<_>>(), at);
+            }
             _ => match self.unqualified(first, rest.is_empty() && more.is_empty(), clause)? {
                 Unqualified::Alias(expr) => return Ok(expr),
                 Unqualified::Field(table, name) => (table, name, rest),
@@ -55,6 +59,11 @@ impl Resolver<'_> {
         }
         self.logical.columns[column].inside = true;
         Ok(Expr::Path(column, steps))
+    }
+
+    /// Whether no table here can have a field of that name.
+    fn field_unknown(&self, name: &str) -> bool {
+        (0..self.logical.tables.len()).all(|table| self.info(table).closed && self.field(table, name).is_none())
     }
 
     fn unqualified(&self, ident: &Ident, whole: bool, clause: Clause) -> Resolved<Unqualified> {
@@ -80,7 +89,10 @@ impl Resolver<'_> {
         let open: Vec<usize> = tables.iter().copied().filter(|&table| !self.info(table).closed).collect();
         match open[..] {
             [table] => Ok(Unqualified::Field(table, ident.value.clone())),
-            [] => self.no_field(&ident.value, &tables, at),
+            [] => {
+                self.check_correlated(&ident.value, None, at)?;
+                self.no_field(&ident.value, &tables, at)
+            }
             _ => invalid(&format!("\"{}\" may be in several collections: name one", ident.value), at),
         }
     }
@@ -97,8 +109,8 @@ impl Resolver<'_> {
     /// `tags[0].name`, which sqlparser takes for a path of another dialect.
     pub(super) fn json_access(
         &mut self,
-        root: &ast::Expr,
-        path: &[ast::JsonPathElem],
+        root: &'c ast::Expr,
+        path: &'c [ast::JsonPathElem],
         clause: Clause,
     ) -> Resolved<Expr> {
         let at = root.span().start;
@@ -121,7 +133,12 @@ impl Resolver<'_> {
     }
 
     /// `tags[0].name` and what else sqlparser calls a field access.
-    pub(super) fn access(&mut self, root: &ast::Expr, chain: &[ast::AccessExpr], clause: Clause) -> Resolved<Expr> {
+    pub(super) fn access(
+        &mut self,
+        root: &'c ast::Expr,
+        chain: &'c [ast::AccessExpr],
+        clause: Clause,
+    ) -> Resolved<Expr> {
         let at = root.span().start;
         let mut idents = match root {
             ast::Expr::Identifier(ident) => vec![ident.clone()],

@@ -6,7 +6,7 @@
 use sqlparser::ast::{self, Spanned};
 
 use super::expressions::between;
-use super::{Clause, Resolved, Resolver, invalid};
+use super::{Clause, Logical, Resolved, Resolver, invalid};
 use crate::sql::expr::{Comparison, Expr};
 
 /// Most values of a row: an order of rows nests as deep as they are long.
@@ -21,9 +21,9 @@ pub(super) fn parts(expr: &ast::Expr) -> Option<&[ast::Expr]> {
     }
 }
 
-impl Resolver<'_> {
+impl<'c> Resolver<'c> {
     /// The parts of both sides, in pairs.
-    fn pairs(&mut self, left: &ast::Expr, right: &ast::Expr, clause: Clause) -> Resolved<Vec<(Expr, Expr)>> {
+    fn pairs(&mut self, left: &'c ast::Expr, right: &'c ast::Expr, clause: Clause) -> Resolved<Vec<(Expr, Expr)>> {
         let (Some(left_parts), Some(right_parts)) = (parts(left), parts(right)) else {
             return invalid("a row value is compared with a row value", right.span().start);
         };
@@ -43,27 +43,27 @@ impl Resolver<'_> {
 
     pub(super) fn row_comparison(
         &mut self,
-        left: &ast::Expr,
+        left: &'c ast::Expr,
         comparison: Comparison,
-        right: &ast::Expr,
+        right: &'c ast::Expr,
         clause: Clause,
     ) -> Resolved<Expr> {
         let pairs = self.pairs(left, right, clause)?;
         Ok(match comparison {
-            Comparison::Equal => all_equal(&pairs),
-            Comparison::NotEqual => Expr::Not(Box::new(all_equal(&pairs))),
-            _ => ordered(&pairs, comparison),
+            Comparison::Equal => all_equal(&pairs, &self.logical),
+            Comparison::NotEqual => Expr::Not(Box::new(all_equal(&pairs, &self.logical))),
+            _ => ordered(&pairs, comparison, &self.logical),
         })
     }
 
-    pub(super) fn row_is(&mut self, a: &ast::Expr, b: &ast::Expr, same: bool, clause: Clause) -> Resolved<Expr> {
+    pub(super) fn row_is(&mut self, a: &'c ast::Expr, b: &'c ast::Expr, same: bool, clause: Clause) -> Resolved<Expr> {
         let pairs = self.pairs(a, b, clause)?;
-        let parts = pairs.into_iter().map(|(a, b)| Expr::Is(true, between(&a, &b), Box::new(a), Box::new(b)));
+        let parts = pairs.into_iter().map(|(a, b)| Expr::Is(true, self.affinity(&a, &b), Box::new(a), Box::new(b)));
         let all = Expr::And(parts.collect());
         Ok(if same { all } else { Expr::Not(Box::new(all)) })
     }
 
-    pub(super) fn row_in_list(&mut self, row: &ast::Expr, list: &[ast::Expr], clause: Clause) -> Resolved<Expr> {
+    pub(super) fn row_in_list(&mut self, row: &'c ast::Expr, list: &'c [ast::Expr], clause: Clause) -> Resolved<Expr> {
         let mut any = Vec::with_capacity(list.len());
         for other in list {
             any.push(self.row_comparison(row, Comparison::Equal, other, clause)?);
@@ -72,16 +72,17 @@ impl Resolver<'_> {
     }
 }
 
-fn compare(comparison: Comparison, a: &Expr, b: &Expr) -> Expr {
-    Expr::Compare(comparison, between(a, b), Box::new(a.clone()), Box::new(b.clone()))
+fn compare(comparison: Comparison, a: &Expr, b: &Expr, logical: &Logical) -> Expr {
+    let affinity = between(logical.kind(a), logical.kind(b));
+    Expr::Compare(comparison, affinity, Box::new(a.clone()), Box::new(b.clone()))
 }
 
-fn all_equal(pairs: &[(Expr, Expr)]) -> Expr {
-    Expr::And(pairs.iter().map(|(a, b)| compare(Comparison::Equal, a, b)).collect())
+fn all_equal(pairs: &[(Expr, Expr)], logical: &Logical) -> Expr {
+    Expr::And(pairs.iter().map(|(a, b)| compare(Comparison::Equal, a, b, logical)).collect())
 }
 
 /// The order of rows: before the last parts only a strict difference decides.
-fn ordered(pairs: &[(Expr, Expr)], comparison: Comparison) -> Expr {
+fn ordered(pairs: &[(Expr, Expr)], comparison: Comparison, logical: &Logical) -> Expr {
     let strict = match comparison {
         Comparison::LessOrEqual => Comparison::Less,
         Comparison::GreaterOrEqual => Comparison::Greater,
@@ -89,10 +90,10 @@ fn ordered(pairs: &[(Expr, Expr)], comparison: Comparison) -> Expr {
     };
     match pairs {
         [] => Expr::integer(1),
-        [(a, b)] => compare(comparison, a, b),
+        [(a, b)] => compare(comparison, a, b, logical),
         [(a, b), rest @ ..] => Expr::Or(vec![
-            compare(strict, a, b),
-            Expr::And(vec![compare(Comparison::Equal, a, b), ordered(rest, comparison)]),
+            compare(strict, a, b, logical),
+            Expr::And(vec![compare(Comparison::Equal, a, b, logical), ordered(rest, comparison, logical)]),
         ]),
     }
 }

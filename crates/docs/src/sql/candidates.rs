@@ -1,0 +1,257 @@
+//! Which way of finding a collection's entries is best, and whether it gives the order asked for.
+//!
+//! A way is scored by its kind alone: a key before a unique field, an index by how many of its fields are bound, a hash,
+//! a range of keys, a scan. (Here is the room for counts: a candidate knows its access and conditions.)
+
+use super::access::{Access, Candidate};
+use super::expr::{Affinity, Comparison, Expr};
+use super::plan::Planner;
+use super::resolve::Origin;
+use crate::catalog::{CollectionInfo, FieldKind, IndexInfo};
+use crate::engine::Direction;
+
+const SCORE_KEY: u32 = 0;
+const SCORE_UNIQUE: u32 = 1;
+const SCORE_INDEX: u32 = 40;
+/// Reading a collection once and finding its rows by a hash: what joins do that no index helps.
+const SCORE_HASH: u32 = 60;
+const SCORE_KEY_RANGE: u32 = 80;
+const SCORE_SCAN: u32 = 100;
+
+/// One side of a comparison is a column of the table, the other is known by then.
+struct Bound<'a> {
+    condition: usize,
+    column: &'a str,
+    comparison: Comparison,
+    value: &'a Expr,
+}
+
+impl Planner<'_> {
+    fn bounds(&self, table: usize, placed: u32) -> Vec<Bound<'_>> {
+        let left = self.logical.tables[table].left_on.is_some();
+        let conditions = if left { &self.left_on[table] } else { &self.conditions };
+        let mut bounds = Vec::new();
+        let add = |condition: usize, comparison: Comparison, side: &Expr, value: &'_ Expr| {
+            let Expr::Column(column) = side else { return None };
+            let column = &self.logical.columns[*column];
+            let known = self.tables(value) & !placed == 0;
+            (column.table == table && known).then_some((condition, column.name.as_str(), comparison))
+        };
+        for (number, condition) in conditions.iter().enumerate() {
+            match condition {
+                Expr::Compare(comparison, Affinity::None, a, b) if *comparison != Comparison::NotEqual => {
+                    let sides = [(a, b, *comparison), (b, a, comparison.mirrored())];
+                    for (side, value, comparison) in sides {
+                        if let Some((condition, column, comparison)) = add(number, comparison, side, value) {
+                            bounds.push(Bound { condition, column, comparison, value });
+                            break;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        bounds
+    }
+
+    pub(super) fn candidate(&self, table: usize, placed: u32) -> Candidate {
+        let kept = |inner: usize| Access::Kept { inner, hash: None, keys: Vec::new() };
+        let plain = |access| Candidate { score: SCORE_SCAN, access, fulfilled: Vec::new(), sides: Vec::new() };
+        match &self.logical.tables[table].origin {
+            Origin::Collection(_) => {
+                let found = self.entries_candidate(table, placed);
+                if found.score < SCORE_HASH { found } else { self.hash_candidate(table, placed).unwrap_or(found) }
+            }
+            Origin::Inner { number, .. } => match self.hash_candidate(table, placed) {
+                Some(Candidate { access: Access::Kept { keys, .. }, score, fulfilled, sides }) => {
+                    Candidate { access: Access::Kept { inner: *number, hash: None, keys }, score, fulfilled, sides }
+                }
+                _ => plain(kept(*number)),
+            },
+            Origin::Each { json, path, .. } => plain(Access::Each { json: json.clone(), path: path.clone() }),
+        }
+    }
+
+    /// The table read once and found by a hash over what equals something of the tables placed. Worth its memory only where
+    /// these give more than one row.
+    fn hash_candidate(&self, table: usize, placed: u32) -> Option<Candidate> {
+        if placed == 0 || self.plan.levels.iter().all(|level| level.access.is_single()) {
+            return None;
+        }
+        let (own, whole) = (1u32 << table, matches!(self.logical.tables[table].origin, Origin::Collection(_)));
+        let left = self.logical.tables[table].left_on.is_some();
+        let conditions = if left { &self.left_on[table] } else { &self.conditions };
+        let (mut keys, mut sides, mut fulfilled) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, condition) in conditions.iter().enumerate() {
+            let Expr::Compare(Comparison::Equal, Affinity::None, a, b) = condition else { continue };
+            let pair = [(a, b), (b, a)].into_iter().find(|(side, value)| {
+                let other = self.tables(value);
+                self.tables(side) == own && other != 0 && other & !placed == 0 && !side.has_inner()
+            });
+            // The rows of an inner query are hashed by their columns only.
+            if let Some((side, value)) = pair.filter(|(side, _)| whole || matches!(***side, Expr::Column(_))) {
+                keys.push((**value).clone());
+                sides.push((**side).clone());
+                fulfilled.push(number);
+            }
+        }
+        let access = Access::Kept { inner: usize::MAX, hash: None, keys };
+        (!sides.is_empty()).then_some(Candidate { score: SCORE_HASH, access, fulfilled, sides })
+    }
+
+    fn entries_candidate(&self, table: usize, placed: u32) -> Candidate {
+        let info = self.info(table);
+        let bounds = self.bounds(table, placed);
+        let equal = |field: &str| bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field);
+        if let Some(bound) = equal(&info.key.field) {
+            let access = Access::Key(bound.value.clone());
+            return Candidate { score: SCORE_KEY, access, fulfilled: vec![bound.condition], sides: Vec::new() };
+        }
+        for unique in &info.unique {
+            if let Some(bound) = equal(&unique.field) {
+                let (field, value) = (unique.field.clone(), bound.value.clone());
+                let access = Access::Unique { tree: unique.tree, field, value };
+                return Candidate { score: SCORE_UNIQUE, access, fulfilled: vec![bound.condition], sides: Vec::new() };
+            }
+        }
+        let indexes = info.indexes.iter().enumerate();
+        let best = indexes.filter_map(|(number, index)| index_candidate(info, number, index, &bounds));
+        best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| scan_candidate(info, &bounds))
+    }
+
+    /// Takes ORDER BY from the outermost level's own order where that is possible.
+    pub(super) fn use_order(&mut self) {
+        if self.plan.order.is_empty() {
+            return;
+        }
+        if self.plan.grouped || self.plan.distinct || self.plan.levels.is_empty() {
+            return;
+        }
+        let single = self.plan.levels.iter().all(|level| level.access.is_single());
+        let direction = if single { Some(Direction::Forward) } else { self.order_direction() };
+        let Some(direction) = direction else { return };
+        if let Access::Index { direction: own, .. } | Access::Scan { direction: own, .. } =
+            &mut self.plan.levels[0].access
+        {
+            *own = direction;
+        }
+        self.plan.order.clear();
+        self.plan.ordered = true;
+    }
+
+    /// The direction in which the outermost level's entries come in the order asked for, if they can.
+    fn order_direction(&mut self) -> Option<Direction> {
+        if let Some(direction) = self.order_of(&self.plan.levels[0].access) {
+            return Some(direction);
+        }
+        // A whole scan may as well go through an index, if the first rows are all that is wanted.
+        let level = &self.plan.levels[0];
+        let whole = matches!(level.access, Access::Scan { from: None, to: None, .. });
+        if !whole || self.plan.limit.is_none() {
+            return None;
+        }
+        let indexes = &self.info(level.table).indexes;
+        let found = indexes.iter().enumerate().find_map(|(number, index)| {
+            let (equal, direction) = (Vec::new(), Direction::Forward);
+            let access = Access::Index { number, tree: index.tree, equal, from: None, to: None, direction };
+            let direction = self.order_of(&access)?;
+            Some((access, direction, index.fields.len()))
+        });
+        let (access, direction, key_place) = found?;
+        let level = &mut self.plan.levels[0];
+        (level.access, level.key_place) = (access, key_place);
+        Some(direction)
+    }
+
+    fn order_of(&self, access: &Access) -> Option<Direction> {
+        let table = self.plan.levels[0].table;
+        let info = self.info(table);
+        let (fields, equal): (&[String], usize) = match access {
+            Access::Index { number, equal, .. } => (&info.indexes[*number].fields, equal.len()),
+            Access::Scan { .. } => (&[], 0),
+            _ => return None,
+        };
+        let sequence: Vec<&str> = fields.iter().chain(std::iter::once(&info.key.field)).map(String::as_str).collect();
+        let inner_single = self.plan.levels[1..].iter().all(|level| level.access.is_single());
+        let (mut next, mut direction, mut exact) = (equal, None, true);
+        for (expr, falling) in &self.plan.order {
+            if next == sequence.len() && inner_single {
+                break; // The key has decided: no two rows are left to order.
+            }
+            let Expr::Column(column) = expr else { return None };
+            let column = &self.logical.columns[*column];
+            if column.table != table {
+                return None;
+            }
+            if sequence[..equal].contains(&column.name.as_str()) {
+                continue;
+            }
+            let wanted = if *falling { Direction::Backward } else { Direction::Forward };
+            let fits = sequence.get(next) == Some(&column.name.as_str()) && exact;
+            if !fits || direction.is_some_and(|direction| direction != wanted) {
+                return None;
+            }
+            direction = Some(wanted);
+            // 5 and 5.0 are equal, yet lie apart in the index: what follows is then not in order.
+            exact = next + 1 == sequence.len() || of_one_kind(info, sequence[next]);
+            next += 1;
+        }
+        Some(direction.unwrap_or(Direction::Forward))
+    }
+}
+
+/// Whether values of the field that are equal are also of one kind, so that they lie together in an index.
+fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
+    let kind = info.field(field).map_or(FieldKind::Any, |field| field.kind);
+    field == info.key.field || matches!(kind, FieldKind::Integer | FieldKind::Text | FieldKind::Boolean)
+}
+
+fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, bounds: &[Bound<'_>]) -> Option<Candidate> {
+    let (mut equal, mut fulfilled, mut exact) = (Vec::new(), Vec::new(), true);
+    for field in &index.fields {
+        let found = bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field.as_str());
+        let Some(bound) = found.filter(|_| exact) else { break };
+        equal.push(bound.value.clone());
+        fulfilled.push(bound.condition);
+        exact = of_one_kind(info, field);
+    }
+    let (mut from, mut to) = (None, None);
+    if let Some(field) = index.fields.get(equal.len()).filter(|_| exact) {
+        for bound in bounds.iter().filter(|bound| bound.column == field.as_str()) {
+            let (side, inclusive) = match bound.comparison {
+                Comparison::Greater => (&mut from, false),
+                Comparison::GreaterOrEqual => (&mut from, true),
+                Comparison::Less => (&mut to, false),
+                Comparison::LessOrEqual => (&mut to, true),
+                _ => continue,
+            };
+            if side.is_none() {
+                *side = Some((bound.value.clone(), inclusive));
+                fulfilled.push(bound.condition);
+            }
+        }
+    }
+    let ranges = u32::from(from.is_some()) + u32::from(to.is_some());
+    if equal.is_empty() && ranges == 0 {
+        return None;
+    }
+    let score = if equal.is_empty() { SCORE_KEY_RANGE - ranges } else { SCORE_INDEX - 4 * equal.len() as u32 - ranges };
+    let access = Access::Index { number, tree: index.tree, equal, from, to, direction: Direction::Forward };
+    Some(Candidate { score, access, fulfilled, sides: Vec::new() })
+}
+
+fn scan_candidate(info: &CollectionInfo, bounds: &[Bound<'_>]) -> Candidate {
+    let side = |low: Comparison, also: Comparison| {
+        let mut found = bounds.iter().filter(|b| b.column == info.key.field);
+        found.find(|b| b.comparison == low || b.comparison == also).map(|bound| bound.value.clone())
+    };
+    let from = side(Comparison::Greater, Comparison::GreaterOrEqual);
+    let to = side(Comparison::Less, Comparison::LessOrEqual);
+    let score = if from.is_some() || to.is_some() { SCORE_KEY_RANGE + 1 } else { SCORE_SCAN };
+    Candidate {
+        score,
+        access: Access::Scan { from, to, direction: Direction::Forward },
+        fulfilled: Vec::new(),
+        sides: Vec::new(),
+    }
+}

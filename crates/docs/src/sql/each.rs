@@ -1,0 +1,91 @@
+//! `json_each(JSON[, PATH])`: the elements of an array, the fields of an object, or a single value, as rows.
+//!
+//! The columns are SQLite's but for `id` and `parent`, which number places in a format of its own.
+
+use bumpalo::Bump;
+
+use super::error::{Fault, QueryError};
+use super::expr::Expr;
+use super::json;
+use super::row::{Field, Scope};
+use super::sort::push_field;
+use super::value::{self, Value};
+
+/// The columns, in the order in which a row has them.
+pub(crate) const COLUMNS: [&str; 6] = ["key", "value", "type", "atom", "fullkey", "path"];
+
+/// Puts the rows one behind the other, and where each ends.
+pub(super) fn rows<'a>(
+    json: &'a Expr,
+    path: Option<&'a Expr>,
+    scope: &Scope<'a>,
+    bytes_max: usize,
+    rows: &mut Vec<u8>,
+    ends: &mut Vec<usize>,
+) -> Result<(), QueryError> {
+    rows.clear();
+    ends.clear();
+    let Some(text) = json.evaluate(scope)?.to_text(scope.arena) else { return Ok(()) };
+    let root = match path.map(|path| path.evaluate(scope)).transpose()? {
+        None => &b"$"[..],
+        Some(path) => match path.to_text(scope.arena) {
+            Some(path) => path,
+            None => return Ok(()),
+        },
+    };
+    if !json::is_valid(text) {
+        return Err(Fault::Json.into());
+    }
+    let steps = json::parse_path(root).ok_or(Fault::JsonPath)?;
+    let found = steps.iter().try_fold(json::trimmed(text), |text, step| json::step(text, step));
+    let Some(found) = found else { return Ok(()) };
+    let mut row = |key: Value<'_>, full: &[u8], value: &[u8]| {
+        push_row(key, value, (full, root), scope.arena, rows)?;
+        ends.push(rows.len());
+        let limit = bytes_max as u64;
+        if rows.len() > bytes_max {
+            return Err(QueryError::Limit { what: "bytes of rows of json_each", limit });
+        }
+        Ok(())
+    };
+    let mut full = Vec::new();
+    match found.first() {
+        Some(b'{') => json::fields(found).try_for_each(|(name, value)| {
+            let key = value::of_json(name, scope.arena)?;
+            full.clear();
+            full.extend_from_slice(root);
+            full.push(b'.');
+            let inner = name.get(1..name.len().max(2) - 1).unwrap_or_default();
+            full.extend_from_slice(if is_plain(inner) { inner } else { name });
+            row(key, &full, value)
+        }),
+        Some(b'[') => json::items(found).enumerate().try_for_each(|(place, value)| {
+            full.clear();
+            full.extend_from_slice(root);
+            full.extend_from_slice(format!("[{place}]").as_bytes());
+            row(Value::Integer(place as i64), &full, value)
+        }),
+        _ => row(Value::Null, root, found),
+    }
+}
+
+/// Names that a path shows without quotes.
+fn is_plain(name: &[u8]) -> bool {
+    name.first().is_some_and(u8::is_ascii_alphabetic) && name.iter().all(u8::is_ascii_alphanumeric)
+}
+
+fn push_row(
+    key: Value<'_>,
+    json: &[u8],
+    (full, path): (&[u8], &[u8]),
+    arena: &Bump,
+    rows: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let nested = matches!(json.first(), Some(b'{' | b'['));
+    let value = if nested { Value::Text(json::minified(json, arena)) } else { value::of_json(json, arena)? };
+    let atom = if nested { Value::Null } else { value };
+    for column in [key, value, Value::text(json::type_name(json)), atom, Value::Text(full), Value::Text(path)] {
+        push_field(Field::Value(column), rows);
+    }
+    Ok(())
+}

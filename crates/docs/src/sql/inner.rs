@@ -1,0 +1,142 @@
+//! Runs a plan with inner queries: each runs when its rows are first asked for, once for an execution, and they are kept.
+//!
+//! What the inner ones read and keep counts against the same budget. An inner query whose rows nobody asks for, because
+//! the outer one has none, never runs. One that fails ends the execution with its own error.
+
+use std::cell::{Cell, OnceCell, RefCell};
+
+use super::error::{Fault, QueryError};
+use super::execute::{self, Budget, Outcome, Scratch};
+use super::plan::{InnerPlan, Plan};
+use super::relation::{ROW_OVERHEAD_BYTES, Relation, Relations};
+use super::row::Field;
+use super::sink::RowSink;
+use super::sort;
+use super::value::Value;
+use crate::engine::View;
+
+/// Runs a plan once. `query` numbers the query, so that its field caches are found again.
+pub(crate) fn execute<S: RowSink + ?Sized>(
+    plan: &Plan,
+    query: usize,
+    view: &dyn View,
+    parameters: &[Value<'_>],
+    scratch: &mut Scratch,
+    budget: &Budget<'_>,
+    sink: &mut S,
+) -> Result<Outcome, QueryError> {
+    if plan.inner.is_empty() {
+        return execute::execute(plan, query, (view, None), parameters, scratch, budget, sink);
+    }
+    let inner = InnerQueries {
+        plans: &plan.inner,
+        relations: plan.inner.iter().map(|_| OnceCell::new()).collect(),
+        view,
+        parameters,
+        budget,
+        scratch: RefCell::new(scratch.take_inner()),
+        kept_bytes: Cell::new(0),
+        rows_read: Cell::new(0),
+        failure: Cell::new(None),
+    };
+    let result = execute::execute(plan, query, (view, Some(&inner)), parameters, scratch, budget, sink);
+    scratch.keep_inner(inner.scratch.take());
+    match result {
+        Ok(mut outcome) => {
+            outcome.rows_read += inner.rows_read.get();
+            if outcome.rows_read > budget.rows_max {
+                return Err(QueryError::Limit { what: "rows read", limit: budget.rows_max });
+            }
+            Ok(outcome)
+        }
+        Err(error) if error.is_of_inner() => Err(inner.failure.take().unwrap_or(error)),
+        Err(error) => Err(error),
+    }
+}
+
+struct InnerQueries<'a> {
+    plans: &'a [InnerPlan],
+    relations: Vec<OnceCell<Relation>>,
+    view: &'a dyn View,
+    parameters: &'a [Value<'a>],
+    budget: &'a Budget<'a>,
+    scratch: RefCell<Option<Box<Scratch>>>,
+    kept_bytes: Cell<usize>,
+    rows_read: Cell<u64>,
+    failure: Cell<Option<QueryError>>,
+}
+
+impl Relations for InnerQueries<'_> {
+    fn get(&self, number: usize) -> Result<&Relation, Fault> {
+        let place = self.relations.get(number).ok_or(Fault::Damaged("a plan"))?;
+        if let Some(relation) = place.get() {
+            return Ok(relation);
+        }
+        match self.run(&self.plans[number]) {
+            Ok(relation) => Ok(place.get_or_init(|| relation)),
+            Err(error) => {
+                self.failure.set(Some(error));
+                Err(Fault::Inner)
+            }
+        }
+    }
+}
+
+impl InnerQueries<'_> {
+    fn run(&self, plan: &InnerPlan) -> Result<Relation, QueryError> {
+        let mut scratch = self.scratch.take().unwrap_or_default();
+        let mut relation = Relation::default();
+        let result = plan.members.iter().try_for_each(|member| self.run_member(member, &mut relation, &mut scratch));
+        self.scratch.replace(Some(scratch));
+        result?;
+        for columns in &plan.hashes {
+            relation.add_hash(columns)?;
+        }
+        self.kept_bytes.set(self.kept_bytes.get() + relation.size());
+        Ok(relation)
+    }
+
+    fn run_member(&self, plan: &Plan, relation: &mut Relation, scratch: &mut Scratch) -> Result<(), QueryError> {
+        const KEPT: &str = "bytes of rows kept for a join or an inner query";
+        let (own, kept) = (self.budget, self.kept_bytes.get());
+        let budget = Budget {
+            rows_max: own.rows_max.saturating_sub(self.rows_read.get()),
+            output_bytes_max: own.memory_bytes_max.saturating_sub(kept),
+            memory_bytes_max: own.memory_bytes_max.saturating_sub(kept),
+            deadline: own.deadline,
+            now_ms: own.now_ms,
+        };
+        let mut sink = KeptRows { relation };
+        let outcome = execute(plan, plan.number, self.view, self.parameters, scratch, &budget, &mut sink);
+        let outcome = outcome.map_err(|error| match error {
+            QueryError::Limit { what: "rows read", .. } => QueryError::Limit { what: "rows read", limit: own.rows_max },
+            QueryError::Limit { what: "bytes of result", .. } => {
+                QueryError::Limit { what: KEPT, limit: own.memory_bytes_max as u64 }
+            }
+            other => other,
+        })?;
+        self.rows_read.set(self.rows_read.get() + outcome.rows_read);
+        Ok(())
+    }
+}
+
+/// Takes rows into a relation.
+struct KeptRows<'r> {
+    relation: &'r mut Relation,
+}
+
+impl RowSink for KeptRows<'_> {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _column: usize, field: Field<'_>) {
+        sort::push_field(field, self.relation.bytes());
+    }
+    fn end_row(&mut self) {
+        self.relation.end_row();
+    }
+    fn bytes(&self) -> usize {
+        self.relation.size() + ROW_OVERHEAD_BYTES
+    }
+    fn takes_infinite(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,169 @@
+//! Rows kept for the rest of an execution: those of an inner query, or of a collection that is joined by a hash.
+//!
+//! A row is its fields one behind the other (`sort.rs`). A hash finds the rows whose columns have certain values: two rows
+//! are equal there where SQL's `=` holds, so no row with a NULL among these columns is found.
+
+use std::cmp::Ordering;
+
+use bumpalo::Bump;
+use hashbrown::HashMap;
+
+use super::error::Fault;
+use super::sort;
+use super::value::{self, Field, Value, compare};
+
+/// Bytes that a row costs beside its fields: its end, and its links in a hash.
+pub(crate) const ROW_OVERHEAD_BYTES: usize = 64;
+/// Ends a chain of rows.
+const NONE: u32 = u32::MAX;
+
+/// The rows. Bounded by the memory of the execution.
+#[derive(Debug, Default)]
+pub(crate) struct Relation {
+    bytes: Vec<u8>,
+    /// Where each row ends.
+    ends: Vec<usize>,
+    hashes: Vec<Hash>,
+}
+
+/// Rows by the values of some columns. Those of one key are linked, in their order.
+#[derive(Debug, Default)]
+struct Hash {
+    /// The first and last row of each key.
+    chains: HashMap<Box<[u8]>, (u32, u32)>,
+    next: Vec<u32>,
+    /// Rows with NULL in one of the columns.
+    unknown: Vec<u32>,
+}
+
+/// What gives the relations of an execution, each computed when it is first asked for.
+pub(crate) trait Relations {
+    /// The relation of that number.
+    fn get(&self, number: usize) -> Result<&Relation, Fault>;
+}
+
+impl Relation {
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// The row whose fields were just appended is complete.
+    pub(crate) fn end_row(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + self.ends.len() * ROW_OVERHEAD_BYTES
+    }
+
+    pub(crate) fn row(&self, number: usize) -> &[u8] {
+        let start = number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.ends.get(number).and_then(|&end| self.bytes.get(start..end)).unwrap_or_default()
+    }
+
+    /// Adds a hash over some columns.
+    pub(crate) fn add_hash(&mut self, columns: &[usize]) -> Result<(), Fault> {
+        let mut hash = Hash { next: vec![NONE; self.len()], ..Hash::default() };
+        let (mut key, mut arena) = (Vec::new(), Bump::new());
+        for number in 0..self.len() {
+            arena.reset();
+            key.clear();
+            let mut known = true;
+            for &column in columns {
+                let value = of_row(self.row(number), column, &arena)?;
+                known &= !value.is_null();
+                sort::push_key(value, false, &mut key)?;
+            }
+            let place = number as u32;
+            if !known {
+                hash.unknown.push(place);
+                continue;
+            }
+            match hash.chains.get_mut(&key[..]) {
+                Some((_, last)) => {
+                    hash.next[*last as usize] = place;
+                    *last = place;
+                }
+                None => {
+                    hash.chains.insert(key.as_slice().into(), (place, place));
+                }
+            }
+        }
+        self.hashes.push(hash);
+        Ok(())
+    }
+
+    /// The rows with a key, as [`sort::push_key`] makes it of the values, none of which is NULL.
+    pub(crate) fn matching(&self, hash: usize, key: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let hash = &self.hashes[hash];
+        let mut next = hash.chains.get(key).map_or(NONE, |(first, _)| *first);
+        std::iter::from_fn(move || {
+            let number = (next != NONE).then_some(next as usize)?;
+            next = hash.next[number];
+            Some(self.row(number))
+        })
+    }
+
+    /// `values IN` its rows, by the hash 0 over all their columns. Without a match it is unknown whether a row equals the
+    /// values where each part is equal or NULL on a side.
+    pub(crate) fn contains(&self, values: &[Value<'_>], arena: &Bump) -> Result<Option<bool>, Fault> {
+        if self.len() == 0 {
+            return Ok(Some(false));
+        }
+        let Some(hash) = self.hashes.first() else { return Err(Fault::Damaged("a relation")) };
+        let known = !values.iter().any(|value| value.is_null());
+        if known {
+            let mut key = Vec::new();
+            values.iter().try_for_each(|value| sort::push_key(*value, false, &mut key))?;
+            if hash.chains.contains_key(&key[..]) {
+                return Ok(Some(true));
+            }
+        }
+        let mut all = 0..self.len() as u32;
+        let mut unknown = hash.unknown.iter().copied();
+        let candidates: &mut dyn Iterator<Item = u32> = if known { &mut unknown } else { &mut all };
+        for number in candidates {
+            if self.may_equal(number as usize, values, arena)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(false))
+    }
+
+    fn may_equal(&self, number: usize, values: &[Value<'_>], arena: &Bump) -> Result<bool, Fault> {
+        let mut row = self.row(number);
+        for value in values {
+            let other = of_field(sort::take_field(&mut row), arena)?;
+            if !value.is_null() && !other.is_null() && compare(*value, other) != Ordering::Equal {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A field of a row.
+#[inline]
+pub(crate) fn field(mut row: &[u8], column: usize) -> Field<'_> {
+    for _ in 0..column {
+        sort::take_field(&mut row);
+    }
+    sort::take_field(&mut row)
+}
+
+/// The same as a value.
+pub(crate) fn of_row<'a>(row: &'a [u8], column: usize, arena: &'a Bump) -> Result<Value<'a>, Fault> {
+    of_field(field(row, column), arena)
+}
+
+fn of_field<'a>(field: Field<'a>, arena: &'a Bump) -> Result<Value<'a>, Fault> {
+    match field {
+        Field::Json(json) => value::of_json(json, arena),
+        Field::Value(value) => Ok(value),
+    }
+}

@@ -1,0 +1,227 @@
+//! Queries inside queries: FROM's, IN's, EXISTS', single values, WITH, and the parts of UNION ALL.
+//!
+//! Each is resolved by itself, with the parameters of the whole text; it does not see the fields of the query around it
+//! (a correlated one is refused). UNION ALL becomes a query over the rows of its parts, so its ORDER BY and LIMIT are those
+//! of any query.
+
+use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, Spanned};
+use sqlparser::tokenizer::Location;
+
+use super::clauses::{refuse_clauses, refuse_query_clauses};
+use super::expressions::between;
+use super::{Clause, INNER_MAX, Inner, Logical, Origin, Resolved, Resolver, Table, invalid, not_yet};
+use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, KeyInfo};
+use crate::engine::TreeId;
+use crate::key::KeyType;
+use crate::sql::expr::{Affinity, Expr};
+
+impl<'c> Resolver<'c> {
+    /// Resolves a whole query. `texts` name its unnamed result columns.
+    /// The parameters that it knows then are those of the result.
+    pub(super) fn query(mut self, query: &'c ast::Query, texts: &[&str]) -> Resolved<Logical> {
+        refuse_query_clauses(query)?;
+        if let Some(with) = &query.with {
+            self.with(with)?;
+        }
+        match &*query.body {
+            SetExpr::Select(select) => {
+                refuse_clauses(select)?;
+                self.from(&select.from)?;
+                self.outputs(select, texts)?;
+                if let Some(selection) = &select.selection {
+                    let condition = self.expr(selection, Clause::Where)?;
+                    self.add_conditions(condition);
+                }
+                self.group(select)?;
+            }
+            SetExpr::SetOperation { .. } => {
+                let mut members = Vec::new();
+                self.members(&query.body, texts, &mut members)?;
+                let number = self.add_inner(Inner { members, sought: false }, query.span().start)?;
+                self.add_derived(number, String::new(), query.span().start)?;
+                self.wildcard(0, query.span().start)?;
+            }
+            SetExpr::Query(_) => return not_yet("a query in parentheses here", query.span().start),
+            SetExpr::Values(_) => return not_yet("VALUES outside INSERT", query.span().start),
+            _ => return not_yet("this form of query", query.span().start),
+        }
+        self.order(query)?;
+        self.limit(query)?;
+        self.check_groups(query.body.span().start)?;
+        Ok(self.logical)
+    }
+
+    fn with(&mut self, with: &'c ast::With) -> Resolved<()> {
+        if with.recursive {
+            return not_yet("WITH RECURSIVE", with.span().start);
+        }
+        for table in &with.cte_tables {
+            if !table.alias.columns.is_empty() || table.from.is_some() {
+                return not_yet("a list of columns in WITH (name them in its query)", table.alias.name.span.start);
+            }
+            self.named.push(table);
+        }
+        Ok(())
+    }
+
+    /// The parts of UNION ALL.
+    fn members(&mut self, body: &'c SetExpr, texts: &[&str], members: &mut Vec<Logical>) -> Resolved<()> {
+        let at = body.span().start;
+        match body {
+            SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier: SetQuantifier::All, right } => {
+                self.members(left, texts, members)?;
+                self.members(right, &[], members)
+            }
+            SetExpr::SetOperation { op: SetOperator::Union, .. } => {
+                not_yet("UNION (use SELECT DISTINCT over UNION ALL)", at)
+            }
+            SetExpr::SetOperation { op, .. } => not_yet(&op.to_string(), at),
+            SetExpr::Select(select) => {
+                refuse_clauses(select)?;
+                let positional = self.positional || !members.is_empty();
+                let member = self.inside(|inner| {
+                    inner.positional = positional;
+                    inner.from(&select.from)?;
+                    inner.outputs(select, texts)?;
+                    if let Some(selection) = &select.selection {
+                        let condition = inner.expr(selection, Clause::Where)?;
+                        inner.add_conditions(condition);
+                    }
+                    inner.group(select)?;
+                    inner.check_groups(select.span().start)
+                })?;
+                if members.first().is_some_and(|first| first.outputs.len() != member.outputs.len()) {
+                    return invalid("the parts of UNION ALL have different numbers of result columns", at);
+                }
+                members.push(member);
+                Ok(())
+            }
+            _ => not_yet("this form of a part of UNION ALL", at),
+        }
+    }
+
+    /// Runs `resolve` on a resolver of a query inside this one.
+    fn inside(&mut self, resolve: impl FnOnce(&mut Resolver<'c>) -> Resolved<()>) -> Resolved<Logical> {
+        let mut inner = self.inner_resolver();
+        let result = resolve(&mut inner);
+        self.logical.parameters = std::mem::take(&mut inner.logical.parameters);
+        self.inner_left = inner.inner_left;
+        result.map(|()| inner.logical)
+    }
+
+    fn inner_resolver(&mut self) -> Resolver<'c> {
+        let mut inner = Resolver::new(self.catalog);
+        inner.named.clone_from(&self.named);
+        inner.logical.parameters = std::mem::take(&mut self.logical.parameters);
+        inner.depth = self.depth;
+        inner.inner_left = self.inner_left;
+        inner.outer = self.outer.iter().chain(&self.logical.tables).cloned().collect();
+        inner
+    }
+
+    /// A query inside this one, resolved: its number.
+    pub(super) fn inner(&mut self, query: &'c ast::Query, sought: bool) -> Resolved<usize> {
+        let at = query.span().start;
+        let mut inner = self.inner_resolver();
+        inner.positional = sought;
+        let mut logical = inner.query(query, &[])?;
+        self.logical.parameters = std::mem::take(&mut logical.parameters);
+        self.inner_left = self.inner_left.saturating_sub(logical.inner_count());
+        self.add_inner(Inner { members: vec![logical], sought }, at)
+    }
+
+    fn add_inner(&mut self, inner: Inner, at: Location) -> Resolved<usize> {
+        let Some(left) = self.inner_left.checked_sub(inner.members.len()) else {
+            return invalid(&format!("more than {INNER_MAX} queries inside a query"), at);
+        };
+        self.inner_left = left;
+        self.logical.inner.push(inner);
+        Ok(self.logical.inner.len() - 1)
+    }
+
+    /// The rows of an inner query as a table of FROM.
+    pub(super) fn add_derived(&mut self, number: usize, alias: String, at: Location) -> Resolved<()> {
+        let names = self.logical.inner[number].members.first().map(|member| &member.outputs);
+        let fields = names.into_iter().flatten().map(|output| FieldInfo {
+            name: output.name.clone(),
+            kind: FieldKind::Any,
+            required: false,
+        });
+        let info = Box::new(unstored(&alias, fields.collect()));
+        self.add_table(Table { origin: Origin::Inner { number, info }, alias, left_on: None }, at)
+    }
+
+    /// `values IN (SELECT …)`.
+    pub(super) fn in_query(
+        &mut self,
+        values: &'c [ast::Expr],
+        query: &'c ast::Query,
+        clause: Clause,
+    ) -> Resolved<Expr> {
+        let at = query.span().start;
+        let values = self.list(values, clause)?;
+        let number = self.inner(query, true)?;
+        let member = &self.logical.inner[number].members[0];
+        if member.outputs.len() != values.len() {
+            let message = format!("{} values are sought in {} result columns", values.len(), member.outputs.len());
+            return invalid(&message, at);
+        }
+        let columns: Vec<(Affinity, bool)> = member.outputs.iter().map(|output| member.kind(&output.expr)).collect();
+        let sides = values.into_iter().zip(columns);
+        let pairs = sides.map(|(value, column)| (between(self.logical.kind(&value), column), value));
+        Ok(Expr::InInner(pairs.collect(), number))
+    }
+
+    /// The one value of a query's first row.
+    pub(super) fn scalar_query(&mut self, query: &'c ast::Query) -> Resolved<Expr> {
+        let number = self.inner(query, false)?;
+        let member = &mut self.logical.inner[number].members[0];
+        if member.outputs.len() != 1 {
+            return invalid("a query that stands for a value has one result column", query.span().start);
+        }
+        member.limit.get_or_insert_with(|| Expr::integer(1));
+        Ok(Expr::ScalarInner(number))
+    }
+
+    pub(super) fn exists(&mut self, query: &'c ast::Query) -> Resolved<Expr> {
+        let number = self.inner(query, false)?;
+        self.logical.inner[number].members[0].limit.get_or_insert_with(|| Expr::integer(1));
+        Ok(Expr::ExistsInner(number))
+    }
+
+    /// The query that WITH gives a name.
+    pub(super) fn named_query(&self, name: &str) -> Option<&'c ast::Query> {
+        let found = self.named.iter().rev().find(|table| table.alias.name.value.eq_ignore_ascii_case(name));
+        found.map(|table| &*table.query)
+    }
+
+    /// An error where a name that is unknown here is one of the query around.
+    pub(super) fn check_correlated(&self, name: &str, field: Option<&str>, at: Location) -> Resolved<()> {
+        let of_outer = self.outer.iter().any(|table| match field {
+            Some(_) => table.alias.eq_ignore_ascii_case(name),
+            None => {
+                let info = table.info(self.catalog);
+                info.field(name).is_some() || info.key.field == name
+            }
+        });
+        match of_outer {
+            true => not_yet("a field of the outer query inside an inner one (join them instead)", at),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What names the columns of a table that is no collection.
+pub(super) fn unstored(name: &str, fields: Vec<FieldInfo>) -> CollectionInfo {
+    CollectionInfo {
+        name: name.to_owned(),
+        tree: TreeId(u32::MAX),
+        // No name in a query has this character.
+        key: KeyInfo { field: "\0".to_owned(), kind: KeyType::I64 },
+        fields,
+        closed: true,
+        indexes: Vec::new(),
+        unique: Vec::new(),
+        references: Vec::new(),
+    }
+}

@@ -1,0 +1,417 @@
+//! Random documents and random queries from a seed: joins, grouping, inner queries, mixed types, numbers at the edges.
+//!
+//! What the two sides are known to do differently is not generated: a bare column outside GROUP BY, whose row SQLite
+//! chooses; functions that fail for some values, where the two may evaluate terms in another order; and CAST in a part of
+//! UNION ALL that other SELECTs read, for whether its type is that of the column depends in SQLite on whether the query
+//! around is moved into the parts.
+
+#![allow(dead_code, reason = "each user takes its part")]
+
+use serde_json::Value as Json;
+
+use crate::sql_oracle::Both;
+
+/// SplitMix64: small, and the same everywhere.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn chance(&mut self, of: usize) -> bool {
+        self.below(of) == 0
+    }
+
+    fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
+        list[self.below(list.len())]
+    }
+}
+
+/// A query, and whether its ORDER BY makes the order total.
+pub(crate) struct Asked {
+    pub(crate) sql: String,
+    pub(crate) ordered: bool,
+}
+
+/// Documents of two collections.
+pub(crate) fn world(random: &mut Random) -> Both {
+    let rows = [random.below(14), random.below(10)];
+    let mut collections = rows.map(|rows| (0..rows).map(|id| document(random, id)).collect::<Vec<_>>());
+    let (t, u) = collections.split_at_mut(1);
+    Both::new(&t[0], &u[0])
+}
+
+fn document(random: &mut Random, id: usize) -> Json {
+    let mut document = serde_json::Map::new();
+    document.insert("id".to_owned(), id.into());
+    document.insert("a".to_owned(), cell(random));
+    document.insert("b".to_owned(), (random.below(4) as i64 - 1).into());
+    for (field, missing) in [("c", 5), ("d", 3)] {
+        if !random.chance(missing) {
+            let value = if field == "d" && random.chance(3) { nested(random) } else { cell(random) };
+            document.insert(field.to_owned(), value);
+        }
+    }
+    if random.chance(6) {
+        document.insert("b".to_owned(), Json::Null);
+    }
+    Json::Object(document)
+}
+
+fn nested(random: &mut Random) -> Json {
+    match random.below(4) {
+        0 => serde_json::json!([]),
+        1 => serde_json::json!([1, "x", null, [2.5]]),
+        2 => serde_json::json!({ "k": random.below(3), "o": { "p": [1, 2] } }),
+        _ => serde_json::json!({ "k": "text", "l": [cell(random)] }),
+    }
+}
+
+fn cell(random: &mut Random) -> Json {
+    const EDGES: [i64; 5] = [i64::MAX, i64::MIN, 9_007_199_254_740_993, 4_503_599_627_370_497, -9_007_199_254_740_993];
+    const REALS: [f64; 9] =
+        [0.1, -0.0, 1e308, -1e-300, 9.223_372_036_854_776e18, 2.5, 1.0e15, 9_007_199_254_740_992.0, -3.0];
+    const TEXTS: [&str; 13] =
+        ["абв", "Абв", "abc", "ABC", "12", " 3.5x", "", "a%b_c", "2024-02-29", "1e3", "-7", "日本", "0x10"];
+    match random.below(12) {
+        0..=4 => (random.below(8) as i64 - 3).into(),
+        5 | 6 => ((random.below(24) as f64 - 12.0) / 4.0).into(),
+        7 => EDGES[random.below(EDGES.len())].into(),
+        8 => REALS[random.below(REALS.len())].into(),
+        9 | 10 => TEXTS[random.below(TEXTS.len())].into(),
+        _ => Json::Null,
+    }
+}
+
+fn literal(random: &mut Random) -> String {
+    match cell(random) {
+        Json::String(text) => format!("'{text}'"),
+        Json::Number(number) if number.as_i64() == Some(i64::MIN) => "(-9223372036854775807 - 1)".to_owned(),
+        Json::Number(number) if number.as_i64().is_some_and(|n| n < 0) => format!("({number})"),
+        other => other.to_string().to_uppercase(),
+    }
+}
+
+/// Columns that an expression may name.
+type Columns<'a> = &'a [String];
+
+fn columns(alias: &str) -> Vec<String> {
+    ["id", "a", "b", "c", "d"].map(|field| format!("{alias}.{field}")).to_vec()
+}
+
+fn leaf(random: &mut Random, columns: Columns<'_>) -> String {
+    if !columns.is_empty() && !random.chance(3) {
+        return columns[random.below(columns.len())].clone();
+    }
+    literal(random)
+}
+
+fn expression(random: &mut Random, columns: Columns<'_>, depth: usize) -> String {
+    if depth == 0 || random.chance(4) {
+        return leaf(random, columns);
+    }
+    let part = |random: &mut Random| expression(random, columns, depth - 1);
+    let (a, b) = (part(random), part(random));
+    match random.below(18) {
+        0..=4 => {
+            let operator = random.pick(&[
+                "+",
+                "-",
+                "*",
+                "/",
+                "%",
+                "||",
+                "=",
+                "<>",
+                "<",
+                "<=",
+                ">",
+                ">=",
+                "AND",
+                "OR",
+                "&",
+                "|",
+                "<<",
+                ">>",
+                "IS",
+                "IS NOT",
+                "IS NOT DISTINCT FROM",
+                "LIKE",
+                "NOT LIKE",
+                "GLOB",
+            ]);
+            format!("({a} {operator} {b})")
+        }
+        5 => {
+            let call = random.pick(&[
+                "LENGTH",
+                "LOWER",
+                "UPPER",
+                "TYPEOF",
+                "TRIM",
+                "SIGN",
+                "UNICODE",
+                "quote",
+                "hex",
+                "octet_length",
+            ]);
+            format!("{call}({a})")
+        }
+        6 => {
+            let call =
+                random.pick(&["IFNULL", "NULLIF", "MIN", "MAX", "COALESCE", "INSTR", "SUBSTR", "concat", "json_array"]);
+            format!("{call}({a}, {b})")
+        }
+        7 => format!("({a} BETWEEN {b} AND {})", part(random)),
+        8 => format!("({a} {}IN ({b}, {}))", random.pick(&["", "NOT "]), part(random)),
+        9 => format!("CASE WHEN {a} THEN {b} ELSE {} END", part(random)),
+        10 => format!("CASE {a} WHEN {b} THEN {} END", part(random)),
+        11 => format!("({}{a})", random.pick(&["NOT ", "- ", "~"])),
+        12 => format!("({a} {})", random.pick(&["IS NULL", "IS NOT NULL", "IS TRUE", "IS NOT FALSE", "ISNULL"])),
+        13 => format!("CAST({a} AS {})", random.pick(&["INTEGER", "REAL", "TEXT", "NUMERIC"])),
+        14 => {
+            format!("(({a}, {b}) {} ({}, {}))", random.pick(&["=", "<", ">=", "<>", "IS"]), part(random), part(random))
+        }
+        15 => format!("({a} {}IN ({}))", random.pick(&["", "NOT "]), inner(random, 1)),
+        16 => format!("(({a}, {b}) IN ({}))", inner(random, 2)),
+        _ => match random.below(3) {
+            0 => format!("({})", scalar(random)),
+            1 => format!("{}EXISTS ({})", random.pick(&["", "NOT "]), inner(random, 1)),
+            _ => format!("ROUND({a}, {})", random.below(4)),
+        },
+    }
+}
+
+/// An expression that is no row comparison: those stand without parentheses.
+fn closed(random: &mut Random, columns: Columns<'_>, depth: usize) -> String {
+    format!("({})", expression(random, columns, depth))
+}
+
+/// A query for IN and EXISTS.
+fn inner(random: &mut Random, width: usize) -> String {
+    let table = random.pick(&["t", "u"]);
+    let own = columns("q");
+    let list: Vec<String> = (0..width).map(|n| format!("{} AS i{n}", plain(random, &own))).collect();
+    let condition = if random.chance(2) { format!(" WHERE {}", plain(random, &own)) } else { String::new() };
+    format!("SELECT {} FROM {table} q{condition}", list.join(", "))
+}
+
+/// A query of one row and column.
+fn scalar(random: &mut Random) -> String {
+    let table = random.pick(&["t", "u"]);
+    match random.below(3) {
+        0 => format!("SELECT {}(q.b) AS s FROM {table} q", random.pick(&["MAX", "COUNT", "MIN"])),
+        1 => format!("SELECT q.a AS s FROM {table} q ORDER BY q.id DESC LIMIT 1"),
+        _ => format!("SELECT q.c AS s FROM {table} q WHERE q.id = {}", random.below(12)),
+    }
+}
+
+/// What `make` makes, without CAST.
+fn uncast(random: &mut Random, make: impl Fn(&mut Random) -> String) -> String {
+    loop {
+        let made = make(random);
+        if !made.contains("CAST(") {
+            return made;
+        }
+    }
+}
+
+/// An expression without inner queries.
+fn plain(random: &mut Random, columns: Columns<'_>) -> String {
+    let a = leaf(random, columns);
+    match random.below(6) {
+        0 => format!("({a} {} {})", random.pick(&["+", "||", "<", "=", "%", "IS"]), leaf(random, columns)),
+        1 => format!("COALESCE({a}, {})", leaf(random, columns)),
+        2 => format!("CAST({a} AS {})", random.pick(&["INTEGER", "TEXT"])),
+        _ => a,
+    }
+}
+
+/// FROM, and the columns that it gives.
+fn from(random: &mut Random) -> (String, Vec<String>) {
+    let (first, mut known) = table(random, "x");
+    let mut text = first;
+    for alias in ["y", "z"].into_iter().take(random.below(3)) {
+        if random.chance(6) {
+            let json =
+                if random.chance(2) { "'[1, \"x\", null, {\"k\": [2]}]'" } else { "'{\"a\": 1, \"b c\": [1, 2.50]}'" };
+            text += &format!(" JOIN json_each({json}) AS {alias}");
+            known.extend(["key", "value", "type", "atom", "fullkey", "path"].map(|column| format!("{alias}.{column}")));
+            continue;
+        }
+        let (next, own) = table(random, alias);
+        let equal = |random: &mut Random, known: Columns<'_>| {
+            let (mine, other) = (own[random.below(own.len())].clone(), known[random.below(known.len())].clone());
+            if random.chance(2) { format!("{mine} = {other}") } else { format!("{other} = {mine}") }
+        };
+        let mut on = equal(random, &known);
+        if random.chance(3) {
+            on = format!("{on} AND {}", equal(random, &known));
+        }
+        let mut all = known.clone();
+        all.extend(own.iter().cloned());
+        match random.below(6) {
+            0 => on = format!("{on} AND {}", closed(random, &all, 1)),
+            1 => on = closed(random, &all, 1),
+            2 => on = format!("{} = {}", plain(random, &own), plain(random, &known)),
+            3 => on = format!("{on} AND {}", closed(random, &own, 1)),
+            _ => {}
+        }
+        text += &format!(" {}JOIN {next} ON {on}", random.pick(&["", "LEFT ", "INNER ", "LEFT "]));
+        known = all;
+    }
+    (text, known)
+}
+
+fn table(random: &mut Random, alias: &str) -> (String, Vec<String>) {
+    let name = random.pick(&["t", "u"]);
+    let own = columns("w");
+    let derived = |names: &[&str]| names.iter().map(|name| format!("{alias}.{name}")).collect();
+    match random.below(8) {
+        0 => {
+            let sql = format!(
+                "(SELECT w.id, w.b, {} AS e FROM {name} w WHERE {}) AS {alias}",
+                plain(random, &own),
+                closed(random, &own, 1)
+            );
+            (sql, derived(&["id", "b", "e"]))
+        }
+        1 => (
+            format!("(SELECT w.b, COUNT(*) AS n, MAX(w.id) AS m FROM {name} w GROUP BY w.b) AS {alias}"),
+            derived(&["b", "n", "m"]),
+        ),
+        2 => (
+            format!(
+                "(SELECT id, a AS e FROM t UNION ALL SELECT id, {} FROM u w) AS {alias}",
+                uncast(random, |random| plain(random, &own))
+            ),
+            derived(&["id", "e"]),
+        ),
+        _ => (format!("{name} {alias}"), columns(alias)),
+    }
+}
+
+fn filter(random: &mut Random, known: Columns<'_>) -> String {
+    let mut terms = Vec::new();
+    for _ in 0..random.below(3) {
+        terms.push(match random.below(3) {
+            0 => {
+                let column = &known[random.below(known.len())];
+                format!("{column} {} {}", random.pick(&["=", "<", ">=", "<>", "IS"]), literal(random))
+            }
+            _ => closed(random, known, 2),
+        });
+    }
+    if terms.is_empty() { String::new() } else { format!(" WHERE {}", terms.join(" AND ")) }
+}
+
+/// A query of any shape.
+pub(crate) fn query(random: &mut Random) -> Asked {
+    match random.below(10) {
+        0..=4 => rows(random),
+        5..=7 => groups(random),
+        8 => union(random),
+        _ => Asked { sql: format!("SELECT {} AS x", closed(random, &[], 3)), ordered: true },
+    }
+}
+
+fn rows(random: &mut Random) -> Asked {
+    let (from, known) = from(random);
+    let list: Vec<String> = (0..=random.below(3)).map(|n| format!("{} AS r{n}", closed(random, &known, 2))).collect();
+    let distinct = random.chance(6);
+    let mut sql = format!(
+        "SELECT {}{} FROM {from}{}",
+        if distinct { "DISTINCT " } else { "" },
+        list.iter()
+            .map(|item| if distinct { format!("TYPEOF{item}") } else { item.clone() })
+            .collect::<Vec<_>>()
+            .join(", "),
+        filter(random, &known)
+    );
+    // All result columns order the rows: those that are equal then are equal in all that is shown, but for 1 and 1.0.
+    let ordered = random.chance(2);
+    if ordered {
+        let nulls =
+            |random: &mut Random| random.pick(&["", "", " DESC", " NULLS LAST", " DESC NULLS FIRST"]).to_owned();
+        let mut order: Vec<String> = (0..list.len()).map(|n| format!("r{n}{}", nulls(random))).collect();
+        if !distinct {
+            order.extend((0..list.len()).map(|n| format!("TYPEOF(r{n})")));
+        }
+        sql += &format!(" ORDER BY {}", order.join(", "));
+        if random.chance(2) {
+            sql += &format!(" LIMIT {}", random.below(6));
+            if random.chance(2) {
+                sql += &format!(" OFFSET {}", random.below(4));
+            }
+        }
+    }
+    Asked { sql, ordered }
+}
+
+fn groups(random: &mut Random) -> Asked {
+    let (from, known) = from(random);
+    let column = |random: &mut Random| known[random.below(known.len())].clone();
+    let keys: Vec<String> = (0..random.below(3))
+        .map(|_| match random.below(3) {
+            0 => format!("TYPEOF({})", column(random)),
+            1 => format!("({} IS NULL)", column(random)),
+            _ => format!("CAST({} AS TEXT)", column(random)),
+        })
+        .collect();
+    let mut list: Vec<String> = keys.iter().enumerate().map(|(n, key)| format!("{key} AS k{n}")).collect();
+    for n in 0..=random.below(3) {
+        let argument = plain(random, &known);
+        let filter =
+            if random.chance(5) { format!(" FILTER (WHERE {})", plain(random, &known)) } else { String::new() };
+        list.push(match random.below(7) {
+            0 => format!("COUNT(*){filter} AS g{n}"),
+            1 => format!("COUNT({argument}){filter} AS g{n}"),
+            2 => format!("COUNT(DISTINCT {argument}){filter} AS g{n}"),
+            3 => format!("TYPEOF(MIN({argument})) || TYPEOF(MAX({argument})) AS g{n}"),
+            4 => format!("SUM(LENGTH({argument})){filter} AS g{n}"),
+            5 => format!("ROUND(AVG(LENGTH({argument})), 6) AS g{n}"),
+            _ => format!("TOTAL(UNICODE({argument})){filter} AS g{n}"),
+        });
+    }
+    let group = if keys.is_empty() { String::new() } else { format!(" GROUP BY {}", keys.join(", ")) };
+    let having = if random.chance(4) && !keys.is_empty() {
+        format!(
+            " HAVING {}",
+            random.pick(&["COUNT(*) > 1", "COUNT(DISTINCT k0) = 1", "k0 IS NOT NULL AND COUNT(*) < 5"])
+        )
+    } else {
+        String::new()
+    };
+    let having = having.replace("COUNT(DISTINCT k0) = 1", "MAX(1) = 1");
+    let sql = format!("SELECT {} FROM {from}{}{group}{having}", list.join(", "), filter(random, &known));
+    Asked { sql, ordered: false }
+}
+
+fn union(random: &mut Random) -> Asked {
+    let mut parts = Vec::new();
+    for _ in 0..2 + random.below(2) {
+        parts.push(uncast(random, |random| {
+            let (from, known) = from(random);
+            let (first, second) = (closed(random, &known, 1), closed(random, &known, 1));
+            format!("SELECT {first} AS r0, {second} AS r1 FROM {from}{}", filter(random, &known))
+        }));
+    }
+    let sql = parts.join(" UNION ALL ");
+    if random.chance(2) {
+        return Asked { sql: format!("SELECT COUNT(*) AS n, MAX(TYPEOF(r0)) AS m FROM ({sql})"), ordered: false };
+    }
+    Asked { sql, ordered: false }
+}
