@@ -1,12 +1,12 @@
 //! A database: a directory opened with a configuration.
 //!
 //! [`Database::open`] brings the directory in line with the configuration before anything is served. The handle is cheap
-//! to clone; each thread that works with it takes a [`Session`].
+//! to clone; each thread that works with it takes a [`Session`](crate::Session).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::{Recovery, Store, Submit};
+use store::{Recovery, Store};
 
 use crate::catalog::Catalog;
 use crate::collection::Collection;
@@ -14,8 +14,7 @@ use crate::config::Config;
 use crate::error::{OpenError, ReadError, WriteError};
 use crate::rebuild;
 use crate::scratch;
-use crate::session::Session;
-use crate::sql::{Query, SqlError};
+use crate::sql::{Budget, KeptRows, Modification, ModifyError, Query, QueryError, RowSink, SqlError, Value};
 use crate::stored_catalog::{self, Resolved, Rows};
 use crate::views::fold::ViewFold;
 use crate::views::{self, Builder, Heart, ViewReport, ViewStatus, Views};
@@ -54,9 +53,6 @@ pub struct Write {
     /// What must hold before.
     pub precondition: Precondition,
 }
-
-/// Told once what became of a write. May run on a thread of the store, and must not block.
-pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
 
 impl Database {
     /// Opens or creates the database in a directory, and brings it in line with the configuration: new and changed indexes
@@ -172,20 +168,6 @@ impl Database {
         &self.inner.dir
     }
 
-    /// Registers the calling thread.
-    pub fn session(&self) -> Result<Session, store::Error> {
-        Ok(Session::new(self.clone(), self.inner.heart.store.reader()?))
-    }
-
-    /// Submits a write; `done` is called once, perhaps before this returns. With all checks it is one transaction.
-    pub fn write(&self, session: &Session, write: Write, done: Done) {
-        let writing = Writing { database: self.clone(), write, outcome: None, done };
-        match self.inner.heart.store.submit(session.reader(), Box::new(writing)) {
-            Submit::Queued => {}
-            Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
-        }
-    }
-
     /// A write that waits until it is durable; a lone caller commits on its own thread.
     pub fn write_now(&self, write: &Write) -> Result<Written, WriteError> {
         let mut outcome = None;
@@ -211,34 +193,45 @@ impl Database {
         }
     }
 
-    fn prepare(&self, write: &Write, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
+    /// Runs an INSERT, UPDATE or DELETE in one transaction and waits until it is durable; gives how many documents it was
+    /// about. What RETURNING gives goes to `sink` then. The budget's deadline does not count: a transaction may be tried
+    /// again on another thread.
+    pub fn modify<S: RowSink + ?Sized>(
+        &self,
+        statement: &Modification,
+        parameters: &[Value<'_>],
+        budget: &Budget<'_>,
+        sink: &mut S,
+    ) -> Result<u64, ModifyError> {
+        let collection = self.collection_at(CollectionId(statement.collection()));
+        let (rows_max, memory_bytes_max, now_ms) = (budget.rows_max, budget.memory_bytes_max, budget.now_ms);
+        let (mut returned, mut outcome) = (KeptRows::default(), None);
+        let commit = self.inner.heart.store.commit(&mut |tx| {
+            let output_bytes_max = memory_bytes_max;
+            let budget = Budget { rows_max, output_bytes_max, memory_bytes_max, deadline: None, now_ms };
+            let result = statement.apply(collection, tx, parameters, &budget, &mut returned);
+            let end = if result.is_ok() { Ok(()) } else { Err(store::Abort) };
+            outcome = Some(result);
+            end
+        });
+        match (commit, outcome) {
+            (Ok(_), Some(Ok(count))) => {
+                returned.give(statement.columns().count(), sink);
+                Ok(count)
+            }
+            (Err(store::Error::Aborted), Some(Err(refused))) => Err(refused),
+            (Err(error), _) => Err(error.into()),
+            (Ok(_), _) => Err(QueryError::Damaged("a transaction that was not prepared").into()),
+        }
+    }
+
+    pub(crate) fn prepare(&self, write: &Write, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
         let collection = self.collection_at(write.collection);
         scratch::with(|scratch| write::apply(collection, &write.op, &write.precondition, tx, scratch))
     }
 }
 
-/// A write on its way through the store.
-struct Writing {
-    database: Database,
-    write: Write,
-    outcome: Option<Result<Prepared, WriteError>>,
-    done: Done,
-}
-
-impl store::Transaction for Writing {
-    fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
-        let prepared = self.database.prepare(&self.write, tx);
-        let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
-        self.outcome = Some(prepared);
-        result
-    }
-
-    fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
-        (self.done)(written(self.outcome, outcome));
-    }
-}
-
-fn written(
+pub(crate) fn written(
     outcome: Option<Result<Prepared, WriteError>>,
     commit: Result<store::Commit, store::Error>,
 ) -> Result<Written, WriteError> {

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 pub use store::{Direction, Entries, KeyRange, TreeId};
 
@@ -148,7 +148,7 @@ impl Change for store::Tx<'_> {
 /// A transaction in progress as a [`View`], so that a query can run inside it.
 ///
 /// Values are copied: a transaction remembers each read, so it is borrowed mutably for each, and nothing it hands out
-/// can outlive that. `visit` must not read through the same view.
+/// can outlive that. A scan goes in batches, so that its visitor may read through the same view, as joins do.
 pub struct Within<'c, C: Change + ?Sized> {
     change: RefCell<&'c mut C>,
 }
@@ -172,6 +172,35 @@ impl<C: Change + ?Sized> View for Within<'_, C> {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error> {
-        self.change.borrow_mut().scan(tree, range, direction, visit)
+        let mut bounds = (range.from.map(<[u8]>::to_vec), range.to.map(<[u8]>::to_vec));
+        let mut batch = Vec::new();
+        let mut rows_max = FIRST_BATCH_ROWS;
+        loop {
+            batch.clear();
+            let from = bounds.0.as_ref().map(Vec::as_slice);
+            let to = bounds.1.as_ref().map(Vec::as_slice);
+            let mut bytes = 0;
+            self.change.borrow_mut().scan(tree, KeyRange { from, to }, direction, &mut |key, value| {
+                bytes += key.len() + value.len();
+                batch.push((key.to_vec(), value.to_vec()));
+                let full = batch.len() == rows_max || bytes >= BATCH_BYTES_MAX;
+                if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            let ended = batch.len() < rows_max && bytes < BATCH_BYTES_MAX;
+            for (key, value) in &batch {
+                if visit(key, value).is_break() {
+                    return Ok(());
+                }
+            }
+            let Some((last, _)) = batch.pop().filter(|_| !ended) else { return Ok(()) };
+            let side = if direction == Direction::Forward { &mut bounds.0 } else { &mut bounds.1 };
+            *side = Bound::Excluded(last);
+            rows_max = (rows_max * 4).min(BATCH_ROWS_MAX);
+        }
     }
 }
+
+/// Entries of a transaction's scan that are copied at once: few at first, for what is read counts as read.
+const FIRST_BATCH_ROWS: usize = 16;
+const BATCH_ROWS_MAX: usize = 1024;
+const BATCH_BYTES_MAX: usize = 256 << 10;

@@ -27,9 +27,11 @@ mod varint;
 pub mod verify;
 pub mod views;
 pub mod write;
+mod writing;
 
-pub use database::{CollectionId, Database, Done, Write};
+pub use database::{CollectionId, Database, Write};
 pub use error::{OpenError, ReadError, WriteError};
 pub use session::{Moment, Session, Stored, VisitDocument};
 pub use stored_catalog::outline;
 pub use write::{Op, Precondition, Written};
+pub use writing::Done;

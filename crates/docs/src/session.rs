@@ -33,6 +33,13 @@ pub struct Stored<'v> {
 /// Looks at one document of a list, and says whether it wants the next.
 pub type VisitDocument<'v> = dyn FnMut(&Key<'_>, &Stored<'_>) -> Result<ControlFlow<()>, ReadError> + 'v;
 
+impl Database {
+    /// Registers the calling thread.
+    pub fn session(&self) -> Result<Session, store::Error> {
+        Ok(Session::new(self.clone(), self.store().reader()?))
+    }
+}
+
 impl Session {
     pub(crate) fn new(database: Database, reader: store::Reader) -> Session {
         Session { database, reader }

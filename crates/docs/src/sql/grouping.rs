@@ -83,17 +83,19 @@ pub(crate) struct Memory {
 impl Grouping {
     /// Compiles a view's query.
     pub(crate) fn compile(sql: &str, catalog: &Catalog) -> Result<Grouping, SqlError> {
-        let mut parsed = parse::parse(sql)?;
-        let ast::SetExpr::Select(select) = &mut *parsed.query.body else {
+        let parsed = parse::parse(sql)?;
+        let ast::SetExpr::Select(select) = &*parsed.query.body else {
             return refuse("a view is one SELECT … GROUP BY …", None);
         };
         let at = select.span().start;
         let places: Vec<Location> = select.projection.iter().map(|item| item.span().start).collect();
-        let distinct: Vec<bool> = select.projection.iter_mut().map(take_distinct).collect();
         let logical = resolve::resolve(sql, &parsed, catalog)?;
         refuse_clauses(&logical, at)?;
+        let Some(collection) = logical.tables[0].collection() else {
+            return refuse("a view reads a collection: inner queries and json_each are not supported in views", Some(at));
+        };
         let mut grouping = Grouping {
-            collection: logical.tables[0].collection,
+            collection,
             columns: logical.columns.iter().map(|column| column.name.clone()).collect(),
             outputs: Vec::new(),
             sources: Vec::new(),
@@ -105,7 +107,7 @@ impl Grouping {
         let direct = logical.outputs.len() == places.len();
         for (number, output) in logical.outputs.iter().enumerate() {
             let at = if direct { places[number] } else { at };
-            let found = grouping.output(&logical, &output.expr, direct && distinct[number], at)?;
+            let found = grouping.output(&logical, &output.expr, at)?;
             grouping.outputs.push((output.name.clone(), found));
         }
         grouping.check(&logical, at)?;
@@ -113,7 +115,7 @@ impl Grouping {
         Ok(grouping)
     }
 
-    fn output(&mut self, logical: &Logical, expr: &Expr, distinct: bool, at: Location) -> Result<Output, SqlError> {
+    fn output(&mut self, logical: &Logical, expr: &Expr, at: Location) -> Result<Output, SqlError> {
         let slot = match expr {
             Expr::GroupKey(place) => return Ok(Output::Group(*place)),
             Expr::Aggregate(slot) => *slot,
@@ -124,16 +126,21 @@ impl Grouping {
             }
         };
         let call = &logical.aggregates[slot];
+        if call.filter.is_some() {
+            return refuse("a view takes no FILTER: CASE inside the aggregate does the same", Some(at));
+        }
         let kind = match call.kind {
             AggregateKind::CountRows => Kind::Rows,
-            AggregateKind::Count if distinct => Kind::Distinct,
+            AggregateKind::Count if call.distinct => Kind::Distinct,
+            AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total if call.distinct => {
+                return refuse("a view knows DISTINCT in COUNT only", Some(at));
+            }
             AggregateKind::Count => Kind::Count,
             AggregateKind::Sum => Kind::Sum,
             AggregateKind::Avg => Kind::Avg,
             AggregateKind::Total => Kind::Total,
             AggregateKind::Min => Kind::Min,
             AggregateKind::Max => Kind::Max,
-            #[allow(unreachable_patterns, reason = "SQL may learn aggregates that views do not know")]
             _ => return refuse("a view keeps COUNT, SUM, TOTAL, AVG, MIN, MAX and COUNT(DISTINCT …)", Some(at)),
         };
         let argument = call.argument.as_ref().map(|argument| {
@@ -192,6 +199,7 @@ impl Grouping {
             constants: &[],
             aggregates: &[],
             group: &[],
+            relations: None,
             now_ms: NO_TIME_MS,
         };
         let frame = Frame { level: 0, key: &[], value: &[], document: Some(document), absent: false, outer: None };
@@ -241,19 +249,6 @@ fn source(name: &str) -> Source {
     Source { level: 0, place: Place::Document, name: FieldName::new(name) }
 }
 
-/// `COUNT(DISTINCT x)` becomes `COUNT(x)`: what is distinct, the view counts by itself.
-fn take_distinct(item: &mut ast::SelectItem) -> bool {
-    let (ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }) = item else { return false };
-    let ast::Expr::Function(function) = expr else { return false };
-    let ast::FunctionArguments::List(list) = &mut function.args else { return false };
-    let counts = function.name.to_string().eq_ignore_ascii_case("count");
-    let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
-    if counts && distinct {
-        list.duplicate_treatment = None;
-    }
-    counts && distinct
-}
-
 fn refuse_clauses(logical: &Logical, at: Location) -> Result<(), SqlError> {
     let present = [
         (logical.tables.len() != 1, "a view reads one collection: joins are not supported in views"),
@@ -263,6 +258,7 @@ fn refuse_clauses(logical: &Logical, at: Location) -> Result<(), SqlError> {
         (!logical.order.is_empty(), "a view takes no ORDER BY: put it into the queries over the view"),
         (logical.limit.is_some() || logical.offset.is_some(), "a view takes no LIMIT and no OFFSET"),
         (logical.group.is_empty(), "a view needs GROUP BY"),
+        (!logical.inner.is_empty(), "a view reads one collection: inner queries are not supported in views"),
     ];
     match present.iter().find(|(is, _)| *is) {
         Some((_, why)) => refuse(why, Some(at)),

@@ -33,6 +33,7 @@ mod inner;
 mod json;
 mod json_calls;
 mod leaves;
+mod modify;
 mod nest;
 mod number;
 mod parse;
@@ -50,6 +51,8 @@ mod value;
 
 pub use error::{QueryError, SqlError, SqlErrorKind};
 pub use execute::{Budget, Outcome, Scratch};
+pub(crate) use modify::KeptRows;
+pub use modify::{Modification, ModifyError};
 pub use parse::{SQL_BYTES_MAX, TOKENS_MAX};
 pub use query::{Query, SPECIALISED_MAX, WantedIncluded};
 pub use resolve::{COLUMNS_MAX, INNER_MAX, PARAMETERS_MAX, TABLES_MAX};

@@ -185,6 +185,16 @@ pub(crate) struct Parsed {
 
 /// Parses one SELECT.
 pub(crate) fn parse(sql: &str) -> Result<Parsed, SqlError> {
+    let (statement, tokens) = statement(sql)?;
+    let Statement::Query(query) = statement else {
+        let at = tokens.first().map(|token| token.span.start);
+        return Err(error(SqlErrorKind::NotYet, "only SELECT is supported yet", at));
+    };
+    Ok(Parsed { query, tokens })
+}
+
+/// Parses one statement of any kind.
+pub(crate) fn statement(sql: &str) -> Result<(Statement, Vec<TokenWithSpan>), SqlError> {
     let limit = |what: &str, max: usize| SqlError {
         kind: SqlErrorKind::Limit,
         message: format!("the query is longer than {max} {what}"),
@@ -210,11 +220,7 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, SqlError> {
     if next.token != Token::EOF {
         return Err(syntax(format!("expected the end, found: {next}"), Some(next.span.start)));
     }
-    let Statement::Query(query) = statement else {
-        let at = tokens.first().map(|token| token.span.start);
-        return Err(error(SqlErrorKind::NotYet, "only SELECT is supported yet", at));
-    };
-    Ok(Parsed { query, tokens })
+    Ok((statement, tokens))
 }
 
 /// Bounds what recurses without the parser's own counter: repeated prefix operators.

@@ -107,14 +107,29 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// An entry of an index, joined at once.
     #[inline(always)]
     fn entry(&mut self, same: &Same<'e>, arena: &Bump, key: &[u8], value: &[u8]) -> Flow {
-        self.count_row()?;
         let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-        lay_out(same.compiled, value, &mut slots)?;
-        lay_out_key(same.compiled, key, &mut slots)?;
-        if !same.pass(&same.compiled.tests, &slots, arena)? {
+        if !self.passes_entry(same, arena, (key, value), &mut slots)? {
             return Ok(());
         }
         self.joined(same, arena, &mut slots)
+    }
+
+    /// Counts an entry of an index, lays it out and tests it.
+    #[inline(always)]
+    fn passes_entry<'r>(
+        &mut self,
+        same: &Same<'e>,
+        arena: &'r Bump,
+        (key, value): (&'r [u8], &'r [u8]),
+        slots: &mut Slots<'r>,
+    ) -> Result<bool, End>
+    where
+        'e: 'r,
+    {
+        self.count_row()?;
+        lay_out(same.compiled, value, slots)?;
+        lay_out_key(same.compiled, key, slots)?;
+        Ok(same.pass(&same.compiled.tests, slots, arena)?)
     }
 
     /// An entry of an index, to be joined with others.
@@ -128,11 +143,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         key: &[u8],
         value: &[u8],
     ) -> Flow {
-        self.count_row()?;
         let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
-        lay_out(same.compiled, value, &mut slots)?;
-        lay_out_key(same.compiled, key, &mut slots)?;
-        if !same.pass(&same.compiled.tests, &slots, arena)? {
+        if !self.passes_entry(same, arena, (key, value), &mut slots)? {
             return Ok(());
         }
         let partner = same.integer(lookup.key, &slots).and_then(|integer| u32::try_from(integer).ok());

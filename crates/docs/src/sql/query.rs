@@ -51,11 +51,15 @@ impl Query {
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Query, SqlError> {
         let parsed = parse::parse(sql)?;
         let catalog = catalog.with_views();
-        let logical = resolve::resolve(sql, &parsed, &catalog)?;
+        Ok(Query::of(resolve::resolve(sql, &parsed, &catalog)?, catalog))
+    }
+
+    /// A query that is resolved already, against this catalog.
+    pub(crate) fn of(logical: Logical, catalog: Catalog) -> Query {
         let optional = optional_parameters(&logical);
         let plans = (0..1usize << optional.len()).map(|_| OnceLock::new()).collect();
         let shape = RowShape::new(logical.outputs.iter().map(|output| output.name.as_str()));
-        Ok(Query {
+        Query {
             number: plan::number(),
             catalog,
             logical,
@@ -64,7 +68,7 @@ impl Query {
             shape,
             repeatables: Repeatables::default(),
             interpreted: false,
-        })
+        }
     }
 
     /// The same with at most `rows_max` rows, whatever its own LIMIT says.

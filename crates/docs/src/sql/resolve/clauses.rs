@@ -129,16 +129,24 @@ impl<'c> Resolver<'c> {
             self.add_derived(number, named, at)?;
             return self.joined_left(left_on);
         }
+        let collection = self.collection_named(ident)?;
+        self.add_table(Table { origin: Origin::Collection(collection), alias: named, left_on }, at)
+    }
+
+    /// The place of a collection in the catalog.
+    pub(super) fn collection_named(&self, ident: &Ident) -> Resolved<usize> {
         let number = self
             .catalog
             .number(&ident.value)
             .or_else(|| self.catalog.collections.iter().position(|info| info.name.eq_ignore_ascii_case(&ident.value)));
-        let Some(collection) = number else {
-            let names: Vec<&str> = self.catalog.collections.iter().map(|info| info.name.as_str()).collect();
-            let message = format!("no collection \"{}\"; there are: {}", ident.value, names.join(", "));
-            return unknown(&message, ident.span.start);
-        };
-        self.add_table(Table { origin: Origin::Collection(collection), alias: named, left_on }, at)
+        match number {
+            Some(collection) => Ok(collection),
+            None => {
+                let names: Vec<&str> = self.catalog.collections.iter().map(|info| info.name.as_str()).collect();
+                let message = format!("no collection \"{}\"; there are: {}", ident.value, names.join(", "));
+                unknown(&message, ident.span.start)
+            }
+        }
     }
 
     pub(super) fn add_table(&mut self, table: Table, at: Location) -> Resolved<()> {

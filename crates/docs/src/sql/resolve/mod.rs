@@ -4,6 +4,7 @@
 //! refused: no clause is ever ignored.
 
 mod calls;
+pub(crate) mod changes;
 mod clauses;
 mod expressions;
 mod names;

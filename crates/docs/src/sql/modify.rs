@@ -1,0 +1,301 @@
+//! INSERT, UPDATE and DELETE, run inside one transaction through the checks that any write passes (`crate::write`).
+//!
+//! First all documents and new values are read and kept, then they are written one by one, each followed by its RETURNING
+//! (of DELETE: preceded). The first write that is refused ends the transaction, so nothing of the statement stays. A value
+//! that is NULL removes its field: a missing field and NULL are one (rule 1), and most schemas allow only the former.
+
+use std::fmt;
+
+use super::error::{QueryError, SqlError};
+use super::execute::{Budget, Scratch};
+use super::nest::as_key;
+use super::query::Query;
+use super::resolve::changes::{Action, Changing, Form};
+use super::sink::{RowSink, write_field};
+use super::sort;
+use super::value::{Field, Value};
+use super::{json, parse, resolve};
+use crate::catalog::{Catalog, FieldKind};
+use crate::collection::{Collection, STAMP_BYTES};
+use crate::engine::{Change, View, Within};
+use crate::error::WriteError;
+use crate::key::Key;
+use crate::scratch;
+use crate::write::{self, Op, Precondition};
+
+/// A prepared INSERT, UPDATE or DELETE.
+#[derive(Debug)]
+pub struct Modification {
+    changing: Changing,
+    sources: Vec<Query>,
+    returning: Option<Query>,
+    parameters: Vec<String>,
+}
+
+/// Why a statement changed nothing.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ModifyError {
+    /// It could not be computed what to write.
+    Query(QueryError),
+    /// A write was refused, or the transaction failed.
+    Write(WriteError),
+}
+
+impl From<QueryError> for ModifyError {
+    fn from(error: QueryError) -> Self {
+        ModifyError::Query(error)
+    }
+}
+
+impl From<WriteError> for ModifyError {
+    fn from(error: WriteError) -> Self {
+        ModifyError::Write(error)
+    }
+}
+
+impl From<store::Error> for ModifyError {
+    fn from(error: store::Error) -> Self {
+        ModifyError::Write(error.into())
+    }
+}
+
+impl fmt::Display for ModifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModifyError::Query(error) => error.fmt(f),
+            ModifyError::Write(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ModifyError {}
+
+/// Rows kept one behind the other.
+#[derive(Default)]
+pub(crate) struct KeptRows {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl RowSink for KeptRows {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _column: usize, field: Field<'_>) {
+        sort::push_field(field, &mut self.bytes);
+    }
+    fn end_row(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+    fn bytes(&self) -> usize {
+        self.bytes.len() + self.ends.len() * size_of::<usize>()
+    }
+}
+
+impl KeptRows {
+    fn rows(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| &self.bytes[std::mem::replace(&mut start, end)..end])
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Gives the rows, each of so many columns, to a sink.
+    pub(crate) fn give<S: RowSink + ?Sized>(&self, columns: usize, sink: &mut S) {
+        for mut row in self.rows() {
+            sink.begin_row();
+            (0..columns).for_each(|column| sink.field(column, sort::take_field(&mut row)));
+            sink.end_row();
+        }
+    }
+}
+
+impl Modification {
+    /// Prepares a statement against a catalog.
+    pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Modification, SqlError> {
+        let (statement, _) = parse::statement(sql)?;
+        let changing = resolve::changes::resolve(&statement, catalog)?;
+        let parameters = match &changing.returning {
+            Some(returning) => returning.parameters[..returning.parameters.len() - 1].to_vec(),
+            None => changing.sources.last().map_or_else(Vec::new, |source| source.parameters.clone()),
+        };
+        let sources = changing.sources.iter().map(|source| Query::of(source.clone(), catalog.clone())).collect();
+        let returning = changing.returning.as_ref().map(|returning| Query::of(returning.clone(), catalog.clone()));
+        Ok(Modification { changing, sources, returning, parameters })
+    }
+
+    /// The names of the parameters, by slot.
+    pub fn parameters(&self) -> &[String] {
+        &self.parameters
+    }
+
+    /// The names of the columns that RETURNING gives; none without it.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.returning.iter().flat_map(Query::columns)
+    }
+
+    /// The place in the catalog of the collection that it changes.
+    pub(crate) fn collection(&self) -> usize {
+        self.changing.collection
+    }
+
+    /// Runs it inside a transaction; gives how many documents were inserted, changed or deleted. What RETURNING gives is
+    /// in `returned`.
+    pub(crate) fn apply<C: Change>(
+        &self,
+        collection: &Collection,
+        change: &mut C,
+        parameters: &[Value<'_>],
+        budget: &Budget<'_>,
+        returned: &mut KeptRows,
+    ) -> Result<u64, ModifyError> {
+        let (expected, given) = (self.parameters.len(), parameters.len());
+        if expected != given {
+            return Err(QueryError::Parameters { expected, given }.into());
+        }
+        returned.clear();
+        let mut scratch = Scratch::new();
+        let kept_max = Budget { output_bytes_max: budget.memory_bytes_max, ..*budget };
+        let mut rows = KeptRows::default();
+        let (mut count, mut read) = (0, 0);
+        for (number, source) in self.sources.iter().enumerate() {
+            rows.clear();
+            let view = Within::new(&mut *change);
+            let known = &parameters[..source.parameters().len()];
+            let budget = Budget { rows_max: budget.rows_max.saturating_sub(read), ..kept_max };
+            read += source.execute(&view, known, &mut scratch, &budget, &mut rows)?.rows_read;
+            for row in rows.rows() {
+                let forms = self.changing.forms.get(number).map_or(&[][..], |forms| forms);
+                let mut one = One { changing: &self.changing, collection, change: &mut *change, forms };
+                one.write(row, &mut |view, key| self.give(view, key, parameters, budget, returned))?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// RETURNING of one document.
+    fn give(
+        &self,
+        view: &dyn View,
+        key: Value<'_>,
+        parameters: &[Value<'_>],
+        budget: Budget<'_>,
+        returned: &mut KeptRows,
+    ) -> Result<(), QueryError> {
+        let Some(returning) = &self.returning else { return Ok(()) };
+        let mut all = parameters.to_vec();
+        all.push(key);
+        returning.execute(view, &all, &mut Scratch::new(), &budget, returned).map(|_| ())
+    }
+}
+
+/// What is told of a document written.
+type Tell<'t> = dyn FnMut(&dyn View, Value<'_>) -> Result<(), QueryError> + 't;
+
+/// One document on its way.
+struct One<'o, C> {
+    changing: &'o Changing,
+    collection: &'o Collection,
+    change: &'o mut C,
+    forms: &'o [Form],
+}
+
+impl<C: Change> One<'_, C> {
+    fn write(&mut self, mut row: &[u8], tell: &mut Tell<'_>) -> Result<(), ModifyError> {
+        if self.changing.action == Action::Insert {
+            let body = self.body(b"{}", &mut row);
+            let prepared = self.apply(&Op::Insert { body })?;
+            let kind = self.collection.info.key.kind;
+            let key = kind.of_bytes(&prepared).ok_or(QueryError::Damaged("a key"))?;
+            return Ok(tell(&Within::new(&mut *self.change), value_of(&key))?);
+        }
+        let Field::Value(key) = sort::take_field(&mut row) else { return Err(QueryError::Damaged("a key").into()) };
+        let stored = as_key(key, self.collection.info.key.kind).ok_or(QueryError::Damaged("a key"))?;
+        if self.changing.action == Action::Delete {
+            tell(&Within::new(&mut *self.change), key)?;
+            self.apply(&Op::Delete { key: stored.as_bytes().to_vec() })?;
+            return Ok(());
+        }
+        let old = self.change.get(self.collection.info.tree, stored.as_bytes())?;
+        let old = old.ok_or(QueryError::Damaged("a document"))?;
+        let document = old.get(STAMP_BYTES..).and_then(|bytes| binjson::Document::from_bytes(bytes).ok());
+        let text = document.ok_or(QueryError::Damaged("a document"))?.text().to_vec();
+        let body = self.body(&text, &mut row);
+        self.apply(&Op::Replace { key: stored.as_bytes().to_vec(), body })?;
+        Ok(tell(&Within::new(&mut *self.change), key)?)
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<Vec<u8>, WriteError> {
+        let (collection, change) = (self.collection, &mut *self.change);
+        scratch::with(|scratch| write::apply(collection, op, &Precondition::None, change, scratch))
+            .map(|prepared| prepared.key)
+    }
+
+    /// The document's text with the new values: each in its field's old place, or behind all.
+    fn body(&self, old: &[u8], row: &mut &[u8]) -> Vec<u8> {
+        let values: Vec<Option<Vec<u8>>> =
+            self.changing.fields.iter().zip(self.forms).map(|(name, form)| self.value(name, *form, row)).collect();
+        let mut out = vec![b'{'];
+        let mut push = |name: &[u8], value: &[u8]| {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            out.extend_from_slice(name);
+            out.push(b':');
+            out.extend_from_slice(value);
+        };
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        for name in &self.changing.fields {
+            let mut quoted = Vec::new();
+            write_field(Field::Value(Value::text(name)), &mut quoted);
+            names.push(quoted);
+        }
+        let mut placed = vec![false; names.len()];
+        for (name, value) in json::fields(old) {
+            match names.iter().position(|new| new == name) {
+                None => push(name, value),
+                Some(place) => {
+                    placed[place] = true;
+                    if let Some(value) = &values[place] {
+                        push(name, value);
+                    }
+                }
+            }
+        }
+        for (place, name) in names.iter().enumerate().filter(|(place, _)| !placed[*place]) {
+            if let Some(value) = &values[place] {
+                push(name, value);
+            }
+        }
+        out.push(b'}');
+        out
+    }
+
+    /// A field's value as JSON; `None` for NULL.
+    fn value(&self, name: &str, form: Form, row: &mut &[u8]) -> Option<Vec<u8>> {
+        let truths = self.collection.info.field(name).is_some_and(|field| field.kind == FieldKind::Boolean);
+        let mut out = Vec::new();
+        match (sort::take_field(row), form) {
+            (Field::Value(Value::Null), _) => return None,
+            (Field::Json(b"null"), _) => return None,
+            (Field::Value(Value::Integer(integer)), _)
+                if form == Form::Truth || (truths && (0..2).contains(&integer)) =>
+            {
+                out.extend_from_slice(if integer == 0 { b"false" } else { b"true" });
+            }
+            (Field::Value(Value::Text(text)), Form::Json) => out.extend_from_slice(text),
+            (Field::Value(Value::Text(text)), Form::Extracted) if matches!(text.first(), Some(b'{' | b'[')) => {
+                out.extend_from_slice(text);
+            }
+            (field, _) => write_field(field, &mut out),
+        }
+        Some(out)
+    }
+}
+
+fn value_of<'k>(key: &Key<'k>) -> Value<'k> {
+    super::row::of_scalar(key.scalar())
+}

@@ -1,0 +1,164 @@
+//! INSERT, UPDATE, DELETE and RETURNING over the real store: as in SQLite, and all or nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod service;
+
+use docs::sql::{Budget, Field, Modification, Query, RowSink, Scratch, SqlErrorKind, Value, write_field};
+use service::{Service, config, travels};
+
+const NOTES: &str = r#"
+[collections.notes]
+key = { field = "id", type = "i64" }
+indexes = [["n"], ["s", "n"]]
+
+[collections.tags]
+key = { field = "name", type = "string" }
+"#;
+
+/// Rows as text, in the order in which they come.
+#[derive(Default)]
+struct Rows(Vec<Vec<String>>);
+
+impl RowSink for Rows {
+    fn begin_row(&mut self) {
+        self.0.push(Vec::new());
+    }
+    fn field(&mut self, _column: usize, field: Field<'_>) {
+        let mut out = Vec::new();
+        write_field(field, &mut out);
+        self.0.last_mut().unwrap().push(String::from_utf8(out).unwrap());
+    }
+    fn end_row(&mut self) {}
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+fn run(service: &Service, sql: &str, parameters: &[Value<'_>]) -> Result<(u64, Vec<Vec<String>>), String> {
+    let statement = Modification::prepare(sql, service.database.catalog()).map_err(|error| error.to_string())?;
+    let mut rows = Rows::default();
+    let count = service.database.modify(&statement, parameters, &Budget::default(), &mut rows);
+    count.map(|count| (count, rows.0)).map_err(|error| error.to_string())
+}
+
+fn all(service: &Service, sql: &str) -> Vec<Vec<String>> {
+    let query = Query::prepare(sql, service.database.catalog()).unwrap();
+    let session = service.database.session().unwrap();
+    let mut rows = Rows::default();
+    query.execute(session.now().view(), &[], &mut Scratch::new(), &Budget::default(), &mut rows).unwrap();
+    rows.0
+}
+
+fn theirs(sqlite: &rusqlite::Connection, sql: &str) -> Vec<Vec<String>> {
+    let mut statement = sqlite.prepare(sql).unwrap();
+    let columns = statement.column_count();
+    let mut rows = statement.query([]).unwrap();
+    let mut result = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        let cell = |column| match row.get_ref(column).unwrap() {
+            rusqlite::types::ValueRef::Null => "null".to_owned(),
+            rusqlite::types::ValueRef::Integer(integer) => integer.to_string(),
+            rusqlite::types::ValueRef::Real(real) => serde_json::Value::from(real).to_string(),
+            rusqlite::types::ValueRef::Text(text) => {
+                serde_json::Value::from(std::str::from_utf8(text).unwrap()).to_string()
+            }
+            rusqlite::types::ValueRef::Blob(_) => unreachable!(),
+        };
+        result.push((0..columns).map(cell).collect());
+    }
+    result
+}
+
+#[test]
+fn statements_do_what_sqlite_does() {
+    let service = Service::new(&config(NOTES));
+    let sqlite = rusqlite::Connection::open_in_memory().unwrap();
+    sqlite.execute_batch("CREATE TABLE notes (id PRIMARY KEY, n, s); CREATE TABLE tags (name PRIMARY KEY, n)").unwrap();
+    for sql in [
+        "INSERT INTO notes (id, n, s) VALUES (1, 2, 'x'), (2, 2.5, 'y'), (3, NULL, 'ж'), (-4, 1 + 1, upper('z'))",
+        "INSERT INTO notes (id, s) VALUES (5, 'five') RETURNING id, n, s || '!' AS t",
+        "INSERT INTO tags (name, n) SELECT s, id * 10 FROM notes WHERE n IS NOT NULL RETURNING name",
+        "UPDATE notes SET n = n + 1, s = s || n WHERE n >= 2 RETURNING id, n, s",
+        "UPDATE notes SET n = NULL WHERE id = 2",
+        "UPDATE notes SET n = id, s = 'all' WHERE id IN (SELECT n / 10 FROM tags) RETURNING id",
+        "UPDATE notes SET s = (SELECT COUNT(*) FROM notes)",
+        "UPDATE notes SET n = 7 WHERE s = 'nobody' RETURNING id",
+        "DELETE FROM notes WHERE n IS NULL RETURNING id, s",
+        "INSERT INTO notes (id, n) SELECT id + 100, n FROM notes",
+        "DELETE FROM notes AS d WHERE EXISTS (SELECT 1 FROM tags) AND d.id > 100 RETURNING id + 1 AS more",
+        "DELETE FROM tags",
+    ] {
+        let (count, returned) = run(&service, sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let (mut ours, mut wanted) = (returned, theirs(&sqlite, sql));
+        ours.sort();
+        wanted.sort();
+        assert_eq!(ours, wanted, "{sql}");
+        if !sql.contains("RETURNING") {
+            assert_eq!(count, sqlite.changes(), "{sql}");
+        }
+        for check in ["SELECT id, n, s FROM notes ORDER BY id", "SELECT name, n FROM tags ORDER BY name"] {
+            assert_eq!(all(&service, check), theirs(&sqlite, check), "after {sql}");
+        }
+    }
+}
+
+#[test]
+fn a_statement_that_one_document_refuses_changes_nothing() {
+    let service = Service::new(&travels());
+    service.run(r#"insert users {"id":1,"email":"a","gender":"m","birth_date":0}"#).unwrap();
+    service.run(r#"insert users {"id":2,"email":"b","gender":"f","birth_date":0}"#).unwrap();
+    let refused = |sql: &str, why: &str| {
+        let error = run(&service, sql, &[]).expect_err(sql);
+        assert!(error.contains(why), "{sql}: {error}");
+        let stored = all(&service, "SELECT id, email, gender FROM users ORDER BY id");
+        assert_eq!(stored, [["1", "\"a\"", "\"m\""], ["2", "\"b\"", "\"f\""]], "{sql}");
+    };
+    refused("UPDATE users SET email = 'same'", "another document");
+    refused("UPDATE users SET gender = 'x' WHERE id = 2", "");
+    refused("INSERT INTO users (id, email, gender, birth_date) VALUES (3, 'c', 'm', 0), (1, 'd', 'm', 0)", "in use");
+    refused("INSERT INTO users VALUES (3, 'c', 'm', 'day')", "");
+    refused("INSERT INTO visits (id, location, user, visited_at, mark) VALUES (1, 9, 1, 0, 0)", "there is no 9");
+    refused("UPDATE users SET birth_date = abs(-9223372036854775807 - id)", "integer overflow");
+    service.run(r#"insert locations {"id":9}"#).unwrap();
+    run(&service, "INSERT INTO visits (id, location, user, visited_at, mark) VALUES (1, 9, 1, 0, 0)", &[]).unwrap();
+    refused("DELETE FROM users", "refers to it");
+}
+
+#[test]
+fn values_keep_what_they_are_in_json() {
+    let service = Service::new(&config(NOTES));
+    let text = Value::text(r#"[1, {"a": 2.50}]"#);
+    let sql = "INSERT INTO notes (id, t, f, j, x, q) VALUES (:id, TRUE, FALSE, json(:j), :j, json_object('k', :id)) RETURNING t, j, x";
+    let rows = run(&service, sql, &[Value::Integer(1), text]).unwrap();
+    assert_eq!(rows, (1, vec![vec!["true".into(), r#"[1,{"a":2.50}]"#.into(), r#""[1, {\"a\": 2.50}]""#.into()]]));
+    run(&service, "UPDATE notes SET n = j, t = NULL, y = j -> 1, z = json_extract(j, '$[0]'), \"a b\" = 1.0", &[])
+        .unwrap();
+    let session = service.database.session().unwrap();
+    let collection = service.database.collection("notes").unwrap();
+    let key = docs::key::KeyType::I64.of_scalar(docs::order::Scalar::Integer(1)).unwrap();
+    let now = session.now();
+    let stored = now.get(collection, &key).unwrap().unwrap();
+    let expected = r#"{"id":1,"f":false,"j":[1,{"a":2.50}],"x":"[1, {\"a\": 2.50}]","q":{"k":1},"n":[1,{"a":2.50}],"y":{"a":2.50},"z":1,"a b":1.0}"#;
+    assert_eq!(std::str::from_utf8(stored.text().unwrap()).unwrap(), expected);
+}
+
+#[test]
+fn what_is_not_supported_says_so_with_its_position() {
+    let service = Service::new(&travels());
+    let check = |sql: &str, kind: SqlErrorKind, (line, column): (u64, u64), message: &str| {
+        let error = Modification::prepare(sql, service.database.catalog()).expect_err(sql);
+        assert!(error.message.contains(message), "{sql}: {error}");
+        assert_eq!((error.kind, error.line, error.column), (kind, line, column), "{sql}: {error}");
+    };
+    use SqlErrorKind::{Invalid, NotYet, UnknownName};
+    check("UPDATE users SET id = 3", Invalid, (1, 18), "the key \"id\" cannot be changed");
+    check("UPDATE users SET age = 3", UnknownName, (1, 18), "no field \"age\"");
+    check("UPDATE users SET email = 'a', email = 'b'", Invalid, (1, 31), "given twice");
+    check("INSERT INTO users (id, email) VALUES (1)", Invalid, (1, 39), "1 values for 2 fields");
+    check("INSERT INTO nobody (id) VALUES (1)", UnknownName, (1, 13), "no collection \"nobody\"");
+    check("INSERT INTO locations VALUES (1)", Invalid, (1, 1), "needs a schema");
+    check("INSERT OR REPLACE INTO users (id) VALUES (1)", NotYet, (1, 1), "INSERT OR");
+    check("DELETE FROM users RETURNING COUNT(*) AS n", NotYet, (1, 29), "an aggregate");
+    check("DROP TABLE users", NotYet, (0, 0), "anything but SELECT, INSERT");
+}
