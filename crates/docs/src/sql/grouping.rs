@@ -92,7 +92,10 @@ impl Grouping {
         let logical = resolve::resolve(sql, &parsed, catalog)?;
         refuse_clauses(&logical, at)?;
         let Some(collection) = logical.tables[0].collection() else {
-            return refuse("a view reads a collection: inner queries and json_each are not supported in views", Some(at));
+            return refuse(
+                "a view reads a collection: inner queries and json_each are not supported in views",
+                Some(at),
+            );
         };
         let mut grouping = Grouping {
             collection,
