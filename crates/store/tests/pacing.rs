@@ -13,10 +13,11 @@ use store::disk::DiskFile;
 use store::{BulkTree, Options, Store};
 
 const VALUE: [u8; 1000] = [b'v'; 1000];
-/// Twenty-four megabytes of leaves.
-const ENTRIES: u64 = 24_000;
-/// Ranges that a build of this size asks for alone are fewer.
-const FEW: usize = 8;
+/// Forty-eight megabytes of leaves.
+const ENTRIES: u64 = 48_000;
+/// Ranges that a build of this size asks for alone are fewer: they are of 4 MB. Beside commits there are twice as many, of
+/// which four may still wait for the thread that writes them.
+const FEW: usize = 14;
 
 /// Lengths of the ranges that were written out.
 #[derive(Default)]
