@@ -3,16 +3,17 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
-mod power_disk;
+mod simulation;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use power_disk::PowerDisk;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use simulation::content::Files;
+use simulation::disk::SimulatedDisk;
 use store::disk::Disk;
 use store::{Change, Direction, Durability, Error, KeyRange, Options, Store, TreeId, Version};
 
@@ -141,6 +142,11 @@ fn check(store: &Store, history: &History, context: &str) {
         };
         snapshot.scan(TreeId(tree), KeyRange::ALL, Direction::Forward, visit).unwrap();
     }
+    let of = |data: &BTreeMap<(u32, Vec<u8>), Vec<u8>>, place| data.get(place).map(Vec::len);
+    for place in found.keys().chain(expected.keys()) {
+        let (there, told) = (of(&found, place), of(&expected, place));
+        assert!(there == told, "{context}: of {place:?} there are {there:?} bytes, and {told:?} by the changes");
+    }
     assert!(found == expected, "{context}: the changes make other data than there is");
     for number in 0..LOADED_MAX {
         if let Some(tree) = store.existing_tree(&format!("loaded {number}")).unwrap()
@@ -159,10 +165,10 @@ fn power_failures_take_back_no_change_that_a_reader_has_seen() {
     let time = Duration::from_secs(setting("STORE_CRASH_SECONDS").unwrap_or(SECONDS));
     let mut rng = SmallRng::seed_from_u64(seed);
     let began = Instant::now();
-    let (mut files, mut history, mut crashes, mut kept_max) = (BTreeMap::new(), History::new(), 0u32, 0);
+    let (mut files, mut history, mut crashes, mut kept_max) = (Files::new(), History::new(), 0u32, 0);
     while began.elapsed() < time {
         if history.len() > VERSIONS_MAX {
-            (files, history) = (BTreeMap::new(), History::new());
+            (files, history) = (Files::new(), History::new());
         }
         let left = if rng.random_bool(0.3) { rng.random_range(1..60) } else { rng.random_range(1..1500) };
         let context = format!("seed {seed}, crash {crashes}, after {left} operations");
@@ -171,14 +177,14 @@ fn power_failures_take_back_no_change_that_a_reader_has_seen() {
             _ => Durability::Commit,
         };
         let since = history.last_key_value().map_or(0, |(version, _)| *version);
-        let disk = Arc::new(PowerDisk::new(&files, left));
+        let disk = Arc::new(SimulatedDisk::powered(&files, left));
         let (mut seen, loaded) = (History::new(), rng.random_range(0..3 * LOADED_MAX));
         if let Ok((store, _)) = Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, options(100_000, durability)) {
             seen = work(&store, since, rng.random(), loaded);
         }
-        files = disk.after_crash(&mut rng);
+        files = disk.after_power_failure(&files, &mut rng);
         crashes += 1;
-        let calm = Arc::new(PowerDisk::new(&files, u64::MAX));
+        let calm = Arc::new(SimulatedDisk::powered(&files, u64::MAX));
         let (store, _) = Store::open_on(calm, options(100_000, Durability::Commit))
             .unwrap_or_else(|error| panic!("{context}: {error}"));
         kept_max = kept_max.max(store.stats().changes_kept_bytes);
