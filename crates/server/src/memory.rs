@@ -39,11 +39,12 @@ const THREAD_BYTES: usize = 640 << 10;
 /// each (under 3 KB for one of 400 bytes among a million documents takes 70 MB), which small settings do without.
 const PARTS_PER_MEMTABLE: usize = 32;
 const MEMTABLES_GROW_FROM: usize = 256 << 20;
-const PARTS_BEYOND_PER_MEMTABLE: usize = 14;
+const PARTS_BEYOND_PER_MEMTABLE: usize = 24;
 /// One memtable is never larger: what it holds is replayed after a crash, which should take well under a second.
 const MEMTABLE_BYTES_MOST: usize = 96 << 20;
-/// Memtables at once: one that is written, one that is merged, and as many again that long queries still see.
-const MEMTABLES: usize = 4;
+/// Memtables at once: one that is written, one that is merged, and two more for each of two old states that a long query or a
+/// backup still sees. With more such states writes wait (`store::Options::memtables_max`).
+pub(crate) const MEMTABLES: usize = 6;
 /// A transaction fills this part of the memory at most, and this much of it: a fourth of the smallest memtables.
 const PARTS_PER_TRANSACTION: usize = 4 * PARTS_PER_MEMTABLE;
 const TRANSACTION_BYTES_MOST: usize = 8 << 20;
@@ -323,7 +324,7 @@ mod division {
     #[test]
     fn memtables_take_more_of_larger_settings_and_documents_and_results_keep_room() {
         let megabytes = |memory| Division::of(&config(memory, 2)).memtable_bytes >> 20;
-        assert_eq!([32 << 20, 256 << 20, 1_000_000_000, 64 << 30].map(megabytes), [1, 8, 79, 96]);
+        assert_eq!([32 << 20, 256 << 20, 1_000_000_000, 64 << 30].map(megabytes), [1, 8, 58, 96]);
         let default = Division::of(&config(1_000_000_000, 2));
         assert!(default.transaction_bytes > 7 << 20 && default.query_bytes > 7 << 20, "{default:?}");
     }

@@ -3,7 +3,7 @@
 use crate::cold::ColdReads;
 use crate::config::{Durability, ServerConfig, ServiceConfig};
 use crate::endpoint::Endpoint;
-use crate::memory::{Division, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER, POOL_THREADS};
+use crate::memory::{Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER, POOL_THREADS};
 use crate::metrics::Sources;
 use crate::querying::DeclaredQuery;
 use crate::service::{Pools, Service};
@@ -152,6 +152,7 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
     let mut options = store::Options::default();
     let division = Division::of(&config.server);
     options.memtable_bytes = division.memtable_bytes;
+    options.memtables_max = MEMTABLES;
     options.transaction_bytes_max = division.transaction_bytes;
     options.queue_bytes_max = division.prepared_bytes;
     options.places_bytes = division.places_bytes;

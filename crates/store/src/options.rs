@@ -27,6 +27,10 @@ pub struct Options {
     /// Bytes of one memtable's arena (two may live: active and frozen). Default 96 MB: the more
     /// changes a checkpoint merges at once, the more of them share a page that it writes. Taken as it fills.
     pub memtable_bytes: usize,
+    /// Memtables that there may be at once: the two, and those that readers of old states still see. Writers wait for these
+    /// readers then, and after a second are told [`Error::Busy`]; who writes while holding a snapshot may wait for itself. Default:
+    /// any number, which the states kept for readers bound.
+    pub memtables_max: usize,
     /// Bytes of one log segment. Default 16 MB.
     pub log_segment_bytes: u64,
     /// Time after which a checkpoint starts even when little changed. Default 60 s.
@@ -61,6 +65,8 @@ pub struct Options {
 }
 
 const MEMTABLE_BYTES_MIN: usize = 256 * 1024;
+/// One that is written, one that is merged, and one more for the moment in which the merged one is given up.
+const MEMTABLES_MIN: usize = 3;
 const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// A memtable that holds a fourth of what the trees do has changes for nearly each of their pages, unless values are large.
 const WORTH_LIVE_PART: u64 = 4;
@@ -79,6 +85,7 @@ impl Default for Options {
         Options {
             durability: Durability::Commit,
             memtable_bytes: 96 << 20,
+            memtables_max: usize::MAX,
             log_segment_bytes: 16 << 20,
             checkpoint_interval: Duration::from_secs(60),
             readers_max: 256,
@@ -101,6 +108,9 @@ impl Options {
         let limit = |what, limit| Err(Error::Limit { what, limit });
         if self.memtable_bytes < MEMTABLE_BYTES_MIN {
             return limit("memtable_bytes (lower bound)", MEMTABLE_BYTES_MIN as u64);
+        }
+        if self.memtables_max < MEMTABLES_MIN {
+            return limit("memtables_max (lower bound)", MEMTABLES_MIN as u64);
         }
         if self.log_segment_bytes < SEGMENT_BYTES_MIN || !self.log_segment_bytes.is_multiple_of(4096) {
             return limit("log_segment_bytes (lower bound, and a multiple of 4096)", SEGMENT_BYTES_MIN);

@@ -362,3 +362,26 @@ fn readers_of_changes_get_what_a_batch_comes_to() {
     }
     assert_eq!(last, Some(20));
 }
+
+#[test]
+fn one_that_only_folds_is_not_taken_for_a_build_that_is_missing() {
+    let bench = bench();
+    bench.store.checkpoint().unwrap();
+    for _ in 0..3 {
+        let change = &mut |tx: &mut Tx<'_>| {
+            tx.fold(bench.counts, b"k", &1i64.to_le_bytes());
+            Ok(())
+        };
+        bench.store.commit(change).unwrap();
+    }
+    let Bench { store, directory, .. } = bench;
+    drop(store);
+    // The one of the two meta pages that is not the newest.
+    let path = directory.path().join("tree");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let sequence = |page: usize| u64::from_le_bytes(bytes[page * 4096 + 16..page * 4096 + 24].try_into().unwrap());
+    let older = usize::from(sequence(0) > sequence(1));
+    bytes[older * 4096 + 100] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(open(directory).number(bench.counts, b"k"), Some(3));
+}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::pieces::merge_all;
 use super::view::View;
-use super::writer::Writer;
+use super::writer::{MEMTABLE_WAIT_MAX, Writer};
 use super::{Engine, lock, pace};
 use crate::disk::DIRECT_ALIGN;
 use crate::error::Error;
@@ -39,7 +39,7 @@ impl Engine {
             self.refuse_unless_empty(&writer.generation, writer.next_version - 1, *tree)?;
         }
         if !writer.table.table().is_empty() {
-            self.rotate(&mut writer)?;
+            self.rotate(&mut writer, MEMTABLE_WAIT_MAX)?;
         }
         let version = self.log_loaded(&mut writer, &builds, rows)?;
         let attached = self.attach_at(version, &mut writer, builds, rows);

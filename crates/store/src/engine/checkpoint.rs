@@ -134,7 +134,8 @@ impl Checkpoints {
         let tries = state.tries;
         while state.frozen.is_some() {
             engine.check_writable()?;
-            if let Some(failure) = state.failure.as_ref()
+            // A checkpoint that found no memtable to go on with says nothing of the merge of this one.
+            if let Some(failure) = state.failure.as_ref().filter(|failure| !matches!(failure, Error::Busy))
                 && (state.tries > tries || state.last_end.is_some_and(|end| end.elapsed() < RETRY_AFTER))
             {
                 return Err(failure.copy());
@@ -237,6 +238,7 @@ impl Engine {
                 self.checkpoints.completed.fetch_add(1, Ordering::Relaxed);
             }
             Err(Error::Closed) => {}
+            Err(Error::Busy) => tracing::debug!("a checkpoint waits: readers hold as many memtables as there may be"),
             // Closing ends a merge through its pacing. Nothing has failed: the log is replayed at the next start.
             Err(Error::Io { source, .. })
                 if source.kind() == io::ErrorKind::Interrupted && self.is_closing.load(Ordering::Acquire) => {}
@@ -266,7 +268,8 @@ impl Engine {
         self.refresh(&mut writer);
         self.checkpoints.is_requested_by_size.store(false, Ordering::Relaxed);
         if writer.generation.frozen.is_none() && !writer.table.table().is_empty() {
-            self.rotate(&mut writer)?;
+            // Writers go on for as long as there is room: none of them waits for a checkpoint that has to.
+            self.rotate(&mut writer, Duration::ZERO)?;
         }
         Ok(())
     }

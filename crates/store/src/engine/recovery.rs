@@ -70,8 +70,10 @@ impl Engine {
         };
         let published = Published::new(generation.clone(), options.readers_max + COMMIT_SLOTS);
         let slots = (0..COMMIT_SLOTS).filter_map(|_| published.register()).collect();
+        let memtables = generation.tables().map(Arc::downgrade).collect();
         let writer = Writer {
             tail,
+            memtables,
             table: active,
             generation: generation.clone(),
             need,
@@ -224,9 +226,10 @@ impl<'t> Replay<'t> {
                 // A part of the log is gone, or the newest meta page, and this is the state before it.
                 return Err(damage("a version behind one that neither the log nor the tree file holds"));
             }
-            let mut is_empty = true;
+            // All of them passed by: the announcement of a build. One that only folded has none at all.
+            let mut is_announcement = operations.len() > 0;
             for operation in operations {
-                is_empty = false;
+                is_announcement = false;
                 let operation = operation.map_err(damage)?;
                 if let Err(Full) = put_into(&mut self.active, version, &operation) {
                     self.rotate(at)?;
@@ -240,7 +243,7 @@ impl<'t> Replay<'t> {
                 self.need.keys = self.active.table().len() as u64;
             }
             self.last_version = version;
-            if is_empty {
+            if is_announcement {
                 self.missing_build = Some(batch.epoch());
             }
         }

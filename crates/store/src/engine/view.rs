@@ -28,8 +28,8 @@ pub(crate) struct Generation {
 
 impl Generation {
     /// The newest first.
-    fn tables(&self) -> impl Iterator<Item = &Memtable> {
-        std::iter::once(&*self.active).chain(self.frozen.as_deref())
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(&self.frozen)
     }
 }
 
@@ -157,7 +157,7 @@ impl<'g> View<'g> {
     }
 
     fn has_ranges(&self) -> bool {
-        self.generation.tables().any(Memtable::has_ranges)
+        self.generation.tables().any(|table| table.has_ranges())
     }
 }
 

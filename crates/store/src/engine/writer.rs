@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use super::changes::Change;
 use super::commit::{OpenBatch, Request};
@@ -22,10 +23,16 @@ use crate::log::{Edit, Operation, Tail};
 use crate::memtable::{Demand, Full, Memtable, MemtableWriter};
 use crate::transaction::{Abort, Tx, Work};
 
+/// A writer that needs a memtable waits so long for readers to leave an old one, where there may be no more of them.
+pub(super) const MEMTABLE_WAIT_MAX: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
 /// See the module's text.
 pub(crate) struct Writer {
     pub(crate) tail: Tail,
     pub(crate) table: MemtableWriter,
+    /// All that have been made, and may still be seen by somebody.
+    pub(crate) memtables: Vec<Weak<Memtable>>,
     /// What the writer itself reads through. May be older than the published one, never wrong.
     pub(crate) generation: Generation,
     /// What a checkpoint of the active memtable needs; its keys are counted by the memtable.
@@ -184,7 +191,7 @@ impl Engine {
                 return Err(Error::Limit { what: "transaction", limit: self.options.transaction_bound().0 as u64 });
             }
             if writer.generation.frozen.is_none() {
-                self.rotate(writer)?;
+                self.rotate(writer, MEMTABLE_WAIT_MAX)?;
             } else if is_first {
                 self.checkpoints.wait_until_merged(self, || self.refresh(writer))?;
                 self.refresh(writer);
@@ -235,7 +242,7 @@ impl Engine {
     /// One step towards empty memtables: waits for the checkpoint of the frozen one, or freezes the active one.
     fn empty_memtables(&self, writer: &mut Writer) -> Result<(), Error> {
         if writer.generation.frozen.is_none() {
-            return self.rotate(writer);
+            return self.rotate(writer, MEMTABLE_WAIT_MAX);
         }
         self.checkpoints.wait_until_merged(self, || self.refresh(writer))?;
         self.refresh(writer);
@@ -271,16 +278,12 @@ impl Engine {
     }
 
     /// Freezes the active memtable and goes on with a new one. The batch that is open, if any, will be sealed at the
-    /// tail's position: so that is where replay must start for what the frozen one lacks.
-    pub(crate) fn rotate(&self, writer: &mut Writer) -> Result<(), Error> {
+    /// tail's position: so that is where replay must start for what the frozen one lacks. Waits so long for a memtable where
+    /// readers hold too many.
+    pub(crate) fn rotate(&self, writer: &mut Writer, wait_max: Duration) -> Result<(), Error> {
         // The one frozen before would be dropped, and with it what was acknowledged.
         assert!(writer.generation.frozen.is_none(), "a frozen memtable is merged before the next one is frozen");
-        // Arenas alternate: the one merged last is free as soon as no reader sees it any more.
-        let spare = super::lock(&self.spare).take().and_then(Arc::into_inner);
-        let (table, table_writer) = match spare {
-            Some(spare) => spare.reuse().map_err(|error| Error::io("reuse a memtable", error))?,
-            None => new_memtable(self.options.memtable_bytes)?,
-        };
+        let (table, table_writer) = self.next_memtable(writer, wait_max)?;
         let last_version = writer.newest();
         writer.table = table_writer;
         self.throttle.restart();
@@ -292,6 +295,32 @@ impl Engine {
         self.refresh(writer);
         self.checkpoints.frozen(last_version, writer.tail.position());
         Ok(())
+    }
+
+    /// An empty memtable. Arenas alternate: the one merged last is free as soon as no reader sees it any more. Where readers
+    /// hold as many as there may be, it waits for them, and gives up as [`Error::Busy`].
+    fn next_memtable(&self, writer: &mut Writer, wait_max: Duration) -> Result<(Arc<Memtable>, MemtableWriter), Error> {
+        let began = Instant::now();
+        let made = loop {
+            // States that nobody sees any more may still hold some, the writer's own copy among them.
+            self.refresh(writer);
+            self.published.reclaim();
+            // One may be put there only now: a merge shows its result before it gives its memtable up.
+            let spare = super::lock(&self.spare).take().and_then(Arc::into_inner);
+            writer.memtables.retain(|table| table.strong_count() > 0);
+            match spare {
+                Some(spare) => break spare.reuse().map_err(|error| Error::io("reuse a memtable", error))?,
+                None if writer.memtables.len() < self.options.memtables_max => {
+                    break new_memtable(self.options.memtable_bytes)?;
+                }
+                None if began.elapsed() >= wait_max => return Err(Error::Busy),
+                None => {}
+            }
+            self.check_writable()?;
+            std::thread::sleep(LOOK_AGAIN);
+        };
+        writer.memtables.push(Arc::downgrade(&made.0));
+        Ok(made)
     }
 
     /// Makes versions up to this one visible.

@@ -392,6 +392,11 @@ impl<'b> Operations<'b> {
         Operations { rest, left, is_start: true }
     }
 
+    /// Operations that are left, those that are passed by counted too.
+    pub(crate) fn len(&self) -> usize {
+        self.left as usize
+    }
+
     #[inline]
     fn take(&mut self) -> Option<Operation<'b>> {
         let (header, rest) = self.rest.split_at_checked(OPERATION_HEADER_BYTES)?;
