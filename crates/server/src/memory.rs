@@ -26,8 +26,8 @@ pub(crate) const COLD_WAITING_PER_THREAD: usize = 64;
 /// Memory for each thread that waits for the disk: small settings have few.
 const MEMORY_PER_COLD_THREAD: usize = 16 << 20;
 const COLD_THREADS_LEAST: usize = 2;
-/// More were no faster, and each job woke another one: the disk is asked before a thread waits.
-const COLD_THREADS_MOST: usize = 8;
+/// As many reads the disk sees at once. Twice as many were no faster.
+const COLD_THREADS_MOST: usize = 16;
 /// Such a thread: what is touched of its stack, what the allocator keeps for it, and the reads that wait for it.
 const COLD_THREAD_BYTES: usize = (128 << 10) + COLD_WAITING_PER_THREAD * (1 << 10);
 
@@ -37,16 +37,17 @@ const PROCESS_BYTES: usize = 6 << 20;
 const THREAD_BYTES: usize = 640 << 10;
 /// A part of the memory for each memtable, and a larger one of what is beyond: a checkpoint of more changes writes less for
 /// each (under 3 KB for one of 400 bytes among a million documents takes 70 MB), which small settings do without.
-const PARTS_PER_MEMTABLE: usize = 32;
+const PARTS_PER_MEMTABLE: usize = 48;
 const MEMTABLES_GROW_FROM: usize = 256 << 20;
-const PARTS_BEYOND_PER_MEMTABLE: usize = 24;
+const PARTS_BEYOND_PER_MEMTABLE: usize = 20;
 /// One memtable is never larger: what it holds is replayed after a crash, which should take well under a second.
 const MEMTABLE_BYTES_MOST: usize = 96 << 20;
 /// Memtables at once: one that is written, one that is merged, and two more for each of two old states that a long query or a
 /// backup still sees. With more such states writes wait (`store::Options::memtables_max`).
 pub(crate) const MEMTABLES: usize = 6;
-/// A transaction fills this part of the memory at most, and this much of it: a fourth of the smallest memtables.
-const PARTS_PER_TRANSACTION: usize = 4 * PARTS_PER_MEMTABLE;
+/// A transaction fills this part of the memory at most, and this much of it: three eighths of the smallest
+/// memtables, of which the store asks for a half.
+const PARTS_PER_TRANSACTION: usize = PARTS_PER_MEMTABLE * 8 / 3;
 const TRANSACTION_BYTES_MOST: usize = 8 << 20;
 /// Copies of a document while a write of it is prepared: old, new, and the patched text.
 const COPIES_PER_WRITE: usize = 3;
@@ -324,7 +325,7 @@ mod division {
     #[test]
     fn memtables_take_more_of_larger_settings_and_documents_and_results_keep_room() {
         let megabytes = |memory| Division::of(&config(memory, 2)).memtable_bytes >> 20;
-        assert_eq!([32 << 20, 256 << 20, 1_000_000_000, 64 << 30].map(megabytes), [1, 8, 58, 96]);
+        assert_eq!([32 << 20, 256 << 20, 1_000_000_000, 64 << 30].map(megabytes), [0, 5, 54, 96]);
         let default = Division::of(&config(1_000_000_000, 2));
         assert!(default.transaction_bytes > 7 << 20 && default.query_bytes > 7 << 20, "{default:?}");
     }

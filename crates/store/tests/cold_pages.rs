@@ -4,12 +4,9 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use store::{Direction, Error, KeyRange, Options, Reader, Store, TreeId, Tx};
 
-/// Nothing is waited for longer.
-const PATIENCE: Duration = Duration::from_secs(20);
 const ROWS: u32 = 20_000;
 
 fn options() -> Options {
@@ -98,26 +95,4 @@ fn a_reader_that_asks_is_refused_what_the_disk_holds_until_another_has_read_it()
     (0..ROWS).for_each(|number| read(&waiting, tree, number).unwrap());
     assert!(matches!(scan(&asking, tree), (ROWS, Ok(()))));
     (0..ROWS).for_each(|number| read(&asking, tree, number).unwrap());
-}
-
-#[test]
-fn what_is_refused_is_on_its_way_so_that_asking_again_succeeds() {
-    let directory = tempfile::tempdir().unwrap();
-    fill(directory.path());
-    let is_cold = forget(&directory.path().join("tree"));
-    let (store, _) = Store::open(directory.path(), options()).unwrap();
-    let tree = store.tree("t").unwrap();
-    let asking = store.reader().unwrap();
-    asking.ask_before_waiting(true);
-    let (mut refused, began) = (0, Instant::now());
-    for number in (0..ROWS).rev().step_by(97) {
-        let mut is_refused = false;
-        while matches!(read(&asking, tree, number), Err(Error::NotInMemory)) {
-            is_refused = true;
-            assert!(began.elapsed() < PATIENCE, "nobody reads what row {number} was refused for");
-            std::thread::yield_now();
-        }
-        refused += u32::from(is_refused);
-    }
-    assert!(refused > 10 || !is_cold, "{refused} reads were refused");
 }

@@ -131,14 +131,9 @@ impl Shared {
         self.map.lost()
     }
 
-    /// Whether these bytes are in memory. Where they are not, the disk is asked for them: whoever is going to wait for them
-    /// finds them on their way, and a few threads that wait have as many reads under way as there are waiting.
+    /// Whether these bytes are in memory.
     pub(super) fn is_resident(&self, place: PageNo, len: usize) -> bool {
-        let is_resident = self.map.is_resident(place.offset(), len);
-        if !is_resident {
-            self.map.will_need(place.offset(), len as u64);
-        }
-        is_resident
+        self.map.is_resident(place.offset(), len)
     }
 
     /// Has pages read from the disk that will be touched soon.
