@@ -1,0 +1,72 @@
+//! How many memtables there are at once has a bound: readers of old states slow writers, and take no more memory.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+use store::{Error, Options, Store, TreeId};
+
+const MEMTABLE_BYTES: usize = 256 * 1024;
+/// Fills about a tenth of one.
+static VALUE: [u8; 24 * 1024] = [7; 24 * 1024];
+
+fn open(directory: &tempfile::TempDir) -> (Store, TreeId) {
+    let mut options = Options::default();
+    options.memtable_bytes = MEMTABLE_BYTES;
+    options.memtables_max = 4;
+    options.map_bytes = 1 << 32;
+    let (store, _) = Store::open(directory.path(), options).unwrap();
+    let tree = store.tree("t").unwrap();
+    (store, tree)
+}
+
+fn put(store: &Store, tree: TreeId, number: u32) -> Result<(), Error> {
+    let change = &mut |tx: &mut store::Tx<'_>| {
+        tx.put(tree, &number.to_be_bytes(), &VALUE);
+        Ok(())
+    };
+    store.commit(change).map(drop)
+}
+
+#[test]
+fn writers_hear_of_too_many_old_states_and_go_on_when_one_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree) = open(&directory);
+    let mut number = 0;
+    let mut fill = |memtables: u32| {
+        for _ in 0..10 * memtables {
+            number += 1;
+            put(&store, tree, number)?;
+        }
+        Ok::<_, Error>(())
+    };
+    fill(2).unwrap();
+    let first = store.reader().unwrap();
+    let first = first.snapshot();
+    // One state holds two memtables at most: there is always another for the writers.
+    fill(8).unwrap();
+    let (second, third) = (store.reader().unwrap(), store.reader().unwrap());
+    let second = second.snapshot();
+    // This one sees others: both together hold all that there may be. The bound is met whatever the checkpointer does.
+    let mut refused = fill(8);
+    let third = refused.is_ok().then(|| third.snapshot());
+    if third.is_some() {
+        refused = fill(8);
+    }
+    assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
+    assert!(matches!(store.checkpoint(), Ok(()) | Err(Error::Busy)));
+    drop((second, third));
+    fill(4).unwrap();
+    drop(first);
+    fill(4).unwrap();
+    store.checkpoint().unwrap();
+    let stats = store.stats();
+    assert_eq!(stats.checkpoint_failures, 0, "{stats:?}");
+}
+
+#[test]
+fn fewer_than_a_store_needs_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.memtables_max = 2;
+    let refused = Store::open(directory.path(), options).map(drop);
+    assert!(matches!(refused, Err(Error::Limit { what, .. }) if what.starts_with("memtables_max")), "{refused:?}");
+}
