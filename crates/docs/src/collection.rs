@@ -164,8 +164,9 @@ impl Collection {
         let found = plain(Some(value));
         let kind = self.info.key.kind;
         kind.of_scalar(found.scalar())?;
-        // `-0` is an integer in JSON, but a key has one spelling.
-        (kind == KeyType::String || !value.raw().starts_with(b"-0")).then_some(found)
+        // `-0` is an integer in JSON, but a key has one spelling; and a truth value is 0 or 1 in queries alone.
+        let is_other = value.raw().starts_with(b"-0") || matches!(value.raw().first(), Some(b't' | b'f'));
+        (kind == KeyType::String || !is_other).then_some(found)
     }
 
     #[cold]

@@ -50,6 +50,17 @@ fn a_patch_may_carry_the_key_of_its_path_and_no_other() {
 }
 
 #[test]
+fn a_truth_value_is_no_key() {
+    let free = "[collections.free]\nkey = { field = \"id\", type = \"u32\" }\n";
+    let server = TestServer::start("", free);
+    for id in ["true", "false", "-0", "1.0"] {
+        let body = format!("{{\"id\":{id}}}");
+        check_problem(&server.ask("POST", "/_/collections/free", "", body.as_bytes()), 400);
+    }
+    assert_eq!(server.ask("POST", "/_/collections/free", "", b"{\"id\":1}").status, 201);
+}
+
+#[test]
 fn a_list_refuses_a_parameter_that_is_there_twice() {
     let server = start();
     server.put_items(0..5);
