@@ -4,7 +4,7 @@
 //! and floor differ. wrk reaches its own limit on fast servers, so the server's CPU per request decides.
 
 use super::process::{Server, exchange};
-use super::results::{Row, append};
+use super::results::{Row, record};
 use super::stage::{Counts, Stage, TRAIN};
 use super::wrk::{Load, Outcome};
 use super::{Effort, median, wrk};
@@ -177,7 +177,8 @@ pub(super) fn run(effort: Effort, only: Option<&str>) -> Result<(), String> {
         println!("anonymous memory afterwards: {:.1} MB", server.anonymous_bytes() as f64 / 1e6);
         server.kill();
     }
-    if effort.record { append("cargo xtask bench http", &rows) } else { Ok(()) }
+    let command = only.map_or("cargo xtask bench http".to_owned(), |only| format!("cargo xtask bench http {only:?}"));
+    if effort.record { record(&command, &rows) } else { Ok(()) }
 }
 
 impl Stage {

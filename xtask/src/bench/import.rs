@@ -2,7 +2,7 @@
 //! `cargo xtask bench import full`: the same with the whole rating set, whose ten million visits are generated.
 
 use super::process::Server;
-use super::results::{Row, append};
+use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};
 use super::{Effort, median};
 use crate::tools;
@@ -33,7 +33,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     let store = import_row(&stage, &work, &[zip], FULL.iter().sum(), &mut rows)?;
     start_rows(&stage, &store, START_MOST, &mut rows)?;
     rows.iter().for_each(Row::print);
-    if effort.record { append("cargo xtask bench import", &rows) } else { Ok(()) }
+    if effort.record { record("cargo xtask bench import", &rows) } else { Ok(()) }
 }
 
 /// The whole set. Takes some minutes and gigabytes, so it is asked for by name.
@@ -47,7 +47,7 @@ pub(super) fn run_full(effort: Effort) -> Result<(), String> {
     let store = import_row(&stage, &work, &zips, FULL[0] + FULL[1] + FULL[2] + VISITS_FULL, &mut rows)?;
     start_rows(&stage, &store, START_MOST_FULL, &mut rows)?;
     rows.iter().for_each(Row::print);
-    if effort.record { append("cargo xtask bench import full", &rows) } else { Ok(()) }
+    if effort.record { record("cargo xtask bench import full", &rows) } else { Ok(()) }
 }
 
 /// Users and locations, real ones where they are at hand, and visits of theirs.

@@ -2,7 +2,7 @@
 //!
 //! The program is an example of `binjson`: it needs nothing else of the project, and `serde_json` is there for its tests.
 
-use super::results::append;
+use super::results::record;
 use super::{Cores, Effort, store};
 use crate::tools;
 use std::process::Command;
@@ -20,5 +20,5 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
         command.arg("--quick");
     }
     let rows = store::rows_of(&mut command)?;
-    if effort.record { append("cargo xtask bench json", &rows) } else { Ok(()) }
+    if effort.record { record("cargo xtask bench json", &rows) } else { Ok(()) }
 }

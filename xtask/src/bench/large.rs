@@ -12,7 +12,7 @@
 use super::latency::{Latency, client, open_load, quantiles};
 use super::memory_limit::MemoryLimit;
 use super::process::Server;
-use super::results::{Row, append};
+use super::results::{Row, record};
 use super::stage::{Stage, require_room};
 use super::wrk::{self, Load};
 use super::{Effort, median};
@@ -48,15 +48,15 @@ get = "items/{id}"
 "#;
 
 pub(super) fn run(arguments: &[String]) -> Result<(), String> {
-    let (mut gigabytes, mut record) = (GIGABYTES, true);
+    let (mut gigabytes, mut is_recorded) = (GIGABYTES, true);
     for argument in arguments {
         match argument.strip_prefix("--gigabytes=").map(str::parse) {
             Some(Ok(number)) if number > 0 => gigabytes = number,
-            None if argument == "--quick" => record = false,
+            None if argument == "--quick" => is_recorded = false,
             _ => return Err(format!("`{argument}` is not known; allowed: --gigabytes=N, --quick")),
         }
     }
-    let stage = Stage::set(Effort { rounds: 3, seconds: if record { 4 } else { 2 }, record })?;
+    let stage = Stage::set(Effort { rounds: 3, seconds: if is_recorded { 4 } else { 2 }, record: is_recorded })?;
     let bytes = gigabytes << 30;
     require_room(stage.folder.path(), bytes * 5 / 2)?;
     let limit = MemoryLimit::new(bytes / TIMES_MEMORY)?;
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     load(&stage, documents)?;
     let rows = measure(&stage, &limit, documents, gigabytes)?;
     rows.iter().for_each(Row::print);
-    if record { append(&format!("cargo xtask bench large --gigabytes={gigabytes}"), &rows) } else { Ok(()) }
+    if is_recorded { record(&format!("cargo xtask bench large --gigabytes={gigabytes}"), &rows) } else { Ok(()) }
 }
 
 /// Imports the documents from a stream: their text lies nowhere but in the store.

@@ -2,7 +2,7 @@
 
 use super::http::body_bytes;
 use super::process::Server;
-use super::results::{Row, append};
+use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};
 use super::wrk::Load;
 use super::{Effort, median, wrk};
@@ -46,7 +46,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
         judge("the same beside 20,000 durable POSTs/s", &floors, &beside, 2.0),
     ];
     rows.iter().for_each(Row::print);
-    if effort.record { append("cargo xtask bench latency", &rows) } else { Ok(()) }
+    if effort.record { record("cargo xtask bench latency", &rows) } else { Ok(()) }
 }
 
 /// Builds the open-model client of the `bench` crate.

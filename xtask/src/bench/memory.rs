@@ -1,6 +1,6 @@
 //! `cargo xtask bench memory`: anonymous memory while the train data is served at 256 connections for ten minutes.
 
-use super::results::{Row, append};
+use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};
 use super::wrk::Load;
 use super::{Effort, wrk};
@@ -48,5 +48,5 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
         noise: "—".to_owned(),
     };
     row.print();
-    if effort.record { append("cargo xtask bench memory", &[row]) } else { Ok(()) }
+    if effort.record { record("cargo xtask bench memory", &[row]) } else { Ok(()) }
 }

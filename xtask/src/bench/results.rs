@@ -1,8 +1,8 @@
-//! `bench/RESULTS.md`: every run with its date, machine and commit; rows that fall short included.
+//! `bench/RESULTS.md`: the newest run of every command with its date, machine and commit; rows that fall short included.
+//! What ran before is in the file's history.
 
 use crate::tools;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::Command;
 
 /// One measured row.
@@ -39,8 +39,22 @@ impl Row {
     }
 }
 
-/// Appends one run.
-pub(super) fn append(command: &str, rows: &[Row]) -> Result<(), String> {
+/// Writes one run down, in place of the one of the same command.
+pub(super) fn record(command: &str, rows: &[Row]) -> Result<(), String> {
+    let path = tools::root().join("bench/RESULTS.md");
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let before = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(failed)?,
+    };
+    let text = without(&before, command) + &section(command, rows);
+    // The old text stays whole until the new one is.
+    let beside = path.with_extension("md.new");
+    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path)).map_err(failed)
+}
+
+/// A run as text: heading, machine, table.
+fn section(command: &str, rows: &[Row]) -> String {
     let mut text = format!(
         "\n## {} — `{command}`\n\n{}; commit {}\n\n| work | other side | ours | figure | bound | | noise |\n|---|---|---|---|---|---|---|\n",
         output("date", &["-u", "+%Y-%m-%d %H:%M"]),
@@ -56,9 +70,27 @@ pub(super) fn append(command: &str, rows: &[Row]) -> Result<(), String> {
             row.work, row.other, row.ours, row.figure, row.bound, row.noise
         );
     }
-    let path = tools::root().join("bench/RESULTS.md");
-    let file = std::fs::OpenOptions::new().append(true).create(true).open(&path);
-    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| format!("{}: {error}", path.display()))
+    text
+}
+
+/// `text` without the sections whose heading ends with `command`.
+fn without(text: &str, command: &str) -> String {
+    let ending = format!("— `{command}`");
+    let mut kept = String::with_capacity(text.len());
+    let mut is_old = false;
+    for line in text.split_inclusive('\n') {
+        if line.starts_with("## ") {
+            is_old = line.trim_end().ends_with(&ending);
+        }
+        if !is_old {
+            kept.push_str(line);
+        }
+    }
+    kept.truncate(kept.trim_end().len());
+    if !kept.is_empty() {
+        kept.push('\n');
+    }
+    kept
 }
 
 fn machine() -> String {
@@ -74,4 +106,17 @@ fn machine() -> String {
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(tools::root()).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_takes_the_place_of_the_one_of_its_command_alone() {
+        let before = "# Results\n\n## d1 — `bench a`\n\n| old |\n\n## d2 — `bench a full`\n\n| kept |\n";
+        assert_eq!(without(before, "bench a"), "# Results\n\n## d2 — `bench a full`\n\n| kept |\n");
+        assert_eq!(without(before, "bench b"), before);
+        assert_eq!(without("", "bench a"), "");
+    }
 }

@@ -3,7 +3,7 @@
 //! The program is a workspace of its own, `bench/peers`, so that nobody who tests the project builds the peers. RocksDB
 //! needs libclang and many minutes of compiling: where it cannot be built the run goes on without it and says so.
 
-use super::results::{Row, append};
+use super::results::{Row, record};
 use crate::tools;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
         }
     }
     let rows = rows_of(&mut command)?;
-    if choice.quick || rows.is_empty() { Ok(()) } else { append(&choice.text(), &rows) }
+    if choice.quick || rows.is_empty() { Ok(()) } else { record(&choice.text(), &rows) }
 }
 
 /// Builds the program; without RocksDB where that does not build.

@@ -1,7 +1,7 @@
 //! `cargo xtask bench writes`: durable POSTs against redis-server's SET with `appendfsync always`, in one run.
 
 use super::process::{Server, free_address};
-use super::results::{Row, append};
+use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};
 use super::wrk::Load;
 use super::{Effort, median, wrk};
@@ -73,7 +73,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
         row.print();
         rows.push(row);
     }
-    if effort.record { append("cargo xtask bench writes", &rows) } else { Ok(()) }
+    if effort.record { record("cargo xtask bench writes", &rows) } else { Ok(()) }
 }
 
 fn redis(stage: &Stage) -> Result<Server, String> {
