@@ -23,7 +23,7 @@ use crate::body::More;
 use crate::composer::{JSON, Length, Shape, checked, has_body};
 use crate::deadline::{DeadlineClock, Wait};
 use crate::head::Framing;
-use crate::late::{Answer, Ticket};
+use crate::late::{Answer, Nudged, Ticket};
 use crate::method::Method;
 use crate::plain;
 use crate::reader::{RequestReader, Step};
@@ -301,14 +301,18 @@ impl<S: Service> Connection<S> {
                 && let Some((length, source)) = answer.source.take()
             {
                 let worker = &self.shared.worker;
+                let (framing, length) = StreamFraming::of(length, slot.shape.http10);
+                // Nobody knows but by the connection's end where such a body ends.
+                slot.shape.persistent &= framing != StreamFraming::UntilClose;
+                self.last |= framing == StreamFraming::UntilClose;
                 let (shape, status) = (slot.shape, checked(answer.status));
                 let mut head = worker.take_buffer();
                 compose_answer_head(worker, &mut head, shape, answer, length);
-                self.ring.replace_front(if shape.head_only || !has_body(status) || length == 0 {
+                let empty = framing == StreamFraming::Length(0);
+                self.ring.replace_front(if shape.head_only || !has_body(status) || empty {
                     Held::Bytes(status, head)
                 } else {
-                    let stream = Stream::new(source, StreamFraming::Length(length));
-                    Held::Stream(status, head, Box::new(stream))
+                    Held::Stream(status, head, Box::new(Stream::new(source, framing)))
                 });
                 continue;
             }
@@ -321,6 +325,7 @@ impl<S: Service> Connection<S> {
                 match more {
                     More::No => {}
                     More::Yes => return io.notify_writable(),
+                    More::Wait => return,
                     More::Broken => return self.abort(io),
                 }
             }
@@ -505,8 +510,11 @@ impl<S: Service> Protocol for Connection<S> {
     }
 
     fn message(&mut self, message: Message, io: &mut Io<'_>) {
-        let Ok(answer) = message.payload.downcast::<Answer>() else { return };
-        if !self.ring.answer(message.tag, answer) {
+        let is_news = match message.payload.downcast::<Answer>() {
+            Ok(answer) => self.ring.answer(message.tag, answer),
+            Err(other) => other.is::<Nudged>() && self.ring.has_stream(),
+        };
+        if !is_news {
             return;
         }
         self.worker().tick();
@@ -585,15 +593,14 @@ fn pump(head: &mut Vec<u8>, stream: &mut Stream, io: &mut Io<'_>) -> (More, usiz
     (more, io.output().len() - before)
 }
 
-fn compose_answer_head(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer, length: u64) {
+fn compose_answer_head(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer, length: Length) {
     let content_type = if answer.json { JSON } else { "" };
-    let length = Length::Known(length);
     worker.composer.borrow().head(out, shape, checked(answer.status), content_type, &answer.fields, length);
 }
 
 fn compose_answer(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer) {
     let status = checked(answer.status);
-    compose_answer_head(worker, out, shape, answer, answer.body.len() as u64);
+    compose_answer_head(worker, out, shape, answer, Length::Known(answer.body.len() as u64));
     if !shape.head_only && has_body(status) {
         out.extend_from_slice(&answer.body);
     }

@@ -20,10 +20,34 @@ pub(crate) struct Answer {
     pub(crate) json: bool,
     pub(crate) fields: Vec<u8>,
     pub(crate) body: Vec<u8>,
-    /// A body that is pulled instead, and its length.
-    pub(crate) source: Option<(u64, Box<dyn BodySource + Send>)>,
+    /// A body that is pulled instead, and its length where it is known.
+    pub(crate) source: Option<(Option<u64>, Box<dyn BodySource + Send>)>,
     /// Dropped when the body has been copied into the write queue, or the connection is gone.
     pub(crate) _charge: Option<Box<dyn Send>>,
+}
+
+/// The payload of a message that has a stream pulled again.
+pub(crate) struct Nudged;
+
+/// Has a stream that waits pulled again. To send it once more than needed, or to a connection that is gone, does nothing.
+#[derive(Clone)]
+pub struct Nudge {
+    lp: Loop,
+    ticket: Ticket,
+}
+
+impl Nudge {
+    /// Travels through the loop's mailbox. Its sender is bounded: one for each time that the stream said it waits.
+    pub fn send(&self) {
+        let message = Message { tag: self.ticket.sequence, payload: Box::new(Nudged) };
+        self.lp.send(self.ticket.connection, message);
+    }
+}
+
+impl std::fmt::Debug for Nudge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nudge").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
 }
 
 /// A reply that is answered later, from any thread; owns all it needs. Dropped unanswered, it answers 500.
@@ -59,7 +83,17 @@ impl LateReply {
 
     /// Answers with a stream of known length: `source` travels to the loop and is pulled there, as by `Reply::stream`.
     pub fn stream(self, status: Status, content_type: &str, length: u64, source: Box<dyn BodySource + Send>) {
-        self.say(status, content_type, Vec::new(), Some((length, source)), None);
+        self.say(status, content_type, Vec::new(), Some((Some(length), source)), None);
+    }
+
+    /// The same where nobody knows how long it gets: chunked, or to HTTP/1.0 until the connection is closed.
+    pub fn stream_open(self, status: Status, content_type: &str, source: Box<dyn BodySource + Send>) {
+        self.say(status, content_type, Vec::new(), Some((None, source)), None);
+    }
+
+    /// What has this reply's stream pulled again after [`crate::More::Wait`], from any thread.
+    pub fn nudge(&self) -> Nudge {
+        Nudge { lp: self.lp.clone(), ticket: self.ticket }
     }
 
     fn say(
@@ -67,7 +101,7 @@ impl LateReply {
         status: Status,
         content_type: &str,
         body: Vec<u8>,
-        source: Option<(u64, Box<dyn BodySource + Send>)>,
+        source: Option<(Option<u64>, Box<dyn BodySource + Send>)>,
         charge: Option<Box<dyn Send>>,
     ) {
         let json = content_type == JSON;

@@ -95,14 +95,8 @@ impl Reply<'_> {
     /// mark. Chunked framing unless `length` is known; HTTP/1.0 without length closes at the end.
     pub fn stream(mut self, status: Status, content_type: &str, length: Option<u64>, source: Box<dyn BodySource>) {
         let status = checked(status);
-        let (framing, length) = match length {
-            Some(bytes) => (StreamFraming::Length(bytes), Length::Known(bytes)),
-            None if self.shape.http10 => {
-                self.shape.persistent = false;
-                (StreamFraming::UntilClose, Length::UntilClose)
-            }
-            None => (StreamFraming::Chunked, Length::Chunked),
-        };
+        let (framing, length) = StreamFraming::of(length, self.shape.http10);
+        self.shape.persistent &= framing != StreamFraming::UntilClose;
         self.compose_head(status, content_type, length);
         let empty = framing == StreamFraming::Length(0);
         *self.outcome = if self.shape.head_only || !has_body(status) || empty {

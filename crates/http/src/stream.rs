@@ -6,6 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::body::{BodySource, More};
+use crate::composer::Length;
 
 /// The place of a chunk's size.
 const SIZE_PLACE: &[u8; 10] = b"00000000\r\n";
@@ -18,6 +19,17 @@ pub(crate) enum StreamFraming {
     /// So many bytes are still owed.
     Length(u64),
     UntilClose,
+}
+
+impl StreamFraming {
+    /// How a body of this length is framed, and what its head says of it.
+    pub(crate) fn of(length: Option<u64>, http10: bool) -> (StreamFraming, Length) {
+        match length {
+            Some(bytes) => (StreamFraming::Length(bytes), Length::Known(bytes)),
+            None if http10 => (StreamFraming::UntilClose, Length::UntilClose),
+            None => (StreamFraming::Chunked, Length::Chunked),
+        }
+    }
 }
 
 /// A streamed reply on its way.

@@ -2,8 +2,10 @@
 
 mod harness;
 
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
 use harness::TestServer;
-use http::Settings;
+use http::{BodySource, More, Settings, Status};
 
 const MANY: usize = 16 << 20;
 
@@ -87,4 +89,50 @@ fn a_broken_stream_cuts_the_connection_without_a_last_chunk() {
     assert!(!end.is_err_and(|error| error.kind() != std::io::ErrorKind::ConnectionReset), "the connection was not cut");
     assert!(!bytes.ends_with(b"0\r\n\r\n"), "the body looks complete");
     server.connect().probe("/others-live");
+}
+
+/// Gives what is sent to it, and waits meanwhile; ends when nobody can send any more.
+struct Fed(Receiver<&'static str>);
+
+impl BodySource for Fed {
+    fn pull(&mut self, out: &mut Vec<u8>) -> More {
+        match self.0.try_recv() {
+            Ok(piece) => {
+                out.extend_from_slice(piece.as_bytes());
+                More::Yes
+            }
+            Err(TryRecvError::Empty) => More::Wait,
+            Err(TryRecvError::Disconnected) => More::No,
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_has_nothing_waits_until_it_is_nudged_and_delays_nobody() {
+    let server = TestServer::start(Settings::default());
+    for version in ["1.1", "1.0"] {
+        let mut client = server.connect();
+        client.send(format!("GET /late-read HTTP/{version}\r\nHost: h\r\n\r\n").as_bytes());
+        let late = server.shelf.take("/late-read");
+        let nudge = late.nudge();
+        // Before there is a stream it has nothing to do.
+        nudge.send();
+        let (pieces, fed) = channel();
+        late.stream_open(Status(200), "text/plain", Box::new(Fed(fed)));
+        for piece in ["one ", "two ", "three"] {
+            // The stream waits: others are served, and what comes is sent at once.
+            server.connect().probe("/meanwhile");
+            pieces.send(piece).unwrap();
+            nudge.send();
+            client.read_until(piece);
+        }
+        drop(pieces);
+        nudge.send();
+        let answer = client.answer();
+        assert_eq!(answer.body, "one two three");
+        assert_eq!(answer.head.contains("Transfer-Encoding: chunked"), version == "1.1");
+        if version == "1.1" {
+            client.probe("/after");
+        }
+    }
 }

@@ -233,6 +233,14 @@ impl Client {
         read > 0
     }
 
+    /// Reads until these bytes have come; they stay part of the reply.
+    #[track_caller]
+    pub fn read_until(&mut self, bytes: &str) {
+        while !self.text().contains(bytes) {
+            assert!(self.read_more(), "the server ended before {bytes:?}: {:?}", self.text());
+        }
+    }
+
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.seen).into_owned()
     }
