@@ -5,6 +5,7 @@
 //! ([`write`](mod@write)).
 
 pub mod catalog;
+pub mod changes;
 pub mod collection;
 pub mod config;
 mod database;

@@ -248,6 +248,10 @@ fn run(load: &Load<'_>) {
             let body = "{\"sql\":\"SELECT id, note FROM items LIMIT 300\"}";
             load.ask_and_hold(60, || raw("POST", "/_/query", body).repeat(30).into_bytes());
         });
+        // Who follows changes and does not read them, now and from the log's beginning.
+        for target in ["/_/changes", "/_/changes?since=0"] {
+            scope.spawn(move || load.ask_and_hold(60, || raw("GET", target, "").into_bytes()));
+        }
         // Heads and bodies that never end.
         scope.spawn(|| load.ask_and_hold(300, || format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(12_000)).into_bytes()));
         scope.spawn(|| {

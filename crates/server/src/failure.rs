@@ -17,6 +17,8 @@ pub enum Kind {
     Invalid,
     /// A key or unique value is in use, or a document is still referred to.
     Conflict,
+    /// What was asked for is kept no longer.
+    Gone,
     /// `If-Match` or `If-None-Match` did not hold.
     PreconditionFailed,
     /// A body, a result or a query's work is over a limit.
@@ -34,11 +36,12 @@ pub enum Kind {
 }
 
 /// Kind, its status, and the problem document's title.
-const TABLE: [(Kind, u16, &str); 11] = [
+const TABLE: [(Kind, u16, &str); 12] = [
     (Kind::NotFound, 404, "Not found"),
     (Kind::MethodNotAllowed, 405, "Method not allowed"),
     (Kind::Invalid, 400, "Invalid request"),
     (Kind::Conflict, 409, "Conflict"),
+    (Kind::Gone, 410, "Gone"),
     (Kind::PreconditionFailed, 412, "Precondition failed"),
     (Kind::TooLarge, 413, "Too large"),
     (Kind::Forbidden, 403, "Forbidden"),
@@ -52,6 +55,11 @@ impl Kind {
     fn row(self) -> (u16, &'static str) {
         let row = TABLE.iter().find(|row| row.0 == self);
         row.map_or((500, "Internal error"), |row| (row.1, row.2))
+    }
+
+    /// The title of its problem document.
+    pub fn title(self) -> &'static str {
+        self.row().1
     }
 
     /// The status where no `[errors]` says otherwise.
@@ -127,7 +135,7 @@ pub const PROBLEM: &str = "application/problem+json";
 /// A problem document (RFC 9457): `{"title":…,"status":…,"detail":…}`; its type is `about:blank`, which is left out.
 pub fn problem(status: Status, failure: &Failure) -> Vec<u8> {
     let mut document = serde_json::Map::new();
-    document.insert("title".to_owned(), failure.kind.row().1.into());
+    document.insert("title".to_owned(), failure.kind.title().into());
     document.insert("status".to_owned(), status.0.into());
     if !failure.detail.is_empty() {
         document.insert("detail".to_owned(), failure.detail.as_ref().into());

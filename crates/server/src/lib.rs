@@ -12,6 +12,7 @@
 //! typed: a query or `EXPLAIN` of one. `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
 
 mod background;
+mod changes;
 mod cold;
 pub mod config;
 mod endpoint;

@@ -55,6 +55,8 @@ const COPIES_PER_WRITE: usize = 3;
 const COMMITTERS: usize = 2;
 /// Bytes of a batch of the log beside one transaction (`store::Options`).
 const BATCH_BYTES: usize = 1 << 20;
+/// What a reader of changes holds at least (`store`'s feed).
+const CHANGE_READER_BYTES: usize = 256 << 10;
 /// Growing by doubling: see the module's text.
 const GROWING: usize = 3;
 /// A query holds its result and what it sorts or groups, which is two buffers of its own.
@@ -242,6 +244,11 @@ impl Division {
     /// Bytes of a batch of the log, largest transaction included, in a buffer that has doubled, and a copy while it grows.
     fn batch_bytes(&self) -> usize {
         GROWING * (BATCH_BYTES.min(self.memtable_bytes / 8) + self.transaction_bytes)
+    }
+
+    /// What a reader of changes holds: a batch of the log, and what it reads ahead (`store::ChangeReader`).
+    pub(crate) fn change_reader_bytes(&self) -> usize {
+        CHANGE_READER_BYTES + BATCH_BYTES.min(self.memtable_bytes / 8) + self.transaction_bytes
     }
 
     fn sum(&self) -> usize {

@@ -43,6 +43,7 @@ pub(crate) fn text(service: &Service) -> String {
     };
     put(&store(service));
     put(&pool(service));
+    put(&changes(service));
     put(&process());
     if let Some(sources) = service.sources.get() {
         put(&loops(sources));
@@ -173,6 +174,31 @@ fn pool(service: &Service) -> [Metric; 10] {
             Type::Gauge,
             "Large replies that wait for their clients.",
             service.replies.bytes() as f64,
+        ),
+    ]
+}
+
+fn changes(service: &Service) -> [Metric; 4] {
+    let numbers = service.feed.numbers();
+    [
+        ("changes_consumers", Type::Gauge, "Consumers of changes that are connected.", numbers.consumers as f64),
+        (
+            "changes_behind",
+            Type::Gauge,
+            "Those of them that get older changes from the log first.",
+            numbers.behind as f64,
+        ),
+        (
+            "changes_window_bytes",
+            Type::Gauge,
+            "Bytes of the newest changes, kept for all consumers.",
+            numbers.window_bytes as f64,
+        ),
+        (
+            "changes_cut_off_total",
+            Type::Counter,
+            "Consumers of changes that were cut off because they were too slow.",
+            numbers.cut_off as f64,
         ),
     ]
 }

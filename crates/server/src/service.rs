@@ -1,5 +1,6 @@
 //! The service: which route a request takes, and what each loop keeps for itself.
 
+use crate::changes::Feed;
 use crate::cold::{ColdReads, Sessions, Watch};
 use crate::config::ServiceConfig;
 use crate::endpoint::Endpoint;
@@ -45,6 +46,7 @@ pub(crate) struct Service {
     pub(crate) cold_reads: AtomicU64,
     pub(crate) pool_sessions: Arc<Sessions>,
     pub(crate) backups: Arc<Backups>,
+    pub(crate) feed: Feed,
     pub(crate) sources: OnceLock<Sources>,
     router: Router<Route>,
 }
@@ -100,6 +102,7 @@ impl Service {
             let added = router.route(method, pattern, Route::General(door));
             debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
         }
+        let replies = InFlight::new(division.replies_bytes, config.errors.clone());
         Service {
             database,
             errors: Arc::new(config.errors.clone()),
@@ -108,7 +111,8 @@ impl Service {
             backup_thread: pools.backup,
             scan_rows_max: config.server.scan_rows_max,
             writes: InFlight::new(division.writes_bytes, config.errors.clone()),
-            replies: InFlight::new(division.replies_bytes, config.errors.clone()),
+            feed: Feed::new(replies.clone(), division),
+            replies,
             loop_query_bytes: division.loop_query_bytes,
             query_bytes: division.query_bytes,
             cold_reads: AtomicU64::new(0),

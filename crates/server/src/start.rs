@@ -81,9 +81,10 @@ impl Running {
     }
 
     /// Takes no more connections, lets the open ones finish until the configured deadline, and cuts the rest. A backup
-    /// under way is given up.
+    /// under way is given up, and consumers of changes are told.
     pub fn drain(&self) {
         self.server.service().backups.give_up();
+        self.server.service().feed.end();
         self.reactor.drain(self.drain);
     }
 
@@ -224,6 +225,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let pools = start_pools(settings, &division)
         .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
     let service = Service::new(config, database, endpoints, pools, &division);
+    service.feed.start(&service.database).map_err(StartError::System)?;
     let (access_log, log) = access_log(config)?;
     let server = Arc::new(Server::new(service, http_settings(config, &division, access_log)));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;

@@ -187,7 +187,7 @@ fn errors_are_problem_documents() {
         ("POST", "/_/query", "{\"sql\":\"SELEC\"}", 400),
         ("POST", "/_/query", "{\"sql\":\"SELECT id FROM items\",\"x\":1}", 400),
         ("GET", "/_/views/any", "", 404),
-        ("GET", "/_/changes", "", 501),
+        ("GET", "/_/changes?since=x", "", 400),
         ("GET", "/_/openapi.json", "", 501),
         ("GET", "/_/", "", 501),
     ] {

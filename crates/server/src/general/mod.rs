@@ -1,10 +1,11 @@
-//! The general API under `/_/`: collections, bulk writes, queries, views, backups, health and metrics.
+//! The general API under `/_/`: collections, bulk writes, queries, views, changes, backups, health and metrics.
 //!
 //! Without a configured token it answers loopback only, health excepted. Errors are problem documents (RFC 9457) with
 //! the standard statuses, whatever `[errors]` says about declared endpoints.
 
 pub(crate) mod backup;
 mod bulk;
+mod changes;
 mod documents;
 mod listing;
 mod preconditions;
@@ -34,6 +35,7 @@ pub(crate) enum Door {
     ListViews,
     TellView,
     VerifyView,
+    Changes,
     Health,
     Metrics,
     NotYet,
@@ -60,7 +62,7 @@ impl Door {
         (Method::Get, "/_/views", Door::ListViews),
         (Method::Get, "/_/views/{name}", Door::TellView),
         (Method::Post, "/_/views/{name}/verify", Door::VerifyView),
-        (Method::Get, "/_/changes", Door::NotYet),
+        (Method::Get, "/_/changes", Door::Changes),
         (Method::Get, "/_/openapi.json", Door::NotYet),
         (Method::Get, "/_/", Door::NotYet),
     ];
@@ -98,6 +100,7 @@ impl Door {
             Door::ListViews => views::list(service, reply),
             Door::TellView => views::get(service, params, reply),
             Door::VerifyView => views::verify(service, request, params, reply),
+            Door::Changes => changes::follow(service, request, reply),
             Door::Health => health(service, reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
             Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),

@@ -79,9 +79,11 @@ impl TestServer {
     pub fn try_start(settings: &str, more: &str) -> Result<TestServer, StartError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("service.toml");
-        let text = format!(
-            "{COLLECTIONS}\n[server]\nhttp = \"127.0.0.1:0\"\nthreads = 1\ndurability = \"none\"\n{settings}\n{more}"
-        );
+        // What a test says itself is not said twice.
+        let given = [("threads", "1"), ("durability", "\"none\"")];
+        let given = given.iter().filter(|(name, _)| !settings.contains(name));
+        let given: String = given.map(|(name, value)| format!("{name} = {value}\n")).collect();
+        let text = format!("{COLLECTIONS}\n[server]\nhttp = \"127.0.0.1:0\"\n{given}{settings}\n{more}");
         std::fs::write(&path, text).unwrap();
         let config = ServiceConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
         let running = server::start(&config, &folder.path().join("data"))?;
@@ -159,6 +161,30 @@ impl Client {
         let head = format!("{method} {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n{fields}\r\n");
         self.stream.write_all(head.as_bytes()).unwrap();
         self.stream.write_all(body).unwrap();
+    }
+
+    /// The next reply's head alone.
+    #[track_caller]
+    pub fn head(&mut self) -> String {
+        loop {
+            if let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
+                return String::from_utf8(self.unread.drain(..at + 4).collect()).unwrap();
+            }
+            assert!(self.more(), "the connection ended: {}", String::from_utf8_lossy(&self.unread));
+        }
+    }
+
+    /// Reads more of a body that has no end, its framing as it comes. `false`: the connection ended.
+    pub fn read_into(&mut self, text: &mut String) -> bool {
+        let more = !self.unread.is_empty() || self.more();
+        text.push_str(&String::from_utf8_lossy(&self.unread));
+        self.unread.clear();
+        more
+    }
+
+    /// The connection, and what came and was not read yet.
+    pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
+        (self.stream, self.unread)
     }
 
     fn more(&mut self) -> bool {

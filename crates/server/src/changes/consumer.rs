@@ -1,0 +1,151 @@
+//! One consumer of the feed: the body of its reply, which its loop pulls.
+//!
+//! It copies events from the shared window, and while it is behind that from its seat's piece. It keeps none of them between
+//! two pulls.
+
+use super::hub::{End, Hub, Next};
+use super::place::Place;
+use super::window::Chunk;
+use docs::CollectionId;
+use http::{BodySource, More};
+use std::io::Write as _;
+use std::sync::Arc;
+
+/// A pull ends when it has given as many bytes, and the event that it is at.
+const PULL_BYTES: usize = 32 << 10;
+/// How long an EventSource is to wait before it connects again.
+const RETRY_MS: u32 = 1000;
+
+/// How events are framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Server-sent events: the HTML standard, section 9.2.
+    Events,
+    /// A line of JSON each.
+    Lines,
+}
+
+impl Form {
+    pub(crate) fn media(self) -> &'static str {
+        match self {
+            Form::Events => "text/event-stream",
+            Form::Lines => crate::rows::NDJSON,
+        }
+    }
+}
+
+/// What a consumer asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// After which place; `None`: from now on.
+    pub(crate) since: Option<Place>,
+    /// `None`: all.
+    pub(crate) collection: Option<CollectionId>,
+    pub(crate) form: Form,
+}
+
+/// See the module's text.
+pub(crate) struct Consumer {
+    hub: Arc<Hub>,
+    number: u64,
+    wanted: Wanted,
+    /// All up to it was given, or was not wanted.
+    place: Place,
+    /// The chunk of the window that comes next, once it is there.
+    chunk: Option<u64>,
+    /// The beat that was heard last.
+    beat: Option<u64>,
+}
+
+impl Consumer {
+    pub(crate) fn new(hub: Arc<Hub>, number: u64, wanted: Wanted, place: Place) -> Consumer {
+        Consumer { hub, number, wanted, place, chunk: None, beat: None }
+    }
+
+    /// Copies what is wanted of a chunk; whether it is copied to its end.
+    fn copy(&mut self, chunk: &Chunk, out: &mut Vec<u8>) -> bool {
+        let (start, mut number) = (out.len(), chunk.first_after(self.place));
+        while let Some((entry, line)) = chunk.entry(number) {
+            if self.wanted.collection.is_none_or(|wanted| wanted == entry.collection) {
+                if out.len() - start >= PULL_BYTES {
+                    return false;
+                }
+                self.event(entry.place, line, out);
+            }
+            self.place = entry.place;
+            number += 1;
+        }
+        true
+    }
+
+    fn event(&self, place: Place, line: &[u8], out: &mut Vec<u8>) {
+        if self.wanted.form == Form::Events {
+            // Writing into a vector does not fail.
+            let _ = write!(out, "id: {place}\ndata: ");
+        }
+        out.extend_from_slice(line);
+        out.extend_from_slice(if self.wanted.form == Form::Events { b"\n\n" } else { b"\n" });
+    }
+
+    /// Tells where the consumer is, also where nothing came that it wants: to resume from there costs no reading.
+    fn heartbeat(&self, out: &mut Vec<u8>) {
+        let place = self.place;
+        let _ = match self.wanted.form {
+            // An event without data is not dispatched, but its id is remembered.
+            Form::Events if self.beat.is_none() => write!(out, "retry: {RETRY_MS}\nid: {place}\n\n"),
+            Form::Events => write!(out, ":\nid: {place}\n\n"),
+            Form::Lines => match place.part() {
+                None => writeln!(out, "{{\"change\":{place}}}"),
+                Some(part) => writeln!(out, "{{\"change\":{},\"part\":{part}}}", place.change_number),
+            },
+        };
+    }
+
+    /// The last that it hears.
+    fn say_end(&self, end: &End, out: &mut Vec<u8>) {
+        let line = serde_json::json!({ "end": end.to_string(), "since": self.place.to_string() }).to_string();
+        if self.wanted.form == Form::Events {
+            out.extend_from_slice(b"event: end\ndata: ");
+        }
+        out.extend_from_slice(line.as_bytes());
+        out.extend_from_slice(if self.wanted.form == Form::Events { b"\n\n" } else { b"\n" });
+    }
+}
+
+impl BodySource for Consumer {
+    fn pull(&mut self, out: &mut Vec<u8>) -> More {
+        let hub = Arc::clone(&self.hub);
+        match hub.next(self.number, self.place, self.chunk, self.beat) {
+            Next::Chunk(number, chunk) => {
+                let is_done = self.copy(&chunk, out);
+                self.chunk = Some(if is_done { number + 1 } else { number });
+                More::Yes
+            }
+            Next::Piece(piece) => {
+                self.chunk = None;
+                if self.copy(&piece, out) {
+                    hub.taken(self.number);
+                }
+                More::Yes
+            }
+            Next::Beat(beat, tip) => {
+                // Where it waits at the tip, all up to it was not wanted.
+                self.place = self.place.max(tip.unwrap_or(self.place));
+                self.heartbeat(out);
+                self.beat = Some(beat);
+                More::Yes
+            }
+            Next::Nothing => More::Wait,
+            Next::End(end) => {
+                self.say_end(&end, out);
+                More::No
+            }
+        }
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.hub.leave(self.number);
+    }
+}

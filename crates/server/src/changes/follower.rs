@@ -1,0 +1,295 @@
+//! The thread that reads changes from the log for all consumers: once for those who follow, and in turns for those who are
+//! behind. While nobody consumes it sleeps and reads nothing.
+
+use super::hub::{Arrival, End, Hub, Orders, Wanting, refuse};
+use super::place::Place;
+use super::window::{Chunk, Window};
+use crate::failure::{Failure, Kind, PROBLEM};
+use crate::in_flight::Taken;
+use docs::Database;
+use docs::changes::Changes;
+use http::LateReply;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Between two publications, where changes come without end: each costs every consumer a system call.
+const PACE: Duration = Duration::from_millis(5);
+/// Between two signs of life.
+const BEAT: Duration = Duration::from_secs(10);
+/// Those who follow are told at the latest after so many bytes.
+const ROUND_BYTES: usize = 256 << 10;
+/// Transactions that are read in one turn for one who is behind: none of them may have changed what it wants.
+const TURN_TRANSACTIONS: usize = 4096;
+/// Between two looks for a seat.
+const SEAT_WAIT: Duration = Duration::from_millis(100);
+/// Readers of the log for those who are behind.
+const SEATS_MAX: usize = 4;
+
+/// What the parts of the feed take at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// The window.
+    pub(crate) window_bytes: usize,
+    /// A reader of the log.
+    pub(crate) reader_bytes: usize,
+    /// A piece for one who is behind.
+    pub(crate) piece_bytes: usize,
+}
+
+/// See the module's text.
+pub(crate) struct Follower {
+    hub: Arc<Hub>,
+    database: Database,
+    sizes: Sizes,
+    live: Option<Live>,
+    seats: Vec<Seat>,
+    next_beat: Instant,
+}
+
+/// The reader at the tip.
+struct Live {
+    changes: Changes,
+    /// When the next changes may be published.
+    due: Instant,
+    _memory: Taken,
+}
+
+struct Seat {
+    member: u64,
+    changes: Changes,
+}
+
+impl Follower {
+    pub(crate) fn new(hub: Arc<Hub>, database: Database, sizes: Sizes) -> Follower {
+        Follower { hub, database, sizes, live: None, seats: Vec::new(), next_beat: Instant::now() }
+    }
+
+    /// Works until the hub is ended.
+    pub(crate) fn run(mut self) {
+        let mut until = None;
+        loop {
+            let orders = self.hub.orders(until);
+            if orders.is_ending {
+                return;
+            }
+            until = self.turn(orders);
+        }
+    }
+
+    /// Does what is to be done; gives when to look again though nobody rings, `None`: not at all.
+    fn turn(&mut self, orders: Orders) -> Option<Instant> {
+        let Orders { arrivals, wanting, seated, has_members, .. } = orders;
+        self.seats.retain(|seat| seated.contains(&seat.member));
+        if !has_members && arrivals.is_empty() {
+            self.live = None;
+            self.hub.set_window(None);
+            return None;
+        }
+        let has_arrivals = !arrivals.is_empty();
+        arrivals.into_iter().for_each(|arrival| self.admit(arrival));
+        let again = self.read_live();
+        let mut is_busy = has_arrivals;
+        let mut next = self.next_beat;
+        for wanting in wanting {
+            match self.serve(&wanting) {
+                Served::Busy => is_busy = true,
+                Served::Done => {}
+                Served::NoSeat => next = next.min(Instant::now() + SEAT_WAIT),
+            }
+        }
+        let now = Instant::now();
+        if now >= self.next_beat {
+            self.hub.next_beat();
+            self.next_beat = now + BEAT;
+        }
+        next = next.min(self.next_beat).min(again.unwrap_or(next));
+        Some(if is_busy { now } else { next })
+    }
+
+    fn admit(&mut self, arrival: Arrival) {
+        match self.place(&arrival) {
+            Ok(place) => self.hub.join(arrival, place),
+            Err(Refusal::Failure(failure)) => refuse(arrival.late, &failure),
+            Err(Refusal::Gone { since, oldest }) => say_gone(arrival.late, since, oldest),
+        }
+    }
+
+    /// Where a consumer begins.
+    fn place(&mut self, arrival: &Arrival) -> Result<Place, Refusal> {
+        self.begin()?;
+        let (after, tip) = self.hub.window().unwrap_or((Place::after(0), Place::after(0)));
+        let Some(since) = arrival.wanted.since else { return Ok(tip) };
+        let newest = self.database.store().stats().version;
+        if since.change_number > newest {
+            let detail = format!("since is {since}, but the newest change is {newest}");
+            return Err(Refusal::Failure(Failure::new(Kind::Invalid, detail)));
+        }
+        if since < after {
+            // Opened to see whether they are there. Its seat may have to wait.
+            self.database.changes_since(since.whole()).map_err(|error| refusal(since, error))?;
+        }
+        Ok(since)
+    }
+
+    /// Begins to follow, if that is not done yet.
+    fn begin(&mut self) -> Result<(), Refusal> {
+        if self.live.is_some() {
+            return Ok(());
+        }
+        let busy = || Refusal::Failure(Failure::new(Kind::Busy, "too many bytes of large replies wait"));
+        let memory = self.hub.take(self.sizes.window_bytes + self.sizes.reader_bytes).ok_or_else(busy)?;
+        let newest = self.database.store().stats().version;
+        let from = |error| refusal(Place::after(newest), error);
+        let mut changes = self.database.changes_since(newest).map_err(from)?;
+        let hub = Arc::clone(&self.hub);
+        changes.wake_by(move || hub.ring());
+        let now = Instant::now();
+        self.hub.set_window(Some(Window::new(newest, self.sizes.window_bytes)));
+        self.live = Some(Live { changes, due: now, _memory: memory });
+        self.next_beat = now + BEAT;
+        Ok(())
+    }
+
+    /// Reads what has changed and publishes it, unless it is too early; then, or where there is more, gives when it is time.
+    fn read_live(&mut self) -> Option<Instant> {
+        let live = self.live.as_mut()?;
+        let now = Instant::now();
+        if now < live.due {
+            return Some(live.due);
+        }
+        let catalog = self.database.catalog();
+        let (mut chunks, mut chunk, mut bytes) = (Vec::new(), Chunk::default(), 0);
+        let outcome = loop {
+            let next = live.changes.next(|event| {
+                if chunk.is_full() {
+                    bytes += chunk.bytes();
+                    chunks.push(std::mem::take(&mut chunk));
+                }
+                chunk.push(catalog, event);
+            });
+            match next {
+                Ok(true) if bytes < ROUND_BYTES => {}
+                other => break other,
+            }
+        };
+        if !chunk.is_empty() {
+            chunk.shrink();
+            chunks.push(chunk);
+        }
+        if !chunks.is_empty() {
+            live.due = now + PACE;
+        }
+        self.hub.publish(chunks, Place::after(live.changes.version()));
+        match outcome {
+            Ok(true) => {
+                live.due = now;
+                Some(now)
+            }
+            Ok(false) => None,
+            Err(error) => {
+                tracing::error!(%error, "the feed of changes ends");
+                self.hub.fail(None, &end_of(error));
+                self.live = None;
+                None
+            }
+        }
+    }
+
+    /// Reads the next piece for one who is behind.
+    fn serve(&mut self, wanting: &Wanting) -> Served {
+        let seat = self.seats.iter().position(|seat| seat.member == wanting.member);
+        let Some(seat) = seat.or_else(|| self.sit_down(wanting)) else { return Served::NoSeat };
+        let changes = &mut self.seats[seat].changes;
+        let (catalog, mut piece) = (self.database.catalog(), Chunk::default());
+        for _ in 0..TURN_TRANSACTIONS {
+            let next = changes.next(|event| {
+                if wanting.wanted.collection.is_none_or(|wanted| wanted == event.collection) {
+                    piece.push(catalog, event);
+                }
+            });
+            match next {
+                Ok(true) if !piece.is_full() => {}
+                Ok(_) => break,
+                Err(error) => {
+                    self.hub.fail(Some(wanting.member), &end_of(error));
+                    self.seats.swap_remove(seat);
+                    return Served::Busy;
+                }
+            }
+        }
+        let (is_empty, known) = (piece.is_empty(), Place::after(changes.version()));
+        let goes_on = self.hub.give(wanting.member, piece, known);
+        if !goes_on {
+            self.seats.swap_remove(seat);
+        }
+        // A seat that is free is for the next.
+        if is_empty || !goes_on { Served::Busy } else { Served::Done }
+    }
+
+    /// Opens a reader for one who is behind, if there is a seat.
+    fn sit_down(&mut self, wanting: &Wanting) -> Option<usize> {
+        if self.seats.len() >= SEATS_MAX {
+            self.hub.clear_idle_seat();
+            return None;
+        }
+        if !wanting.has_seat {
+            let Some(memory) = self.hub.take(self.sizes.reader_bytes + self.sizes.piece_bytes) else {
+                self.hub.clear_idle_seat();
+                return None;
+            };
+            self.hub.seat(wanting.member, memory);
+        }
+        match self.database.changes_since(wanting.place.whole()) {
+            Ok(changes) => {
+                self.seats.push(Seat { member: wanting.member, changes });
+                Some(self.seats.len() - 1)
+            }
+            Err(error) => {
+                self.hub.fail(Some(wanting.member), &end_of(error));
+                None
+            }
+        }
+    }
+}
+
+/// What was done for one who is behind.
+enum Served {
+    /// There is more to do at once.
+    Busy,
+    Done,
+    NoSeat,
+}
+
+/// Why a request does not become a consumer.
+enum Refusal {
+    Failure(Failure),
+    Gone { since: Place, oldest: u64 },
+}
+
+fn refusal(since: Place, error: store::Error) -> Refusal {
+    match error {
+        store::Error::Gone { oldest } => Refusal::Gone { since, oldest: oldest.0 },
+        store::Error::Busy => Refusal::Failure(Failure::new(Kind::Busy, "too many readers of changes")),
+        error => Refusal::Failure(Failure::new(Kind::Unavailable, error.to_string())),
+    }
+}
+
+fn end_of(error: store::Error) -> End {
+    match error {
+        store::Error::Gone { oldest } => End::Gone { oldest: oldest.0 },
+        store::Error::Closed => End::Stopping,
+        error => End::Failed(error.to_string()),
+    }
+}
+
+/// A problem document that says where to begin again.
+fn say_gone(late: LateReply, since: Place, oldest: u64) {
+    let kind = Kind::Gone;
+    let detail = format!(
+        "changes since {since} are kept no longer: read the collections, and go on from {oldest} or later; \
+         [server] changes_kept_bytes keeps more"
+    );
+    let body =
+        serde_json::json!({ "title": kind.title(), "status": kind.status().0, "detail": detail, "oldest": oldest });
+    late.send(kind.status(), PROBLEM, body.to_string().into_bytes());
+}

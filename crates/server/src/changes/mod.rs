@@ -1,0 +1,86 @@
+//! The feed of changes: `GET /_/changes` for many consumers, read and encoded once.
+//!
+//! ```text
+//!   log ──► follower ──► window ──► consumers that follow       one thread, woken by commits
+//!      └──► seats ─────► pieces ──► consumers that are behind   the same thread, in turns
+//! ```
+//!
+//! - Each consumer gets every change after its place once, in order: events carry places, and a consumer copies only what comes
+//!   after its own.
+//! - A consumer's loop pulls; where there is nothing it waits without a timer or a thread until it is nudged.
+//! - All memory is counted among the large replies: the window, the readers, the pieces. What a connection has not sent yet is
+//!   in the bound of its loop's buffers.
+//! - A consumer that is slower than the window is cut off, and told where it was.
+
+mod consumer;
+mod follower;
+mod hub;
+mod place;
+mod window;
+
+pub(crate) use consumer::{Form, Wanted};
+pub(crate) use hub::{Arrival, Numbers};
+pub(crate) use place::Place;
+
+use crate::failure::Failure;
+use crate::in_flight::InFlight;
+use crate::memory::Division;
+use docs::Database;
+use follower::{Follower, Sizes};
+use hub::Hub;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// A part of what large replies may take is the window's, but never more than this: seconds of many changes.
+const WINDOW_PARTS: usize = 4;
+const WINDOW_BYTES_MOST: usize = 16 << 20;
+
+/// See the module's text. Ends when it is dropped.
+pub(crate) struct Feed {
+    hub: Arc<Hub>,
+    sizes: Sizes,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Feed {
+    pub(crate) fn new(replies: InFlight, division: &Division) -> Feed {
+        let sizes = Sizes {
+            window_bytes: (replies.bytes_max() / WINDOW_PARTS).min(WINDOW_BYTES_MOST),
+            reader_bytes: division.change_reader_bytes(),
+            piece_bytes: window::CHUNK_BYTES + division.transaction_bytes,
+        };
+        Feed { hub: Arc::new(Hub::new(replies)), sizes, thread: Mutex::default() }
+    }
+
+    /// Starts the thread.
+    pub(crate) fn start(&self, database: &Database) -> std::io::Result<()> {
+        let follower = Follower::new(Arc::clone(&self.hub), database.clone(), self.sizes);
+        let thread = std::thread::Builder::new().name("changes".to_owned()).spawn(move || follower.run())?;
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(())
+    }
+
+    /// Takes on a consumer.
+    pub(crate) fn arrive(&self, arrival: impl FnOnce() -> Option<Arrival>) -> Result<(), Failure> {
+        self.hub.arrive(arrival)
+    }
+
+    /// Tells all consumers that the server stops, and ends their replies.
+    pub(crate) fn end(&self) {
+        self.hub.end();
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.hub.numbers()
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.hub.end();
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // A panic of the thread was told by itself.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The newest changes, encoded once for all consumers, and bounded: whoever is further behind reads the log.
+//!
+//! ```text
+//!   after ─┐                                              ┌─ tip
+//!          | chunk 7 | chunk 8 | chunk 9 | … | chunk 12   |
+//! ```
+//!
+//! Everything after `after` up to `tip` is in the chunks. A chunk is never changed; consumers hold none between two pulls, so
+//! that what falls out of the window is freed at once.
+
+use super::place::Place;
+use docs::CollectionId;
+use docs::catalog::Catalog;
+use docs::changes::{DocumentChange, Event};
+use docs::order::Scalar;
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::sync::Arc;
+
+/// A chunk that has as many bytes is closed.
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
+/// What an event takes beside its document, with its place in the chunk; a key may take as much as itself, escaped.
+const EVENT_BYTES: usize = 256;
+
+/// Events, each as a line of JSON.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    lines: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+/// One event in a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) place: Place,
+    pub(crate) collection: CollectionId,
+    end: usize,
+}
+
+impl Chunk {
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes() >= CHUNK_BYTES
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Chunk>() + self.lines.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// The number of the first entry after a place.
+    pub(crate) fn first_after(&self, place: Place) -> usize {
+        self.entries.partition_point(|entry| entry.place <= place)
+    }
+
+    /// An entry and its line, without the line feed.
+    pub(crate) fn entry(&self, number: usize) -> Option<(Entry, &[u8])> {
+        let entry = *self.entries.get(number)?;
+        let start = number.checked_sub(1).and_then(|before| self.entries.get(before)).map_or(0, |before| before.end);
+        Some((entry, self.lines.get(start..entry.end)?))
+    }
+
+    /// Gives back what it does not need.
+    pub(crate) fn shrink(&mut self) {
+        self.lines.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
+    fn last(&self) -> Option<Place> {
+        self.entries.last().map(|entry| entry.place)
+    }
+
+    /// Encodes an event.
+    pub(crate) fn push(&mut self, catalog: &Catalog, event: &Event<'_>) {
+        let place = match event.is_last {
+            true => Place::after(event.change_number),
+            false => Place::within(event.change_number, event.number),
+        };
+        let text = match &event.change {
+            DocumentChange::Put { document, .. } => document.text(),
+            _ => b"",
+        };
+        // Never twice as much for a large document.
+        if self.lines.capacity() - self.lines.len() < text.len() + EVENT_BYTES && text.len() > CHUNK_BYTES {
+            self.lines.reserve_exact(text.len() + EVENT_BYTES);
+        }
+        let out = &mut self.lines;
+        // Writing into a vector does not fail.
+        let _ = write!(out, "{{\"change\":{}", event.change_number);
+        if let Some(part) = place.part() {
+            let _ = write!(out, ",\"part\":{part}");
+        }
+        let name = catalog.collections.get(event.collection.0).map_or("", |info| info.name.as_str());
+        let _ = write!(out, ",\"collection\":\"{name}\",\"op\":");
+        match &event.change {
+            DocumentChange::Put { key, .. } => {
+                out.extend_from_slice(b"\"put\",\"key\":");
+                write_key(key.scalar(), out);
+                out.extend_from_slice(b",\"document\":");
+                out.extend_from_slice(text);
+            }
+            DocumentChange::Delete { key } => {
+                out.extend_from_slice(b"\"delete\",\"key\":");
+                write_key(key.scalar(), out);
+            }
+            DocumentChange::Reset => out.extend_from_slice(b"\"reset\""),
+        }
+        out.push(b'}');
+        self.entries.push(Entry { place, collection: event.collection, end: self.lines.len() });
+    }
+}
+
+fn write_key(key: Scalar<'_>, out: &mut Vec<u8>) {
+    let _ = match key {
+        Scalar::Text(text) => serde_json::to_writer(out, text).map_err(std::io::Error::from),
+        Scalar::Integer(number) => write!(out, "{number}"),
+        Scalar::Null | Scalar::Real(_) => out.write_all(b"null"),
+    };
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Window {
+    chunks: VecDeque<Arc<Chunk>>,
+    /// The number of the first chunk.
+    first: u64,
+    bytes: usize,
+    bytes_max: usize,
+    after: Place,
+    tip: Place,
+}
+
+impl Window {
+    /// An empty one after a transaction.
+    pub(crate) fn new(change_number: u64, bytes_max: usize) -> Window {
+        let after = Place::after(change_number);
+        Window { chunks: VecDeque::new(), first: 0, bytes: 0, bytes_max, after, tip: after }
+    }
+
+    /// Everything after this is there.
+    pub(crate) fn after(&self) -> Place {
+        self.after
+    }
+
+    /// Everything up to this is there.
+    pub(crate) fn tip(&self) -> Place {
+        self.tip
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds what is newer; the oldest goes where the bound wants it. `tip`: what has been read, which may be more than
+    /// has changed a document.
+    pub(crate) fn push(&mut self, chunk: Chunk, tip: Place) {
+        self.tip = self.tip.max(tip);
+        if chunk.is_empty() {
+            return;
+        }
+        self.bytes += chunk.bytes();
+        self.chunks.push_back(Arc::new(chunk));
+        while self.bytes > self.bytes_max && self.chunks.len() > 1 {
+            let Some(oldest) = self.chunks.pop_front() else { break };
+            self.bytes -= oldest.bytes();
+            self.first += 1;
+            self.after = oldest.last().unwrap_or(self.after);
+        }
+    }
+
+    /// The number of the first chunk that holds something after a place which the window covers.
+    pub(crate) fn find(&self, place: Place) -> u64 {
+        self.first + self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last <= place)) as u64
+    }
+
+    /// Whether a chunk has not fallen out.
+    pub(crate) fn holds(&self, number: u64) -> bool {
+        number >= self.first
+    }
+
+    /// A chunk by its number; none where there is none yet.
+    pub(crate) fn chunk(&self, number: u64) -> Option<&Arc<Chunk>> {
+        self.chunks.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(change_number: u64) -> Chunk {
+        let mut chunk = Chunk::default();
+        let change = DocumentChange::Reset;
+        let event = Event { change_number, number: 0, is_last: true, collection: CollectionId(0), change };
+        chunk.push(&Catalog::default(), &event);
+        chunk
+    }
+
+    #[test]
+    fn a_window_keeps_the_newest_within_its_bound_and_knows_from_where() {
+        let bytes = chunk(7).bytes();
+        let mut window = Window::new(6, 3 * bytes);
+        for number in 7..=20 {
+            window.push(chunk(number), Place::after(number));
+            assert!(window.bytes() <= 3 * bytes);
+            let oldest = number.saturating_sub(3).max(6);
+            assert_eq!((window.after(), window.tip()), (Place::after(oldest), Place::after(number)));
+            for place in oldest..number {
+                let found = window.chunk(window.find(Place::after(place))).and_then(|chunk| chunk.entry(0));
+                assert_eq!(found.map(|(entry, _)| entry.place), Some(Place::after(place + 1)));
+            }
+            assert!(window.chunk(window.find(Place::after(number))).is_none());
+        }
+        window.push(Chunk::default(), Place::after(25));
+        assert_eq!(window.tip(), Place::after(25));
+    }
+}

@@ -1,0 +1,67 @@
+//! `GET /_/changes?since=N&collection=NAME`: what has changed after a change number, and then what does, without end; as
+//! server-sent events by Accept, else a line of JSON each.
+//!
+//! `Last-Event-ID` stands before `since`: it is what a client sends that connects again. Without either the feed begins now.
+
+use super::fail;
+use crate::changes::{Arrival, Form, Place, Wanted};
+use crate::failure::{Failure, Kind};
+use crate::service::Service;
+use docs::CollectionId;
+use docs::catalog::Catalog;
+use http::{Reply, Request, query};
+
+pub(super) fn follow(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
+    let wanted = match read(request, service.database.catalog()) {
+        Ok(wanted) => wanted,
+        Err(failure) => return fail(&failure, reply),
+    };
+    let mut reply = Some(reply);
+    let arrived = service.feed.arrive(|| {
+        // Taken here, for a reply that is given away cannot be refused any more.
+        let late = reply.take().map(Reply::later);
+        late.map(|late| Arrival { late, wanted })
+    });
+    if let (Err(failure), Some(reply)) = (arrived, reply) {
+        fail(&failure, reply);
+    }
+}
+
+fn read(request: &Request<'_>, catalog: &Catalog) -> Result<Wanted, Failure> {
+    let accept = String::from_utf8_lossy(request.header("accept").unwrap_or_default()).to_ascii_lowercase();
+    let form = if accept.contains("text/event-stream") { Form::Events } else { Form::Lines };
+    let (mut since, mut collection, mut scratch) = (None, None, Vec::new());
+    for (name, value) in query::pairs(request.query()) {
+        let value = query::decode(value, &mut scratch)
+            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{name}`: {error}")))?;
+        let is_second = match name {
+            "since" => since.replace(place(value, "since")?).is_some(),
+            "collection" => collection.replace(named(catalog, value)?).is_some(),
+            _ => {
+                let detail = format!("unknown parameter `{name}`; allowed: since, collection");
+                return Err(Failure::new(Kind::Invalid, detail));
+            }
+        };
+        if is_second {
+            return Err(Failure::new(Kind::Invalid, format!("parameter `{name}` is there more than once")));
+        }
+    }
+    if let Some(last) = request.header("last-event-id").filter(|last| !last.is_empty()) {
+        since = Some(place(&String::from_utf8_lossy(last), "Last-Event-ID")?);
+    }
+    Ok(Wanted { since, collection, form })
+}
+
+fn place(text: &str, name: &str) -> Result<Place, Failure> {
+    Place::read(text).ok_or_else(|| {
+        let detail = format!("{name} is `{text}`; allowed: a change number N, or N.k as the feed has told it");
+        Failure::new(Kind::Invalid, detail)
+    })
+}
+
+fn named(catalog: &Catalog, name: &str) -> Result<CollectionId, Failure> {
+    catalog.number(name).map(CollectionId).ok_or_else(|| {
+        let known: Vec<&str> = catalog.collections.iter().map(|info| info.name.as_str()).collect();
+        Failure::new(Kind::NotFound, format!("there is no collection `{name}`; there are: {}", known.join(", ")))
+    })
+}
