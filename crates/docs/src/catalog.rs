@@ -66,6 +66,8 @@ pub struct CollectionInfo {
     pub unique: Vec<UniqueInfo>,
     /// The references to other collections.
     pub references: Vec<ReferenceInfo>,
+    /// When documents go.
+    pub expire: Option<ExpireInfo>,
 }
 
 impl CollectionInfo {
@@ -131,6 +133,17 @@ pub struct UniqueInfo {
     pub field: String,
     /// Its tree.
     pub tree: TreeId,
+}
+
+/// When the documents of a collection go: see [`crate::expire`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpireInfo {
+    /// The field that holds a time.
+    pub field: String,
+    /// What is added to it.
+    pub after_seconds: i64,
+    /// The place in `indexes` of one that starts with the field. Always there: made where none is declared.
+    pub index: usize,
 }
 
 /// One reference: the field holds a key of the target.

@@ -11,6 +11,7 @@ use binjson::{Document, Value};
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::engine::TreeId;
 use crate::error::WriteError;
+use crate::expire::{self, Clock, Due};
 use crate::index;
 use crate::key::{KEY_BYTES_MAX, Key, KeyType};
 use crate::order;
@@ -36,6 +37,8 @@ pub struct Collection {
     pub(crate) references: Vec<ReferencePlace>,
     /// Who refers to this collection.
     pub(crate) referrers: Vec<Referrer>,
+    /// The place of the field that holds a document's time.
+    pub(crate) expire: Option<usize>,
     /// The views that read this collection.
     pub(crate) views: Vec<Watch>,
 }
@@ -118,8 +121,10 @@ impl Collection {
                 target_name: target.name.clone(),
             });
         }
+        let expire = info.expire.as_ref().map(|expire| number(&expire.field)).transpose()?;
         let referrers = referrers(catalog, place);
-        Ok(Collection { info, schema, names, key, indexes, unique, references, referrers, views: Vec::new() })
+        let views = Vec::new();
+        Ok(Collection { info, schema, names, key, indexes, unique, references, referrers, expire, views })
     }
 
     /// Has writes keep a view. `Err`: more fields than a row has places.
@@ -154,7 +159,22 @@ impl Collection {
                 .check(document, row, &self.names)
                 .map_err(|misfit| WriteError::Invalid { why: misfit.why, pointer: misfit.pointer })?;
         }
+        if let Some((info, place)) = self.info.expire.as_ref().zip(self.expire) {
+            expire::check(&info.field, place, row)?;
+        }
         self.key_of(row).ok_or_else(|| self.no_key(row))
+    }
+
+    /// What has come due now, where documents expire.
+    #[inline]
+    pub(crate) fn due(&self, clock: &Clock) -> Option<Due> {
+        self.info.expire.as_ref().map(|expire| Due::at(clock.now_ms(), expire.after_seconds))
+    }
+
+    /// Whether a stored document's time has come.
+    pub(crate) fn has_come(&self, due: &Due, document: Document<'_>) -> bool {
+        let Some(expire) = &self.info.expire else { return false };
+        due.has_come(plain(document.field(&expire.field)).scalar())
     }
 
     /// The value of a row's key field, if it is a key.

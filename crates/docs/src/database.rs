@@ -12,6 +12,7 @@ use crate::catalog::Catalog;
 use crate::collection::Collection;
 use crate::config::Config;
 use crate::error::{OpenError, ReadError, WriteError};
+use crate::expire::Clock;
 use crate::rebuild;
 use crate::scratch;
 use crate::sql::{Budget, KeptRows, Modification, ModifyError, Query, QueryError, RowSink, SqlError, Value};
@@ -37,6 +38,7 @@ pub(crate) struct Inner {
     heart: Arc<Heart>,
     dir: PathBuf,
     catalog: Catalog,
+    clock: Clock,
 }
 
 /// A collection of an open database, by its place in the catalog.
@@ -104,7 +106,14 @@ impl Database {
         store.set_fold(Arc::new(ViewFold));
         let heart = Arc::new(Heart { store, collections, views: watched.views, catalog_tree });
         let builder = Builder::start(&heart, config.build_threads)?;
-        Ok(Database { inner: Arc::new(Inner { builder, heart, dir: dir.to_path_buf(), catalog }) })
+        Ok(Database {
+            inner: Arc::new(Inner { builder, heart, dir: dir.to_path_buf(), catalog, clock: config.clock.clone() }),
+        })
+    }
+
+    /// What time it is for documents that expire.
+    pub fn clock(&self) -> &Clock {
+        &self.inner.clock
     }
 
     /// What the database holds.
@@ -204,7 +213,9 @@ impl Database {
         sink: &mut S,
     ) -> Result<u64, ModifyError> {
         let collection = self.collection_at(CollectionId(statement.collection()));
-        let (rows_max, memory_bytes_max, now_ms) = (budget.rows_max, budget.memory_bytes_max, budget.now_ms);
+        let (rows_max, memory_bytes_max) = (budget.rows_max, budget.memory_bytes_max);
+        // What has come due is not there, whoever asks.
+        let now_ms = if collection.info.expire.is_some() { self.clock().now_ms() } else { budget.now_ms };
         let (mut returned, mut outcome) = (KeptRows::default(), None);
         let commit = self.inner.heart.store.commit(&mut |tx| {
             let output_bytes_max = memory_bytes_max;
@@ -227,7 +238,10 @@ impl Database {
 
     pub(crate) fn prepare(&self, write: &Write, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
         let collection = self.collection_at(write.collection);
-        scratch::with(|scratch| write::apply(collection, &write.op, &write.precondition, tx, scratch))
+        scratch::with(|scratch| {
+            let due = collection.due(&self.inner.clock);
+            write::apply(collection, (&write.op, due.as_ref()), &write.precondition, tx, scratch)
+        })
     }
 }
 

@@ -12,6 +12,7 @@ mod database;
 pub mod engine;
 pub mod error;
 mod exact_sum;
+pub mod expire;
 pub mod import;
 pub mod index;
 pub mod key;

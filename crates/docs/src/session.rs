@@ -85,7 +85,28 @@ impl Moment<'_> {
     #[inline]
     pub fn get(&self, collection: CollectionId, key: &Key<'_>) -> Result<Option<Stored<'_>>, ReadError> {
         let tree = self.database.collection_at(collection).info.tree;
-        Ok(self.view.inner.get(tree, key.as_bytes())?.map(|value| Stored { value }))
+        let found = self.view.inner.get(tree, key.as_bytes())?.map(|value| Stored { value });
+        if self.expires(collection) {
+            return self.unless_due(collection, found);
+        }
+        Ok(found)
+    }
+
+    #[inline]
+    fn expires(&self, collection: CollectionId) -> bool {
+        self.database.collection_at(collection).expire.is_some()
+    }
+
+    /// A document, unless its time has come: then it is hidden until it is removed.
+    #[inline(never)]
+    fn unless_due<'v>(
+        &self,
+        collection: CollectionId,
+        found: Option<Stored<'v>>,
+    ) -> Result<Option<Stored<'v>>, ReadError> {
+        let collection = self.database.collection_at(collection);
+        let (Some(stored), Some(due)) = (&found, collection.due(self.database.clock())) else { return Ok(found) };
+        Ok(if collection.has_come(&due, stored.document()?) { None } else { found })
     }
 
     /// Visits up to `limit` documents behind a key (from the first where there is none), in order of key, until `visit`
@@ -97,7 +118,8 @@ impl Moment<'_> {
         limit: usize,
         visit: &mut VisitDocument<'_>,
     ) -> Result<(), ReadError> {
-        let info = &self.database.collection_at(collection).info;
+        let collection = self.database.collection_at(collection);
+        let (info, due) = (&collection.info, collection.due(self.database.clock()));
         let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_bytes()));
         let range = KeyRange { from, to: Bound::Unbounded };
         let (mut left, mut result) = (limit, Ok(ControlFlow::Continue(())));
@@ -105,8 +127,18 @@ impl Moment<'_> {
             return Ok(());
         }
         self.view.inner.scan(info.tree, range, Direction::Forward, &mut |key, value| {
-            left -= 1;
             let stored = Stored { value: Cow::Borrowed(value) };
+            if let Some(due) = &due {
+                match stored.document() {
+                    Ok(document) if collection.has_come(due, document) => return ControlFlow::Continue(()),
+                    Ok(_) => {}
+                    Err(error) => {
+                        result = Err(error);
+                        return ControlFlow::Break(());
+                    }
+                }
+            }
+            left -= 1;
             result = match info.key.kind.of_bytes(key) {
                 Some(key) => visit(&key, &stored),
                 None => Err(ReadError::Damaged(format!("a key of {}", info.name))),

@@ -3,7 +3,7 @@
 //! The rows lie in the tree `catalog`; keys and values are text.
 //!
 //! ```text
-//!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}
+//!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD
 //!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
 //!  unique/NAME/FIELD       {"tree": TREE}
 //!  reference/NAME/FIELD    {"target": NAME}
@@ -20,7 +20,7 @@ use std::ops::{Bound, ControlFlow};
 use serde_json::{Value as Json, json};
 use store::{Store, TreeId};
 
-use crate::catalog::{Catalog, CollectionInfo, IndexInfo, ReferenceInfo, UniqueInfo};
+use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, IndexInfo, ReferenceInfo, UniqueInfo};
 use crate::config::{CollectionConfig, Config};
 use crate::engine::{Direction, KeyRange, View};
 use crate::error::{OpenError, ReadError};
@@ -135,6 +135,7 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
                 info.refer(field.clone(), place);
             }
         }
+        info.expire(collection);
         catalog.collections.push(info);
     }
     catalog.views = crate::views::tables(config, &catalog)?;
@@ -154,6 +155,7 @@ fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -
         indexes: Vec::new(),
         unique: Vec::new(),
         references: Vec::new(),
+        expire: None,
     }
 }
 
@@ -168,6 +170,13 @@ impl CollectionInfo {
     fn refer(&mut self, field: String, target: usize) {
         let index = self.indexes.iter().position(|index| index.fields[0] == field).unwrap_or_default();
         self.references.push(ReferenceInfo { field, target, index });
+    }
+
+    fn expire(&mut self, wanted: &CollectionConfig) {
+        self.expire = wanted.expire.as_ref().map(|expire| {
+            let index = self.indexes.iter().position(|index| index.fields[0] == expire.field).unwrap_or_default();
+            ExpireInfo { field: expire.field.clone(), after_seconds: expire.after_seconds, index }
+        });
     }
 }
 
@@ -210,13 +219,17 @@ impl<V: View> Resolver<'_, V> {
         for (field, target) in references {
             info.refer(field, target);
         }
+        info.expire(wanted);
         Ok((info, schema, work))
     }
 
     /// Checks the collection's own row; gives whether its documents must be checked against the schema again.
     fn identity(&mut self, wanted: &CollectionConfig, empty: bool) -> Result<bool, OpenError> {
         let key = format!("collection/{}", wanted.name);
-        let row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
+        let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
+        if let Some(expire) = &wanted.expire {
+            row["expire"] = json!(expire.field);
+        }
         let stored: Option<Json> = self.stored.get(&key).and_then(|row| serde_json::from_str(row).ok());
         self.rows.insert(key.clone(), row.to_string());
         self.kept.insert(key);
@@ -229,7 +242,8 @@ impl<V: View> Resolver<'_, V> {
                 wanted.name, stored["key"], stored["type"], row["key"], row["type"]
             )));
         }
-        Ok(stored["schema"] != row["schema"])
+        // What is not there indexes to null. Without a time to hold to nothing has to be checked.
+        Ok(stored["schema"] != row["schema"] || !row["expire"].is_null() && stored["expire"] != row["expire"])
     }
 
     fn references(&mut self, wanted: &CollectionConfig, empty: bool, work: &mut Work) -> Vec<(String, usize)> {
@@ -306,11 +320,11 @@ impl<V: View> Resolver<'_, V> {
     }
 }
 
-/// The declared indexes, and one for each referring field that none of them starts with: deleting a document must find
-/// who refers to it without reading a whole collection.
+/// The declared indexes, and one for each referring field, and for that of times, that none of them starts with: deleting a
+/// document must find who refers to it without reading a whole collection, and expiry what has come due.
 fn index_fields(wanted: &CollectionConfig) -> Vec<Vec<String>> {
     let mut indexes = wanted.indexes.clone();
-    for (field, _) in &wanted.references {
+    for field in wanted.references.iter().map(|(field, _)| field).chain(wanted.expire.iter().map(|e| &e.field)) {
         if !indexes.iter().any(|fields| fields[0] == *field) {
             indexes.push(vec![field.clone()]);
         }

@@ -17,6 +17,7 @@ use binjson::{Document, Encoder};
 use crate::collection::{Collection, Referrer, STAMP_BYTES};
 use crate::engine::{Change, Direction, KeyRange};
 use crate::error::WriteError;
+use crate::expire::Due;
 use crate::key::Key;
 use crate::order;
 use crate::row::{Plain, Row, plain};
@@ -102,8 +103,79 @@ pub(crate) struct Prepared {
     pub(crate) key: Vec<u8>,
 }
 
-/// Checks one write and puts its changes into the transaction.
+/// Checks one write and puts its changes into the transaction. What has come `due` is not there for it: it goes first.
+#[inline]
 pub(crate) fn apply<C: Change>(
+    collection: &Collection,
+    (op, due): (&Op, Option<&Due>),
+    precondition: &Precondition,
+    change: &mut C,
+    scratch: &mut Scratch,
+) -> Result<Prepared, WriteError> {
+    if let Some(due) = due {
+        clear_due(collection, op, due, change, scratch)?;
+    }
+    apply_to_all(collection, op, precondition, change, scratch)
+}
+
+/// Removes the document that a write is about where its time has come.
+#[inline(never)]
+fn clear_due<C: Change>(
+    collection: &Collection,
+    op: &Op,
+    due: &Due,
+    change: &mut C,
+    scratch: &mut Scratch,
+) -> Result<(), WriteError> {
+    let key = match op {
+        Op::Insert { body } => {
+            // What is wrong with it is told where it is inserted.
+            let buffers = &mut scratch.buffers;
+            if encode(&mut scratch.encoder, body, &mut buffers.new).is_err() {
+                return Ok(());
+            }
+            let key = collection.with_row(document(&buffers.new)?, &mut scratch.shape, |row| {
+                let plain = collection.key_of(row)?;
+                collection.info.key.kind.of_scalar(plain.scalar()).map(|key| key.as_bytes().to_vec())
+            });
+            match key {
+                Some(key) => key,
+                None => return Ok(()),
+            }
+        }
+        Op::Update { key, .. }
+        | Op::Patch { key, .. }
+        | Op::Replace { key, .. }
+        | Op::Put { key, .. }
+        | Op::Delete { key } => key.clone(),
+    };
+    if is_due(collection, due, &key, change, scratch)? {
+        let cleared = apply_to_all(collection, &Op::Delete { key }, &Precondition::None, change, scratch);
+        // What others refer to stays, and stays hidden.
+        cleared.map(drop)?;
+    }
+    Ok(())
+}
+
+/// Whether there is a document of this key whose time has come.
+pub(crate) fn is_due<C: Change>(
+    collection: &Collection,
+    due: &Due,
+    key: &[u8],
+    change: &mut C,
+    scratch: &mut Scratch,
+) -> Result<bool, WriteError> {
+    let old = &mut scratch.buffers.old;
+    old.clear();
+    match change.get(collection.info.tree, key)? {
+        None => return Ok(false),
+        Some(value) => old.extend_from_slice(&value),
+    }
+    Ok(collection.has_come(due, document(old)?))
+}
+
+/// The same as [`apply`], whatever has come due.
+pub(crate) fn apply_to_all<C: Change>(
     collection: &Collection,
     op: &Op,
     precondition: &Precondition,

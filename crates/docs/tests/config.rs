@@ -18,7 +18,7 @@ fn unknown_names_are_told_with_the_known_ones() {
     check(
         &format!("[collections.visits]\n{KEY}  idexes = []\n"),
         &[
-            "s.toml:3:3: unknown key `idexes` in [collections.visits]; allowed: key, schema, unique, indexes, references",
+            "s.toml:3:3: unknown key `idexes` in [collections.visits]; allowed: key, schema, unique, indexes, references, expire",
         ],
     );
     check(

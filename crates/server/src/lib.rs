@@ -16,6 +16,7 @@ mod changes;
 mod cold;
 pub mod config;
 mod endpoint;
+mod expiry;
 pub mod failure;
 mod general;
 mod in_flight;

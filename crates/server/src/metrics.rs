@@ -44,6 +44,7 @@ pub(crate) fn text(service: &Service) -> String {
     put(&store(service));
     put(&pool(service));
     put(&changes(service));
+    put(&expiry(service));
     put(&process());
     if let Some(sources) = service.sources.get() {
         put(&loops(sources));
@@ -200,6 +201,26 @@ fn changes(service: &Service) -> [Metric; 4] {
             "Consumers of changes that were cut off because they were too slow.",
             numbers.cut_off as f64,
         ),
+    ]
+}
+
+fn expiry(service: &Service) -> [Metric; 4] {
+    let numbers = service.expiry.numbers();
+    [
+        ("expired_total", Type::Counter, "Documents removed because their time had come.", numbers.removed as f64),
+        (
+            "expiry_lag_seconds",
+            Type::Gauge,
+            "How long the document was due that the last sweep found first.",
+            numbers.lag_ms as f64 / 1000.0,
+        ),
+        (
+            "expiry_blocked",
+            Type::Gauge,
+            "Documents whose time has come, and which stay hidden because others refer to them.",
+            numbers.blocked as f64,
+        ),
+        ("expiry_failures_total", Type::Counter, "Sweeps that failed.", numbers.failures as f64),
     ]
 }
 

@@ -4,6 +4,7 @@ use crate::changes::Feed;
 use crate::cold::{ColdReads, Sessions, Watch};
 use crate::config::ServiceConfig;
 use crate::endpoint::Endpoint;
+use crate::expiry::Expiry;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::general::Door;
 use crate::general::backup::Backups;
@@ -47,6 +48,7 @@ pub(crate) struct Service {
     pub(crate) pool_sessions: Arc<Sessions>,
     pub(crate) backups: Arc<Backups>,
     pub(crate) feed: Feed,
+    pub(crate) expiry: Expiry,
     pub(crate) sources: OnceLock<Sources>,
     router: Router<Route>,
 }
@@ -113,6 +115,7 @@ impl Service {
             writes: InFlight::new(division.writes_bytes, config.errors.clone()),
             feed: Feed::new(replies.clone(), division),
             replies,
+            expiry: Expiry::default(),
             loop_query_bytes: division.loop_query_bytes,
             query_bytes: division.query_bytes,
             cold_reads: AtomicU64::new(0),

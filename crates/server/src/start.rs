@@ -226,6 +226,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
     let service = Service::new(config, database, endpoints, pools, &division);
     service.feed.start(&service.database).map_err(StartError::System)?;
+    service.expiry.start(&service.database).map_err(StartError::System)?;
     let (access_log, log) = access_log(config)?;
     let server = Arc::new(Server::new(service, http_settings(config, &division, access_log)));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;

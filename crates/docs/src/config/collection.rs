@@ -3,6 +3,7 @@
 use super::schema_text;
 use super::table::{Item, Table};
 use crate::catalog::KeyInfo;
+use crate::expire::AFTER_SECONDS_MAX;
 use crate::key::{KEY_TYPES, KeyType};
 use crate::schema::Schema;
 
@@ -15,8 +16,8 @@ pub const INDEX_FIELDS_MAX: usize = 16;
 /// Longest name of a collection.
 pub const NAME_BYTES_MAX: usize = 64;
 
-const KEYS: [&str; 5] = ["key", "schema", "unique", "indexes", "references"];
-const LATER: [&str; 4] = ["views", "allow", "expire", "steps"];
+const KEYS: [&str; 6] = ["key", "schema", "unique", "indexes", "references", "expire"];
+const LATER: [&str; 3] = ["views", "allow", "steps"];
 
 /// A collection as the file declares it, checked.
 #[derive(Clone, Debug)]
@@ -33,6 +34,17 @@ pub struct CollectionConfig {
     pub indexes: Vec<Vec<String>>,
     /// Fields that hold keys of other collections: field, collection.
     pub references: Vec<(String, String)>,
+    /// When documents go.
+    pub expire: Option<ExpireConfig>,
+}
+
+/// The field that holds a document's time, and what is added to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpireConfig {
+    /// The field.
+    pub field: String,
+    /// What is added, in seconds.
+    pub after_seconds: i64,
 }
 
 /// Reads all collections of the file.
@@ -58,8 +70,9 @@ fn read(item: &Item<'_>, names: &[&str]) -> Option<CollectionConfig> {
     let unique = table.get("unique").map(|item| fields.read(&item)).unwrap_or_default();
     let indexes = table.get("indexes").map(|item| read_indexes(&item, &fields)).unwrap_or_default();
     let references = table.get("references").map(|item| read_references(&item, &fields, names)).unwrap_or_default();
+    let expire = table.get("expire").and_then(|item| read_expire(&item, &fields));
     let schema = schema.map(|(text, _)| text);
-    Some(CollectionConfig { name: item.name().to_string(), key: key?, schema, unique, indexes, references })
+    Some(CollectionConfig { name: item.name().to_string(), key: key?, schema, unique, indexes, references, expire })
 }
 
 /// Names stand in paths and in trees' names.
@@ -122,6 +135,21 @@ fn read_references(item: &Item<'_>, fields: &Fields<'_>, names: &[&str]) -> Vec<
         }
     }
     references
+}
+
+/// `"FIELD"`, or `{ field = "FIELD", after_seconds = N }`.
+fn read_expire(item: &Item<'_>, fields: &Fields<'_>) -> Option<ExpireConfig> {
+    if !item.value().is_table() {
+        return fields.name(item).map(|field| ExpireConfig { field, after_seconds: 0 });
+    }
+    let table = item.table()?;
+    table.check_keys(&["field", "after_seconds"], &[]);
+    let after = match table.get("after_seconds") {
+        None => Some(0),
+        Some(item) => item.integer(0..=AFTER_SECONDS_MAX),
+    };
+    let field = table.require("field").and_then(|item| fields.name(&item))?;
+    Some(ExpireConfig { field, after_seconds: after? })
 }
 
 /// The fields that documents can have, as far as the schema says.

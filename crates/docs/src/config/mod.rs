@@ -12,7 +12,7 @@
 //! let config = Config::read(&Table::root(&source, &document));
 //! assert_eq!(
 //!     source.finish().unwrap_err().to_string(),
-//!     "travels.toml:3:1: unknown key `idexes` in [collections.visits]; allowed: key, schema, unique, indexes, references"
+//!     "travels.toml:3:1: unknown key `idexes` in [collections.visits]; allowed: key, schema, unique, indexes, references, expire"
 //! );
 //! ```
 
@@ -26,7 +26,9 @@ mod view;
 
 use std::path::Path;
 
-pub use collection::{COLLECTIONS_MAX, CollectionConfig, INDEX_FIELDS_MAX, INDEXES_MAX, NAME_BYTES_MAX};
+use crate::expire::Clock;
+
+pub use collection::{COLLECTIONS_MAX, CollectionConfig, ExpireConfig, INDEX_FIELDS_MAX, INDEXES_MAX, NAME_BYTES_MAX};
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
 pub use parameter::{
     Default as ParameterDefault, ENUM_VALUES_MAX, PARAMETER_KINDS, Parameter, ParameterKind, ParameterValue,
@@ -58,6 +60,8 @@ pub struct Config {
     pub sort_bytes: usize,
     /// Threads that build views; not in the file either.
     pub build_threads: usize,
+    /// What time it is for documents that expire; not in the file either.
+    pub clock: Clock,
 }
 
 /// Memory for the same where nobody says how much.
@@ -66,7 +70,8 @@ pub const SORT_BYTES_DEFAULT: usize = 64 << 20;
 impl Default for Config {
     fn default() -> Config {
         let (collections, views, params, included) = Default::default();
-        Config { collections, views, params, included, sort_bytes: SORT_BYTES_DEFAULT, build_threads: build_threads() }
+        let (sort_bytes, build_threads, clock) = (SORT_BYTES_DEFAULT, build_threads(), Clock::default());
+        Config { collections, views, params, included, sort_bytes, build_threads, clock }
     }
 }
 
@@ -100,6 +105,7 @@ impl Config {
             included: Vec::new(),
             sort_bytes: SORT_BYTES_DEFAULT,
             build_threads: build_threads(),
+            clock: Clock::default(),
         };
         config.views = view::read_all(root, &config);
         config

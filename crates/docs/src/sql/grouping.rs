@@ -89,7 +89,7 @@ impl Grouping {
         };
         let at = select.span().start;
         let places: Vec<Location> = select.projection.iter().map(|item| item.span().start).collect();
-        let logical = resolve::resolve(sql, &parsed, catalog)?;
+        let logical = resolve::resolve_stored(sql, &parsed, catalog)?;
         refuse_clauses(&logical, at)?;
         let Some(collection) = logical.tables[0].collection() else {
             return refuse(

@@ -19,7 +19,7 @@ mod batch;
 mod candidates;
 mod compiled;
 mod constants;
-mod dates;
+pub(crate) mod dates;
 mod each;
 mod error;
 mod execute;

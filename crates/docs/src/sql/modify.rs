@@ -19,6 +19,7 @@ use crate::catalog::{Catalog, FieldKind};
 use crate::collection::{Collection, STAMP_BYTES};
 use crate::engine::{Change, View, Within};
 use crate::error::WriteError;
+use crate::expire::Due;
 use crate::key::Key;
 use crate::scratch;
 use crate::write::{self, Op, Precondition};
@@ -160,6 +161,8 @@ impl Modification {
         let kept_max = Budget { output_bytes_max: budget.memory_bytes_max, ..*budget };
         let mut rows = KeptRows::default();
         let (mut count, mut read) = (0, 0);
+        let expire = collection.info.expire.as_ref();
+        let due = expire.map(|expire| Due::at(budget.now_ms, expire.after_seconds));
         for (number, source) in self.sources.iter().enumerate() {
             rows.clear();
             let view = Within::new(&mut *change);
@@ -168,7 +171,8 @@ impl Modification {
             read += source.execute(&view, known, &mut scratch, &budget, &mut rows)?.rows_read;
             for row in rows.rows() {
                 let forms = self.changing.forms.get(number).map_or(&[][..], |forms| forms);
-                let mut one = One { changing: &self.changing, collection, change: &mut *change, forms };
+                let due = due.as_ref();
+                let mut one = One { changing: &self.changing, collection, change: &mut *change, forms, due };
                 one.write(row, &mut |view, key| self.give(view, key, parameters, budget, returned))?;
                 count += 1;
             }
@@ -201,6 +205,8 @@ struct One<'o, C> {
     collection: &'o Collection,
     change: &'o mut C,
     forms: &'o [Form],
+    /// What has come due is not there.
+    due: Option<&'o Due>,
 }
 
 impl<C: Change> One<'_, C> {
@@ -229,7 +235,7 @@ impl<C: Change> One<'_, C> {
     }
 
     fn apply(&mut self, op: &Op) -> Result<Vec<u8>, WriteError> {
-        let (collection, change) = (self.collection, &mut *self.change);
+        let (collection, change, op) = (self.collection, &mut *self.change, (op, self.due));
         scratch::with(|scratch| write::apply(collection, op, &Precondition::None, change, scratch))
             .map(|prepared| prepared.key)
     }

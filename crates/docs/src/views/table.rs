@@ -57,6 +57,7 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
         }],
         unique: Vec::new(),
         references: Vec::new(),
+        expire: None,
     }
 }
 

@@ -76,6 +76,7 @@ impl Memory {
             key: KeyInfo { field: shape.key.to_owned(), kind: KeyType::U32 },
             fields: fields.collect(),
             closed: shape.closed,
+            expire: None,
             references: references.collect(),
             indexes,
             unique: Vec::new(),

@@ -7,6 +7,7 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Location;
 
 use super::calls::plain_argument;
+use super::expired;
 use super::queries::unstored;
 use super::{
     COLUMNS_MAX, Clause, Column, Origin, Output, Resolved, Resolver, TABLES_MAX, Table, invalid, not_yet, unknown,
@@ -130,7 +131,24 @@ impl<'c> Resolver<'c> {
             return self.joined_left(left_on);
         }
         let collection = self.collection_named(ident)?;
-        self.add_table(Table { origin: Origin::Collection(collection), alias: named, left_on }, at)
+        self.add_table(Table { origin: Origin::Collection(collection), alias: named, left_on }, at)?;
+        if self.hides_expired {
+            self.hide_expired(collection);
+        }
+        Ok(())
+    }
+
+    /// What has come due and is not removed yet is not seen: as if the query said so.
+    fn hide_expired(&mut self, collection: usize) {
+        let Some(expire) = &self.catalog.collections[collection].expire else { return };
+        let (field, after_seconds) = (expire.field.clone(), expire.after_seconds);
+        let table = self.logical.tables.len() - 1;
+        let column = Expr::Column(self.column(table, &field));
+        let condition = expired::is_live(column, after_seconds);
+        match self.logical.tables[table].left_on.as_mut() {
+            Some(on) => on.push(condition),
+            None => self.logical.conditions.push(condition),
+        }
     }
 
     /// The place of a collection in the catalog.

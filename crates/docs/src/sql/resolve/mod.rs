@@ -6,6 +6,7 @@
 mod calls;
 pub(crate) mod changes;
 mod clauses;
+mod expired;
 mod expressions;
 mod names;
 mod queries;
@@ -214,12 +215,16 @@ struct Resolver<'c> {
     positional: bool,
     /// How many more queries may stand inside.
     inner_left: usize,
+    /// Whether documents whose time has come are left out.
+    hides_expired: bool,
 }
 
 impl<'c> Resolver<'c> {
     fn new(catalog: &'c Catalog) -> Self {
         let (logical, aliases, named, outer) = (Logical::default(), Vec::new(), Vec::new(), Vec::new());
-        Resolver { catalog, logical, aliases, depth: 0, named, outer, positional: false, inner_left: INNER_MAX }
+        let (positional, hides_expired) = (false, true);
+        let (depth, inner_left) = (0, INNER_MAX);
+        Resolver { catalog, logical, aliases, depth, named, outer, positional, inner_left, hides_expired }
     }
 }
 
@@ -231,6 +236,14 @@ pub(crate) fn resolve(sql: &str, parsed: &parse::Parsed, catalog: &Catalog) -> R
         Some(_) => Vec::new(),
     };
     Resolver::new(catalog).query(&parsed.query, &texts)
+}
+
+/// The same for a view, which keeps what is stored: nobody writes when a time comes.
+pub(crate) fn resolve_stored(sql: &str, parsed: &parse::Parsed, catalog: &Catalog) -> Resolved<Logical> {
+    let texts = parse::item_texts(sql, &parsed.tokens);
+    let mut resolver = Resolver::new(catalog);
+    resolver.hides_expired = false;
+    resolver.query(&parsed.query, &texts)
 }
 
 fn shortened(text: &str) -> String {

@@ -115,6 +115,7 @@ impl<'c> Resolver<'c> {
         inner.logical.parameters = std::mem::take(&mut self.logical.parameters);
         inner.depth = self.depth;
         inner.inner_left = self.inner_left;
+        inner.hides_expired = self.hides_expired;
         inner.outer = self.outer.iter().chain(&self.logical.tables).cloned().collect();
         inner
     }
@@ -223,5 +224,6 @@ pub(super) fn unstored(name: &str, fields: Vec<FieldInfo>) -> CollectionInfo {
         indexes: Vec::new(),
         unique: Vec::new(),
         references: Vec::new(),
+        expire: None,
     }
 }

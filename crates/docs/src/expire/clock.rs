@@ -1,0 +1,29 @@
+//! What time it is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The system's time, or one that is given from outside. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    given_ms: Option<Arc<AtomicI64>>,
+}
+
+impl Clock {
+    /// One that stands where it is put: milliseconds since 1970.
+    pub fn given(ms: Arc<AtomicI64>) -> Clock {
+        Clock { given_ms: Some(ms) }
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        match &self.given_ms {
+            Some(ms) => ms.load(Ordering::Relaxed),
+            None => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH);
+                since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Expiry: documents that go after their time.
+//!
+//! A collection names a field that holds a time, and may add a duration to it. From then on:
+//!
+//! - A document whose time has come is **hidden at once**: from lookups, lists and queries, and a write finds no document there
+//!   (an insert with its key takes its place).
+//! - It is **removed a little later**, in small transactions, through the index of its field ([`crate::Database::expire`]). Then its index
+//!   entries, its unique values and what it adds to views go too, and the feed of changes tells it: so until then a view counts
+//!   it, its unique values are taken, and it can be referred to.
+//! - A document that others refer to is hidden and stays; it goes when they do.
+//! - A document without the field, or with null in it, stays for ever.
+//!
+//! A time is a number (seconds since 1970) or a text, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fff]Z`: those texts whose order is
+//! that of time, so that one range of the index is what has come due. Anything else is refused when it is written.
+//!
+//! The clock is the system's ([`Clock`]): where it is set back, what is hidden and not yet removed is seen again.
+
+mod clock;
+mod sweep;
+
+pub use clock::Clock;
+pub use sweep::{Sweep, Swept};
+
+use std::sync::OnceLock;
+
+use crate::error::WriteError;
+use crate::order::Scalar;
+use crate::row::{Plain, Row, plain};
+use crate::sql::Value;
+use crate::sql::dates::{self, DateFunction};
+
+/// Most seconds that may be added to a field: a thousand years.
+pub const AFTER_SECONDS_MAX: i64 = 31_557_600_000;
+
+const DATE_BYTES: usize = "2026-11-22".len();
+const SECOND_BYTES: usize = "2026-11-22T10:00:00".len();
+
+/// The moment up to which times have come, in the two forms that a field may have.
+#[derive(Clone, Debug)]
+pub(crate) struct Due {
+    ms: i64,
+    /// Written when a field is a text: most are numbers.
+    text: OnceLock<String>,
+}
+
+impl Due {
+    /// At `now_ms`, milliseconds since 1970, where so many seconds are added to each field.
+    pub(crate) fn at(now_ms: i64, after_seconds: i64) -> Due {
+        let ms = now_ms.saturating_sub(after_seconds.saturating_mul(1000));
+        Due { ms, text: OnceLock::new() }
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.ms as f64 / 1000.0
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        self.text.get_or_init(|| written(self.ms))
+    }
+
+    /// Whether a field's time has come.
+    #[inline]
+    pub(crate) fn has_come(&self, field: Scalar<'_>) -> bool {
+        match field {
+            Scalar::Null => false,
+            Scalar::Integer(seconds) => seconds as f64 <= self.seconds(),
+            Scalar::Real(seconds) => seconds <= self.seconds(),
+            Scalar::Text(text) => text <= self.text(),
+        }
+    }
+}
+
+/// Checks that a row's field is a time, null, or missing.
+pub(crate) fn check(name: &str, place: usize, row: &Row<'_, '_>) -> Result<(), WriteError> {
+    let Some(value) = row.get(place).filter(|value| !value.is_null()) else { return Ok(()) };
+    let is_time = match plain(Some(value)) {
+        Plain::Integer(_) | Plain::Real(_) => value.as_bool().is_none(),
+        Plain::Text(text) => value.as_str().is_some() && is_time(&text),
+        Plain::Null => true,
+    };
+    if is_time {
+        return Ok(());
+    }
+    let why = format!(
+        "\"{name}\" is no time: seconds since 1970, \"YYYY-MM-DD\" or \"YYYY-MM-DDTHH:MM:SSZ\" (with a fraction of a second or without)"
+    );
+    Err(WriteError::invalid(why, format!("/{name}")))
+}
+
+/// Whether a text is one of those whose order is that of time.
+fn is_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let fits = |bytes: &[u8], form: &[u8]| {
+        let same = |(byte, form): (&u8, &u8)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form };
+        bytes.len() == form.len() && bytes.iter().zip(form).all(same)
+    };
+    let number = |from: usize| bytes[from..from + 2].iter().fold(0, |number, byte| number * 10 + (byte - b'0'));
+    if bytes.len() < DATE_BYTES || !fits(&bytes[..DATE_BYTES], b"0000-00-00") {
+        return false;
+    }
+    if !(1..=12).contains(&number(5)) || !(1..=31).contains(&number(8)) {
+        return false;
+    }
+    if bytes.len() == DATE_BYTES {
+        return true;
+    }
+    if bytes.len() <= SECOND_BYTES || !fits(&bytes[DATE_BYTES..SECOND_BYTES], b"T00:00:00") {
+        return false;
+    }
+    let fraction = match &bytes[SECOND_BYTES..] {
+        [b'Z'] => return number(11) < 24 && number(14) < 60 && number(17) < 60,
+        [b'.', fraction @ .., b'Z'] => fraction,
+        _ => return false,
+    };
+    let is_fraction = (1..=9).contains(&fraction.len()) && fraction.iter().all(u8::is_ascii_digit);
+    is_fraction && number(11) < 24 && number(14) < 60 && number(17) < 60
+}
+
+/// A moment as such a text. Before the year 0 and after 9999 it is the first or the last that there is.
+fn written(ms: i64) -> String {
+    const FORM: &str = "%Y-%m-%dT%H:%M:%fZ";
+    const FIRST_MS: i64 = -62_167_219_200_000;
+    const LAST_MS: i64 = 253_402_300_799_999;
+    let (arguments, texts) = ([Value::text(FORM), Value::text("now")], [FORM.as_bytes(), b"now"]);
+    let mut out = String::new();
+    dates::call(DateFunction::Strftime, &arguments, &texts, ms.clamp(FIRST_MS, LAST_MS), &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_as_texts_that_are_times_in_the_same_order() {
+        assert_eq!(written(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(written(951_827_696_007), "2000-02-29T12:34:56.007Z");
+        assert_eq!(written(-1), "1969-12-31T23:59:59.999Z");
+        assert_eq!(
+            (written(i64::MIN).as_str(), written(i64::MAX).as_str()),
+            ("0000-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z")
+        );
+        let mut last = String::new();
+        for step in -50_000..50_000i64 {
+            let text = written(step * 86_399_999);
+            assert!(text > last && is_time(&text), "{text}");
+            last = text;
+        }
+    }
+
+    #[test]
+    fn only_texts_whose_order_is_that_of_time_are_times() {
+        for text in [
+            "2026-11-22",
+            "0000-01-01",
+            "2026-11-22T23:59:59Z",
+            "2026-11-22T00:00:00.5Z",
+            "2026-11-22T00:00:00.123456789Z",
+        ] {
+            assert!(is_time(text), "{text}");
+        }
+        for text in [
+            "",
+            "2026",
+            "2026-13-01",
+            "2026-00-01",
+            "2026-01-32",
+            "2026-1-1",
+            "2026-11-22 10:00:00",
+            "2026-11-22T10:00:00",
+            "2026-11-22T10:00Z",
+            "2026-11-22T10:00:00+01:00",
+            "2026-11-22T24:00:00Z",
+            "2026-11-22T10:60:00Z",
+            "2026-11-22T10:00:60Z",
+            "2026-11-22T10:00:00.Z",
+            "2026-11-22T10:00:00.1234567890Z",
+            "+026-11-22",
+            "now",
+            "２０２６-11-22",
+        ] {
+            assert!(!is_time(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_come_when_it_is_not_later_than_now() {
+        let due = Due::at(1_000_500, 1_000);
+        assert_eq!((due.seconds(), due.text()), (0.5, "1970-01-01T00:00:00.500Z"));
+        for (field, expected) in [
+            (Scalar::Null, false),
+            (Scalar::Integer(0), true),
+            (Scalar::Integer(1), false),
+            (Scalar::Integer(i64::MIN), true),
+            (Scalar::Real(0.5), true),
+            (Scalar::Real(0.6), false),
+            (Scalar::Text("1970-01-01"), true),
+            (Scalar::Text("1970-01-01T00:00:00.500Z"), true),
+            (Scalar::Text("1970-01-01T00:00:00.501Z"), false),
+            (Scalar::Text("1970-01-02"), false),
+        ] {
+            assert_eq!(due.has_come(field), expected, "{field:?}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Documents that expire: hidden at once, removed by the sweep, at a time that the test gives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use docs::config::Config;
+use docs::expire::{Clock, Swept};
+use docs::key::KeyType;
+use docs::sql::{Budget, Field, Modification, RowSink, Scratch};
+use docs::{Database, Op, Precondition, Write, WriteError};
+
+const CONFIG: &str = "[collections.sessions]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"until\"\nunique = [\"token\"]\n\
+    [collections.notes]\nkey = { field = \"id\", type = \"u32\" }\nexpire = { field = \"made\", after_seconds = 100 }\n\
+    references = { session = \"sessions\" }\n\
+    [views.by_user]\nquery = \"SELECT user, COUNT(*) AS n FROM sessions GROUP BY user\"\n";
+
+/// What RETURNING gives, where there is none.
+struct NoRows;
+
+impl RowSink for NoRows {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _: usize, _: Field<'_>) {}
+    fn end_row(&mut self) {}
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+struct Service {
+    database: Database,
+    now: Arc<AtomicI64>,
+    folder: tempfile::TempDir,
+}
+
+fn open(folder: &std::path::Path, config: &str, now: &Arc<AtomicI64>) -> Database {
+    let mut config = Config::parse("c.toml".as_ref(), config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    config.clock = Clock::given(Arc::clone(now));
+    Database::open(&config, folder, store::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
+}
+
+impl Service {
+    fn new() -> Service {
+        let (folder, now) = (tempfile::tempdir().expect("a folder"), Arc::new(AtomicI64::new(0)));
+        Service { database: open(folder.path(), CONFIG, &now), now, folder }
+    }
+
+    fn at(&self, seconds: i64) {
+        self.now.store(seconds * 1000, Ordering::Relaxed);
+    }
+
+    fn write(&self, collection: &str, op: Op) -> Result<(), WriteError> {
+        let collection = self.database.collection(collection).expect("declared");
+        self.database.write_now(&Write { collection, op, precondition: Precondition::None }).map(drop)
+    }
+
+    fn insert(&self, collection: &str, body: &str) -> Result<(), WriteError> {
+        self.write(collection, Op::Insert { body: body.as_bytes().to_vec() })
+    }
+
+    fn sweep(&self, collection: &str, limit: usize) -> Swept {
+        let mut sweep = self.database.sweep(self.database.collection(collection).expect("declared"));
+        self.database.expire(&mut sweep, limit).expect("swept")
+    }
+
+    fn rows(&self, sql: &str) -> String {
+        let query = self.database.prepare_query(sql).unwrap_or_else(|error| panic!("{error}"));
+        let session = self.database.session().expect("a session");
+        let budget = Budget { now_ms: self.now.load(Ordering::Relaxed), ..Budget::default() };
+        let (now, mut out) = (session.now(), Vec::new());
+        query.write_array(now.view(), &[], &mut Scratch::new(), &budget, &mut out).expect("rows");
+        String::from_utf8(out).expect("JSON")
+    }
+
+    /// The keys that a lookup, a list, and queries by scan, by index and through a join find.
+    #[track_caller]
+    fn check_visible(&self, collection: &str, expected: &[u32]) {
+        let id = self.database.collection(collection).expect("declared");
+        let session = self.database.session().expect("a session");
+        let now = session.now();
+        let key = |id: u32| KeyType::U32.of_text(&id.to_string()).expect("a key").as_bytes().to_vec();
+        let found = (0..20).filter(|number| {
+            let key = key(*number);
+            now.get(id, &KeyType::U32.of_bytes(&key).expect("a key")).expect("read").is_some()
+        });
+        assert_eq!(found.collect::<Vec<u32>>(), expected, "lookups");
+        let mut listed = Vec::new();
+        now.list(id, None, expected.len().max(1), &mut |key, _| {
+            listed.push(key.to_string().parse::<u32>().expect("a number"));
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
+        .expect("a list");
+        assert_eq!(listed, expected, "a list");
+        let count = format!("SELECT COUNT(*) AS id FROM {collection}");
+        let all = format!("SELECT id FROM {collection} ORDER BY id");
+        let joined = format!("SELECT a.id FROM {collection} a LEFT JOIN {collection} b ON b.id = a.id ORDER BY a.id");
+        let inner = format!("SELECT id FROM (SELECT id FROM {collection}) ORDER BY id");
+        let rows = |numbers: &[u32]| {
+            let rows: Vec<String> = numbers.iter().map(|number| format!("{{\"id\":{number}}}")).collect();
+            format!("[{}]", rows.join(","))
+        };
+        for sql in [all, joined, inner] {
+            assert_eq!(self.rows(&sql), rows(expected), "{sql}");
+        }
+        assert_eq!(self.rows(&count), rows(&[expected.len() as u32]));
+    }
+}
+
+fn key(id: u32) -> Vec<u8> {
+    KeyType::U32.of_text(&id.to_string()).expect("a key").as_bytes().to_vec()
+}
+
+#[test]
+fn a_document_is_hidden_when_its_time_comes_and_removed_by_the_next_sweep() {
+    let service = Service::new();
+    for body in [
+        "{\"id\":1,\"user\":\"a\",\"until\":1000}",
+        "{\"id\":2,\"user\":\"a\",\"until\":1000.5}",
+        "{\"id\":3,\"user\":\"b\",\"until\":\"1970-01-01T00:20:00Z\"}",
+        "{\"id\":4,\"user\":\"b\",\"until\":\"1970-01-02\"}",
+        "{\"id\":5,\"user\":\"c\",\"until\":null}",
+        "{\"id\":6,\"user\":\"c\"}",
+    ] {
+        service.insert("sessions", body).expect("stored");
+    }
+    let all: &[u32] = &[1, 2, 3, 4, 5, 6];
+    for (seconds, visible) in [(999, all), (1000, &all[1..]), (1001, &all[2..]), (1199, &all[2..]), (1201, &all[3..])] {
+        service.at(seconds);
+        service.check_visible("sessions", visible);
+    }
+    let views = "SELECT user, n FROM by_user ORDER BY user";
+    let before = service.rows(views);
+    let swept = service.sweep("sessions", 100);
+    assert_eq!((swept.removed, swept.blocked, swept.has_more, swept.lag_ms), (3, 0, false, 201_000));
+    service.check_visible("sessions", &all[3..]);
+    assert_ne!(service.rows(views), before, "a view counts what is stored");
+    assert!(service.database.verify_view("by_user").expect("read").is_some_and(|report| report.is_clean()));
+    // What is removed does not come back where the clock is set back; nothing else goes.
+    service.at(0);
+    service.check_visible("sessions", &all[3..]);
+    assert_eq!(service.sweep("sessions", 100), Swept::default());
+    service.at(86_400);
+    service.check_visible("sessions", &[5, 6]);
+    assert_eq!(service.sweep("sessions", 100).removed, 1);
+    service.at(253_402_300_799);
+    service.check_visible("sessions", &[5, 6]);
+    assert_eq!(service.sweep("sessions", 100).removed, 0);
+}
+
+#[test]
+fn a_duration_is_added_to_the_field() {
+    let service = Service::new();
+    service.at(950);
+    service.insert("notes", "{\"id\":1,\"made\":900}").expect("stored");
+    service.insert("notes", "{\"id\":2,\"made\":\"1970-01-01T00:15:01Z\"}").expect("stored");
+    service.at(999);
+    service.check_visible("notes", &[1, 2]);
+    service.at(1000);
+    service.check_visible("notes", &[2]);
+    service.at(1002);
+    service.check_visible("notes", &[]);
+    assert_eq!(service.sweep("notes", 100).removed, 2);
+}
+
+#[test]
+fn a_write_finds_no_document_whose_time_has_come_and_an_insert_takes_its_place() {
+    let service = Service::new();
+    for id in 1..=5 {
+        service.insert("sessions", &format!("{{\"id\":{id},\"token\":\"t{id}\",\"until\":1000}}")).expect("stored");
+    }
+    service.at(1000);
+    let patch = b"{\"until\":9000}".to_vec();
+    for op in [
+        Op::Update { key: key(1), patch: patch.clone() },
+        Op::Patch { key: key(1), patch },
+        Op::Replace { key: key(1), body: b"{\"id\":1}".to_vec() },
+        Op::Delete { key: key(1) },
+    ] {
+        let answer = service.write("sessions", op.clone());
+        assert!(matches!(answer, Err(WriteError::NotFound)), "{op:?}: {answer:?}");
+    }
+    service.insert("sessions", "{\"id\":2,\"token\":\"t2\",\"until\":9000}").expect("its place is free");
+    service
+        .write("sessions", Op::Put { key: key(3), body: b"{\"id\":3,\"token\":\"t3\"}".to_vec() })
+        .expect("so is this");
+    let insert = Modification::prepare("INSERT INTO sessions (id, until) VALUES (4, 9000)", service.database.catalog());
+    let insert = insert.expect("SQL");
+    let budget = Budget { now_ms: 1_000_000, ..Budget::default() };
+    service.database.modify(&insert, &[], &budget, &mut NoRows).expect("and this");
+    service.check_visible("sessions", &[2, 3, 4]);
+    assert_eq!(service.sweep("sessions", 100).removed, 2);
+    service.check_visible("sessions", &[2, 3, 4]);
+    let report = docs::verify::database(&service.database).expect("read");
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[test]
+fn what_is_referred_to_is_hidden_and_goes_when_nothing_refers_to_it() {
+    let service = Service::new();
+    for id in 1..=3 {
+        service.insert("sessions", &format!("{{\"id\":{id},\"until\":1000}}")).expect("stored");
+    }
+    service.insert("notes", "{\"id\":1,\"session\":2,\"made\":950}").expect("stored");
+    service.at(1000);
+    let swept = service.sweep("sessions", 100);
+    assert_eq!((swept.removed, swept.blocked), (2, 1));
+    service.check_visible("sessions", &[]);
+    service.at(1050);
+    assert_eq!(service.sweep("notes", 100).removed, 1);
+    assert_eq!(service.sweep("sessions", 100).removed, 1);
+}
+
+#[test]
+fn a_sweep_looks_at_no_more_than_it_is_asked_to_and_the_next_goes_on() {
+    let service = Service::new();
+    for id in 0..300 {
+        service.insert("sessions", &format!("{{\"id\":{id},\"until\":{}}}", id % 7)).expect("stored");
+    }
+    service.at(3);
+    // Two that cannot go, and hold up no others.
+    for id in [0, 7] {
+        service.insert("notes", &format!("{{\"id\":{id},\"session\":{id},\"made\":950}}")).expect("stored");
+    }
+    let mut sweep = service.database.sweep(service.database.collection("sessions").expect("declared"));
+    let (mut removed, mut blocked) = (0, 0);
+    for goes_on in [true, true, false] {
+        let swept = service.database.expire(&mut sweep, 70).expect("swept");
+        assert!(swept.has_more == goes_on && swept.removed + swept.blocked <= 70, "{swept:?}");
+        (removed, blocked) = (removed + swept.removed, blocked + swept.blocked);
+    }
+    let expected = (0..300).filter(|id| id % 7 <= 3).count() as u64;
+    assert_eq!((removed, blocked), (expected - 2, 2));
+}
+
+#[test]
+fn what_is_no_time_is_refused_when_it_is_written() {
+    let service = Service::new();
+    for until in ["true", "\"soon\"", "\"2026-11-22 10:00\"", "[]", "{}", "\"2026-11-22T10:00:00+01:00\"", "\"\""] {
+        let answer = service.insert("sessions", &format!("{{\"id\":1,\"until\":{until}}}"));
+        assert!(
+            matches!(&answer, Err(WriteError::Invalid { pointer, .. }) if pointer == "/until"),
+            "{until}: {answer:?}"
+        );
+    }
+}
+
+#[test]
+fn expiry_that_is_declared_later_indexes_and_checks_what_is_stored() {
+    let service = Service::new();
+    let plain = CONFIG.replace("expire = \"until\"\n", "");
+    let Service { database, now, folder } = service;
+    drop(database);
+    let database = open(folder.path(), &plain, &now);
+    let service = Service { database, now, folder };
+    service.insert("sessions", "{\"id\":1,\"until\":1000}").expect("stored");
+    service.insert("sessions", "{\"id\":2,\"until\":\"soon\"}").expect("stored");
+    let Service { database, now, folder } = service;
+    drop(database);
+    let mut config = Config::parse("c.toml".as_ref(), CONFIG).expect("a config");
+    config.clock = Clock::given(Arc::clone(&now));
+    let refused = Database::open(&config, folder.path(), store::Options::default()).map(drop);
+    assert!(refused.is_err_and(|error| error.to_string().contains("sessions/2")), "it names the document");
+    let service = Service { database: open(folder.path(), &plain, &now), now, folder };
+    service.write("sessions", Op::Delete { key: key(2) }).expect("deleted");
+    let Service { database, now, folder } = service;
+    drop(database);
+    let service = Service { database: open(folder.path(), CONFIG, &now), now, folder };
+    service.at(1000);
+    service.check_visible("sessions", &[]);
+    assert_eq!(service.sweep("sessions", 100).removed, 1);
+}

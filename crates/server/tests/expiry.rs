@@ -1,0 +1,52 @@
+//! Expiry in a running server: hidden by every way to read, removed in the background, told by the feed.
+
+mod harness;
+
+use harness::TestServer;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+const MORE: &str = "[collections.sessions]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"until\"\n\
+    [views.users]\nquery = \"SELECT user, COUNT(*) AS n FROM sessions GROUP BY user\"\n\
+    [[endpoints]]\nroute = \"GET /sessions/{id}\"\nget = \"sessions/{id}\"\n\
+    [[endpoints]]\nroute = \"GET /of/{user}\"\nquery = \"SELECT id FROM sessions WHERE user = :user ORDER BY id\"\n";
+
+fn unix_seconds() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs()
+}
+
+#[test]
+fn a_document_of_the_past_is_never_seen_goes_by_itself_and_its_going_is_told() {
+    let server = TestServer::start("durability = \"commit\"", MORE);
+    let put = |id: u32, until: u64| {
+        let body = json!({ "id": id, "user": "u", "until": until }).to_string();
+        assert_eq!(server.ask("POST", "/_/collections/sessions", "", body.as_bytes()).status, 201);
+    };
+    put(1, unix_seconds() + 1000);
+    for id in 2..=40 {
+        put(id, unix_seconds() - 10);
+        assert_eq!(server.get(&format!("/sessions/{id}")).status, 404);
+        assert_eq!(server.get(&format!("/_/collections/sessions/{id}")).status, 404);
+        assert_eq!(server.get("/of/u").json(), json!([{ "id": 1 }]));
+    }
+    assert_eq!(server.get("/sessions/1").status, 200);
+    let until = Instant::now() + Duration::from_secs(20);
+    while server.metric("sapsan_expired_total") < 39.0 {
+        assert!(Instant::now() < until, "nobody removes them");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let rows = server.query(&json!({ "sql": "SELECT * FROM users" })).json();
+    assert_eq!(rows, json!([{ "user": "u", "n": 1 }]));
+    let report = server.ask("POST", "/_/views/users/verify", "", b"").json();
+    assert_eq!(report["clean"], true, "{report}");
+    // The feed tells each document's coming and going.
+    let mut client = server.connect();
+    client.send("GET", "/_/changes?since=0&collection=sessions", "", b"");
+    let mut text = String::new();
+    client.head();
+    while text.matches("\"op\":\"delete\"").count() < 39 {
+        assert!(client.read_into(&mut text), "the feed ended: {text}");
+    }
+    assert_eq!(text.matches("\"op\":\"put\"").count(), 40);
+    assert_eq!(server.metric("sapsan_expiry_blocked"), 0.0);
+}
