@@ -10,6 +10,7 @@
 
 use crate::engine::TreeId;
 use crate::key::KeyType;
+use crate::readiness::Readiness;
 
 /// All collections of a database, in the order of their names.
 #[derive(Clone, Debug, Default)]
@@ -124,6 +125,8 @@ pub struct IndexInfo {
     pub included: Vec<String>,
     /// Its tree.
     pub tree: TreeId,
+    /// Whether it is complete.
+    pub readiness: Readiness,
 }
 
 /// One unique field. A document without it, or with null, has no entry.
@@ -133,6 +136,8 @@ pub struct UniqueInfo {
     pub field: String,
     /// Its tree.
     pub tree: TreeId,
+    /// Whether it is complete.
+    pub readiness: Readiness,
 }
 
 /// When the documents of a collection go: see [`crate::expire`].

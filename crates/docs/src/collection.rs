@@ -15,6 +15,7 @@ use crate::expire::{self, Clock, Due};
 use crate::index;
 use crate::key::{KEY_BYTES_MAX, Key, KeyType};
 use crate::order;
+use crate::readiness::Readiness;
 use crate::row::{NAMES_MAX, Names, Plain, Row, Shape, plain};
 use crate::schema::Schema;
 use crate::views::View;
@@ -48,12 +49,14 @@ pub(crate) struct IndexPlaces {
     pub(crate) tree: TreeId,
     pub(crate) fields: Vec<usize>,
     pub(crate) included: Vec<usize>,
+    pub(crate) readiness: Readiness,
 }
 
 #[derive(Debug)]
 pub(crate) struct UniquePlace {
     pub(crate) tree: TreeId,
     pub(crate) field: usize,
+    pub(crate) readiness: Readiness,
 }
 
 #[derive(Debug)]
@@ -105,11 +108,13 @@ impl Collection {
         for index in &info.indexes {
             let fields = index.fields.iter().map(&mut number).collect::<Result<_, _>>()?;
             let included = index.included.iter().map(&mut number).collect::<Result<_, _>>()?;
-            indexes.push(IndexPlaces { tree: index.tree, fields, included });
+            let readiness = index.readiness.clone();
+            indexes.push(IndexPlaces { tree: index.tree, fields, included, readiness });
         }
         let mut unique = Vec::new();
         for field in &info.unique {
-            unique.push(UniquePlace { tree: field.tree, field: number(&field.field)? });
+            let (tree, readiness) = (field.tree, field.readiness.clone());
+            unique.push(UniquePlace { tree, field: number(&field.field)?, readiness });
         }
         let mut references = Vec::new();
         for reference in &info.references {

@@ -13,6 +13,7 @@ use crate::collection::Collection;
 use crate::config::Config;
 use crate::error::{OpenError, ReadError, WriteError};
 use crate::expire::Clock;
+use crate::index_build::IndexBuilder;
 use crate::rebuild;
 use crate::scratch;
 use crate::sql::{Budget, KeptRows, Modification, ModifyError, Query, QueryError, RowSink, SqlError, Value};
@@ -35,6 +36,7 @@ pub struct Database {
 pub(crate) struct Inner {
     /// First, so that it ends before what it works on.
     builder: Builder,
+    index_builder: IndexBuilder,
     heart: Arc<Heart>,
     dir: PathBuf,
     catalog: Catalog,
@@ -106,8 +108,16 @@ impl Database {
         store.set_fold(Arc::new(ViewFold));
         let heart = Arc::new(Heart { store, collections, views: watched.views, catalog_tree });
         let builder = Builder::start(&heart, config.build_threads)?;
+        let index_builder = IndexBuilder::start(&heart)?;
         Ok(Database {
-            inner: Arc::new(Inner { builder, heart, dir: dir.to_path_buf(), catalog, clock: config.clock.clone() }),
+            inner: Arc::new(Inner {
+                builder,
+                index_builder,
+                heart,
+                dir: dir.to_path_buf(),
+                catalog,
+                clock: config.clock.clone(),
+            }),
         })
     }
 
@@ -150,6 +160,13 @@ impl Database {
     /// Waits until no view is being built any more.
     pub fn wait_for_views(&self) {
         while !self.inner.builder.is_done() {
+            std::thread::sleep(BUILD_WAIT);
+        }
+    }
+
+    /// Waits until no index or unique field is being built any more.
+    pub fn wait_for_indexes(&self) {
+        while !self.inner.index_builder.is_done() {
             std::thread::sleep(BUILD_WAIT);
         }
     }

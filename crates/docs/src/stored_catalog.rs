@@ -5,7 +5,7 @@
 //! ```text
 //!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD
 //!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
-//!  unique/NAME/FIELD       {"tree": TREE}
+//!  unique/NAME/FIELD       {"tree": TREE}                      these two with "state": "building" until it is built
 //!  reference/NAME/FIELD    {"target": NAME}
 //!  drop/TREE               {}            the tree's entries are of no use any more and are to be removed
 //! ```
@@ -25,6 +25,7 @@ use crate::config::{CollectionConfig, Config};
 use crate::engine::{Direction, KeyRange, View};
 use crate::error::{OpenError, ReadError};
 use crate::loader::Wanted;
+use crate::readiness::Readiness;
 use crate::schema::Schema;
 
 /// Rows by key.
@@ -114,6 +115,11 @@ fn tree_of(row: &str) -> Option<String> {
     row.get("tree")?.as_str().map(str::to_string)
 }
 
+fn state_of(row: &str) -> Option<Json> {
+    let row: Json = serde_json::from_str(row).ok()?;
+    row.get("state").cloned()
+}
+
 /// The catalog that a configuration makes, without a database: for preparing queries before there is one. Its trees are
 /// no trees.
 pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
@@ -126,9 +132,13 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
         let mut info = described(collection, schema.as_ref(), NO_TREE);
         for fields in index_fields(collection) {
             let included = included(config, collection, &fields);
-            info.indexes.push(IndexInfo { fields, included, tree: NO_TREE });
+            info.indexes.push(IndexInfo { fields, included, tree: NO_TREE, readiness: Readiness::default() });
         }
-        let unique = collection.unique.iter().map(|field| UniqueInfo { field: field.clone(), tree: NO_TREE });
+        let unique = collection.unique.iter().map(|field| UniqueInfo {
+            field: field.clone(),
+            tree: NO_TREE,
+            readiness: Readiness::default(),
+        });
         info.unique = unique.collect();
         for (field, target) in &collection.references {
             if let Ok(place) = names.binary_search(&target.as_str()) {
@@ -211,10 +221,11 @@ impl<V: View> Resolver<'_, V> {
         for field in &wanted.unique {
             let name = format!("unique/{}/{}", wanted.name, escaped(field));
             let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree }), empty)?;
-            if new {
+            let readiness = if new { self.later(&name, true) } else { Readiness::default() };
+            if new && readiness.is_ready() {
                 work.wanted.unique.push(info.unique.len());
             }
-            info.unique.push(UniqueInfo { field: field.clone(), tree });
+            info.unique.push(UniqueInfo { field: field.clone(), tree, readiness });
         }
         for (field, target) in references {
             info.refer(field, target);
@@ -274,10 +285,24 @@ impl<V: View> Resolver<'_, V> {
         let name = fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",");
         let name = format!("index/{}/{name}", wanted.name);
         let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
-        if new {
+        // Who refers and what expires is found through an index from the first write on.
+        let is_needed = wanted.references.iter().any(|(field, _)| *field == fields[0])
+            || wanted.expire.as_ref().is_some_and(|expire| expire.field == fields[0]);
+        let readiness = if new { self.later(&name, !is_needed) } else { Readiness::default() };
+        if new && readiness.is_ready() {
             work.wanted.indexes.push(number);
         }
-        Ok(IndexInfo { fields, included, tree })
+        Ok(IndexInfo { fields, included, tree, readiness })
+    }
+
+    /// Whether what is new is built while the database serves: then its row says so until it is done.
+    fn later(&mut self, name: &str, may_wait: bool) -> Readiness {
+        let row = self.rows.get(name).filter(|_| may_wait && self.config.builds_indexes_later).cloned();
+        let Some(row) = row else { return Readiness::default() };
+        let Ok(mut told) = serde_json::from_str::<Json>(&row) else { return Readiness::default() };
+        told["state"] = json!("building");
+        self.rows.insert(name.to_string(), told.to_string());
+        Readiness::building((name.to_string(), row))
     }
 
     /// The tree of an index or unique field, and whether it is to be built: the row is kept when it says what is wanted.
@@ -285,7 +310,9 @@ impl<V: View> Resolver<'_, V> {
         let before = self.stored.get(name).and_then(|row| tree_of(row));
         let same = |tree: &str| self.stored.get(name) == Some(&row(tree).to_string());
         self.kept.insert(name.to_string());
-        let keep = before.as_deref().filter(|tree| empty || same(tree));
+        // One that was not built to its end, or was refused, may hold entries that nobody keeps.
+        let is_part = self.stored.get(name).is_some_and(|row| state_of(row).is_some());
+        let keep = before.as_deref().filter(|tree| (empty && !is_part) || same(tree));
         let (tree, new) = match (keep, &before) {
             (Some(tree), _) => (tree.to_string(), false),
             (None, before) => {

@@ -12,6 +12,7 @@ use std::ops::{Bound, ControlFlow};
 
 use binjson::Document;
 
+use crate::catalog::{IndexInfo, UniqueInfo};
 use crate::collection::{Collection, STAMP_BYTES};
 use crate::database::Database;
 use crate::engine::{Direction, KeyRange, TreeId, View};
@@ -91,10 +92,12 @@ impl<V: View> Verifier<'_, V> {
         if let Some(error) = failure {
             return Err(error);
         }
-        for (index, info) in collection.indexes.iter().zip(&collection.info.indexes) {
+        let ready = |(_, info): &(_, &IndexInfo)| info.readiness.is_ready();
+        for (index, info) in collection.indexes.iter().zip(&collection.info.indexes).filter(ready) {
             self.count(index.tree, counts.indexes, &format!("index {}", info.fields.join(",")))?;
         }
-        for (number, info) in collection.info.unique.iter().enumerate() {
+        let ready = |(_, info): &(_, &UniqueInfo)| info.readiness.is_ready();
+        for (number, info) in collection.info.unique.iter().enumerate().filter(ready) {
             self.count(info.tree, counts.unique[number], &format!("unique {}", info.field))?;
         }
         Ok(())
@@ -129,7 +132,8 @@ impl<V: View> Verifier<'_, V> {
 
     fn entries(&mut self, key: &Key<'_>, row: &Row<'_, '_>, counts: &mut Counts) -> Result<(), ReadError> {
         let collection = self.collection;
-        for number in 0..collection.indexes.len() {
+        // What is being built is not looked at: it lacks entries.
+        for number in (0..collection.indexes.len()).filter(|n| collection.indexes[*n].readiness.is_ready()) {
             let name = || collection.info.indexes[number].fields.join(",");
             if let Err(why) = collection.index_entry(number, row, key, &mut self.key, &mut self.value) {
                 self.fault(format!("{key}: index {}: {why}", name()));
@@ -143,7 +147,7 @@ impl<V: View> Verifier<'_, V> {
                 Some(_) => {}
             }
         }
-        for number in 0..collection.unique.len() {
+        for number in (0..collection.unique.len()).filter(|n| collection.unique[*n].readiness.is_ready()) {
             let field = &collection.info.unique[number].field;
             match collection.unique_key(number, row, &mut self.key) {
                 Err(why) => self.fault(format!("{key}: unique {field}: {why}")),

@@ -401,10 +401,11 @@ impl<C: Change> Work<'_, C> {
         key: &Key<'_>,
         entries: &mut Entries,
     ) -> Result<(), WriteError> {
-        for number in 0..self.collection.unique.len() {
+        let Collection { unique, indexes, .. } = self.collection;
+        for number in (0..unique.len()).filter(|number| !unique[*number].readiness.is_refused()) {
             self.move_unique(number, old, new, key, entries)?;
         }
-        for number in 0..self.collection.indexes.len() {
+        for number in (0..indexes.len()).filter(|number| !indexes[*number].readiness.is_refused()) {
             self.move_index(number, old, new, key, entries)?;
         }
         Ok(())

@@ -45,6 +45,7 @@ pub(crate) fn text(service: &Service) -> String {
     put(&pool(service));
     put(&changes(service));
     put(&expiry(service));
+    put(&schema(service));
     put(&process());
     if let Some(sources) = service.sources.get() {
         put(&loops(sources));
@@ -221,6 +222,19 @@ fn expiry(service: &Service) -> [Metric; 4] {
             numbers.blocked as f64,
         ),
         ("expiry_failures_total", Type::Counter, "Sweeps that failed.", numbers.failures as f64),
+    ]
+}
+
+fn schema(service: &Service) -> [Metric; 2] {
+    let (building, refused) = crate::general::schema::counts(service);
+    [
+        ("schema_building", Type::Gauge, "Indexes and unique fields that are being built.", building as f64),
+        (
+            "schema_refused",
+            Type::Gauge,
+            "Indexes and unique fields that a stored document does not fit: /_/schema tells which.",
+            refused as f64,
+        ),
     ]
 }
 

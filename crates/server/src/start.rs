@@ -120,6 +120,7 @@ pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartErr
     let mut docs = config.docs.clone();
     docs.sort_bytes = Division::sort_bytes(&config.server);
     docs.build_threads = config.server.threads;
+    docs.builds_indexes_later = true;
     let catalog = docs::outline(&docs).map_err(StartError::Open)?;
     for declared in prepare(config, &catalog).map_err(StartError::Config)?.into_iter().flatten() {
         for wanted in declared.statement().wanted_included() {

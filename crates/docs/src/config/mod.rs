@@ -60,6 +60,9 @@ pub struct Config {
     pub sort_bytes: usize,
     /// Threads that build views; not in the file either.
     pub build_threads: usize,
+    /// Whether indexes and unique fields that are new for a collection with documents are built while it is open, and not before;
+    /// not in the file either.
+    pub builds_indexes_later: bool,
     /// What time it is for documents that expire; not in the file either.
     pub clock: Clock,
 }
@@ -71,7 +74,8 @@ impl Default for Config {
     fn default() -> Config {
         let (collections, views, params, included) = Default::default();
         let (sort_bytes, build_threads, clock) = (SORT_BYTES_DEFAULT, build_threads(), Clock::default());
-        Config { collections, views, params, included, sort_bytes, build_threads, clock }
+        let builds_indexes_later = false;
+        Config { collections, views, params, included, sort_bytes, build_threads, builds_indexes_later, clock }
     }
 }
 
@@ -105,6 +109,7 @@ impl Config {
             included: Vec::new(),
             sort_bytes: SORT_BYTES_DEFAULT,
             build_threads: build_threads(),
+            builds_indexes_later: false,
             clock: Clock::default(),
         };
         config.views = view::read_all(root, &config);

@@ -107,14 +107,14 @@ impl Planner<'_> {
             let access = Access::Key(bound.value.clone());
             return Candidate { score: SCORE_KEY, access, fulfilled: vec![bound.condition], sides: Vec::new() };
         }
-        for unique in &info.unique {
+        for unique in info.unique.iter().filter(|unique| unique.readiness.is_ready()) {
             if let Some(bound) = equal(&unique.field) {
                 let (field, value) = (unique.field.clone(), bound.value.clone());
                 let access = Access::Unique { tree: unique.tree, field, value };
                 return Candidate { score: SCORE_UNIQUE, access, fulfilled: vec![bound.condition], sides: Vec::new() };
             }
         }
-        let indexes = info.indexes.iter().enumerate();
+        let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
         let best = indexes.filter_map(|(number, index)| index_candidate(info, number, index, &bounds));
         best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| scan_candidate(info, &bounds))
     }
@@ -151,7 +151,8 @@ impl Planner<'_> {
             return None;
         }
         let indexes = &self.info(level.table).indexes;
-        let found = indexes.iter().enumerate().find_map(|(number, index)| {
+        let ready = indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
+        let found = ready.into_iter().find_map(|(number, index)| {
             let (equal, direction) = (Vec::new(), Direction::Forward);
             let access = Access::Index { number, tree: index.tree, equal, from: None, to: None, direction };
             let direction = self.order_of(&access)?;

@@ -16,6 +16,7 @@ use super::value::Value;
 use super::{compiled, explain, inner, parse};
 use crate::catalog::Catalog;
 use crate::engine::View;
+use crate::readiness::Readiness;
 
 /// Optional parameters that plans are specialised for; of more, the first count and the others are tested for each row.
 pub const SPECIALISED_MAX: usize = 8;
@@ -29,6 +30,10 @@ pub struct Query {
     optional: Vec<usize>,
     /// By the bits of those present; each made when it is first needed.
     plans: Vec<OnceLock<Box<Plan>>>,
+    /// Those that do without what is being built.
+    early: Vec<OnceLock<Box<Plan>>>,
+    /// What was being built when the query was prepared.
+    waits_for: Vec<Readiness>,
     shape: RowShape,
     repeatables: Repeatables,
     /// Its plans are not compiled.
@@ -58,6 +63,12 @@ impl Query {
     pub(crate) fn of(logical: Logical, catalog: Catalog) -> Query {
         let optional = optional_parameters(&logical);
         let plans = (0..1usize << optional.len()).map(|_| OnceLock::new()).collect();
+        let optional_count = optional.len();
+        let ready = catalog.collections.iter().flat_map(|info| {
+            let unique = info.unique.iter().map(|unique| &unique.readiness);
+            info.indexes.iter().map(|index| &index.readiness).chain(unique)
+        });
+        let waits_for = ready.filter(|readiness| readiness.is_building()).cloned().collect();
         let shape = RowShape::new(logical.outputs.iter().map(|output| output.name.as_str()));
         Query {
             number: plan::number(),
@@ -65,6 +76,8 @@ impl Query {
             logical,
             optional,
             plans,
+            early: (0..1usize << optional_count).map(|_| OnceLock::new()).collect(),
+            waits_for,
             shape,
             repeatables: Repeatables::default(),
             interpreted: false,
@@ -85,14 +98,18 @@ impl Query {
             }
         });
         // Plans are made when they are first needed, so none knows another limit.
-        self.plans.iter_mut().for_each(|plan| *plan = OnceLock::new());
+        self.forget_plans();
         self
+    }
+
+    fn forget_plans(&mut self) {
+        self.plans.iter_mut().chain(&mut self.early).for_each(|plan| *plan = OnceLock::new());
     }
 
     /// The same with plans that are never compiled: what the compiled way is compared with, for the answers are equal.
     pub fn interpreted(mut self) -> Query {
         self.interpreted = true;
-        self.plans.iter_mut().for_each(|plan| *plan = OnceLock::new());
+        self.forget_plans();
         self
     }
 
@@ -202,7 +219,9 @@ impl Query {
     }
 
     fn plan_for(&self, present: usize) -> &Plan {
-        self.plans[present].get_or_init(|| {
+        let is_early = self.waits_for.iter().any(Readiness::is_building);
+        let plans = if is_early { &self.early } else { &self.plans };
+        plans[present].get_or_init(|| {
             let mut plan = plan::plan(&self.logical, &self.catalog, &self.optional, present as u32);
             plan.each_mut(&mut |plan| {
                 plan.repeatable = plan.constants.iter().map(|constant| self.repeatables.of(constant)).collect();

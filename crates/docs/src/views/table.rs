@@ -20,6 +20,7 @@ use crate::engine::{self, Direction, Entries, KeyRange, TreeId};
 use crate::index;
 use crate::key::KeyType;
 use crate::order::{self, Scalar};
+use crate::readiness::Readiness;
 use crate::sql::{Field, Value, write_field};
 
 /// Tree numbers from here on are views' tables.
@@ -54,6 +55,7 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
             fields: (0..definition.grouping.group_len()).filter_map(group_field).collect(),
             included: all.clone(),
             tree: index_tree(place),
+            readiness: Readiness::default(),
         }],
         unique: Vec::new(),
         references: Vec::new(),

@@ -63,6 +63,7 @@ impl Memory {
             fields: fields.iter().map(|field| (*field).to_owned()).collect(),
             included: included.iter().map(|field| (*field).to_owned()).collect(),
             tree: self.tree(),
+            readiness: docs::Readiness::default(),
         });
         let indexes: Vec<IndexInfo> = indexes.collect();
         let references = shape.references.iter().map(|(field, target)| ReferenceInfo {

@@ -10,6 +10,7 @@ mod documents;
 mod listing;
 mod preconditions;
 mod query;
+pub(crate) mod schema;
 mod views;
 
 use crate::failure::{Failure, Kind, PROBLEM, problem};
@@ -36,6 +37,7 @@ pub(crate) enum Door {
     TellView,
     VerifyView,
     Changes,
+    Schema,
     Health,
     Metrics,
     NotYet,
@@ -46,7 +48,7 @@ impl Door {
     pub(crate) const QUERY: &str = "/_/query";
 
     /// Every route of the general API.
-    pub(crate) const ALL: [(Method, &str, Door); 18] = [
+    pub(crate) const ALL: [(Method, &str, Door); 19] = [
         (Method::Get, "/_/collections/{name}/{id}", Door::GetDocument),
         (Method::Put, "/_/collections/{name}/{id}", Door::PutDocument),
         (Method::Patch, "/_/collections/{name}/{id}", Door::PatchDocument),
@@ -63,6 +65,7 @@ impl Door {
         (Method::Get, "/_/views/{name}", Door::TellView),
         (Method::Post, "/_/views/{name}/verify", Door::VerifyView),
         (Method::Get, "/_/changes", Door::Changes),
+        (Method::Get, "/_/schema", Door::Schema),
         (Method::Get, "/_/openapi.json", Door::NotYet),
         (Method::Get, "/_/", Door::NotYet),
     ];
@@ -101,6 +104,7 @@ impl Door {
             Door::TellView => views::get(service, params, reply),
             Door::VerifyView => views::verify(service, request, params, reply),
             Door::Changes => changes::follow(service, request, reply),
+            Door::Schema => schema::tell(service, reply),
             Door::Health => health(service, reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
             Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),
