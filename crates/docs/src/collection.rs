@@ -185,13 +185,7 @@ impl Collection {
     /// The value of a row's key field, if it is a key.
     #[inline]
     pub(crate) fn key_of<'d>(&self, row: &Row<'_, 'd>) -> Option<Plain<'d>> {
-        let value = row.get(self.key)?;
-        let found = plain(Some(value));
-        let kind = self.info.key.kind;
-        kind.of_scalar(found.scalar())?;
-        // `-0` is an integer in JSON, but a key has one spelling; and a truth value is 0 or 1 in queries alone.
-        let is_other = value.raw().starts_with(b"-0") || matches!(value.raw().first(), Some(b't' | b'f'));
-        (kind == KeyType::String || !is_other).then_some(found)
+        key_value(self.info.key.kind, row.get(self.key)?)
     }
 
     #[cold]
@@ -240,6 +234,16 @@ impl Collection {
             }
         }
     }
+}
+
+/// A document's value that is a key of this type.
+#[inline]
+pub(crate) fn key_value(kind: KeyType, value: Value<'_>) -> Option<Plain<'_>> {
+    let found = plain(Some(value));
+    kind.of_scalar(found.scalar())?;
+    // `-0` is an integer in JSON, but a key has one spelling; and a truth value is 0 or 1 in queries alone.
+    let is_other = value.raw().starts_with(b"-0") || matches!(value.raw().first(), Some(b't' | b'f'));
+    (kind == KeyType::String || !is_other).then_some(found)
 }
 
 fn bounded(key: &[u8], what: &str) -> Result<(), WriteError> {

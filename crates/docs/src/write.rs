@@ -14,7 +14,7 @@ use std::ops::{Bound, ControlFlow};
 
 use binjson::{Document, Encoder};
 
-use crate::collection::{Collection, Referrer, STAMP_BYTES};
+use crate::collection::{Collection, Referrer, STAMP_BYTES, key_value};
 use crate::engine::{Change, Direction, KeyRange};
 use crate::error::WriteError;
 use crate::expire::Due;
@@ -300,9 +300,8 @@ impl<C: Change> Work<'_, C> {
         }
         let info = &self.collection.info.key;
         if let Some(named) = patch.field(&info.field) {
-            // A boolean counts as an integer in SQL, but is no key.
-            let named = plain(Some(named).filter(|named| named.as_bool().is_none()));
-            let named = info.kind.of_scalar(named.scalar());
+            let named = key_value(info.kind, named);
+            let named = named.as_ref().and_then(|named| info.kind.of_scalar(named.scalar()));
             let is_same = named.is_some_and(|named| named.as_bytes() == key.as_bytes());
             if naming == Naming::Never || !is_same {
                 let field = &info.field;
