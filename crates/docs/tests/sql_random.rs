@@ -47,3 +47,45 @@ fn a_million_random_queries_have_sqlites_answers() {
     let number = |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());
     check(number("SAPSAN_SQL_SEED", 1_000), number("SAPSAN_SQL_QUERIES", CAMPAIGN_QUERIES));
 }
+
+/// Queries that a campaign found different once.
+#[test]
+fn what_campaigns_found_stays_mended() {
+    let t = [
+        serde_json::json!({ "id": 0, "a": 9_223_372_036_854_775_807_i64, "b": 1, "c": 7, "d": { "k": [1] } }),
+        serde_json::json!({ "id": 1, "a": "1", "b": 1, "c": "7", "d": "{\"k\":[1]}" }),
+        serde_json::json!({ "id": 2, "a": 9.3e18, "b": 9_223_372_036_854_775_807_i64, "c": 9.223372036854776e18 }),
+    ];
+    let both = sql_oracle::Both::new(&t, &t);
+    for value in [
+        // The value of an inner query has the affinity of what it selects.
+        "CAST(x.c AS TEXT) = (SELECT q.c FROM u q WHERE q.id = 0)",
+        "CAST(x.c AS TEXT) = (SELECT q.c + 0 FROM u q WHERE q.id = 0)",
+        "CAST(x.c AS TEXT) = (SELECT MAX(q.c) FROM u q WHERE q.id = 0)",
+        "x.c = (SELECT CAST(q.c AS TEXT) FROM u q WHERE q.id = 0)",
+        "(SELECT q.c FROM u q WHERE q.id = 0) BETWEEN 1 AND CAST(x.c AS TEXT)",
+        "(CAST(x.c AS TEXT), 1) >= ((SELECT q.c FROM u q WHERE q.id = 0), 0)",
+        "((SELECT q.c FROM u q WHERE q.id = 0), 1) IN (SELECT CAST(q.c AS TEXT), q.b FROM u q)",
+        "CASE CAST(x.c AS TEXT) WHEN (SELECT q.c FROM u q WHERE q.id = 0) THEN 1 END",
+        // IN with an inner query makes reals of both sides where one is a CAST to one and the other has no affinity.
+        "CAST(x.a AS REAL) IN (SELECT COALESCE(q.b, 9223372036854775807) FROM u q)",
+        "CAST(x.c AS REAL) IN (SELECT COALESCE(q.b, 1) FROM u q)",
+        "CAST(x.c AS REAL) IN (SELECT q.b FROM u q)",
+        "CAST(x.c AS REAL) IN (SELECT CAST(q.b AS TEXT) FROM u q)",
+        "CAST(x.c AS REAL) IN (1, COALESCE(x.b, 9223372036854775807), 9223372036854775807)",
+        "COALESCE(x.b, 1) IN (SELECT CAST(q.c AS REAL) FROM u q)",
+        "x.b IN (SELECT CAST(q.c AS REAL) FROM u q)",
+        "CAST(x.c AS REAL) = COALESCE(x.b, 1)",
+    ] {
+        both.check(&format!("SELECT x.id, ({value}) AS v FROM t x"), false);
+    }
+    // What json_each finds is embedded as it is; text that looks like JSON is text.
+    for value in ["json_array(y.value)", "json_object('k', y.value, 'a', y.atom)", "json_quote(y.value)"] {
+        let array = "'[1, \"{}\", null, {\"k\": [2]}, [3, 4]]'";
+        both.check(&format!("SELECT {value} AS v FROM json_each({array}) AS y"), false);
+        both.check(&format!("SELECT x.id, {value} AS v FROM t x JOIN json_each({array}) AS y WHERE y.key > 0"), false);
+        both.check(&format!("SELECT MAX({value}) AS v FROM json_each({array}) AS y"), false);
+    }
+    both.check("SELECT COUNT(*) AS n FROM json_each('[1, [2]]') GROUP BY json_array(value)", false);
+    both.check("SELECT json_array(value) AS v FROM json_each('[1, [2]]') GROUP BY value", false);
+}

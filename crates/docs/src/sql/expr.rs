@@ -105,6 +105,8 @@ impl Comparison {
 pub(crate) enum Affinity {
     None,
     Numeric,
+    /// As `Numeric`, but that IN with an inner query makes reals of both sides.
+    Real,
     Text,
 }
 
@@ -173,6 +175,7 @@ impl Expr {
     pub(crate) fn affinity(&self) -> Affinity {
         match self {
             Expr::Cast(CastType::Text, _) => Affinity::Text,
+            Expr::Cast(CastType::Real, _) => Affinity::Real,
             Expr::Cast(..) => Affinity::Numeric,
             _ => Affinity::None,
         }
@@ -450,7 +453,7 @@ fn converted<'a>(affinity: Affinity, a: Value<'a>, b: Value<'a>, scope: &Scope<'
     let text = |value: Value<'a>| value.to_text(scope.arena).map_or(Value::Null, Value::Text);
     match affinity {
         Affinity::None => (a, b),
-        Affinity::Numeric => (a.with_numeric_affinity(), b.with_numeric_affinity()),
+        Affinity::Numeric | Affinity::Real => (a.with_numeric_affinity(), b.with_numeric_affinity()),
         Affinity::Text => (text(a), text(b)),
     }
 }
@@ -491,6 +494,14 @@ fn within<'a>(value: Value<'a>, affinity: Affinity, list: &'a [Expr], scope: &Sc
     Ok(if unknown { Value::Null } else { Value::Integer(0) })
 }
 
+/// A number, or text that is one, as a real.
+fn real(value: Value<'_>) -> Value<'_> {
+    match value.with_numeric_affinity() {
+        Value::Integer(integer) => Value::Real(integer as f64),
+        other => other,
+    }
+}
+
 fn within_inner<'a>(
     values: &'a [(Affinity, Expr)],
     relation: &'a Relation,
@@ -509,7 +520,9 @@ fn within_inner<'a>(
         let mut equal = Some(true);
         for (column, (value, (affinity, _))) in sought.iter().zip(values).enumerate() {
             let other = relation::of_row(relation.row(row), column, scope.arena)?;
-            equal = and(equal, compared(Comparison::Equal, *affinity, *value, other, scope).truth());
+            let (value, other) =
+                if *affinity == Affinity::Real { (real(*value), real(other)) } else { (*value, other) };
+            equal = and(equal, compared(Comparison::Equal, *affinity, value, other, scope).truth());
         }
         match equal {
             Some(true) => return Ok(Value::Integer(1)),

@@ -380,7 +380,8 @@ fn groups(random: &mut Random) -> Asked {
             0 => format!("COUNT(*){filter} AS g{n}"),
             1 => format!("COUNT({argument}){filter} AS g{n}"),
             2 => format!("COUNT(DISTINCT {argument}){filter} AS g{n}"),
-            3 => format!("TYPEOF(MIN({argument})) || TYPEOF(MAX({argument})) AS g{n}"),
+            // As reals: of 1 and 1.0 the first one is kept, in whatever order rows come.
+            3 => format!("{} || {} AS g{n}", real(&format!("MIN({argument})")), real(&format!("MAX({argument})"))),
             4 => format!("SUM(LENGTH({argument})){filter} AS g{n}"),
             5 => format!("ROUND(AVG(LENGTH({argument})), 6) AS g{n}"),
             _ => format!("TOTAL(UNICODE({argument})){filter} AS g{n}"),
@@ -398,6 +399,11 @@ fn groups(random: &mut Random) -> Asked {
     let having = having.replace("COUNT(DISTINCT k0) = 1", "MAX(1) = 1");
     let sql = format!("SELECT {} FROM {from}{}{group}{having}", list.join(", "), filter(random, &known));
     Asked { sql, ordered: false }
+}
+
+/// A number as a real, another value as it is.
+fn real(value: &str) -> String {
+    format!("CASE WHEN TYPEOF({value}) IN ('integer', 'real') THEN {value} + 0.0 ELSE {value} END")
 }
 
 fn union(random: &mut Random) -> Asked {

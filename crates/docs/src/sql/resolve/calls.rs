@@ -4,9 +4,9 @@ use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::Location;
 
 use super::clauses::single;
-use super::{Clause, Resolved, Resolver, invalid, not_yet, shortened, unknown};
+use super::{Clause, Column, Origin, Resolved, Resolver, invalid, not_yet, shortened, unknown};
 use crate::sql::aggregate::{AGGREGATES, AggregateCall, AggregateKind};
-use crate::sql::expr::{Expr, Literal};
+use crate::sql::expr::{Affinity, Expr, Literal};
 use crate::sql::functions::{FUNCTIONS, Function};
 use crate::sql::json_calls::JsonFunction;
 use crate::sql::{dates, format};
@@ -44,9 +44,26 @@ impl<'c> Resolver<'c> {
         }
         let mut arguments = Vec::new();
         for argument in &list.args {
-            arguments.push(self.expr(plain_argument(argument, at)?, clause)?);
+            let argument = self.expr(plain_argument(argument, at)?, clause)?;
+            let embeds = matches!(name.as_str(), "json_array" | "json_object" | "json_quote");
+            // Behind GROUP BY it is a value as any other; in SQLite too.
+            let is_row = !self.logical.grouped || clause == Clause::Aggregate;
+            arguments.push(if embeds && is_row { self.embedded(argument) } else { argument });
         }
         call(&name, arguments, at)
+    }
+
+    /// What `json_each` found is JSON and no text where it is an object or an array.
+    fn embedded(&mut self, argument: Expr) -> Expr {
+        let Expr::Column(column) = argument else { return argument };
+        let Column { table, ref name, .. } = self.logical.columns[column];
+        if name != "value" || !matches!(self.logical.tables[table].origin, Origin::Each { .. }) {
+            return argument;
+        }
+        let kind = Box::new(Expr::Column(self.column(table, "type")));
+        let nested = ["array", "object"].map(|name| Expr::Literal(Literal::Text(name.as_bytes().into()))).to_vec();
+        let json = Expr::Call(Function::Json(JsonFunction::Minify), vec![argument.clone()]);
+        Expr::Case(vec![(Expr::In(kind, Affinity::None, nested), json)], Box::new(argument))
     }
 
     pub(super) fn aggregate(

@@ -209,6 +209,7 @@ impl<'c> Resolver<'c> {
 
     pub(super) fn outputs(&mut self, select: &'c ast::Select, texts: &[&str]) -> Resolved<()> {
         self.logical.distinct = matches!(select.distinct, Some(Distinct::Distinct));
+        self.logical.grouped = !matches!(&select.group_by, GroupByExpr::Expressions(list, _) if list.is_empty());
         self.items(&select.projection, texts)
     }
 

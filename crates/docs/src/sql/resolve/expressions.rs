@@ -287,8 +287,10 @@ pub(super) fn negate(negated: bool, expr: Expr) -> Expr {
 /// What a comparison converts to, by the affinities of its sides and whether they are computed values: a number beside a
 /// CAST to one, text where a CAST to it meets no field. A field alone converts nothing and is not made text.
 pub(super) fn between(a: (Affinity, bool), b: (Affinity, bool)) -> Affinity {
+    use Affinity::{Numeric, Real};
     match (a, b) {
-        ((Affinity::Numeric, _), _) | (_, (Affinity::Numeric, _)) => Affinity::Numeric,
+        ((Real, _), (Affinity::None, true)) | ((Affinity::None, true), (Real, _)) => Real,
+        ((Numeric | Real, _), _) | (_, (Numeric | Real, _)) => Numeric,
         ((Affinity::Text, _), (_, true)) | ((_, true), (Affinity::Text, _)) => Affinity::Text,
         ((Affinity::Text, _), (Affinity::Text, _)) => Affinity::Text,
         _ => Affinity::None,

@@ -146,6 +146,11 @@ impl Logical {
             Expr::Column(column) => self.columns[*column].kind,
             Expr::Path(..) => (Affinity::None, false),
             Expr::GroupKey(place) => self.kind(&self.group[*place]),
+            Expr::ScalarInner(number) => {
+                let member = self.inner[*number].members.last();
+                let output = member.and_then(|member| Some((member, member.outputs.first()?)));
+                output.map_or((Affinity::None, true), |(member, output)| member.kind(&output.expr))
+            }
             other => (other.affinity(), true),
         }
     }
