@@ -175,8 +175,14 @@ fn damage(settings: &Settings) -> Result<(), String> {
         let damages = specimen.damages(seed, Share { step: 1, first: 0 });
         let bytes: usize = specimen.files.values().map(|file| file.len()).sum();
         println!("seed {seed}, {kind:?}: {} files of {bytes} bytes, {} damages", specimen.files.len(), damages.len());
-        let began = Instant::now();
-        let tried = try_all(&specimen, &damages, settings.threads as usize, FAILURES_MAX as usize);
+        let (began, mut told) = (Instant::now(), Instant::now());
+        let mut progress = |count| {
+            if told.elapsed() > TELL_EVERY {
+                told = Instant::now();
+                println!("  {count} of {} damages, {:.0} s", damages.len(), began.elapsed().as_secs_f64());
+            }
+        };
+        let tried = try_all(&specimen, &damages, settings.threads as usize, FAILURES_MAX as usize, &mut progress);
         for ((name, outcome), count) in &tried.counts {
             println!("  {name:<26} {outcome:<14?} {count:>8}");
         }

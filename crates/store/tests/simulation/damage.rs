@@ -20,12 +20,12 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
-use store::{Change, Direction, Error, KeyRange, Store, Tx, Version};
+use store::{Direction, Error, KeyRange, Store, Tx, Version};
 
 use super::content::{Content, Files};
 use super::crash::text_of;
 use super::platter::Event;
-use super::specimen::{BLOCK, CHANGED, Entries, Specimen, State, apply, options, start};
+use super::specimen::{BLOCK, CHANGED, Entries, Specimen, State, options, start};
 
 const SECTOR: usize = 512;
 /// Of damages that are neither flips nor cuts one of so many is tried where not all are.
@@ -141,9 +141,7 @@ impl Specimen {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut all = Vec::new();
         for (file, content) in self.files.values().enumerate() {
-            for at in (share.first..content.len()).step_by(share.step) {
-                all.extend([0xff, 0x01].map(|mask| Damage::Flip { file, at, mask }));
-            }
+            all.extend(flips(file, content, share, 0xff));
             let lengths = (0..content.len()).filter(|len| {
                 let is_edge = matches!(len % SECTOR, 0 | 1 | 511);
                 // Of a small file, as a backup's are, every length; of others those around sectors.
@@ -160,6 +158,8 @@ impl Specimen {
         }
         self.damage_batches(&mut all);
         self.damage_names(&mut all);
+        // Last, for it repeats most of the first.
+        self.files.values().enumerate().for_each(|(file, content)| all.extend(flips(file, content, share, 0x01)));
         if share.step > 1 {
             let is_byte = |damage: &Damage| matches!(damage, Damage::Flip { .. } | Damage::Cut { .. });
             all.retain(|damage| is_byte(damage) || rng.random_range(0..REST_STEP) == 0);
@@ -238,11 +238,11 @@ impl Specimen {
             }),
             Damage::Fill { file, from, len, with } => edit(file, &mut |content| {
                 let len = len.min(content.len() - from);
-                content.write(from, &bytes_of(with, len));
+                content.write(from, &filled(with, len));
             }),
             Damage::Cut { file, len } => edit(file, &mut |content| content.set_len(len)),
             Damage::Grow { file, by } => {
-                edit(file, &mut |content| content.write(content.len(), &bytes_of(Fill::Garbage(by as u64), by)));
+                edit(file, &mut |content| content.write(content.len(), &filled(Fill::Garbage(by as u64), by)));
             }
             Damage::Stray { file, from, to } => edit(file, &mut |content| {
                 let mut page = vec![0; BLOCK];
@@ -278,7 +278,12 @@ impl Specimen {
     }
 }
 
-fn bytes_of(fill: Fill, len: usize) -> Vec<u8> {
+/// Each byte with these bits turned.
+fn flips(file: usize, content: &Content, share: Share, mask: u8) -> impl Iterator<Item = Damage> {
+    (share.first..content.len()).step_by(share.step).map(move |at| Damage::Flip { file, at, mask })
+}
+
+fn filled(fill: Fill, len: usize) -> Vec<u8> {
     match fill {
         Fill::Zeros => vec![0; len],
         Fill::Ones => vec![0xff; len],
@@ -406,19 +411,19 @@ fn read(specimen: &Specimen, store: &Store, name: &str, entries: &Entries) -> Re
     let (tree, reader) = (specimen.trees[name], store.reader()?);
     let snapshot = reader.snapshot();
     let (mut is_right, mut failed) = (true, None);
-    for direction in [Direction::Forward, Direction::Backward] {
-        let mut found = Vec::new();
+    let mut compare = |direction, expected: &mut dyn Iterator<Item = (&Vec<u8>, &Vec<u8>)>| {
+        let mut count = 0;
         let scanned = snapshot.scan(tree, KeyRange::ALL, direction, &mut |key, value| {
-            assert!(found.len() < WALK_MAX, "a walk without end");
-            found.push((key.to_vec(), value.to_vec()));
+            count += 1;
+            assert!(count < WALK_MAX, "a walk without end");
+            is_right &= expected.next().is_some_and(|(one, other)| one == key && other == value);
             ControlFlow::Continue(())
         });
-        if direction == Direction::Backward {
-            found.reverse();
-        }
-        failed = scanned.err().or(failed);
-        is_right &= found.iter().map(|(key, value)| (key, value)).eq(entries);
-    }
+        is_right &= expected.next().is_none();
+        failed = scanned.err().or(failed.take());
+    };
+    compare(Direction::Forward, &mut entries.iter());
+    compare(Direction::Backward, &mut entries.iter().rev());
     for (key, value) in entries {
         match snapshot.get(tree, key) {
             Ok(found) => is_right &= found.as_deref() == Some(value),
@@ -431,7 +436,7 @@ fn read(specimen: &Specimen, store: &Store, name: &str, entries: &Entries) -> Re
 /// What can be read of the changes is each version once, whole and in order; or an error ends it.
 fn follow(specimen: &Specimen, store: &Store, last: u64) -> Result<(), String> {
     let oldest = store.stats().changes_oldest;
-    let mut state = specimen.state(oldest).clone();
+    let (mut state, mut is_behind_told) = (State::new(), true);
     let is_end = |error: &Error| matches!(error, Error::Gone { .. }) || place_of(error, "following").is_ok();
     let mut reader = match store.changes_since(Version(oldest)) {
         Ok(reader) => reader,
@@ -451,23 +456,14 @@ fn follow(specimen: &Specimen, store: &Store, last: u64) -> Result<(), String> {
         if changeset.version().0 != version {
             return Err(format!("changes of version {} for those of {version}", changeset.version().0));
         }
-        let expected = specimen.state(version);
-        for change in changeset.changes() {
-            let (Change::Put { tree, .. }
-            | Change::Delete { tree, .. }
-            | Change::DeleteRange { tree, .. }
-            | Change::Reset { tree }) = change
-            else {
-                return Err(format!("a change of a kind that was not made: {change:?}"));
-            };
-            // The catalog's trees are not followed.
-            let Some((name, _)) = specimen.trees.iter().find(|(_, id)| **id == tree) else { continue };
-            match change {
-                Change::Reset { .. } => drop(state.insert(name, expected[name].clone())),
-                change => apply(state.get_mut(name).unwrap(), &change),
-            }
+        if is_behind_told && specimen.is_told(&changeset) {
+            continue;
         }
-        if state != *expected {
+        // Other operations than before the damage; what they make is judged, here and from here on.
+        if is_behind_told {
+            (is_behind_told, state) = (false, specimen.state(version - 1).clone());
+        }
+        if !specimen.advance(&mut state, &changeset)? {
             return Err(format!("the changes of version {version} make other data than there was"));
         }
     }
@@ -513,10 +509,16 @@ pub(crate) struct Tried {
     pub(crate) failures: Vec<(Damage, String)>,
 }
 
-/// Tries them one by one on some threads, until so many have failed. One that hangs ends the process, for there is no other
-/// way out.
-pub(crate) fn try_all(specimen: &Specimen, damages: &[Damage], threads: usize, failures_max: usize) -> Tried {
-    let (next, mut tried) = (AtomicUsize::new(0), Tried::default());
+/// Tries them one by one on some threads, until so many have failed, and tells after each how many have been tried. One that
+/// hangs ends the process, for there is no other way out.
+pub(crate) fn try_all(
+    specimen: &Specimen,
+    damages: &[Damage],
+    threads: usize,
+    failures_max: usize,
+    progress: &mut dyn FnMut(usize),
+) -> Tried {
+    let (next, mut tried, mut count) = (AtomicUsize::new(0), Tried::default(), 0);
     let at: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
     let (tell, outcomes) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -538,7 +540,8 @@ pub(crate) fn try_all(specimen: &Specimen, damages: &[Damage], threads: usize, f
         while tried.failures.len() < failures_max {
             match outcomes.recv_timeout(LOOK_EVERY) {
                 Ok((damage, checked)) => {
-                    looks = 0;
+                    (looks, count) = (0, count + 1);
+                    progress(count);
                     match checked {
                         Ok(outcome) => *tried.counts.entry((damage.name(), outcome)).or_insert(0) += 1,
                         Err(wrong) => tried.failures.push((damage, wrong)),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
-use store::{Change, KeyRange, Options, Store, TreeId, Tx};
+use store::{Change, Changeset, KeyRange, Options, Store, TreeId, Tx, Version};
 
 use super::content::Files;
 use super::disk::{Manner, SimulatedDisk};
@@ -64,6 +64,8 @@ pub(crate) struct Specimen {
     pub(crate) version: u64,
     /// The log from the newest checkpoint on.
     log: Vec<BatchPlace>,
+    /// What a reader of changes is told of each version that is kept, see [`parts_of`].
+    told: BTreeMap<u64, Vec<u8>>,
 }
 
 pub(crate) fn options() -> Options {
@@ -91,8 +93,27 @@ fn files_of(disk: &SimulatedDisk) -> Files {
     platter.content()
 }
 
+/// All operations of a transaction in parts, each with its length before it, until one is not taken.
+fn parts_of(changeset: &Changeset<'_>, take: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+    changeset.changes().all(|change| {
+        let (kind, tree, parts) = match change {
+            Change::Put { tree, key, value } => (0, tree, [Some(key), Some(value)]),
+            Change::Delete { tree, key } => (1, tree, [Some(key), None]),
+            Change::DeleteRange { tree, from, to } => (2, tree, [Some(from), to]),
+            Change::Reset { tree } => (3, tree, [None, None]),
+            _ => return false,
+        };
+        let is_taken = take(&[kind]) && take(&tree.0.to_le_bytes());
+        is_taken
+            && parts.into_iter().all(|part| {
+                let len = part.map_or(u32::MAX, |part| part.len() as u32);
+                take(&len.to_le_bytes()) && take(part.unwrap_or_default())
+            })
+    })
+}
+
 /// A change as one of a map of the same keys.
-pub(crate) fn apply(entries: &mut Entries, change: &Change<'_>) {
+fn apply(entries: &mut Entries, change: &Change<'_>) {
     match change {
         Change::Put { key, value, .. } => drop(entries.insert(key.to_vec(), value.to_vec())),
         Change::Delete { key, .. } => drop(entries.remove(*key)),
@@ -111,7 +132,8 @@ impl Specimen {
         let trees = CHANGED.into_iter().chain([BUILT]).map(|name| (name, store.tree(name).unwrap())).collect();
         let empty: State = CHANGED.into_iter().chain([BUILT]).map(|name| (name, Entries::new())).collect();
         let states = BTreeMap::from([(0, empty)]);
-        let mut specimen = Specimen { kind, files: Files::new(), states, trees, version: 0, log: Vec::new() };
+        let mut specimen =
+            Specimen { kind, files: Files::new(), states, trees, version: 0, log: Vec::new(), told: BTreeMap::new() };
         for number in 0..TRANSACTIONS {
             specimen.commit(&store, number, &mut rng);
             if number == BULK_AT {
@@ -135,7 +157,57 @@ impl Specimen {
             }
         };
         specimen.log = specimen.read_log();
+        specimen.told = specimen.read_changes();
         specimen
+    }
+
+    /// What is told of the changes, which must be right while nothing is damaged.
+    fn read_changes(&self) -> BTreeMap<u64, Vec<u8>> {
+        let (store, _) = Store::open_on(start(&self.files), options()).unwrap();
+        let oldest = store.stats().changes_oldest;
+        let (mut state, mut told) = (self.state(oldest).clone(), BTreeMap::new());
+        let mut reader = store.changes_since(Version(oldest)).unwrap();
+        while let Some(changeset) = reader.next().unwrap() {
+            assert!(self.advance(&mut state, &changeset).unwrap(), "version {}", changeset.version().0);
+            let mut bytes = Vec::new();
+            assert!(parts_of(&changeset, &mut |part| {
+                bytes.extend(part);
+                true
+            }));
+            told.insert(changeset.version().0, bytes);
+        }
+        assert_eq!(oldest + told.len() as u64, self.version);
+        told
+    }
+
+    /// Whether the sound store tells these changes of this version.
+    pub(crate) fn is_told(&self, changeset: &Changeset<'_>) -> bool {
+        self.told.get(&changeset.version().0).is_some_and(|told| {
+            let mut rest = told.as_slice();
+            let mut is_next = |part: &[u8]| rest.split_off(..part.len()).is_some_and(|next| next == part);
+            parts_of(changeset, &mut is_next) && rest.is_empty()
+        })
+    }
+
+    /// Makes of the state before these changes the one after them; whether it is right.
+    pub(crate) fn advance(&self, state: &mut State, changeset: &Changeset<'_>) -> Result<bool, String> {
+        let expected = self.state(changeset.version().0);
+        for change in changeset.changes() {
+            let (Change::Put { tree, .. }
+            | Change::Delete { tree, .. }
+            | Change::DeleteRange { tree, .. }
+            | Change::Reset { tree }) = change
+            else {
+                return Err(format!("a change of a kind that was not made: {change:?}"));
+            };
+            // The catalog's trees are not followed.
+            let Some((name, _)) = self.trees.iter().find(|(_, id)| **id == tree) else { continue };
+            match change {
+                Change::Reset { .. } => drop(state.insert(name, expected[name].clone())),
+                change => apply(state.get_mut(name).unwrap(), &change),
+            }
+        }
+        Ok(state == expected)
     }
 
     fn commit(&mut self, store: &Store, number: u32, rng: &mut SmallRng) {
