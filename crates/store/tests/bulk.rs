@@ -128,3 +128,19 @@ fn commits_go_on_while_a_build_is_attached() {
     assert!((0..2000u32).all(|number| get(&store, counter, &number.to_be_bytes()).is_some()));
     assert!(get(&store, tree, &19_999u32.to_be_bytes()).is_some());
 }
+
+#[test]
+fn as_many_rows_as_are_allowed_go_with_an_attachment_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let (one, two, other) = (store.tree("one").unwrap(), store.tree("two").unwrap(), store.tree("other").unwrap());
+    let rows: Vec<_> = (0..4097u32).map(|row| (other, row.to_be_bytes().to_vec(), b"row".to_vec())).collect();
+    let refused = store.attach(vec![(one, build(&store, 3))], &rows);
+    assert!(matches!(refused, Err(Error::Limit { limit: 4096, .. })), "{refused:?}");
+    store.attach(vec![(two, build(&store, 3))], &rows[1..]).unwrap();
+    assert_eq!((get(&store, one, &[0; 4]), get(&store, two, &[0; 4]).is_some()), (None, true));
+    assert_eq!(
+        (get(&store, other, &[0; 4]), get(&store, other, &4096u32.to_be_bytes())),
+        (None, Some(b"row".to_vec()))
+    );
+}

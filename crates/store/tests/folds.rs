@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Direction, Error, Fold, Folded, Further, KeyRange, Options, Store, TreeId, Tx};
+use store::{Abort, Commit, Direction, Error, Fold, Folded, Further, KeyRange, Options, Store, Submit, Transaction};
+use store::{TreeId, Tx};
 
 /// Values are numbers. What is added to a key of `counts` goes on to `totals`, all of it to one key; a count that comes to
 /// nothing goes, one below zero is refused.
@@ -250,6 +251,48 @@ fn a_refused_fold_undoes_the_whole_transaction() {
     assert_eq!(bench.store.stats().version, before + 1, "what stays as it was is put");
     bench.add(1, b"k", -5).unwrap();
     assert_eq!(bench.number(bench.counts, b"k"), None);
+}
+
+/// Adds numbers to counts, beside an item that stands for them all.
+struct Adding {
+    trees: [TreeId; 2],
+    item: u32,
+    folds: Vec<(u32, i64)>,
+    outcome: mpsc::Sender<Result<Commit, Error>>,
+}
+
+impl Transaction for Adding {
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
+        let [items, counts] = self.trees;
+        let sum: i64 = self.folds.iter().map(|(_, by)| by).sum();
+        tx.put(items, &self.item.to_be_bytes(), &sum.to_le_bytes());
+        self.folds.iter().for_each(|(key, by)| tx.fold(counts, &key.to_be_bytes(), &by.to_le_bytes()));
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+        self.outcome.send(outcome).unwrap();
+    }
+}
+
+#[test]
+fn a_refused_fold_leaves_the_other_transactions_of_its_batch_alone() {
+    const TRANSACTIONS: u32 = 900;
+    let bench = bench();
+    let (outcome, outcomes) = mpsc::channel();
+    let reader = bench.store.reader().unwrap();
+    for item in 0..TRANSACTIONS {
+        // What it shares with others, what is its own, and for one in three more than there is.
+        let mut folds = vec![(item % 5, 1), (1000 + item, 2)];
+        folds.extend((item % 3 == 2).then_some((item % 5, -500_000)));
+        let adding = Adding { trees: [bench.items, bench.counts], item, folds, outcome: outcome.clone() };
+        assert!(matches!(bench.store.submit(&reader, Box::new(adding)), Submit::Queued));
+    }
+    let outcomes: Vec<_> = outcomes.iter().take(TRANSACTIONS as usize).collect();
+    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(Error::Refused { .. }))).count();
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), TRANSACTIONS as usize - refused);
+    assert_eq!(refused, TRANSACTIONS as usize / 3);
+    bench.check_sums(3 * i64::from(TRANSACTIONS) * 2 / 3);
 }
 
 #[test]
