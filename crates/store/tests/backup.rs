@@ -437,3 +437,13 @@ fn the_backup_of_a_store_holds_no_reader_back_and_no_view_afterwards() {
     // The writer looks at the state before the last checkpoint until it has something to write.
     assert!(store.stats().pinned_states <= 1, "{:?}", store.stats());
 }
+
+#[test]
+fn a_backup_whose_tree_file_is_gone_is_refused_and_not_begun_anew() {
+    let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (store, _) = filled(source.path());
+    store.backup(target.path(), &mut go_on).unwrap();
+    std::fs::remove_file(target.path().join("tree")).unwrap();
+    let refused = Store::open(target.path(), options()).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("the tree file is gone"), "{refused}");
+}

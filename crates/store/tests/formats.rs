@@ -57,6 +57,8 @@ fn documents() -> Vec<(String, Vec<u8>)> {
 fn a_store_of_the_first_format_is_read_whole_and_takes_what_later_formats_know() {
     let directory = tempfile::tempdir().unwrap();
     unpack("format-1", directory.path());
+    let segment = |number: u32| std::fs::read(directory.path().join(format!("{number:010}.log"))).unwrap();
+    let first = segment(1);
     {
         let store = open(directory.path());
         let tree = store.existing_tree("documents").unwrap().unwrap();
@@ -77,10 +79,8 @@ fn a_store_of_the_first_format_is_read_whole_and_takes_what_later_formats_know()
             .unwrap();
     }
     // The older build's segment got nothing that it does not know.
-    let format = |number: u32| {
-        let segment = std::fs::read(directory.path().join(format!("{number:010}.log"))).unwrap();
-        u32::from_le_bytes(*segment[8..].first_chunk().unwrap())
-    };
+    assert!(segment(1) == first);
+    let format = |number: u32| u32::from_le_bytes(*segment(number)[8..].first_chunk().unwrap());
     assert_eq!((format(1), format(2)), (1, 2));
     let store = open(directory.path());
     let tree = store.existing_tree("documents").unwrap().unwrap();

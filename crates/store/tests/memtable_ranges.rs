@@ -103,7 +103,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 200 }))]
 
     #[test]
-    fn every_snapshot_sees_the_ranges_of_its_time(steps in proptest::collection::vec(step(), 1..40)) {
+    fn every_snapshot_sees_the_ranges_of_its_time(steps in proptest::collection::vec(step(), 1..if cfg!(miri) { 8 } else { 40 })) {
         let (table, mut writer) = Memtable::new(1 << 20).unwrap();
         for (step, version) in steps.iter().zip(1..) {
             apply(&mut writer, version, step).unwrap();
@@ -140,6 +140,7 @@ fn a_range_and_a_put_of_one_version_leave_what_was_put() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of boundaries")]
 fn boundaries_are_bounded_and_one_too_many_changes_nothing() {
     let (table, mut writer) = Memtable::new(8 << 20).unwrap();
     let key = |number: usize| (number as u32).to_be_bytes();
@@ -156,6 +157,7 @@ fn boundaries_are_bounded_and_one_too_many_changes_nothing() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills a memtable")]
 fn a_range_that_does_not_fit_changes_nothing() {
     let (table, mut writer) = Memtable::new(64 << 10).unwrap();
     let mut version = 1;
@@ -167,4 +169,22 @@ fn a_range_that_does_not_fit_changes_nothing() {
     assert_eq!(writer.delete_range(Version(version), TREE, &version.to_be_bytes(), None), Err(Full));
     assert_eq!((table.used_bytes(), table.len()), (used, len));
     assert_eq!(table.get(Version(version), TREE, &1u64.to_be_bytes()), Lookup::Deleted);
+}
+
+#[test]
+fn a_range_over_many_others_finds_room_for_all_their_boundaries_or_changes_nothing() {
+    let (table, mut writer) = Memtable::new(if cfg!(miri) { 64 << 10 } else { 256 << 10 }).unwrap();
+    let key = |number: u32| number.to_be_bytes();
+    for number in 0..if cfg!(miri) { 30 } else { 300 } {
+        writer.delete_range(Version(1), TREE, &key(2 * number), Some(&key(2 * number + 1))).unwrap();
+    }
+    let used = |table: &Memtable| (table.used_bytes(), table.len());
+    let (mut version, mut before) = (1, used(&table));
+    while writer.delete_range(Version(version + 1), TREE, &key(0), None).is_ok() {
+        version += 1;
+        before = used(&table);
+    }
+    assert!(version > 3, "{version}");
+    assert_eq!(used(&table), before);
+    assert_eq!(table.stretch_of(Version(version), TREE, &key(1)).deleted, Version(version));
 }
