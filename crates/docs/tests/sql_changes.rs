@@ -144,6 +144,17 @@ fn values_keep_what_they_are_in_json() {
 }
 
 #[test]
+fn what_is_copied_keeps_its_form_wherever_it_is_read() {
+    let service = Service::new(&config(NOTES));
+    service.run(r#"insert notes {"id":1,"n":2.50,"j":[1,{"a":2.50}]}"#).unwrap();
+    // The index on n has the key and the number, but not how that was written.
+    run(&service, "UPDATE notes SET copy = n WHERE n > 2", &[]).unwrap();
+    run(&service, "UPDATE notes SET o = json_extract(j, '$[1]'), p = json_extract(j, '$[0]')", &[]).unwrap();
+    let expected = r#"{"id":1,"n":2.50,"j":[1,{"a":2.50}],"copy":2.50,"o":{"a":2.50},"p":1}"#;
+    assert_eq!(service.get("notes/1").unwrap().1, expected);
+}
+
+#[test]
 fn what_is_not_supported_says_so_with_its_position() {
     let service = Service::new(&travels());
     let check = |sql: &str, kind: SqlErrorKind, (line, column): (u64, u64), message: &str| {

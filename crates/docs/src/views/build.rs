@@ -99,8 +99,8 @@ impl Builder {
             builder.threads.push(spawned.map_err(source)?);
         }
         drop(ready);
-        // One error, or one word from each thread.
-        all_ready.iter().collect::<Result<Vec<()>, store::Error>>()?;
+        // One error, or one word from each thread; they hold their ends until they have built all.
+        all_ready.iter().take(threads).collect::<Result<Vec<()>, store::Error>>()?;
         Ok(builder)
     }
 

@@ -108,6 +108,15 @@ impl Definition {
         Ok(definition)
     }
 
+    /// Whether a query finds the same columns in both: names, and which of them are values of the group.
+    pub(crate) fn looks_like(&self, other: &Definition) -> bool {
+        let group = |shown: &Shown| if let Shown::Group(place) = shown { Some(*place) } else { None };
+        let columns = |definition: &Definition| -> Vec<(String, Option<usize>)> {
+            definition.columns.iter().map(|(name, shown)| (name.clone(), group(shown))).collect()
+        };
+        columns(self) == columns(other)
+    }
+
     fn aggregate(&mut self, kind: Kind, argument: usize) -> Shown {
         match kind {
             Kind::Rows => Shown::Rows,

@@ -48,7 +48,7 @@ impl Views {
             return Ok(view);
         }
         let same = |other: &&Arc<View>| {
-            other.name == view.name && other.is_ready() && other.definition.columns == view.definition.columns
+            other.name == view.name && other.is_ready() && other.definition.looks_like(&view.definition)
         };
         match (self.list.iter().find(same), view.status()) {
             (Some(before), _) => Ok(before),

@@ -22,6 +22,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let opened = Database::open(&documents, &arguments.data, server::store_options(&config));
     let (database, _) = opened.map_err(|error| format!("{}: {error}", arguments.data.display()))?;
+    // A changed file may have views that are not built yet.
+    database.wait_for_views();
     let query = Statement::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
     let given = given(&arguments.params)?;
     let values = query.bind(&given);
