@@ -176,10 +176,11 @@ fn damage(settings: &Settings) -> Result<(), String> {
         let bytes: usize = specimen.files.values().map(|file| file.len()).sum();
         println!("seed {seed}, {kind:?}: {} files of {bytes} bytes, {} damages", specimen.files.len(), damages.len());
         let (began, mut told) = (Instant::now(), Instant::now());
-        let mut progress = |count| {
+        let mut progress = |count, failed| {
             if told.elapsed() > TELL_EVERY {
                 told = Instant::now();
-                println!("  {count} of {} damages, {:.0} s", damages.len(), began.elapsed().as_secs_f64());
+                let seconds = began.elapsed().as_secs_f64();
+                println!("  {count} of {} damages, {failed} failed, {seconds:.0} s", damages.len());
             }
         };
         let tried = try_all(&specimen, &damages, settings.threads as usize, FAILURES_MAX as usize, &mut progress);

@@ -20,7 +20,7 @@ fn check(kind: Kind, loses_tails: bool) {
     let first = setting.map_or_else(|_| rand::random_range(0..STEP), |first| first.parse().unwrap());
     let specimen = Specimen::new(1, kind);
     let damages = specimen.damages(first as u64, Share { step: STEP, first });
-    let tried = try_all(&specimen, &damages, THREADS, 1, &mut |_| {});
+    let tried = try_all(&specimen, &damages, THREADS, 1, &mut |_, _| {});
     if let Some((damage, wrong)) = tried.failures.first() {
         panic!("{damage:?}, STORE_DAMAGE_FIRST={first}: {wrong}");
     }

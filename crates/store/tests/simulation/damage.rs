@@ -509,14 +509,14 @@ pub(crate) struct Tried {
     pub(crate) failures: Vec<(Damage, String)>,
 }
 
-/// Tries them one by one on some threads, until so many have failed, and tells after each how many have been tried. One that
+/// Tries them one by one on some threads, until so many have failed, and tells after each how many have been tried and have failed. One that
 /// hangs ends the process, for there is no other way out.
 pub(crate) fn try_all(
     specimen: &Specimen,
     damages: &[Damage],
     threads: usize,
     failures_max: usize,
-    progress: &mut dyn FnMut(usize),
+    progress: &mut dyn FnMut(usize, usize),
 ) -> Tried {
     let (next, mut tried, mut count) = (AtomicUsize::new(0), Tried::default(), 0);
     let at: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
@@ -541,11 +541,11 @@ pub(crate) fn try_all(
             match outcomes.recv_timeout(LOOK_EVERY) {
                 Ok((damage, checked)) => {
                     (looks, count) = (0, count + 1);
-                    progress(count);
                     match checked {
                         Ok(outcome) => *tried.counts.entry((damage.name(), outcome)).or_insert(0) += 1,
                         Err(wrong) => tried.failures.push((damage, wrong)),
                     }
+                    progress(count, tried.failures.len());
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => looks += 1,
