@@ -1,14 +1,13 @@
 //! What an index entry's value carries: the stored JSON of the index's included fields.
 //!
 //! ```text
-//!  for each included field, in the index's order:   length (varint, LEB128) | that many bytes of JSON text
+//!  for each included field, in the index's order:   length (varint.rs) | that many bytes of JSON text
 //! ```
 //!
 //! Length 0 is a missing field. Without included fields the value is empty. A query that needs only these fields and
 //! the key's reads no document.
 
-/// Longest length prefix: 64 MB values need 4 bytes, 5 hold any 32-bit number.
-const LENGTH_BYTES_MAX: usize = 5;
+use crate::varint;
 
 /// The included fields of one entry, in the index's order: yields each field's JSON text, `None` where it is missing.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +32,7 @@ impl<'a> Included<'a> {
         Ok(if text.is_empty() { None } else { Some(text) })
     }
 
+    /// Most are short: `varint::take` has this way too, but takes more instructions here.
     #[inline(always)]
     fn length(&mut self) -> Result<usize, Damaged> {
         match self.rest.split_first() {
@@ -44,17 +44,9 @@ impl<'a> Included<'a> {
         }
     }
 
+    #[cold]
     fn long_length(&mut self) -> Result<usize, Damaged> {
-        let mut length = 0;
-        for at in 0..LENGTH_BYTES_MAX {
-            let &byte = self.rest.get(at).ok_or(Damaged)?;
-            length |= usize::from(byte & 0x7f) << (7 * at);
-            if byte < 0x80 {
-                self.rest = &self.rest[at + 1..];
-                return Ok(length);
-            }
-        }
-        Err(Damaged)
+        varint::take(&mut self.rest).and_then(|length| usize::try_from(length).ok()).ok_or(Damaged)
     }
 }
 
@@ -65,12 +57,7 @@ pub struct Damaged;
 /// Appends one included field to an entry's value; empty text stands for a missing field.
 #[inline]
 pub fn include(text: &[u8], value: &mut Vec<u8>) {
-    let mut length = text.len();
-    while length >= 0x80 {
-        value.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    value.push(length as u8);
+    varint::push(value, text.len() as u64);
     value.extend_from_slice(text);
 }
 

@@ -5,12 +5,9 @@ const BYTES_MAX: usize = 19;
 
 /// Appends a number.
 #[inline]
-pub(crate) fn push(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
+pub(crate) fn push(out: &mut Vec<u8>, number: u64) {
+    // Most are lengths and counts of one byte: those are written in place.
+    if number < 0x80 { out.push(number as u8) } else { push_wide(out, u128::from(number)) }
 }
 
 /// Takes a number off the front. `None`: damaged.
@@ -40,18 +37,21 @@ pub(crate) fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
 
 /// Appends a signed number of 128 bits.
 pub(crate) fn push_wide_signed(out: &mut Vec<u8>, number: i128) {
-    let mut number = (number << 1 ^ number >> 127) as u128;
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
+    push_wide(out, (number << 1 ^ number >> 127) as u128);
 }
 
 /// Takes a signed number of 128 bits off the front. `None`: damaged.
 pub(crate) fn take_wide_signed(bytes: &mut &[u8]) -> Option<i128> {
     let number = take_wide(bytes)?;
     Some((number >> 1) as i128 ^ -((number & 1) as i128))
+}
+
+fn push_wide(out: &mut Vec<u8>, mut number: u128) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
 }
 
 fn take_wide(bytes: &mut &[u8]) -> Option<u128> {

@@ -36,7 +36,12 @@ impl store::Fold for ViewFold {
         new: &mut Vec<u8>,
         further: &mut Further<'_>,
     ) -> Folded {
-        fold(key, old, operand, new, further)
+        let folded = match operand.split_first() {
+            Some((&GROUP, change)) => state::add(old.unwrap_or_default(), change, new).map(|()| rest(old, new)),
+            Some((&VALUE, change)) => fold_value(key, old, change, new, further),
+            _ => None,
+        };
+        folded.unwrap_or(Folded::Refused("a row of a view is damaged"))
     }
 }
 
@@ -72,23 +77,6 @@ pub(crate) fn occurrences(mut row: &[u8]) -> Option<i64> {
     varint::take_signed(&mut row)
 }
 
-/// Lays `operand` onto what the key has; the value goes into `new`, which is empty. `further` is told operands for other
-/// keys that follow from it; none of them has any that follows.
-pub(crate) fn fold(
-    key: &[u8],
-    old: Option<&[u8]>,
-    operand: &[u8],
-    new: &mut Vec<u8>,
-    further: &mut Further<'_>,
-) -> Folded {
-    let folded = match operand.split_first() {
-        Some((&GROUP, change)) => state::add(old.unwrap_or_default(), change, new).map(|()| rest(old, new)),
-        Some((&VALUE, change)) => fold_value(key, old, change, new, further),
-        _ => None,
-    };
-    folded.unwrap_or(Folded::Refused("a row of a view is damaged"))
-}
-
 fn rest(old: Option<&[u8]>, new: &[u8]) -> Folded {
     match old {
         _ if !new.is_empty() => Folded::Put,
@@ -117,9 +105,12 @@ fn fold_value(
         let mut rest = rest;
         let slot = usize::try_from(varint::take(&mut rest)?).ok()?;
         let group = key.get(..usize::try_from(varint::take(&mut rest)?).ok()?)?;
-        let mut operand = vec![GROUP];
-        state::distinct_change(slot, step, &mut operand);
-        further(TreeId(u32::from_le_bytes(*groups)), group, &operand);
+        // Behind the value for a moment: the writer waits for this, so it allocates nothing.
+        let end = new.len();
+        new.push(GROUP);
+        state::distinct_change(slot, step, new);
+        further(TreeId(u32::from_le_bytes(*groups)), group, &new[end..]);
+        new.truncate(end);
     }
     Some(rest(old, new))
 }
@@ -129,6 +120,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
+    use store::Fold;
 
     use super::*;
     use crate::views::state::State;
@@ -145,7 +137,7 @@ mod tests {
             while let Some((tree, key, operand)) = waiting.pop() {
                 let (mut new, place) = (Vec::new(), (tree.0, key.clone()));
                 let old = self.0.get(&place).map(Vec::as_slice);
-                let folded = fold(&key, old, &operand, &mut new, &mut |tree, key, operand| {
+                let folded = ViewFold.fold(tree, &key, old, &operand, &mut new, &mut |tree, key, operand| {
                     waiting.push((tree, key.to_vec(), operand.to_vec()));
                 });
                 match folded {
@@ -193,7 +185,7 @@ mod tests {
             operand in prop::collection::vec(any::<u8>(), 0..16), kind in 0u8..2
         ) {
             let operand = [vec![kind], operand].concat();
-            fold(&key, old.as_deref(), &operand, &mut Vec::new(), &mut |_, _, _| {});
+            ViewFold.fold(VALUES, &key, old.as_deref(), &operand, &mut Vec::new(), &mut |_, _, _| {});
         }
     }
 }
