@@ -19,7 +19,7 @@ use crate::varint;
 const LIMBS: usize = 34;
 const BYTES: usize = LIMBS * 8;
 /// Where 1 stands: 2^0 in units of 2^-1074.
-const ONE_BIT: usize = 1074;
+pub(crate) const ONE_BIT: usize = 1074;
 /// Bits of a double's fraction.
 const FRACTION_BITS: usize = 52;
 const EXPONENT_MAX: u64 = 0x7ff;
@@ -68,11 +68,16 @@ impl ExactSum {
 
     /// Adds an integer.
     pub(crate) fn add_integer(&mut self, integer: i128) {
+        self.add_scaled(integer, ONE_BIT);
+    }
+
+    /// Adds an integer whose last bit stands at `bit`.
+    pub(crate) fn add_scaled(&mut self, integer: i128, bit: usize) {
         let magnitude = integer.unsigned_abs();
         let negative = integer < 0;
         // In two parts, for a shift moves up to 63 bits out.
-        self.add_shifted(magnitude & u128::from(u64::MAX), ONE_BIT, negative);
-        self.add_shifted(magnitude >> 64, ONE_BIT + 64, negative);
+        self.add_shifted(magnitude & u128::from(u64::MAX), bit, negative);
+        self.add_shifted(magnitude >> 64, bit + 64, negative);
     }
 
     /// Adds or subtracts up to 64 bits at a place.

@@ -1,7 +1,7 @@
 //! Aggregates without and with groups: what each keeps, and its result.
 //!
-//! SUM, AVG and TOTAL add integers exactly while all are integers, and otherwise reals with a second word for the
-//! rounding errors (Kahan, Babuška, Neumaier), exactly as the oracle does, so that the last digit is the same.
+//! SUM, AVG and TOTAL are exact and rounded once ([`RunningSum`]), as a view's are: the oracle's last digit may be another, and
+//! where its SUM of integers leaves 64 bits only in between, ours is the sum.
 
 use hashbrown::HashSet;
 
@@ -9,6 +9,7 @@ use super::error::Fault;
 use super::expr::Expr;
 use super::number::{self, IntegerText};
 use super::sort;
+use super::sum::RunningSum;
 use super::value::{TEXT_BYTES_MAX, Value, compare};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +77,7 @@ pub(crate) const AGGREGATES: &[(&str, AggregateKind)] = &[
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     count: i64,
-    integer: i64,
-    sum: f64,
-    error: f64,
-    approximate: bool,
-    overflowed: bool,
+    sum: RunningSum,
     extreme: Extreme,
     rare: Option<Box<Rare>>,
 }
@@ -130,10 +127,13 @@ impl Extreme {
     }
 }
 
-/// From here on integers lose digits as reals and are added in two parts.
-const EXACT: i64 = 4_503_599_627_370_496;
-
 impl State {
+    /// What one may take in memory, but for what is rare.
+    pub(crate) fn bytes(kind: AggregateKind) -> usize {
+        let is_sum = matches!(kind, AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total);
+        std::mem::size_of::<State>() + if is_sum { RunningSum::FAR_BYTES } else { 0 }
+    }
+
     /// Takes one row's value in.
     #[inline]
     pub(crate) fn step(&mut self, kind: AggregateKind, value: Value<'_>) {
@@ -194,62 +194,9 @@ impl State {
     #[inline]
     fn add(&mut self, value: Value<'_>) {
         self.count += 1;
-        let number = match value {
-            Value::Text(text) => match number::integer_prefix(text) {
-                (integer, IntegerText::Whole) => Value::Integer(integer),
-                _ => Value::Real(value.to_real()),
-            },
-            number => number,
-        };
-        match number {
-            Value::Integer(integer) if !self.approximate => match self.integer.checked_add(integer) {
-                Some(sum) => self.integer = sum,
-                None => {
-                    self.overflowed = true;
-                    self.start_approximate();
-                    self.add_integer(integer);
-                }
-            },
-            Value::Integer(integer) => self.add_integer(integer),
-            other => {
-                if self.approximate {
-                    self.overflowed = false;
-                } else {
-                    self.start_approximate();
-                }
-                self.add_real(other.to_real());
-            }
-        }
-    }
-
-    fn start_approximate(&mut self) {
-        self.approximate = true;
-        let small = if self.integer.unsigned_abs() >= EXACT as u64 { self.integer % 16384 } else { 0 };
-        self.sum = (self.integer - small) as f64;
-        self.error = small as f64;
-    }
-
-    fn add_integer(&mut self, integer: i64) {
-        if integer.unsigned_abs() >= EXACT as u64 {
-            let small = integer % 16384;
-            self.add_real((integer - small) as f64);
-            self.add_real(small as f64);
-        } else {
-            self.add_real(integer as f64);
-        }
-    }
-
-    fn add_real(&mut self, real: f64) {
-        let sum = self.sum + real;
-        self.error += if self.sum.abs() > real.abs() { (self.sum - sum) + real } else { (real - sum) + self.sum };
-        self.sum = sum;
-    }
-
-    fn real_sum(&self) -> f64 {
-        match (self.approximate, self.error.is_finite()) {
-            (false, _) => self.integer as f64,
-            (true, true) => self.sum + self.error,
-            (true, false) => self.sum,
+        match summand(value) {
+            Value::Integer(integer) => self.sum.add_integer(integer),
+            other => self.sum.add_real(other.to_real()),
         }
     }
 
@@ -257,14 +204,28 @@ impl State {
     pub(crate) fn finish(&self, kind: AggregateKind) -> Result<Value<'_>, Fault> {
         Ok(match kind {
             AggregateKind::CountRows | AggregateKind::Count => Value::Integer(self.count),
-            AggregateKind::Total => Value::real(self.real_sum()),
+            AggregateKind::Total => Value::real(self.sum.real()),
             _ if self.count == 0 => Value::Null,
-            AggregateKind::Avg => Value::real(self.real_sum() / self.count as f64),
-            AggregateKind::Sum if !self.approximate => Value::Integer(self.integer),
-            AggregateKind::Sum if self.overflowed => return Err(Fault::IntegerOverflow),
-            AggregateKind::Sum => Value::real(self.real_sum()),
+            AggregateKind::Avg => Value::real(self.sum.real() / self.count as f64),
+            AggregateKind::Sum => match self.sum.integer() {
+                Some(sum) => Value::Integer(i64::try_from(sum).map_err(|_| Fault::IntegerOverflow)?),
+                None => Value::real(self.sum.real()),
+            },
             AggregateKind::Min | AggregateKind::Max => self.extreme.value(),
             AggregateKind::GroupConcat => Value::Text(self.rare.as_ref().map_or(&[], |rare| &rare.text)),
         })
+    }
+}
+
+/// What SUM adds for a value that is not NULL.
+#[inline]
+pub(crate) fn summand(value: Value<'_>) -> Value<'static> {
+    match value {
+        Value::Text(text) => match number::integer_prefix(text) {
+            (integer, IntegerText::Whole) => Value::Integer(integer),
+            _ => Value::Real(value.to_real()),
+        },
+        Value::Integer(integer) => Value::Integer(integer),
+        other => Value::Real(other.to_real()),
     }
 }

@@ -15,7 +15,6 @@ use super::aggregate::AggregateKind;
 use super::error::{Fault, SqlError, SqlErrorKind};
 use super::expr::{Expr, Literal};
 use super::functions::Function;
-use super::number::{self, IntegerText};
 use super::parse;
 use super::resolve::{self, Logical};
 use super::row::{Field, Fixed, Frame, Place, Scope, Source};
@@ -63,6 +62,8 @@ pub(crate) struct Grouping {
     sources: Vec<Source>,
     conditions: Vec<Expr>,
     group: Vec<Expr>,
+    /// Each beginning of the key is a group too, down to the empty one.
+    pub(crate) rolls_up: bool,
     arguments: Vec<Expr>,
 }
 
@@ -83,10 +84,11 @@ pub(crate) struct Memory {
 impl Grouping {
     /// Compiles a view's query.
     pub(crate) fn compile(sql: &str, catalog: &Catalog) -> Result<Grouping, SqlError> {
-        let parsed = parse::parse(sql)?;
-        let ast::SetExpr::Select(select) = &*parsed.query.body else {
+        let mut parsed = parse::parse(sql)?;
+        let ast::SetExpr::Select(select) = &mut *parsed.query.body else {
             return refuse("a view is one SELECT … GROUP BY …", None);
         };
+        let rolls_up = take_rollup(select)?;
         let at = select.span().start;
         let places: Vec<Location> = select.projection.iter().map(|item| item.span().start).collect();
         let logical = resolve::resolve_stored(sql, &parsed, catalog)?;
@@ -104,6 +106,7 @@ impl Grouping {
             sources: Vec::new(),
             conditions: logical.conditions.clone(),
             group: logical.group.clone(),
+            rolls_up,
             arguments: Vec::new(),
         };
         // A wildcard gives more outputs than items, but then they are no aggregates, and all are in GROUP BY.
@@ -232,20 +235,31 @@ impl Grouping {
     }
 }
 
-/// What SUM adds for a value that is not NULL.
-pub(crate) fn summand(value: Value<'_>) -> Value<'static> {
-    match value {
-        Value::Text(text) => match number::integer_prefix(text) {
-            (integer, IntegerText::Whole) => Value::Integer(integer),
-            _ => Value::Real(value.to_real()),
-        },
-        Value::Integer(integer) => Value::Integer(integer),
-        other => Value::Real(other.to_real()),
-    }
-}
-
 fn refuse<T>(message: &str, at: Option<Location>) -> Result<T, SqlError> {
     Err(parse::error(SqlErrorKind::Invalid, message, at))
+}
+
+/// Puts the list of `GROUP BY ROLLUP (…)` in its place; tells whether it was one.
+fn take_rollup(select: &mut ast::Select) -> Result<bool, SqlError> {
+    let ast::GroupByExpr::Expressions(list, _) = &mut select.group_by else { return Ok(false) };
+    let is_rollup = |expr: &ast::Expr| match expr {
+        ast::Expr::Function(call) => call.name.to_string().eq_ignore_ascii_case("rollup"),
+        _ => false,
+    };
+    let Some(place) = list.iter().position(is_rollup) else { return Ok(false) };
+    let at = list[place].span().start;
+    let ast::Expr::Function(call) = list.remove(place) else { return Ok(false) };
+    let arguments = match call.args {
+        ast::FunctionArguments::List(arguments) if list.is_empty() => arguments.args,
+        _ => return refuse("ROLLUP stands alone in GROUP BY, over all its expressions", Some(at)),
+    };
+    for argument in arguments {
+        let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) = argument else {
+            return refuse("ROLLUP is of expressions", Some(at));
+        };
+        list.push(expr);
+    }
+    if list.is_empty() { refuse("ROLLUP is of one expression at least", Some(at)) } else { Ok(true) }
 }
 
 fn source(name: &str) -> Source {
@@ -260,7 +274,7 @@ fn refuse_clauses(logical: &Logical, at: Location) -> Result<(), SqlError> {
         (logical.having.is_some(), "a view takes no HAVING: put it into the queries over the view, as WHERE"),
         (!logical.order.is_empty(), "a view takes no ORDER BY: put it into the queries over the view"),
         (logical.limit.is_some() || logical.offset.is_some(), "a view takes no LIMIT and no OFFSET"),
-        (logical.group.is_empty(), "a view needs GROUP BY"),
+        (!logical.grouped, "a view needs GROUP BY or an aggregate"),
         (!logical.inner.is_empty(), "a view reads one collection: inner queries are not supported in views"),
     ];
     match present.iter().find(|(is, _)| *is) {

@@ -62,7 +62,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 for expr in &plan.group {
                     sort::push_field(output(expr, &self.scope(frame))?, &mut fields);
                 }
-                let states = plan.aggregates.len() * std::mem::size_of::<State>();
+                let states: usize = plan.aggregates.iter().map(|call| State::bytes(call.kind)).sum();
                 self.groups.bytes += key.len() + fields.len() + states + GROUP_OVERHEAD_BYTES;
                 self.check_memory(self.groups.bytes)?;
                 let place = self.groups.fields.len();

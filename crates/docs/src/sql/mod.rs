@@ -47,8 +47,10 @@ mod results;
 mod row;
 mod sink;
 mod sort;
+mod sum;
 mod value;
 
+pub(crate) use aggregate::summand;
 pub use error::{QueryError, SqlError, SqlErrorKind};
 pub use execute::{Budget, Outcome, Scratch};
 pub(crate) use modify::KeptRows;

@@ -7,6 +7,8 @@
 //!
 //! ```text
 //!  view/N         key: the group's values (order::lower, one after another)           value: a state (state.rs)
+//!                   where groups are rolled up, NULL for those that are, and how many are not (1 byte); so a view without GROUP BY
+//!                   has the key 00
 //!  view-values/N  key: the group's key | number of the facet (1 byte) | the value      value: how often (fold.rs)
 //! ```
 //!
@@ -19,8 +21,8 @@ use crate::catalog::Catalog;
 use crate::error::WriteError;
 use crate::key::KEY_BYTES_MAX;
 use crate::order::{self, Scalar};
-use crate::sql::grouping::{GroupValue, Grouping, Kind, Memory, Output, summand};
-use crate::sql::{SqlError, Value};
+use crate::sql::grouping::{GROUP_MAX, GroupValue, Grouping, Kind, Memory, Output};
+use crate::sql::{SqlError, Value, summand};
 use crate::views::state::{Form, Number, OneRow};
 
 /// How a result column comes of what is kept.
@@ -68,7 +70,9 @@ pub(crate) struct Definition {
 pub(crate) struct Contribution {
     /// Whether it adds anything.
     pub(crate) is_any: bool,
-    pub(crate) key: Vec<u8>,
+    /// The keys of the groups that it belongs to, one after another, and the end of each.
+    keys: Vec<u8>,
+    key_ends: Vec<usize>,
     pub(crate) state: Vec<u8>,
     /// For each facet the end of its value's bytes; one without bytes is NULL and not counted.
     ends: Vec<usize>,
@@ -76,6 +80,12 @@ pub(crate) struct Contribution {
 }
 
 impl Contribution {
+    /// The key of one of the groups, of which there are [`Definition::levels`].
+    pub(crate) fn key(&self, level: usize) -> &[u8] {
+        let from = if level == 0 { 0 } else { self.key_ends[level - 1] };
+        &self.keys[from..self.key_ends[level]]
+    }
+
     /// The bytes of a facet's value, if it is counted.
     pub(crate) fn value(&self, facet: usize) -> Option<&[u8]> {
         let from = if facet == 0 { 0 } else { self.ends[facet - 1] };
@@ -84,7 +94,8 @@ impl Contribution {
 
     fn clear(&mut self) {
         self.is_any = false;
-        self.key.clear();
+        self.keys.clear();
+        self.key_ends.clear();
         self.state.clear();
         self.ends.clear();
         self.values.clear();
@@ -154,7 +165,7 @@ impl Definition {
         let found = self.grouping.evaluate(document, memory, |group, arguments| self.write(group, arguments, out));
         match found {
             Ok(None) => Ok(()),
-            Ok(Some(Some(()))) if out.key.len() <= KEY_BYTES_MAX && self.longest(out) <= KEY_BYTES_MAX => {
+            Ok(Some(Some(()))) if self.longest(out) <= KEY_BYTES_MAX => {
                 out.is_any = true;
                 Ok(())
             }
@@ -169,16 +180,47 @@ impl Definition {
         }
     }
 
-    /// The longest key of the values' tree.
+    /// How many groups a document belongs to.
+    pub(crate) fn levels(&self) -> usize {
+        if self.grouping.rolls_up { self.grouping.group_len() + 1 } else { 1 }
+    }
+
+    /// Whether keys end with how many of their values are not rolled up.
+    pub(crate) fn has_level_in_key(&self) -> bool {
+        self.grouping.rolls_up || self.grouping.group_len() == 0
+    }
+
+    /// The longest key of the trees.
     fn longest(&self, contribution: &Contribution) -> usize {
         let values = (0..self.facets.len()).filter_map(|facet| contribution.value(facet));
-        contribution.key.len() + 1 + values.map(<[u8]>::len).max().unwrap_or(0)
+        let keys = (0..self.levels()).map(|level| contribution.key(level).len());
+        keys.max().unwrap_or(0) + 1 + values.map(<[u8]>::len).max().unwrap_or(0)
+    }
+
+    /// The whole key first, then, where groups are rolled up, from the longest beginning to none.
+    fn write_keys(&self, group: &[GroupValue<'_>], out: &mut Contribution) -> Option<()> {
+        let Contribution { keys, key_ends, .. } = out;
+        let mut value_ends = [0; GROUP_MAX];
+        for (value, end) in group.iter().zip(&mut value_ends) {
+            order::lower(value.value.scalar()?, keys);
+            *end = keys.len();
+        }
+        if self.has_level_in_key() {
+            keys.push(group.len() as u8);
+        }
+        key_ends.push(keys.len());
+        for level in (0..group.len()).rev().filter(|_| self.grouping.rolls_up) {
+            let end = if level == 0 { 0 } else { value_ends[level - 1] };
+            keys.extend_from_within(..end);
+            (level..group.len()).for_each(|_| order::lower(Scalar::Null, keys));
+            keys.push(level as u8);
+            key_ends.push(keys.len());
+        }
+        Some(())
     }
 
     fn write(&self, group: &[GroupValue<'_>], arguments: &[Value<'_>], out: &mut Contribution) -> Option<()> {
-        for value in group {
-            order::lower(value.value.scalar()?, &mut out.key);
-        }
+        self.write_keys(group, out)?;
         let mut row = OneRow::begin(&mut out.state);
         for (number, slot) in self.slots.iter().enumerate() {
             match slot {

@@ -60,7 +60,14 @@ impl Gather {
         if !contribution.is_any {
             return Some(());
         }
-        match self.groups.get_mut(&contribution.key[..]) {
+        for level in 0..view.definition.levels() {
+            self.add_to(contribution.key(level), view, contribution)?;
+        }
+        Some(())
+    }
+
+    fn add_to(&mut self, group: &[u8], view: &View, contribution: &Contribution) -> Option<()> {
+        match self.groups.get_mut(group) {
             Some(known) => {
                 self.sum.clear();
                 state::add(known, &contribution.state, &mut self.sum)?;
@@ -69,18 +76,18 @@ impl Gather {
                 known.extend_from_slice(&self.sum);
             }
             None => {
-                self.bytes += contribution.key.len() + contribution.state.len() + ENTRY_BYTES;
-                self.groups.insert(contribution.key.as_slice().into(), contribution.state.clone());
+                self.bytes += group.len() + contribution.state.len() + ENTRY_BYTES;
+                self.groups.insert(group.into(), contribution.state.clone());
             }
         }
         for facet in 0..view.definition.facets.len() {
             let Some(value) = contribution.value(facet) else { continue };
-            value_key(&contribution.key, facet, value, &mut self.key);
+            value_key(group, facet, value, &mut self.key);
             match self.values.get_mut(&self.key[..]) {
                 Some(known) => known.times += 1,
                 None => {
                     self.bytes += self.key.len() + ENTRY_BYTES;
-                    let counted = Counted { times: 1, facet, group_key_bytes: contribution.key.len() };
+                    let counted = Counted { times: 1, facet, group_key_bytes: group.len() };
                     self.values.insert(self.key.as_slice().into(), counted);
                 }
             }

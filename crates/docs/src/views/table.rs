@@ -23,6 +23,8 @@ use crate::order::{self, Scalar};
 use crate::readiness::Readiness;
 use crate::sql::{Field, Value, write_field};
 
+/// The one group of a view without GROUP BY.
+const EVERYTHING: &[u8] = &[0];
 /// Tree numbers from here on are views' tables.
 const TABLES: u32 = 1 << 31;
 
@@ -51,12 +53,15 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
         key: KeyInfo { field: String::new(), kind: KeyType::String },
         fields: fields.collect(),
         closed: true,
-        indexes: vec![IndexInfo {
-            fields: (0..definition.grouping.group_len()).filter_map(group_field).collect(),
-            included: all.clone(),
-            tree: index_tree(place),
-            readiness: Readiness::default(),
-        }],
+        indexes: match definition.grouping.group_len() {
+            0 => Vec::new(),
+            groups => vec![IndexInfo {
+                fields: (0..groups).filter_map(group_field).collect(),
+                included: all.clone(),
+                tree: index_tree(place),
+                readiness: Readiness::default(),
+            }],
+        },
         unique: Vec::new(),
         references: Vec::new(),
         expire: None,
@@ -138,6 +143,14 @@ impl<V: engine::View> WithViews<'_, V> {
         let place = ((tree.0 & !TABLES) >> 1) as usize;
         let view = self.views.serving(place)?;
         let (as_entry, mut row, mut failure) = (tree.0 & 1 == 1, Rendered::default(), None);
+        if view.definition.grouping.group_len() == 0 {
+            // As of any query without GROUP BY there is one row, whether or not there are documents.
+            let state = self.inner.get(view.groups, EVERYTHING)?.unwrap_or_default();
+            row.render(view, &self.inner, EVERYTHING, &state)?;
+            row.document(view)?;
+            let _ = visit(EVERYTHING, &row.value);
+            return Ok(());
+        }
         self.inner.scan(view.groups, range, direction, &mut |key, state| {
             let shown = row.render(view, &self.inner, key, state).and_then(|()| match as_entry {
                 true => row.entry(key),
@@ -190,7 +203,7 @@ impl Rendered {
                 }
                 Shown::Min(facet) => self.extreme(view, engine, key, facet, Direction::Forward)?,
                 Shown::Max(facet) => self.extreme(view, engine, key, facet, Direction::Backward)?,
-                other => write_value(aggregate(other, &state), &mut self.json),
+                other => write_value(aggregate(other, &state).ok_or_else(|| overflow(view))?, &mut self.json),
             }
             self.ends.push(self.json.len() - group_end);
         }
@@ -221,7 +234,10 @@ impl Rendered {
             self.group.push((from, self.json.len()));
             order::skip(&mut rest)?;
         }
-        rest.is_empty().then_some(())
+        if !self.key.is_empty() {
+            self.key.extend_from_slice(rest);
+        }
+        (rest.len() == usize::from(view.definition.has_level_in_key())).then_some(())
     }
 
     /// The first or the last value of a facet.
@@ -307,22 +323,23 @@ fn shown(scalar: Scalar<'_>, form: Option<Form>) -> Value<'_> {
     }
 }
 
-fn aggregate(shown: Shown, state: &State) -> Value<'static> {
+/// `None`: a sum of integers outside 64 bits, which no query may show either.
+fn aggregate(shown: Shown, state: &State) -> Option<Value<'static>> {
     let nan_is_null = |real: f64| if real.is_nan() { Value::Null } else { Value::Real(real) };
     let some = |slot: usize| state.sum(slot).filter(|sum| sum.count() != 0);
-    match shown {
+    Some(match shown {
         Shown::Rows => Value::Integer(state.rows),
         Shown::Count(slot) => Value::Integer(state.count(slot)),
         Shown::Distinct(slot) => Value::Integer(state.distinct(slot)),
-        Shown::Sum(slot) => some(slot).map_or(Value::Null, |sum| match sum.integer() {
-            // A sum outside 64 bits is an error for who selects it, as an infinite number is.
-            Some(integer) => i64::try_from(integer).map_or(Value::Real(f64::INFINITY), Value::Integer),
-            None => nan_is_null(sum.real()),
-        }),
+        Shown::Sum(slot) => match some(slot).map(|sum| (sum, sum.integer())) {
+            None => Value::Null,
+            Some((_, Some(integer))) => Value::Integer(i64::try_from(integer).ok()?),
+            Some((sum, None)) => nan_is_null(sum.real()),
+        },
         Shown::Avg(slot) => some(slot).map_or(Value::Null, |sum| nan_is_null(sum.real() / sum.count() as f64)),
         Shown::Total(slot) => nan_is_null(some(slot).map_or(0.0, Sum::real)),
         Shown::Group(_) | Shown::Min(_) | Shown::Max(_) => Value::Null,
-    }
+    })
 }
 
 /// As JSON; infinite ones as a number that is read as one.
@@ -336,5 +353,11 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
 #[cold]
 fn damaged(view: &View) -> store::Error {
     let source = std::io::Error::other("a row is damaged");
+    store::Error::Io { context: format!("view {}", view.name), source }
+}
+
+#[cold]
+fn overflow(view: &View) -> store::Error {
+    let source = std::io::Error::other("integer overflow: a group's SUM is outside 64 bits");
     store::Error::Io { context: format!("view {}", view.name), source }
 }

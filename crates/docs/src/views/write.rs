@@ -79,33 +79,30 @@ fn one<C: Change>(
         }
     }
     negated.clear();
-    delta.clear();
     if was.is_any {
         state::negated(&was.state, negated).ok_or_else(damaged)?;
     }
-    let stays = was.is_any && is.is_any && was.key == is.key;
-    if stays {
-        state::add(negated, &is.state, delta).ok_or_else(damaged)?;
-        emit.group(view, &is.key, delta, change);
-    } else {
-        if was.is_any {
-            emit.group(view, &was.key, negated, change);
+    for level in 0..view.definition.levels() {
+        let (from, to) = (was.is_any.then(|| was.key(level)), is.is_any.then(|| is.key(level)));
+        match (from, to) {
+            (Some(key), Some(to)) if key == to => {
+                delta.clear();
+                state::add(negated, &is.state, delta).ok_or_else(damaged)?;
+                emit.group(view, key, delta, change);
+            }
+            _ => {
+                from.into_iter().for_each(|key| emit.group(view, key, negated, change));
+                to.into_iter().for_each(|key| emit.group(view, key, &is.state, change));
+            }
         }
-        if is.is_any {
-            emit.group(view, &is.key, &is.state, change);
-        }
-    }
-    for facet in 0..view.definition.facets.len() {
-        let before = if was.is_any { was.value(facet) } else { None };
-        let after = if is.is_any { is.value(facet) } else { None };
-        if stays && before == after {
-            continue;
-        }
-        if let Some(value) = before {
-            emit.value(view, facet, &was.key, value, -1, change);
-        }
-        if let Some(value) = after {
-            emit.value(view, facet, &is.key, value, 1, change);
+        for facet in 0..view.definition.facets.len() {
+            let before = from.and_then(|key| Some((key, was.value(facet)?)));
+            let after = to.and_then(|key| Some((key, is.value(facet)?)));
+            if before == after {
+                continue;
+            }
+            before.into_iter().for_each(|(key, value)| emit.value(view, facet, key, value, -1, change));
+            after.into_iter().for_each(|(key, value)| emit.value(view, facet, key, value, 1, change));
         }
     }
     Ok(())

@@ -1,0 +1,178 @@
+//! The running sum of SUM, AVG and TOTAL: exact, so that neither the order of rows nor how they are shared out among threads
+//! shows in the result, and a view's sum is its query's to the last bit.
+//!
+//! Integers are added in 128 bits. Most reals are added in another 128, as whole multiples of 2^-80: that takes every real
+//! from 2^-28 to 2^45 with all its digits, in fewer steps than a second word for the rounding errors would (Kahan, Babuška,
+//! Neumaier), which the oracle uses and which is not exact. Others, and what has no room any more, go into a sum that is wide enough for all
+//! ([`ExactSum`]).
+
+use crate::exact_sum::{ExactSum, ONE_BIT};
+
+/// Reals are kept as whole multiples of 2 to the minus this.
+const FIXED_BITS: u32 = 80;
+/// The exponent, as a double has it, of a real whose last bit stands for 2^-80.
+const EXPONENT_MIN: u32 = 1075 - FIXED_BITS;
+/// How far a mantissa of 53 bits may be moved: one bit of 128 is the sign's.
+const SHIFTS: u32 = 127 - FRACTION_BITS - 1;
+const FRACTION_BITS: u32 = 52;
+const EXPONENT_MASK: u32 = 0x7ff;
+
+/// See the module's text.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunningSum {
+    integer: i128,
+    fixed: i128,
+    is_real: bool,
+    far: Option<Box<Far>>,
+}
+
+/// What few sums have.
+#[derive(Clone, Debug, Default)]
+struct Far {
+    exact: ExactSum,
+    /// Whether there was plus infinity, and minus.
+    infinite: [bool; 2],
+}
+
+impl RunningSum {
+    /// What it may take in memory beside itself.
+    pub(crate) const FAR_BYTES: usize = std::mem::size_of::<Far>();
+
+    #[inline]
+    pub(crate) fn add_integer(&mut self, integer: i64) {
+        // 2^64 rows would be needed to leave 128 bits.
+        self.integer += i128::from(integer);
+    }
+
+    #[inline]
+    pub(crate) fn add_real(&mut self, real: f64) {
+        self.is_real = true;
+        let bits = real.to_bits();
+        let exponent = (bits >> FRACTION_BITS) as u32 & EXPONENT_MASK;
+        let shift = exponent.wrapping_sub(EXPONENT_MIN);
+        if shift < SHIFTS {
+            let mantissa = bits & ((1 << FRACTION_BITS) - 1) | 1 << FRACTION_BITS;
+            let magnitude = i128::from(mantissa) << shift;
+            let moved = if real < 0.0 { -magnitude } else { magnitude };
+            if let Some(sum) = self.fixed.checked_add(moved) {
+                self.fixed = sum;
+                return;
+            }
+        }
+        self.add_far(real);
+    }
+
+    /// What is too large or too small, or has no room any more; zero, infinite ones and NaN.
+    #[cold]
+    fn add_far(&mut self, real: f64) {
+        if real == 0.0 {
+            return;
+        }
+        let far = self.far.get_or_insert_default();
+        if real.is_nan() {
+            far.infinite = [true; 2];
+        } else if real.is_infinite() {
+            far.infinite[usize::from(real < 0.0)] = true;
+        } else {
+            far.exact.add(real);
+        }
+    }
+
+    /// The sum, if it is of integers alone.
+    pub(crate) fn integer(&self) -> Option<i128> {
+        (!self.is_real).then_some(self.integer)
+    }
+
+    /// The sum as a real, rounded once; NaN where infinities of both signs are in it.
+    pub(crate) fn real(&self) -> f64 {
+        if !self.is_real {
+            return self.integer as f64;
+        }
+        let (mut exact, infinite) = match &self.far {
+            Some(far) => (far.exact.clone(), far.infinite),
+            None => (ExactSum::default(), [false; 2]),
+        };
+        match infinite {
+            [false, false] => {
+                exact.add_integer(self.integer);
+                exact.add_scaled(self.fixed, ONE_BIT - FIXED_BITS as usize);
+                exact.round()
+            }
+            [true, false] => f64::INFINITY,
+            [false, true] => f64::NEG_INFINITY,
+            [true, true] => f64::NAN,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn real() -> impl Strategy<Value = f64> {
+        prop_oneof![
+            any::<u64>().prop_map(f64::from_bits).prop_filter("finite", |real| real.is_finite()),
+            (-1_000_000i32..1_000_000).prop_map(|tenths| f64::from(tenths) / 10.0),
+            (-90i32..60, any::<u32>()).prop_map(|(power, digits)| 2f64.powi(power) * (1.0 + f64::from(digits) / 7e9)),
+            prop_oneof![
+                Just(f64::MAX),
+                Just(-f64::MAX),
+                Just(5e-324),
+                Just(0.0),
+                Just(-0.0),
+                Just(-1e13),
+                Just(3.5e13)
+            ],
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn the_sum_is_the_exact_one_rounded_once(reals in prop::collection::vec(real(), 1..40), integers in prop::collection::vec(any::<i64>(), 0..5)) {
+            let (mut running, mut exact) = (RunningSum::default(), ExactSum::default());
+            for real in &reals {
+                running.add_real(*real);
+                exact.add(*real);
+            }
+            for integer in &integers {
+                running.add_integer(*integer);
+                exact.add_integer(i128::from(*integer));
+            }
+            prop_assert_eq!(running.real().to_bits(), exact.round().to_bits(), "{} {}", running.real(), exact.round());
+        }
+
+        #[test]
+        fn order_does_not_matter(reals in prop::collection::vec(real(), 0..40)) {
+            let (mut there, mut back) = (RunningSum::default(), RunningSum::default());
+            reals.iter().for_each(|real| there.add_real(*real));
+            reals.iter().rev().for_each(|real| back.add_real(*real));
+            prop_assert_eq!(there.real().to_bits(), back.real().to_bits());
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_any_more_is_not_lost() {
+        let mut sum = RunningSum::default();
+        (0..10_000).for_each(|_| sum.add_real(3.5e13));
+        (0..9_999).for_each(|_| sum.add_real(-3.5e13));
+        sum.add_real(2f64.powi(-28));
+        assert_eq!(sum.real(), 3.5e13 + 2f64.powi(-28));
+    }
+
+    #[test]
+    fn integers_alone_stay_integers_and_infinities_show() {
+        let mut sum = RunningSum::default();
+        [i64::MAX, i64::MAX, i64::MIN].into_iter().for_each(|integer| sum.add_integer(integer));
+        assert_eq!(sum.integer(), Some(i128::from(i64::MAX - 1)));
+        sum.add_integer(i64::MAX);
+        assert_eq!(sum.integer(), Some(i128::from(i64::MAX) * 2 - 1));
+        sum.add_real(f64::INFINITY);
+        assert_eq!((sum.integer(), sum.real()), (None, f64::INFINITY));
+        sum.add_real(f64::NEG_INFINITY);
+        assert!(sum.real().is_nan());
+    }
+}
