@@ -1,0 +1,227 @@
+//! Views through lives that end anywhere: after any sequence of writes, changed definitions and processes that are killed, in a
+//! build too, a view equals its query run from scratch.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod service;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use docs::sql::{Budget, Scratch};
+use docs::views::ViewState;
+use docs::{Database, Op, Precondition, Write};
+use serde_json::{Value as Json, json};
+use service::config;
+use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
+use store::{Options, Store};
+
+const SEEDS: u64 = 8;
+const LIVES: u64 = 10;
+const KEYS: u64 = 400;
+/// Operations of the disk after which most lives end.
+const OPERATIONS: u64 = 120;
+
+const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+const NAMES: [&str; 3] = ["v", "w", "x"];
+/// Definitions that take turns under these names; some with the same columns, so that one serves until the other is built.
+const QUERIES: [&str; 6] = [
+    "SELECT kind, COUNT(*) AS n, SUM(amount) AS s FROM items GROUP BY kind",
+    "SELECT kind, COUNT(tag) AS n, SUM(amount * 2) AS s FROM items WHERE amount > 0 GROUP BY kind",
+    "SELECT kind, COUNT(DISTINCT tag) AS n, MIN(amount) AS s FROM items GROUP BY kind",
+    "SELECT tag, CAST(amount AS INTEGER) % 7 AS m, MAX(amount) AS hi FROM items GROUP BY tag, m",
+    "SELECT id, TOTAL(amount) AS t FROM items GROUP BY id",
+    "SELECT COUNT(*) AS n, AVG(amount) AS a FROM items",
+];
+
+/// The kernel keeps what a killed process wrote: after so many operations nothing that would change a file gets through.
+struct Dying {
+    disk: SystemDisk,
+    left: Arc<AtomicI64>,
+}
+
+struct DyingFile {
+    file: Arc<dyn DiskFile>,
+    left: Arc<AtomicI64>,
+}
+
+fn alive(left: &AtomicI64) -> io::Result<()> {
+    if left.fetch_sub(1, Ordering::AcqRel) > 0 { Ok(()) } else { Err(io::Error::other("the process is killed")) }
+}
+
+impl Disk for Dying {
+    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.disk.open(name, create, access)?;
+        Ok(Arc::new(DyingFile { file, left: Arc::clone(&self.left) }))
+    }
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        alive(&self.left)?;
+        self.disk.remove(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        alive(&self.left)?;
+        self.disk.rename(from, to)
+    }
+    fn sync_dir(&self) -> io::Result<()> {
+        alive(&self.left)?;
+        self.disk.sync_dir()
+    }
+    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
+        self.disk.lock(name)
+    }
+}
+
+impl DiskFile for DyingFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        alive(&self.left)?;
+        self.file.write_at(bytes, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        alive(&self.left)?;
+        self.file.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        alive(&self.left)?;
+        self.file.sync_data()
+    }
+    fn sync_range(&self, start: u64, len: u64) -> io::Result<()> {
+        self.file.sync_range(start, len)
+    }
+    fn map(&self, reserve: u64) -> io::Result<Map> {
+        self.file.map(reserve)
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+/// What one life came to.
+#[derive(Debug, Default)]
+struct Ends {
+    killed: u32,
+    killed_in_a_build: u32,
+    whole: u32,
+}
+
+type Definitions = Vec<(&'static str, &'static str)>;
+
+fn definitions(random: &mut Random) -> Definitions {
+    let chosen = NAMES.into_iter().filter(|_| random.0.is_multiple_of(2) || random.below(4) > 0).collect::<Vec<_>>();
+    chosen.into_iter().map(|name| (name, QUERIES[random.below(QUERIES.len() as u64) as usize])).collect()
+}
+
+fn open(dir: &Path, definitions: &Definitions, left: &Arc<AtomicI64>) -> Option<Database> {
+    let views = definitions.iter().map(|(name, query)| format!("[views.{name}]\nquery = \"{query}\"\n"));
+    let mut settings = config(&(ITEMS.to_string() + &views.collect::<String>()));
+    settings.build_threads = 2;
+    let disk = Dying { disk: SystemDisk::new(dir).unwrap(), left: Arc::clone(left) };
+    let mut options = Options::default();
+    // Room for checkpoints in the course of a life.
+    options.memtable_bytes = 1 << 20;
+    options.log_segment_bytes = 1 << 20;
+    let (store, _) = Store::open_on(Arc::new(disk), options).ok()?;
+    Database::with_store(&settings, dir, store).ok()
+}
+
+fn write(database: &Database, random: &mut Random) -> bool {
+    let id = random.below(KEYS) as u32;
+    let key = id.to_be_bytes().to_vec();
+    let op = match random.below(5) {
+        0 => Op::Delete { key },
+        _ => {
+            let amount = match random.below(3) {
+                0 => json!(random.below(1000) as f64 / 10.0 - 50.03),
+                1 => json!(random.below(100) as i64 - 50),
+                _ => Json::Null,
+            };
+            let body =
+                json!({ "id": id, "kind": random.below(5), "tag": format!("t{}", random.below(9)), "amount": amount });
+            Op::Put { key, body: body.to_string().into_bytes() }
+        }
+    };
+    let collection = database.collection("items").unwrap();
+    let written = database.write_now(&Write { collection, op, precondition: Precondition::None });
+    matches!(written, Ok(_) | Err(docs::WriteError::NotFound))
+}
+
+/// A life of writes under these definitions that ends when the disk does.
+fn live(dir: &Path, definitions: &Definitions, operations: i64, random: &mut Random, ends: &mut Ends) {
+    let left = Arc::new(AtomicI64::new(operations));
+    let Some(database) = open(dir, definitions, &left) else {
+        ends.killed += 1;
+        return;
+    };
+    for _ in 0..random.below(60) {
+        if !write(&database, random) {
+            break;
+        }
+    }
+    database.wait_for_views();
+    let states: Vec<ViewState> = database.views().iter().map(|view| view.state).collect();
+    if left.load(Ordering::Acquire) > 0 {
+        ends.whole += 1;
+        // A verification writes too, for it sorts.
+        left.store(i64::MAX, Ordering::Release);
+        assert!(!states.contains(&ViewState::Failed), "{:?}", database.views());
+        definitions.iter().for_each(|(name, query)| check(&database, name, query));
+    } else {
+        ends.killed += 1;
+        ends.killed_in_a_build += u32::from(states.iter().any(|state| *state != ViewState::Ready));
+    }
+}
+
+#[track_caller]
+fn check(database: &Database, view: &str, query: &str) {
+    let rows = |sql: &str| {
+        let query = database.prepare_query(sql).unwrap();
+        let session = database.session().unwrap();
+        let (now, mut out) = (session.now(), Vec::new());
+        query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
+        let mut rows: Vec<Json> = serde_json::from_slice(&out).unwrap();
+        rows.sort_by_key(Json::to_string);
+        rows
+    };
+    assert_eq!(rows(&format!("SELECT * FROM {view}")), rows(query), "{view}: {query}");
+    let report = database.verify_view(view).unwrap().unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[test]
+fn after_writes_kills_and_changed_definitions_views_equal_their_queries() {
+    let mut ends = Ends::default();
+    for seed in 1..=SEEDS {
+        println!("seed {seed}");
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let dir = tempfile::tempdir().unwrap();
+        let mut declared = definitions(&mut random);
+        live(dir.path(), &Vec::new(), i64::MAX, &mut random, &mut ends);
+        for _ in 0..LIVES {
+            if random.below(3) > 0 {
+                declared = definitions(&mut random);
+            }
+            let operations = if random.below(4) == 0 { i64::MAX } else { random.below(OPERATIONS) as i64 };
+            live(dir.path(), &declared, operations, &mut random, &mut ends);
+        }
+        live(dir.path(), &declared, i64::MAX, &mut random, &mut ends);
+    }
+    println!("{ends:?}");
+    assert!(ends.killed_in_a_build > 0 && ends.killed > 10 && ends.whole > 20, "{ends:?}");
+}
