@@ -8,11 +8,11 @@
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use binjson::Document;
 use store::{Snapshot, Store};
@@ -35,6 +35,8 @@ const PARTS_PER_THREAD: usize = 16;
 const STOP_DOCUMENTS: u64 = 256;
 /// Changes of rows in one transaction.
 const FOLDS_PER_TRANSACTION: usize = 256;
+/// Between two lines of the log that tell how far builds are.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Most threads of a build.
 pub(crate) const BUILD_THREADS_MAX: usize = 64;
 
@@ -69,6 +71,8 @@ struct Work {
     threads: usize,
     stop: Arc<AtomicBool>,
     started: Instant,
+    /// When the log was told last how far all is, in milliseconds since the start.
+    told: AtomicU64,
 }
 
 impl Builder {
@@ -89,7 +93,11 @@ impl Builder {
             threads,
             stop: Arc::clone(&builder.stop),
             started: Instant::now(),
+            told: AtomicU64::new(0),
         });
+        for view in work.building(None) {
+            tracing::info!(view = view.name, threads, "the view is being built");
+        }
         let (ready, all_ready) = channel();
         for number in 0..threads {
             let (work, ready) = (Arc::clone(&work), ready.clone());
@@ -162,7 +170,7 @@ fn parts(heart: &Heart, snapshot: &Snapshot<'_>, threads: usize) -> Result<VecDe
         }
         parts.push_back(Part { collection: number, from, to: None });
         let count = parts.iter().filter(|part| part.collection == number).count() as u64;
-        views().for_each(|view| view.parts.store(count, Ordering::Relaxed));
+        views().for_each(|view| view.begin(count));
     }
     Ok(parts)
 }
@@ -192,6 +200,20 @@ impl Work {
         let wanted = collections.filter(move |(number, _)| collection.is_none_or(|wanted| wanted == *number));
         let views = wanted.flat_map(|(_, collection)| collection.views.iter().map(|watch| &watch.view));
         views.filter(|view| view.state() == ViewState::Building)
+    }
+
+    /// Tells the log how far all is, where it has not been told for a while.
+    fn tell(&self) {
+        let (now, told) = (self.started.elapsed().as_millis() as u64, self.told.load(Ordering::Relaxed));
+        if now < told + TOLD_EVERY.as_millis() as u64
+            || self.told.compare_exchange(told, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        for view in self.building(None).map(|view| view.status()) {
+            let ((done, parts), remaining) = (view.parts, view.remaining.unwrap_or_default());
+            tracing::info!(view = view.name, done, parts, view.documents, ?remaining, "the view is being built");
+        }
     }
 
     /// Makes what is built the views that answer.
@@ -250,6 +272,7 @@ impl<'w> Worker<'w> {
                     self.work.building(Some(part.collection)).for_each(|view| {
                         view.parts_done.fetch_add(1, Ordering::Relaxed);
                     });
+                    self.work.tell();
                 }
                 Err(Stopped::Asked) => return Ok(()),
                 Err(Stopped::Error(error)) => return Err(error),

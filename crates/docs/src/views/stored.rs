@@ -177,6 +177,7 @@ pub(crate) fn switch_in(heart: &Heart, view: &View) -> Result<(), store::Error> 
         }
         Ok(())
     })?;
+    view.end();
     view.set_state(ViewState::Ready);
     for old in before {
         old.set_state(ViewState::Retired);

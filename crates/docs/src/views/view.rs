@@ -1,7 +1,8 @@
 //! A view at work: its definition, its trees, and whether it may be asked.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::definition::Definition;
 use crate::engine::TreeId;
@@ -34,6 +35,10 @@ pub struct ViewStatus {
     pub documents: u64,
     /// Parts of the collection that are read, and how many there are.
     pub parts: (u64, u64),
+    /// How long it has been built, or took; none where it was there when the database was opened.
+    pub elapsed: Duration,
+    /// How long the rest takes, if the parts to come are as the ones before.
+    pub remaining: Option<Duration>,
     /// Why it could not be built.
     pub failure: Option<String>,
 }
@@ -52,6 +57,8 @@ pub(crate) struct View {
     pub(crate) documents: AtomicU64,
     pub(crate) parts_done: AtomicU64,
     pub(crate) parts: AtomicU64,
+    began: OnceLock<Instant>,
+    took: OnceLock<Duration>,
     failure: Mutex<Option<String>>,
 }
 
@@ -73,6 +80,8 @@ impl View {
             documents: AtomicU64::new(0),
             parts_done: AtomicU64::new(0),
             parts: AtomicU64::new(0),
+            began: OnceLock::new(),
+            took: OnceLock::new(),
             failure: Mutex::new(None),
         }
     }
@@ -90,18 +99,36 @@ impl View {
         self.state.store(number as u8, Ordering::Release);
     }
 
+    /// Its build begins, of so many parts.
+    pub(crate) fn begin(&self, parts: u64) {
+        self.parts.store(parts, Ordering::Relaxed);
+        self.began.get_or_init(Instant::now);
+    }
+
+    /// Its build has ended.
+    pub(crate) fn end(&self) {
+        self.took.get_or_init(|| self.began.get().map_or(Duration::ZERO, Instant::elapsed));
+    }
+
     pub(crate) fn fail(&self, why: String) {
+        self.end();
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         self.set_state(ViewState::Failed);
     }
 
     pub(crate) fn status(&self) -> ViewStatus {
+        let (done, parts) = (self.parts_done.load(Ordering::Relaxed), self.parts.load(Ordering::Relaxed));
+        let running = || self.began.get().map_or(Duration::ZERO, Instant::elapsed);
+        let elapsed = self.took.get().copied().unwrap_or_else(running);
+        let is_estimated = self.state() == ViewState::Building && done > 0;
         ViewStatus {
             name: self.name.clone(),
             query: self.query.clone(),
             state: self.state(),
             documents: self.documents.load(Ordering::Relaxed),
-            parts: (self.parts_done.load(Ordering::Relaxed), self.parts.load(Ordering::Relaxed)),
+            parts: (done, parts),
+            elapsed,
+            remaining: is_estimated.then(|| elapsed.mul_f64(parts.saturating_sub(done) as f64 / done as f64)),
             failure: self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
