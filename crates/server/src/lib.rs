@@ -29,6 +29,7 @@ pub mod rows;
 mod service;
 mod start;
 pub mod statement;
+mod view_metrics;
 mod writing;
 
 pub use reactor::signals::Termination;

@@ -57,6 +57,7 @@ pub(crate) fn text(service: &Service) -> String {
         by_part("memory_bound_bytes", "Bound of each part of anonymous memory.", &parts, &mut out);
         by_part("memory_used_bytes", "Use of those parts that are counted.", &used(service, sources), &mut out);
     }
+    crate::view_metrics::append(&service.database.views(), &mut out);
     out
 }
 

@@ -31,6 +31,9 @@ fn a_view_follows_every_write_and_is_verified() {
     let report = server.ask("POST", "/_/views/by_group/verify", "", b"").json();
     assert_eq!((report["clean"].as_bool(), report["documents"].as_u64()), (Some(true), Some(2)), "{report}");
     assert_eq!(server.get("/_/views/by_group").json()["state"], "ready");
+    let metrics = server.get("/_/metrics");
+    let metrics = metrics.text();
+    assert!(metrics.contains("sapsan_view_ready{view=\"by_group\"} 1\n"), "{metrics}");
     assert_eq!(server.get("/_/views/other").status, 404);
     assert_eq!(server.ask("POST", "/_/views/other/verify", "", b"").status, 404);
     assert_eq!(server.ask("POST", "/_/collections/by_group", "", b"{}").status, 404);

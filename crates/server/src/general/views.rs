@@ -62,7 +62,10 @@ fn told(view: &ViewStatus) -> Json {
     let (done, parts) = view.parts;
     json!({
         "name": view.name, "query": view.query, "state": state, "failure": view.failure,
-        "build": { "documents": view.documents, "parts_done": done, "parts": parts },
+        "build": {
+            "documents": view.documents, "parts_done": done, "parts": parts,
+            "seconds": view.elapsed.as_secs_f64(), "seconds_left": view.remaining.map(|left| left.as_secs_f64()),
+        },
     })
 }
 

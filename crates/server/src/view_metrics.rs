@@ -1,0 +1,34 @@
+//! The views' part of `/_/metrics`: `sapsan_view_*`, one number for each declared view.
+
+use docs::views::{ViewState, ViewStatus};
+use std::fmt::Write as _;
+
+/// Name, help, value.
+type ViewMetric = (&'static str, &'static str, fn(&ViewStatus) -> f64);
+
+const METRICS: [ViewMetric; 6] = [
+    ("ready", "1 where the view answers by its present definition.", |view| as_number(view.state == ViewState::Ready)),
+    ("failed", "1 where the view could not be built.", |view| as_number(view.state == ViewState::Failed)),
+    ("build_documents", "Documents that its build has read.", |view| view.documents as f64),
+    ("build_parts", "Parts of the collection that its build reads.", |view| view.parts.1 as f64),
+    ("build_parts_done", "Those that are read.", |view| view.parts.0 as f64),
+    ("build_seconds", "Time that its build has taken.", |view| view.elapsed.as_secs_f64()),
+];
+
+fn as_number(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+/// Appends them. A definition that serves until the declared one is built stands behind that in the list and is left out.
+pub(crate) fn append(views: &[ViewStatus], out: &mut String) {
+    let declared =
+        views.iter().enumerate().filter(|(place, view)| !views[..*place].iter().any(|v| v.name == view.name));
+    let declared: Vec<&ViewStatus> = declared.map(|(_, view)| view).collect();
+    for (name, help, value) in METRICS.iter().filter(|_| !declared.is_empty()) {
+        // Writing into a String does not fail.
+        let _ = write!(out, "# HELP sapsan_view_{name} {help}\n# TYPE sapsan_view_{name} gauge\n");
+        for view in &declared {
+            let _ = writeln!(out, "sapsan_view_{name}{{view=\"{}\"}} {}", view.name, value(view));
+        }
+    }
+}
