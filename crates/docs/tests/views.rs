@@ -234,6 +234,8 @@ fn a_view_is_queried_like_a_collection() {
     );
     let plan = service.database.prepare_query("SELECT s FROM by_two WHERE kind = 'k1'").unwrap().explain(&[]);
     assert!(plan.contains("COVERING INDEX (kind=?)"), "{plan}");
+    let plan = service.database.prepare_query("SELECT n FROM by_two WHERE s > 3").unwrap().explain(&[]);
+    assert!(plan.contains("SCAN by_two"), "{plan}");
 }
 
 #[test]
@@ -368,6 +370,7 @@ fn what_a_view_cannot_keep_is_refused_with_its_place() {
     check_refused("SELECT kind, COUNT(*) AS n FROM items WHERE kind = :k GROUP BY kind", "parameters");
     check_refused("SELECT date('now') AS d, COUNT(*) AS n FROM items GROUP BY d", "ask for the time");
     check_refused("SELECT a.kind, COUNT(*) AS n FROM items a JOIN items b ON a.id = b.kind GROUP BY a.kind", "joins");
+    check_refused("SELECT kind, COUNT(*) AS n FROM v GROUP BY kind", "line 1, column 33: a view over the view \"v\"");
     let text = format!("{ITEMS}[views.items]\nquery = \"SELECT kind, COUNT(*) AS n FROM items GROUP BY kind\"\n");
     let why = docs::config::Config::parse("test.toml".as_ref(), &text).unwrap_err().to_string();
     assert!(why.contains("a collection is named \"items\" already"), "{why}");

@@ -2,6 +2,7 @@
 
 use super::Config;
 use super::table::{Item, Table};
+use crate::sql::unstored;
 use crate::views::VIEWS_MAX;
 use crate::views::definition::Definition;
 
@@ -21,7 +22,11 @@ pub(crate) fn read_all(root: &Table<'_>, config: &Config) -> Vec<ViewConfig> {
     if entries.len() > VIEWS_MAX {
         table.mistake(format!("{} views", entries.len()), format!("up to {VIEWS_MAX}"));
     }
-    let catalog = if root.source().is_clean() { crate::outline(config).ok() } else { None };
+    let mut catalog = if root.source().is_clean() { crate::outline(config).ok() } else { None };
+    if let Some(catalog) = &mut catalog {
+        // By name alone: a view that reads another is told so.
+        catalog.views = entries.iter().map(|item| unstored(item.name(), Vec::new())).collect();
+    }
     entries.iter().filter_map(|item| read(item, config, catalog.as_ref())).collect()
 }
 

@@ -57,6 +57,7 @@ pub(crate) use modify::KeptRows;
 pub use modify::{Modification, ModifyError};
 pub use parse::{SQL_BYTES_MAX, TOKENS_MAX};
 pub use query::{Query, SPECIALISED_MAX, WantedIncluded};
+pub(crate) use resolve::unstored;
 pub use resolve::{COLUMNS_MAX, INNER_MAX, PARAMETERS_MAX, TABLES_MAX};
 pub use sink::{Field, JsonRows, RowSink, write_field};
 pub use value::{TEXT_BYTES_MAX, Value};

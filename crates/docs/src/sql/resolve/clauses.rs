@@ -159,6 +159,9 @@ impl<'c> Resolver<'c> {
             .or_else(|| self.catalog.collections.iter().position(|info| info.name.eq_ignore_ascii_case(&ident.value)));
         match number {
             Some(collection) => Ok(collection),
+            None if self.catalog.views.iter().any(|view| view.name.eq_ignore_ascii_case(&ident.value)) => {
+                not_yet(&format!("a view over the view \"{}\", or a write to it,", ident.value), ident.span.start)
+            }
             None => {
                 let names: Vec<&str> = self.catalog.collections.iter().map(|info| info.name.as_str()).collect();
                 let message = format!("no collection \"{}\"; there are: {}", ident.value, names.join(", "));

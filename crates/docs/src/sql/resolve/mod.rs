@@ -15,6 +15,8 @@ mod rows;
 use sqlparser::ast;
 use sqlparser::tokenizer::Location;
 
+pub(crate) use queries::unstored;
+
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::sql::aggregate::AggregateCall;
 use crate::sql::error::{SqlError, SqlErrorKind};
