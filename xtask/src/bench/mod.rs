@@ -8,6 +8,7 @@ mod latency;
 mod memory;
 mod memory_limit;
 mod process;
+mod query;
 mod results;
 mod stage;
 mod store;
@@ -49,6 +50,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     match arguments.split_first() {
         Some((first, rest)) if first == "store" => return store::run(rest),
         Some((first, rest)) if first == "large" => return large::run(rest),
+        Some((first, rest)) if first == "query" => return query::run(rest),
         _ => {}
     }
     let quick = arguments.iter().any(|argument| argument == "--quick");
@@ -67,7 +69,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("memory"), None) => memory::run(effort),
         (Some("json"), None) => json::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, json, store, large",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, json, store, large, query",
             other.unwrap_or("")
         )),
     }

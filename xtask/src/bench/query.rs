@@ -1,0 +1,193 @@
+//! `cargo xtask bench query [--documents=N] [--quick]`: millions of generated users loaded and kept in views.
+//!
+//! - How fast are they loaded, with the index over their ids, durable at the end; beside it the disk's sequential durable
+//!   writes in the same run. The generator runs beside the import and feeds it: its processor time is in the figure.
+//! - How long does the first build of a view over them take, with four threads and with two. The pages are in the kernel's
+//!   cache, as they are after the import.
+//! - What do views cost durable writes of single documents (`crates/docs/examples/view_writes.rs`).
+//! - How much anonymous memory did all that take at most.
+
+use super::process::{Server, anonymous_bytes, exchange, free_address};
+use super::results::{Row, append};
+use super::stage::{Stage, require_room};
+use super::{Effort, store};
+use crate::tools;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const DOCUMENTS: u64 = 5_900_000;
+const QUICK_DOCUMENTS: u64 = 590_000;
+/// Bytes of a document on average.
+const DOCUMENT_BYTES: u64 = 850;
+/// What a load may take on the disk: the sorted runs, the trees, and what is taken ahead.
+const ROOM_PER_DOCUMENT: u64 = 2 * DOCUMENT_BYTES + 300;
+const LOAD_RATE: f64 = 300_000.0;
+const LOAD_SHARE: f64 = 0.7;
+const ANONYMOUS_MOST: u64 = 1_000_000_000;
+/// Threads of a first build, and its most seconds.
+const BUILDS: [(usize, f64); 2] = [(4, 5.0), (2, 10.0)];
+const BUILD_LIMIT: Duration = Duration::from_secs(120);
+
+const USERS: &str = "[collections.users]\nkey = { field = \"Id\", type = \"u32\" }\n";
+const BY_MONTH: &str =
+    "SELECT strftime('%Y-%m', CreationDate) AS month, COUNT(*) AS registrations FROM users GROUP BY month";
+
+pub(super) fn run(arguments: &[String]) -> Result<(), String> {
+    let (mut documents, mut record) = (None, true);
+    for argument in arguments {
+        match argument.strip_prefix("--documents=").map(str::parse) {
+            Some(Ok(number)) if number > 0 => documents = Some(number),
+            None if argument == "--quick" => record = false,
+            _ => return Err(format!("`{argument}` is not known; allowed: --documents=N, --quick")),
+        }
+    }
+    let stage = Stage::set(Effort { rounds: 3, seconds: if record { 2 } else { 1 }, record })?;
+    let documents = documents.unwrap_or(if record { DOCUMENTS } else { QUICK_DOCUMENTS });
+    require_room(stage.folder.path(), documents * ROOM_PER_DOCUMENT)?;
+    let mut rows = Vec::new();
+    let mut add = |row: Row| {
+        row.print();
+        rows.push(row);
+    };
+    add(load(&stage, documents)?);
+    for (threads, most) in BUILDS {
+        add(first_build(&stage, documents, threads, most)?);
+    }
+    rows.extend(view_writes(&stage)?);
+    if record { append(&format!("cargo xtask bench query --documents={documents}"), &rows) } else { Ok(()) }
+}
+
+fn config(stage: &Stage, name: &str, text: &str) -> Result<String, String> {
+    let path = stage.folder.path().join(name);
+    std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path.display().to_string())
+}
+
+/// Imports what the generator writes, and has the disk write as many bytes in large pieces before it.
+fn load(stage: &Stage, documents: u64) -> Result<Row, String> {
+    let failed = |error: std::io::Error| format!("the import: {error}");
+    let disk = sequential_rate(stage.folder.path(), (documents * DOCUMENT_BYTES).min(1 << 30))? / DOCUMENT_BYTES as f64;
+    let began = Instant::now();
+    let mut generator = Command::new(&stage.sapsan)
+        .args(["generate", "stackoverflow-users", "--seed", "1", "--docs", &documents.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let input = generator.stdout.take().ok_or("the generator has no output")?;
+    let mut import = Command::new(&stage.sapsan)
+        .args(["import", &config(stage, "users.toml", USERS)?, "--collection", "users", "-", "--data"])
+        .arg(stage.folder.path().join("users"))
+        .stdin(input)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let mut anonymous = 0;
+    let status = loop {
+        anonymous = anonymous.max(anonymous_bytes(import.id()));
+        if let Some(status) = import.try_wait().map_err(failed)? {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let rate = documents as f64 / began.elapsed().as_secs_f64();
+    let generated = generator.wait().map_err(failed)?;
+    if !status.success() || !generated.success() {
+        return Err(format!("the generator ended with {generated}, the import with {status}"));
+    }
+    let bound = LOAD_RATE.min(LOAD_SHARE * disk);
+    Ok(Row {
+        work: format!("load of {documents} generated users of {DOCUMENT_BYTES} bytes, durable; its memory"),
+        other: format!("sequential durable writes of as many bytes each: {:.0}k/s", disk / 1e3),
+        ours: format!("{:.0}k documents/s, anonymous {:.0} MB", rate / 1e3, anonymous as f64 / 1e6),
+        figure: format!("{:.0}k/s, {:.2} × the disk, {:.0} MB", rate / 1e3, rate / disk, anonymous as f64 / 1e6),
+        bound: "≥ 300k/s or 0.70 × the disk; < 1000 MB".to_owned(),
+        reached: rate >= bound && anonymous < ANONYMOUS_MOST,
+        noise: "—".to_owned(),
+    })
+}
+
+/// Bytes a second, synced at the end.
+fn sequential_rate(folder: &Path, bytes: u64) -> Result<f64, String> {
+    let path = folder.join("sequential");
+    let write = || -> std::io::Result<f64> {
+        let (mut file, piece, began) = (File::create(&path)?, vec![b'x'; 1 << 20], Instant::now());
+        for _ in 0..bytes >> 20 {
+            file.write_all(&piece)?;
+        }
+        file.sync_all()?;
+        Ok(bytes as f64 / began.elapsed().as_secs_f64())
+    };
+    let rate = write().map_err(|error| format!("{}: {error}", path.display()));
+    // It must not take the room of what comes.
+    let _ = std::fs::remove_file(&path);
+    rate
+}
+
+/// Serves the users with a view that is not there yet and waits for it.
+fn first_build(stage: &Stage, documents: u64, threads: usize, most: f64) -> Result<Row, String> {
+    let name = format!("by_month_{threads}");
+    let text = format!("{USERS}[views.{name}]\nquery = \"{BY_MONTH}\"\n");
+    let config = config(stage, &format!("{name}.toml"), &text)?;
+    let address = free_address()?;
+    let data = stage.folder.path().join("users").display().to_string();
+    let (http, count) = (address.to_string(), threads.to_string());
+    let arguments = ["serve", &config, "--data", &data, "--http", &http, "--threads", &count].map(str::to_owned);
+    let server = Server::start("0-3", &stage.sapsan, &arguments, address)?;
+    let (began, mut anonymous) = (Instant::now(), 0);
+    let seconds = loop {
+        anonymous = anonymous.max(server.anonymous_bytes());
+        let request = format!("GET /_/views/{name} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n");
+        let reply = exchange(address, request.as_bytes())?;
+        let reply = String::from_utf8_lossy(&reply).into_owned();
+        if reply.contains("\"state\":\"ready\"") {
+            break number(&reply, "\"seconds\":").ok_or_else(|| format!("no time in {reply}"))?;
+        }
+        if reply.contains("\"state\":\"failed\"") || began.elapsed() > BUILD_LIMIT {
+            return Err(format!("the view is not built: {reply}"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    server.terminate()?;
+    Ok(Row {
+        work: format!("view of registrations by month over {documents} users, first build, {threads} threads"),
+        other: "—".to_owned(),
+        ours: format!("{seconds:.2} s, anonymous {:.0} MB", anonymous as f64 / 1e6),
+        figure: format!("{seconds:.2} s"),
+        bound: format!("< {most:.0} s; < 1000 MB"),
+        reached: seconds < most && anonymous < ANONYMOUS_MOST,
+        noise: "—".to_owned(),
+    })
+}
+
+/// The number behind a name in JSON text.
+fn number(text: &str, name: &str) -> Option<f64> {
+    let rest = text.split_once(name)?.1;
+    let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == 'e' || c == '-'))?;
+    rest[..end].parse().ok()
+}
+
+fn view_writes(stage: &Stage) -> Result<Vec<Row>, String> {
+    tools::run(
+        "cargo",
+        &["build", "--release", "--locked", "--quiet", "--package", "docs", "--example", "view_writes"],
+    )?;
+    let mut command = Command::new(tools::root().join("target/release/examples/view_writes"));
+    command.arg(format!("--dir={}", stage.folder.path().join("writes").display()));
+    command.arg(format!("--rounds={}", stage.effort.rounds)).arg(format!("--seconds={}", stage.effort.seconds));
+    store::rows_of(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_number_is_found_behind_its_name() {
+        assert_eq!(number("{\"a\":1,\"seconds\":0.25,\"b\":2}", "\"seconds\":"), Some(0.25));
+        assert_eq!(number("{\"a\":1}", "\"seconds\":"), None);
+    }
+}
