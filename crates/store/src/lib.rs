@@ -11,6 +11,7 @@
 //! goes through [`disk`]. The modules `log`, `memtable`, `readers` and `tree` are public for their own tests and examples;
 //! other crates use what is named at the root.
 
+mod across;
 mod backup;
 mod bulk;
 mod clock;
@@ -34,6 +35,7 @@ mod store;
 mod transaction;
 pub mod tree;
 
+pub use across::Across;
 pub use backup::{RestoreProgress, Restored, WatchRestore};
 pub use bulk::BulkTree;
 pub use clock::Clock;

@@ -75,6 +75,15 @@ impl Snapshot<'_> {
         Version(self.version)
     }
 
+    pub(crate) fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// Pages lost before anything was read.
+    pub(crate) fn lost_before(&self) -> u64 {
+        self.lost
+    }
+
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         View { generation: &self.guard, version: self.version }

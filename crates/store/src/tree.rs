@@ -27,6 +27,7 @@ mod node;
 mod output;
 mod page;
 mod pinned;
+mod portions;
 mod prefetch;
 mod residency;
 mod run;
