@@ -46,6 +46,18 @@ pub trait View {
     ) -> Result<bool, store::Error> {
         Ok(false)
     }
+    /// The same state for other threads, as long as this one is borrowed; `None` where there is none.
+    fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
+        None
+    }
+    /// Keys in order that cut a range into up to `count` parts of about one size.
+    fn cuts(&self, _tree: TreeId, _range: KeyRange<'_>, _count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
+        Ok(Vec::new())
+    }
+    /// About how many entries lie in a range; `None` where that is not known.
+    fn entries_about(&self, _tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
+        Ok(None)
+    }
     /// Looking many keys up takes about the time of one where memory is asked for all of them first: this for each,
     /// then [`View::fetch_value`] for each, then [`View::get`]. Changes nothing that they give.
     #[inline]
@@ -108,6 +120,15 @@ impl View for store::Snapshot<'_> {
     ) -> Result<bool, store::Error> {
         store::Snapshot::get_all(self, tree, keys, values)
     }
+    fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
+        store::Snapshot::across(self).map(|across| Box::new(across) as Box<dyn View + Sync + '_>)
+    }
+    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
+        store::Snapshot::cuts(self, tree, range, count)
+    }
+    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
+        store::Snapshot::entries_about(self, tree, range).map(Some)
+    }
     #[inline]
     fn fetch_place(&self, tree: TreeId, key: &[u8]) {
         store::Snapshot::fetch_place(self, tree, key);
@@ -115,6 +136,54 @@ impl View for store::Snapshot<'_> {
     #[inline]
     fn fetch_value(&self, tree: TreeId, key: &[u8]) {
         store::Snapshot::fetch_value(self, tree, key);
+    }
+}
+
+impl View for Box<dyn View + Sync + '_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+        (**self).get(tree, key)
+    }
+    fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), store::Error> {
+        (**self).scan(tree, range, direction, visit)
+    }
+    fn scan_leaves<'v>(
+        &'v self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
+    ) -> Result<bool, store::Error> {
+        (**self).scan_leaves(tree, range, direction, visit)
+    }
+}
+
+impl View for store::Across<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+        store::Across::get(self, tree, key)
+    }
+    fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), store::Error> {
+        store::Across::scan(self, tree, range, direction, visit)
+    }
+    fn scan_leaves<'v>(
+        &'v self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
+    ) -> Result<bool, store::Error> {
+        store::Across::scan_leaves(self, tree, range, direction, &mut |entries| visit(entries))
     }
 }
 

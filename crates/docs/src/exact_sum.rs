@@ -101,8 +101,7 @@ impl ExactSum {
     }
 
     /// Adds another sum.
-    #[cfg(test)]
-    fn add_sum(&mut self, other: &ExactSum) {
+    pub(crate) fn add_sum(&mut self, other: &ExactSum) {
         let mut carry = false;
         for (limb, part) in self.limbs.iter_mut().zip(&other.limbs) {
             let (sum, first) = limb.overflowing_add(*part);

@@ -122,9 +122,10 @@ fn written(ms: i64) -> String {
     const FIRST_MS: i64 = -62_167_219_200_000;
     const LAST_MS: i64 = 253_402_300_799_999;
     let (arguments, texts) = ([Value::text(FORM), Value::text("now")], [FORM.as_bytes(), b"now"]);
-    let mut out = String::new();
+    let arena = bumpalo::Bump::new();
+    let mut out = bumpalo::collections::String::new_in(&arena);
     dates::call(DateFunction::Strftime, &arguments, &texts, ms.clamp(FIRST_MS, LAST_MS), &mut out);
-    out
+    out.as_str().to_owned()
 }
 
 #[cfg(test)]

@@ -200,6 +200,32 @@ impl State {
         }
     }
 
+    /// Goes on with what another state has taken in of the rows behind its own.
+    pub(crate) fn add_part(&mut self, part: State, call: &AggregateCall) {
+        if part.count > 0 {
+            self.add_extreme(&part, call.kind);
+        }
+        match part.rare {
+            Some(rare) if call.distinct => {
+                let own = self.rare.get_or_insert_default();
+                own.seen.extend(rare.seen);
+                self.count = own.seen.len() as i64;
+            }
+            _ => {
+                self.count += part.count;
+                self.sum.add_sum(&part.sum);
+            }
+        }
+    }
+
+    fn add_extreme(&mut self, part: &State, kind: AggregateKind) {
+        let value = part.extreme.value();
+        let wanted = if kind == AggregateKind::Min { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater };
+        if self.count == 0 || compare(value, self.extreme.value()) == wanted {
+            self.extreme.set(value);
+        }
+    }
+
     /// The aggregate's value over the rows taken in.
     pub(crate) fn finish(&self, kind: AggregateKind) -> Result<Value<'_>, Fault> {
         Ok(match kind {

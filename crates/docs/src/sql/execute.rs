@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use binjson::FieldCache;
 use bumpalo::Bump;
@@ -17,12 +18,14 @@ use super::batch::Batch;
 use super::constants::{self, Remembered};
 use super::error::{Fault, QueryError};
 use super::expr::Expr;
+use super::parts::{OfPart, Part};
 use super::plan::Plan;
 use super::relation::Relations;
 use super::row::{Fixed, Frame, Scope};
 use super::sink::RowSink;
 use super::sort::SortBuffer;
 use super::value::Value;
+use super::workers::{Helpers, Workers};
 use crate::engine::{KeyRange, View};
 
 /// Rows between two questions to [`Budget::deadline`].
@@ -40,7 +43,7 @@ pub struct Budget<'b> {
     /// Bytes kept for sorting, grouping and DISTINCT.
     pub memory_bytes_max: usize,
     /// Asked now and then: whether the time is over.
-    pub deadline: Option<&'b dyn Fn() -> bool>,
+    pub deadline: Option<&'b (dyn Fn() -> bool + Sync)>,
     /// Unix time in milliseconds that `now` means in date functions.
     pub now_ms: i64,
 }
@@ -73,11 +76,12 @@ pub struct Scratch {
     constants: Bump,
     remembered: Remembered,
     caches: Vec<Vec<Cell<FieldCache>>>,
-    levels: Vec<LevelKeys>,
+    pub(super) levels: Vec<LevelKeys>,
     batch: Batch,
-    sort: SortBuffer,
-    states: Vec<State>,
+    pub(super) sort: SortBuffer,
+    pub(super) states: Vec<State>,
     key: Vec<u8>,
+    workers: Helpers,
     /// That of inner queries.
     inner: Option<Box<Scratch>>,
 }
@@ -99,6 +103,14 @@ impl LevelKeys {
             to: if self.to.is_empty() { Bound::Unbounded } else { Bound::Excluded(&self.to) },
         }
     }
+
+    /// The range of documents between the bounds that there are.
+    pub(super) fn document_range(&self, low: bool, high: bool) -> KeyRange<'_> {
+        KeyRange {
+            from: if low { Bound::Included(&self.from[..]) } else { Bound::Unbounded },
+            to: if high { Bound::Included(&self.to[..]) } else { Bound::Unbounded },
+        }
+    }
 }
 
 impl Scratch {
@@ -107,8 +119,15 @@ impl Scratch {
         Scratch::default()
     }
 
+    /// The same with threads that help where much is read.
+    pub fn with_workers(self, workers: Arc<Workers>) -> Self {
+        Scratch { workers: Some(workers), ..self }
+    }
+
     pub(super) fn take_inner(&mut self) -> Option<Box<Scratch>> {
-        self.inner.take()
+        let mut inner = self.inner.take().unwrap_or_default();
+        inner.workers.clone_from(&self.workers);
+        Some(inner)
     }
 
     pub(super) fn keep_inner(&mut self, inner: Option<Box<Scratch>>) {
@@ -175,6 +194,10 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) outcome: Outcome,
     /// The row at which the budget is looked at again.
     pub(super) check_at: u64,
+    /// The part of the outermost range that is read, where several threads read it.
+    pub(super) part: Option<Part<'e>>,
+    /// Rows and bytes that the part has counted with the others.
+    pub(super) counted: (u64, Cell<usize>),
     pub(super) sink: &'e mut S,
 }
 
@@ -232,9 +255,11 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
         wanted,
         outcome: Outcome::default(),
         check_at: next_check(0, budget),
+        part: None,
+        counted: Default::default(),
         sink,
     };
-    run.run()?;
+    run.run(scratch.workers.as_deref())?;
     Ok(run.outcome)
 }
 
@@ -255,7 +280,7 @@ fn window(plan: &Plan, fixed: &Fixed<'_>, arena: &Bump) -> Result<(u64, u64), Qu
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    fn run(&mut self) -> Result<(), QueryError> {
+    fn run(&mut self, workers: Option<&Workers>) -> Result<(), QueryError> {
         let plan = self.plan;
         if plan.grouped {
             self.states.clear();
@@ -269,7 +294,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             passes = passes && condition.passes(&scope)?;
         }
         if passes {
-            ended(self.rows())?;
+            ended(self.all_rows(workers))?;
         }
         if plan.grouped && self.wanted > 0 {
             ended(self.finish_groups())?;
@@ -278,6 +303,13 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             self.finish_sort()?;
         }
         Ok(())
+    }
+
+    fn all_rows(&mut self, workers: Option<&Workers>) -> Flow {
+        match workers {
+            Some(workers) if self.rows_in_parts(workers)? => Ok(()),
+            _ => self.rows(),
+        }
     }
 
     fn rows(&mut self) -> Flow {
@@ -316,15 +348,70 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 
     #[cold]
-    fn check_budget(&mut self) -> Result<(), QueryError> {
-        if self.outcome.rows_read > self.budget.rows_max {
-            return Err(QueryError::Limit { what: "rows read", limit: self.budget.rows_max });
+    fn check_budget(&mut self) -> Flow {
+        let mut rows_read = self.outcome.rows_read;
+        if let Some(part) = self.part {
+            if part.is_unwanted() {
+                return Err(End::Enough);
+            }
+            rows_read = part.add_rows(self.outcome.rows_read - self.counted.0);
+            self.counted.0 = self.outcome.rows_read;
+        }
+        if rows_read > self.budget.rows_max {
+            return Err(QueryError::Limit { what: "rows read", limit: self.budget.rows_max }.into());
         }
         if self.outcome.rows_read.is_multiple_of(DEADLINE_ROWS) && self.budget.deadline.is_some_and(|over| over()) {
-            return Err(QueryError::Deadline);
+            return Err(QueryError::Deadline.into());
         }
         self.check_at = next_check(self.outcome.rows_read, self.budget);
         Ok(())
+    }
+}
+
+impl<'e> Run<'e, OfPart> {
+    /// The run of one part. `keep` is how many sorted rows are wanted.
+    pub(super) fn of_part(
+        plan: &'e Plan,
+        fixed: &'e Fixed<'e>,
+        view: &'e dyn View,
+        budget: &'e Budget<'e>,
+        scratch: &'e mut Scratch,
+        sink: &'e mut OfPart,
+        (part, keep): (Part<'e>, Option<usize>),
+    ) -> Self {
+        scratch.arena.reset();
+        scratch.states.clear();
+        if plan.grouped && plan.group.is_empty() {
+            scratch.states.resize_with(plan.aggregates.len(), State::default);
+        }
+        Run {
+            plan,
+            fixed,
+            view,
+            budget,
+            arena: &mut scratch.arena,
+            levels: &mut scratch.levels,
+            batch: &mut scratch.batch,
+            sort: &mut scratch.sort,
+            states: &mut scratch.states,
+            key: &mut scratch.key,
+            groups: Groups::default(),
+            distinct: HashSet::new(),
+            distinct_bytes: 0,
+            skip: 0,
+            wanted: keep.map_or(u64::MAX, |keep| keep as u64),
+            outcome: Outcome::default(),
+            check_at: DEADLINE_ROWS,
+            part: Some(part),
+            counted: Default::default(),
+            sink,
+        }
+    }
+
+    /// Gathers the part's rows, and counts them to the end.
+    pub(super) fn gather_part(&mut self) -> Result<(), QueryError> {
+        ended(self.rows())?;
+        ended(self.check_budget())
     }
 }
 

@@ -29,6 +29,17 @@ pub(crate) fn text(plan: &Plan, logical: &Logical, catalog: &Catalog) -> String 
     out
 }
 
+/// Longest line of [`line`].
+const LINE_BYTES_MAX: usize = 512;
+
+/// The same in one line that a field of an HTTP head can hold, and whether a collection is read whole.
+pub(crate) fn line(plan: &Plan, logical: &Logical, catalog: &Catalog) -> (String, bool) {
+    let text = text(plan, logical, catalog);
+    let shown = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+    let line: String = text.trim_end().replace('\n', "; ").chars().map(shown).take(LINE_BYTES_MAX).collect();
+    (line, !scans(plan, catalog).is_empty())
+}
+
 /// A query inside a plan: what it is for, or which collections it reads whole.
 fn inner_text(inner: &InnerPlan, catalog: &Catalog) -> String {
     let scanned: Vec<&str> = inner.members.iter().flat_map(|member| scans(member, catalog)).collect();

@@ -349,19 +349,19 @@ fn skip_characters(text: &[u8], count: i64) -> usize {
 }
 
 fn date<'a>(function: DateFunction, arguments: &[Value<'a>], arena: &'a Bump, now_ms: i64) -> Value<'a> {
-    let mut texts: [&[u8]; ARGUMENTS_MAX] = [b""; ARGUMENTS_MAX];
-    for (place, argument) in arguments.iter().enumerate() {
+    let mut texts = BumpVec::with_capacity_in(arguments.len(), arena);
+    for argument in arguments {
         // A number as the moment itself is taken as a number, and as a format or modifier by its text.
         match argument.to_text(arena) {
-            Some(text) => texts[place] = text,
+            Some(text) => texts.push(text),
             None => return Value::Null,
         }
     }
-    let mut out = String::new();
-    match dates::call(function, arguments, &texts[..arguments.len()], now_ms, &mut out) {
+    let mut out = BumpString::new_in(arena);
+    match dates::call(function, arguments, &texts, now_ms, &mut out) {
         DateResult::Null => Value::Null,
         DateResult::Integer(integer) => Value::Integer(integer),
         DateResult::Real(real) => Value::Real(real),
-        DateResult::Text => Value::Text(BumpString::from_str_in(&out, arena).into_bump_str().as_bytes()),
+        DateResult::Text => Value::Text(out.into_bump_str().as_bytes()),
     }
 }

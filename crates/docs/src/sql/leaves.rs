@@ -61,7 +61,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         let join = Join { same, lookup, inner };
         let mut key = std::mem::take(&mut keys.key);
         let (mut flow, view) = (Ok(()), self.view);
-        let scanned = view.scan_leaves(tree, keys.index_range(), direction, &mut |entries| {
+        let scanned = view.scan_leaves(tree, self.within(0, keys.index_range()), direction, &mut |entries| {
             flow = self.leaf(join, entries, arena, &mut key);
             if flow.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });

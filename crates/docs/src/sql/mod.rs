@@ -4,7 +4,8 @@
 //!  text → parse.rs → resolve/ (names, bounds) → plan.rs, candidates.rs (a plan for each set of optional parameters)
 //!       → inner.rs (inner queries, each when its rows are first asked for)
 //!       → execute.rs (rows pushed to a RowSink): pipeline.rs where compiled.rs knows the plan's shape,
-//!         nest.rs (nested loops over a View and over rows kept, relation.rs) for any plan
+//!         nest.rs (nested loops over a View and over rows kept, relation.rs) for any plan;
+//!         parts.rs where several threads read the outermost range
 //! ```
 //!
 //! - Where a query runs both here and in SQLite, the answers are equal: `value.rs`, `number.rs`, `dates/`,
@@ -37,6 +38,7 @@ mod modify;
 mod nest;
 mod number;
 mod parse;
+mod parts;
 mod pattern;
 mod pipeline;
 mod plan;
@@ -49,6 +51,7 @@ mod sink;
 mod sort;
 mod sum;
 mod value;
+mod workers;
 
 pub(crate) use aggregate::summand;
 pub use error::{QueryError, SqlError, SqlErrorKind};
@@ -61,3 +64,4 @@ pub(crate) use resolve::unstored;
 pub use resolve::{COLUMNS_MAX, INNER_MAX, PARAMETERS_MAX, TABLES_MAX};
 pub use sink::{Field, JsonRows, RowSink, write_field};
 pub use value::{TEXT_BYTES_MAX, Value};
+pub use workers::Workers;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what a row hands inwards are borrowed bytes and one [`Frame`] on the stack, so a level costs no copy.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use binjson::Document;
 
@@ -23,7 +23,7 @@ use crate::order::{self, Scalar};
 /// The arena is emptied between rows once it is larger than this.
 pub(super) const ARENA_BYTES_KEPT: usize = 16 << 10;
 
-impl<S: RowSink + ?Sized> Run<'_, S> {
+impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// Finds the level's entries for the row outside, and goes inwards with each.
     pub(super) fn level(&mut self, number: usize, outer: Option<&Frame<'_>>) -> Flow {
         let plan = self.plan;
@@ -97,19 +97,17 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                     return Ok(());
                 }
                 let mut key = std::mem::take(&mut keys.key);
-                let flow = self.scan(*tree, keys.index_range(), *direction, |run, entry, value| {
-                    run.index_entry(number, level, (entry, value), outer, &mut key, found)
-                });
+                let flow =
+                    self.scan(*tree, self.within(number, keys.index_range()), *direction, |run, entry, value| {
+                        run.index_entry(number, level, (entry, value), outer, &mut key, found)
+                    });
                 keys.key = key;
                 flow
             }
             Access::Scan { from, to, direction } => {
                 let low = self.scan_bound(from.as_ref(), level.key, outer, &mut keys.from)?;
                 let high = self.scan_bound(to.as_ref(), level.key, outer, &mut keys.to)?;
-                let range = KeyRange {
-                    from: if low { Bound::Included(&keys.from[..]) } else { Bound::Unbounded },
-                    to: if high { Bound::Included(&keys.to[..]) } else { Bound::Unbounded },
-                };
+                let range = self.within(number, keys.document_range(low, high));
                 self.scan(level.tree, range, *direction, |run, key, value| {
                     let document = parse_document(value)?;
                     let frame =
@@ -117,6 +115,18 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                     run.row(number, level, &frame, found)
                 })
             }
+        }
+    }
+
+    /// A level's range: of the outermost one only the part that is read here.
+    #[inline(always)]
+    pub(super) fn within<'k>(&self, number: usize, range: KeyRange<'k>) -> KeyRange<'k>
+    where
+        'e: 'k,
+    {
+        match self.part {
+            Some(part) if number == 0 => part.of(range),
+            _ => range,
         }
     }
 

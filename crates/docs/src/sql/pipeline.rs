@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::ops::Bound;
 
 use binjson::Document;
 use bumpalo::Bump;
@@ -21,7 +20,6 @@ use super::nest::{ARENA_BYTES_KEPT, as_key, parse_document, whole};
 use super::row::{Field, index_value, of_scalar};
 use super::sink::{RowSink, check_finite};
 use super::value::{self, Value, compare};
-use crate::engine::KeyRange;
 use crate::index::Included;
 use crate::key::KeyType;
 use crate::order;
@@ -69,7 +67,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 // Only such keys are fetched ahead, and nothing is gathered that a LIMIT might not want.
                 let gathers = |lookup: &&Lookup| lookup.kind == KeyType::U32 && self.wanted == u64::MAX;
                 let Some(lookup) = same.compiled.lookups.first().filter(gathers) else {
-                    return self.scan(*tree, keys.index_range(), *direction, |run, key, value| {
+                    return self.scan(*tree, self.within(0, keys.index_range()), *direction, |run, key, value| {
                         let flow = run.entry(same, arena, key, value);
                         empty(arena);
                         flow
@@ -79,7 +77,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                     return Ok(());
                 }
                 let mut batch = std::mem::take(self.batch);
-                let scanned = self.scan(*tree, keys.index_range(), *direction, |run, key, value| {
+                let scanned = self.scan(*tree, self.within(0, keys.index_range()), *direction, |run, key, value| {
                     run.gather(same, lookup, arena, &mut batch, key, value)
                 });
                 let flow = scanned.and_then(|()| self.join(same, lookup, arena, &mut batch));
@@ -90,10 +88,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             Access::Scan { from, to, direction } => {
                 let low = self.scan_bound(from.as_ref(), level.key, None, &mut keys.from)?;
                 let high = self.scan_bound(to.as_ref(), level.key, None, &mut keys.to)?;
-                let range = KeyRange {
-                    from: if low { Bound::Included(&keys.from[..]) } else { Bound::Unbounded },
-                    to: if high { Bound::Included(&keys.to[..]) } else { Bound::Unbounded },
-                };
+                let range = self.within(0, keys.document_range(low, high));
                 self.scan(level.tree, range, *direction, |run, key, stored| {
                     let flow = run.document_entry(same, arena, key, stored);
                     empty(arena);

@@ -9,6 +9,7 @@
 //! A condition that an access path fulfils exactly is dropped; all others are checked at the first level that has
 //! all their fields, before a document is fetched where the index entry already tells.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use binjson::FieldName;
@@ -80,6 +81,8 @@ pub(crate) struct Plan {
     pub(crate) number: usize,
     /// The same, if it is of the shape that runs without a walk of expressions.
     pub(crate) compiled: Option<Box<Compiled>>,
+    /// EXPLAIN in one line, and whether a collection is read whole; made when it is first asked for.
+    pub(crate) line: OnceLock<(String, bool)>,
 }
 
 /// A query inside a plan.
@@ -165,6 +168,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
             inner: inner.collect(),
             number: number(),
             compiled: None,
+            line: OnceLock::new(),
         },
     };
     planner.drop_implied();

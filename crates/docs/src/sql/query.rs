@@ -250,6 +250,13 @@ impl Query {
         explain::json(self.plan_with(present), &self.logical, &self.catalog)
     }
 
+    /// What the plan for these values does, in one line of ASCII, and whether it reads a collection whole.
+    pub fn plan_line(&self, parameters: &[Value<'_>]) -> (&str, bool) {
+        let Ok(plan) = self.plan(parameters) else { return ("", false) };
+        let (line, scans) = plan.line.get_or_init(|| explain::line(plan, &self.logical, &self.catalog));
+        (line, *scans)
+    }
+
     /// The collections that this plan reads whole, without key or index: worth a notice.
     pub fn scans(&self, present: &[&str]) -> Vec<&str> {
         explain::scans(self.plan_with(present), &self.catalog)

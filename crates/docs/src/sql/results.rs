@@ -67,6 +67,10 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
 
     pub(super) fn check_memory(&self, bytes: usize) -> Result<(), QueryError> {
         let limit = self.budget.memory_bytes_max;
+        let bytes = match self.part {
+            None => bytes,
+            Some(part) => part.add_bytes(bytes.saturating_sub(self.counted.1.replace(bytes))),
+        };
         if bytes > limit {
             return Err(QueryError::Limit { what: "bytes of groups", limit: limit as u64 });
         }
@@ -87,6 +91,9 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             sort::push_field(field, self.sort.bytes());
         }
         self.sort.end(self.keep(), self.budget.memory_bytes_max)?;
+        if self.part.is_some() {
+            self.check_memory(self.sort.size())?;
+        }
         Ok(())
     }
 

@@ -81,6 +81,12 @@ struct SortRow {
     end: usize,
 }
 
+impl SortRow {
+    fn behind(self, by: usize) -> SortRow {
+        SortRow { start: self.start + by, fields: self.fields + by, end: self.end + by }
+    }
+}
+
 impl SortBuffer {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -117,6 +123,27 @@ impl SortBuffer {
             return Err(QueryError::Limit { what: "bytes to sort", limit: bytes_max as u64 });
         }
         Ok(())
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + self.rows.len() * size_of::<SortRow>()
+    }
+
+    /// Puts the rows of another behind its own; see [`Self::end`] for `keep`.
+    pub(crate) fn append(&mut self, other: SortBuffer, keep: Option<usize>) {
+        if self.rows.is_empty() {
+            *self = other;
+            return;
+        }
+        let by = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.rows.extend(other.rows.into_iter().map(|row| row.behind(by)));
+        if let Some(keep) = keep
+            && self.rows.len() >= keep.saturating_mul(2).max(64)
+        {
+            self.keep(keep);
+        }
     }
 
     fn keep(&mut self, keep: usize) {

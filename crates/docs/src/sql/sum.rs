@@ -78,6 +78,24 @@ impl RunningSum {
         }
     }
 
+    /// Adds what another sum has taken in.
+    pub(crate) fn add_sum(&mut self, other: &RunningSum) {
+        self.integer += other.integer;
+        self.is_real |= other.is_real;
+        let fixed = self.fixed.checked_add(other.fixed);
+        if fixed.is_none() || other.far.is_some() {
+            let far = self.far.get_or_insert_default();
+            if let Some(other) = &other.far {
+                far.exact.add_sum(&other.exact);
+                far.infinite = [far.infinite[0] | other.infinite[0], far.infinite[1] | other.infinite[1]];
+            }
+            if fixed.is_none() {
+                far.exact.add_scaled(other.fixed, ONE_BIT - FIXED_BITS as usize);
+            }
+        }
+        self.fixed = fixed.unwrap_or(self.fixed);
+    }
+
     /// The sum, if it is of integers alone.
     pub(crate) fn integer(&self) -> Option<i128> {
         (!self.is_real).then_some(self.integer)
@@ -143,6 +161,22 @@ mod tests {
                 exact.add_integer(i128::from(*integer));
             }
             prop_assert_eq!(running.real().to_bits(), exact.round().to_bits(), "{} {}", running.real(), exact.round());
+        }
+
+        #[test]
+        fn parts_add_up(reals in prop::collection::vec(real(), 0..40), integers in prop::collection::vec(any::<i64>(), 0..5), cut in 0usize..40) {
+            let (mut whole, mut parts) = (RunningSum::default(), [RunningSum::default(), RunningSum::default()]);
+            for (number, real) in reals.iter().enumerate() {
+                whole.add_real(*real);
+                parts[usize::from(number < cut)].add_real(*real);
+            }
+            for (number, integer) in integers.iter().enumerate() {
+                whole.add_integer(*integer);
+                parts[number % 2].add_integer(*integer);
+            }
+            let [mut sum, other] = parts;
+            sum.add_sum(&other);
+            prop_assert_eq!((sum.real().to_bits(), sum.integer()), (whole.real().to_bits(), whole.integer()));
         }
 
         #[test]

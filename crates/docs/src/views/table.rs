@@ -116,6 +116,19 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         if tree.0 >= TABLES { Ok(false) } else { self.inner.get_all(tree, keys, values) }
     }
 
+    fn across(&self) -> Option<Box<dyn engine::View + Sync + '_>> {
+        let inner = self.inner.across()?;
+        Some(Box::new(WithViews { inner, views: self.views }))
+    }
+
+    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
+        if tree.0 >= TABLES { Ok(Vec::new()) } else { self.inner.cuts(tree, range, count) }
+    }
+
+    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
+        if tree.0 >= TABLES { Ok(None) } else { self.inner.entries_about(tree, range) }
+    }
+
     #[inline]
     fn fetch_place(&self, tree: TreeId, key: &[u8]) {
         if tree.0 < TABLES {

@@ -111,7 +111,44 @@ impl Memory {
     }
 }
 
+/// What other threads see of it.
+struct Across<'m>(&'m Memory);
+
+#[allow(clippy::type_complexity, reason = "as for the trait")]
+impl View for Across<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+        self.0.get(tree, key)
+    }
+    fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), store::Error> {
+        self.0.scan(tree, range, direction, visit)
+    }
+}
+
 impl View for Memory {
+    fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
+        Some(Box::new(Across(self)))
+    }
+
+    /// Before every third entry.
+    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
+        let mut keys = Vec::new();
+        self.scan(tree, range, Direction::Forward, &mut |key, _| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        Ok(keys.into_iter().skip(2).step_by(3).take(count - 1).collect())
+    }
+
+    fn entries_about(&self, tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
+        Ok(Some(self.trees[tree.0 as usize].len() as u64))
+    }
+
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
         Ok(self.trees[tree.0 as usize].get(key).map(|value| Cow::Borrowed(&value[..])))
     }

@@ -12,6 +12,8 @@ mod modifiers;
 mod read;
 mod write;
 
+use bumpalo::collections::String as Text;
+
 use super::value::Value;
 
 const DAY_MS: i64 = 86_400_000;
@@ -49,7 +51,7 @@ pub(crate) fn call(
     arguments: &[Value<'_>],
     texts: &[&[u8]],
     now_ms: i64,
-    out: &mut String,
+    out: &mut Text<'_>,
 ) -> DateResult {
     let skip = usize::from(function == DateFunction::Strftime);
     let Some(mut moment) = arguments.get(skip..).and_then(|arguments| evaluate(arguments, &texts[skip..], now_ms))

@@ -1,0 +1,370 @@
+//! A range that several threads read: cut into parts, each gathered by itself, and put together in the order of their keys.
+//!
+//! What comes out is what one thread gives, to the last bit: groups stand in the order in which they were first seen, each
+//! with the fields of its first row; rows that sort equally keep their order; sums are exact; the error is that of the first
+//! part that has one.
+//!
+//! Parts are taken in order and put together as soon as all before them are, so that few wait. All of them count their rows
+//! and bytes against the one budget.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::access::Access;
+use super::aggregate::{AggregateKind, State};
+use super::error::QueryError;
+use super::execute::{End, Groups, LevelKeys, Run, Scratch};
+use super::plan::Plan;
+use super::relation::{Relation, Relations};
+use super::row::{Field, Fixed};
+use super::sink::RowSink;
+use super::sort::SortBuffer;
+use super::workers::Workers;
+use crate::engine::{Direction, KeyRange, TreeId, View};
+
+/// Parts for each thread: what is uneven in one evens out over many.
+const PARTS_PER_THREAD: usize = 16;
+
+/// Where a range is cut, in the direction in which it is read.
+type Cuts = (Vec<Vec<u8>>, Direction);
+
+/// One part of the outermost range.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'p> {
+    number: usize,
+    from: Option<&'p [u8]>,
+    to: Option<&'p [u8]>,
+    shared: &'p Shared,
+}
+
+/// What the parts of one execution count together.
+#[derive(Default)]
+pub(super) struct Shared {
+    rows: AtomicU64,
+    bytes: AtomicUsize,
+    /// Parts from this one on are not wanted: counted from the end, so that 0 is none.
+    unwanted: AtomicUsize,
+}
+
+/// What one part gathers, and what all do.
+#[derive(Default)]
+struct Gathered {
+    groups: Groups,
+    states: Vec<State>,
+    sort: SortBuffer,
+    rows_read: u64,
+}
+
+/// The parts that are put together, and those that wait for one before them.
+#[derive(Default)]
+struct Together {
+    next: usize,
+    whole: Gathered,
+    waiting: BTreeMap<usize, Gathered>,
+    failed: Option<(usize, QueryError)>,
+}
+
+/// What the threads of one execution work on.
+struct Job<'j> {
+    plan: &'j Plan,
+    fixed: Common<'j>,
+    view: &'j (dyn View + Sync),
+    budget: &'j super::Budget<'j>,
+    cuts: &'j [Vec<u8>],
+    direction: Direction,
+    /// Sorted rows that are wanted, with those skipped.
+    keep: Option<usize>,
+    shared: Shared,
+    next: AtomicUsize,
+    together: Mutex<Together>,
+}
+
+/// The part of [`Fixed`] that threads share.
+struct Common<'j> {
+    parameters: &'j [super::value::Value<'j>],
+    constants: &'j [Result<super::value::Value<'j>, super::error::Fault>],
+    relations: Option<Ready<'j>>,
+    now_ms: i64,
+}
+
+/// The rows of all inner queries, computed.
+struct Ready<'j>(Vec<&'j Relation>);
+
+impl Relations for Ready<'_> {
+    fn get(&self, number: usize) -> Result<&Relation, super::error::Fault> {
+        self.0.get(number).copied().ok_or(super::error::Fault::Damaged("a plan"))
+    }
+}
+
+/// The sink of a part: its rows are gathered.
+pub(super) struct OfPart;
+
+impl RowSink for OfPart {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _column: usize, _field: Field<'_>) {}
+    fn end_row(&mut self) {}
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl<'p> Part<'p> {
+    /// The part of the range.
+    pub(super) fn of<'k>(&self, range: KeyRange<'k>) -> KeyRange<'k>
+    where
+        'p: 'k,
+    {
+        KeyRange { from: self.from.map_or(range.from, Bound::Included), to: self.to.map_or(range.to, Bound::Excluded) }
+    }
+
+    /// Counts rows read; gives those of all parts.
+    pub(super) fn add_rows(&self, rows: u64) -> u64 {
+        self.shared.rows.fetch_add(rows, Ordering::Relaxed) + rows
+    }
+
+    /// Counts bytes kept; gives those of all parts.
+    pub(super) fn add_bytes(&self, bytes: usize) -> usize {
+        self.shared.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.shared.is_unwanted(self.number)
+    }
+}
+
+impl Shared {
+    fn is_unwanted(&self, part: usize) -> bool {
+        part >= usize::MAX - self.unwanted.load(Ordering::Relaxed)
+    }
+
+    fn want_only_before(&self, part: usize) {
+        self.unwanted.fetch_max(usize::MAX - part, Ordering::Relaxed);
+    }
+}
+
+/// Whether a plan's rows can be gathered in parts: into groups or for a sort, nothing of which depends on another part.
+fn is_partible(plan: &Plan) -> bool {
+    let gathers = plan.grouped || (!plan.order.is_empty() && !plan.distinct);
+    let ranged = plan
+        .levels
+        .first()
+        .is_some_and(|level| matches!(level.access, Access::Scan { .. } | Access::Index { .. }) && !level.left);
+    let joins = plan.aggregates.iter().all(|call| {
+        let counts = matches!(call.kind, AggregateKind::Count | AggregateKind::Min | AggregateKind::Max);
+        call.kind != AggregateKind::GroupConcat && (counts || !call.distinct)
+    });
+    gathers && ranged && joins
+}
+
+impl<'e, S: RowSink + ?Sized> Run<'e, S> {
+    /// Has the rows gathered by several threads. False: nothing was done, one thread does it.
+    pub(super) fn rows_in_parts(&mut self, workers: &Workers) -> Result<bool, End> {
+        if !is_partible(self.plan) {
+            return Ok(false);
+        }
+        let view = self.view;
+        let Some(across) = view.across() else { return Ok(false) };
+        let mut keys = self.levels.first_mut().map(std::mem::take).unwrap_or_default();
+        let cut = self.cut(workers, &mut keys);
+        let flow = match cut? {
+            Some((cuts, direction)) => {
+                let taken = workers.take();
+                if taken.count == 0 {
+                    Ok(false)
+                } else {
+                    self.share(&cuts, direction, (workers, taken.count), &*across)
+                }
+            }
+            None => Ok(false),
+        };
+        if let Some(place) = self.levels.first_mut() {
+            *place = keys;
+        }
+        flow
+    }
+
+    /// Where the outermost range is cut; `None` where it is not worth it.
+    fn cut(&self, workers: &Workers, keys: &mut LevelKeys) -> Result<Option<Cuts>, QueryError> {
+        let Some((tree, range, direction)) = self.outermost(keys)? else { return Ok(None) };
+        if self.view.entries_about(tree, range)?.is_none_or(|about| about < workers.entries_min()) {
+            return Ok(None);
+        }
+        let mut cuts = self.view.cuts(tree, range, (workers.threads_max() + 1) * PARTS_PER_THREAD)?;
+        if direction == Direction::Backward {
+            cuts.reverse();
+        }
+        Ok(Some((cuts, direction)).filter(|(cuts, _)| !cuts.is_empty()))
+    }
+
+    fn outermost<'k>(&self, keys: &'k mut LevelKeys) -> Result<Option<(TreeId, KeyRange<'k>, Direction)>, QueryError> {
+        let Some(level) = self.plan.levels.first() else { return Ok(None) };
+        match &level.access {
+            Access::Index { tree, equal, from, to, direction, .. } => {
+                let some = self.index_bounds(equal, from.as_ref(), to.as_ref(), None, keys)?;
+                Ok(some.then(|| (*tree, keys.index_range(), *direction)))
+            }
+            Access::Scan { from, to, direction } => {
+                let low = self.scan_bound(from.as_ref(), level.key, None, &mut keys.from)?;
+                let high = self.scan_bound(to.as_ref(), level.key, None, &mut keys.to)?;
+                Ok(Some((level.tree, keys.document_range(low, high), *direction)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn share(
+        &mut self,
+        cuts: &[Vec<u8>],
+        direction: Direction,
+        (workers, helpers): (&Workers, usize),
+        view: &(dyn View + Sync),
+    ) -> Result<bool, End> {
+        let fixed = self.fixed;
+        let relations = match fixed.relations {
+            None => None,
+            Some(relations) => {
+                let all: Result<Vec<&Relation>, _> = (0..self.plan.inner.len()).map(|n| relations.get(n)).collect();
+                // Whether one that fails is ever asked, only the rows tell.
+                let Ok(all) = all else { return Ok(false) };
+                Some(Ready(all))
+            }
+        };
+        let job = Job {
+            plan: self.plan,
+            fixed: Common { parameters: fixed.parameters, constants: fixed.constants, relations, now_ms: fixed.now_ms },
+            view,
+            budget: self.budget,
+            cuts,
+            direction,
+            keep: self.keep(),
+            shared: Shared::default(),
+            next: AtomicUsize::new(0),
+            together: Mutex::default(),
+        };
+        std::thread::scope(|scope| {
+            for number in 0..helpers.min(cuts.len()) {
+                let thread = std::thread::Builder::new().name(format!("scan-{number}"));
+                let spawned = thread.spawn_scoped(scope, || {
+                    workers.started();
+                    job.work();
+                });
+                if spawned.is_err() {
+                    break; // With fewer threads it takes longer.
+                }
+            }
+            job.work();
+        });
+        let together = job.together.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, error)) = together.failed {
+            return Err(error.into());
+        }
+        let whole = together.whole;
+        self.outcome.rows_read += whole.rows_read;
+        self.groups = whole.groups;
+        if self.plan.grouped {
+            *self.states = whole.states;
+        }
+        *self.sort = whole.sort;
+        Ok(true)
+    }
+}
+
+impl Job<'_> {
+    /// Gathers parts until none is left.
+    fn work(&self) {
+        let mut scratch = Scratch::default();
+        scratch.levels.resize_with(self.plan.levels.len(), LevelKeys::default);
+        let caches = vec![Cell::default(); self.plan.sources.len()];
+        let fixed = Fixed {
+            sources: &self.plan.sources,
+            caches: &caches,
+            parameters: self.fixed.parameters,
+            constants: self.fixed.constants,
+            aggregates: &[],
+            group: &[],
+            relations: self.fixed.relations.as_ref().map(|ready| ready as &dyn Relations),
+            now_ms: self.fixed.now_ms,
+        };
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number > self.cuts.len() || self.shared.is_unwanted(number) {
+                return;
+            }
+            match self.part(number, &fixed, &mut scratch) {
+                Ok(gathered) => self.put(number, gathered),
+                Err(error) => self.fail(number, error),
+            }
+        }
+    }
+
+    fn part(&self, number: usize, fixed: &Fixed<'_>, scratch: &mut Scratch) -> Result<Gathered, QueryError> {
+        let (before, behind) = (number.checked_sub(1).and_then(|n| self.cuts.get(n)), self.cuts.get(number));
+        let (from, to) = if self.direction == Direction::Forward { (before, behind) } else { (behind, before) };
+        let part = Part { number, from: from.map(Vec::as_slice), to: to.map(Vec::as_slice), shared: &self.shared };
+        let sink = &mut OfPart;
+        let mut run = Run::of_part(self.plan, fixed, self.view, self.budget, scratch, sink, (part, self.keep));
+        run.gather_part()?;
+        let (groups, rows_read) = (std::mem::take(&mut run.groups), run.outcome.rows_read);
+        let (states, mut sort) = (std::mem::take(&mut scratch.states), std::mem::take(&mut scratch.sort));
+        sort.sort();
+        Ok(Gathered { groups, states, sort, rows_read })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Together> {
+        // A panic while parts are put together goes on to the caller, who looks at nothing here.
+        self.together.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, number: usize, error: QueryError) {
+        let mut together = self.lock();
+        self.shared.want_only_before(number);
+        if together.failed.as_ref().is_none_or(|(first, _)| number < *first) {
+            together.failed = Some((number, error));
+        }
+    }
+
+    fn put(&self, number: usize, gathered: Gathered) {
+        let mut guard = self.lock();
+        let together = &mut *guard;
+        together.waiting.insert(number, gathered);
+        while let Some(part) = together.waiting.remove(&together.next) {
+            together.next += 1;
+            together.whole.add(part, self.plan, self.keep);
+        }
+    }
+}
+
+impl Gathered {
+    /// Puts a part behind what there is.
+    fn add(&mut self, part: Gathered, plan: &Plan, keep: Option<usize>) {
+        self.rows_read += part.rows_read;
+        self.sort.append(part.sort, keep);
+        let width = plan.aggregates.len();
+        if plan.group.is_empty() {
+            self.states.resize_with(width.max(self.states.len()), State::default);
+            return add_states(&mut self.states, part.states, plan);
+        }
+        let mut keys: Vec<(usize, Box<[u8]>)> =
+            part.groups.places.into_iter().map(|(key, place)| (place, key)).collect();
+        keys.sort_unstable_by_key(|(place, _)| *place);
+        let mut states = part.states.into_iter();
+        for ((_, key), fields) in keys.into_iter().zip(part.groups.fields) {
+            let own: Vec<State> = states.by_ref().take(width).collect();
+            match self.groups.places.get(&key) {
+                Some(&place) => add_states(&mut self.states[place * width..(place + 1) * width], own, plan),
+                None => {
+                    self.groups.places.insert(key, self.groups.fields.len());
+                    self.groups.fields.push(fields);
+                    self.states.extend(own);
+                }
+            }
+        }
+    }
+}
+
+fn add_states(into: &mut [State], states: Vec<State>, plan: &Plan) {
+    into.iter_mut().zip(states).zip(&plan.aggregates).for_each(|((into, state), call)| into.add_part(state, call));
+}

@@ -1,0 +1,80 @@
+//! Threads that may help with scans: how many there may be at once, whatever runs.
+//!
+//! A query that reads much asks for helpers and takes those that are free, at least none: it goes on with its own thread. So
+//! ten scans at once take no more threads than one, and none of them waits for another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A scan of fewer entries is not worth a thread's start.
+const ENTRIES_MIN: u64 = 20_000;
+
+/// See the module's text. Shared by all executions that may have helpers ([`super::Scratch::with_workers`]).
+pub struct Workers {
+    free: AtomicUsize,
+    threads_max: usize,
+    entries_min: u64,
+    on_start: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// Helpers taken; given back when dropped.
+pub(super) struct Taken<'w> {
+    workers: &'w Workers,
+    pub(super) count: usize,
+}
+
+impl Workers {
+    /// Up to so many threads help at a time, beside those that execute.
+    pub fn new(threads_max: usize) -> Workers {
+        Workers { free: AtomicUsize::new(threads_max), threads_max, entries_min: ENTRIES_MIN, on_start: None }
+    }
+
+    /// Calls this on each thread that starts to help: to lower its priority, say.
+    pub fn on_start(self, on_start: impl Fn() + Send + Sync + 'static) -> Workers {
+        Workers { on_start: Some(Box::new(on_start)), ..self }
+    }
+
+    /// Has scans shared from so many entries on.
+    pub fn from_entries(self, entries_min: u64) -> Workers {
+        Workers { entries_min, ..self }
+    }
+
+    /// Threads that help now.
+    pub fn busy(&self) -> usize {
+        self.threads_max.saturating_sub(self.free.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn threads_max(&self) -> usize {
+        self.threads_max
+    }
+
+    pub(super) fn entries_min(&self) -> u64 {
+        self.entries_min
+    }
+
+    pub(super) fn take(&self) -> Taken<'_> {
+        let count = self.free.swap(0, Ordering::AcqRel);
+        Taken { workers: self, count }
+    }
+
+    pub(super) fn started(&self) {
+        if let Some(on_start) = &self.on_start {
+            on_start();
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.workers.free.fetch_add(self.count, Ordering::AcqRel);
+    }
+}
+
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workers").field("threads_max", &self.threads_max).field("free", &self.free).finish()
+    }
+}
+
+/// What an execution is given: its own handle of the workers.
+pub(super) type Helpers = Option<Arc<Workers>>;
