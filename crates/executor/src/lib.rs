@@ -14,8 +14,10 @@
 
 mod metrics;
 mod pool;
+mod priority;
 mod queue;
 
 pub use metrics::Metrics;
 pub use pool::{Drained, Job, Pool, Settings, StartError, THREADS_MAX};
+pub use priority::give_way;
 pub use queue::Refused;

@@ -1,6 +1,7 @@
 //! The pool: threads, their loop, and how it ends.
 
 use crate::metrics::{Counters, Metrics};
+use crate::priority::give_way;
 use crate::queue::{Queue, Refused};
 use std::collections::VecDeque;
 use std::fmt;
@@ -75,6 +76,15 @@ pub struct Pool {
 impl Pool {
     /// Starts the threads.
     pub fn new(settings: Settings) -> Result<Self, StartError> {
+        Pool::start(settings, || {})
+    }
+
+    /// The same with threads that give way to all of the usual priority ([`give_way`]).
+    pub fn giving_way(settings: Settings) -> Result<Self, StartError> {
+        Pool::start(settings, give_way)
+    }
+
+    fn start(settings: Settings, started: fn()) -> Result<Self, StartError> {
         if !(1..=THREADS_MAX).contains(&settings.threads) {
             return Err(StartError::Threads(settings.threads));
         }
@@ -85,7 +95,14 @@ impl Pool {
         for index in 0..settings.threads {
             let shared = Arc::clone(&pool.shared);
             let builder = thread::Builder::new().name(format!("{}-{index}", shared.name));
-            pool.threads.push(builder.spawn(move || shared.run()).map_err(StartError::Spawn)?);
+            pool.threads.push(
+                builder
+                    .spawn(move || {
+                        started();
+                        shared.run();
+                    })
+                    .map_err(StartError::Spawn)?,
+            );
         }
         Ok(pool)
     }

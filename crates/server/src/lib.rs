@@ -24,6 +24,7 @@ mod large;
 mod memory;
 mod metrics;
 mod params;
+mod queries;
 mod querying;
 pub mod rows;
 mod service;

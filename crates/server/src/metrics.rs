@@ -150,8 +150,9 @@ fn store(service: &Service) -> [Metric; 22] {
     ]
 }
 
-fn pool(service: &Service) -> [Metric; 10] {
+fn pool(service: &Service) -> [Metric; 13] {
     let (pool, cold) = (service.pool.metrics(), service.cold.pool.metrics());
+    let (scans, rows_read) = service.queries.counts();
     [
         ("pool_queued", Type::Gauge, "Jobs that wait for a thread.", pool.queued as f64),
         ("pool_running", Type::Gauge, "Jobs that run.", pool.running as f64),
@@ -165,6 +166,9 @@ fn pool(service: &Service) -> [Metric; 10] {
         ("cold_reads_queued", Type::Gauge, "Such reads that wait for a thread.", cold.queued as f64),
         ("cold_reads_running", Type::Gauge, "Such reads under way.", cold.running as f64),
         ("cold_reads_refused_total", Type::Counter, "Such reads refused by a full queue.", cold.refused as f64),
+        ("query_scans_total", Type::Counter, "Queries on the pool that read a collection whole.", scans as f64),
+        ("query_rows_read_total", Type::Counter, "Index entries and documents they looked at.", rows_read as f64),
+        ("query_helpers", Type::Gauge, "Threads that help with scans now.", service.queries.workers.busy() as f64),
         ("pool_refused_total", Type::Counter, "Jobs refused by a full queue.", pool.refused as f64),
         (
             "writes_in_flight_bytes",

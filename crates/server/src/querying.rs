@@ -8,42 +8,42 @@ use crate::endpoint::{JSON, Unread, count_cold, path_parameters};
 use crate::failure::{Failure, Kind};
 use crate::large;
 use crate::params;
+use crate::queries::{PLAN_FIELD, Queries};
 use crate::service::{Local, PathTexts, Service};
 use crate::writing;
 use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault, ParameterKind};
 use docs::key::KeyType;
 use docs::order::Scalar;
-use docs::sql::{Budget, Query, QueryError, SqlError, Value};
-use http::{Params, Reply, Request, Status};
+use docs::sql::{Budget, Outcome, Query, QueryError, SqlError, Value};
+use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Rows that a query may look at on a loop: a few milliseconds at worst.
 const LOOP_ROWS_MAX: u64 = 20_000;
-/// How long one query may run on the pool.
-const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What one query on the pool may use.
 #[derive(Clone, Copy)]
 pub(crate) struct Whole {
     rows_max: u64,
     bytes_max: usize,
+    time_max: Duration,
 }
 
 impl Whole {
     pub(crate) fn of(service: &Service) -> Whole {
-        Whole { rows_max: service.scan_rows_max, bytes_max: service.query_bytes }
+        Whole { rows_max: service.scan_rows_max, bytes_max: service.query_bytes, time_max: service.queries.time_max }
     }
 
     /// As much of it as there is room for.
     fn within(self, room: Room) -> Whole {
-        Whole { rows_max: self.rows_max.min(room.rows_max), bytes_max: self.bytes_max.min(room.bytes_max) }
+        Whole { rows_max: self.rows_max.min(room.rows_max), bytes_max: self.bytes_max.min(room.bytes_max), ..self }
     }
 
     /// Runs a query within it, from now on.
     pub(crate) fn run<R>(self, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
-        let ends = Instant::now() + TIME_MAX;
+        let ends = Instant::now() + self.time_max;
         let over = || Instant::now() > ends;
         let (rows_max, output_bytes_max) = (self.rows_max, self.bytes_max);
         run(&Budget { rows_max, output_bytes_max, memory_bytes_max: self.bytes_max, deadline: Some(&over), now_ms })
@@ -144,7 +144,7 @@ impl DeclaredQuery {
                 self.answer_cold(service, values.as_slice(), budget.now_ms, unread, reply);
                 count_cold(service, cold);
             }
-            Ok(()) => large::send(&service.replies, &service.errors, reply, Status(200), JSON, out),
+            Ok(_) => large::send(&service.replies, &service.errors, reply, Status(200), JSON, out),
             // Any other limit would be met on the pool again.
             Err(Ended::Query(QueryError::Limit { limit, .. }))
                 if limit == budget.rows_max && service.scan_rows_max > LOOP_ROWS_MAX
@@ -189,9 +189,11 @@ impl DeclaredQuery {
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
         let whole = Whole::of(service);
         let values: Vec<Kept> = values.iter().map(Kept::new).collect();
-        background::run(&service.pool, &service.errors, reply.later(), move |late| {
+        let queries = Arc::clone(&service.queries);
+        background::run(&service.pool, &service.errors, reply.later(), move |mut late| {
             let body = sessions.with(&database, |session| {
-                whole.run(now_ms, |budget| query.run_whole(session, &values, budget)).map_err(Ended::failure)
+                let ran = whole.run(now_ms, |budget| query.run_long(session, &values, budget, &queries, &mut late));
+                ran.map_err(Ended::failure)
             });
             match body {
                 Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
@@ -219,6 +221,24 @@ impl DeclaredQuery {
         Ok(out)
     }
 
+    /// The same where it may have helpers; it is counted, and the reply tells the plan.
+    fn run_long(
+        &self,
+        session: &docs::Session,
+        values: &[Kept],
+        budget: &Budget<'_>,
+        queries: &Queries,
+        late: &mut LateReply,
+    ) -> Result<Vec<u8>, Ended> {
+        let values: Vec<Value<'_>> = values.iter().map(Kept::value).collect();
+        let mut out = Vec::new();
+        let outcome = self.run(session, &values, &mut queries.scratch(), budget, &mut out)?;
+        let (plan, scans) = self.query.plan_line(&values);
+        queries.count(&outcome, plan, scans, "of a declared endpoint");
+        late.header(PLAN_FIELD, plan);
+        Ok(out)
+    }
+
     fn run(
         &self,
         session: &docs::Session,
@@ -226,7 +246,7 @@ impl DeclaredQuery {
         scratch: &mut docs::sql::Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Ended> {
+    ) -> Result<Outcome, Ended> {
         out.clear();
         out.extend_from_slice(&self.before);
         let now = session.now();
@@ -238,7 +258,7 @@ impl DeclaredQuery {
             return Err(Ended::NoRow);
         }
         out.extend_from_slice(&self.behind);
-        Ok(())
+        Ok(outcome)
     }
 
     /// The statement's values by slot.

@@ -11,6 +11,7 @@ use crate::general::backup::Backups;
 use crate::in_flight::InFlight;
 use crate::memory::Division;
 use crate::metrics::Sources;
+use crate::queries::Queries;
 use docs::{Database, Session};
 use executor::Pool;
 use http::{Lookup, Order, Reply, Request, Router};
@@ -36,6 +37,7 @@ pub(crate) struct Service {
     /// One thread, where backups may be made.
     pub(crate) backup_thread: Option<Pool>,
     pub(crate) scan_rows_max: u64,
+    pub(crate) queries: Arc<Queries>,
     pub(crate) writes: InFlight,
     /// Large replies that wait for their clients.
     pub(crate) replies: InFlight,
@@ -112,6 +114,7 @@ impl Service {
             pool: Arc::new(pools.long),
             backup_thread: pools.backup,
             scan_rows_max: config.server.scan_rows_max,
+            queries: Arc::new(Queries::new(&config.server)),
             writes: InFlight::new(division.writes_bytes, config.errors.clone()),
             feed: Feed::new(replies.clone(), division),
             replies,

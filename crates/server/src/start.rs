@@ -188,13 +188,13 @@ fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<Queue
 
 /// The threads behind the loops: none of them waits for what another kind does.
 fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, executor::StartError> {
-    let pool =
-        |threads, queue_max, name: &str| Pool::new(executor::Settings { threads, queue_max, name: name.to_owned() });
+    let of = |threads, queue_max, name: &str| executor::Settings { threads, queue_max, name: name.to_owned() };
     Ok(Pools {
         cold: ColdReads::start(division.cold_threads)?,
-        long: pool(POOL_THREADS, POOL_QUEUE_MAX, "query")?,
+        // A scan may take a core for seconds: the next request of a loop must not wait its turn behind it.
+        long: Pool::giving_way(of(POOL_THREADS, POOL_QUEUE_MAX, "query"))?,
         // One at a time.
-        backup: settings.backups.as_ref().map(|_| pool(1, 1, "backup")).transpose()?,
+        backup: settings.backups.as_ref().map(|_| Pool::new(of(1, 1, "backup"))).transpose()?,
     })
 }
 

@@ -2,9 +2,10 @@
 
 use crate::rows::Csv;
 use docs::catalog::Catalog;
-use docs::sql::{Budget, Field, Query, QueryError, RowSink, Scratch, SqlError, Value};
+use docs::sql::{Budget, Field, Outcome, Query, QueryError, RowSink, Scratch, SqlError, Value, Workers};
 use docs::{Moment, Session};
 use serde_json::{Map, Value as Json};
+use std::sync::Arc;
 
 /// The one column of a plan's rows.
 const PLAN: &str = "plan";
@@ -15,6 +16,8 @@ pub struct Statement {
     query: Query,
     /// Its plan is asked for, not its rows.
     explain: bool,
+    /// Threads that may help.
+    workers: Option<Arc<Workers>>,
 }
 
 /// How rows are written.
@@ -61,12 +64,29 @@ impl Statement {
     /// Prepares a text: a query, or `EXPLAIN [QUERY PLAN]` and a query.
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Statement, SqlError> {
         let Some(rest) = after_explain(sql) else {
-            return Ok(Statement { query: Query::prepare(sql, catalog)?, explain: false });
+            return Ok(Statement { query: Query::prepare(sql, catalog)?, explain: false, workers: None });
         };
         // Line ends stay, the rest becomes blanks, so that messages tell the place in the text as it was typed.
         let prefix = &sql[..sql.len() - rest.len()];
         let blanks: String = prefix.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-        Ok(Statement { query: Query::prepare(&(blanks + rest), catalog)?, explain: true })
+        Ok(Statement { query: Query::prepare(&(blanks + rest), catalog)?, explain: true, workers: None })
+    }
+
+    /// The same with threads that help where much is read.
+    pub fn with_workers(self, workers: Arc<Workers>) -> Statement {
+        Statement { workers: Some(workers), ..self }
+    }
+
+    /// How it finds its rows, in one line, and whether it reads a collection whole.
+    pub fn plan_line(&self, values: &[Value<'_>]) -> (&str, bool) {
+        self.query.plan_line(values)
+    }
+
+    fn scratch(&self) -> Scratch {
+        match &self.workers {
+            Some(workers) => Scratch::new().with_workers(Arc::clone(workers)),
+            None => Scratch::new(),
+        }
     }
 
     /// The names of the result columns.
@@ -93,16 +113,16 @@ impl Statement {
         values: &[Value<'_>],
         budget: &Budget<'_>,
         sink: &mut S,
-    ) -> Result<(), QueryError> {
+    ) -> Result<Outcome, QueryError> {
         if self.explain {
             self.plan(values).lines().for_each(|line| {
                 sink.begin_row();
                 sink.field(0, Field::Value(Value::text(line)));
                 sink.end_row();
             });
-            return Ok(());
+            return Ok(Outcome::default());
         }
-        self.query.execute(now.view(), values, &mut Scratch::new(), budget, sink).map(drop)
+        self.query.execute(now.view(), values, &mut self.scratch(), budget, sink)
     }
 
     /// Runs it on the newest state and appends its rows.
@@ -113,10 +133,11 @@ impl Statement {
         shape: Shape,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), QueryError> {
+    ) -> Result<Outcome, QueryError> {
         let now = session.now();
-        self.write_rows(&now, values, shape, budget, out)?;
-        now.check_store().map_err(QueryError::Store)
+        let outcome = self.write_rows(&now, values, shape, budget, out)?;
+        now.check_store().map_err(QueryError::Store)?;
+        Ok(outcome)
     }
 
     fn write_rows(
@@ -126,7 +147,7 @@ impl Statement {
         shape: Shape,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), QueryError> {
+    ) -> Result<Outcome, QueryError> {
         match shape {
             Shape::Csv => {
                 let mut csv = Csv::new(self.columns().into_iter(), out);
@@ -135,15 +156,15 @@ impl Statement {
             Shape::Json if self.explain => {
                 let rows: Vec<Json> = self.plan(values).lines().map(plan_row).collect();
                 out.extend_from_slice(Json::Array(rows).to_string().as_bytes());
-                Ok(())
+                Ok(Outcome::default())
             }
             Shape::Lines if self.explain => {
                 let plan = self.plan(values);
                 plan.lines().for_each(|line| out.extend_from_slice(format!("{}\n", plan_row(line)).as_bytes()));
-                Ok(())
+                Ok(Outcome::default())
             }
-            Shape::Json => self.query.write_array(now.view(), values, &mut Scratch::new(), budget, out).map(drop),
-            Shape::Lines => self.query.write_lines(now.view(), values, &mut Scratch::new(), budget, out).map(drop),
+            Shape::Json => self.query.write_array(now.view(), values, &mut self.scratch(), budget, out),
+            Shape::Lines => self.query.write_lines(now.view(), values, &mut self.scratch(), budget, out),
         }
     }
 

@@ -250,3 +250,37 @@ fn health_and_metrics_are_well_formed() {
     types.dedup();
     assert!(types.len() == count && count >= 40, "{count} metrics");
 }
+
+#[test]
+fn a_query_tells_its_plan_and_scans_are_counted() {
+    let server = start();
+    assert_eq!(server.ask("POST", "/_/collections/items", "", ITEM).status, 201);
+    let plan = |sql: &str| {
+        let body = json!({ "sql": sql }).to_string();
+        let answer = server.ask("POST", "/_/query", "", body.as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.field("Sapsan-Plan").map(str::to_owned)
+    };
+    let metric = |name: &str| {
+        let metrics = server.get("/_/metrics");
+        let line = metrics.text().lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+    };
+    let scanned = plan("SELECT price, COUNT(*) AS n FROM items GROUP BY price");
+    assert_eq!(scanned.as_deref(), Some("SCAN items; GROUP BY 1 KEYS"));
+    assert_eq!(plan("SELECT price FROM items WHERE id = 7").as_deref(), Some("LOOKUP items BY KEY (id=?)"));
+    assert_eq!(metric("sapsan_query_scans_total "), Some(1));
+    assert_eq!(metric("sapsan_query_rows_read_total "), Some(2));
+}
+
+#[test]
+fn a_query_over_its_time_or_its_rows_is_told_so() {
+    let server = TestServer::start("scan_rows_max = 1\nquery_seconds = 1", "");
+    for id in [1, 2] {
+        let item = json!({"id": id, "group": "g", "price": 1}).to_string();
+        assert_eq!(server.ask("POST", "/_/collections/items", "", item.as_bytes()).status, 201);
+    }
+    let answer = server.ask("POST", "/_/query", "", br#"{"sql":"SELECT SUM(price) AS s FROM items"}"#);
+    check_problem(&answer, 413);
+    assert!(answer.text().contains("limit of 1 rows read"), "{}", answer.text());
+}

@@ -2,11 +2,12 @@
 
 use super::Outcome;
 use crate::cli::{Format, Query as Arguments};
-use docs::sql::{Budget, Field, RowSink, Value, write_field};
+use docs::sql::{Budget, Field, RowSink, Value, Workers, write_field};
 use docs::{Database, Session};
 use server::config::ServiceConfig;
 use server::statement::{Arguments as Given, Shape, Statement};
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Rows that a table is laid out for; more are refused, with a hint.
@@ -25,6 +26,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     // A changed file may have views that are not built yet.
     database.wait_for_views();
     let query = Statement::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
+    let helpers = std::thread::available_parallelism().map_or(0, |threads| threads.get() - 1);
+    let query = query.with_workers(Arc::new(Workers::new(helpers)));
     let given = given(&arguments.params)?;
     let values = query.bind(&given);
     let values = values.map_err(|name| format!("the query's :{name} is not given: --param {name}=VALUE"))?;

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 21] = [
     "http",
     "threads",
     "memory",
@@ -25,11 +25,16 @@ const KEYS: [&str; 18] = [
     "changes_kept_bytes",
     "changes_kept_seconds",
     "scan_rows_max",
+    "query_threads",
+    "query_seconds",
+    "query_log_rows",
     "backups",
 ];
 
 /// One segment of the log at least; as many as a store keeps at most.
 const CHANGES_KEPT_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=64 << 30;
+/// Threads of one query where the file does not say, on machines with more cores.
+const QUERY_THREADS_DEFAULT_MAX: usize = 8;
 /// A year.
 const CHANGES_KEPT_SECONDS_MAX: i64 = 366 * 86_400;
 
@@ -81,6 +86,12 @@ pub struct ServerConfig {
     pub changes_kept: Option<Duration>,
     /// Rows that one query may look at.
     pub scan_rows_max: u64,
+    /// Threads that one query may use.
+    pub query_threads: usize,
+    /// How long one query may run on the pool.
+    pub query: Duration,
+    /// A query that looks at so many rows is told in the log.
+    pub query_log_rows: u64,
     /// The folder into which `POST /_/backup` writes; without it there are no backups of the running server.
     pub backups: Option<PathBuf>,
     /// See `store::Options::read_ahead`. Not a key of the file: the store knows best.
@@ -107,6 +118,9 @@ impl Default for ServerConfig {
             changes_kept_bytes: 0,
             changes_kept: None,
             scan_rows_max: 10_000_000,
+            query_threads: std::thread::available_parallelism().map_or(1, usize::from).min(QUERY_THREADS_DEFAULT_MAX),
+            query: Duration::from_secs(30),
+            query_log_rows: 1_000_000,
             backups: None,
             read_ahead: None,
         };
@@ -132,6 +146,7 @@ impl ServerConfig {
             *to = given.and_then(|number| usize::try_from(number).ok()).unwrap_or(*to);
         };
         set("threads", 1..=256, &mut config.threads);
+        set("query_threads", 1..=256, &mut config.query_threads);
         set("connections_per_address_max", 1..=1_000_000, &mut config.connections_per_address_max);
         let seconds = |name: &str, to: &mut Duration| {
             let given = table.get(name).and_then(|item| item.integer(1..=86_400));
@@ -141,6 +156,7 @@ impl ServerConfig {
         seconds("body_seconds", &mut config.body);
         seconds("idle_seconds", &mut config.idle);
         seconds("drain_seconds", &mut config.drain);
+        seconds("query_seconds", &mut config.query);
         let bytes = |name: &str, range: std::ops::RangeInclusive<u64>, to: &mut usize| {
             let given = table.get(name).and_then(|item| size::read(&item, range));
             *to = given.and_then(|number| usize::try_from(number).ok()).unwrap_or(*to);
@@ -157,6 +173,9 @@ impl ServerConfig {
         }
         if let Some(rows) = table.get("scan_rows_max").and_then(|item| item.integer(1..=i64::MAX)) {
             config.scan_rows_max = rows.unsigned_abs();
+        }
+        if let Some(rows) = table.get("query_log_rows").and_then(|item| item.integer(1..=i64::MAX)) {
+            config.query_log_rows = rows.unsigned_abs();
         }
         if let Some(folder) = table.get("backups").and_then(|item| item.text()) {
             config.backups = Some(table.source().relative(folder));

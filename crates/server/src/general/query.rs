@@ -10,6 +10,7 @@ use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::Taken;
 use crate::large;
 use crate::params;
+use crate::queries::{PLAN_FIELD, Queries};
 use crate::querying::{Whole, of_query};
 use crate::rows::NDJSON;
 use crate::service::Service;
@@ -17,7 +18,7 @@ use crate::statement::{Arguments, Shape, Statement};
 use crate::writing;
 use docs::Database;
 use docs::sql::Budget;
-use http::{Reply, Request, Status};
+use http::{LateReply, Reply, Request, Status};
 use std::sync::Arc;
 
 /// Bytes of a request: a statement's largest text, escaped, and as much for its parameters.
@@ -35,8 +36,9 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     let (database, replies) = (service.database.clone(), service.replies.clone());
     let whole = Whole::of(service);
     let errors = Arc::new(ErrorRules::default());
-    background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |late| {
-        let result = execute(&database, &sql, &arguments, shape, whole);
+    let queries = Arc::clone(&service.queries);
+    background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |mut late| {
+        let result = execute(&database, (&sql, &arguments), shape, whole, &queries, &mut late);
         drop((sql, arguments, taken));
         match result {
             Ok(body) => large::send_late(&replies, &errors, late, Status(200), media(shape), body),
@@ -98,19 +100,24 @@ fn read(body: &[u8]) -> Result<(String, Arguments), Failure> {
 
 fn execute(
     database: &Database,
-    sql: &str,
-    arguments: &Arguments,
+    (sql, arguments): (&str, &Arguments),
     shape: Shape,
     whole: Whole,
+    queries: &Queries,
+    late: &mut LateReply,
 ) -> Result<Vec<u8>, Failure> {
     let statement =
         Statement::prepare(sql, database.catalog()).map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
+    let statement = statement.with_workers(Arc::clone(&queries.workers));
     let values = statement
         .bind(arguments)
         .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
     let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
     let mut out = Vec::new();
     let run = |budget: &Budget<'_>| statement.write(&session, &values, shape, budget, &mut out);
-    whole.run(params::unix_ms(), run).map_err(|error| of_query(&error))?;
+    let outcome = whole.run(params::unix_ms(), run).map_err(|error| of_query(&error))?;
+    let (plan, scans) = statement.plan_line(&values);
+    queries.count(&outcome, plan, scans, sql);
+    late.header(PLAN_FIELD, plan);
     Ok(out)
 }

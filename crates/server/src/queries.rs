@@ -1,0 +1,56 @@
+//! What queries may take together, and what they took: helpers of scans, limits, counts for `/_/metrics`, a line in the log
+//! for one that reads much.
+
+use crate::config::ServerConfig;
+use docs::sql::{Outcome, Scratch, Workers};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The field of a reply that tells how its query found its rows.
+pub(crate) const PLAN_FIELD: &str = "Sapsan-Plan";
+
+/// See the module's text. One for a service.
+pub(crate) struct Queries {
+    /// Threads that help with scans.
+    pub(crate) workers: Arc<Workers>,
+    /// How long one query may run on the pool.
+    pub(crate) time_max: Duration,
+    /// A query that reads so many rows is told in the log.
+    log_rows: u64,
+    scans: AtomicU64,
+    rows_read: AtomicU64,
+}
+
+impl Queries {
+    pub(crate) fn new(config: &ServerConfig) -> Queries {
+        let workers = Workers::new(config.query_threads.saturating_sub(1)).on_start(executor::give_way);
+        Queries {
+            workers: Arc::new(workers),
+            time_max: config.query,
+            log_rows: config.query_log_rows,
+            scans: AtomicU64::new(0),
+            rows_read: AtomicU64::new(0),
+        }
+    }
+
+    /// Work memory of a query that may take long.
+    pub(crate) fn scratch(&self) -> Scratch {
+        Scratch::new().with_workers(Arc::clone(&self.workers))
+    }
+
+    /// Counts what a query on the pool did. `plan` tells how it found its rows.
+    pub(crate) fn count(&self, outcome: &Outcome, plan: &str, scans: bool, sql: &str) {
+        self.scans.fetch_add(u64::from(scans), Ordering::Relaxed);
+        self.rows_read.fetch_add(outcome.rows_read, Ordering::Relaxed);
+        if outcome.rows_read >= self.log_rows {
+            let (read, rows) = (outcome.rows_read, outcome.rows);
+            tracing::warn!(read, rows, plan, sql, "a query reads many rows");
+        }
+    }
+
+    /// Queries that read a collection whole, and index entries and documents that queries looked at.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.scans.load(Ordering::Relaxed), self.rows_read.load(Ordering::Relaxed))
+    }
+}
