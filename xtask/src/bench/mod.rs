@@ -1,5 +1,6 @@
 //! `cargo xtask bench NAME`: both sides built, pinned to different cores, run alternating; medians and ratios recorded.
 
+mod adhoc;
 mod http;
 mod import;
 mod json;
@@ -51,6 +52,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         Some((first, rest)) if first == "store" => return store::run(rest),
         Some((first, rest)) if first == "large" => return large::run(rest),
         Some((first, rest)) if first == "query" => return query::run(rest),
+        Some((first, rest)) if first == "adhoc" => return adhoc::run(rest),
         _ => {}
     }
     let quick = arguments.iter().any(|argument| argument == "--quick");
@@ -70,6 +72,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("json"), None) => json::run(effort),
         (other, _) => Err(format!(
             "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, json, store, large, query",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, json, store, large, adhoc",
             other.unwrap_or("")
         )),
     }

@@ -8,7 +8,7 @@
 //! - How much anonymous memory did all that take at most.
 
 use super::process::{Server, anonymous_bytes, exchange, free_address};
-use super::results::{Row, append};
+use super::results::{Row, record};
 use super::stage::{Stage, require_room};
 use super::{Effort, store};
 use crate::tools;
@@ -36,16 +36,16 @@ const BY_MONTH: &str =
     "SELECT strftime('%Y-%m', CreationDate) AS month, COUNT(*) AS registrations FROM users GROUP BY month";
 
 pub(super) fn run(arguments: &[String]) -> Result<(), String> {
-    let (mut documents, mut record) = (None, true);
+    let (mut documents, mut is_recorded) = (None, true);
     for argument in arguments {
         match argument.strip_prefix("--documents=").map(str::parse) {
             Some(Ok(number)) if number > 0 => documents = Some(number),
-            None if argument == "--quick" => record = false,
+            None if argument == "--quick" => is_recorded = false,
             _ => return Err(format!("`{argument}` is not known; allowed: --documents=N, --quick")),
         }
     }
-    let stage = Stage::set(Effort { rounds: 3, seconds: if record { 2 } else { 1 }, record })?;
-    let documents = documents.unwrap_or(if record { DOCUMENTS } else { QUICK_DOCUMENTS });
+    let stage = Stage::set(Effort { rounds: 3, seconds: if is_recorded { 2 } else { 1 }, record: is_recorded })?;
+    let documents = documents.unwrap_or(if is_recorded { DOCUMENTS } else { QUICK_DOCUMENTS });
     require_room(stage.folder.path(), documents * ROOM_PER_DOCUMENT)?;
     let mut rows = Vec::new();
     let mut add = |row: Row| {
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
         add(first_build(&stage, documents, threads, most)?);
     }
     rows.extend(view_writes(&stage)?);
-    if record { append(&format!("cargo xtask bench query --documents={documents}"), &rows) } else { Ok(()) }
+    if is_recorded { record(&format!("cargo xtask bench query --documents={documents}"), &rows) } else { Ok(()) }
 }
 
 fn config(stage: &Stage, name: &str, text: &str) -> Result<String, String> {
