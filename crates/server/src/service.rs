@@ -106,7 +106,7 @@ impl Service {
             let added = router.route(method, pattern, Route::General(door));
             debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
         }
-        let replies = InFlight::new(division.replies_bytes, config.errors.clone());
+        let replies = InFlight::new(division.replies_bytes);
         Service {
             database,
             errors: Arc::new(config.errors.clone()),
@@ -115,7 +115,7 @@ impl Service {
             backup_thread: pools.backup,
             scan_rows_max: config.server.scan_rows_max,
             queries: Arc::new(Queries::new(&config.server)),
-            writes: InFlight::new(division.writes_bytes, config.errors.clone()),
+            writes: InFlight::new(division.writes_bytes),
             feed: Feed::new(replies.clone(), division),
             replies,
             expiry: Expiry::default(),

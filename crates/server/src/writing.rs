@@ -6,27 +6,27 @@ use crate::in_flight::Taken;
 use crate::service::{Local, Service};
 use docs::{Op, ReadError, Write, WriteError, Written};
 use http::{LateReply, Reply, Status};
+use std::sync::Arc;
 
 /// The reply to a write that was done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: Status,
-    pub(crate) body: Box<[u8]>,
+    pub(crate) body: Arc<[u8]>,
 }
 
 /// Hands a write over; it is answered when it is durable or refused.
 pub(crate) fn submit(service: &Service, local: &mut Local, write: Write, answer: &Answer, reply: Reply<'_>) {
-    let mut taken = match admit(service, &write.op, answer.body.len()) {
+    let taken = match admit(service, &write.op) {
         Ok(taken) => taken,
         Err(failure) => return service.fail(&failure, reply),
     };
-    // The body is copied here and not by the committer, which has the fewest moments to spare.
-    let (status, body, late) = (answer.status, answer.body.to_vec(), reply.later());
+    let (errors, answer, late) = (Arc::clone(&service.errors), answer.clone(), reply.later());
     let done = move |outcome: Result<Written, WriteError>| {
-        taken.give_back();
+        drop(taken);
         match outcome {
-            Ok(_) => late.send(status, JSON, body),
-            Err(error) => refuse(taken.errors(), late, &of_write(&error)),
+            Ok(_) => late.send(answer.status, JSON, answer.body.to_vec()),
+            Err(error) => refuse(&errors, late, &of_write(&error)),
         }
     };
     service.database.write(&local.session, write, Box::new(done));
@@ -35,9 +35,9 @@ pub(crate) fn submit(service: &Service, local: &mut Local, write: Write, answer:
 /// What a write takes while it waits, apart from its body: the operation, its place in the queue, its reply.
 pub(crate) const WAITING_BYTES: usize = 768;
 
-/// Counts a write and its reply as waiting until what this gives is dropped; refused while too much waits already.
-pub(crate) fn admit(service: &Service, op: &Op, reply_bytes: usize) -> Result<Taken, Failure> {
-    service.writes.take(WAITING_BYTES + body_bytes(op) + reply_bytes).ok_or_else(|| of_write(&WriteError::Busy))
+/// Counts a write as waiting until what this gives is dropped; refused while too much waits already.
+pub(crate) fn admit(service: &Service, op: &Op) -> Result<Taken, Failure> {
+    service.writes.take(WAITING_BYTES + body_bytes(op)).ok_or_else(|| of_write(&WriteError::Busy))
 }
 
 fn body_bytes(op: &Op) -> usize {

@@ -206,7 +206,7 @@ fn submit(
     reply: Reply<'_>,
     done: impl FnOnce(LateReply, &Written) + Send + 'static,
 ) {
-    let taken = match writing::admit(service, &write.op, 0) {
+    let taken = match writing::admit(service, &write.op) {
         Ok(taken) => taken,
         Err(failure) => return fail(&failure, reply),
     };
