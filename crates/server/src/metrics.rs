@@ -86,7 +86,7 @@ fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 6] {
     ]
 }
 
-fn store(service: &Service) -> [Metric; 22] {
+fn store(service: &Service) -> [Metric; 23] {
     let stats = service.database.store().stats();
     let of = |number: u64| number as f64;
     [
@@ -94,6 +94,12 @@ fn store(service: &Service) -> [Metric; 22] {
         ("store_commits_total", Type::Counter, "Transactions committed.", of(stats.commits)),
         ("store_groups_total", Type::Counter, "Batches written to the log, each synced once.", of(stats.groups)),
         ("store_redone_total", Type::Counter, "Transactions prepared again after a conflict.", of(stats.redone)),
+        (
+            "store_slowed_total",
+            Type::Counter,
+            "Batches that waited because a checkpoint could not keep up with the writers.",
+            of(stats.slowed),
+        ),
         ("store_queue_depth", Type::Gauge, "Transactions that wait for the writer.", of(stats.queue_depth)),
         ("store_log_written_bytes_total", Type::Counter, "Bytes written to the log.", of(stats.log_bytes_written)),
         ("store_log_bytes", Type::Gauge, "Bytes of log segments that a restart needs.", of(stats.log_bytes)),
