@@ -206,19 +206,21 @@ impl Folds {
         let mut new = self.spare.pop().unwrap_or_default();
         let spare = &mut self.spare;
         let mut add = |tree: TreeId, key: &[u8], operand: &[u8]| {
-            let mut copy = |bytes: &[u8]| {
-                let mut buffer = spare.pop().unwrap_or_default();
-                buffer.extend_from_slice(bytes);
-                buffer
-            };
-            further.push(Next { tree, key: copy(key), operand: copy(operand) });
+            further.push(Next { tree, key: copy(spare, key), operand: copy(spare, operand) });
         };
-        let new = match by.fold(tree, key, self.rows[place].new.as_deref(), operand, &mut new, &mut add) {
+        let folded = by.fold(tree, key, self.rows[place].new.as_deref(), operand, &mut new, &mut add);
+        let new = match folded {
             Folded::Put => Some(new),
-            Folded::Delete => None,
+            _ => {
+                self.keep(new);
+                None
+            }
+        };
+        match folded {
+            Folded::Put | Folded::Delete => {}
             Folded::Unchanged => return Ok(()),
             Folded::Refused(why) => return Err(Error::Refused { why }),
-        };
+        }
         if new.as_ref().is_some_and(|new| new.len() > VALUE_BYTES_MAX) {
             return Err(Error::Limit { what: "value", limit: VALUE_BYTES_MAX as u64 });
         }
@@ -240,13 +242,11 @@ impl Folds {
             return Err(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
         }
         let old = view.get(tree, key)?;
-        let mut copy = |bytes: &[u8]| {
-            let mut buffer = self.spare.pop().unwrap_or_default();
-            buffer.extend_from_slice(bytes);
-            buffer
-        };
+        let spare = &mut self.spare;
         let old = old.as_deref();
-        let row = Row { tree, key: copy(key), old: old.map(&mut copy), new: old.map(&mut copy) };
+        let key_copy = copy(spare, key);
+        let row =
+            Row { tree, key: key_copy, old: old.map(|old| copy(spare, old)), new: old.map(|old| copy(spare, old)) };
         let place = self.rows.len();
         self.size.key_bytes += key.len();
         self.size.add(row.operation());
@@ -269,6 +269,13 @@ impl Folds {
             self.spare.push(bytes);
         }
     }
+}
+
+/// These bytes in a spare buffer, or a new one where there is none.
+fn copy(spare: &mut Vec<Vec<u8>>, bytes: &[u8]) -> Vec<u8> {
+    let mut buffer = spare.pop().unwrap_or_default();
+    buffer.extend_from_slice(bytes);
+    buffer
 }
 
 impl Row {
