@@ -188,3 +188,16 @@ fn a_range_over_many_others_finds_room_for_all_their_boundaries_or_changes_nothi
     assert_eq!(used(&table), before);
     assert_eq!(table.stretch_of(Version(version), TREE, &key(1)).deleted, Version(version));
 }
+
+#[test]
+fn ranges_stay_known_when_the_hash_grows() {
+    let (table, mut writer) = Memtable::new(4 << 20).unwrap();
+    writer.delete_range(Version(1), TREE, b"a", Some(b"b")).unwrap();
+    let count = if cfg!(miri) { 60 } else { 2000u32 };
+    for number in 0..count {
+        writer.insert(Version(2), TREE, &number.to_be_bytes(), Some(b"value")).unwrap();
+    }
+    assert!(table.has_ranges());
+    assert_eq!(table.get(Version(2), TREE, b"ab"), Lookup::Deleted);
+    assert_eq!(table.get(Version(2), TREE, &7u32.to_be_bytes()), Lookup::Value(b"value"));
+}

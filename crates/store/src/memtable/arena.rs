@@ -122,6 +122,7 @@ impl<T> AtomicRef<T> {
         AtomicRef { bits: AtomicU32::new(0), what: PhantomData }
     }
 
+    #[inline]
     pub(super) fn load(&self) -> Option<Ref<T>> {
         let bits = self.bits.load(Ordering::Acquire);
         // SAFETY: only `store` writes `bits`, with a reference of this kind or none, with release; cells start zeroed.
@@ -288,6 +289,7 @@ impl Arena {
         }
     }
 
+    #[inline]
     fn at<T>(&self, place: Ref<T>) -> *mut u8 {
         let offset = place.offset.get() as usize * UNIT;
         debug_assert!(offset < self.memory.bytes);
@@ -317,6 +319,7 @@ impl Arena {
     }
 
     /// A key.
+    #[inline]
     pub(super) fn key(&self, place: KeyRef) -> Key<'_> {
         let at = self.at(place);
         // SAFETY: a whole key was written here before its reference was made; tree, length and bytes never change.
@@ -327,18 +330,21 @@ impl Arena {
         }
     }
 
+    #[inline]
     fn newest_cell(&self, place: KeyRef) -> &AtomicRef<RecordKind> {
         // SAFETY: a key starts with this cell, aligned to 8, and it is only ever touched as this atomic cell.
         unsafe { &*self.at(place).cast::<AtomicRef<RecordKind>>() }
     }
 
     /// The newest record of a key.
+    #[inline]
     pub(super) fn newest(&self, place: KeyRef) -> Record<'_> {
         let newest = self.newest_cell(place).load();
         self.record(newest.expect("a key is written together with its first record"))
     }
 
     /// The newest record of a key that a snapshot of `version` sees.
+    #[inline]
     pub(super) fn visible(&self, place: KeyRef, version: Version) -> Option<Record<'_>> {
         let mut record = self.newest(place);
         while record.version > version {
@@ -348,6 +354,7 @@ impl Arena {
         Some(record)
     }
 
+    #[inline]
     fn record(&self, place: RecordRef) -> Record<'_> {
         let at = self.at(place);
         // SAFETY: a whole record was written here before its reference was made, and it never changes.

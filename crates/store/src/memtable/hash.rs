@@ -48,7 +48,7 @@ pub(super) struct Bucket {
 
 /// Buckets in use: how many, and where.
 #[derive(Clone, Copy)]
-struct Table {
+pub(super) struct Table {
     log2: u32,
     place: BucketsRef,
 }
@@ -60,12 +60,17 @@ pub(super) struct KeyHash(u32);
 /// The hash side.
 pub(super) struct Index {
     seed: hashbrown::DefaultHashBuilder,
-    /// `log2 << 32 | place`; 0 is no table.
+    /// `log2 << 32 | place`, and [`BESIDE_RANGES`]; 0 is no table.
     table: AtomicU64,
 }
 
+/// Set in the table's word where ranges were deleted too: so a lookup learns from the one word it loads anyway, by its
+/// sign, that the hash alone answers.
+const BESIDE_RANGES: u64 = 1 << 63;
+
 impl KeyHash {
     /// The key's bits in its home's filter word. Mixed anew: the hash's first bits are the same all over a bucket.
+    #[inline]
     fn filter_bits(self) -> u64 {
         let mixed = u64::from(self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         1 << (mixed >> 58) | 1 << (mixed >> 52 & 63) | 1 << (mixed >> 46 & 63)
@@ -93,51 +98,11 @@ impl Table {
         unsafe { arena.buckets(self.place, table_lines(self.log2)) }.split_at(1 << self.log2)
     }
 
-    fn put(self, arena: &Arena, slot: u64) {
-        let (buckets, filter) = self.parts(arena);
-        let hash = KeyHash((slot >> 32) as u32);
-        let mut at = self.index(hash);
-        let word = filter_word(filter, at);
-        word.store(word.load(Ordering::Relaxed) | hash.filter_bits(), Ordering::Relaxed);
-        loop {
-            if let Some(free) = buckets[at].slots.iter().find(|taken| taken.load(Ordering::Relaxed) == 0) {
-                return free.store(slot, Ordering::Release);
-            }
-            at = (at + 1) % buckets.len();
-        }
-    }
-}
-
-impl Index {
-    pub(super) fn new() -> Index {
-        Index { seed: hashbrown::DefaultHashBuilder::default(), table: AtomicU64::new(0) }
-    }
-
-    pub(super) fn hash(&self, tree: TreeId, key: &[u8]) -> KeyHash {
-        let mut hasher = self.seed.build_hasher();
-        hasher.write_u32(tree.0);
-        hasher.write(key);
-        let wide = hasher.finish();
-        KeyHash((wide >> 32) as u32 ^ wide as u32)
-    }
-
-    fn table(&self) -> Option<Table> {
-        let bits = self.table.load(Ordering::Acquire);
-        // SAFETY: `grow` put the bits of a reference to buckets of this arena there, with release; else they are 0.
-        let place = unsafe { Ref::from_bits(bits as u32) }?;
-        Some(Table { log2: (bits >> 32) as u32, place })
-    }
-
-    /// True while nothing was ever put in.
-    pub(super) fn is_empty(&self) -> bool {
-        self.table.load(Ordering::Relaxed) == 0
-    }
-
     /// The place of a key.
-    pub(super) fn find(&self, arena: &Arena, hash: KeyHash, tree: TreeId, key: &[u8]) -> Option<KeyRef> {
-        let table = self.table()?;
-        let (buckets, filter) = table.parts(arena);
-        let mut at = table.index(hash);
+    #[inline]
+    pub(super) fn find(self, arena: &Arena, hash: KeyHash, tree: TreeId, key: &[u8]) -> Option<KeyRef> {
+        let (buckets, filter) = self.parts(arena);
+        let mut at = self.index(hash);
         let bits = hash.filter_bits();
         if filter_word(filter, at).load(Ordering::Relaxed) & bits != bits {
             return None;
@@ -158,6 +123,77 @@ impl Index {
             }
             at = (at + 1) % buckets.len();
         }
+    }
+
+    fn put(self, arena: &Arena, slot: u64) {
+        let (buckets, filter) = self.parts(arena);
+        let hash = KeyHash((slot >> 32) as u32);
+        let mut at = self.index(hash);
+        let word = filter_word(filter, at);
+        word.store(word.load(Ordering::Relaxed) | hash.filter_bits(), Ordering::Relaxed);
+        loop {
+            if let Some(free) = buckets[at].slots.iter().find(|taken| taken.load(Ordering::Relaxed) == 0) {
+                return free.store(slot, Ordering::Release);
+            }
+            at = (at + 1) % buckets.len();
+        }
+    }
+}
+
+impl Index {
+    pub(super) fn new() -> Index {
+        Index { seed: hashbrown::DefaultHashBuilder::default(), table: AtomicU64::new(0) }
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, tree: TreeId, key: &[u8]) -> KeyHash {
+        let mut hasher = self.seed.build_hasher();
+        hasher.write_u32(tree.0);
+        hasher.write(key);
+        let wide = hasher.finish();
+        KeyHash((wide >> 32) as u32 ^ wide as u32)
+    }
+
+    #[inline]
+    fn table(&self) -> Option<Table> {
+        let bits = self.table.load(Ordering::Acquire) & !BESIDE_RANGES;
+        // SAFETY: `grow` put the bits of a reference to buckets of this arena there, with release; else they are 0.
+        let place = unsafe { Ref::from_bits(bits as u32) }?;
+        Some(Table { log2: (bits >> 32) as u32, place })
+    }
+
+    /// The table, where it has something and alone says what a key's record is: no range was deleted.
+    #[inline]
+    pub(super) fn table_alone(&self) -> Option<Table> {
+        let bits = self.table.load(Ordering::Acquire);
+        if bits as i64 <= 0 {
+            return None;
+        }
+        // SAFETY: as in `table`.
+        let place = unsafe { Ref::from_bits(bits as u32) }?;
+        Some(Table { log2: (bits >> 32) as u32, place })
+    }
+
+    /// Says that ranges were deleted. Writer only, once something was put in.
+    pub(super) fn note_ranges(&self) {
+        debug_assert!(!self.is_empty(), "boundaries are keys");
+        self.table.fetch_or(BESIDE_RANGES, Ordering::Release);
+    }
+
+    /// Whether ranges were deleted.
+    #[inline]
+    pub(super) fn is_beside_ranges(&self) -> bool {
+        self.table.load(Ordering::Relaxed) & BESIDE_RANGES != 0
+    }
+
+    /// True while nothing was ever put in.
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.load(Ordering::Relaxed) == 0
+    }
+
+    /// The place of a key.
+    pub(super) fn find(&self, arena: &Arena, hash: KeyHash, tree: TreeId, key: &[u8]) -> Option<KeyRef> {
+        self.table()?.find(arena, hash, tree, key)
     }
 
     /// Fetches the line into which [`Index::put`] will put a key of this hash.
@@ -227,7 +263,8 @@ impl Index {
                 }
             }
         }
-        self.table.store(u64::from(log2) << 32 | u64::from(place.bits()), Ordering::Release);
+        let ranges = self.table.load(Ordering::Relaxed) & BESIDE_RANGES;
+        self.table.store(ranges | u64::from(log2) << 32 | u64::from(place.bits()), Ordering::Release);
         Some(())
     }
 

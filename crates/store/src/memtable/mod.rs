@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::{KeyRange, TreeId, Version};
 use arena::{Arena, AtomicRef, Fill, Record, TreeEntry};
 pub use cursor::{Cursor, Entry};
-use hash::{Index, KeyHash};
+use hash::{Index, KeyHash, Table};
 use node::{NODE_ENTRIES, Node};
 pub use ranges::{BOUNDARIES_MAX, Stretch};
 
@@ -134,13 +134,18 @@ impl Memtable {
     /// The newest record of a key that a snapshot of `version` sees.
     #[inline]
     pub fn get(&self, version: Version, tree: TreeId, key: &[u8]) -> Lookup<'_> {
-        if self.index.is_empty() {
-            return Lookup::Absent;
-        }
-        if self.has_ranges() {
-            return self.get_beside_ranges(version, tree, key);
-        }
-        Lookup::of(self.visible(version, tree, key))
+        let Some(table) = self.index.table_alone() else {
+            let is_empty = self.index.is_empty();
+            return if is_empty { Lookup::Absent } else { self.get_beside_ranges(version, tree, key) };
+        };
+        self.get_hashed(table, self.index.hash(tree, key), version, tree, key)
+    }
+
+    /// The same where the hash alone answers. Not inlined: the empty memtable's answer must not pay for its registers.
+    #[inline(never)]
+    fn get_hashed(&self, table: Table, hash: KeyHash, version: Version, tree: TreeId, key: &[u8]) -> Lookup<'_> {
+        let place = table.find(&self.arena, hash, tree, key);
+        Lookup::of(place.and_then(|place| self.arena.visible(place, version)))
     }
 
     /// The same where ranges were deleted.
@@ -148,17 +153,12 @@ impl Memtable {
     #[inline(never)]
     fn get_beside_ranges(&self, version: Version, tree: TreeId, key: &[u8]) -> Lookup<'_> {
         let deleted = self.deletion_of(version, tree, key);
-        match self.visible(version, tree, key) {
+        let place = self.index.find(&self.arena, self.index.hash(tree, key), tree, key);
+        match place.and_then(|place| self.arena.visible(place, version)) {
             Some(record) if record.version >= deleted => Lookup::of(Some(record)),
             _ if deleted > Version(0) => Lookup::Deleted,
             _ => Lookup::Absent,
         }
-    }
-
-    #[inline]
-    fn visible(&self, version: Version, tree: TreeId, key: &[u8]) -> Option<Record<'_>> {
-        let place = self.index.find(&self.arena, self.index.hash(tree, key), tree, key);
-        place.and_then(|place| self.arena.visible(place, version))
     }
 
     /// The version that last changed a key.

@@ -63,7 +63,7 @@ impl Memtable {
     /// Whether any range was deleted.
     #[inline]
     pub fn has_ranges(&self) -> bool {
-        self.boundaries.load(Ordering::Relaxed) != 0
+        self.index.is_beside_ranges()
     }
 
     /// Share of the boundaries that it may have, in percent.
@@ -163,6 +163,7 @@ impl MemtableWriter {
         self.put_boundary(version, steps, from, version);
         let boundaries = table.boundaries.load(Ordering::Relaxed) + table.len() - keys_before;
         table.boundaries.store(boundaries, Ordering::Relaxed);
+        table.index.note_ranges();
         Ok(())
     }
 
