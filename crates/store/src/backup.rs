@@ -203,7 +203,7 @@ impl Copying<'_, '_> {
 
 /// Reads back a folder that is about to be a store. The last version, and the tree's entries.
 fn check(disk: &dyn Disk) -> Result<(Version, u64), Error> {
-    let Examination { newest, older, log_fault, version, torn_meta, .. } = look(disk, PART_NAME)?;
+    let Examination { newest, older, log_fault, version, torn_meta, .. } = look(Access::Buffered, disk, PART_NAME)?;
     if let Some(fault) = torn_meta {
         tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
     }

@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::backup::{lock_source, open_disk, refuse_unless_store};
-use crate::disk::Disk;
+use crate::disk::{Access, Disk};
 use crate::engine::TREE_NAME;
 use crate::error::Error;
 use crate::key::Version;
@@ -59,13 +59,14 @@ impl Store {
     /// The same on any disk.
     pub fn examine_on(disk: &dyn Disk) -> Result<Examination, Error> {
         let _lock = lock_source(disk)?;
-        look(disk, TREE_NAME)
+        look(Access::ReadOnly, disk, TREE_NAME)
     }
 }
 
-/// Looks at the store whose tree file has this name.
-pub(crate) fn look(disk: &dyn Disk, tree_name: &str) -> Result<Examination, Error> {
-    let open = || TreeFile::open(disk, tree_name, Options::default().map_bytes);
+/// Looks at the store whose tree file has this name. With [`Access::ReadOnly`] nothing is written; else what was found is
+/// durable.
+pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<Examination, Error> {
+    let open = || TreeFile::open_for(access, disk, tree_name, Options::default().map_bytes);
     let opening = open()?;
     let torn_meta = opening.fault().map(Error::copy);
     let mut usable = Vec::new();
@@ -85,8 +86,8 @@ pub(crate) fn look(disk: &dyn Disk, tree_name: &str) -> Result<Examination, Erro
     };
     let older = other.filter(|other| !other.meta().is_same_state(view.meta())).map(|other| other.verify());
     let mut walk = Walk { tree_version: view.meta().version.0, last: view.meta().version.0, batches: 0 };
-    let (torn_bytes, log_fault) = match log::replay(disk, &view.meta().log_start, &mut |at, batch| walk.take(at, batch))
-    {
+    let read = if access == Access::ReadOnly { log::look_through } else { log::replay };
+    let (torn_bytes, log_fault) = match read(disk, &view.meta().log_start, &mut |at, batch| walk.take(at, batch)) {
         Ok(replayed) => (replayed.torn_bytes, None),
         Err(error @ Error::Io { .. }) => return Err(error),
         Err(error) => (0, Some(error)),

@@ -34,7 +34,7 @@ pub(crate) use follower::{Follower, WrittenEnd};
 pub(crate) use least::{BEGINNING, create as create_least};
 pub(crate) use logged::{Logged, LoggedKind, LoggedOperations, TransactionCursor};
 pub use position::LogPosition;
-pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, replay, start_exists, start_is_gone};
+pub(crate) use replay::{Replayed, SEGMENT_BYTES_MAX, look_through, replay, start_exists, start_is_gone};
 pub(crate) use retention::{Kept, Retention};
 pub(crate) use segment::live_name as segment_name;
 

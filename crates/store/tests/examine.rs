@@ -2,11 +2,17 @@
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
+mod hooked_disk;
+
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
+use hooked_disk::{HookedDisk, Hooks};
+use store::disk::{Access, DiskFile};
 use store::{Error, Options, Store, Tx};
 
 const BLOCK: u64 = 4096;
@@ -61,6 +67,45 @@ fn a_sound_store_is_read_and_left_as_it_is() {
     assert!(matches!(Store::examine(directory.path()), Err(Error::Locked)));
     drop(store);
     assert!(matches!(Store::examine(&directory.path().join("none")), Err(Error::Io { .. })));
+}
+
+/// A disk that can only be read.
+struct Unwritable;
+
+impl Hooks for Unwritable {
+    fn open(&self, _name: &str, access: Access) -> io::Result<()> {
+        if access == Access::ReadOnly { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
+    }
+
+    fn write_at(&self, _name: &str, _file: &dyn DiskFile, _bytes: &[u8], _offset: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync_data(&self, _name: &str, _file: &dyn DiskFile) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+}
+
+#[test]
+fn a_killed_store_can_be_looked_at_where_nothing_can_be_written() {
+    let [directory, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let version = filled(directory.path());
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
+    let tree = store.tree("t").unwrap();
+    for _ in 0..3 {
+        let change = &mut |tx: &mut Tx<'_>| {
+            tx.put(tree, b"key", b"value");
+            Ok(())
+        };
+        store.commit(change).unwrap();
+    }
+    // As a kill would leave it: no later batch says that the last ones were durable.
+    for (name, content) in files(directory.path()) {
+        std::fs::write(copy.path().join(name), content).unwrap();
+    }
+    let found = Store::examine_on(&HookedDisk::new(copy.path(), &Arc::new(Unwritable))).unwrap();
+    assert!(found.is_clean(), "{found}");
+    assert_eq!(found.version.0, version + 3);
 }
 
 /// Changes a byte and looks: what was told, if anything was.

@@ -50,9 +50,9 @@ struct Image {
 }
 
 impl Image {
-    fn load(disk: &dyn Disk, number: u64) -> Result<Option<Image>, Error> {
+    fn load(disk: &dyn Disk, number: u64, access: Access) -> Result<Option<Image>, Error> {
         let name = segment::live_name(number);
-        let file = match disk.open(&name, false, Access::Buffered) {
+        let file = match disk.open(&name, false, access) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io(format!("open {name}"), error)),
@@ -62,8 +62,10 @@ impl Image {
             return Err(Error::corrupt(&name, 0, "length of a log segment"));
         }
         let image = Image { name, number, file, len: len as usize, window: Vec::new(), start: 0 };
-        // A kill (not a power cut) leaves written, unsynced bytes in the page cache: replayed means durable.
-        image.sync()?;
+        if access != Access::ReadOnly {
+            // A kill (not a power cut) leaves written, unsynced bytes in the page cache: replayed means durable.
+            image.sync()?;
+        }
         Ok(Some(image))
     }
 
@@ -117,7 +119,7 @@ impl Image {
 pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> Result<bool, Error> {
     let name = segment::live_name(start.segment);
     let context = |error| Error::io(format!("open {name}"), error);
-    let file = match disk.open(&name, false, Access::Buffered) {
+    let file = match disk.open(&name, false, Access::ReadOnly) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(context(error)),
@@ -137,13 +139,34 @@ pub(crate) fn start_is_gone(start: &LogPosition) -> Error {
     Error::corrupt(&segment::live_name(start.segment), 0, "the segment where the log starts is gone")
 }
 
-/// Gives every batch from `start` on to `visit`.
+/// Gives every batch from `start` on to `visit`. On return all of them are durable.
 pub(crate) fn replay(
     disk: &dyn Disk,
     start: &LogPosition,
     visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
 ) -> Result<Replayed, Error> {
-    let mut image = Image::load(disk, start.segment)?.ok_or_else(|| start_is_gone(start))?;
+    let (replayed, doubtful) = walk(disk, start, Access::Buffered, visit)?;
+    write_again(disk, &doubtful)?;
+    Ok(replayed)
+}
+
+/// The same for one who only looks: nothing is written, nor made durable.
+pub(crate) fn look_through(
+    disk: &dyn Disk,
+    start: &LogPosition,
+    visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
+) -> Result<Replayed, Error> {
+    walk(disk, start, Access::ReadOnly, visit).map(|(replayed, _)| replayed)
+}
+
+/// Also the places of the batches of which no later one says that they were durable.
+fn walk(
+    disk: &dyn Disk,
+    start: &LogPosition,
+    access: Access,
+    visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
+) -> Result<(Replayed, VecDeque<LogPosition>), Error> {
+    let mut image = Image::load(disk, start.segment, access)?.ok_or_else(|| start_is_gone(start))?;
     let name = image.name.clone();
     segment::check_header(image.header()?, start.segment, &name)?;
     image.check_length()?;
@@ -164,15 +187,14 @@ pub(crate) fn replay(
             continue;
         }
         let after = LogPosition { segment: at.segment + 1, offset: DATA_AT, ..at };
-        match next_segment(disk, &after)? {
+        match next_segment(disk, &after, access)? {
             Some(next) => (image, at) = (next, after),
             None => break,
         }
     }
-    refuse_if_damaged(disk, &mut image, &at)?;
-    write_again(disk, &doubtful)?;
+    refuse_if_damaged(disk, &mut image, &at, access)?;
     let format = segment::format_of(image.header()?);
-    Ok(Replayed { tail: at, batches, torn_bytes: torn_bytes(image.at(at.offset)?, &at), format })
+    Ok((Replayed { tail: at, batches, torn_bytes: torn_bytes(image.at(at.offset)?, &at), format }, doubtful))
 }
 
 /// Writes and syncs the batches once more of which no later one says that they were durable: few, or where batches are not synced
@@ -184,7 +206,7 @@ fn write_again(disk: &dyn Disk, doubtful: &VecDeque<LogPosition>) -> Result<(), 
     while let Some(at) = places.next() {
         let image = match image.take() {
             Some(open) if open.number == at.segment => image.insert(open),
-            _ => match Image::load(disk, at.segment)? {
+            _ => match Image::load(disk, at.segment, Access::Buffered)? {
                 Some(opened) => image.insert(opened),
                 None => return Err(Error::corrupt(&segment::live_name(at.segment), 0, "the segment is gone")),
             },
@@ -198,8 +220,8 @@ fn write_again(disk: &dyn Disk, doubtful: &VecDeque<LogPosition>) -> Result<(), 
 }
 
 /// The segment whose first batch goes on with the chain, if it does.
-fn next_segment(disk: &dyn Disk, at: &LogPosition) -> Result<Option<Image>, Error> {
-    let Some(mut next) = Image::load(disk, at.segment)? else { return Ok(None) };
+fn next_segment(disk: &dyn Disk, at: &LogPosition, access: Access) -> Result<Option<Image>, Error> {
+    let Some(mut next) = Image::load(disk, at.segment, access)? else { return Ok(None) };
     let name = next.name.clone();
     let header_ok = segment::check_header(next.header()?, at.segment, &name).is_ok();
     if header_ok || next.len < DIRECT_ALIGN {
@@ -215,7 +237,7 @@ fn next_segment(disk: &dyn Disk, at: &LogPosition) -> Result<Option<Image>, Erro
 }
 
 /// Case 3 of the module's text: looks for a witness behind the end.
-fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition) -> Result<(), Error> {
+fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition, access: Access) -> Result<(), Error> {
     let what = Batch::read(image.at(end.offset)?).err().unwrap_or("batch out of sequence");
     let name = image.name.clone();
     let damage = || Err(Error::corrupt(&name, u64::from(end.offset), format!("{what}, below a durable batch")));
@@ -224,7 +246,7 @@ fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition) -> R
     }
     // All that are there: of several that are gone in the middle the next one tells too.
     for number in super::numbers(disk)?.into_iter().filter(|number| *number > end.segment) {
-        let Some(mut later) = Image::load(disk, number)? else { continue };
+        let Some(mut later) = Image::load(disk, number, access)? else { continue };
         if has_witness(&mut later, DATA_AT, number, end)? {
             return damage();
         }

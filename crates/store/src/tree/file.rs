@@ -340,6 +340,7 @@ pub struct TreeFile {
 pub struct Opening {
     name: String,
     file: Arc<dyn DiskFile>,
+    access: Access,
     map: Map,
     metas: Vec<(PageNo, Meta)>,
     faults: Vec<Error>,
@@ -367,8 +368,13 @@ impl TreeFile {
 
     /// Reads the meta pages of a file and maps it into `map_bytes` of address space.
     pub fn open(disk: &dyn Disk, name: &str, map_bytes: u64) -> Result<Opening, Error> {
+        TreeFile::open_for(Access::Buffered, disk, name, map_bytes)
+    }
+
+    /// The same for one who only looks ([`Access::ReadOnly`]): nothing is written, nor made durable.
+    pub(crate) fn open_for(access: Access, disk: &dyn Disk, name: &str, map_bytes: u64) -> Result<Opening, Error> {
         let context = |error| Error::io(format!("open {name}"), error);
-        let file = disk.open(name, false, Access::Buffered).map_err(context)?;
+        let file = disk.open(name, false, access).map_err(context)?;
         let len = file.len().map_err(context)?;
         if len > map_bytes {
             return Err(Error::Limit { what: "tree file", limit: map_bytes });
@@ -392,7 +398,7 @@ impl TreeFile {
             (true, Some(error), _) | (true, None, Some(error)) => Err(error),
             (_, _, fault) => {
                 faults.extend(fault);
-                Ok(Opening { name: name.to_string(), file, map, metas, faults, is_kept_small: false })
+                Ok(Opening { name: name.to_string(), file, access, map, metas, faults, is_kept_small: false })
             }
         }
     }
@@ -522,15 +528,17 @@ impl Opening {
 
     /// Goes on from the meta page at this place in [`Opening::metas`].
     pub fn choose(self, index: usize) -> Result<TreeFile, Error> {
-        let Opening { name, file, map, metas, is_kept_small, .. } = self;
+        let Opening { name, file, access, map, metas, is_kept_small, .. } = self;
         let newest = metas.first().map_or(0, |(_, meta)| meta.sequence);
         let (slot, meta) = metas.get(index).cloned().ok_or_else(|| Error::corrupt(&name, 0, "no such meta page"))?;
-        // A process that was killed, or whose sync failed, leaves pages that the kernel has and the disk may not have. All
-        // that this meta page reaches was synced before it was written; it itself may not be. Log segments that it makes
-        // needless are used again soon, so it is made durable now: written once more, since after a failed sync
-        // the kernel takes its page for clean.
-        let written = file.write_all_at(&meta.encode(slot), slot.offset()).and_then(|()| file.sync_data());
-        written.map_err(|error| Error::io(format!("sync {name}"), error))?;
+        if access != Access::ReadOnly {
+            // A process that was killed, or whose sync failed, leaves pages that the kernel has and the disk may not have.
+            // All that this meta page reaches was synced before it was written; it itself may not be. Log segments that it
+            // makes needless are used again soon, so it is made durable now: written once more, since after a failed sync
+            // the kernel takes its page for clean.
+            let written = file.write_all_at(&meta.encode(slot), slot.offset()).and_then(|()| file.sync_data());
+            written.map_err(|error| Error::io(format!("sync {name}"), error))?;
+        }
         let page_count = (map.len() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let space = Space::new(Bitmap::default(), Bitmap::default(), page_count, Default::default());
         let is_poisoned = AtomicBool::new(false);
