@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -72,5 +73,17 @@ impl<S: Service> Accept for Acceptor<S> {
         };
         worker.metrics.accepted.add(1);
         Some(Box::new(Connection::new(Rc::clone(&self.shared), id, peer, admission)))
+    }
+
+    fn completions(&self) -> Option<RawFd> {
+        self.shared.service.completions(&self.shared.local.borrow())
+    }
+
+    fn completed(&mut self) {
+        self.shared.service.completed(&mut self.shared.local.borrow_mut());
+    }
+
+    fn tick_ended(&mut self) {
+        self.shared.service.tick_ended(&mut self.shared.local.borrow_mut());
     }
 }

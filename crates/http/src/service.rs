@@ -3,6 +3,7 @@
 use crate::method::{Method, Order};
 use crate::reply::Reply;
 use crate::request::Request;
+use std::os::fd::RawFd;
 
 /// The application. One value for all loops; what a loop needs for itself is in `Local`.
 pub trait Service: Send + Sync + 'static {
@@ -23,4 +24,13 @@ pub trait Service: Send + Sync + 'static {
     /// Answers now through `reply`, or takes `reply.later()` and answers from any thread, or `reply.stream(...)`.
     /// A panic here answers 500 and takes nothing else down.
     fn call(&self, local: &mut Self::Local, request: &Request<'_>, reply: Reply<'_>);
+    /// A descriptor that becomes readable when something has ended that calls on this loop began, and whose late replies
+    /// wait for it; see [`reactor::Accept::completions`].
+    fn completions(&self, _local: &Self::Local) -> Option<RawFd> {
+        None
+    }
+    /// That descriptor became readable. Late replies that are answered here leave in the same turn of the loop.
+    fn completed(&self, _local: &mut Self::Local) {}
+    /// All calls of a turn of the loop have been made: the time to begin what they asked for, at once.
+    fn tick_ended(&self, _local: &mut Self::Local) {}
 }

@@ -12,7 +12,7 @@ use mio::net::{TcpListener, TcpStream};
 
 use crate::connection::{Connection, Link, Phase};
 use crate::draining::Draining;
-use crate::event_loop::{EventLoop, LISTENERS_FROM};
+use crate::event_loop::{COMPLETIONS_FROM, EventLoop, LISTENERS_FROM};
 use crate::fleet::nanoseconds;
 use crate::kernel::{AcceptFailure, Poller, Token, accept_failure};
 use crate::mailbox::Mail;
@@ -26,6 +26,8 @@ struct Listener {
     acceptor: Box<dyn Accept>,
     /// The kernel may have more.
     ready: bool,
+    /// What [`Accept::completions`] names became readable.
+    has_completed: bool,
 }
 
 /// A loop's listening sockets.
@@ -54,17 +56,27 @@ impl Listeners {
     ) -> std::io::Result<()> {
         let slot = LISTENERS_FROM + self.list.len() as u32;
         poller.register_listener(&mut socket, Token { slot, generation: 0 })?;
-        self.list.push(Listener { socket: Some(socket), acceptor, ready: true });
+        if let Some(fd) = acceptor.completions() {
+            poller.register_fd(fd, Token { slot: COMPLETIONS_FROM + self.list.len() as u32, generation: 0 })?;
+        }
+        self.list.push(Listener { socket: Some(socket), acceptor, ready: true, has_completed: false });
         Ok(())
     }
 
     /// An event of one of the loop's own descriptors; the waker's and the alarm's have done their work by waking.
     pub(crate) fn event(&mut self, token: Token) {
-        if let Some(listener) =
-            token.slot.checked_sub(LISTENERS_FROM).and_then(|index| self.list.get_mut(index as usize))
-        {
-            listener.ready = true;
+        let (first, is_completion) =
+            if token.slot < COMPLETIONS_FROM { (LISTENERS_FROM, false) } else { (COMPLETIONS_FROM, true) };
+        let index = token.slot.checked_sub(first);
+        if let Some(listener) = index.and_then(|index| self.list.get_mut(index as usize)) {
+            listener.has_completed |= is_completion;
+            listener.ready |= !is_completion;
         }
+    }
+
+    /// Whether something has ended that this listener's protocols began; told once.
+    pub(crate) fn take_completed(&mut self, index: usize) -> bool {
+        std::mem::take(&mut self.list[index].has_completed)
     }
 
     pub(crate) fn have_more(&self) -> bool {
@@ -98,6 +110,21 @@ impl Listeners {
 }
 
 impl EventLoop {
+    /// Calls those acceptors that are meant.
+    pub(crate) fn call_acceptors(
+        &mut self,
+        is_meant: impl Fn(&mut Listeners, usize) -> bool,
+        call: impl Fn(&mut dyn Accept),
+    ) {
+        for index in 0..self.listeners.list.len() {
+            if is_meant(&mut self.listeners, index) {
+                let acceptor = self.listeners.list[index].acceptor.as_mut();
+                let panicked = catch_unwind(AssertUnwindSafe(|| call(acceptor))).is_err();
+                self.core.lp.member().counters.panics.add(u64::from(panicked));
+            }
+        }
+    }
+
     /// Accepts from every listener that may have more. `true`: the budget ended before the backlogs did.
     pub(crate) fn accept(&mut self) -> bool {
         let mut budget = self.core.settings.accepts_per_tick;

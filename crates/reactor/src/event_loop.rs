@@ -2,7 +2,7 @@
 //!
 //! A tick is: wait for events (not at all while connections are on the ready list); read the clock; let the connections
 //! with events do their turns, a few of them reading before the first is answered (`batch`); then those on the ready list; timers; mail, whose writes follow as a batch; listeners
-//! that have more to accept. Each part is bounded, so that none keeps the others waiting.
+//! that have more to accept; and the acceptors, for what goes on beside connections. Each part is bounded, so that none keeps the others waiting.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,6 +21,8 @@ use crate::timers::Due;
 pub(crate) const WAKER: Token = Token { slot: 0, generation: 0 };
 pub(crate) const ALARM: Token = Token { slot: 1, generation: 0 };
 pub(crate) const LISTENERS_FROM: u32 = 16;
+/// What acceptors wait for beside connections; listeners are fewer.
+pub(crate) const COMPLETIONS_FROM: u32 = 1 << 16;
 
 /// One loop, on its thread.
 pub(crate) struct EventLoop {
@@ -95,12 +97,15 @@ impl EventLoop {
         self.take_turns(&mut batch);
         self.go_on(going_on);
         self.fire_timers();
+        // Before the mail: what has ended is answered by mail.
+        self.call_acceptors(Listeners::take_completed, |acceptor| acceptor.completed());
         if self.core.lp.member().mailbox.has_mail() {
             self.read_mail();
         }
         if self.listeners.have_more() {
             self.accept();
         }
+        self.call_acceptors(|_, _| true, |acceptor| acceptor.tick_ended());
         let counters = &self.core.lp.member().counters;
         counters.ticks.add(1);
         counters.events.add(events_count);

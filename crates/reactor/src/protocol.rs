@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 
 use crate::{Io, Loop};
 
@@ -83,6 +84,16 @@ pub trait Protocol {
 pub trait Accept {
     /// A connection was accepted. `None` refuses it (it is closed at once).
     fn accept(&mut self, peer: SocketAddr, id: ConnectionId, lp: &Loop) -> Option<Box<dyn Protocol>>;
+    /// A descriptor that the kernel makes readable when something that these protocols began has ended: reads of a file,
+    /// say. Asked for once, before the first event; it stays open as long as this lives.
+    fn completions(&self) -> Option<RawFd> {
+        None
+    }
+    /// That descriptor became readable, or was so again (edge-triggered: nobody need read it). What is said to connections
+    /// here goes through the mailbox, which is read in the same tick. A panic is counted, and ends nothing.
+    fn completed(&mut self) {}
+    /// A tick is over, and the loop may sleep next: the time to hand over what the tick has gathered. A panic as above.
+    fn tick_ended(&mut self) {}
 }
 
 /// Makes the per-loop acceptor of one listener; shared by all loops.

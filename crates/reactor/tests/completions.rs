@@ -1,0 +1,132 @@
+//! What goes on beside connections: an acceptor hears of its end, and of the end of each tick.
+#![allow(clippy::unwrap_used)] // in functions shared by tests too
+
+mod harness;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{PipeReader, PipeWriter, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+
+use harness::{eventually, exchange, loops, serve};
+use reactor::{Accept, ConnectionId, Factory, Io, Loop, Message, Protocol};
+
+/// A line that has to be answered, handed over at the end of a tick to a thread that is slow.
+type Asked = (ConnectionId, Vec<u8>);
+
+#[derive(Default)]
+struct Shared {
+    asked: RefCell<Vec<Asked>>,
+}
+
+struct Slow {
+    shared: Rc<Shared>,
+    lp: Loop,
+    to: Sender<Vec<Asked>>,
+    ended: Arc<Mutex<VecDeque<Asked>>>,
+    reader: PipeReader,
+    batches: Arc<AtomicUsize>,
+}
+
+struct SlowLines(Rc<Shared>);
+
+impl Protocol for SlowLines {
+    fn input(&mut self, io: &mut Io<'_>) {
+        let line = io.input().to_vec();
+        io.consume(line.len());
+        if io.input_ended() {
+            return io.finish();
+        }
+        self.0.asked.borrow_mut().push((io.id(), line));
+    }
+    fn message(&mut self, message: Message, io: &mut Io<'_>) {
+        io.output().extend_from_slice(&message.payload.downcast::<Vec<u8>>().unwrap());
+    }
+}
+
+impl Accept for Slow {
+    fn accept(&mut self, _peer: SocketAddr, _id: ConnectionId, _lp: &Loop) -> Option<Box<dyn Protocol>> {
+        Some(Box::new(SlowLines(Rc::clone(&self.shared))))
+    }
+    fn completions(&self) -> Option<RawFd> {
+        Some(self.reader.as_raw_fd())
+    }
+    fn completed(&mut self) {
+        let ended = std::mem::take(&mut *self.ended.lock().unwrap());
+        for (id, line) in ended {
+            if line == b"panic\n" {
+                self.lp.send(id, Message { tag: 0, payload: Box::new(b"then\n".to_vec()) });
+                panic!("as the line says");
+            }
+            self.lp.send(id, Message { tag: 0, payload: Box::new(line) });
+        }
+    }
+    fn tick_ended(&mut self) {
+        let asked = std::mem::take(&mut *self.shared.asked.borrow_mut());
+        if !asked.is_empty() {
+            self.batches.fetch_add(1, Ordering::SeqCst);
+            self.to.send(asked).unwrap();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Making {
+    batches: Arc<AtomicUsize>,
+}
+
+/// Ends what it gets, and tells by a byte.
+fn work(from: &Receiver<Vec<Asked>>, ended: &Mutex<VecDeque<Asked>>, mut writer: PipeWriter) {
+    for asked in from {
+        ended.lock().unwrap().extend(asked);
+        writer.write_all(b"!").unwrap();
+    }
+}
+
+impl Factory for Making {
+    fn acceptor(&self, lp: &Loop) -> Box<dyn Accept> {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (to, from) = mpsc::channel();
+        let ended = Arc::new(Mutex::new(VecDeque::new()));
+        let of_thread = Arc::clone(&ended);
+        std::thread::spawn(move || work(&from, &of_thread, writer));
+        let batches = Arc::clone(&self.batches);
+        Box::new(Slow { shared: Rc::default(), lp: lp.clone(), to, ended, reader, batches })
+    }
+}
+
+#[test]
+fn what_has_ended_elsewhere_is_answered_each_time_though_nobody_reads_the_descriptor() {
+    let making = Arc::new(Making::default());
+    let server = serve(loops(2), Arc::clone(&making) as Arc<dyn Factory>);
+    let mut streams: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for turn in 0..200 {
+        let line = format!("{turn}\n");
+        for stream in &mut streams {
+            stream.write_all(line.as_bytes()).unwrap();
+        }
+        for stream in &mut streams {
+            exchange(stream, b"", line.as_bytes());
+        }
+    }
+    let batches = making.batches.load(Ordering::SeqCst);
+    assert!((200..=800).contains(&batches), "{batches} batches of 800 lines");
+    drop(streams);
+    server.stop();
+}
+
+#[test]
+fn a_panic_over_what_has_ended_is_counted_and_ends_nothing() {
+    let server = serve(loops(1), Arc::new(Making::default()));
+    let mut stream = server.connect();
+    exchange(&mut stream, b"panic\n", b"then\n");
+    exchange(&mut stream, b"more\n", b"more\n");
+    eventually("the panic is counted", || server.metrics().loops[0].panics == 1);
+    drop(stream);
+    server.stop();
+}
