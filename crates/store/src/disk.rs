@@ -10,6 +10,7 @@
 //! - A write through a file opened as [`Access::Direct`] is durable when it returns, as far as it did not grow the file.
 //! - `sync_range` only starts or paces writing; it promises nothing about durability (sync_file_range(2), "WARNING").
 //! - A map sees what `write_at` wrote: both go through the page cache.
+//! - So does a read past the page cache: what is dirty there of its range is written first (open(2), "O_DIRECT").
 //!
 //! A name is one file in the store's directory; there are no sub-directories. [`SystemDisk`] is the real one, [`MemoryDisk`]
 //! one for tools that see memory and no files.
@@ -21,11 +22,14 @@ use std::sync::Arc;
 mod lost;
 mod map;
 mod memory;
+mod reads;
 mod residency;
+mod ring;
 mod system;
 
 pub use map::Map;
 pub use memory::MemoryDisk;
+pub use reads::ReadQueue;
 pub use residency::major_faults;
 pub(crate) use residency::memory_bytes;
 pub use system::SystemDisk;
@@ -88,6 +92,12 @@ pub trait DiskFile: Send + Sync {
     fn sync_range(&self, start: u64, len: u64) -> io::Result<()>;
     /// Maps the file for reading, with `reserve` bytes of address space; see [`Map`].
     fn map(&self, reserve: u64) -> io::Result<Map>;
+
+    /// Reads past the page cache, up to `places` of `place_bytes` at once; to be made on the thread that uses them. `Unsupported`, or what the
+    /// system says, where that cannot be had: then all is read through the map.
+    fn read_queue(&self, _places: usize, _place_bytes: usize) -> io::Result<Box<dyn ReadQueue>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
 
+use crate::direct::{DirectReads, Got};
 use crate::engine::{Engine, Generation, View};
 use crate::error::Error;
 use crate::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 use crate::places::Places;
 use crate::readers::{Guard, ReaderSlot};
 use crate::transaction::first_of;
-use crate::tree::VisitEntries;
+use crate::tree::{Lack, VisitEntries};
 
 /// One thread's registration as a reader. Not `Sync`. It keeps the files open: a store can be opened again only after its
 /// readers are dropped.
@@ -92,12 +93,33 @@ impl Snapshot<'_> {
     /// The value of a key; borrowed from the map or the arena, owned where it had to be put together.
     #[inline]
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
-        if self.is_asking && !self.view().is_resident(tree, key)? {
+        if self.is_asking && !matches!(self.view().lack(tree, key)?, Lack::Nothing) {
             return Err(Error::NotInMemory);
         }
+        self.get_by_waiting(tree, key)
+    }
+
+    #[inline]
+    fn get_by_waiting(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
         let found = self.view().get_by(self.places, tree, key)?;
         self.check()?;
         Ok(found)
+    }
+
+    /// The same; where this snapshot asks before it waits and the last pages of the lookup are not in memory, `reads` may
+    /// take it on, and tells the value later, as of this snapshot.
+    #[inline]
+    pub fn get_or_begin(&self, reads: &mut DirectReads, tree: TreeId, key: &[u8]) -> Result<Got<'_>, Error> {
+        if self.is_asking {
+            match self.view().lack(tree, key)? {
+                Lack::Nothing => {}
+                Lack::Branch => return Ok(Got::Elsewhere),
+                Lack::Part(part) => {
+                    return Ok(reads.note(&self.guard.tree, key, part).map_or(Got::Elsewhere, Got::Later));
+                }
+            }
+        }
+        self.get_by_waiting(tree, key).map(Got::Now)
     }
 
     /// Whether all that was read through this snapshot so far was really there. A page may be lost to a failing disk between

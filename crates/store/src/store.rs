@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::bulk::BulkTree;
+use crate::direct::DirectReads;
 use crate::disk::{Disk, SystemDisk};
 use crate::engine::{self, COMMITTERS, Engine, Request};
 use crate::error::Error;
@@ -84,6 +85,14 @@ impl Store {
         let engine = Arc::clone(self.engine());
         let places = Places::new(engine.options.places_bytes);
         Ok(Reader { slot: engine.register()?, engine, places, is_asking: false.into() })
+    }
+
+    /// Reads past the page cache for the calling thread, so many at once, of pages that together have at most so many bytes
+    /// each: a multiple of 4,096. None where the data fits into memory, or the system has no such reads (io_uring(7) of Linux 6.1,
+    /// a file system with `O_DIRECT`).
+    pub fn direct_reads(&self, places: usize, place_bytes: usize) -> Option<DirectReads> {
+        let queue = self.engine().read_queue(places, place_bytes)?;
+        Some(DirectReads::new(self.engine(), queue, places, place_bytes))
     }
 
     /// Prepares on this thread and hands over to the writer; `finish` is called when it is durable or refused.

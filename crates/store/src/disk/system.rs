@@ -12,7 +12,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Access, DirectoryLock, Disk, DiskFile, Map};
+use super::ring::Ring;
+use super::{Access, DirectoryLock, Disk, DiskFile, Map, ReadQueue};
 
 /// A directory of the file system.
 #[derive(Debug)]
@@ -124,6 +125,10 @@ impl DiskFile for SystemFile {
 
     fn map(&self, reserve: u64) -> io::Result<Map> {
         Map::of_file(&self.file, reserve)
+    }
+
+    fn read_queue(&self, places: usize, place_bytes: usize) -> io::Result<Box<dyn ReadQueue>> {
+        Ok(Box::new(Ring::new(&self.file, places, place_bytes)?))
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) use reads::Reads;
 pub(crate) use ticket::Waiting;
 pub(crate) use view::{Generation, View};
 
-use crate::disk::{DirectoryLock, Disk};
+use crate::disk::{DirectoryLock, Disk, ReadQueue};
 use crate::error::Error;
 use crate::log::Log;
 use crate::memtable::Memtable;
@@ -155,6 +155,11 @@ impl Engine {
         if self.tree.is_poisoned() {
             self.poison("sync of the tree", &std::io::Error::other("see the failed checkpoint"));
         }
+    }
+
+    /// See [`TreeFile::read_queue`].
+    pub(crate) fn read_queue(&self, places: usize, place_bytes: usize) -> Option<Box<dyn ReadQueue>> {
+        self.tree.read_queue(places, place_bytes)
     }
 
     pub(crate) fn register(&self) -> Result<ReaderSlot<Generation>, Error> {

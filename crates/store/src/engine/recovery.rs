@@ -141,7 +141,7 @@ fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
 /// The newest meta page whose log start exists. Neither a damaged nor an orphaned one may pass unseen: the older state
 /// alone would be old data taken for new. Also gives what is wrong with a damaged one.
 fn open_tree(disk: &dyn Disk, options: &Options) -> Result<(TreeFile, Option<Error>), Error> {
-    let opening = TreeFile::open(disk, TREE_NAME, options.map_bytes)?;
+    let mut opening = TreeFile::open(disk, TREE_NAME, options.map_bytes)?;
     let fits = || opening.bytes() <= crate::disk::memory_bytes() / 2;
     if !options.read_ahead.unwrap_or_else(fits) {
         opening.read_alone()?;

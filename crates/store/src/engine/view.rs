@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId, Version, Visit};
 use crate::memtable::{self, Lookup, Memtable, Stretch};
 use crate::places::Places;
-use crate::tree::{Cursor, TreeView, VisitEntries};
+use crate::tree::{Cursor, Lack, TreeView, VisitEntries};
 
 /// What readers see beside a version. Replaced as a whole.
 #[derive(Clone)]
@@ -79,9 +79,9 @@ impl<'g> View<'g> {
         Ok(())
     }
 
-    /// Whether a read of this key would find all it needs in memory.
-    pub(crate) fn is_resident(&self, tree: TreeId, key: &[u8]) -> Result<bool, Error> {
-        Ok(self.changed(tree, key).is_some() || self.generation.tree.is_resident(tree, key)?)
+    /// What a read of this key would wait for.
+    pub(crate) fn lack(&self, tree: TreeId, key: &[u8]) -> Result<Lack, Error> {
+        if self.changed(tree, key).is_some() { Ok(Lack::Nothing) } else { self.generation.tree.lack(tree, key) }
     }
 
     /// What the memtables say: a value, that the key is deleted, or (outer `None`) nothing.

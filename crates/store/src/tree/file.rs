@@ -10,7 +10,7 @@ use super::held::Held;
 use super::meta::{FORMAT_VERSION, Meta, MetaFault};
 use super::node::{Node, OverflowRef};
 use super::output::Output;
-use super::page::{self, Damage, Extent, HEADER_BYTES, Kind, META_PAGES, PAGE_BYTES, Page, PageNo};
+use super::page::{self, Damage, Extent, Kind, META_PAGES, PAGE_BYTES, Page, PageNo};
 use super::pinned;
 use super::prefetch::prefetch;
 use super::space::{self, Bitmap, Space, Waiting};
@@ -18,7 +18,7 @@ use super::space_map::Places;
 use super::view::TreeView;
 use super::writer::TreeWriter;
 use super::{BulkBuilder, VALUE_BYTES_MAX};
-use crate::disk::{Access, Disk, DiskFile, Map};
+use crate::disk::{Access, Disk, DiskFile, Map, ReadQueue};
 use crate::log::LogPosition;
 use crate::{Error, Version};
 
@@ -75,6 +75,8 @@ pub(super) struct Shared {
     pub(super) live_pages: AtomicU32,
     /// See [`Opening::kept_small`].
     is_kept_small: bool,
+    /// See [`Opening::read_alone`].
+    is_read_alone: bool,
     /// Pages that finished checkpoints have taken since it was opened.
     pub(super) merged_pages: AtomicU64,
 }
@@ -136,16 +138,13 @@ impl Shared {
         self.map.is_resident(place.offset(), len)
     }
 
-    /// Has pages read from the disk that will be touched soon.
-    fn will_need(&self, extent: Extent) {
-        self.map.will_need(extent.start.offset(), u64::from(extent.count) * PAGE_BYTES as u64);
-    }
-
     /// Has the children of a branch read all at once: in an old file each lies elsewhere, and one after the other they would
     /// take as long as the disk's answer to each.
     pub(super) fn read_ahead(&self, children: impl Iterator<Item = PageNo>) {
         let pages = space::join(children.map(Extent::one).collect());
-        pages.iter().for_each(|extent| self.will_need(*extent));
+        for extent in pages {
+            self.map.will_need(extent.start.offset(), u64::from(extent.count) * PAGE_BYTES as u64);
+        }
     }
 
     /// Whether it is to have as little free space as may be, and buffers to be small.
@@ -208,18 +207,7 @@ impl Shared {
         }
         let extent_bytes = page::overflow_pages(len) as usize * PAGE_BYTES;
         let extent = self.map.bytes(place.start.offset(), extent_bytes);
-        let extent = extent.ok_or_else(|| damage("page beyond the end of the file"))?;
-        let first = extent.first_chunk::<PAGE_BYTES>().ok_or_else(|| damage("page beyond the end of the file"))?;
-        if page::kind_byte(first) != Kind::Overflow as u8
-            || page::number(first) != place.start
-            || page::overflow_len(first) != place.len
-        {
-            return Err(damage("page is not the overflow value that its leaf names"));
-        }
-        if check {
-            page::check(extent, place.start).map_err(|wrong| self.damage(place.start, wrong))?;
-        }
-        extent.get(HEADER_BYTES..HEADER_BYTES + len).ok_or_else(|| damage("overflow value over its extent"))
+        self.overflow_in(place, extent.ok_or_else(|| damage("page beyond the end of the file"))?, check)
     }
 
     /// A run of pages up to the next multiple of `stretch`; the file grows when none is free.
@@ -345,6 +333,7 @@ pub struct Opening {
     metas: Vec<(PageNo, Meta)>,
     faults: Vec<Error>,
     is_kept_small: bool,
+    is_read_alone: bool,
 }
 
 impl TreeFile {
@@ -398,7 +387,16 @@ impl TreeFile {
             (true, Some(error), _) | (true, None, Some(error)) => Err(error),
             (_, _, fault) => {
                 faults.extend(fault);
-                Ok(Opening { name: name.to_string(), file, access, map, metas, faults, is_kept_small: false })
+                Ok(Opening {
+                    name: name.to_string(),
+                    file,
+                    access,
+                    map,
+                    metas,
+                    faults,
+                    is_kept_small: false,
+                    is_read_alone: false,
+                })
             }
         }
     }
@@ -422,6 +420,17 @@ impl TreeFile {
         pinned::release_unreached(&self.shared, &current, newest);
         let output = Output::new(self.shared.clone(), current.next_sequence, Growth::Zeroed, pace);
         Ok(TreeWriter::new(self, current.view.clone(), output))
+    }
+
+    /// Reads of this file past the page cache, where the data is larger than memory and the system has such reads.
+    pub(crate) fn read_queue(&self, places: usize, place_bytes: usize) -> Option<Box<dyn ReadQueue>> {
+        let shared = &self.shared;
+        // What fits into memory gets there sooner if nothing goes past it.
+        if !shared.is_read_alone {
+            return None;
+        }
+        let queue = shared.file.read_queue(places, place_bytes);
+        queue.inspect_err(|error| tracing::info!(%error, "no reads past the page cache")).ok()
     }
 
     /// Starts a bottom-up build; any number may be under way beside a checkpoint.
@@ -512,7 +521,8 @@ impl Opening {
     }
 
     /// From now on a page that is touched is read alone.
-    pub(crate) fn read_alone(&self) -> Result<(), Error> {
+    pub(crate) fn read_alone(&mut self) -> Result<(), Error> {
+        self.is_read_alone = true;
         self.map.advise_random().map_err(|error| Error::io(format!("map {}", self.name), error))
     }
 
@@ -528,7 +538,7 @@ impl Opening {
 
     /// Goes on from the meta page at this place in [`Opening::metas`].
     pub fn choose(self, index: usize) -> Result<TreeFile, Error> {
-        let Opening { name, file, access, map, metas, is_kept_small, .. } = self;
+        let Opening { name, file, access, map, metas, is_kept_small, is_read_alone, .. } = self;
         let newest = metas.first().map_or(0, |(_, meta)| meta.sequence);
         let (slot, meta) = metas.get(index).cloned().ok_or_else(|| Error::corrupt(&name, 0, "no such meta page"))?;
         if access != Access::ReadOnly {
@@ -550,6 +560,7 @@ impl Opening {
             is_poisoned,
             live_pages: AtomicU32::new(0),
             is_kept_small,
+            is_read_alone,
             merged_pages: AtomicU64::new(0),
         };
         let (places, live) = Places::load(&shared, &meta.directories)?;

@@ -1,9 +1,10 @@
 //! Whether a lookup would have to wait for the disk: the way down to a leaf, each page asked for before it is touched, but
 //! for the upper branches. A scan's cursor asks by itself.
 
+use super::direct::{Lack, Pages, Part};
 use super::file::Shared;
-use super::node::{Node, OverflowRef, Stored};
-use super::page::{self, Damage, HEADER_BYTES, PAGE_BYTES, PageNo};
+use super::node::{OverflowRef, Stored};
+use super::page::{self, HEADER_BYTES, PAGE_BYTES, PageNo};
 use super::view::TreeView;
 use crate::{Error, TreeId};
 
@@ -19,46 +20,38 @@ impl Shared {
 }
 
 impl TreeView {
-    /// Whether [`TreeView::get`] of this key would find all its pages in memory.
-    pub(crate) fn is_resident(&self, tree: TreeId, key: &[u8]) -> Result<bool, Error> {
-        let Some((place, leaf)) = self.resident_leaf(tree, |branch| branch.child_for(key))? else { return Ok(false) };
-        let Some(leaf) = leaf else { return Ok(true) };
-        let stored = match leaf.rank(key) {
-            Ok((index, true)) => leaf.stored(index),
-            Ok((_, false)) => return Ok(true),
-            Err(damage) => Err(damage),
-        };
-        match stored.map_err(|damage| self.shared().damage(place, damage))? {
-            Stored::Inline(_) => Ok(true),
-            Stored::Overflow(value) => Ok(self.shared().is_overflow_resident(&value)),
-        }
-    }
-
-    /// Down to a leaf; outer `None` at the first page that is not in memory, inner `None` in an empty tree.
-    fn resident_leaf(
-        &self,
-        tree: TreeId,
-        choose: impl Fn(&Node<'_>) -> Result<usize, Damage>,
-    ) -> Result<Option<(PageNo, Option<Node<'_>>)>, Error> {
+    /// The first of the pages that [`TreeView::get`] of this key would wait for.
+    pub(crate) fn lack(&self, tree: TreeId, key: &[u8]) -> Result<Lack, Error> {
         let shared: &Shared = self.shared();
         let root = self.root(tree);
         let mut place = root.page;
         if place == PageNo::NONE {
-            return Ok(Some((place, None)));
+            return Ok(Lack::Nothing);
         }
         for level in (1..=root.level).rev() {
             // A page above these leads to tens of thousands of leaves: hardly a read goes by without it, so it is the last
             // that the kernel drops, and asking for it would be most of the asking.
             if level < LEVEL_NEVER_ASKED && !shared.is_resident(place, PAGE_BYTES) {
-                return Ok(None);
+                return Ok(Lack::Branch);
             }
             let branch = shared.node(place, level)?;
-            let child = choose(&branch).and_then(|index| branch.child(index));
+            let child = branch.child_for(key).and_then(|index| branch.child(index));
             place = child.map_err(|damage| shared.damage(place, damage))?;
         }
         if !shared.is_resident(place, PAGE_BYTES) {
-            return Ok(None);
+            return Ok(Lack::Part(Part(Pages::Leaf(place))));
         }
-        Ok(Some((place, Some(shared.node(place, 0)?))))
+        let leaf = shared.node(place, 0)?;
+        let stored = match leaf.rank(key) {
+            Ok((index, true)) => leaf.stored(index),
+            Ok((_, false)) => return Ok(Lack::Nothing),
+            Err(damage) => Err(damage),
+        };
+        match stored.map_err(|damage| shared.damage(place, damage))? {
+            Stored::Overflow(value) if !shared.is_overflow_resident(&value) => {
+                Ok(Lack::Part(Part(Pages::Value(value))))
+            }
+            _ => Ok(Lack::Nothing),
+        }
     }
 }

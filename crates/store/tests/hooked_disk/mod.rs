@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
+use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, ReadQueue, SystemDisk};
 
 /// What happens in the place of an operation; `name` is the one under which the file was opened.
 pub(crate) trait Hooks: Send + Sync + 'static {
@@ -33,6 +33,15 @@ pub(crate) trait Hooks: Send + Sync + 'static {
     }
     fn sync_range(&self, _name: &str, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
         file.sync_range(start, len)
+    }
+    fn read_queue(
+        &self,
+        _name: &str,
+        file: &Arc<dyn DiskFile>,
+        places: usize,
+        place_bytes: usize,
+    ) -> io::Result<Box<dyn ReadQueue>> {
+        file.read_queue(places, place_bytes)
     }
 }
 
@@ -101,5 +110,8 @@ impl<H: Hooks> DiskFile for HookedFile<H> {
     }
     fn map(&self, reserve: u64) -> io::Result<Map> {
         self.file.map(reserve)
+    }
+    fn read_queue(&self, places: usize, place_bytes: usize) -> io::Result<Box<dyn ReadQueue>> {
+        self.hooks.read_queue(&self.name, &self.file, places, place_bytes)
     }
 }
