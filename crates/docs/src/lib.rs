@@ -9,6 +9,7 @@ pub mod changes;
 pub mod collection;
 pub mod config;
 mod database;
+pub mod direct;
 pub mod engine;
 pub mod error;
 mod exact_sum;

@@ -80,12 +80,11 @@ impl Session {
     }
 }
 
-impl Moment<'_> {
+impl<'s> Moment<'s> {
     /// A document by its key.
     #[inline]
     pub fn get(&self, collection: CollectionId, key: &Key<'_>) -> Result<Option<Stored<'_>>, ReadError> {
-        let tree = self.database.collection_at(collection).info.tree;
-        let found = self.view.inner.get(tree, key.as_bytes())?.map(|value| Stored { value });
+        let found = self.view.inner.get(self.tree(collection), key.as_bytes())?.map(Stored::of);
         if self.expires(collection) {
             return self.unless_due(collection, found);
         }
@@ -93,7 +92,17 @@ impl Moment<'_> {
     }
 
     #[inline]
-    fn expires(&self, collection: CollectionId) -> bool {
+    pub(crate) fn tree(&self, collection: CollectionId) -> store::TreeId {
+        self.database.collection_at(collection).info.tree
+    }
+
+    #[inline]
+    pub(crate) fn snapshot(&self) -> &store::Snapshot<'s> {
+        &self.view.inner
+    }
+
+    #[inline]
+    pub(crate) fn expires(&self, collection: CollectionId) -> bool {
         self.database.collection_at(collection).expire.is_some()
     }
 
@@ -173,7 +182,12 @@ impl Moment<'_> {
     }
 }
 
-impl Stored<'_> {
+impl<'v> Stored<'v> {
+    #[inline]
+    pub(crate) fn of(value: impl Into<Cow<'v, [u8]>>) -> Stored<'v> {
+        Stored { value: value.into() }
+    }
+
     /// The number of its last change: its ETag.
     #[inline]
     pub fn change_number(&self) -> Result<u64, ReadError> {

@@ -2,16 +2,19 @@
 
 use crate::cold::{self, Asking, Room, Watch};
 use crate::config::{Action as Declared, EndpointConfig, Target};
-use crate::failure::{Failure, Kind};
+use crate::direct::{self, Waiting};
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::in_flight::InFlight;
 use crate::large;
 use crate::params;
 use crate::service::{Local, Service};
 use crate::writing::{self, Answer};
 use docs::catalog::Catalog;
 use docs::config::Parameter;
+use docs::direct::Got;
 use docs::key::{Key, KeyType};
-use docs::{CollectionId, Op, Precondition, ReadError, Session, Write};
-use http::{Method, Params, Reply, Request, Status};
+use docs::{CollectionId, Op, Precondition, ReadError, Session, Stored, Write};
+use http::{LateReply, Method, Params, Reply, Request, Status};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -169,9 +172,9 @@ fn missing() -> Failure {
 
 /// A document whose existence is still to be looked at: that would have waited for the disk.
 pub(crate) struct Unread {
-    collection: CollectionId,
-    kind: KeyType,
-    key: Vec<u8>,
+    pub(crate) collection: CollectionId,
+    pub(crate) kind: KeyType,
+    pub(crate) key: Vec<u8>,
 }
 
 impl Unread {
@@ -193,6 +196,31 @@ impl Unread {
     pub(crate) fn check(&self, session: &Session) -> Result<(), Failure> {
         self.read(session, 0).map(drop)
     }
+}
+
+/// Reads a document on a thread that may wait, where another one that is required exists, and answers.
+#[cold]
+pub(crate) fn read_elsewhere(service: &Service, required: Option<Unread>, document: Unread, late: LateReply) {
+    let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
+    let read = move |session: &Session, room: Room| {
+        required.iter().try_for_each(|required| required.check(session))?;
+        document.read(session, room.bytes_max)
+    };
+    cold::read_late(service, &service.errors, late, read, move |late, text| answer_late(&replies, &errors, late, text));
+}
+
+/// Answers with a document's text.
+pub(crate) fn answer_late(replies: &InFlight, errors: &ErrorRules, late: LateReply, text: Result<Vec<u8>, Failure>) {
+    match text {
+        Ok(text) => large::send_late(replies, errors, late, Status(200), JSON, text),
+        Err(failure) => writing::refuse(errors, late, &failure),
+    }
+}
+
+/// The text of a document that was found, or not.
+pub(crate) fn text_of(found: Option<Stored<'_>>) -> Result<Vec<u8>, Failure> {
+    let stored = found.ok_or_else(missing)?;
+    stored.text().map(<[u8]>::to_vec).map_err(|error| writing::of_read(&error))
 }
 
 /// Counts a read that leaves its loop.
@@ -226,26 +254,37 @@ impl Named {
         unread: Option<Unread>,
         reply: Reply<'_>,
     ) {
-        let Local { session, text: scratch, out, cold, .. } = local;
+        let Local { session, text: scratch, out, cold, direct, .. } = local;
         let Some(key) = self.key(params, scratch) else { return service.fail(&missing(), reply) };
         if unread.is_some() {
-            let document = self.unread(&key);
-            return self.get_late(service, cold, unread, document, reply);
+            count_cold(service, cold);
+            return read_elsewhere(service, unread, self.unread(&key), reply.later());
         }
         let now = session.now();
-        let found = now.get(self.collection, &key);
-        match found.as_ref().map(|found| found.as_ref().map(|stored| stored.text())) {
-            Ok(Some(Ok(text))) if text.len() > large::WHOLE_BYTES_MAX => {
-                let Ok(Some(stored)) = &found else { return };
-                match stored.change_number() {
-                    Ok(number) => {
-                        let seen = (number, text.len());
-                        large::send_document(session, self.collection, self.kind, &key, seen, reply);
+        let stored = match direct::get(direct, &now, self.collection, &key) {
+            Ok(Got::Now(Some(stored))) => stored,
+            Ok(Got::Now(None)) => return service.fail(&missing(), reply),
+            Ok(not_yet) => {
+                count_cold(service, cold);
+                let (document, late) = (self.unread(&key), reply.later());
+                return match (not_yet, direct) {
+                    (Got::Later(place), Some(direct)) => {
+                        direct.wait(place, Waiting { late, document, kind: direct::Kind::Declared });
                     }
-                    Err(error) => service.fail(&writing::of_read(&error), reply),
-                }
+                    _ => read_elsewhere(service, None, document, late),
+                };
             }
-            Ok(Some(Ok(text))) => {
+            Err(error) => return service.fail(&writing::of_read(&error), reply),
+        };
+        match stored.text() {
+            Ok(text) if text.len() > large::WHOLE_BYTES_MAX => match stored.change_number() {
+                Ok(number) => {
+                    let seen = (number, text.len());
+                    large::send_document(session, self.collection, self.kind, &key, seen, reply);
+                }
+                Err(error) => service.fail(&writing::of_read(&error), reply),
+            },
+            Ok(text) => {
                 // Copied before it is checked, checked before it leaves: see `Moment::check`.
                 out.clear();
                 out.extend_from_slice(text);
@@ -254,36 +293,8 @@ impl Named {
                     Err(error) => service.fail(&writing::of_read(&error), reply),
                 }
             }
-            Ok(None) => service.fail(&missing(), reply),
-            Err(ReadError::Store(store::Error::NotInMemory)) => {
-                let document = self.unread(&key);
-                self.get_late(service, cold, None, document, reply);
-            }
-            Ok(Some(Err(error))) => service.fail(&writing::of_read(&error), reply),
-            Err(error) => service.fail(&writing::of_read(error), reply),
+            Err(error) => service.fail(&writing::of_read(&error), reply),
         }
-    }
-
-    /// The same on a thread that may wait.
-    #[cold]
-    fn get_late(
-        &self,
-        service: &Service,
-        cold: &mut Watch,
-        required: Option<Unread>,
-        document: Unread,
-        reply: Reply<'_>,
-    ) {
-        count_cold(service, cold);
-        let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
-        let read = move |session: &Session, room: Room| {
-            required.iter().try_for_each(|required| required.check(session))?;
-            document.read(session, room.bytes_max)
-        };
-        cold::read_late(service, &service.errors, reply.later(), read, move |late, text| match text {
-            Ok(text) => large::send_late(&replies, &errors, late, Status(200), JSON, text),
-            Err(failure) => writing::refuse(&errors, late, &failure),
-        });
     }
 
     fn write(

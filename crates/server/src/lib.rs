@@ -15,6 +15,7 @@ mod background;
 mod changes;
 mod cold;
 pub mod config;
+mod direct;
 mod endpoint;
 mod expiry;
 pub mod failure;

@@ -31,6 +31,14 @@ const COLD_THREADS_MOST: usize = 16;
 /// Such a thread: what is touched of its stack, what the allocator keeps for it, and the reads that wait for it.
 const COLD_THREAD_BYTES: usize = (128 << 10) + COLD_WAITING_PER_THREAD * (1 << 10);
 
+/// A place for a read past the page cache: the largest document that is read so, its pages' headers included.
+pub(crate) const DIRECT_PLACE_BYTES: usize = 16 << 10;
+/// Such places of each loop: more reads at once than that are no faster, and small settings have few.
+const DIRECT_PLACES_MOST: usize = 64;
+const DIRECT_PLACES_LEAST: usize = 4;
+/// All of them take this part of the memory.
+const PARTS_FOR_DIRECT_PLACES: usize = 128;
+
 /// The process before its first request: relocated code, the allocator's tables, the catalog, statements, the log's queue.
 const PROCESS_BYTES: usize = 6 << 20;
 /// A loop: its stack, what was touched of it, its tables, its first buffers.
@@ -124,6 +132,8 @@ pub(crate) struct Division {
     pub(crate) places_bytes: usize,
     /// Threads that wait for the disk.
     pub(crate) cold_threads: usize,
+    /// Reads past the page cache that each loop may have under way.
+    pub(crate) direct_places: usize,
     /// Buffers of each loop's connections, spare ones included.
     pub(crate) buffers_bytes: usize,
     /// Connections, idle ones counted.
@@ -148,6 +158,8 @@ impl Division {
             threads,
             places_bytes: (memory / 32 / (threads + POOL_THREADS)).min(PLACES_BYTES_MOST),
             cold_threads: (memory / MEMORY_PER_COLD_THREAD).clamp(COLD_THREADS_LEAST, COLD_THREADS_MOST),
+            direct_places: (memory / PARTS_FOR_DIRECT_PLACES / DIRECT_PLACE_BYTES / threads)
+                .clamp(DIRECT_PLACES_LEAST, DIRECT_PLACES_MOST),
             loop_query_bytes: 0,
             query_bytes: 0,
             gathered_bytes: 0,
@@ -251,6 +263,12 @@ impl Division {
         CHANGE_READER_BYTES + BATCH_BYTES.min(self.memtable_bytes / 8) + self.transaction_bytes
     }
 
+    /// Threads that wait, and what loops read past the page cache: pages, and the copies that are answered.
+    fn cold_bytes(&self) -> usize {
+        let direct = store::DirectReads::memory_bytes(self.direct_places, 2 * DIRECT_PLACE_BYTES);
+        self.cold_threads * (COLD_THREAD_BYTES + PER_QUERY_BYTE * COLD_RESULT_BYTES) + self.threads * direct
+    }
+
     fn sum(&self) -> usize {
         self.parts().iter().map(|(_, bytes)| bytes).sum()
     }
@@ -267,7 +285,7 @@ impl Division {
             ("log_batches", COMMITTERS * self.batch_bytes()),
             ("bodies", self.gathered_bytes * threads),
             ("waiting_writes", self.writes_bytes + self.prepared_bytes),
-            ("cold_reads", self.cold_threads * (COLD_THREAD_BYTES + PER_QUERY_BYTE * COLD_RESULT_BYTES)),
+            ("cold_reads", self.cold_bytes()),
             ("queries", PER_QUERY_BYTE * queries),
             ("large_replies", self.replies_bytes),
             ("buffers", self.buffers_bytes * threads),

@@ -156,7 +156,7 @@ fn store(service: &Service) -> [Metric; 23] {
     ]
 }
 
-fn pool(service: &Service) -> [Metric; 13] {
+fn pool(service: &Service) -> [Metric; 14] {
     let (pool, cold) = (service.pool.metrics(), service.cold.pool.metrics());
     let (scans, rows_read) = service.queries.counts();
     [
@@ -169,7 +169,13 @@ fn pool(service: &Service) -> [Metric; 13] {
             "Reads that left their loop since they would have waited for the disk.",
             service.cold_reads.load(std::sync::atomic::Ordering::Relaxed) as f64,
         ),
-        ("cold_reads_queued", Type::Gauge, "Such reads that wait for a thread.", cold.queued as f64),
+        (
+            "cold_reads_direct_total",
+            Type::Counter,
+            "Those of them that their loop had read past the page cache.",
+            service.direct_reads.load(std::sync::atomic::Ordering::Relaxed) as f64,
+        ),
+        ("cold_reads_queued", Type::Gauge, "Cold reads that wait for a thread.", cold.queued as f64),
         ("cold_reads_running", Type::Gauge, "Such reads under way.", cold.running as f64),
         ("cold_reads_refused_total", Type::Counter, "Such reads refused by a full queue.", cold.refused as f64),
         ("query_scans_total", Type::Counter, "Queries on the pool that read a collection whole.", scans as f64),

@@ -3,6 +3,7 @@
 use crate::changes::Feed;
 use crate::cold::{ColdReads, Sessions, Watch};
 use crate::config::ServiceConfig;
+use crate::direct::Direct;
 use crate::endpoint::Endpoint;
 use crate::expiry::Expiry;
 use crate::failure::{ErrorRules, Failure, Kind};
@@ -15,6 +16,7 @@ use crate::queries::Queries;
 use docs::{Database, Session};
 use executor::Pool;
 use http::{Lookup, Order, Reply, Request, Router};
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -47,6 +49,10 @@ pub(crate) struct Service {
     pub(crate) query_bytes: usize,
     /// Reads that left their loop since they would have waited for the disk.
     pub(crate) cold_reads: AtomicU64,
+    /// Those of them that were read past the page cache.
+    pub(crate) direct_reads: AtomicU64,
+    /// How many of these each loop may have under way.
+    direct_places: usize,
     pub(crate) pool_sessions: Arc<Sessions>,
     pub(crate) backups: Arc<Backups>,
     pub(crate) feed: Feed,
@@ -77,6 +83,8 @@ pub(crate) struct Local {
     pub(crate) session: Rc<Session>,
     /// Whether this loop waits for the disk.
     pub(crate) cold: Watch,
+    /// What it reads past the page cache.
+    pub(crate) direct: Option<Direct>,
     /// What had to be unescaped of the query.
     pub(crate) text: Vec<u8>,
     /// What had to be unescaped of the path.
@@ -122,6 +130,8 @@ impl Service {
             loop_query_bytes: division.loop_query_bytes,
             query_bytes: division.query_bytes,
             cold_reads: AtomicU64::new(0),
+            direct_reads: AtomicU64::new(0),
+            direct_places: division.direct_places,
             pool_sessions: Arc::default(),
             backups: Arc::new(Backups::new(config.server.backups.clone())),
             sources: OnceLock::new(),
@@ -144,6 +154,7 @@ impl http::Service for Service {
         Local {
             session: Rc::new(session),
             cold: Watch::default(),
+            direct: Direct::new(&self.database, self.direct_places),
             text: Vec::new(),
             path_texts: PathTexts::default(),
             scratch: docs::sql::Scratch::new(),
@@ -190,6 +201,23 @@ impl http::Service for Service {
             }
         }
         local.shrink();
+    }
+
+    fn completions(&self, local: &Local) -> Option<RawFd> {
+        local.direct.as_ref().map(Direct::completions)
+    }
+
+    fn completed(&self, local: &mut Local) {
+        if let Some(direct) = &mut local.direct {
+            direct.answer(self);
+        }
+    }
+
+    #[inline]
+    fn tick_ended(&self, local: &mut Local) {
+        if let Some(direct) = &mut local.direct {
+            direct.begin();
+        }
     }
 }
 

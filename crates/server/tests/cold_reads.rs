@@ -152,8 +152,13 @@ fn reads_that_would_wait_leave_their_loop_and_are_answered_right_and_in_order() 
         let mut client = connect(&running);
         (0..4).for_each(|seed| check(&mut client, seed * 1_000_003));
         let cold = metric(&mut client, "sapsan_cold_reads_total");
+        let direct = metric(&mut client, "sapsan_cold_reads_direct_total");
         drop(client);
         stop(running);
+        assert!(direct < cold, "lists, queries, and what is asked for again are read by threads: {direct} of {cold}");
+        if has_direct_reads(folder.path()) {
+            assert!(direct > 0.0, "no document was read past the page cache");
+        }
         cold
     });
     if is_in_memory(folder.path()) {
@@ -192,6 +197,14 @@ fn cold_reads_do_not_wait_behind_long_queries() {
     assert!(cold > 0.0 || is_in_memory(folder.path()), "no read left its loop");
     drop((queries, client));
     stop(running);
+}
+
+/// Whether this system and this file system have reads past the page cache.
+fn has_direct_reads(folder: &Path) -> bool {
+    let mut options = store::Options::default();
+    options.read_ahead = Some(false);
+    let (store, _) = store::Store::open(&folder.join("data"), options).unwrap();
+    !is_in_memory(folder) && store.direct_reads(4, 16 << 10).is_some()
 }
 
 /// Whether the file system has no disk under it.

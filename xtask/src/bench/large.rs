@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const GIGABYTES: u64 = 20;
-/// Bytes of a document: one in each leaf.
+/// Bytes of a document: each has a page of its own.
 const DOCUMENT_BYTES: u64 = 4_000;
 /// The data is larger than the memory by this.
 const TIMES_MEMORY: u64 = 10;

@@ -3,15 +3,18 @@
 use super::preconditions::{self, Tag, Verdict};
 use super::{collection, fail};
 use crate::cold::{self, Asking, Room};
-use crate::endpoint::{JSON, count_cold};
+use crate::direct::{self, Direct, Waiting};
+use crate::endpoint::{JSON, Unread, count_cold};
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::in_flight::InFlight;
 use crate::large;
 use crate::service::{Local, Service};
 use crate::writing;
 use docs::catalog::CollectionInfo;
-use docs::key::{Key, KeyType};
+use docs::direct::Got;
+use docs::key::Key;
 use docs::order::Scalar;
-use docs::{CollectionId, Op, Precondition, ReadError, Session, Write, WriteError, Written};
+use docs::{CollectionId, Op, Precondition, ReadError, Session, Stored, Write, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,7 +43,7 @@ pub(super) fn get(
     params: &Params<'_, '_>,
     reply: Reply<'_>,
 ) {
-    let Local { session, text, out, cold, .. } = local;
+    let Local { session, text, out, cold, direct, .. } = local;
     let found =
         target(service, text, params).and_then(|(id, info, key)| Ok((id, info, key, preconditions::read(request)?)));
     let (id, info, key, precondition) = match found {
@@ -49,32 +52,39 @@ pub(super) fn get(
     };
     let unanswered = {
         let _asking = cold.is_asking().then(|| Asking::new(session));
-        get_stored(session, out, (id, info), &key, &precondition, reply)
+        get_stored(session, direct, out, (id, info), &key, &precondition, reply)
     };
-    if let Some(reply) = unanswered {
-        count_cold(service, cold);
-        get_late(service, (id, info.key.kind), key.as_bytes().to_vec(), precondition, reply);
+    let Some((not_yet, reply)) = unanswered else { return };
+    count_cold(service, cold);
+    let document = Unread { collection: id, kind: info.key.kind, key: key.as_bytes().to_vec() };
+    match (not_yet, direct) {
+        (Got::Later(place), Some(direct)) => {
+            direct.wait(place, Waiting { late: reply.later(), document, kind: direct::Kind::General(precondition) });
+        }
+        _ => read_elsewhere(service, document, precondition, reply.later()),
     }
 }
 
-/// Answers, unless the document would have to be waited for: then the reply comes back.
+/// Answers, unless the document has to be waited for: then the reply comes back, and where that is done.
 fn get_stored<'r>(
     session: &Rc<Session>,
+    direct: &mut Option<Direct>,
     out: &mut Vec<u8>,
     (id, info): (CollectionId, &CollectionInfo),
     key: &Key<'_>,
     precondition: &Precondition,
     mut reply: Reply<'r>,
-) -> Option<Reply<'r>> {
+) -> Option<(Got<'static>, Reply<'r>)> {
     let refuse = |failure: &Failure, reply: Reply<'_>| {
         fail(failure, reply);
         None
     };
     let now = session.now();
-    let stored = match now.get(id, key) {
-        Ok(Some(stored)) => stored,
-        Ok(None) => return refuse(&no_document(), reply),
-        Err(ReadError::Store(store::Error::NotInMemory)) => return Some(reply),
+    let stored = match direct::get(direct, &now, id, key) {
+        Ok(Got::Now(Some(stored))) => stored,
+        Ok(Got::Now(None)) => return refuse(&no_document(), reply),
+        Ok(Got::Later(place)) => return Some((Got::Later(place), reply)),
+        Ok(Got::Elsewhere) => return Some((Got::Elsewhere, reply)),
         Err(error) => return refuse(&writing::of_read(&error), reply),
     };
     let (number, text) = match stored.change_number().and_then(|number| Ok((number, stored.text()?))) {
@@ -103,32 +113,45 @@ fn get_stored<'r>(
 
 /// The same on a thread that may wait.
 #[cold]
-fn get_late(
-    service: &Service,
-    (id, kind): (CollectionId, KeyType),
-    key: Vec<u8>,
-    precondition: Precondition,
-    reply: Reply<'_>,
-) {
+pub(crate) fn read_elsewhere(service: &Service, document: Unread, precondition: Precondition, late: LateReply) {
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
+    let Unread { collection, kind, key } = document;
     let read = move |session: &Session, room: Room| {
         let key = kind.of_bytes(&key).ok_or_else(no_document)?;
-        let found = read_whole(session, id, &key, room.bytes_max).map_err(|error| writing::of_read(&error))?;
+        let found = read_whole(session, collection, &key, room.bytes_max).map_err(|error| writing::of_read(&error))?;
         let (number, text) = found.ok_or_else(no_document)?;
         Ok(text.map(|text| (number, text)))
     };
-    cold::read_late(service, &Arc::clone(&errors), reply.later(), read, move |mut late, found| {
-        let (number, text) = match found {
-            Ok(found) => found,
-            Err(failure) => return writing::refuse(&errors, late, &failure),
-        };
-        late.header("ETag", Tag::new(number).as_str());
-        match preconditions::judge(&precondition, number) {
-            Verdict::NotModified => late.send(Status(304), "", Vec::new()),
-            Verdict::Failed => writing::refuse(&errors, late, &other_number()),
-            Verdict::Holds => large::send_late(&replies, &errors, late, Status(200), JSON, text),
-        }
+    cold::read_late(service, &Arc::clone(&errors), late, read, move |late, found| {
+        answer_late(&replies, &errors, late, &precondition, found);
     });
+}
+
+/// Answers with a document's text, by its change number.
+pub(crate) fn answer_late(
+    replies: &InFlight,
+    errors: &ErrorRules,
+    mut late: LateReply,
+    precondition: &Precondition,
+    found: Result<(u64, Vec<u8>), Failure>,
+) {
+    let (number, text) = match found {
+        Ok(found) => found,
+        Err(failure) => return writing::refuse(errors, late, &failure),
+    };
+    late.header("ETag", Tag::new(number).as_str());
+    match preconditions::judge(precondition, number) {
+        Verdict::NotModified => late.send(Status(304), "", Vec::new()),
+        Verdict::Failed => writing::refuse(errors, late, &other_number()),
+        Verdict::Holds => large::send_late(replies, errors, late, Status(200), JSON, text),
+    }
+}
+
+/// Change number and text of a document that was found, or not.
+pub(crate) fn numbered_text_of(found: Option<Stored<'_>>) -> Result<(u64, Vec<u8>), Failure> {
+    let stored = found.ok_or_else(no_document)?;
+    let read = || -> Result<_, ReadError> { Ok((stored.change_number()?, stored.text()?.to_vec())) };
+    read().map_err(|error| writing::of_read(&error))
 }
 
 /// A change number, and a text.

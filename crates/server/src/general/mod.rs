@@ -6,7 +6,7 @@
 pub(crate) mod backup;
 mod bulk;
 mod changes;
-mod documents;
+pub(crate) mod documents;
 mod listing;
 mod preconditions;
 mod query;

@@ -1,0 +1,124 @@
+//! Documents read past the page cache, on the loop that answers them: what waits for the disk is not a thread but a place
+//! in a queue, and the event loop hears when it has ended.
+//!
+//! The reads of one turn of the loop go to the kernel together when it ends, and those that have ended since are answered
+//! together. So a cold GET costs about twice the CPU of one from memory; a thread that waits for a fault of the map, and is
+//! handed the request and hands it back, costs four times as much, and each such page drives another one out of memory.
+//!
+//! Taken on are `get` of declared endpoints and of the general API, of documents that fit a place. All else that would wait
+//! goes to the threads of `cold`: queries, lists, large documents, what was asked for lately and should stay in memory.
+
+use crate::endpoint::{self, Unread};
+use crate::failure::ErrorRules;
+use crate::general::documents;
+use crate::memory::DIRECT_PLACE_BYTES;
+use crate::service::Service;
+use crate::writing;
+use docs::direct::{DirectReads, Got, Outcome};
+use docs::key::Key;
+use docs::{CollectionId, Database, Moment, Precondition, ReadError};
+use http::LateReply;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+
+/// One loop's reads past the page cache, and whom they answer.
+pub(crate) struct Direct {
+    reads: DirectReads,
+    /// By place.
+    waiting: Box<[Option<Waiting>]>,
+}
+
+/// A request whose document is being read.
+pub(crate) struct Waiting {
+    pub(crate) late: LateReply,
+    pub(crate) document: Unread,
+    pub(crate) kind: Kind,
+}
+
+/// How it is answered.
+pub(crate) enum Kind {
+    /// As a declared endpoint does.
+    Declared,
+    /// As the general API does.
+    General(Precondition),
+}
+
+impl Direct {
+    /// None where the data fits into memory, or the system has no such reads.
+    pub(crate) fn new(database: &Database, places: usize) -> Option<Direct> {
+        let reads = database.direct_reads(places, DIRECT_PLACE_BYTES)?;
+        Some(Direct { reads, waiting: (0..places).map(|_| None).collect() })
+    }
+
+    pub(crate) fn completions(&self) -> RawFd {
+        self.reads.completions()
+    }
+
+    /// Begins what was asked for in this turn.
+    pub(crate) fn begin(&mut self) {
+        self.reads.begin();
+    }
+
+    /// Keeps a request until the read at this place has ended.
+    pub(crate) fn wait(&mut self, place: usize, waiting: Waiting) {
+        if let Some(free) = self.waiting.get_mut(place) {
+            *free = Some(waiting);
+        }
+    }
+
+    /// Answers what has ended.
+    pub(crate) fn answer(&mut self, service: &Service) {
+        let Direct { reads, waiting } = self;
+        reads.ended(&mut |place, outcome| {
+            if let Some(waiting) = waiting.get_mut(place).and_then(Option::take) {
+                waiting.answer(service, outcome);
+            }
+        });
+    }
+}
+
+impl Waiting {
+    fn answer(self, service: &Service, outcome: Result<Outcome<'_>, ReadError>) {
+        let Waiting { late, document, kind } = self;
+        let found = match outcome {
+            Ok(Outcome::Found(found)) => {
+                service.direct_reads.fetch_add(1, Ordering::Relaxed);
+                Ok(found)
+            }
+            Ok(Outcome::Elsewhere) => {
+                return match kind {
+                    Kind::Declared => endpoint::read_elsewhere(service, None, document, late),
+                    Kind::General(precondition) => documents::read_elsewhere(service, document, precondition, late),
+                };
+            }
+            Err(error) => Err(writing::of_read(&error)),
+        };
+        match kind {
+            Kind::Declared => {
+                let text = found.and_then(endpoint::text_of);
+                endpoint::answer_late(&service.replies, &service.errors, late, text);
+            }
+            Kind::General(precondition) => {
+                let found = found.and_then(documents::numbered_text_of);
+                documents::answer_late(&service.replies, &ErrorRules::default(), late, &precondition, found);
+            }
+        }
+    }
+}
+
+/// A document, where its loop may have it: now, or later if there are such reads and they take it on.
+#[inline]
+pub(crate) fn get<'s>(
+    direct: &mut Option<Direct>,
+    now: &'s Moment<'_>,
+    collection: CollectionId,
+    key: &Key<'_>,
+) -> Result<Got<'s>, ReadError> {
+    match direct {
+        Some(direct) => now.get_or_begin(&mut direct.reads, collection, key),
+        None => match now.get(collection, key) {
+            Err(ReadError::Store(store::Error::NotInMemory)) => Ok(Got::Elsewhere),
+            found => found.map(Got::Now),
+        },
+    }
+}
