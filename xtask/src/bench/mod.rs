@@ -71,8 +71,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("memory"), None) => memory::run(effort),
         (Some("json"), None) => json::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, json, store, large, query",
-            "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, json, store, large, adhoc",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, json, store, large, query, adhoc",
             other.unwrap_or("")
         )),
     }
