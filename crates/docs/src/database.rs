@@ -16,7 +16,7 @@ use crate::expire::Clock;
 use crate::index_build::IndexBuilder;
 use crate::rebuild;
 use crate::scratch;
-use crate::sql::{Budget, KeptRows, Modification, ModifyError, Query, QueryError, RowSink, SqlError, Value};
+use crate::sql::{Query, SqlError};
 use crate::stored_catalog::{self, Resolved, Rows};
 use crate::views::fold::ViewFold;
 use crate::views::{self, Builder, Heart, ViewReport, ViewStatus, Views};
@@ -216,40 +216,6 @@ impl Database {
         match (commit, refused) {
             (Err(store::Error::Aborted), Some(refused)) => Err(refused),
             (commit, _) => Ok(commit.map(drop)?),
-        }
-    }
-
-    /// Runs an INSERT, UPDATE or DELETE in one transaction and waits until it is durable; gives how many documents it was
-    /// about. What RETURNING gives goes to `sink` then. The budget's deadline does not count: a transaction may be tried
-    /// again on another thread.
-    pub fn modify<S: RowSink + ?Sized>(
-        &self,
-        statement: &Modification,
-        parameters: &[Value<'_>],
-        budget: &Budget<'_>,
-        sink: &mut S,
-    ) -> Result<u64, ModifyError> {
-        let collection = self.collection_at(CollectionId(statement.collection()));
-        let (rows_max, memory_bytes_max) = (budget.rows_max, budget.memory_bytes_max);
-        // What has come due is not there, whoever asks.
-        let now_ms = if collection.info.expire.is_some() { self.clock().now_ms() } else { budget.now_ms };
-        let (mut returned, mut outcome) = (KeptRows::default(), None);
-        let commit = self.inner.heart.store.commit(&mut |tx| {
-            let output_bytes_max = memory_bytes_max;
-            let budget = Budget { rows_max, output_bytes_max, memory_bytes_max, deadline: None, now_ms };
-            let result = statement.apply(collection, tx, parameters, &budget, &mut returned);
-            let end = if result.is_ok() { Ok(()) } else { Err(store::Abort) };
-            outcome = Some(result);
-            end
-        });
-        match (commit, outcome) {
-            (Ok(_), Some(Ok(count))) => {
-                returned.give(statement.columns().count(), sink);
-                Ok(count)
-            }
-            (Err(store::Error::Aborted), Some(Err(refused))) => Err(refused),
-            (Err(error), _) => Err(error.into()),
-            (Ok(_), _) => Err(QueryError::Damaged("a transaction that was not prepared").into()),
         }
     }
 

@@ -27,6 +27,7 @@ pub mod schema;
 mod scratch;
 mod session;
 pub mod sql;
+mod statement;
 mod stored_catalog;
 mod varint;
 pub mod verify;

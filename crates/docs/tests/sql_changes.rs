@@ -173,3 +173,61 @@ fn what_is_not_supported_says_so_with_its_position() {
     check("DELETE FROM users RETURNING COUNT(*) AS n", NotYet, (1, 29), "an aggregate");
     check("DROP TABLE users", NotYet, (0, 0), "anything but SELECT, INSERT");
 }
+
+#[test]
+fn changes_of_one_document_from_many_threads_are_all_there() {
+    let service = Service::new(&config(NOTES));
+    run(&service, "INSERT INTO notes (id, n) VALUES (1, 0)", &[]).unwrap();
+    let sql = "UPDATE notes SET n = n + 1 WHERE id = 1 RETURNING n";
+    let mut seen: Vec<u32> = std::thread::scope(|scope| {
+        let count = || (0..50).map(|_| run(&service, sql, &[]).unwrap().1[0][0].parse().unwrap()).collect::<Vec<u32>>();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=200).collect::<Vec<u32>>(), "each change was returned as it was made");
+}
+
+fn many_notes(count: usize) -> Service {
+    let service = Service::new(&config(NOTES));
+    for start in (0..count).step_by(3_000) {
+        let ids: Vec<usize> = (start..count.min(start + 3_000)).collect();
+        let ids = serde_json::to_string(&ids).unwrap();
+        run(&service, "INSERT INTO notes (id, m) SELECT value, 0 FROM json_each(:ids)", &[Value::text(&ids)]).unwrap();
+    }
+    service
+}
+
+#[test]
+fn a_statement_ends_at_its_deadline_and_at_its_limit_of_rows() {
+    let service = many_notes(1_000);
+    let statement = Modification::prepare("UPDATE notes SET s = 'x'", service.database.catalog()).unwrap();
+    let over = || true;
+    for (budget, why) in [
+        (Budget { deadline: Some(&over), ..Budget::default() }, "time is over"),
+        (Budget { rows_max: 5_000, ..Budget::default() }, "5000 rows read"),
+    ] {
+        let error = service.database.modify(&statement, &[], &budget, &mut Rows::default()).expect_err(why);
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    assert_eq!(all(&service, "SELECT COUNT(*) AS n FROM notes WHERE s = 'x'"), [["0"]]);
+}
+
+#[test]
+fn a_long_statement_that_a_write_has_crossed_is_begun_anew() {
+    let service = many_notes(21_000);
+    let statement = Modification::prepare("UPDATE notes SET s = 'x' WHERE m = 1", service.database.catalog()).unwrap();
+    let calls = std::sync::atomic::AtomicU32::new(0);
+    // Asked for the first time while the statement reads: another write comes in between.
+    let cross = || {
+        if calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 {
+            run(&service, "UPDATE notes SET m = 1 WHERE id = 20999", &[]).unwrap();
+        }
+        false
+    };
+    let budget = Budget { deadline: Some(&cross), ..Budget::default() };
+    let count = service.database.modify(&statement, &[], &budget, &mut Rows::default()).unwrap();
+    assert_eq!(count, 1);
+    assert_eq!(all(&service, "SELECT id FROM notes WHERE s = 'x'"), [["20999"]]);
+    assert!(calls.into_inner() > 200, "it was read twice, and not all on the thread that commits");
+}

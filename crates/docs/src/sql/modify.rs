@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use bumpalo::Bump;
+
 use super::error::{QueryError, SqlError};
 use super::execute::{Budget, Scratch};
 use super::nest::as_key;
@@ -31,6 +33,20 @@ pub struct Modification {
     sources: Vec<Query>,
     returning: Option<Query>,
     parameters: Vec<String>,
+}
+
+/// A document written counts as so many rows read: about as much work.
+const ROWS_PER_WRITE: u64 = 16;
+/// The name of the limit on rows.
+pub(crate) const ROWS_READ: &str = "rows read";
+
+/// What a statement did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Applied {
+    /// Documents inserted, changed or deleted.
+    pub(crate) documents: u64,
+    /// Rows read for that, each document written counted as [`ROWS_PER_WRITE`].
+    pub(crate) rows_read: u64,
 }
 
 /// Why a statement changed nothing.
@@ -93,7 +109,7 @@ impl RowSink for KeptRows {
 }
 
 impl KeptRows {
-    fn rows(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         self.ends.iter().map(move |&end| &self.bytes[std::mem::replace(&mut start, end)..end])
     }
@@ -142,8 +158,7 @@ impl Modification {
         self.changing.collection
     }
 
-    /// Runs it inside a transaction; gives how many documents were inserted, changed or deleted. What RETURNING gives is
-    /// in `returned`.
+    /// Runs it inside a transaction. What RETURNING gives is in `returned`.
     pub(crate) fn apply<C: Change>(
         &self,
         collection: &Collection,
@@ -151,53 +166,78 @@ impl Modification {
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
         returned: &mut KeptRows,
-    ) -> Result<u64, ModifyError> {
+    ) -> Result<Applied, ModifyError> {
         let (expected, given) = (self.parameters.len(), parameters.len());
         if expected != given {
             return Err(QueryError::Parameters { expected, given }.into());
         }
         returned.clear();
         let mut scratch = Scratch::new();
+        let keys = Bump::new();
+        let with_key = parameters.iter().copied().chain([Value::Null]).collect();
+        let mut tell = Tell { returning: self.returning.as_ref(), parameters: with_key, keys: &keys, budget, returned };
+        let names: Vec<Vec<u8>> = self.changing.fields.iter().map(|name| quoted(name)).collect();
         let kept_max = Budget { output_bytes_max: budget.memory_bytes_max, ..*budget };
         let mut rows = KeptRows::default();
-        let (mut count, mut read) = (0, 0);
+        let mut done = Applied::default();
         let expire = collection.info.expire.as_ref();
         let due = expire.map(|expire| Due::at(budget.now_ms, expire.after_seconds));
         for (number, source) in self.sources.iter().enumerate() {
             rows.clear();
             let view = Within::new(&mut *change);
             let known = &parameters[..source.parameters().len()];
-            let budget = Budget { rows_max: budget.rows_max.saturating_sub(read), ..kept_max };
-            read += source.execute(&view, known, &mut scratch, &budget, &mut rows)?.rows_read;
+            let budget = Budget { rows_max: budget.rows_max.saturating_sub(done.rows_read), ..kept_max };
+            done.rows_read += source.execute(&view, known, &mut scratch, &budget, &mut rows)?.rows_read;
             for row in rows.rows() {
                 let forms = self.changing.forms.get(number).map_or(&[][..], |forms| forms);
-                let due = due.as_ref();
-                let mut one = One { changing: &self.changing, collection, change: &mut *change, forms, due };
-                one.write(row, &mut |view, key| self.give(view, key, parameters, budget, returned))?;
-                count += 1;
+                let (names, due) = (&names[..], due.as_ref());
+                let mut one = One { changing: &self.changing, collection, change: &mut *change, forms, names, due };
+                one.write(row, &mut tell, &mut scratch)?;
+                done.documents += 1;
+                done.rows_read += ROWS_PER_WRITE;
+                check(done.rows_read, tell.budget)?;
             }
         }
-        Ok(count)
-    }
-
-    /// RETURNING of one document.
-    fn give(
-        &self,
-        view: &dyn View,
-        key: Value<'_>,
-        parameters: &[Value<'_>],
-        budget: Budget<'_>,
-        returned: &mut KeptRows,
-    ) -> Result<(), QueryError> {
-        let Some(returning) = &self.returning else { return Ok(()) };
-        let mut all = parameters.to_vec();
-        all.push(key);
-        returning.execute(view, &all, &mut Scratch::new(), &budget, returned).map(|_| ())
+        Ok(done)
     }
 }
 
-/// What is told of a document written.
-type Tell<'t> = dyn FnMut(&dyn View, Value<'_>) -> Result<(), QueryError> + 't;
+/// What RETURNING gives of documents that are written.
+struct Tell<'t> {
+    returning: Option<&'t Query>,
+    /// Those of the statement, and the key of a document.
+    parameters: Vec<Value<'t>>,
+    /// The texts of keys.
+    keys: &'t Bump,
+    budget: &'t Budget<'t>,
+    returned: &'t mut KeptRows,
+}
+
+impl Tell<'_> {
+    fn tell(&mut self, view: &dyn View, key: Value<'_>, scratch: &mut Scratch) -> Result<(), QueryError> {
+        let (Some(returning), Some(last)) = (self.returning, self.parameters.last_mut()) else { return Ok(()) };
+        *last = match key {
+            Value::Text(text) => Value::Text(self.keys.alloc_slice_copy(text)),
+            Value::Integer(integer) => Value::Integer(integer),
+            Value::Null | Value::Real(_) => return Err(QueryError::Damaged("a key")),
+        };
+        returning.execute(view, &self.parameters, scratch, self.budget, self.returned).map(|_| ())
+    }
+}
+
+fn check(rows_read: u64, budget: &Budget<'_>) -> Result<(), QueryError> {
+    if rows_read > budget.rows_max {
+        return Err(QueryError::Limit { what: ROWS_READ, limit: budget.rows_max });
+    }
+    if budget.deadline.is_some_and(|over| over()) { Err(QueryError::Deadline) } else { Ok(()) }
+}
+
+/// A field's name as documents hold it.
+fn quoted(name: &str) -> Vec<u8> {
+    let mut quoted = Vec::new();
+    write_field(Field::Value(Value::text(name)), &mut quoted);
+    quoted
+}
 
 /// One document on its way.
 struct One<'o, C> {
@@ -207,21 +247,23 @@ struct One<'o, C> {
     forms: &'o [Form],
     /// What has come due is not there.
     due: Option<&'o Due>,
+    /// The names of `changing.fields`, quoted.
+    names: &'o [Vec<u8>],
 }
 
 impl<C: Change> One<'_, C> {
-    fn write(&mut self, mut row: &[u8], tell: &mut Tell<'_>) -> Result<(), ModifyError> {
+    fn write(&mut self, mut row: &[u8], tell: &mut Tell<'_>, scratch: &mut Scratch) -> Result<(), ModifyError> {
         if self.changing.action == Action::Insert {
             let body = self.body(b"{}", &mut row);
             let prepared = self.apply(&Op::Insert { body })?;
             let kind = self.collection.info.key.kind;
             let key = kind.of_bytes(&prepared).ok_or(QueryError::Damaged("a key"))?;
-            return Ok(tell(&Within::new(&mut *self.change), value_of(&key))?);
+            return Ok(tell.tell(&Within::new(&mut *self.change), value_of(&key), scratch)?);
         }
         let Field::Value(key) = sort::take_field(&mut row) else { return Err(QueryError::Damaged("a key").into()) };
         let stored = as_key(key, self.collection.info.key.kind).ok_or(QueryError::Damaged("a key"))?;
         if self.changing.action == Action::Delete {
-            tell(&Within::new(&mut *self.change), key)?;
+            tell.tell(&Within::new(&mut *self.change), key, scratch)?;
             self.apply(&Op::Delete { key: stored.as_bytes().to_vec() })?;
             return Ok(());
         }
@@ -231,7 +273,7 @@ impl<C: Change> One<'_, C> {
         let text = document.ok_or(QueryError::Damaged("a document"))?.text().to_vec();
         let body = self.body(&text, &mut row);
         self.apply(&Op::Replace { key: stored.as_bytes().to_vec(), body })?;
-        Ok(tell(&Within::new(&mut *self.change), key)?)
+        Ok(tell.tell(&Within::new(&mut *self.change), key, scratch)?)
     }
 
     fn apply(&mut self, op: &Op) -> Result<Vec<u8>, WriteError> {
@@ -253,12 +295,7 @@ impl<C: Change> One<'_, C> {
             out.push(b':');
             out.extend_from_slice(value);
         };
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        for name in &self.changing.fields {
-            let mut quoted = Vec::new();
-            write_field(Field::Value(Value::text(name)), &mut quoted);
-            names.push(quoted);
-        }
+        let names = self.names;
         let mut placed = vec![false; names.len()];
         for (name, value) in json::fields(old) {
             match names.iter().position(|new| new == name) {

@@ -27,6 +27,46 @@ pub enum Value<'a> {
     Text(&'a [u8]),
 }
 
+/// A value that outlives what it was read from.
+#[derive(Clone, Debug)]
+pub enum OwnedValue {
+    /// NULL.
+    Null,
+    /// An integer within 64 bits.
+    Integer(i64),
+    /// Any other number.
+    Real(f64),
+    /// Text.
+    Text(Box<[u8]>),
+}
+
+impl OwnedValue {
+    /// A copy.
+    pub fn new(value: &Value<'_>) -> OwnedValue {
+        match *value {
+            Value::Null => OwnedValue::Null,
+            Value::Integer(integer) => OwnedValue::Integer(integer),
+            Value::Real(real) => OwnedValue::Real(real),
+            Value::Text(text) => OwnedValue::Text(text.into()),
+        }
+    }
+
+    /// Borrowed.
+    pub fn value(&self) -> Value<'_> {
+        match self {
+            OwnedValue::Null => Value::Null,
+            OwnedValue::Integer(integer) => Value::Integer(*integer),
+            OwnedValue::Real(real) => Value::Real(*real),
+            OwnedValue::Text(text) => Value::Text(text),
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        if let OwnedValue::Text(text) = self { text.len() } else { 0 }
+    }
+}
+
 /// A field as it is found: stored JSON, or a value that its place has decoded.
 #[derive(Clone, Copy, Debug)]
 pub enum Field<'a> {
