@@ -56,6 +56,9 @@ impl Method {
 pub enum Order {
     /// Waits until every earlier request of the connection that may change something is answered.
     Read,
-    /// Is handed to the service at once; replies still leave in the order of the requests.
+    /// Is handed to the service at once, unless one stands alone; replies still leave in the order of the requests.
     Write,
+    /// May change something, and not in its turn among other writes: waits as a read does, and every later request that may
+    /// change something waits for it.
+    Alone,
 }

@@ -54,6 +54,8 @@ pub(crate) struct Ring {
     slots: VecDeque<Slot>,
     first: u64,
     writes_unanswered: usize,
+    /// Of these, those whose order is [`Order::Alone`].
+    alone_unanswered: usize,
     streams: usize,
     held_bytes: usize,
 }
@@ -77,6 +79,11 @@ impl Ring {
         self.writes_unanswered > 0
     }
 
+    /// Whether one of them must be answered before another begins.
+    pub(crate) fn stands_alone(&self) -> bool {
+        self.alone_unanswered > 0
+    }
+
     /// Whether a stream is on its way, or waits for its turn.
     pub(crate) fn has_stream(&self) -> bool {
         self.streams > 0
@@ -95,6 +102,7 @@ impl Ring {
     pub(crate) fn push(&mut self, slot: Slot) {
         self.held_bytes += slot.held_bytes();
         self.writes_unanswered += usize::from(slot.waits_to_write());
+        self.alone_unanswered += usize::from(slot.waits_alone());
         self.streams += usize::from(slot.is_stream());
         self.slots.push_back(slot);
     }
@@ -107,6 +115,7 @@ impl Ring {
             return false;
         }
         self.writes_unanswered -= usize::from(slot.waits_to_write());
+        self.alone_unanswered -= usize::from(slot.waits_alone());
         slot.held = Held::Answer(answer);
         self.held_bytes += slot.held_bytes();
         true
@@ -135,6 +144,7 @@ impl Ring {
         self.first += 1;
         self.held_bytes -= slot.held_bytes();
         self.writes_unanswered -= usize::from(slot.waits_to_write());
+        self.alone_unanswered -= usize::from(slot.waits_alone());
         self.streams -= usize::from(slot.is_stream());
         Some(slot)
     }
@@ -142,7 +152,11 @@ impl Ring {
 
 impl Slot {
     fn waits_to_write(&self) -> bool {
-        self.order == Order::Write && matches!(self.held, Held::Nothing)
+        self.order != Order::Read && matches!(self.held, Held::Nothing)
+    }
+
+    fn waits_alone(&self) -> bool {
+        self.order == Order::Alone && matches!(self.held, Held::Nothing)
     }
 
     /// A stream's head is not counted: it goes out by itself, before the slot does.

@@ -80,7 +80,11 @@ fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &Request<'_>, repl
             return true;
         }
         order = shared.service.order(request);
-        if order == Order::Read && ring.has_unanswered_write() {
+        let waits = match order {
+            Order::Write => ring.stands_alone(),
+            Order::Read | Order::Alone => ring.has_unanswered_write(),
+        };
+        if waits {
             return false;
         }
         shared.service.call(&mut shared.local.borrow_mut(), request, reply);

@@ -66,6 +66,24 @@ fn writes_are_submitted_without_waiting_and_a_read_waits_for_all_of_them() {
 }
 
 #[test]
+fn a_request_that_stands_alone_waits_for_writes_and_lets_no_other_pass() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send((post("/late/1") + &post("/late-alone/2") + &post("/late/3") + &get("/late-read/4")).as_bytes());
+    let first = server.shelf.take("/late/1");
+    server.connect().probe("/other");
+    assert!(!server.shelf.has("/late-alone/2"), "it was handed over before the write was answered");
+    first.send(Status(200), "", b"1".to_vec());
+    let alone = server.shelf.take("/late-alone/2");
+    server.connect().probe("/other");
+    assert!(!server.shelf.has("/late/3") && !server.shelf.has("/late-read/4"), "something passed it");
+    alone.send(Status(200), "", b"2".to_vec());
+    server.shelf.answer("/late/3");
+    server.shelf.answer("/late-read/4");
+    expect_all(&mut client, &["1", "2", "/late/3", "/late-read/4"]);
+}
+
+#[test]
 fn a_read_behind_a_late_read_does_not_wait() {
     let server = TestServer::start(Settings::default());
     let mut client = server.connect();

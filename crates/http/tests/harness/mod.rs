@@ -57,7 +57,11 @@ impl Service for TestService {
 
     fn order(&self, request: &Request<'_>) -> Order {
         assert!(request.path() != "/panic-in-order");
-        if request.path().starts_with("/late-read") || request.method().is_safe() { Order::Read } else { Order::Write }
+        match request.path() {
+            path if path.starts_with("/late-read") || request.method().is_safe() => Order::Read,
+            path if path.starts_with("/late-alone") => Order::Alone,
+            _ => Order::Write,
+        }
     }
 
     fn call(&self, _: &mut (), request: &Request<'_>, mut reply: Reply<'_>) {
@@ -66,7 +70,7 @@ impl Service for TestService {
             query => format!("{}?{query}", request.path()),
         };
         match request.path().split('/').nth(1).unwrap_or_default() {
-            "late" | "late-read" => self.shelf.put(key, reply.later()),
+            "late" | "late-read" | "late-alone" => self.shelf.put(key, reply.later()),
             "panic" => panic!("as asked"),
             "drop" => {}
             "drop-late" => drop(reply.later()),
