@@ -9,6 +9,7 @@
 //! - Unique: tree `unique/NAME/FIELD`; key = the field by [`crate::order::lower`], value = the primary key's stored bytes.
 
 use crate::engine::TreeId;
+use crate::generate::Generate;
 use crate::key::KeyType;
 use crate::readiness::Readiness;
 
@@ -85,6 +86,8 @@ pub struct KeyInfo {
     pub field: String,
     /// What it is.
     pub kind: KeyType,
+    /// How it is made for documents that come without one.
+    pub generate: Option<Generate>,
 }
 
 /// What a schema promises about one top-level field.

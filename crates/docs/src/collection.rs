@@ -12,6 +12,7 @@ use crate::catalog::{Catalog, CollectionInfo};
 use crate::engine::TreeId;
 use crate::error::WriteError;
 use crate::expire::{self, Clock, Due};
+use crate::generate::Keys;
 use crate::index;
 use crate::key::{KEY_BYTES_MAX, Key, KeyType};
 use crate::order;
@@ -40,6 +41,8 @@ pub struct Collection {
     pub(crate) referrers: Vec<Referrer>,
     /// The place of the field that holds a document's time.
     pub(crate) expire: Option<usize>,
+    /// What gives a document its key that comes without one.
+    pub(crate) keys: Option<Keys>,
     /// The views that read this collection.
     pub(crate) views: Vec<Watch>,
 }
@@ -128,8 +131,19 @@ impl Collection {
         }
         let expire = info.expire.as_ref().map(|expire| number(&expire.field)).transpose()?;
         let referrers = referrers(catalog, place);
-        let views = Vec::new();
-        Ok(Collection { info, schema, names, key, indexes, unique, references, referrers, expire, views })
+        Ok(Collection {
+            info,
+            schema,
+            names,
+            key,
+            indexes,
+            unique,
+            references,
+            referrers,
+            expire,
+            keys: None,
+            views: Vec::new(),
+        })
     }
 
     /// Has writes keep a view. `Err`: more fields than a row has places.

@@ -13,6 +13,7 @@ use crate::collection::Collection;
 use crate::config::Config;
 use crate::error::{OpenError, ReadError, WriteError};
 use crate::expire::Clock;
+use crate::generate::Keys;
 use crate::index_build::IndexBuilder;
 use crate::rebuild;
 use crate::scratch;
@@ -104,6 +105,9 @@ impl Database {
             collections[view.definition.grouping.collection].watch(view).map_err(OpenError::Mismatch)?;
         }
         catalog.views = views::tables(config, &catalog)?;
+        for collection in &mut collections {
+            collection.keys = Keys::open(&store, &reader.snapshot(), &collection.info)?;
+        }
         drop(reader);
         store.set_fold(Arc::new(ViewFold));
         let heart = Arc::new(Heart { store, collections, views: watched.views, catalog_tree });

@@ -4,6 +4,7 @@
 //! changes. Every write keeps documents, index entries, unique values and references in step, in one transaction
 //! ([`write`](mod@write)).
 
+mod body;
 pub mod catalog;
 pub mod changes;
 pub mod collection;
@@ -14,6 +15,7 @@ pub mod engine;
 pub mod error;
 mod exact_sum;
 pub mod expire;
+pub mod generate;
 pub mod import;
 pub mod index;
 mod index_build;
@@ -35,10 +37,12 @@ pub mod views;
 pub mod write;
 mod writing;
 
+pub use body::Body;
 pub use database::{CollectionId, Database, Write};
 pub use error::{OpenError, ReadError, WriteError};
 pub use readiness::{Readiness, ReadinessState};
 pub use session::{Moment, Session, Stored, VisitDocument};
+pub use statement::{RowsWanted, StepsCall, StepsDone};
 pub use stored_catalog::outline;
 pub use write::{Op, Precondition, Written};
 pub use writing::Done;

@@ -1,13 +1,19 @@
-//! Statements that write, each one transaction: prepared on the caller's thread, and again where others changed what it read.
+//! Statements that write, alone or as steps, are one transaction: prepared on the caller's thread, and again where others changed what it read.
 //!
 //! The second preparing runs on the thread that commits for all, so it may look at few rows there
 //! ([`AGAIN_ROWS_MAX`]); a longer statement gives up its turn and begins anew, on the caller's thread, so many times at most
 //! ([`TRIES_MAX`]).
 
-use store::Tx;
+use std::sync::Arc;
+
+use store::{Submit, Tx};
 
 use crate::database::{CollectionId, Database};
-use crate::sql::{Budget, KeptRows, Modification, ModifyError, QueryError, ROWS_READ, RowSink, Value};
+use crate::session::Session;
+use crate::sql::{
+    Budget, Given, KeptRows, Modification, ModifyError, OwnedValue, QueryError, ROWS_READ, RowSink, Steps, StepsError,
+    Value,
+};
 
 /// Rows that a statement may look at while everybody's commits wait for it: some milliseconds.
 pub(crate) const AGAIN_ROWS_MAX: u64 = 20_000;
@@ -36,6 +42,24 @@ impl Database {
             self.attempt(budget, &mut |tx, budget| statement.apply(collection, tx, parameters, budget, &mut returned))?;
         returned.give(statement.columns().count(), sink);
         Ok(applied.documents)
+    }
+
+    /// Runs steps in one transaction and waits until it is durable; gives the reply.
+    pub fn run_steps(&self, call: &StepsCall, budget: &Budget<'_>) -> Result<Vec<u8>, StepsError> {
+        let mut body = Vec::new();
+        self.attempt(budget, &mut |tx, budget| call.prepare(self, tx, budget, &mut body))?;
+        Ok(body)
+    }
+
+    /// Submits steps as one transaction; `done` is called once, perhaps before this returns. Within
+    /// [`StepsCall::rows_max`] and [`StepsCall::bytes_max`]: what needs more is refused, and may be run by
+    /// [`Database::run_steps`].
+    pub fn submit_steps(&self, session: &Session, call: StepsCall, done: StepsDone) {
+        let stepping = Stepping { database: self.clone(), call, body: Vec::new(), refused: None, done };
+        match self.store().submit(session.reader(), Box::new(stepping)) {
+            Submit::Queued => {}
+            Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
+        }
     }
 
     /// Commits what `attempt` does, however often it has to be done, and waits until it is durable.
@@ -68,10 +92,109 @@ impl Database {
     }
 }
 
+/// Steps, and what they are called with.
+#[derive(Debug)]
+pub struct StepsCall {
+    /// The steps.
+    pub steps: Arc<Steps>,
+    /// Their parameters.
+    pub parameters: Vec<OwnedValue>,
+    /// A document that must be there before the first of them, by its key's stored bytes.
+    pub required: Option<(CollectionId, Vec<u8>)>,
+    /// What is done with the rows of the last step.
+    pub rows: RowsWanted,
+    /// Unix time in milliseconds.
+    pub now_ms: i64,
+    /// Rows that they may look at where they are submitted.
+    pub rows_max: u64,
+    /// Bytes of rows that are kept there.
+    pub bytes_max: usize,
+    /// Bytes of the reply there.
+    pub reply_bytes_max: usize,
+}
+
+/// What is wanted of the last step's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowsWanted {
+    /// Nothing.
+    None,
+    /// All, as an array.
+    All,
+    /// The first, which must be there.
+    First,
+}
+
+/// Told once what became of steps: their reply, or why they were not done. May run on a thread of the store, and must not
+/// block.
+pub type StepsDone = Box<dyn FnOnce(StepsCall, Result<Vec<u8>, StepsError>) + Send>;
+
+impl StepsCall {
+    fn prepare(
+        &self,
+        database: &Database,
+        tx: &mut Tx<'_>,
+        budget: &Budget<'_>,
+        body: &mut Vec<u8>,
+    ) -> Result<(), StepsError> {
+        body.clear();
+        if let Some((collection, key)) = &self.required
+            && tx.get(database.collection_at(*collection).info.tree, key)?.is_none()
+        {
+            return Err(StepsError::Missing);
+        }
+        let mut given = Given::default();
+        self.steps.apply(database, tx, &self.parameters, budget, &mut given)?;
+        match self.rows {
+            RowsWanted::None => Ok(()),
+            wanted => self.steps.write(&given, wanted == RowsWanted::First, body),
+        }
+    }
+}
+
+/// Steps on their way through the store.
+struct Stepping {
+    database: Database,
+    call: StepsCall,
+    body: Vec<u8>,
+    refused: Option<StepsError>,
+    done: StepsDone,
+}
+
+impl store::Transaction for Stepping {
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
+        let Stepping { database, call, body, .. } = self;
+        let budget = Budget {
+            rows_max: call.rows_max.min(AGAIN_ROWS_MAX),
+            output_bytes_max: call.reply_bytes_max,
+            memory_bytes_max: call.bytes_max,
+            deadline: None,
+            now_ms: call.now_ms,
+        };
+        self.refused = call.prepare(database, tx, &budget, body).err();
+        if self.refused.is_none() { Ok(()) } else { Err(store::Abort) }
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
+        let Stepping { call, body, refused, done, .. } = *self;
+        let outcome = match (outcome, refused) {
+            (Ok(_), _) => Ok(body),
+            (Err(store::Error::Aborted), Some(refused)) => Err(refused),
+            (Err(error), _) => Err(StepsError::Store(error)),
+        };
+        done(call, outcome);
+    }
+}
+
 /// Why a transaction was given up, as far as it matters for doing it again.
 pub(crate) trait Refusal: From<store::Error> {
     /// Whether it looked at too many rows.
     fn is_of_rows(&self) -> bool;
+}
+
+impl Refusal for StepsError {
+    fn is_of_rows(&self) -> bool {
+        matches!(self, StepsError::Failed { error, .. } if error.is_of_rows())
+    }
 }
 
 impl Refusal for ModifyError {

@@ -18,6 +18,7 @@ use crate::collection::{Collection, Referrer, STAMP_BYTES, key_value};
 use crate::engine::{Change, Direction, KeyRange};
 use crate::error::WriteError;
 use crate::expire::Due;
+use crate::generate::Keys;
 use crate::key::Key;
 use crate::order;
 use crate::row::{Plain, Row, plain};
@@ -27,7 +28,7 @@ use crate::views;
 /// What to do with a document.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Store a new document; its key is in the body.
+    /// Store a new document; its key is in the body, unless the collection makes keys.
     Insert {
         /** JSON. */
         body: Vec<u8>,
@@ -268,6 +269,9 @@ impl<C: Change> Work<'_, C> {
     fn insert(&mut self, body: &[u8], scratch: &mut Scratch) -> Result<Prepared, WriteError> {
         let Scratch { encoder, buffers, shape, views, .. } = scratch;
         encode(encoder, body, &mut buffers.new)?;
+        if let Some(keys) = &self.collection.keys {
+            self.complete(keys, encoder, &mut buffers.new)?;
+        }
         let document = document(&buffers.new)?;
         self.collection.with_row(document, shape, |row| {
             let plain = self.collection.check(document, row)?;
@@ -281,8 +285,32 @@ impl<C: Change> Work<'_, C> {
             self.move_entries(None, Some(row), &key, &mut buffers.entries)?;
             views::write::apply(&self.collection.views, None, Some((document, row)), self.change, views)?;
             self.change.put_stamped(self.collection.info.tree, key.as_bytes(), &buffers.new);
+            if let Some(keys) = &self.collection.keys {
+                keys.met(&key);
+            }
             Ok(Prepared { unchanged: None, created: true, key: key.as_bytes().to_vec() })
         })
+    }
+
+    /// Puts a key in front of the fields of a document that has none.
+    fn complete(&mut self, keys: &Keys, encoder: &mut Encoder, new: &mut Vec<u8>) -> Result<(), WriteError> {
+        let info = &self.collection.info;
+        let document = document(new)?;
+        if !document.is_object() || document.field(&info.key.field).is_some() {
+            return Ok(());
+        }
+        let mut text = b"{".to_vec();
+        binjson::append_string(&mut text, &info.key.field);
+        text.push(b':');
+        text.extend_from_slice(keys.make(info, &mut *self.change)?.as_bytes());
+        match document.text() {
+            b"{}" => text.push(b'}'),
+            fields => {
+                text.push(b',');
+                text.extend_from_slice(&fields[1..]);
+            }
+        }
+        encode(encoder, &text, new)
     }
 
     fn update(

@@ -31,7 +31,7 @@ fn unknown_names_are_told_with_the_known_ones() {
         "[collections.c]\nkey = { field = \"id\", type = \"u64\", kind = 1 }\n",
         &[
             "s.toml:2:30: `collections.c.key.type` is \"u64\"; allowed: \"u32\", \"i64\", \"string\"",
-            "s.toml:2:37: unknown key `kind` in [collections.c.key]; allowed: field, type",
+            "s.toml:2:37: unknown key `kind` in [collections.c.key]; allowed: field, type, generate",
         ],
     );
 }
@@ -45,8 +45,28 @@ fn names_kept_for_later_answer_not_yet() {
         ],
     );
     check(
-        "[collections.c]\nkey = { field = \"id\", type = \"u32\", generate = true }\n",
-        &["s.toml:2:37: `generate` in [collections.c.key] is not there yet; allowed: field, type"],
+        "[collections.c]\nkey = { field = \"id\", type = \"u32\" }\nallow = \"all\"\n",
+        &["s.toml:3:1: `allow` in [collections.c] is not there yet; allowed: key, schema, unique, indexes, references"],
+    );
+}
+
+#[test]
+fn keys_are_made_in_a_way_that_fits_their_type() {
+    let key = |kind: &str, generate: &str| {
+        format!("[collections.c]\nkey = {{ field = \"id\", type = \"{kind}\", generate = {generate} }}\n")
+    };
+    for (kind, generate) in [("u32", "counter"), ("i64", "counter"), ("string", "uuid")] {
+        let config = Config::parse("s.toml".as_ref(), &key(kind, &format!("\"{generate}\""))).unwrap();
+        assert!(config.collections[0].key.generate.is_some());
+    }
+    let fits = "allowed: \"counter\" with u32 and i64, \"uuid\" with string";
+    for (kind, generate, column) in [("u32", "uuid", 48), ("string", "counter", 51)] {
+        let told = format!("s.toml:2:{column}: `collections.c.key.generate` makes no keys of type {kind}; {fits}");
+        check(&key(kind, &format!("\"{generate}\"")), &[&told]);
+    }
+    check(
+        &key("u32", "true"),
+        &["s.toml:2:48: `collections.c.key.generate` is a boolean; allowed: \"counter\", \"uuid\""],
     );
 }
 

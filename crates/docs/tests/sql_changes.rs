@@ -231,3 +231,26 @@ fn a_long_statement_that_a_write_has_crossed_is_begun_anew() {
     assert_eq!(all(&service, "SELECT id FROM notes WHERE s = 'x'"), [["20999"]]);
     assert!(calls.into_inner() > 200, "it was read twice, and not all on the thread that commits");
 }
+
+#[test]
+fn update_from_takes_values_of_other_tables() {
+    let service = Service::new(&config(NOTES));
+    let sqlite = rusqlite::Connection::open_in_memory().unwrap();
+    sqlite.execute_batch("CREATE TABLE notes (id PRIMARY KEY, n, s); CREATE TABLE tags (name PRIMARY KEY, n)").unwrap();
+    for sql in [
+        "INSERT INTO notes (id, n, s) VALUES (1, 10, 'x'), (2, 20, 'y'), (3, NULL, 'z')",
+        "INSERT INTO tags (name, n) VALUES ('x', 1), ('y', 30), ('q', 5)",
+        "UPDATE notes SET n = notes.n - t.n FROM tags AS t WHERE t.name = notes.s AND notes.n >= t.n RETURNING id, n",
+        "UPDATE notes SET n = l.n, s = s || l.name FROM (SELECT name, MAX(n) AS n FROM tags GROUP BY name) AS l WHERE l.name = 'q'",
+        "UPDATE notes AS m SET n = 0 FROM json_each('[1,2]') AS e, tags WHERE m.id = e.value AND tags.name = 'x'",
+    ] {
+        let (_, returned) = run(&service, sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let wanted = theirs(&sqlite, sql);
+        assert_eq!(returned, wanted, "{sql}");
+        let check = "SELECT id, n, s FROM notes ORDER BY id";
+        assert_eq!(all(&service, check), theirs(&sqlite, check), "after {sql}");
+    }
+    let error = run(&service, "UPDATE notes SET n = tags.n FROM tags WHERE id = 1", &[]).expect_err("twice");
+    assert!(error.contains("found by more than one row of FROM"), "{error}");
+    assert_eq!(all(&service, "SELECT n FROM notes WHERE id = 1"), [["0"]]);
+}

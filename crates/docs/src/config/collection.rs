@@ -4,6 +4,7 @@ use super::schema_text;
 use super::table::{Item, Table};
 use crate::catalog::KeyInfo;
 use crate::expire::AFTER_SECONDS_MAX;
+use crate::generate::GENERATORS;
 use crate::key::{KEY_TYPES, KeyType};
 use crate::schema::Schema;
 
@@ -17,7 +18,7 @@ pub const INDEX_FIELDS_MAX: usize = 16;
 pub const NAME_BYTES_MAX: usize = 64;
 
 const KEYS: [&str; 6] = ["key", "schema", "unique", "indexes", "references", "expire"];
-const LATER: [&str; 3] = ["views", "allow", "steps"];
+const LATER: [&str; 2] = ["views", "allow"];
 
 /// A collection as the file declares it, checked.
 #[derive(Clone, Debug)]
@@ -87,10 +88,17 @@ pub(super) fn check_name(item: &Item<'_>, what: &str) {
 
 fn read_key(item: &Item<'_>, fields: &Fields<'_>) -> Option<KeyInfo> {
     let table = item.table()?;
-    table.check_keys(&["field", "type"], &["generate"]);
+    table.check_keys(&["field", "type", "generate"], &[]);
     let field = table.require("field").and_then(|item| fields.name(&item));
     let kind: Option<KeyType> = table.require("type").and_then(|item| item.word(&KEY_TYPES));
-    Some(KeyInfo { field: field?, kind: kind? })
+    let generate = table.get("generate").and_then(|item| Some((item.word(&GENERATORS)?, item)));
+    if let (Some((generate, item)), Some(kind)) = (&generate, kind)
+        && !generate.fits(kind)
+    {
+        let allowed = "\"counter\" with u32 and i64, \"uuid\" with string";
+        item.mistake(format!("`{}` makes no keys of type {}", item.path(), kind.name()), allowed);
+    }
+    Some(KeyInfo { field: field?, kind: kind?, generate: generate.map(|(generate, _)| generate) })
 }
 
 fn read_schema(item: &Item<'_>) -> Option<(String, Schema)> {

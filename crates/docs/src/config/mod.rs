@@ -33,6 +33,7 @@ pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
 pub use parameter::{
     Default as ParameterDefault, ENUM_VALUES_MAX, PARAMETER_KINDS, Parameter, ParameterKind, ParameterValue,
 };
+pub(crate) use schema_text::read as schema_text;
 pub use schema_text::{SCHEMA_BYTES_MAX, json_text};
 pub use source::Source;
 pub use table::{Item, Table};

@@ -7,13 +7,15 @@
 use std::fmt;
 
 use bumpalo::Bump;
+use hashbrown::HashSet;
+use sqlparser::ast::Statement;
 
 use super::error::{QueryError, SqlError};
 use super::execute::{Budget, Scratch};
 use super::nest::as_key;
 use super::query::Query;
 use super::resolve::changes::{Action, Changing, Form};
-use super::sink::{RowSink, write_field};
+use super::sink::{JsonRows, RowSink, write_field};
 use super::sort;
 use super::value::{Field, Value};
 use super::{json, parse, resolve};
@@ -114,14 +116,19 @@ impl KeptRows {
         self.ends.iter().map(move |&end| &self.bytes[std::mem::replace(&mut start, end)..end])
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
     /// Gives the rows, each of so many columns, to a sink.
     pub(crate) fn give<S: RowSink + ?Sized>(&self, columns: usize, sink: &mut S) {
-        for mut row in self.rows() {
+        KeptRows::give_of(self.rows(), columns, sink);
+    }
+
+    /// The same for some of the rows.
+    pub(crate) fn give_of<'r, S: RowSink + ?Sized>(rows: impl Iterator<Item = &'r [u8]>, columns: usize, sink: &mut S) {
+        for mut row in rows {
             sink.begin_row();
             (0..columns).for_each(|column| sink.field(column, sort::take_field(&mut row)));
             sink.end_row();
@@ -130,6 +137,12 @@ impl KeptRows {
 }
 
 impl Modification {
+    /// Whether a text is a statement that writes, as far as its form tells.
+    pub fn is_one(sql: &str) -> Result<bool, SqlError> {
+        let (statement, _) = parse::statement(sql)?;
+        Ok(matches!(statement, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)))
+    }
+
     /// Prepares a statement against a catalog.
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Modification, SqlError> {
         let (statement, _) = parse::statement(sql)?;
@@ -151,6 +164,11 @@ impl Modification {
     /// The names of the columns that RETURNING gives; none without it.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.returning.iter().flat_map(Query::columns)
+    }
+
+    /// A sink that appends what RETURNING gives as JSON objects, with a byte between them; none without RETURNING.
+    pub fn json_rows<'o>(&'o self, out: &'o mut Vec<u8>, separator: u8) -> Option<JsonRows<'o>> {
+        self.returning.as_ref().map(|returning| returning.json_rows(out, separator))
     }
 
     /// The place in the catalog of the collection that it changes.
@@ -177,7 +195,8 @@ impl Modification {
         let with_key = parameters.iter().copied().chain([Value::Null]).collect();
         let mut tell = Tell { returning: self.returning.as_ref(), parameters: with_key, keys: &keys, budget, returned };
         let names: Vec<Vec<u8>> = self.changing.fields.iter().map(|name| quoted(name)).collect();
-        let kept_max = Budget { output_bytes_max: budget.memory_bytes_max, ..*budget };
+        // While these rows grow, what sorted them is there too.
+        let kept_max = Budget { output_bytes_max: budget.memory_bytes_max / 2, ..*budget };
         let mut rows = KeptRows::default();
         let mut done = Applied::default();
         let expire = collection.info.expire.as_ref();
@@ -188,7 +207,11 @@ impl Modification {
             let known = &parameters[..source.parameters().len()];
             let budget = Budget { rows_max: budget.rows_max.saturating_sub(done.rows_read), ..kept_max };
             done.rows_read += source.execute(&view, known, &mut scratch, &budget, &mut rows)?.rows_read;
+            let mut met: HashSet<&[u8]> = HashSet::new();
             for row in rows.rows() {
+                if self.changing.joined && !met.insert(first_field(row)) {
+                    return Err(QueryError::Value("a document is found by more than one row of FROM").into());
+                }
                 let forms = self.changing.forms.get(number).map_or(&[][..], |forms| forms);
                 let (names, due) = (&names[..], due.as_ref());
                 let mut one = One { changing: &self.changing, collection, change: &mut *change, forms, names, due };
@@ -230,6 +253,13 @@ fn check(rows_read: u64, budget: &Budget<'_>) -> Result<(), QueryError> {
         return Err(QueryError::Limit { what: ROWS_READ, limit: budget.rows_max });
     }
     if budget.deadline.is_some_and(|over| over()) { Err(QueryError::Deadline) } else { Ok(()) }
+}
+
+/// The bytes of a row's first field.
+fn first_field(row: &[u8]) -> &[u8] {
+    let mut rest = row;
+    sort::take_field(&mut rest);
+    &row[..row.len() - rest.len()]
 }
 
 /// A field's name as documents hold it.

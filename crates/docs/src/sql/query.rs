@@ -262,6 +262,12 @@ impl Query {
         explain::scans(self.plan_with(present), &self.catalog)
     }
 
+    /// Whether it reads a view of the catalog that it was prepared on.
+    pub(crate) fn reads_views(&self, catalog: &Catalog) -> bool {
+        let is_view = |name: &str| catalog.views.iter().any(|view| view.name == name);
+        self.logical.reads(&mut |collection| is_view(&self.catalog.collections[collection].name))
+    }
+
     /// What the indexes should include so that no plan of this query fetches a document through them.
     pub fn wanted_included(&self) -> Vec<WantedIncluded> {
         let mut wanted: Vec<WantedIncluded> = Vec::new();

@@ -50,7 +50,7 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
         name: name.to_string(),
         tree: document_tree(place),
         // No field has an empty name, so no query finds rows by this key.
-        key: KeyInfo { field: String::new(), kind: KeyType::String },
+        key: KeyInfo { field: String::new(), kind: KeyType::String, generate: None },
         fields: fields.collect(),
         closed: true,
         indexes: match definition.grouping.group_len() {

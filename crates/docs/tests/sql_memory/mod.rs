@@ -74,7 +74,7 @@ impl Memory {
         let info = CollectionInfo {
             name: shape.name.to_owned(),
             tree: TreeId(0),
-            key: KeyInfo { field: shape.key.to_owned(), kind: KeyType::U32 },
+            key: KeyInfo { field: shape.key.to_owned(), kind: KeyType::U32, generate: None },
             fields: fields.collect(),
             closed: shape.closed,
             expire: None,

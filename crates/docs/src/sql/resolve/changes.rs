@@ -46,6 +46,8 @@ pub(crate) struct Changing {
     pub(crate) forms: Vec<Vec<Form>>,
     /// Queries that give the documents: of INSERT the fields' values, else the key and then these.
     pub(crate) sources: Vec<Logical>,
+    /// Other tables say what becomes of a document, so it may be found more than once.
+    pub(crate) joined: bool,
     /// The last parameter is the document's key.
     pub(crate) returning: Option<Logical>,
 }
@@ -123,8 +125,8 @@ fn insert_fields(resolver: &Resolver<'_>, columns: &[ObjectName], at: Location) 
 
 fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     let at = update.update_token.0.span.start;
-    if update.from.is_some() || update.or.is_some() || !update.table.joins.is_empty() {
-        return not_yet("UPDATE with FROM, a join or OR (say which documents with WHERE key IN (SELECT …))", at);
+    if update.or.is_some() || !update.table.joins.is_empty() {
+        return not_yet("UPDATE with a join or OR (say UPDATE … SET … FROM …)", at);
     }
     if !update.order_by.is_empty() || update.limit.is_some() {
         return not_yet("UPDATE with ORDER BY or LIMIT", at);
@@ -132,6 +134,11 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     let mut resolver = Resolver::new(catalog);
     let collection = resolver.changed_table(&update.table.relation, at)?;
     let mut changing = Changing::new(collection, Action::Update, Vec::new());
+    match &update.from {
+        None => {}
+        Some(ast::UpdateTableFromKind::AfterSet(from)) => resolver.from(from)?,
+        Some(ast::UpdateTableFromKind::BeforeSet(_)) => return not_yet("FROM before SET", at),
+    }
     resolver.key_output();
     let mut forms = Vec::new();
     for assignment in &update.assignments {
@@ -149,6 +156,7 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
         forms.extend(resolver.values(std::slice::from_ref(&assignment.value))?);
     }
     resolver.condition(update.selection.as_ref())?;
+    changing.joined = update.from.is_some();
     changing.forms.push(forms);
     changing.sources.push(resolver.logical);
     changing.returning(update.returning.as_deref(), catalog)?;
@@ -177,7 +185,7 @@ fn delete_from(delete: &ast::Delete, catalog: &Catalog) -> Resolved<Changing> {
 
 impl Changing {
     fn new(collection: usize, action: Action, fields: Vec<String>) -> Changing {
-        Changing { collection, action, fields, forms: Vec::new(), sources: Vec::new(), returning: None }
+        Changing { collection, action, fields, forms: Vec::new(), sources: Vec::new(), joined: false, returning: None }
     }
 
     fn parameters(&self) -> Vec<String> {

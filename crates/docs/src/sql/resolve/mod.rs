@@ -176,6 +176,12 @@ impl Logical {
         self.inner.iter().flat_map(|inner| &inner.members).for_each(|member| member.each(visit));
     }
 
+    /// Whether it reads, or a query inside it, a collection of which this holds.
+    pub(crate) fn reads(&self, holds: &mut dyn FnMut(usize) -> bool) -> bool {
+        self.tables.iter().filter_map(Table::collection).any(&mut *holds)
+            || self.inner.iter().flat_map(|inner| &inner.members).any(|member| member.reads(holds))
+    }
+
     /// The queries inside, however deep.
     fn inner_count(&self) -> usize {
         let members = self.inner.iter().flat_map(|inner| &inner.members);

@@ -218,7 +218,7 @@ pub(crate) fn unstored(name: &str, fields: Vec<FieldInfo>) -> CollectionInfo {
         name: name.to_owned(),
         tree: TreeId(u32::MAX),
         // No name in a query has this character.
-        key: KeyInfo { field: "\0".to_owned(), kind: KeyType::I64 },
+        key: KeyInfo { field: "\0".to_owned(), kind: KeyType::I64, generate: None },
         fields,
         closed: true,
         indexes: Vec::new(),

@@ -1,0 +1,76 @@
+//! A request's body as parameters of statements: an object that fits a JSON Schema, each field that the schema names a
+//! value.
+//!
+//! A field that is missing or null is NULL, a boolean 1 or 0, an array or object its minified text (rule 3).
+
+use binjson::{Document, Encoder};
+
+use crate::config::Item;
+use crate::error::WriteError;
+use crate::row::{NAMES_MAX, Names, Plain, Shape, plain};
+use crate::schema::Schema;
+use crate::sql::OwnedValue;
+
+/// What a body must be, and what is read from it.
+#[derive(Debug)]
+pub struct Body {
+    schema: Schema,
+    names: Names,
+    text: String,
+}
+
+impl Body {
+    /// Reads a schema from the configuration, inline or from a file; what is wrong is noted.
+    pub fn read(item: &Item<'_>) -> Option<Body> {
+        let text = crate::config::schema_text(item)?;
+        let made = Schema::compile(&text).and_then(|schema| {
+            let mut names = Names::default();
+            for field in schema.fields() {
+                names.add(&field.name).ok_or_else(|| format!("it names more than {NAMES_MAX} fields"))?;
+            }
+            Ok((schema, names))
+        });
+        match made {
+            Ok((schema, names)) => Some(Body { schema, names, text }),
+            Err(why) => {
+                item.mistake(format!("`{}` is no JSON Schema of a body: {why}", item.path()), "");
+                None
+            }
+        }
+    }
+
+    /// The schema's JSON text.
+    pub fn schema_text(&self) -> &str {
+        &self.text
+    }
+
+    /// The names of the values, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.schema.fields().iter().map(|field| field.name.as_str())
+    }
+
+    /// Checks a body and gives its values.
+    pub fn values(&self, json: &[u8]) -> Result<Vec<OwnedValue>, WriteError> {
+        let mut stored = Vec::new();
+        Encoder::default().encode(json, &mut stored)?;
+        let damaged = |_| WriteError::invalid("the body cannot be read", "");
+        let document = Document::from_bytes(&stored).map_err(damaged)?;
+        if !document.is_object() {
+            return Err(WriteError::invalid("the body is a JSON object", ""));
+        }
+        self.names.with_row(document, &mut Shape::default(), |row| {
+            let checked = self.schema.check(document, row, &self.names);
+            checked.map_err(|misfit| WriteError::Invalid { why: misfit.why, pointer: misfit.pointer })?;
+            Ok((0..self.names.len()).map(|place| owned(&plain(row.get(place)))).collect())
+        })
+    }
+}
+
+fn owned(value: &Plain<'_>) -> OwnedValue {
+    match value {
+        Plain::Null => OwnedValue::Null,
+        Plain::Integer(integer) => OwnedValue::Integer(*integer),
+        Plain::Real(real) => OwnedValue::Real(*real),
+        Plain::Text(text) => OwnedValue::Text(text.as_bytes().into()),
+    }
+}

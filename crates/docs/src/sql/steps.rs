@@ -1,0 +1,362 @@
+//! Several statements as one transaction, each with what it expects of its rows.
+//!
+//! Each step is a query or a statement that writes. It sees what the steps before it wrote, and the columns of the first
+//! row that each of them gave are parameters of those behind it, where nothing from outside has that name. The first step
+//! that fails, or whose expectation does not hold, ends the transaction: nothing of it stays.
+//!
+//! An expectation is an expression over `rows` (documents changed, or rows of a query) and the step's parameters; NULL
+//! does not hold. A view is read before anything is written: what a write does to it is known at the commit only.
+
+use bumpalo::Bump;
+
+use super::error::{QueryError, SqlError, SqlErrorKind};
+use super::execute::{Budget, Scratch};
+use super::modify::{Applied, KeptRows, Modification, ModifyError};
+use super::query::Query;
+use super::sink::RowSink;
+use super::sort;
+use super::value::{Field, OwnedValue, Value, of_json};
+use crate::catalog::Catalog;
+use crate::database::{CollectionId, Database};
+use crate::engine::{Change, Within};
+use crate::views::table::WithViews;
+
+/// Most steps of one transaction.
+pub const STEPS_MAX: usize = 16;
+
+/// What an expectation stands in, so that its text begins a line. Nobody's parameter has such a name.
+const BEFORE: &str = "SELECT (\n";
+const BEHIND: &str = "\n) AS holds FROM (SELECT :rows_of_this_step AS rows)";
+const ROWS: &str = "rows_of_this_step";
+
+/// A step as it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct StepText<'t> {
+    /// The statement.
+    pub sql: &'t str,
+    /// What must hold behind it.
+    pub expect: Option<&'t str>,
+}
+
+/// Which text of which step is wrong.
+#[derive(Clone, Debug)]
+pub struct StepMistake {
+    /// The step, from 0.
+    pub step: usize,
+    /// It is the expectation, not the statement.
+    pub in_expect: bool,
+    /// What is wrong.
+    pub error: SqlError,
+}
+
+/// Prepared steps.
+#[derive(Debug)]
+pub struct Steps {
+    parameters: Vec<String>,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Step {
+    work: Work,
+    /// What fills the slots of the statement, and those of the expectation.
+    slots: Vec<Slot>,
+    expect: Option<(Query, Vec<Slot>)>,
+    /// Columns that later steps use.
+    handed_on: Vec<usize>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Write(Box<Modification>),
+    Read(Box<Query>),
+}
+
+/// Where a parameter of a statement comes from.
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    /// From outside, by its place among the parameters.
+    Given(usize),
+    /// A column of the first row that an earlier step gave.
+    Handed { step: usize, column: usize },
+    /// The rows of the step itself.
+    Rows,
+}
+
+/// Why nothing was done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StepsError {
+    /// A step failed.
+    Failed {
+        /** Which, from 0. */
+        step: usize,
+        /** Why. */
+        error: ModifyError,
+    },
+    /// What a step expects does not hold.
+    Unmet {
+        /** Which, from 0. */
+        step: usize,
+        /** Its rows. */
+        rows: u64,
+    },
+    /// The document that is required is not there.
+    Missing,
+    /// One row is wanted of the last step, which gave none.
+    NoRow,
+    /// The transaction failed.
+    Store(store::Error),
+}
+
+impl From<store::Error> for StepsError {
+    fn from(error: store::Error) -> Self {
+        StepsError::Store(error)
+    }
+}
+
+/// What the last step gave.
+#[derive(Default)]
+pub(crate) struct Given {
+    rows: KeptRows,
+    /// Documents changed, or rows.
+    pub(crate) count: u64,
+}
+
+impl Steps {
+    /// Prepares steps; `outside` are the names of the parameters that they are given.
+    pub fn prepare(texts: &[StepText<'_>], outside: &[&str], catalog: &Catalog) -> Result<Steps, StepMistake> {
+        let parameters = outside.iter().map(|name| (*name).to_owned()).collect();
+        let mut steps = Steps { parameters, steps: Vec::new() };
+        let mut writes = false;
+        for (step, text) in texts.iter().enumerate() {
+            let mistake = |error: SqlError| StepMistake { step, in_expect: false, error };
+            let work = Work::prepare(text.sql, catalog).map_err(mistake)?;
+            match &work {
+                Work::Write(_) => writes = true,
+                Work::Read(query) if writes && query.reads_views(catalog) => return Err(mistake(late_view())),
+                Work::Read(_) => {}
+            }
+            let slots = steps.slots(work.parameters()).map_err(mistake)?;
+            let mistake = |error: SqlError| StepMistake { step, in_expect: true, error: moved_up(error) };
+            let expect = text.expect.map(|text| Query::prepare(&format!("{BEFORE}{text}{BEHIND}"), catalog));
+            let expect = expect.transpose().map_err(mistake)?;
+            if expect.as_ref().is_some_and(|query| query.reads_views(catalog)) {
+                return Err(mistake(late_view()));
+            }
+            let expect = expect.map(|query| Ok((steps.slots(query.parameters())?, query)));
+            let expect = expect.transpose().map_err(mistake)?.map(|(slots, query)| (query, slots));
+            steps.steps.push(Step { work, slots, expect, handed_on: Vec::new() });
+        }
+        Ok(steps)
+    }
+
+    /// The names of the columns that the last step gives; none where it writes without RETURNING.
+    pub fn columns(&self) -> Vec<&str> {
+        self.steps.last().map_or_else(Vec::new, |step| step.work.columns())
+    }
+
+    /// What fills the parameters of the next step.
+    fn slots(&mut self, names: &[String]) -> Result<Vec<Slot>, SqlError> {
+        names.iter().map(|name| self.slot(name)).collect()
+    }
+
+    fn slot(&mut self, name: &str) -> Result<Slot, SqlError> {
+        if name == ROWS {
+            return Ok(Slot::Rows);
+        }
+        if let Some(place) = self.parameters.iter().position(|known| known == name) {
+            return Ok(Slot::Given(place));
+        }
+        for (step, earlier) in self.steps.iter_mut().enumerate().rev() {
+            if let Some(column) = earlier.work.columns().iter().position(|known| *known == name) {
+                if !earlier.handed_on.contains(&column) {
+                    earlier.handed_on.push(column);
+                }
+                return Ok(Slot::Handed { step, column });
+            }
+        }
+        Err(SqlError {
+            kind: SqlErrorKind::UnknownName,
+            message: format!("nothing gives :{name}; there are: {}", self.known().join(", ")),
+            line: 0,
+            column: 0,
+        })
+    }
+
+    fn known(&self) -> Vec<&str> {
+        let handed = self.steps.iter().flat_map(|step| step.work.columns());
+        self.parameters.iter().map(String::as_str).chain(handed).collect()
+    }
+
+    /// Runs the steps inside a transaction; what the last one gives is in `given`.
+    pub(crate) fn apply<C: Change>(
+        &self,
+        database: &Database,
+        change: &mut C,
+        parameters: &[OwnedValue],
+        budget: &Budget<'_>,
+        given: &mut Given,
+    ) -> Result<(), StepsError> {
+        let mut handed: Vec<Vec<OwnedValue>> = Vec::new();
+        let mut rows_read = 0;
+        for (number, step) in self.steps.iter().enumerate() {
+            let failed = |error: ModifyError| StepsError::Failed { step: number, error };
+            let rows_max = budget.rows_max.saturating_sub(rows_read);
+            let of = Of { database, parameters, handed: &handed, budget: &Budget { rows_max, ..*budget } };
+            let applied = step.work(&of, change, &mut given.rows).map_err(failed)?;
+            rows_read += applied.rows_read;
+            given.count = applied.documents;
+            if !step.holds(&of, change, given.count).map_err(failed)? {
+                return Err(StepsError::Unmet { step: number, rows: given.count });
+            }
+            let first = step.handed_on(&given.rows).map_err(|error| failed(error.into()))?;
+            handed.push(first);
+        }
+        Ok(())
+    }
+
+    /// Appends the rows of the last step: all as an array, or the first.
+    pub(crate) fn write(&self, given: &Given, one_row: bool, out: &mut Vec<u8>) -> Result<(), StepsError> {
+        let Some(last) = self.steps.last() else { return Ok(()) };
+        let columns = last.work.width();
+        if one_row {
+            let mut first = given.rows.rows().take(1).peekable();
+            if first.peek().is_none() {
+                return Err(StepsError::NoRow);
+            }
+            if let Some(mut sink) = last.work.json_rows(out) {
+                KeptRows::give_of(first, columns, &mut sink);
+            }
+            return Ok(());
+        }
+        out.push(b'[');
+        if let Some(mut sink) = last.work.json_rows(out) {
+            given.rows.give(columns, &mut sink);
+        }
+        out.push(b']');
+        Ok(())
+    }
+}
+
+/// What a step is run with.
+struct Of<'o> {
+    database: &'o Database,
+    parameters: &'o [OwnedValue],
+    /// By step: the first row's columns, NULL for those that nobody uses.
+    handed: &'o [Vec<OwnedValue>],
+    budget: &'o Budget<'o>,
+}
+
+impl Of<'_> {
+    fn values(&self, slots: &[Slot], rows: u64) -> Vec<Value<'_>> {
+        let value = |slot: &Slot| match slot {
+            Slot::Given(place) => self.parameters.get(*place).map_or(Value::Null, OwnedValue::value),
+            Slot::Handed { step, column } => {
+                let column = self.handed.get(*step).and_then(|columns| columns.get(*column));
+                column.map_or(Value::Null, OwnedValue::value)
+            }
+            Slot::Rows => Value::Integer(i64::try_from(rows).unwrap_or(i64::MAX)),
+        };
+        slots.iter().map(value).collect()
+    }
+}
+
+impl Step {
+    /// Does what the step is; its rows are in `rows`.
+    fn work<C: Change>(&self, of: &Of<'_>, change: &mut C, rows: &mut KeptRows) -> Result<Applied, ModifyError> {
+        let values = of.values(&self.slots, 0);
+        match &self.work {
+            Work::Write(statement) => {
+                let collection = of.database.collection_at(CollectionId(statement.collection()));
+                statement.apply(collection, change, &values, of.budget, rows)
+            }
+            Work::Read(query) => {
+                rows.clear();
+                let view = WithViews { inner: Within::new(change), views: of.database.views_at_work() };
+                let outcome = query.execute(&view, &values, &mut Scratch::new(), of.budget, rows)?;
+                Ok(Applied { documents: outcome.rows, rows_read: outcome.rows_read })
+            }
+        }
+    }
+
+    /// Whether what it expects holds.
+    fn holds<C: Change>(&self, of: &Of<'_>, change: &mut C, rows: u64) -> Result<bool, ModifyError> {
+        let Some((query, slots)) = &self.expect else { return Ok(true) };
+        let mut found = KeptRows::default();
+        let view = Within::new(change);
+        query.execute(&view, &of.values(slots, rows), &mut Scratch::new(), of.budget, &mut found)?;
+        let mut first = found.rows().next().unwrap_or_default();
+        let arena = Bump::new();
+        let holds = match sort::take_field(&mut first) {
+            Field::Value(value) => value,
+            Field::Json(json) => of_json(json, &arena).map_err(QueryError::from)?,
+        };
+        Ok(holds.truth() == Some(true))
+    }
+
+    /// The columns of the first row that later steps use.
+    fn handed_on(&self, rows: &KeptRows) -> Result<Vec<OwnedValue>, QueryError> {
+        let Some(last) = self.handed_on.iter().max() else { return Ok(Vec::new()) };
+        let Some(mut row) = rows.rows().next() else { return Ok(Vec::new()) };
+        let arena = Bump::new();
+        (0..=*last)
+            .map(|column| match sort::take_field(&mut row) {
+                _ if !self.handed_on.contains(&column) => Ok(OwnedValue::Null),
+                Field::Value(value) => Ok(OwnedValue::new(&value)),
+                Field::Json(json) => Ok(OwnedValue::new(&of_json(json, &arena)?)),
+            })
+            .collect()
+    }
+}
+
+impl Work {
+    fn prepare(sql: &str, catalog: &Catalog) -> Result<Work, SqlError> {
+        match Modification::is_one(sql)? {
+            true => Modification::prepare(sql, catalog).map(Box::new).map(Work::Write),
+            false => Query::prepare(sql, catalog).map(Box::new).map(Work::Read),
+        }
+    }
+
+    fn parameters(&self) -> &[String] {
+        match self {
+            Work::Write(statement) => statement.parameters(),
+            Work::Read(query) => query.parameters(),
+        }
+    }
+
+    fn columns(&self) -> Vec<&str> {
+        match self {
+            Work::Write(statement) => statement.columns().collect(),
+            Work::Read(query) => query.columns().collect(),
+        }
+    }
+
+    fn width(&self) -> usize {
+        match self {
+            Work::Write(statement) => statement.columns().count(),
+            Work::Read(query) => query.columns().count(),
+        }
+    }
+
+    fn json_rows<'o>(&'o self, out: &'o mut Vec<u8>) -> Option<impl RowSink + 'o> {
+        match self {
+            Work::Write(statement) => statement.json_rows(out, b','),
+            Work::Read(query) => Some(query.json_rows(out, b',')),
+        }
+    }
+}
+
+/// The place of an expectation's mistake in its own text.
+fn moved_up(mut error: SqlError) -> SqlError {
+    if error.line > 1 {
+        error.line -= 1;
+    }
+    error
+}
+
+fn late_view() -> SqlError {
+    let message = "a view cannot be read behind a step that writes, nor in an expectation: what it has then is known at the \
+                   commit only";
+    SqlError { kind: SqlErrorKind::NotYet, message: message.to_owned(), line: 0, column: 0 }
+}

@@ -1,0 +1,117 @@
+//! Keys that a collection makes: each given once, whatever happens in between.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod service;
+
+use docs::WriteError;
+use docs::config::Config;
+use docs::key::KeyType;
+use service::{Service, config};
+
+const CONFIG: &str = r#"
+[collections.notes]
+key = { field = "id", type = "u32", generate = "counter" }
+unique = ["name"]
+[collections.events]
+key = { field = "id", type = "string", generate = "uuid" }
+[collections.plain]
+key = { field = "id", type = "u32" }
+"#;
+
+fn number(service: &Service, body: &str) -> Result<u32, WriteError> {
+    let written = service.run(&format!("insert notes {body}"))?;
+    Ok(KeyType::U32.of_bytes(&written.key).unwrap().to_string().parse().unwrap())
+}
+
+fn text(service: &Service, path: &str) -> Option<String> {
+    service.get(path).map(|(_, text)| text)
+}
+
+fn reopened(service: Service, config: &Config) -> Service {
+    let Service { database, dir } = service;
+    drop(database);
+    let (database, _) = docs::Database::open(config, dir.path(), store::Options::default()).unwrap();
+    Service { database, dir }
+}
+
+#[test]
+fn a_document_without_a_key_is_given_the_next_number_in_front() {
+    let service = Service::new(&config(CONFIG));
+    assert_eq!(number(&service, r#"{"a":[1, 2]}"#), Ok(1));
+    assert_eq!(number(&service, "{}"), Ok(2));
+    assert_eq!(text(&service, "notes/1").as_deref(), Some(r#"{"id":1,"a":[1,2]}"#));
+    assert_eq!(text(&service, "notes/2").as_deref(), Some(r#"{"id":2}"#));
+    for (insert, why) in [
+        (r#"insert notes {"id":null}"#, "no key of type u32"),
+        ("insert notes [1]", "a JSON object"),
+        (r#"insert plain {"a":1}"#, "the key \"id\" is missing"),
+    ] {
+        let error = service.run(insert).expect_err(insert).to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn numbers_that_documents_bring_are_stepped_over() {
+    let service = Service::new(&config(CONFIG));
+    assert_eq!(number(&service, "{}"), Ok(1));
+    assert_eq!(number(&service, r#"{"id":2}"#), Ok(2));
+    assert_eq!(number(&service, r#"{"id":10}"#), Ok(10));
+    assert_eq!(number(&service, "{}"), Ok(11));
+    assert_eq!(number(&service, r#"{"id":5}"#), Ok(5));
+    assert_eq!(number(&service, "{}"), Ok(12));
+    assert_eq!(number(&service, r#"{"id":4294967295}"#), Ok(u32::MAX));
+    assert!(matches!(number(&service, "{}"), Err(WriteError::Conflict { what }) if what.contains("no number left")));
+}
+
+#[test]
+fn a_number_is_given_once_also_after_a_deletion_and_a_restart() {
+    let config = config(CONFIG);
+    let service = Service::new(&config);
+    let first: Vec<u32> = (0..300).map(|_| number(&service, "{}").unwrap()).collect();
+    assert_eq!(first, (1..=300).collect::<Vec<u32>>());
+    (200..=300).for_each(|id| drop(service.run(&format!("delete notes/{id}")).unwrap()));
+    let service = reopened(service, &config);
+    let next = number(&service, "{}").unwrap();
+    assert!((301..=600).contains(&next), "{next}: none twice, and few are left out");
+    assert_eq!(number(&service, "{}"), Ok(next + 1));
+}
+
+#[test]
+fn threads_beside_each_other_get_numbers_of_their_own_and_refusals_leave_gaps() {
+    let service = Service::new(&config(CONFIG));
+    let mut all: Vec<u32> = std::thread::scope(|scope| {
+        let insert = |thread: usize| {
+            let service = &service;
+            // Every other one is refused: its name is in use.
+            move || {
+                (0..200)
+                    .filter_map(|n| number(service, &format!(r#"{{"name":"{thread}-{}"}}"#, n / 2)).ok())
+                    .collect::<Vec<u32>>()
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(insert(thread))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    all.sort_unstable();
+    assert_eq!(all.len(), 400);
+    all.dedup();
+    assert_eq!(all.len(), 400);
+}
+
+#[test]
+fn uuids_sort_by_time() {
+    let service = Service::new(&config(CONFIG));
+    let keys: Vec<String> = (0..100)
+        .map(|_| {
+            let key = service.run(r#"insert events {"a":1}"#).unwrap().key;
+            let key = String::from_utf8(key).unwrap();
+            let stored = format!(r#"{{"id":"{key}","a":1}}"#);
+            assert_eq!(text(&service, &format!("events/{key}")), Some(stored));
+            assert!(key.len() == 36 && key.as_bytes()[14] == b'7', "{key}");
+            key
+        })
+        .collect();
+    assert!(keys.is_sorted());
+}
