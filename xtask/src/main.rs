@@ -6,6 +6,7 @@
 
 mod bench;
 mod campaign;
+mod openapi;
 mod tests;
 mod tools;
 
@@ -55,6 +56,12 @@ const TASKS: &[Task] = &[
         usage: "[FILE] [ARGUMENT]...",
         about: "changes of a file of the store that no test notices (cargo-mutants); arguments go to cargo test",
         run: campaign::mutants,
+    },
+    Task {
+        name: "openapi",
+        usage: "",
+        about: "install the validator of OpenAPI documents for the tests (Python, pip)",
+        run: openapi::install,
     },
     Task {
         name: "sanitize",

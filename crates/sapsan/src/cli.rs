@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Import(Import),
     /// Write seeded test data
     Generate(Generate),
-    /// Run one SQL query on a data folder
+    /// Run one SQL statement on a data folder: a query, EXPLAIN of one, INSERT, UPDATE or DELETE
     Query(Query),
     /// Tell every mistake of a config file without starting
     CheckConfig(CheckConfig),

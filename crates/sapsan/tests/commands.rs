@@ -64,6 +64,27 @@ fn a_query_takes_lists_as_their_text_and_explains() {
 }
 
 #[test]
+fn a_statement_that_writes_prints_its_rows_and_tells_how_many_documents() {
+    let folder = folder();
+    std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n").expect("a file");
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
+    assert!(sapsan(folder.path(), &import).status.success());
+    let query = |arguments: &[&str]| {
+        let output = sapsan(folder.path(), &[&["query", "service.toml", "--data", "d"], arguments].concat());
+        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (output.status.success(), told)
+    };
+    let insert = "INSERT INTO items (id, n) VALUES (2, :n), (3, :n) RETURNING id, n";
+    let table = ["id  n\n--  -\n2   x\n3   x\n".to_owned(), "2 documents\n".to_owned()];
+    assert_eq!(query(&["--format", "table", "--param", "n=x", insert]), (true, table));
+    let json = ["{\"changed\":1}\n".to_owned(), "1 documents\n".to_owned()];
+    assert_eq!(query(&["--format", "json", "DELETE FROM items WHERE id = 1"]), (true, json));
+    assert_eq!(query(&["--format", "json", "SELECT COUNT(*) AS n FROM items"]).1[0], "[{\"n\":2}]\n");
+    let (succeeded, [out, told]) = query(&["UPDATE items SET id = 3"]);
+    assert!(!succeeded && out.is_empty() && told.contains("the key \"id\" cannot be changed"), "{told}");
+}
+
+#[test]
 fn a_set_of_no_parameter_is_a_mistake_of_the_command_line() {
     let folder = folder();
     let output = sapsan(folder.path(), &["serve", "service.toml", "--data", "d", "--set", "nobody=1"]);

@@ -1,13 +1,16 @@
 //! A declared endpoint at work. The checks run in this order: path key, `require` or target (404), parameters, body.
 
 use crate::cold::{self, Asking, Room, Watch};
-use crate::config::{Action as Declared, EndpointConfig, Target};
+use crate::config::{Action as Declared, EndpointConfig, SORT, Target};
 use crate::direct::{self, Waiting};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::InFlight;
+use crate::keys::KeyTold;
 use crate::large;
 use crate::params;
+use crate::querying::DeclaredQuery;
 use crate::service::{Local, Service};
+use crate::stepping::DeclaredSteps;
 use crate::writing::{self, Answer};
 use docs::catalog::Catalog;
 use docs::config::Parameter;
@@ -33,11 +36,26 @@ pub(crate) struct Endpoint {
 
 enum Action {
     Get(Named),
-    Insert { collection: CollectionId, answer: Answer },
-    Update { target: Named, answer: Answer },
-    Replace { target: Named, answer: Answer },
-    Delete { target: Named, answer: Answer },
-    Query(Arc<crate::querying::DeclaredQuery>),
+    Insert {
+        collection: CollectionId,
+        answer: Answer,
+    },
+    Update {
+        target: Named,
+        answer: Answer,
+    },
+    Replace {
+        target: Named,
+        answer: Answer,
+    },
+    Delete {
+        target: Named,
+        answer: Answer,
+    },
+    Query(Arc<DeclaredQuery>),
+    /// By the names of the ways to sort.
+    Sorted(Vec<(String, Arc<DeclaredQuery>)>),
+    Steps(Box<DeclaredSteps>),
 }
 
 /// A document that the path names.
@@ -68,26 +86,37 @@ impl Named {
 }
 
 impl Endpoint {
-    /// Resolves an endpoint; `query` is its prepared statement where it has one.
+    /// Resolves an endpoint, one of `all`; `queries` are its prepared statements by their ways to sort,
+    /// `steps` those of one transaction.
     pub(crate) fn new(
         config: &EndpointConfig,
+        all: &[EndpointConfig],
         catalog: &Catalog,
-        query: Option<crate::querying::DeclaredQuery>,
+        queries: Vec<(String, DeclaredQuery)>,
+        steps: Option<DeclaredSteps>,
     ) -> Option<Endpoint> {
         let answer = |status: u16| Answer {
             status: Status(if config.reply.is_some() { 200 } else { status }),
             body: config.reply.as_deref().unwrap_or("{}").as_bytes().into(),
+            key: None,
+            is_declared: config.reply.is_some(),
         };
         let named = |target: &Target| Named::new(target, catalog);
         let action = match &config.action {
             Declared::Get(target) => Action::Get(named(target)?),
             Declared::Insert(name) => {
-                Action::Insert { collection: CollectionId(catalog.number(name)?), answer: answer(201) }
+                let key = KeyTold::new(catalog.collection(name)?, all).map(Arc::new);
+                let collection = CollectionId(catalog.number(name)?);
+                Action::Insert { collection, answer: Answer { key, ..answer(201) } }
             }
             Declared::Update(target) => Action::Update { target: named(target)?, answer: answer(200) },
             Declared::Replace(target) => Action::Replace { target: named(target)?, answer: answer(200) },
             Declared::Delete(target) => Action::Delete { target: named(target)?, answer: answer(200) },
-            Declared::Query { .. } => Action::Query(Arc::new(query?)),
+            Declared::Query { sort, .. } => {
+                let mut queries: Vec<_> = queries.into_iter().map(|(name, query)| (name, Arc::new(query))).collect();
+                if sort.is_empty() { Action::Query(queries.pop()?.1) } else { Action::Sorted(queries) }
+            }
+            Declared::Steps { .. } => Action::Steps(Box::new(steps?)),
         };
         let require = match &config.require {
             Some(target) => Some(named(target)?),
@@ -95,6 +124,11 @@ impl Endpoint {
         };
         let path = config.path_params.clone().into();
         Some(Endpoint { method: config.method, pattern: config.pattern.clone(), path, require, action })
+    }
+
+    /// Whether it runs several statements.
+    pub(crate) fn has_steps(&self) -> bool {
+        matches!(self.action, Action::Steps(_))
     }
 
     /// Notes the document that a request will ask for first.
@@ -120,7 +154,7 @@ impl Endpoint {
         params: &Params<'_, '_>,
         reply: Reply<'_>,
     ) {
-        let is_read = matches!(self.action, Action::Get(_) | Action::Query(_));
+        let is_read = matches!(self.action, Action::Get(_) | Action::Query(_) | Action::Sorted(_));
         let _asking = (is_read && local.cold.is_asking()).then(|| Asking::new(&local.session));
         self.run(service, local, request, params, reply);
     }
@@ -146,6 +180,10 @@ impl Endpoint {
         match &self.action {
             Action::Get(named) => named.get(service, local, params, unread, reply),
             Action::Query(query) => query.answer(service, local, request, params, unread, reply),
+            Action::Sorted(queries) => match chosen(queries, request.query(), &mut local.text) {
+                Ok(query) => query.answer(service, local, request, params, unread, reply),
+                Err(failure) => service.fail(&failure, reply),
+            },
             Action::Insert { collection, answer } => {
                 let op = Op::Insert { body: request.body().to_vec() };
                 let write = Write { collection: *collection, op, precondition: Precondition::None };
@@ -159,11 +197,30 @@ impl Endpoint {
                 let op = |key| Op::Replace { key, body: request.body().to_vec() };
                 target.write(service, local, params, op, answer, reply);
             }
+            Action::Steps(steps) => steps.answer(service, local, request, params, self.require.as_ref(), reply),
             Action::Delete { target, answer } => {
                 target.write(service, local, params, |key| Op::Delete { key }, answer, reply);
             }
         }
     }
+}
+
+/// The statement that a request's `sort` names; without one the first.
+fn chosen<'q>(
+    queries: &'q [(String, Arc<DeclaredQuery>)],
+    query: &str,
+    text: &mut Vec<u8>,
+) -> Result<&'q Arc<DeclaredQuery>, Failure> {
+    let wanted = http::query::pairs(query).find(|(name, _)| *name == SORT);
+    let wanted = wanted.map(|(_, value)| http::query::decode(value, text).unwrap_or_default());
+    let found = match wanted {
+        None => queries.first(),
+        Some(wanted) => queries.iter().find(|(name, _)| name == wanted),
+    };
+    found.map(|(_, query)| query).ok_or_else(|| {
+        let known: Vec<&str> = queries.iter().map(|(name, _)| name.as_str()).collect();
+        Failure::new(Kind::Invalid, format!("parameter `sort` is none of {}", known.join(", ")))
+    })
 }
 
 fn missing() -> Failure {

@@ -19,6 +19,8 @@ pub enum Kind {
     Conflict,
     /// What was asked for is kept no longer.
     Gone,
+    /// A step's expectation does not hold; the status is the endpoint's.
+    Unmet,
     /// `If-Match` or `If-None-Match` did not hold.
     PreconditionFailed,
     /// A body, a result or a query's work is over a limit.
@@ -36,12 +38,13 @@ pub enum Kind {
 }
 
 /// Kind, its status, and the problem document's title.
-const TABLE: [(Kind, u16, &str); 12] = [
+const TABLE: [(Kind, u16, &str); 13] = [
     (Kind::NotFound, 404, "Not found"),
     (Kind::MethodNotAllowed, 405, "Method not allowed"),
     (Kind::Invalid, 400, "Invalid request"),
     (Kind::Conflict, 409, "Conflict"),
     (Kind::Gone, 410, "Gone"),
+    (Kind::Unmet, 409, "Not as expected"),
     (Kind::PreconditionFailed, 412, "Precondition failed"),
     (Kind::TooLarge, 413, "Too large"),
     (Kind::Forbidden, 403, "Forbidden"),
@@ -75,12 +78,19 @@ pub struct Failure {
     pub kind: Kind,
     /// What, where, and what to do.
     pub detail: Cow<'static, str>,
+    /// Its own status, whatever the kind's is.
+    pub status: Option<u16>,
 }
 
 impl Failure {
     /// A failure of this kind.
     pub fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Failure {
-        Failure { kind, detail: detail.into() }
+        Failure { kind, detail: detail.into(), status: None }
+    }
+
+    /// What a step expects does not hold.
+    pub fn unmet(status: u16, detail: impl Into<Cow<'static, str>>) -> Failure {
+        Failure { status: Some(status), ..Failure::new(Kind::Unmet, detail) }
     }
 }
 
@@ -121,7 +131,7 @@ impl ErrorRules {
 
     /// Status, content type and body of the reply to a failure.
     pub fn reply<'f>(&'f self, failure: &Failure) -> (Status, &'static str, Cow<'f, [u8]>) {
-        let status = self.status(failure.kind);
+        let status = failure.status.map_or_else(|| self.status(failure.kind), Status);
         match &self.body {
             Some(body) => (status, "text/plain; charset=utf-8", Cow::Borrowed(body.as_bytes())),
             None => (status, PROBLEM, Cow::Owned(problem(status, failure))),

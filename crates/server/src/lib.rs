@@ -5,11 +5,12 @@
 //! ```text
 //!  service (router) ─► endpoint   declared: get, insert, update, replace, delete ─► writing (late replies)
 //!                  │            └ querying   declared queries, on the loop within a budget, then in the background
+//!                  │            └ stepping   several statements in one transaction
 //!                  └─► general    /_/: documents, listing, bulk, query (on the pool), health, metrics
 //! ```
 //!
 //! `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
-//! typed: a query or `EXPLAIN` of one. `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
+//! typed: a query or `EXPLAIN` of one; `modify` the same where it writes. `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
 
 mod background;
 mod changes;
@@ -21,9 +22,12 @@ mod expiry;
 pub mod failure;
 mod general;
 mod in_flight;
+mod keys;
 mod large;
 mod memory;
 mod metrics;
+pub mod modify;
+mod openapi;
 mod params;
 mod queries;
 mod querying;
@@ -31,6 +35,7 @@ pub mod rows;
 mod service;
 mod start;
 pub mod statement;
+mod stepping;
 mod view_metrics;
 mod writing;
 

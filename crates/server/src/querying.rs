@@ -15,7 +15,7 @@ use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault, ParameterKind};
 use docs::key::KeyType;
 use docs::order::Scalar;
-use docs::sql::{Budget, Outcome, Query, QueryError, SqlError, Value};
+use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, SqlError, Value};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,6 +34,11 @@ pub(crate) struct Whole {
 impl Whole {
     pub(crate) fn of(service: &Service) -> Whole {
         Whole { rows_max: service.scan_rows_max, bytes_max: service.query_bytes, time_max: service.queries.time_max }
+    }
+
+    /// The same for a statement that writes: the other half is what its transaction holds.
+    pub(crate) fn of_change(self) -> Whole {
+        Whole { bytes_max: self.bytes_max / 2, ..self }
     }
 
     /// As much of it as there is room for.
@@ -82,7 +87,7 @@ impl DeclaredQuery {
         file: &[Parameter],
         catalog: &Catalog,
     ) -> Option<Result<DeclaredQuery, String>> {
-        let Action::Query { sql, one_row, wrap, limit } = &endpoint.action else { return None };
+        let Action::Query { sql, one_row, wrap, limit, .. } = &endpoint.action else { return None };
         let prepared = Query::prepare(sql, catalog).map_err(|error: SqlError| error.to_string());
         Some(prepared.and_then(|query| {
             let query = match limit {
@@ -168,7 +173,7 @@ impl DeclaredQuery {
     ) {
         let (query, whole) = (Arc::clone(self), Whole::of(service));
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
-        let values: Vec<Kept> = values.iter().map(Kept::new).collect();
+        let values: Vec<OwnedValue> = values.iter().map(OwnedValue::new).collect();
         let read = move |session: &docs::Session, room: Room| {
             required.iter().try_for_each(|required| required.check(session))?;
             match whole.within(room).run(now_ms, |budget| query.run_whole(session, &values, budget)) {
@@ -188,7 +193,7 @@ impl DeclaredQuery {
         let sessions = Arc::clone(&service.pool_sessions);
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
         let whole = Whole::of(service);
-        let values: Vec<Kept> = values.iter().map(Kept::new).collect();
+        let values: Vec<OwnedValue> = values.iter().map(OwnedValue::new).collect();
         let queries = Arc::clone(&service.queries);
         background::run(&service.pool, &service.errors, reply.later(), move |mut late| {
             let body = sessions.with(&database, |session| {
@@ -214,8 +219,8 @@ impl DeclaredQuery {
         });
     }
 
-    fn run_whole(&self, session: &docs::Session, values: &[Kept], budget: &Budget<'_>) -> Result<Vec<u8>, Ended> {
-        let values: Vec<Value<'_>> = values.iter().map(Kept::value).collect();
+    fn run_whole(&self, session: &docs::Session, values: &[OwnedValue], budget: &Budget<'_>) -> Result<Vec<u8>, Ended> {
+        let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let mut out = Vec::new();
         self.run(session, &values, &mut docs::sql::Scratch::new(), budget, &mut out)?;
         Ok(out)
@@ -225,12 +230,12 @@ impl DeclaredQuery {
     fn run_long(
         &self,
         session: &docs::Session,
-        values: &[Kept],
+        values: &[OwnedValue],
         budget: &Budget<'_>,
         queries: &Queries,
         late: &mut LateReply,
     ) -> Result<Vec<u8>, Ended> {
-        let values: Vec<Value<'_>> = values.iter().map(Kept::value).collect();
+        let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let mut out = Vec::new();
         let outcome = self.run(session, &values, &mut queries.scratch(), budget, &mut out)?;
         let (plan, scans) = self.query.plan_line(&values);
@@ -314,34 +319,6 @@ impl<'v> Values<'v> {
     }
 }
 
-/// A value of a statement that outlives its request.
-enum Kept {
-    Null,
-    Integer(i64),
-    Real(f64),
-    Text(Box<[u8]>),
-}
-
-impl Kept {
-    fn new(value: &Value<'_>) -> Kept {
-        match *value {
-            Value::Null => Kept::Null,
-            Value::Integer(integer) => Kept::Integer(integer),
-            Value::Real(real) => Kept::Real(real),
-            Value::Text(text) => Kept::Text(text.into()),
-        }
-    }
-
-    fn value(&self) -> Value<'_> {
-        match self {
-            Kept::Null => Value::Null,
-            Kept::Integer(integer) => Value::Integer(*integer),
-            Kept::Real(real) => Value::Real(*real),
-            Kept::Text(text) => Value::Text(text),
-        }
-    }
-}
-
 /// Why a run gave no result.
 enum Ended {
     Query(QueryError),
@@ -376,7 +353,7 @@ fn source(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: &C
 }
 
 /// A part of the path that is not declared: of the type of the key that `require` finds with it, else text.
-fn of_target(name: &str, endpoint: &EndpointConfig, catalog: &Catalog) -> Parameter {
+pub(crate) fn of_target(name: &str, endpoint: &EndpointConfig, catalog: &Catalog) -> Parameter {
     let target = endpoint.require.as_ref().filter(|target| target.parameter == name);
     let kind = target.and_then(|target| Some(catalog.collection(&target.collection)?.key.kind));
     let integer = matches!(kind, Some(KeyType::U32 | KeyType::I64));
@@ -391,7 +368,7 @@ fn of_target(name: &str, endpoint: &EndpointConfig, catalog: &Catalog) -> Parame
     }
 }
 
-fn value_of(scalar: Scalar<'_>) -> Value<'_> {
+pub(crate) fn value_of(scalar: Scalar<'_>) -> Value<'_> {
     match scalar {
         Scalar::Null => Value::Null,
         Scalar::Integer(integer) => Value::Integer(integer),

@@ -9,6 +9,7 @@ use crate::expiry::Expiry;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::general::Door;
 use crate::general::backup::Backups;
+use crate::general::modify;
 use crate::in_flight::InFlight;
 use crate::memory::Division;
 use crate::metrics::Sources;
@@ -58,7 +59,11 @@ pub(crate) struct Service {
     pub(crate) feed: Feed,
     pub(crate) expiry: Expiry,
     pub(crate) sources: OnceLock<Sources>,
+    /// The OpenAPI document.
+    pub(crate) openapi: Arc<[u8]>,
     router: Router<Route>,
+    /// Some endpoint runs steps.
+    has_steps: bool,
 }
 
 /// The threads behind the loops.
@@ -100,11 +105,12 @@ impl Service {
     pub(crate) fn new(
         config: &ServiceConfig,
         database: Database,
-        endpoints: Vec<Endpoint>,
+        (endpoints, openapi): (Vec<Endpoint>, String),
         pools: Pools,
         division: &Division,
     ) -> Service {
         let mut router = Router::new();
+        let has_steps = endpoints.iter().any(Endpoint::has_steps);
         for endpoint in endpoints {
             let (method, pattern) = (endpoint.method, endpoint.pattern.clone());
             let added = router.route(method, &pattern, Route::Declared(Box::new(endpoint)));
@@ -135,8 +141,16 @@ impl Service {
             pool_sessions: Arc::default(),
             backups: Arc::new(Backups::new(config.server.backups.clone())),
             sources: OnceLock::new(),
+            openapi: openapi.into_bytes().into(),
             router,
+            has_steps,
         }
+    }
+
+    /// Steps may go on to the pool: their turn among the writes of their connection is kept by letting none beside them.
+    fn leads_to_steps(&self, method: http::Method, path: &str) -> bool {
+        let found = self.router.find(method, path);
+        matches!(found, Lookup::Found { value: Route::Declared(endpoint), .. } if endpoint.has_steps())
     }
 
     /// Answers a failure as the file's `[errors]` say.
@@ -163,8 +177,14 @@ impl http::Service for Service {
     }
 
     fn order(&self, request: &Request<'_>) -> Order {
-        // A query is a POST that only reads.
-        if request.method().is_safe() || request.path() == Door::QUERY { Order::Read } else { Order::Write }
+        match request.path() {
+            // A query is a POST that only reads.
+            Door::QUERY if !modify::may_change(request) => Order::Read,
+            Door::QUERY => Order::Alone,
+            _ if request.method().is_safe() => Order::Read,
+            path if self.has_steps && self.leads_to_steps(request.method(), path) => Order::Alone,
+            _ => Order::Write,
+        }
     }
 
     fn foresee(&self, local: &mut Local, method: http::Method, path: &str) {

@@ -5,8 +5,10 @@ use crate::config::{Durability, ServerConfig, ServiceConfig};
 use crate::endpoint::Endpoint;
 use crate::memory::{Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER, POOL_THREADS};
 use crate::metrics::Sources;
+use crate::openapi::{self, Columns};
 use crate::querying::DeclaredQuery;
 use crate::service::{Pools, Service};
+use crate::stepping::DeclaredSteps;
 use docs::catalog::Catalog;
 use docs::config::Mistakes;
 use docs::{Database, OpenError};
@@ -97,21 +99,44 @@ impl Running {
     }
 }
 
+/// The statements of an endpoint, by the name of its way to sort.
+type Statements = Vec<(String, DeclaredQuery)>;
+
 /// Prepares every declared query against a catalog.
-fn prepare(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Option<DeclaredQuery>>, Mistakes> {
+fn prepare(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Statements>, Mistakes> {
     let mut mistakes = Vec::new();
     let mut statements = Vec::new();
     for endpoint in &config.endpoints {
-        statements.push(match DeclaredQuery::prepare(endpoint, &config.docs.params, catalog) {
-            None => None,
-            Some(Ok(declared)) => Some(declared),
-            Some(Err(what)) => {
-                mistakes.push(config.mistake_at(endpoint, what));
-                None
+        let mut of_endpoint = Vec::new();
+        for (name, endpoint) in endpoint.sorted() {
+            match DeclaredQuery::prepare(&endpoint, &config.docs.params, catalog) {
+                None => {}
+                Some(Ok(declared)) => of_endpoint.push((name, declared)),
+                Some(Err(what)) => mistakes.push(config.mistake_at(endpoint.span.clone(), what)),
             }
-        });
+        }
+        statements.push(of_endpoint);
     }
     if mistakes.is_empty() { Ok(statements) } else { Err(Mistakes { list: mistakes, more: 0 }) }
+}
+
+/// Prepares the steps of every endpoint against a catalog.
+fn prepare_steps(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Option<DeclaredSteps>>, Mistakes> {
+    let all = config.endpoints.iter().map(|endpoint| {
+        let prepared = DeclaredSteps::prepare(endpoint, &config.docs.params, catalog).transpose();
+        prepared.map_err(|(span, what)| config.mistake_at(span, what))
+    });
+    all.collect::<Result<_, _>>().map_err(|mistake| Mistakes { list: vec![mistake], more: 0 })
+}
+
+/// The columns of each endpoint's rows.
+fn columns(statements: &[Statements], steps: &[Option<DeclaredSteps>]) -> Vec<Columns> {
+    let of_endpoint = |(queries, steps): (&Statements, &Option<DeclaredSteps>)| match (queries.first(), steps) {
+        (Some((_, query)), _) => query.statement().columns().map(str::to_owned).collect(),
+        (None, Some(steps)) => steps.columns(),
+        (None, None) => Vec::new(),
+    };
+    statements.iter().zip(steps).map(of_endpoint).collect()
 }
 
 /// The configuration of the documents, completed by what the declared queries want carried in indexes, so that they
@@ -122,7 +147,7 @@ pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartErr
     docs.build_threads = config.server.threads;
     docs.builds_indexes_later = true;
     let catalog = docs::outline(&docs).map_err(StartError::Open)?;
-    for declared in prepare(config, &catalog).map_err(StartError::Config)?.into_iter().flatten() {
+    for (_, declared) in prepare(config, &catalog).map_err(StartError::Config)?.into_iter().flatten() {
         for wanted in declared.statement().wanted_included() {
             docs.include(&wanted.collection, &wanted.index, &wanted.fields);
         }
@@ -221,11 +246,16 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let torn = recovery.torn_bytes;
     tracing::info!(batches = recovery.batches, torn, elapsed = ?recovery.elapsed, "the store is open");
     let statements = prepare(config, database.catalog()).map_err(StartError::Config)?;
-    let pairs = config.endpoints.iter().zip(statements);
-    let endpoints = pairs.filter_map(|(endpoint, query)| Endpoint::new(endpoint, database.catalog(), query)).collect();
+    let steps = prepare_steps(config, database.catalog()).map_err(StartError::Config)?;
+    let openapi = openapi::document(config, database.catalog(), &columns(&statements, &steps));
+    let all = config.endpoints.iter().zip(statements).zip(steps);
+    let (declared, catalog) = (&config.endpoints, database.catalog());
+    let resolved =
+        all.filter_map(|((endpoint, query), steps)| Endpoint::new(endpoint, declared, catalog, query, steps));
+    let endpoints = resolved.collect();
     let pools = start_pools(settings, &division)
         .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
-    let service = Service::new(config, database, endpoints, pools, &division);
+    let service = Service::new(config, database, (endpoints, openapi), pools, &division);
     service.feed.start(&service.database).map_err(StartError::System)?;
     service.expiry.start(&service.database).map_err(StartError::System)?;
     let (access_log, log) = access_log(config)?;

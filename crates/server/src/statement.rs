@@ -47,7 +47,7 @@ impl Arguments {
     }
 
     /// A value as SQL sees it: a boolean is 1 or 0, an array or object its minified text.
-    fn value(&self, name: &str) -> Option<Value<'_>> {
+    pub(crate) fn value(&self, name: &str) -> Option<Value<'_>> {
         Some(match self.given.get(name)? {
             Json::Null => Value::Null,
             Json::Bool(flag) => Value::Integer(i64::from(*flag)),

@@ -3,7 +3,10 @@
 use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::Taken;
+use crate::keys::KeyTold;
+use crate::querying::of_query;
 use crate::service::{Local, Service};
+use docs::sql::ModifyError;
 use docs::{Op, ReadError, Write, WriteError, Written};
 use http::{LateReply, Reply, Status};
 use std::sync::Arc;
@@ -13,6 +16,9 @@ use std::sync::Arc;
 pub(crate) struct Answer {
     pub(crate) status: Status,
     pub(crate) body: Arc<[u8]>,
+    /// The key of a new document is told: in the body, unless that is declared.
+    pub(crate) key: Option<Arc<KeyTold>>,
+    pub(crate) is_declared: bool,
 }
 
 /// Hands a write over; it is answered when it is durable or refused.
@@ -25,7 +31,13 @@ pub(crate) fn submit(service: &Service, local: &mut Local, write: Write, answer:
     let done = move |outcome: Result<Written, WriteError>| {
         drop(taken);
         match outcome {
-            Ok(_) => late.send(answer.status, JSON, answer.body.to_vec()),
+            Ok(written) => match &answer.key {
+                None => late.send(answer.status, JSON, answer.body.to_vec()),
+                Some(told) => {
+                    let body = answer.is_declared.then(|| answer.body.to_vec());
+                    told.send(late, answer.status, body, &written.key);
+                }
+            },
             Err(error) => refuse(&errors, late, &of_write(&error)),
         }
     };
@@ -69,6 +81,20 @@ pub(crate) fn of_write(error: &WriteError) -> Failure {
         WriteError::Invalid { why, pointer } if !pointer.is_empty() => Failure::new(kind, format!("{pointer}: {why}")),
         other => Failure::new(kind, other.to_string()),
     }
+}
+
+/// What a statement that changed nothing is to the client.
+pub(crate) fn of_modify(error: &ModifyError) -> Failure {
+    match error {
+        ModifyError::Write(error) => of_write(error),
+        ModifyError::Query(error) => of_query(error),
+        other => Failure::new(Kind::Internal, other.to_string()),
+    }
+}
+
+/// What a transaction that the store did not take is to the client.
+pub(crate) fn of_store(error: store::Error) -> Failure {
+    of_write(&WriteError::from(error))
 }
 
 /// What a failed read is to the client.

@@ -9,6 +9,7 @@ use mutation::{apply, edits};
 use proptest::prelude::*;
 
 const TRAVELS: &str = include_str!("../../../apps/travels/travels.toml");
+const SHOP: &str = include_str!("../../../apps/shop/shop.toml");
 
 const WORDS: [&[u8]; 46] = [
     b"[",
@@ -63,13 +64,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_mutated_file_is_taken_or_its_mistakes_have_places(edits in edits(3)) {
-        check_config(&String::from_utf8_lossy(&apply(TRAVELS.as_bytes(), &edits, &WORDS)));
+    fn a_mutated_file_is_taken_or_its_mistakes_have_places(is_shop in any::<bool>(), edits in edits(3)) {
+        let file = if is_shop { SHOP } else { TRAVELS };
+        check_config(&String::from_utf8_lossy(&apply(file.as_bytes(), &edits, &WORDS)));
     }
 
     #[test]
     fn a_mutated_section_is_taken_or_its_mistakes_have_places(section in any::<prop::sample::Index>(), edits in edits(6)) {
-        let sections: Vec<&str> = TRAVELS.split("\n\n").collect();
+        let sections: Vec<&str> = TRAVELS.split("\n\n").chain(SHOP.split("\n\n")).collect();
         let section = sections[section.index(sections.len())];
         check_config(&String::from_utf8_lossy(&apply(section.as_bytes(), &edits, &WORDS)));
     }

@@ -93,6 +93,43 @@ fn endpoints_that_contradict_themselves() {
 }
 
 #[test]
+fn steps_are_checked_with_their_places() {
+    let steps = |steps: &str| format!("route = \"POST /x/{{id}}\"\nsteps = [\n{steps}\n]");
+    let check_steps = |text: &str, told: &[&str]| check_endpoint(&steps(text), told);
+    check_steps("{ sql = \"UPDATE items SET a = 1 WHERE id = :id\", expect = \"rows = 1\", else = 404 }", &[]);
+    check_endpoint("route = \"POST /x\"\nsteps = []", &["5:9", "0 steps", "1 to 16"]);
+    check_endpoint("route = \"GET /x\"\nsteps = [{ sql = \"SELECT 1\" }]", &["3:1", "a GET that writes"]);
+    check_steps("{ expect = \"rows\" }", &["6:1", "needs `sql`"]);
+    check_steps("{ sql = \"DELETE FROM item\" }", &["6:9", "line 1, column 13: no collection \"item\""]);
+    check_steps("{ sql = \"DELETE FROM items\", expect = \"lines > 0\" }", &["6:39", "line 1, column 1: no field"]);
+    check_steps("{ sql = \"DELETE FROM items\", expect = \"rows >\" }", &["6:39", "an expression"]);
+    check_steps("{ sql = \"DELETE FROM items\", else = 409 }", &["6:37", "without `expect`"]);
+    check_steps("{ sql = \"DELETE FROM items\", expect = \"rows\", else = 200 }", &["6:54", "from 400 to 599"]);
+    check_steps("{ sql = \"DELETE FROM items WHERE id = :key\" }", &["6:9", "nothing gives :key; there are: id"]);
+    check_steps("{ sql = \"DELETE FROM items\", status = 409 }", &["6:30", "unknown key `status`"]);
+    let more = |more: &str| format!("{}\n{more}", steps("{ sql = \"DELETE FROM items\" }"));
+    check_endpoint(&more("result = \"row\""), &["5:9", "the last step gives no rows"]);
+    check_endpoint(&more("wrap = \"x\"\nreply = {}"), &["8:8", "`wrap` is about the last step's rows"]);
+    check_endpoint(&more("limit = 5"), &["8:9", "`limit` belongs to `query`"]);
+    check_endpoint(&more("status = 404"), &["8:10", "from 200 to 299"]);
+    let id = "body = { properties = { id = { type = \"integer\" } } }";
+    check_endpoint(&more(id), &["8:8", "a field `id`, which is a part of the path too"]);
+    check_endpoint(&more("body = { type = \"objekt\" }"), &["8:8", "no JSON Schema of a body"]);
+    check_endpoint("route = \"POST /x\"\ninsert = \"items\"\nbody = {}", &["6:8", "`body` belongs to `steps`"]);
+}
+
+#[test]
+fn ways_to_sort_are_checked_with_their_places() {
+    let query = |sort: &str| format!("route = \"GET /x\"\nquery = \"SELECT id FROM items\"\n{sort}");
+    check_endpoint(&query("sort = { id = \"ORDER BY id\", last = \"WHERE id > 5 ORDER BY id DESC\" }"), &[]);
+    check_endpoint(&query("sort = { id = \"ORDER BY id LIMIT\" }"), &["6:15", "Expected: an expression"]);
+    check_endpoint(&query("sort = {}"), &["6:8", "0 ways to sort", "1 to 32"]);
+    check_endpoint(&query("sort = { id = 5 }"), &["6:15", "is an integer", "text"]);
+    let clash = "sort = { id = \"ORDER BY id\" }\nparams = { sort = \"integer\" }";
+    check_endpoint(&query(clash), &["6:8", "a parameter of its own"]);
+}
+
+#[test]
 fn a_file_that_is_not_utf_8_is_told_with_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("service.toml");

@@ -1,10 +1,11 @@
-//! `sapsan query CONFIG --data DIR SQL`: one query, printed as a table, JSON, NDJSON or CSV.
+//! `sapsan query CONFIG --data DIR SQL`: one statement, its rows printed as a table, JSON, NDJSON or CSV.
 
 use super::Outcome;
 use crate::cli::{Format, Query as Arguments};
 use docs::sql::{Budget, Field, RowSink, Value, Workers, write_field};
 use docs::{Database, Session};
 use server::config::ServiceConfig;
+use server::modify::Change;
 use server::statement::{Arguments as Given, Shape, Statement};
 use std::io::Write;
 use std::sync::Arc;
@@ -25,15 +26,24 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let (database, _) = opened.map_err(|error| format!("{}: {error}", arguments.data.display()))?;
     // A changed file may have views that are not built yet.
     database.wait_for_views();
+    let given = given(&arguments.params)?;
+    if Change::is_one(&arguments.sql) {
+        return change(&database, arguments, &given);
+    }
     let query = Statement::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
     let helpers = std::thread::available_parallelism().map_or(0, |threads| threads.get() - 1);
     let query = query.with_workers(Arc::new(Workers::new(helpers)));
-    let given = given(&arguments.params)?;
-    let values = query.bind(&given);
-    let values = values.map_err(|name| format!("the query's :{name} is not given: --param {name}=VALUE"))?;
+    let values = query.bind(&given).map_err(not_given)?;
     let session = database.session().map_err(|error| error.to_string())?;
-    let out = execute(&query, &values, &session, arguments.format)?;
-    match std::io::stdout().lock().write_all(&out) {
+    print(&execute(&query, &values, &session, arguments.format)?)
+}
+
+fn not_given(name: String) -> String {
+    format!("the statement's :{name} is not given: --param {name}=VALUE")
+}
+
+fn print(out: &[u8]) -> Outcome {
+    match std::io::stdout().lock().write_all(out) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(format!("cannot write the result: {error}"))
         }
@@ -41,10 +51,36 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-fn execute(query: &Statement, values: &[Value<'_>], session: &Session, format: Format) -> Result<Vec<u8>, String> {
+/// Runs a statement that writes; how many documents it was about goes to standard error.
+fn change(database: &Database, arguments: &Arguments, given: &Given) -> Outcome {
+    let change = Change::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
+    let values = change.bind(given).map_err(not_given)?;
+    let (budget, mut out) = (budget(), Vec::new());
+    let count = match arguments.format {
+        Format::Json => change.write(database, &values, Shape::Json, &budget, &mut out).inspect(|_| out.push(b'\n')),
+        Format::Ndjson => change.write(database, &values, Shape::Lines, &budget, &mut out),
+        Format::Csv => change.write(database, &values, Shape::Csv, &budget, &mut out),
+        Format::Table => {
+            let mut table = Table::new(change.columns());
+            let count = change.execute(database, &values, &budget, &mut table);
+            if count.is_ok() && table.rows.first().is_some_and(|head| !head.is_empty()) {
+                table.print(&mut out);
+            }
+            count
+        }
+    };
+    let count = count.map_err(|error| error.to_string())?;
+    eprintln!("{count} documents");
+    print(&out)
+}
+
+fn budget() -> Budget<'static> {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-    let budget = Budget { now_ms, rows_max: u64::MAX, output_bytes_max: 1 << 30, ..Budget::default() };
-    let mut out = Vec::new();
+    Budget { now_ms, rows_max: u64::MAX, output_bytes_max: 1 << 30, ..Budget::default() }
+}
+
+fn execute(query: &Statement, values: &[Value<'_>], session: &Session, format: Format) -> Result<Vec<u8>, String> {
+    let (budget, mut out) = (budget(), Vec::new());
     let outcome = match format {
         Format::Json => {
             let outcome = query.write(session, values, Shape::Json, &budget, &mut out);
@@ -54,7 +90,7 @@ fn execute(query: &Statement, values: &[Value<'_>], session: &Session, format: F
         Format::Ndjson => query.write(session, values, Shape::Lines, &budget, &mut out),
         Format::Csv => query.write(session, values, Shape::Csv, &budget, &mut out),
         Format::Table => {
-            let mut table = Table { rows: vec![query.columns().into_iter().map(str::to_owned).collect()], bytes: 0 };
+            let mut table = Table::new(query.columns());
             let outcome = query.execute(&session.now(), values, &budget, &mut table);
             if table.rows.len() > TABLE_ROWS_MAX + 1 {
                 return Err(format!("over {TABLE_ROWS_MAX} rows: add LIMIT, or take --format ndjson"));
@@ -111,6 +147,10 @@ impl RowSink for Table {
 }
 
 impl Table {
+    fn new(columns: Vec<&str>) -> Table {
+        Table { rows: vec![columns.into_iter().map(str::to_owned).collect()], bytes: 0 }
+    }
+
     fn print(&mut self, out: &mut Vec<u8>) {
         let columns = self.rows.first().map_or(0, Vec::len);
         let mut widths = vec![0; columns];

@@ -1,17 +1,34 @@
 //! `[[endpoints]]`: a route and one action.
 
+use super::steps::{self, StepConfig};
 use crate::endpoint::path_parameters;
 use crate::params::DECLARED_MAX;
 use docs::config::{Item, Parameter, ParameterDefault, Table};
 use http::Method;
+use std::sync::Arc;
 
-const ACTIONS: [&str; 6] = ["get", "insert", "update", "replace", "delete", "query"];
-const KEYS: [&str; 13] = [
-    "route", "get", "insert", "update", "replace", "delete", "query", "require", "params", "result", "wrap", "reply",
-    "limit",
+const ACTIONS: [&str; 7] = ["get", "insert", "update", "replace", "delete", "query", "steps"];
+const KEYS: [&str; 17] = [
+    "route", "get", "insert", "update", "replace", "delete", "query", "steps", "require", "params", "body", "result",
+    "wrap", "sort", "reply", "status", "limit",
 ];
 /// Names kept for later.
-const LATER: [&str; 3] = ["auth", "allow", "steps"];
+const LATER: [&str; 2] = ["auth", "allow"];
+
+/// Keys, and the actions that they belong to.
+const BELONGS: [(&str, &[&str]); 6] = [
+    ("sort", &["query"]),
+    ("result", &["query", "steps"]),
+    ("wrap", &["query", "steps"]),
+    ("limit", &["query"]),
+    ("body", &["steps"]),
+    ("status", &["steps"]),
+];
+
+/// The parameter of the request that chooses a way to sort.
+pub(crate) const SORT: &str = "sort";
+/// Most ways to sort.
+const SORTS_MAX: usize = 32;
 
 const METHODS: [(&str, Method); 5] = [
     ("GET", Method::Get),
@@ -40,6 +57,10 @@ pub struct EndpointConfig {
     pub path_params: Vec<Parameter>,
     /// The JSON of a successful write's reply, where it is fixed.
     pub reply: Option<String>,
+    /// What the body must be; its fields are parameters of steps.
+    pub body: Option<Arc<docs::Body>>,
+    /// The status of a successful reply, where it is declared.
+    pub status: Option<u16>,
     /// Bytes of the action's value in the file, for mistakes found later (SQL).
     pub span: std::ops::Range<usize>,
 }
@@ -67,7 +88,29 @@ pub enum Action {
         wrap: Option<String>,
         /// Most rows.
         limit: Option<u64>,
+        /// How the statement may end; the request's `sort` chooses, the first where it does not.
+        sort: Vec<SortConfig>,
     },
+    /// Runs statements in one transaction and answers with the rows of the last one.
+    Steps {
+        /// The statements.
+        steps: Vec<StepConfig>,
+        /// As for `Query`.
+        one_row: bool,
+        /// As for `Query`.
+        wrap: Option<String>,
+    },
+}
+
+/// One of the ways in which a statement may end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortConfig {
+    /// What a request names it.
+    pub name: String,
+    /// ORDER BY, and perhaps conditions before it.
+    pub end: String,
+    /// Bytes of `end` in the file, for mistakes found later.
+    pub span: std::ops::Range<usize>,
 }
 
 /// `COLLECTION/{PARAMETER}`: a document named by the path.
@@ -93,7 +136,14 @@ impl EndpointConfig {
         let require = table.get("require").and_then(|item| Target::read(&item, &pattern, collections));
         let params = table.get("params").and_then(|item| item.table());
         let (path_params, params) = params.map_or_else(Default::default, |params| read_params(&params, &pattern));
+        if let Some(item) = table.get(SORT)
+            && (params.iter().any(|known| known.name == SORT) || path_parameters(&pattern).any(|name| name == SORT))
+        {
+            item.mistake("`sort` is a parameter of its own, and one of the endpoint's is named so", "another name");
+        }
         let reply = table.get("reply").and_then(|item| reply(&item, &action));
+        let body = table.get("body").and_then(|item| read_body(&item, &pattern, &params));
+        let status = table.get("status").and_then(|item| item.integer(200..=299));
         Some(EndpointConfig {
             route: format!("{} {pattern}", method.name()),
             method,
@@ -103,8 +153,26 @@ impl EndpointConfig {
             params,
             path_params,
             reply,
+            body,
+            status: status.and_then(|status| u16::try_from(status).ok()),
             span,
         })
+    }
+}
+
+impl EndpointConfig {
+    /// The same with each of the ways to sort as the statement's end, by name; one without a name where there are none.
+    pub(crate) fn sorted(&self) -> Vec<(String, EndpointConfig)> {
+        let Action::Query { sql, one_row, wrap, limit, sort } = &self.action else { return Vec::new() };
+        if sort.is_empty() {
+            return vec![(String::new(), self.clone())];
+        }
+        let one = |way: &SortConfig| {
+            let (sql, one_row, wrap) = (format!("{sql}\n{}", way.end), *one_row, wrap.clone());
+            let action = Action::Query { sql, one_row, wrap, limit: *limit, sort: Vec::new() };
+            (way.name.clone(), EndpointConfig { action, span: way.span.clone(), ..self.clone() })
+        };
+        sort.iter().map(one).collect()
     }
 }
 
@@ -175,9 +243,15 @@ fn action(table: &Table<'_>, pattern: &str, collections: &[String]) -> Option<(A
         table.mistake(format!("an endpoint with {what}"), format!("one of {}", ACTIONS.join(", ")));
         return None;
     };
-    for (name, of) in [("result", "query"), ("wrap", "query"), ("limit", "query")] {
-        if let Some(other) = table.get(name).filter(|_| item.name() != of) {
+    for (name, of) in BELONGS {
+        if let Some(other) = table.get(name).filter(|_| !of.contains(&item.name())) {
+            let of = of.join("` or `");
             other.mistake(format!("`{name}` belongs to `{of}`, this endpoint has `{}`", item.name()), "");
+        }
+    }
+    for name in ["result", "wrap"] {
+        if let Some(other) = table.get(name).filter(|_| item.name() == "steps" && table.get("reply").is_some()) {
+            other.mistake(format!("`{name}` is about the last step's rows, and `reply` is sent instead of them"), "");
         }
     }
     let target = || Target::read(item, pattern, collections);
@@ -187,6 +261,10 @@ fn action(table: &Table<'_>, pattern: &str, collections: &[String]) -> Option<(A
         "update" => Action::Update(target()?),
         "replace" => Action::Replace(target()?),
         "delete" => Action::Delete(target()?),
+        "steps" => {
+            let (one_row, wrap) = rows_of(table);
+            Action::Steps { steps: steps::read(item)?, one_row, wrap }
+        }
         _ => query(item, table)?,
     };
     Some((action, item.span()))
@@ -194,10 +272,41 @@ fn action(table: &Table<'_>, pattern: &str, collections: &[String]) -> Option<(A
 
 fn query(item: &Item<'_>, table: &Table<'_>) -> Option<Action> {
     let sql = item.text()?.to_owned();
-    let one_row = table.get("result").and_then(|item| item.word(&[("rows", false), ("row", true)])).unwrap_or(false);
-    let wrap = table.get("wrap").and_then(|item| item.text().map(str::to_owned));
+    let (one_row, wrap) = rows_of(table);
     let limit = table.get("limit").and_then(|item| item.integer(1..=1_000_000)).map(i64::unsigned_abs);
-    Some(Action::Query { sql, one_row, wrap, limit })
+    let sort = table.get("sort").map(|item| read_sort(&item)).unwrap_or_default();
+    Some(Action::Query { sql, one_row, wrap, limit, sort })
+}
+
+fn read_sort(item: &Item<'_>) -> Vec<SortConfig> {
+    let Some(table) = item.table() else { return Vec::new() };
+    let entries = table.entries();
+    if entries.is_empty() || entries.len() > SORTS_MAX {
+        item.mistake(format!("{} ways to sort", entries.len()), format!("1 to {SORTS_MAX}"));
+    }
+    let ways = entries.iter().filter_map(|item| {
+        Some(SortConfig { name: item.name().to_owned(), end: item.text()?.to_owned(), span: item.span() })
+    });
+    ways.collect()
+}
+
+/// Whether one row makes the reply, and the name around it.
+fn rows_of(table: &Table<'_>) -> (bool, Option<String>) {
+    let one_row = table.get("result").and_then(|item| item.word(&[("rows", false), ("row", true)])).unwrap_or(false);
+    (one_row, table.get("wrap").and_then(|item| item.text().map(str::to_owned)))
+}
+
+/// What the body must be. Its fields stand beside the other parameters, so no two have one name.
+fn read_body(item: &Item<'_>, pattern: &str, params: &[Parameter]) -> Option<Arc<docs::Body>> {
+    let body = docs::Body::read(item)?;
+    for name in body.names() {
+        let of_query = params.iter().any(|parameter| parameter.name == name);
+        if of_query || path_parameters(pattern).any(|part| part == name) {
+            let other = if of_query { "a parameter of the query" } else { "a part of the path" };
+            item.mistake(format!("the body has a field `{name}`, which is {other} too"), "another name");
+        }
+    }
+    Some(Arc::new(body))
 }
 
 fn collection(item: &Item<'_>, name: &str, collections: &[String]) -> Option<String> {

@@ -7,13 +7,17 @@ mod endpoint;
 mod errors;
 mod listen;
 pub(crate) mod size;
+mod steps;
 
-pub use endpoint::{Action, EndpointConfig, Target};
+pub(crate) use endpoint::SORT;
+pub use endpoint::{Action, EndpointConfig, SortConfig, Target};
 pub use listen::{Durability, ServerConfig};
+pub use steps::StepConfig;
 
 use crate::failure::ErrorRules;
 use crate::params;
 use crate::querying::DeclaredQuery;
+use crate::stepping::DeclaredSteps;
 use docs::config::{Config, Mistake, Mistakes, Source, Table};
 use http::Router;
 use std::io::Read;
@@ -110,8 +114,13 @@ impl ServiceConfig {
         let server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
         if let Some(catalog) = catalog {
             for endpoint in &endpoints {
-                if let Some(Err(what)) = DeclaredQuery::prepare(endpoint, &docs.params, &catalog) {
-                    source.mistake(endpoint.span.clone(), what, "");
+                for (_, endpoint) in endpoint.sorted() {
+                    if let Some(Err(what)) = DeclaredQuery::prepare(&endpoint, &docs.params, &catalog) {
+                        source.mistake(endpoint.span.clone(), what, "");
+                    }
+                }
+                if let Some(Err((span, what))) = DeclaredSteps::prepare(endpoint, &docs.params, &catalog) {
+                    source.mistake(span, what, "");
                 }
             }
         }
@@ -119,10 +128,10 @@ impl ServiceConfig {
         Ok(ServiceConfig { path: path.to_owned(), text, docs, endpoints, errors, server })
     }
 
-    /// A mistake found later, at an endpoint's action.
-    pub fn mistake_at(&self, endpoint: &EndpointConfig, what: impl Into<String>) -> Mistake {
+    /// A mistake found later, at these bytes of the file.
+    pub fn mistake_at(&self, span: std::ops::Range<usize>, what: impl Into<String>) -> Mistake {
         let source = Source::new(&self.path, &self.text);
-        source.mistake(endpoint.span.clone(), what, "");
+        source.mistake(span, what, "");
         match source.finish() {
             Err(mut mistakes) => mistakes.list.swap_remove(0),
             Ok(()) => unreachable!("a mistake was noted just before"),

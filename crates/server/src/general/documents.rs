@@ -7,13 +7,13 @@ use crate::direct::{self, Direct, Waiting};
 use crate::endpoint::{JSON, Unread, count_cold};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::InFlight;
+use crate::keys;
 use crate::large;
 use crate::service::{Local, Service};
 use crate::writing;
 use docs::catalog::CollectionInfo;
 use docs::direct::Got;
 use docs::key::Key;
-use docs::order::Scalar;
 use docs::{CollectionId, Op, Precondition, ReadError, Session, Stored, Write, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::rc::Rc;
@@ -215,10 +215,21 @@ pub(super) fn insert(
     };
     let op = Op::Insert { body: request.body().to_vec() };
     let (name, kind) = (info.name.clone(), info.key.kind);
-    submit(service, local, Write { collection, op, precondition: Precondition::None }, reply, move |late, written| {
-        let location = kind.of_bytes(&written.key).map(|key| location(&name, &key));
-        accepted(late, written, location.as_deref());
-    });
+    let told = info.key.generate.map(|_| info.key.field.clone());
+    submit(
+        service,
+        local,
+        Write { collection, op, precondition: Precondition::None },
+        reply,
+        move |mut late, written| {
+            let key = kind.of_bytes(&written.key);
+            if let Some(key) = &key {
+                late.header("Location", &format!("/_/collections/{name}/{}", keys::in_path(key)));
+            }
+            let told = told.zip(key).map(|(field, key)| keys::as_object(&field, &key));
+            accepted(late, written, told);
+        },
+    );
 }
 
 /// Hands a write over; `done` answers it once it is durable.
@@ -244,30 +255,8 @@ fn submit(
     service.database.write(&local.session, write, Box::new(told));
 }
 
-/// 201 for a new document, 200 for a changed one; its change number as the tag.
-fn accepted(mut late: LateReply, written: &Written, location: Option<&str>) {
+/// 201 for a new document, 200 for a changed one; its change number as the tag. The body is the key, where it was made here.
+fn accepted(mut late: LateReply, written: &Written, told: Option<Vec<u8>>) {
     late.header("ETag", Tag::new(written.change_number).as_str());
-    if let Some(location) = location {
-        late.header("Location", location);
-    }
-    late.send(Status(if written.created { 201 } else { 200 }), JSON, b"{}".to_vec());
-}
-
-/// The path of a document; a text key is percent-escaped (RFC 3986, section 2.1).
-fn location(name: &str, key: &Key<'_>) -> String {
-    let mut path = format!("/_/collections/{name}/");
-    match key.scalar() {
-        Scalar::Text(text) => {
-            for byte in text.bytes() {
-                if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                    path.push(char::from(byte));
-                } else {
-                    path.push_str(&format!("%{byte:02X}"));
-                }
-            }
-        }
-        Scalar::Integer(number) => path.push_str(&number.to_string()),
-        Scalar::Null | Scalar::Real(_) => {}
-    }
-    path
+    late.send(Status(if written.created { 201 } else { 200 }), JSON, told.unwrap_or_else(|| b"{}".to_vec()));
 }

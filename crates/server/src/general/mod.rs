@@ -8,6 +8,7 @@ mod bulk;
 mod changes;
 pub(crate) mod documents;
 mod listing;
+pub(crate) mod modify;
 mod preconditions;
 mod query;
 pub(crate) mod schema;
@@ -19,6 +20,7 @@ use crate::service::{Local, Service};
 use docs::catalog::CollectionInfo;
 use docs::{CollectionId, Op};
 use http::{Method, Params, Reply, Request, Status};
+use std::sync::Arc;
 
 /// What the general API offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,7 @@ pub(crate) enum Door {
     Schema,
     Health,
     Metrics,
+    OpenApi,
     NotYet,
 }
 
@@ -66,7 +69,7 @@ impl Door {
         (Method::Post, "/_/views/{name}/verify", Door::VerifyView),
         (Method::Get, "/_/changes", Door::Changes),
         (Method::Get, "/_/schema", Door::Schema),
-        (Method::Get, "/_/openapi.json", Door::NotYet),
+        (Method::Get, "/_/openapi.json", Door::OpenApi),
         (Method::Get, "/_/", Door::NotYet),
     ];
 
@@ -107,6 +110,7 @@ impl Door {
             Door::Schema => schema::tell(service, reply),
             Door::Health => health(service, reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
+            Door::OpenApi => reply.send_shared(Status(200), crate::endpoint::JSON, Arc::clone(&service.openapi)),
             Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),
         }
     }

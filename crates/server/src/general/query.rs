@@ -1,14 +1,15 @@
 //! `POST /_/query`: `{"sql": …, "params": {…}}`; rows as JSON or, by Accept, NDJSON or CSV. `EXPLAIN` before the query
 //! gives its plan, one step in a row.
 //!
-//! It runs on the pool, never on a loop, with a limit on rows, bytes and time.
+//! A statement that writes is `modify.rs`'s. It runs on the pool, never on a loop, with a limit on rows, bytes and time.
 
-use super::fail;
+use super::{fail, modify};
 use crate::background;
 use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::Taken;
 use crate::large;
+use crate::modify::Change;
 use crate::params;
 use crate::queries::{PLAN_FIELD, Queries};
 use crate::querying::{Whole, of_query};
@@ -33,6 +34,9 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
             Ok(admitted) => admitted,
             Err(failure) => return fail(&failure, reply),
         };
+    if Change::is_one(&sql) {
+        return modify::run(service, (sql, arguments, taken), (shape, media(shape)), reply);
+    }
     let (database, replies) = (service.database.clone(), service.replies.clone());
     let whole = Whole::of(service);
     let errors = Arc::new(ErrorRules::default());

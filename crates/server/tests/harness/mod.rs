@@ -26,6 +26,9 @@ price = { type = "integer" }
 note = { type = "string" }
 "#;
 
+/// What `[server]` says where a test has its own file.
+pub const SERVER: &str = "http = \"127.0.0.1:0\"\nthreads = 1\ndurability = \"none\"\n";
+
 /// A server at work; drained when it is dropped.
 pub struct TestServer {
     running: Option<Running>,
@@ -77,13 +80,17 @@ impl TestServer {
     }
 
     pub fn try_start(settings: &str, more: &str) -> Result<TestServer, StartError> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("service.toml");
         // What a test says itself is not said twice.
         let given = [("threads", "1"), ("durability", "\"none\"")];
         let given = given.iter().filter(|(name, _)| !settings.contains(name));
         let given: String = given.map(|(name, value)| format!("{name} = {value}\n")).collect();
-        let text = format!("{COLLECTIONS}\n[server]\nhttp = \"127.0.0.1:0\"\n{given}{settings}\n{more}");
+        Self::of_file(&format!("{COLLECTIONS}\n[server]\nhttp = \"127.0.0.1:0\"\n{given}{settings}\n{more}"))
+    }
+
+    /// Serves a whole file.
+    pub fn of_file(text: &str) -> Result<TestServer, StartError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("service.toml");
         std::fs::write(&path, text).unwrap();
         let config = ServiceConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
         let running = server::start(&config, &folder.path().join("data"))?;

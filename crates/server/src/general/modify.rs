@@ -1,0 +1,70 @@
+//! `POST /_/query` with an INSERT, UPDATE or DELETE: one transaction, answered when it is durable with the number of
+//! documents and, by RETURNING, their rows.
+//!
+//! It runs on the pool, where it may wait. So it stands alone among the requests of its connection: what was sent before it
+//! is answered first, and what was sent behind it waits.
+
+use crate::background;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::in_flight::Taken;
+use crate::large;
+use crate::modify::Change;
+use crate::params;
+use crate::querying::Whole;
+use crate::service::Service;
+use crate::statement::{Arguments, Shape};
+use crate::writing;
+use docs::Database;
+use http::{Reply, Request, Status};
+use std::sync::Arc;
+
+/// The header field that tells how many documents were inserted, changed or deleted.
+const CHANGED: &str = "Sapsan-Changed";
+
+/// Whether a request's body may hold such a statement: one of its words stands in it, or something is escaped.
+pub(crate) fn may_change(request: &Request<'_>) -> bool {
+    let body = request.body();
+    [&b"insert"[..], b"update", b"delete", b"replace", b"\\u"]
+        .iter()
+        .any(|word| body.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+}
+
+/// Runs a statement that was read from the request.
+pub(super) fn run(
+    service: &Service,
+    (sql, arguments, taken): (String, Arguments, Taken),
+    (shape, media): (Shape, &'static str),
+    reply: Reply<'_>,
+) {
+    let (database, replies) = (service.database.clone(), service.replies.clone());
+    let whole = Whole::of(service).of_change();
+    let errors = Arc::new(ErrorRules::default());
+    background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |mut late| {
+        let result = execute(&database, &sql, &arguments, shape, whole);
+        drop((sql, arguments, taken));
+        match result {
+            Ok((count, body)) => {
+                late.header(CHANGED, &count.to_string());
+                large::send_late(&replies, &errors, late, Status(200), media, body);
+            }
+            Err(failure) => writing::refuse(&errors, late, &failure),
+        }
+    });
+}
+
+fn execute(
+    database: &Database,
+    sql: &str,
+    arguments: &Arguments,
+    shape: Shape,
+    whole: Whole,
+) -> Result<(u64, Vec<u8>), Failure> {
+    let change =
+        Change::prepare(sql, database.catalog()).map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
+    let values = change
+        .bind(arguments)
+        .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
+    let mut out = Vec::new();
+    let count = whole.run(params::unix_ms(), |budget| change.write(database, &values, shape, budget, &mut out));
+    Ok((count.map_err(|error| writing::of_modify(&error))?, out))
+}

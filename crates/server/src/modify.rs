@@ -1,0 +1,110 @@
+//! A statement that somebody typed and that writes: INSERT, UPDATE or DELETE, each one transaction.
+
+use crate::rows::Csv;
+use crate::statement::{Arguments, Shape};
+use docs::Database;
+use docs::catalog::Catalog;
+use docs::sql::{Budget, Field, Modification, ModifyError, RowSink, SqlError, Value};
+
+/// A prepared INSERT, UPDATE or DELETE.
+#[derive(Debug)]
+pub struct Change {
+    statement: Modification,
+}
+
+/// Takes the rows of a statement that gives none.
+struct Nothing;
+
+impl RowSink for Nothing {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _column: usize, _field: Field<'_>) {}
+    fn end_row(&mut self) {}
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Change {
+    /// Whether a text is such a statement. One that is no SQL at all is none: preparing it as a query tells what is wrong.
+    pub fn is_one(sql: &str) -> bool {
+        Modification::is_one(sql).unwrap_or(false)
+    }
+
+    /// Prepares one.
+    pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Change, SqlError> {
+        Ok(Change { statement: Modification::prepare(sql, catalog)? })
+    }
+
+    /// The names of the columns that RETURNING gives; none without it.
+    pub fn columns(&self) -> Vec<&str> {
+        self.statement.columns().collect()
+    }
+
+    /// The values of the statement's parameters, by slot; or the name of one that is not given.
+    pub fn bind<'a>(&self, arguments: &'a Arguments) -> Result<Vec<Value<'a>>, String> {
+        let names = self.statement.parameters().iter();
+        names.map(|name| arguments.value(name).ok_or_else(|| name.clone())).collect()
+    }
+
+    /// Runs it, waits until it is durable, and gives its rows to a sink; how many documents it was about.
+    pub fn execute<S: RowSink + ?Sized>(
+        &self,
+        database: &Database,
+        values: &[Value<'_>],
+        budget: &Budget<'_>,
+        sink: &mut S,
+    ) -> Result<u64, ModifyError> {
+        database.modify(&self.statement, values, budget, sink)
+    }
+
+    /// The same with the rows written: as JSON inside `{"changed": N, "rows": […]}`, where rows stand only with RETURNING.
+    pub fn write(
+        &self,
+        database: &Database,
+        values: &[Value<'_>],
+        shape: Shape,
+        budget: &Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, ModifyError> {
+        match shape {
+            Shape::Csv if self.statement.columns().next().is_some() => {
+                let mut csv = Csv::new(self.statement.columns(), out);
+                self.execute(database, values, budget, &mut csv)
+            }
+            Shape::Csv => self.execute(database, values, budget, &mut Nothing),
+            Shape::Lines => {
+                let count = self.write_rows(database, values, b'\n', budget, out)?;
+                if !out.is_empty() {
+                    out.push(b'\n');
+                }
+                Ok(count)
+            }
+            Shape::Json => {
+                let mut rows = Vec::new();
+                let count = self.write_rows(database, values, b',', budget, &mut rows)?;
+                out.extend_from_slice(format!("{{\"changed\":{count}").as_bytes());
+                if self.statement.columns().next().is_some() {
+                    out.extend_from_slice(b",\"rows\":[");
+                    out.extend_from_slice(&rows);
+                    out.push(b']');
+                }
+                out.push(b'}');
+                Ok(count)
+            }
+        }
+    }
+
+    fn write_rows(
+        &self,
+        database: &Database,
+        values: &[Value<'_>],
+        separator: u8,
+        budget: &Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, ModifyError> {
+        match self.statement.json_rows(out, separator) {
+            Some(mut rows) => self.execute(database, values, budget, &mut rows),
+            None => self.execute(database, values, budget, &mut Nothing),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Endpoints of several statements: one transaction, submitted from the loop within a small budget. What looks at more rows
+//! than that, or makes a larger reply, is run again on the pool with the service's whole budget.
+
+use crate::background;
+use crate::config::{Action, EndpointConfig, StepConfig};
+use crate::endpoint::{JSON, Named, path_parameters};
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::in_flight::{InFlight, Taken};
+use crate::large;
+use crate::params;
+use crate::querying::{Whole, of_target, value_of};
+use crate::service::{Local, PathTexts, Service};
+use crate::writing;
+use docs::catalog::Catalog;
+use docs::config::Parameter;
+use docs::sql::{ModifyError, OwnedValue, QueryError, StepText, Steps, StepsError};
+use docs::{Body, Database, RowsWanted, StepsCall, WriteError};
+use executor::Pool;
+use http::{LateReply, Params, Reply, Request, Status};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Rows that steps may look at where all others wait for them: on a loop, and where the store prepares them again.
+const LOOP_ROWS_MAX: u64 = 20_000;
+/// Bytes of rows that they keep there, at most.
+const LOOP_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a reply that waits with its transaction.
+const REPLY_BYTES_MAX: usize = 4 << 10;
+
+/// Declared steps, ready to run.
+pub(crate) struct DeclaredSteps {
+    steps: Arc<Steps>,
+    /// Declared parameters of the request's query, parts of the path, those of the file: in this order, the body's
+    /// before the file's.
+    declared: Vec<Parameter>,
+    path: Vec<Parameter>,
+    body: Option<Arc<Body>>,
+    file: Vec<Parameter>,
+    rows: RowsWanted,
+    reply: Arc<Answered>,
+}
+
+/// How steps are answered.
+struct Answered {
+    status: Status,
+    /// Bytes before and behind the rows; where no rows are wanted the whole reply is before.
+    before: Box<[u8]>,
+    behind: Box<[u8]>,
+    /// By step: the status where its expectation does not hold, and what is said.
+    otherwise: Vec<(u16, String)>,
+}
+
+/// A mistake in the file: its bytes there, and what is wrong.
+pub(crate) type Misplaced = (Range<usize>, String);
+
+impl DeclaredSteps {
+    /// Prepares an endpoint's steps; nothing where it has none.
+    pub(crate) fn prepare(
+        endpoint: &EndpointConfig,
+        file: &[Parameter],
+        catalog: &Catalog,
+    ) -> Option<Result<DeclaredSteps, Misplaced>> {
+        let Action::Steps { steps, one_row, wrap } = &endpoint.action else { return None };
+        let path: Vec<Parameter> =
+            path_parameters(&endpoint.pattern).map(|name| of_path(name, endpoint, catalog)).collect();
+        let mut outside: Vec<&str> = endpoint.params.iter().chain(&path).map(|known| known.name.as_str()).collect();
+        outside.extend(endpoint.body.iter().flat_map(|body| body.names()));
+        outside.extend(file.iter().map(|known| known.name.as_str()));
+        let texts: Vec<StepText<'_>> =
+            steps.iter().map(|step| StepText { sql: &step.sql, expect: step.expect.as_deref() }).collect();
+        let prepared = match Steps::prepare(&texts, &outside, catalog) {
+            Ok(prepared) => prepared,
+            Err(mistake) => {
+                let span = steps.get(mistake.step).map(|step| step.spans[usize::from(mistake.in_expect)].clone());
+                return Some(Err((span.unwrap_or_else(|| endpoint.span.clone()), mistake.error.to_string())));
+            }
+        };
+        let gives = !prepared.columns().is_empty() && endpoint.reply.is_none();
+        if *one_row && endpoint.reply.is_none() && !gives {
+            let what = "`result = \"row\"`, but the last step gives no rows: it has no RETURNING".to_owned();
+            return Some(Err((endpoint.span.clone(), what)));
+        }
+        let rows = match (gives, one_row) {
+            (false, _) => RowsWanted::None,
+            (true, false) => RowsWanted::All,
+            (true, true) => RowsWanted::First,
+        };
+        Some(Ok(DeclaredSteps {
+            steps: Arc::new(prepared),
+            declared: endpoint.params.clone(),
+            path,
+            body: endpoint.body.clone(),
+            file: file.to_vec(),
+            rows,
+            reply: Arc::new(Answered::new(endpoint, steps, gives, wrap.as_deref())),
+        }))
+    }
+
+    /// The names of the columns that the last step gives.
+    pub(crate) fn columns(&self) -> Vec<String> {
+        self.steps.columns().into_iter().map(str::to_owned).collect()
+    }
+
+    /// Answers one request. `required` must be there when the transaction is done.
+    pub(crate) fn answer(
+        &self,
+        service: &Service,
+        local: &mut Local,
+        request: &Request<'_>,
+        params: &Params<'_, '_>,
+        required: Option<&Named>,
+        reply: Reply<'_>,
+    ) {
+        let Local { session, text, path_texts, .. } = local;
+        let required =
+            required.and_then(|named| Some((named.collection, named.key(params, text)?.as_bytes().to_vec())));
+        let parameters = match self.parameters(request, params, text, path_texts) {
+            Ok(parameters) => parameters,
+            Err(failure) => return service.fail(&failure, reply),
+        };
+        let bytes: usize = parameters.iter().map(|value| size_of::<OwnedValue>() + value.bytes()).sum();
+        let Some(taken) = service.writes.take(writing::WAITING_BYTES + bytes + REPLY_BYTES_MAX) else {
+            return service.fail(&writing::of_write(&WriteError::Busy), reply);
+        };
+        let call = StepsCall {
+            steps: Arc::clone(&self.steps),
+            parameters,
+            required,
+            rows: self.rows,
+            now_ms: params::unix_ms(),
+            rows_max: service.scan_rows_max.min(LOOP_ROWS_MAX),
+            bytes_max: service.loop_query_bytes.min(LOOP_BYTES_MAX),
+            reply_bytes_max: REPLY_BYTES_MAX,
+        };
+        let owed = Owed {
+            database: service.database.clone(),
+            pool: Arc::clone(&service.pool),
+            errors: Arc::clone(&service.errors),
+            replies: service.replies.clone(),
+            whole: Whole::of(service).of_change(),
+            reply: Arc::clone(&self.reply),
+            late: reply.later(),
+            taken,
+        };
+        service.database.submit_steps(session, call, Box::new(move |call, outcome| owed.told(call, outcome)));
+    }
+
+    /// The values of all parameters, in the order in which the steps know them.
+    fn parameters(
+        &self,
+        request: &Request<'_>,
+        params: &Params<'_, '_>,
+        text: &mut Vec<u8>,
+        path_texts: &mut PathTexts,
+    ) -> Result<Vec<OwnedValue>, Failure> {
+        let owned = |value| OwnedValue::new(&value_of(value));
+        let mut given = params::Given::default();
+        params::read(&self.declared, request.query(), text, &mut given)?;
+        let mut values: Vec<OwnedValue> = (0..self.declared.len()).map(|place| owned(given.get(place))).collect();
+        for (parameter, text) in self.path.iter().zip(path_texts) {
+            values.push(owned(params::of_path(parameter, params, text)?));
+        }
+        if let Some(body) = &self.body {
+            values.extend(body.values(request.body()).map_err(|error| writing::of_write(&error))?);
+        }
+        values.extend(self.file.iter().map(|parameter| owned(params::default_of(parameter))));
+        Ok(values)
+    }
+}
+
+impl Answered {
+    fn new(endpoint: &EndpointConfig, steps: &[StepConfig], gives: bool, wrap: Option<&str>) -> Answered {
+        let before = match (gives, wrap) {
+            (true, Some(name)) => format!("{{{}:", serde_json::Value::from(name)),
+            (true, None) => String::new(),
+            (false, _) => endpoint.reply.clone().unwrap_or_else(|| "{}".to_owned()),
+        };
+        let behind: Box<[u8]> = if gives && wrap.is_some() { Box::new([b'}']) } else { Box::default() };
+        let told = |(number, step): (usize, &StepConfig)| {
+            let expect = step.expect.as_deref().unwrap_or_default();
+            let detail = step.detail.clone();
+            (step.otherwise, detail.unwrap_or_else(|| format!("step {} expects {expect}", number + 1)))
+        };
+        Answered {
+            status: Status(endpoint.status.unwrap_or(200)),
+            before: before.into_bytes().into(),
+            behind,
+            otherwise: steps.iter().enumerate().map(told).collect(),
+        }
+    }
+
+    fn body(&self, rows: &[u8]) -> Vec<u8> {
+        [&self.before, rows, &self.behind].concat()
+    }
+
+    fn failure(&self, error: StepsError) -> Failure {
+        match error {
+            StepsError::Failed { error, .. } => writing::of_modify(&error),
+            StepsError::Unmet { step, rows } => {
+                let told = self.otherwise.get(step);
+                let (status, detail) = told.map_or((409, ""), |(status, detail)| (*status, detail.as_str()));
+                tracing::debug!(step, rows, "an expectation does not hold");
+                Failure::unmet(status, detail.to_owned())
+            }
+            StepsError::NoRow => Failure::new(Kind::NotFound, "the last step has no row"),
+            StepsError::Missing => Failure::new(Kind::NotFound, "there is no such document"),
+            StepsError::Store(error) => writing::of_store(error),
+            other => Failure::new(Kind::Internal, format!("{other:?}")),
+        }
+    }
+}
+
+/// The reply that submitted steps owe.
+struct Owed {
+    database: Database,
+    pool: Arc<Pool>,
+    errors: Arc<ErrorRules>,
+    replies: InFlight,
+    whole: Whole,
+    reply: Arc<Answered>,
+    late: LateReply,
+    taken: Taken,
+}
+
+impl Owed {
+    /// Answers, unless the steps need more than they may have here: then they are run on the pool.
+    fn told(self, call: StepsCall, outcome: Result<Vec<u8>, StepsError>) {
+        match outcome {
+            Ok(rows) => self.late.send(self.reply.status, JSON, self.reply.body(&rows)),
+            Err(StepsError::Failed { error: ModifyError::Query(QueryError::Limit { .. }), .. }) => self.run(call),
+            Err(error) => writing::refuse(&self.errors, self.late, &self.reply.failure(error)),
+        }
+    }
+
+    #[cold]
+    fn run(self, call: StepsCall) {
+        let Owed { database, pool, errors, replies, whole, reply, late, taken } = self;
+        background::run(&pool, &Arc::clone(&errors), late, move |late| {
+            let outcome = whole.run(call.now_ms, |budget| database.run_steps(&call, budget));
+            drop((call, taken));
+            match outcome {
+                Ok(rows) => large::send_late(&replies, &errors, late, reply.status, JSON, reply.body(&rows)),
+                Err(error) => writing::refuse(&errors, late, &reply.failure(error)),
+            }
+        });
+    }
+}
+
+/// A part of the path: declared, or of the type of the key that `require` finds with it.
+fn of_path(name: &str, endpoint: &EndpointConfig, catalog: &Catalog) -> Parameter {
+    let declared = endpoint.path_params.iter().find(|parameter| parameter.name == name);
+    declared.cloned().unwrap_or_else(|| of_target(name, endpoint, catalog))
+}
