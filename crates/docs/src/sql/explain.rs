@@ -29,7 +29,7 @@ pub(crate) fn text(plan: &Plan, logical: &Logical, catalog: &Catalog) -> String 
     out
 }
 
-/// Longest line of [`line`].
+/// Longest line of [`line()`].
 const LINE_BYTES_MAX: usize = 512;
 
 /// The same in one line that a field of an HTTP head can hold, and whether a collection is read whole.
