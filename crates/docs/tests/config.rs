@@ -46,7 +46,9 @@ fn names_kept_for_later_answer_not_yet() {
     );
     check(
         "[collections.c]\nkey = { field = \"id\", type = \"u32\" }\nallow = \"all\"\n",
-        &["s.toml:3:1: `allow` in [collections.c] is not there yet; allowed: key, schema, unique, indexes, references"],
+        &[
+            "s.toml:3:1: `allow` in [collections.c] is not there yet; allowed: key, schema, unique, indexes, references, expire",
+        ],
     );
 }
 

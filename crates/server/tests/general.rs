@@ -211,7 +211,7 @@ fn a_full_pool_is_busy_and_not_broken() {
 
 #[test]
 fn waiting_writes_have_a_bound_that_bulk_keeps_as_well() {
-    let server = TestServer::start("memory = \"64MiB\"\nbody_bytes_max = \"6600KiB\"", "");
+    let server = TestServer::start("memory = \"64MiB\"\nbody_bytes_max = \"6400KiB\"", "");
     let note = "n".repeat(400_000);
     let line = |id: u32| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1,\"note\":\"{note}\"}}\n");
     let answer = server.ask("POST", "/_/collections/items/bulk", "", (1..=16).map(line).collect::<String>().as_bytes());
