@@ -42,6 +42,9 @@ struct Arguments {
     path: String,
     #[arg(long, default_value_t = 10_000)]
     max_id: u32,
+    /// Only ids 1, 1 + this, and so on are asked for: some data has gaps.
+    #[arg(long, default_value_t = 1)]
+    id_step: u32,
     /// POST /visits/ID with a new mark instead of GETs
     #[arg(long)]
     post_visits: bool,
@@ -66,7 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let requests = if arguments.post_visits {
             Requests::post_visits(arguments.max_id, seed)
         } else {
-            Requests::get(&arguments.path, arguments.max_id, seed)
+            Requests::get(&arguments.path, arguments.max_id, arguments.id_step, seed)
         };
         let tally = Arc::clone(&shared);
         let lp = &loops[number as usize % loops.len()];

@@ -12,15 +12,15 @@ pub(crate) struct Requests {
 
 #[derive(Debug)]
 enum Kind {
-    Get { before: String, after: String },
+    Get { before: String, after: String, step: u32 },
     PostVisits,
 }
 
 impl Requests {
-    /// GETs of a target in which `{id}` becomes a random id from 1.
-    pub(crate) fn get(path: &str, max_id: u32, seed: u64) -> Requests {
+    /// GETs of a target in which `{id}` becomes a random one of the ids 1, 1 + `step`, and so on.
+    pub(crate) fn get(path: &str, max_id: u32, step: u32, seed: u64) -> Requests {
         let (before, after) = path.split_once("{id}").unwrap_or((path, ""));
-        let kind = Kind::Get { before: before.to_owned(), after: after.to_owned() };
+        let kind = Kind::Get { before: before.to_owned(), after: after.to_owned(), step: step.max(1) };
         Requests { kind, max_id, state: seed }
     }
 
@@ -44,7 +44,10 @@ impl Requests {
         let id = random % u64::from(self.max_id.max(1)) + 1;
         // Writing into a Vec does not fail.
         let _ = match &self.kind {
-            Kind::Get { before, after } => write!(out, "GET {before}{id}{after} HTTP/1.1\r\nHost: bench\r\n\r\n"),
+            Kind::Get { before, after, step } => {
+                let id = id - (id - 1) % u64::from(*step);
+                write!(out, "GET {before}{id}{after} HTTP/1.1\r\nHost: bench\r\n\r\n")
+            }
             Kind::PostVisits => {
                 let mark = (random >> 32) % 6;
                 write!(
@@ -60,6 +63,18 @@ impl Requests {
 #[cfg(test)]
 mod shape {
     use super::Requests;
+
+    #[test]
+    fn ids_keep_their_step() {
+        let mut requests = Requests::get("/{id}", 100, 12, 1);
+        for _ in 0..50 {
+            let mut out = Vec::new();
+            requests.append(&mut out);
+            let text = String::from_utf8(out).expect("ASCII");
+            let id: u32 = text[5..].split(' ').next().and_then(|id| id.parse().ok()).expect("an id");
+            assert!(id % 12 == 1 && id <= 100, "{text}");
+        }
+    }
 
     #[test]
     fn the_content_length_of_a_post_is_its_bodys() {

@@ -26,6 +26,8 @@ const CONFIG: &str =
 const BY_MONTH: &str = "SELECT strftime('%Y-%m', CreationDate) AS month, COUNT(*) AS n FROM users GROUP BY month";
 /// Queries at a time beside the GETs.
 const SCANS: usize = 10;
+/// The generator leaves out every twelfth id.
+const ID_STEP: &str = "12";
 /// GETs a second.
 const RATE: f64 = 20_000.0;
 const SQLITE_LEAST: f64 = 5.0;
@@ -139,7 +141,7 @@ fn by_month(stage: &Stage, users: &Path, documents: u64) -> Result<Vec<Row>, Str
 /// GETs alone and beside scans, by turns.
 fn beside_scans(stage: &Stage, client: &Path, documents: u64) -> Result<Row, String> {
     let server = serve(stage, &stage.cores.server, stage.cores.threads)?;
-    let path = ["--path", "/_/collections/users/{id}", "--max-id", &documents.to_string()];
+    let path = ["--path", "/_/collections/users/{id}", "--max-id", &documents.to_string(), "--id-step", ID_STEP];
     let gets = || quantiles(open_load(stage, client, &server, RATE, &path)?);
     ask(server.address)?;
     gets()?;
