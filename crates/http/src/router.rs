@@ -32,7 +32,7 @@ pub struct Router<T> {
 #[derive(Clone, Debug, Default)]
 struct Tree {
     all: matchit::Router<usize>,
-    patterns: Vec<String>,
+    patterns: Vec<(String, usize)>,
     shortcuts: Vec<Shortcut>,
 }
 
@@ -58,10 +58,16 @@ impl Shortcut {
     }
 
     /// Whether another pattern may take a path that this one takes. One with a parameter further to the left does not:
-    /// matchit prefers fixed text. Of those that begin alike every one may that has as many segments, or any number.
+    /// matchit prefers fixed text. Of those that begin alike every one may that has as many segments, or any number; and
+    /// any that has text beside its parameter: matchit does not come back from such a segment where what follows fails.
     fn contends_with(&self, pattern: &str) -> bool {
         let slashes = |text: &str| text.bytes().filter(|byte| *byte == b'/').count();
         let Some(rest) = pattern.strip_prefix(&*self.prefix) else { return false };
+        // Doubled braces stand for themselves.
+        let segment = rest.split('/').next().unwrap_or_default().replace("{{", "").replace("}}", "");
+        if segment.contains('{') && !(segment.starts_with('{') && segment.ends_with('}')) {
+            return true;
+        }
         match rest.split_once("{*") {
             Some((before, _)) => slashes(before) <= slashes(&self.suffix),
             None => slashes(rest) == slashes(&self.suffix),
@@ -227,14 +233,21 @@ impl<T> Router<T> {
 
 impl Tree {
     fn add(&mut self, pattern: &str, value: usize) -> Result<(), matchit::InsertError> {
-        self.all.insert(pattern, value)?;
+        if let Err(refused) = self.all.insert(pattern, value) {
+            // matchit leaves the beginning of a pattern that it refuses.
+            self.all = matchit::Router::new();
+            for (pattern, value) in &self.patterns {
+                self.all.insert(pattern.as_str(), *value)?;
+            }
+            return Err(refused);
+        }
         self.shortcuts.retain(|shortcut| !shortcut.contends_with(pattern));
         if let Some(shortcut) = Shortcut::new(pattern, value)
-            && !self.patterns.iter().any(|other| shortcut.contends_with(other))
+            && !self.patterns.iter().any(|(other, _)| shortcut.contends_with(other))
         {
             self.shortcuts.push(shortcut);
         }
-        self.patterns.push(pattern.to_owned());
+        self.patterns.push((pattern.to_owned(), value));
         Ok(())
     }
 
@@ -338,6 +351,7 @@ mod tests {
         assert_eq!(shortcuts(&["/users/{id}", "/users/new"]), 0);
         assert_eq!(shortcuts(&["/users/new", "/users/{id}"]), 0);
         assert_eq!(shortcuts(&["/users/{id}", "/users/{id}.json"]), 0);
+        assert_eq!(shortcuts(&["/users/{id}/visits", "/users/{id}.json/a/b"]), 0);
         assert_eq!(shortcuts(&["/{a}/{b}", "/files/{*rest}", "/a{{b/{id}", "/{id}"]), 1);
     }
 
