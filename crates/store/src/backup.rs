@@ -2,16 +2,16 @@
 //!
 //! A backup is a folder that is a store: it can be opened, verified and asked as it is. Restoring one is a checked copy.
 
-use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::disk::{Access, Disk, DiskFile, SystemDisk};
-use crate::engine::{LOCK_NAME, TREE_NAME};
+use crate::at_rest::{lock_source, open_disk, refuse_unless_store};
+use crate::disk::{Access, Disk, DiskFile};
+use crate::engine::TREE_NAME;
 use crate::error::Error;
 use crate::examine::{Examination, look};
-use crate::folder::{PART_NAME, Unfinished, lock};
+use crate::folder::{PART_NAME, Unfinished};
 use crate::key::Version;
 use crate::log;
 use crate::options::Options;
@@ -112,35 +112,6 @@ impl Store {
         let (version, entries) = check(to)?;
         unfinished.finish()?;
         Ok(Restored { version, entries, bytes })
-    }
-}
-
-pub(crate) fn refuse_unless_store(dir: &Path) -> Result<(), Error> {
-    if Store::is_in(dir) {
-        return Ok(());
-    }
-    let source = io::Error::new(io::ErrorKind::NotFound, "no store in this folder");
-    Err(Error::io(format!("open {}", dir.display()), source))
-}
-
-pub(crate) fn open_disk(dir: &Path) -> Result<SystemDisk, Error> {
-    SystemDisk::new(dir).map_err(|error| Error::io(format!("make the directory {}", dir.display()), error))
-}
-
-/// Keeps the source from being opened meanwhile. One that was never opened has no file for it, and gets none; nor can a
-/// folder be opened that only can be read.
-pub(crate) fn lock_source(from: &dyn Disk) -> Result<Option<crate::disk::DirectoryLock>, Error> {
-    let names = from.list().map_err(|error| Error::io("list the backup", error))?;
-    if !names.iter().any(|name| name == LOCK_NAME) {
-        return Ok(None);
-    }
-    match lock(from) {
-        Err(Error::Io { source, .. })
-            if matches!(source.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) =>
-        {
-            Ok(None)
-        }
-        locked => locked.map(Some),
     }
 }
 

@@ -12,7 +12,7 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::backup::{lock_source, open_disk, refuse_unless_store};
+use crate::at_rest::{lock_source, open_disk, refuse_unless_store};
 use crate::disk::{Access, Disk};
 use crate::engine::TREE_NAME;
 use crate::error::Error;

@@ -12,6 +12,7 @@
 //! other crates use what is named at the root.
 
 mod across;
+mod at_rest;
 mod backup;
 mod bulk;
 mod clock;

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use crate::at_rest;
 use crate::bulk::BulkTree;
 use crate::direct::DirectReads;
-use crate::disk::{Disk, SystemDisk};
+use crate::disk::Disk;
 use crate::engine::{self, COMMITTERS, Engine, Request};
 use crate::error::Error;
 use crate::feed::ChangeReader;
@@ -36,14 +37,12 @@ struct Running {
 impl Store {
     /// Opens or creates the store in a directory.
     pub fn open(dir: &Path, options: Options) -> Result<(Store, Recovery), Error> {
-        let disk =
-            SystemDisk::new(dir).map_err(|error| Error::io(format!("make the directory {}", dir.display()), error))?;
-        Store::open_on(Arc::new(disk), options)
+        Store::open_on(Arc::new(at_rest::open_disk(dir)?), options)
     }
 
     /// Whether a store was made in this directory.
     pub fn is_in(dir: &Path) -> bool {
-        dir.join(engine::TREE_NAME).is_file()
+        at_rest::is_store(dir)
     }
 
     /// Opens or creates it on any disk: tests put a simulated one under the engine.

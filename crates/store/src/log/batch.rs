@@ -28,7 +28,6 @@
 //! Batches begin at multiples of 4096: a direct write needs it, and no write then touches a block that holds durable bytes.
 
 use super::buffer::AlignedBuffer;
-use super::logged::LoggedOperations;
 use super::position::{LogPosition, u32_at, u64_at};
 
 /// "SLOG" as it lies on disk.
@@ -364,8 +363,8 @@ impl<'b> Transactions<'b> {
 
 /// Iterator over a transaction's operations.
 pub(crate) struct Operations<'b> {
-    rest: &'b [u8],
-    left: u32,
+    pub(super) rest: &'b [u8],
+    pub(super) left: u32,
     /// Ranges may still come.
     is_start: bool,
 }
@@ -414,11 +413,6 @@ impl<'b> Operations<'b> {
         };
         self.is_start = matches!(edit, Edit::DeleteRange { .. });
         Some(Operation { tree: u32_at(header, 4), key, edit })
-    }
-
-    /// The operations as they lie in the log, each with its kind, for a reader of changes.
-    pub(crate) fn logged(self) -> LoggedOperations<'b> {
-        LoggedOperations::new(self.rest, self.left)
     }
 }
 

@@ -38,8 +38,15 @@ pub(crate) struct LoggedOperations<'b> {
     left: u32,
 }
 
+impl<'b> Operations<'b> {
+    /// The operations as they lie in the log, each with its kind, for a reader of changes.
+    pub(crate) fn logged(self) -> LoggedOperations<'b> {
+        LoggedOperations::new(self.rest, self.left)
+    }
+}
+
 impl<'b> LoggedOperations<'b> {
-    pub(super) fn new(rest: &'b [u8], left: u32) -> LoggedOperations<'b> {
+    fn new(rest: &'b [u8], left: u32) -> LoggedOperations<'b> {
         LoggedOperations { rest, left }
     }
 

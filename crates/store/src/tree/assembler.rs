@@ -5,18 +5,10 @@
 
 use super::node::common_prefix;
 use super::output::Output;
-use super::page::{LEVEL_MAX, PageNo};
+use super::page::LEVEL_MAX;
+use super::root::Root;
 use super::run::{Held, Run};
 use crate::Error;
-
-/// The top of a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Root {
-    /// `PageNo::NONE` in an empty tree.
-    pub(super) page: PageNo,
-    pub(super) level: u8,
-    pub(super) entries: u64,
-}
 
 /// See the module's text.
 #[derive(Default)]

@@ -7,12 +7,15 @@
 use std::sync::Arc;
 
 use super::VALUE_INLINE_MAX;
-use super::assembler::{Assembler, Root};
-use super::file::Shared;
+use super::assembler::Assembler;
+use super::chunk_writer::Pace;
+use super::file::TreeFile;
 use super::merge::check_limits;
 use super::output::Output;
 use super::page::Extent;
+use super::root::Root;
 use super::run::Held;
+use super::shared::{Growth, Shared};
 use crate::Error;
 
 /// See the module's text.
@@ -31,8 +34,16 @@ pub struct BulkRoot {
     pages: Vec<Extent>,
 }
 
+impl TreeFile {
+    /// Starts a bottom-up build; any number may be under way beside a checkpoint.
+    pub fn bulk(&self, pace: Pace) -> BulkBuilder {
+        let sequence = self.current().next_sequence;
+        BulkBuilder::new(self.shared.clone(), Output::new(self.shared.clone(), sequence, Growth::Sparse, pace))
+    }
+}
+
 impl BulkBuilder {
-    pub(super) fn new(shared: Arc<Shared>, output: Output) -> BulkBuilder {
+    fn new(shared: Arc<Shared>, output: Output) -> BulkBuilder {
         let mut assembler = Assembler::default();
         assembler.append = true;
         assembler.open(0, &[]);

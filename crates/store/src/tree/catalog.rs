@@ -13,11 +13,11 @@
 use std::sync::Arc;
 
 use super::TREES_MAX;
-use super::assembler::Root;
-use super::cursor::Walk;
-use super::file::Shared;
 use super::node::Stored;
 use super::page::{Damage, LEVEL_MAX, PageNo};
+use super::root::Root;
+use super::shared::Shared;
+use super::walk::Walk;
 use crate::Error;
 
 /// Bytes of a row before the name.

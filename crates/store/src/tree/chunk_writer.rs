@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use super::file::Shared;
+use super::shared::Shared;
 use crate::Error;
 use crate::disk::DiskFile;
 

@@ -17,12 +17,13 @@
 use std::io;
 use std::ops::ControlFlow;
 
-use super::assembler::Root;
 use super::bulk::{BulkBuilder, BulkRoot};
 use super::chunk_writer::Pace;
-use super::file::{Shared, TreeFile};
+use super::file::TreeFile;
 use super::node::{Node, Stored};
 use super::page::{Damage, PAGE_BYTES, PageNo};
+use super::root::Root;
+use super::shared::Shared;
 use super::view::{TreeInfo, TreeView};
 use crate::disk::Disk;
 use crate::log::LogPosition;

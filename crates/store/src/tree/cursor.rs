@@ -1,312 +1,30 @@
 //! Cursor: a place in a tree that moves in both directions.
 //!
-//! The path from the root is kept as page numbers and child indexes, so a step inside a leaf touches the leaf only, and a step to
-//! the next leaf the branch above it. Nothing is allocated after the first entry. Within a leaf the entries follow
-//! without comparing keys; [`Cursor::leaf_entries_below`] tells a merging reader how far it can go without looking elsewhere.
+//! Within a leaf the entries follow without comparing keys; [`Cursor::leaf_entries_below`] tells a merging reader how far it can go
+//! without looking elsewhere.
 
 use std::ops::Bound;
 
-use super::assembler::Root;
-use super::file::Shared;
-use super::node::{Node, Stored};
-use super::page::{KEY_BYTES_MAX, LEVEL_MAX, PAGE_BYTES, PageNo};
 use super::view::TreeView;
-use crate::Error;
-use crate::key::Direction;
-
-/// Branches on the longest path.
-const PATH_MAX: usize = LEVEL_MAX as usize;
-
-#[derive(Clone, Copy, Default)]
-struct Step {
-    branch: PageNo,
-    child: u32,
-}
-
-/// The walk over leaves beneath [`Cursor`].
-pub(super) struct Walk<'v> {
-    shared: &'v Shared,
-    root: Root,
-    /// Compute the checksum of each page.
-    checked: bool,
-    /// Refuse a page that is not in memory.
-    is_asking: bool,
-    /// `path[l]` is the branch of level l + 1 above the leaf.
-    path: [Step; PATH_MAX],
-    leaf: Option<(PageNo, Node<'v>)>,
-    index: usize,
-    key: Vec<u8>,
-    stored: Stored<'v>,
-}
-
-impl<'v> Walk<'v> {
-    pub(super) fn new(shared: &'v Shared, root: Root, checked: bool) -> Walk<'v> {
-        Walk {
-            shared,
-            root,
-            checked,
-            is_asking: false,
-            path: [Step::default(); PATH_MAX],
-            leaf: None,
-            index: 0,
-            key: Vec::new(),
-            stored: Stored::Inline(&[]),
-        }
-    }
-
-    pub(super) fn is_valid(&self) -> bool {
-        self.leaf.is_some()
-    }
-
-    pub(super) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    pub(super) fn stored(&self) -> Stored<'v> {
-        self.stored
-    }
-
-    pub(super) fn leaf_page(&self) -> PageNo {
-        self.leaf.map_or(PageNo::NONE, |(page, _)| page)
-    }
-
-    fn node(&self, place: PageNo, level: u8) -> Result<Node<'v>, Error> {
-        if self.is_asking && !self.shared.is_resident(place, PAGE_BYTES) {
-            return Err(Error::NotInMemory);
-        }
-        if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }
-    }
-
-    /// Down to the leaf where a scan from this bound begins, on no entry yet; false in an empty tree.
-    pub(super) fn start(&mut self, bound: Bound<&[u8]>, direction: Direction) -> Result<bool, Error> {
-        let (root, level) = (self.root.page, self.root.level);
-        match (bound, direction) {
-            (Bound::Included(key) | Bound::Excluded(key), _) => {
-                self.descend(root, level, |branch| branch.child_for(key))
-            }
-            (Bound::Unbounded, Direction::Forward) => self.descend(root, level, |_| Ok(0)),
-            (Bound::Unbounded, Direction::Backward) => self.descend(root, level, |branch| Ok(branch.count())),
-        }
-    }
-
-    /// The leaf and its place.
-    pub(super) fn leaf(&self) -> Option<(PageNo, Node<'v>)> {
-        self.leaf
-    }
-
-    /// To the next leaf of a scan, on no entry yet; false behind the last.
-    pub(super) fn turn_to_next(&mut self, direction: Direction) -> Result<bool, Error> {
-        match direction {
-            Direction::Forward => self.turn_forward(),
-            Direction::Backward => self.turn_backward(),
-        }
-    }
-
-    /// To the first entry.
-    pub(super) fn first(&mut self) -> Result<(), Error> {
-        if self.descend(self.root.page, self.root.level, |_| Ok(0))? {
-            self.enter(0)?;
-        }
-        Ok(())
-    }
-
-    fn last(&mut self) -> Result<(), Error> {
-        if self.descend(self.root.page, self.root.level, |branch| Ok(branch.count()))? {
-            self.enter_last()?;
-        }
-        Ok(())
-    }
-
-    /// To the first entry at or above `key` (`or_equal`) or above it.
-    fn seek(&mut self, key: &[u8], or_equal: bool) -> Result<(), Error> {
-        let Some(rank) = self.rank(key, or_equal)? else { return Ok(()) };
-        if rank < self.leaf.map_or(0, |(_, leaf)| leaf.count()) { self.enter(rank) } else { self.next_leaf() }
-    }
-
-    /// To the last entry at or below `key` (`or_equal`) or below it.
-    fn seek_back(&mut self, key: &[u8], or_equal: bool) -> Result<(), Error> {
-        let Some(rank) = self.rank(key, !or_equal)? else { return Ok(()) };
-        match rank.checked_sub(1) {
-            Some(index) => self.enter(index),
-            None => self.previous_leaf(),
-        }
-    }
-
-    /// Entries of the leaf where `key` belongs that are below it (or, unless `or_equal`, equal to it).
-    fn rank(&mut self, key: &[u8], or_equal: bool) -> Result<Option<usize>, Error> {
-        if !self.descend(self.root.page, self.root.level, |branch| branch.child_for(key))? {
-            return Ok(None);
-        }
-        self.rank_in_leaf(key, or_equal).map(Some)
-    }
-
-    /// Entries of the leaf that are below `key` (or, unless `or_equal`, equal to it).
-    #[inline]
-    fn rank_in_leaf(&self, key: &[u8], or_equal: bool) -> Result<usize, Error> {
-        let Some((place, leaf)) = self.leaf else { return Ok(0) };
-        let (rank, found) = leaf.rank(key).map_err(|damage| self.shared.damage(place, damage))?;
-        Ok(rank + usize::from(found && !or_equal))
-    }
-
-    /// From a node down to a leaf; false in an empty tree.
-    fn descend(
-        &mut self,
-        mut place: PageNo,
-        mut level: u8,
-        choose: impl Fn(&Node<'v>) -> Result<usize, super::page::Damage>,
-    ) -> Result<bool, Error> {
-        self.leaf = None;
-        if place == PageNo::NONE {
-            return Ok(false);
-        }
-        while level > 0 {
-            let branch = self.node(place, level)?;
-            let chosen = choose(&branch).and_then(|index| Ok((index, branch.child(index)?)));
-            let (index, child) = chosen.map_err(|damage| self.shared.damage(place, damage))?;
-            self.path[usize::from(level) - 1] = Step { branch: place, child: index as u32 };
-            place = child;
-            level -= 1;
-        }
-        self.leaf = Some((place, self.node(place, 0)?));
-        Ok(true)
-    }
-
-    /// Makes entry `index` of the leaf the current one.
-    #[inline]
-    fn enter(&mut self, index: usize) -> Result<(), Error> {
-        let Some((place, leaf)) = self.leaf else { return Ok(()) };
-        if self.key.capacity() == 0 {
-            self.key.reserve_exact(KEY_BYTES_MAX);
-        }
-        self.key.clear();
-        self.key.extend_from_slice(leaf.prefix());
-        self.load(place, leaf, index)
-    }
-
-    /// The entry's suffix behind the prefix that `self.key` already begins with, and its value.
-    #[inline]
-    fn load(&mut self, place: PageNo, leaf: Node<'v>, index: usize) -> Result<(), Error> {
-        self.index = index;
-        match leaf.push_entry(index, &mut self.key) {
-            Ok(stored) => self.stored = stored,
-            Err(damage) => {
-                self.leaf = None;
-                return Err(self.shared.damage(place, damage));
-            }
-        }
-        Ok(())
-    }
-
-    fn enter_last(&mut self) -> Result<(), Error> {
-        self.enter(self.leaf.map_or(0, |(_, leaf)| leaf.count().saturating_sub(1)))
-    }
-
-    /// To the next entry of the same leaf, if there is one.
-    #[inline]
-    pub(super) fn next_in_leaf(&mut self) -> Result<bool, Error> {
-        match self.leaf {
-            Some((place, leaf)) if self.index + 1 < leaf.count() => {
-                self.key.truncate(leaf.prefix().len());
-                self.load(place, leaf, self.index + 1)?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    #[inline]
-    pub(super) fn next(&mut self) -> Result<(), Error> {
-        if self.next_in_leaf()? { Ok(()) } else { self.next_leaf() }
-    }
-
-    #[inline]
-    fn previous(&mut self) -> Result<(), Error> {
-        match (self.leaf, self.index.checked_sub(1)) {
-            (Some((place, leaf)), Some(index)) => {
-                self.key.truncate(leaf.prefix().len());
-                self.load(place, leaf, index)
-            }
-            _ => self.previous_leaf(),
-        }
-    }
-
-    fn next_leaf(&mut self) -> Result<(), Error> {
-        if self.turn_forward()? {
-            self.enter(0)?;
-        }
-        Ok(())
-    }
-
-    fn previous_leaf(&mut self) -> Result<(), Error> {
-        if self.turn_backward()? {
-            self.enter_last()?;
-        }
-        Ok(())
-    }
-
-    fn turn_forward(&mut self) -> Result<bool, Error> {
-        self.turn(|step, branch| (step.child as usize) < branch.count(), |child| child + 1, |_| 0)
-    }
-
-    fn turn_backward(&mut self) -> Result<bool, Error> {
-        self.turn(|step, _| step.child > 0, |child| child - 1, Node::count)
-    }
-
-    /// Up to the first branch that has a further child, over to that child, and down its near edge; false at the end.
-    fn turn(
-        &mut self,
-        has_more: impl Fn(&Step, &Node<'v>) -> bool,
-        onward: impl Fn(u32) -> u32,
-        edge: impl Fn(&Node<'v>) -> usize,
-    ) -> Result<bool, Error> {
-        if self.leaf.take().is_none() {
-            return Ok(false);
-        }
-        for level in 1..=self.root.level {
-            let step = &mut self.path[usize::from(level) - 1];
-            let place = step.branch;
-            if self.is_asking && !self.shared.is_resident(place, PAGE_BYTES) {
-                return Err(Error::NotInMemory);
-            }
-            let branch =
-                if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }?;
-            if has_more(step, &branch) {
-                step.child = onward(step.child);
-                // Who asks does not look ahead: those pages may have to be waited for.
-                if level == 1 && !self.is_asking && has_more(step, &branch) {
-                    let next = onward(step.child);
-                    // The cells of the leaf after this one, whose start was fetched a leaf ago, and the start of the one
-                    // after that: their misses, of the cache and of the translation, pass while this leaf is read.
-                    if let Some(Ok(ahead)) = branch.child(next as usize).ok().map(|place| self.shared.node(place, 0)) {
-                        ahead.prefetch_cells();
-                    }
-                    if has_more(&Step { child: next, ..*step }, &branch)
-                        && let Ok(ahead) = branch.child(onward(next) as usize)
-                    {
-                        self.shared.prefetch(ahead);
-                    }
-                }
-                let child = branch.child(step.child as usize).map_err(|damage| self.shared.damage(place, damage))?;
-                return self.descend(child, level - 1, |branch| Ok(edge(branch)));
-            }
-        }
-        Ok(false)
-    }
-}
+use super::walk::Walk;
+use crate::{Error, TreeId};
 
 /// See the module's text. Before a seek, and past either end, it is on no entry.
 pub struct Cursor<'v> {
     walk: Walk<'v>,
 }
 
-impl<'v> Cursor<'v> {
-    pub(super) fn new(view: &'v TreeView, root: Root) -> Cursor<'v> {
-        Cursor { walk: Walk::new(view.shared(), root, false) }
+impl TreeView {
+    /// A cursor over a tree, not yet on an entry.
+    pub fn cursor(&self, tree: TreeId) -> Cursor<'_> {
+        Cursor { walk: Walk::new(self.shared(), self.root(tree), false) }
     }
+}
 
+impl<'v> Cursor<'v> {
     /// The same, refusing with [`Error::NotInMemory`] where it would wait for the disk. Costs a system call for each page.
     pub(crate) fn asking(mut self) -> Cursor<'v> {
-        self.walk.is_asking = true;
+        self.walk.ask();
         self
     }
 
@@ -356,7 +74,7 @@ impl<'v> Cursor<'v> {
     /// To the entry before if it lies in the same leaf; else stays and says no.
     #[inline]
     pub fn previous_in_leaf(&mut self) -> Result<bool, Error> {
-        if self.walk.index == 0 || !self.is_valid() {
+        if self.walk.index() == 0 || !self.is_valid() {
             return Ok(false);
         }
         self.walk.previous()?;
@@ -372,21 +90,14 @@ impl<'v> Cursor<'v> {
     /// The current value. Empty on no entry.
     #[inline]
     pub fn value(&self) -> Result<&'v [u8], Error> {
-        match self.walk.stored {
-            _ if !self.is_valid() => Ok(&[]),
-            Stored::Inline(value) => Ok(value),
-            Stored::Overflow(place) if self.walk.is_asking && !self.walk.shared.is_overflow_resident(&place) => {
-                Err(Error::NotInMemory)
-            }
-            Stored::Overflow(place) => self.walk.shared.overflow(place, false),
-        }
+        if self.is_valid() { self.walk.value() } else { Ok(&[]) }
     }
 
     /// How many entries of the leaf, the current one first, lie below all `ends` (with an inclusive one itself), and whether
     /// that leaves some of the leaf out. A merging reader goes so far without looking elsewhere.
     #[inline]
     pub fn leaf_entries_below(&self, ends: [Bound<&[u8]>; 2]) -> Result<(usize, bool), Error> {
-        let Some((_, leaf)) = self.walk.leaf else { return Ok((0, true)) };
+        let Some((_, leaf)) = self.walk.leaf() else { return Ok((0, true)) };
         let mut stop = leaf.count();
         for end in ends {
             stop = match end {
@@ -395,7 +106,7 @@ impl<'v> Cursor<'v> {
                 Bound::Excluded(key) => stop.min(self.walk.rank_in_leaf(key, true)?),
             };
         }
-        Ok((stop.saturating_sub(self.walk.index), stop < leaf.count()))
+        Ok((stop.saturating_sub(self.walk.index()), stop < leaf.count()))
     }
 
     /// The same downwards: entries above all `ends`.
@@ -409,6 +120,6 @@ impl<'v> Cursor<'v> {
                 Bound::Excluded(key) => first.max(self.walk.rank_in_leaf(key, false)?),
             };
         }
-        Ok(((self.walk.index + 1).saturating_sub(first), first > 0))
+        Ok(((self.walk.index() + 1).saturating_sub(first), first > 0))
     }
 }

@@ -9,9 +9,9 @@
 
 use std::io;
 
-use super::file::Shared;
 use super::node::{Node, OverflowRef, Stored};
 use super::page::{self, Damage, Extent, HEADER_BYTES, Kind, PAGE_BYTES, PageNo};
+use super::shared::Shared;
 use super::view::TreeView;
 use crate::Error;
 

@@ -6,11 +6,11 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use super::cursor::Walk;
-use super::file::Shared;
 use super::node::{Node, Stored};
 use super::page::PageNo;
+use super::shared::Shared;
 use super::view::TreeView;
+use super::walk::Walk;
 use crate::key::Direction;
 use crate::{Error, KeyRange, TreeId};
 

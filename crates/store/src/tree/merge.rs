@@ -12,12 +12,13 @@
 use std::iter::Peekable;
 use std::ops::Range;
 
-use super::assembler::{Assembler, Root};
-use super::file::Shared;
+use super::assembler::Assembler;
 use super::node::{Node, Stored};
 use super::output::Output;
 use super::page::{Damage, Extent, HEADER_BYTES, KEY_BYTES_MAX, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
+use super::root::Root;
 use super::run::{Held, Run};
+use super::shared::Shared;
 use crate::Error;
 
 /// A key with its new value, or `None` where it goes.

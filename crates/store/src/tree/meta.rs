@@ -16,8 +16,8 @@
 //! Two of them, pages 0 and 1. A checkpoint overwrites the one that is not in use, after everything it reaches is synced, so a
 //! torn meta page loses nothing: the other one is whole. The header's sequence tells which is newer.
 
-use super::assembler::Root;
 use super::page::{self, Damage, HEADER_BYTES, Header, Kind, META_PAGES, PAGE_BYTES, Page, PageNo, get_u32};
+use super::root::Root;
 use super::space_map::DIRECTORIES_MAX;
 use crate::Version;
 use crate::log::LogPosition;

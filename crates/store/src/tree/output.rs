@@ -13,9 +13,9 @@
 use std::sync::Arc;
 
 use super::chunk_writer::{ChunkWriter, Pace};
-use super::file::{Growth, Shared};
 use super::node::{self, OverflowRef, Payload};
 use super::page::{self, Extent, HEADER_BYTES, Header, Kind, PAGE_BYTES, Page, PageNo, put_crc, put_overflow_len};
+use super::shared::{Growth, Shared};
 use crate::Error;
 
 /// Bytes of one write of a checkpoint, and between two calls of its [`Pace`].

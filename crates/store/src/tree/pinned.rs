@@ -6,8 +6,9 @@
 //! in the file, untouched for as long as the view is held: what no held view reaches is free at once. Then the file
 //! grows by what differs between the reader's state and the newest one, and by no more however long it stays.
 
-use super::file::{Current, Shared, TreeFile};
+use super::file::{Current, TreeFile};
 use super::page::Extent;
+use super::shared::Shared;
 use super::space::{Bitmap, Space, Waiting, join};
 use super::space_map::Places;
 

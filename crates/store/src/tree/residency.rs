@@ -2,9 +2,9 @@
 //! for the upper branches. A scan's cursor asks by itself.
 
 use super::direct::{Lack, Pages, Part};
-use super::file::Shared;
 use super::node::{OverflowRef, Stored};
 use super::page::{self, HEADER_BYTES, PAGE_BYTES, PageNo};
+use super::shared::Shared;
 use super::view::TreeView;
 use crate::{Error, TreeId};
 

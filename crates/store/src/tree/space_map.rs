@@ -11,9 +11,9 @@
 
 use std::collections::BTreeMap;
 
-use super::file::Shared;
 use super::output::Output;
 use super::page::{self, BODY_BYTES, Extent, HEADER_BYTES, Header, Kind, PAGE_BYTES, PageNo};
+use super::shared::Shared;
 use super::space::Bitmap;
 use crate::Error;
 

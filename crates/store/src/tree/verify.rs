@@ -7,10 +7,11 @@
 //! Damage is reported with its place and the walk goes on beside it. No page is entered twice, so the walk ends whatever
 //! the pages say.
 
-use super::assembler::Root;
-use super::file::{Shared, TreeFile};
+use super::file::TreeFile;
 use super::node::{Node, Stored};
 use super::page::{Damage, Extent, META_PAGES, PAGE_BYTES, PageNo};
+use super::root::Root;
+use super::shared::Shared;
 use super::space::Bitmap;
 use super::space_map::Places;
 use super::view::{TreeInfo, TreeView};

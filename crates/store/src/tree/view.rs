@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use super::assembler::Root;
 use super::catalog::Trees;
-use super::cursor::Cursor;
-use super::file::Shared;
 use super::held::Hold;
 use super::meta::Meta;
 use super::node::Stored;
 use super::page::{Damage, PageNo};
 use super::prefetch::prefetch_all;
+use super::root::Root;
+use super::shared::Shared;
 use crate::{Error, TreeId};
 
 /// All trees as of one checkpoint. The pages it reaches are not written again before its last `Arc` is dropped: that is
@@ -150,10 +149,5 @@ impl TreeView {
             }
             Stored::Overflow(place) => Ok(Some((shared.overflow(place, false)?, None))),
         }
-    }
-
-    /// A cursor over a tree, not yet on an entry.
-    pub fn cursor(&self, tree: TreeId) -> Cursor<'_> {
-        Cursor::new(self, self.root(tree))
     }
 }

@@ -11,14 +11,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::assembler::Root;
 use super::bulk::BulkRoot;
 use super::catalog::{NAME_BYTES_MAX, Trees};
+use super::chunk_writer::Pace;
 use super::file::{Current, TreeFile};
 use super::merge::{Cut, Edit, Merge, free_subtree};
 use super::meta::Meta;
 use super::output::Output;
 use super::page::{Extent, META_PAGES, PageNo};
+use super::pinned;
+use super::root::Root;
+use super::shared::Growth;
 use super::space::{Bitmap, Waiting, join};
 use super::space_map::{self, Places};
 use super::view::TreeView;
@@ -41,8 +44,26 @@ pub struct TreeWriter<'f> {
     is_broken: bool,
 }
 
+impl TreeFile {
+    /// Starts a checkpoint on the newest view.
+    pub fn begin(&self, pace: Pace) -> Result<TreeWriter<'_>, Error> {
+        self.shared.check_sound()?;
+        if self.is_writing.swap(true, Ordering::AcqRel) {
+            return Err(Error::Busy);
+        }
+        let mut current = self.current();
+        current.views.forget_gone();
+        let newest = current.view.meta().sequence;
+        let oldest = current.views.oldest().unwrap_or(newest);
+        self.shared.space().release(oldest, newest);
+        pinned::release_unreached(&self.shared, &current, newest);
+        let output = Output::new(self.shared.clone(), current.next_sequence, Growth::Zeroed, pace);
+        Ok(TreeWriter::new(self, current.view.clone(), output))
+    }
+}
+
 impl<'f> TreeWriter<'f> {
-    pub(super) fn new(file: &'f TreeFile, base: Arc<TreeView>, output: Output) -> TreeWriter<'f> {
+    fn new(file: &'f TreeFile, base: Arc<TreeView>, output: Output) -> TreeWriter<'f> {
         let trees = base.trees().clone();
         let lost = file.shared.lost();
         TreeWriter { file, base, output, freed: Vec::new(), trees, lost, touched: BTreeSet::new(), is_broken: false }

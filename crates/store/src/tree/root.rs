@@ -1,0 +1,12 @@
+//! Where a tree begins.
+
+use super::page::PageNo;
+
+/// The top of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Root {
+    /// `PageNo::NONE` in an empty tree.
+    pub(super) page: PageNo,
+    pub(super) level: u8,
+    pub(super) entries: u64,
+}

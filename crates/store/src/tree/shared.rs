@@ -1,0 +1,325 @@
+//! What views, writers and builders of one tree file share: the file, its map, and who may take which page.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::VALUE_BYTES_MAX;
+use super::node::{Node, OverflowRef};
+use super::page::{self, Damage, Extent, Kind, PAGE_BYTES, Page, PageNo};
+use super::prefetch::prefetch;
+use super::space::{self, Bitmap, Space};
+use crate::Error;
+use crate::disk::{DiskFile, Map};
+
+/// Pages by which the file grows at least (256 KB) and at most, for a checkpoint 4 MB, for a bulk build 16 MB; between them
+/// by a 32nd of itself, a bulk build by an 8th: holes cost nothing, and each change of the length waits until the write
+/// that is under way has ended. Zeros are written at once, unpaced, and half of them lie idle on average: 4 MB.
+const GROWTH_PAGES_MIN: u32 = 64;
+pub(super) const GROWTH_PAGES_MAX: u32 = 1024;
+const GROWTH_PAGES_MAX_SPARSE: u32 = 4096;
+const GROWTH_FRACTION: u32 = 32;
+const GROWTH_FRACTION_SPARSE: u32 = 8;
+const CACHE_LINE: usize = 64;
+
+/// How the file grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Growth {
+    /// By zeros written: a later write there changes no metadata of the file system.
+    Zeroed,
+    /// By its length: for bulk builds, which write all of it at once in order.
+    Sparse,
+}
+
+impl Growth {
+    /// How many of the free pages are there for it: a bulk build leaves what is promised to checkpoints.
+    fn may_take(self, space: &Space) -> u32 {
+        match self {
+            Growth::Zeroed => u32::MAX,
+            Growth::Sparse => space.unpromised(),
+        }
+    }
+
+    /// By how much the file must grow to have `wanted` free pages at its end that it may take. Of what is promised a part may
+    /// not be free yet (the next checkpoint frees it): then a bulk build has to make up for it.
+    fn missing(self, space: &Space, wanted: u32) -> u32 {
+        let at_end = wanted.saturating_sub(space.free_at_end());
+        match self {
+            Growth::Zeroed => at_end,
+            Growth::Sparse => at_end.max(space.shortfall(wanted)),
+        }
+    }
+}
+
+/// A file and its map, and how it is to be used.
+pub(super) struct Opened {
+    pub(super) name: String,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) map: Map,
+    /// It grows by small steps, so that it ends with few free pages.
+    pub(super) is_kept_small: bool,
+    /// A page that is touched is read alone, because the data is larger than memory.
+    pub(super) is_read_alone: bool,
+}
+
+/// What views, writers and builders of one file share.
+pub(super) struct Shared {
+    name: String,
+    file: Arc<dyn DiskFile>,
+    map: Map,
+    space: Mutex<Space>,
+    /// A sync failed: what the disk holds is unknown until the file is opened again, so no page may be given out.
+    is_poisoned: AtomicBool,
+    /// Pages that the newest state reaches.
+    pub(super) live_pages: AtomicU32,
+    /// See [`Opened::is_kept_small`].
+    is_kept_small: bool,
+    /// See [`Opened::is_read_alone`].
+    is_read_alone: bool,
+    /// Pages that finished checkpoints have taken since it was opened.
+    pub(super) merged_pages: AtomicU64,
+}
+
+impl Shared {
+    /// A file whose space is not known yet: no page is taken, none is free.
+    pub(super) fn new(opened: Opened) -> Shared {
+        let Opened { name, file, map, is_kept_small, is_read_alone } = opened;
+        let page_count = (map.len() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
+        let space = Space::new(Bitmap::default(), Bitmap::default(), page_count, Default::default());
+        Shared {
+            name,
+            file,
+            map,
+            space: Mutex::new(space),
+            is_poisoned: AtomicBool::new(false),
+            live_pages: AtomicU32::new(0),
+            is_kept_small,
+            is_read_alone,
+            merged_pages: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn file(&self) -> &dyn DiskFile {
+        self.file.as_ref()
+    }
+
+    pub(super) fn space(&self) -> MutexGuard<'_, Space> {
+        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes what was written behind the map's end readable.
+    pub(super) fn cover(&self) -> Result<(), Error> {
+        self.map.cover().map_err(|error| self.io("map", error))?;
+        Ok(())
+    }
+
+    #[cold]
+    pub(super) fn damage(&self, place: PageNo, damage: Damage) -> Error {
+        Error::corrupt(&self.name, place.offset(), damage.0)
+    }
+
+    #[cold]
+    pub(super) fn io(&self, what: &str, error: io::Error) -> Error {
+        Error::io(format!("{what}: {}", self.name), error)
+    }
+
+    /// A failed sync, whatever its reason: also where the disk was full (delayed allocation, a quota) nobody knows what
+    /// reached it, so it must not pass for [`Error::Full`].
+    #[cold]
+    pub(super) fn io_failure(&self, what: &str, source: io::Error) -> Error {
+        Error::Io { context: format!("{what}: {}", self.name), source }
+    }
+
+    #[inline]
+    fn page(&self, place: PageNo) -> Result<&Page, Damage> {
+        let bytes = self.map.bytes(place.offset(), PAGE_BYTES);
+        bytes
+            .and_then(|bytes| bytes.first_chunk())
+            .ok_or(Damage("page beyond the end of the file, or one that could not be read"))
+    }
+
+    /// Bytes of the file, if it has them.
+    #[inline]
+    pub(super) fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        self.map.bytes(offset, len)
+    }
+
+    /// Pages that the disk did not give, so far: see `disk/lost.rs`.
+    #[inline]
+    pub(super) fn lost(&self) -> u64 {
+        self.map.lost()
+    }
+
+    /// Whether these bytes are in memory.
+    pub(super) fn is_resident(&self, place: PageNo, len: usize) -> bool {
+        self.map.is_resident(place.offset(), len)
+    }
+
+    /// Has the children of a branch read all at once: in an old file each lies elsewhere, and one after the other they would
+    /// take as long as the disk's answer to each.
+    pub(super) fn read_ahead(&self, children: impl Iterator<Item = PageNo>) {
+        let pages = space::join(children.map(Extent::one).collect());
+        for extent in pages {
+            self.map.will_need(extent.start.offset(), u64::from(extent.count) * PAGE_BYTES as u64);
+        }
+    }
+
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.is_poisoned.load(Ordering::Acquire)
+    }
+
+    /// Whether a page that is touched is read alone: the data is larger than memory.
+    pub(super) fn is_read_alone(&self) -> bool {
+        self.is_read_alone
+    }
+
+    /// Whether it is to have as little free space as may be, and buffers to be small.
+    pub(super) fn is_kept_small(&self) -> bool {
+        self.is_kept_small
+    }
+
+    /// What was read since `before` was taken may be zeros.
+    #[inline]
+    pub(super) fn check_lost(&self, before: u64) -> Result<(), Error> {
+        if self.lost() == before { Ok(()) } else { Err(self.lost_error()) }
+    }
+
+    #[cold]
+    fn lost_error(&self) -> Error {
+        let source = io::Error::from_raw_os_error(libc::EIO);
+        Error::Io { context: format!("a page could not be read: {}", self.name), source }
+    }
+
+    /// Has the start of a page fetched that will be read next: header, heads and slots of a leaf of documents.
+    #[inline]
+    pub(super) fn prefetch(&self, place: PageNo) {
+        if let Some(bytes) = self.map.bytes(place.offset(), PAGE_BYTES) {
+            prefetch(bytes);
+            prefetch(&bytes[CACHE_LINE..]);
+            prefetch(&bytes[2 * CACHE_LINE..]);
+            prefetch(&bytes[3 * CACHE_LINE..]);
+        }
+    }
+
+    /// A node, its checksum not computed.
+    #[inline]
+    pub(super) fn node(&self, place: PageNo, level: u8) -> Result<Node<'_>, Error> {
+        self.page(place).and_then(|page| Node::parse(page, place, level)).map_err(|damage| self.damage(place, damage))
+    }
+
+    /// A node whose checksum is right.
+    pub(super) fn checked_node(&self, place: PageNo, level: u8) -> Result<Node<'_>, Error> {
+        let checked =
+            self.page(place).and_then(|page| page::check(page, place).and_then(|()| Node::parse(page, place, level)));
+        checked.map_err(|damage| self.damage(place, damage))
+    }
+
+    /// A page of the space map whose checksum is right.
+    pub(super) fn checked_page(&self, place: PageNo, kind: Kind) -> Result<&Page, Error> {
+        let page = self.page(place).and_then(|page| page::check(page, place).map(|()| page));
+        let page = page.map_err(|damage| self.damage(place, damage))?;
+        if page::kind_byte(page) != kind as u8 {
+            return Err(self.damage(place, Damage("page of another kind than the one that names it says")));
+        }
+        Ok(page)
+    }
+
+    /// A value in overflow; with `check` its checksum is computed.
+    pub(super) fn overflow(&self, place: OverflowRef, check: bool) -> Result<&[u8], Error> {
+        let damage = |what| self.damage(place.start, Damage(what));
+        let len = place.len as usize;
+        if len > VALUE_BYTES_MAX {
+            return Err(damage("overflow value over its limit"));
+        }
+        let extent_bytes = page::overflow_pages(len) as usize * PAGE_BYTES;
+        let extent = self.map.bytes(place.start.offset(), extent_bytes);
+        self.overflow_in(place, extent.ok_or_else(|| damage("page beyond the end of the file"))?, check)
+    }
+
+    /// A run of pages up to the next multiple of `stretch`; the file grows when none is free.
+    pub(super) fn take_some(&self, stretch: u32, growth: Growth) -> Result<Extent, Error> {
+        self.take(1, growth, |space| space.take_some(stretch, growth.may_take(space)))
+    }
+
+    /// A run of exactly `count` pages.
+    pub(super) fn take_run(&self, count: u32, growth: Growth) -> Result<Extent, Error> {
+        self.take(count, growth, |space| if growth.may_take(space) < count { None } else { space.take_run(count) })
+    }
+
+    fn take(
+        &self,
+        wanted: u32,
+        growth: Growth,
+        mut take: impl FnMut(&mut Space) -> Option<Extent>,
+    ) -> Result<Extent, Error> {
+        self.check_sound()?;
+        let mut space = self.space();
+        let mut taken = take(&mut space);
+        if taken.is_none() {
+            self.grow(&mut space, wanted, growth)?;
+            taken = take(&mut space);
+        }
+        if let (Growth::Zeroed, Some(extent)) = (growth, taken) {
+            space.merging += extent.count;
+        }
+        taken.ok_or(Error::Full)
+    }
+
+    /// A checkpoint under way has ended, or given up: so many pages are not its own any more.
+    pub(super) fn settle(&self, pages: u32) {
+        let mut space = self.space();
+        space.merging = space.merging.saturating_sub(pages);
+    }
+
+    /// After a failed sync.
+    pub(super) fn poison(&self) {
+        self.is_poisoned.store(true, Ordering::Release);
+    }
+
+    /// Refuses once a sync has failed.
+    pub(super) fn check_sound(&self) -> Result<(), Error> {
+        if self.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
+    pub(super) fn give_back(&self, extents: &[Extent]) {
+        self.space().give_back(extents);
+    }
+
+    /// Makes the file longer, so that it ends with at least `wanted` free pages; by a step where the disk has room for one.
+    fn grow(&self, space: &mut Space, wanted: u32, growth: Growth) -> Result<(), Error> {
+        let (fraction, most) = match growth {
+            Growth::Zeroed => (GROWTH_FRACTION, GROWTH_PAGES_MAX),
+            Growth::Sparse => (GROWTH_FRACTION_SPARSE, GROWTH_PAGES_MAX_SPARSE),
+        };
+        let most = if self.is_kept_small { GROWTH_PAGES_MIN } else { most };
+        let step = (space.page_count / fraction).clamp(GROWTH_PAGES_MIN, most);
+        let missing = growth.missing(space, wanted);
+        match self.grow_by(space, missing.max(step), growth) {
+            // What did fit is the file's now, and may be all that is missing.
+            Err(Error::Full) if growth.missing(space, wanted) > 0 => {
+                self.grow_by(space, growth.missing(space, wanted), growth)
+            }
+            Err(Error::Full) => Ok(()),
+            grown => grown,
+        }
+    }
+
+    /// Makes the file longer by so many pages; where the disk gets full first, by what did fit.
+    pub(super) fn grow_by(&self, space: &mut Space, pages: u32, growth: Growth) -> Result<(), Error> {
+        let old = PageNo(space.page_count).offset();
+        let limit = self.map.reserve().min(PageNo(u32::MAX).offset());
+        let new = old + u64::from(pages) * PAGE_BYTES as u64;
+        if new > limit {
+            return Err(Error::Limit { what: "tree file", limit });
+        }
+        let grown = match growth {
+            Growth::Zeroed => self.file.write_zeros(old, new - old),
+            Growth::Sparse => self.file.set_len(new),
+        };
+        // Zeros that were written before the disk was full are pages too. Given back they would be taken by others.
+        let len = if grown.is_ok() { new } else { self.file.len().unwrap_or(old).clamp(old, new) };
+        self.cover()?;
+        space.grow((len / PAGE_BYTES as u64) as u32);
+        grown.map_err(|error| self.io("grow", error))
+    }
+}
