@@ -7,12 +7,11 @@
 //!
 //! The batch is short: more would push one another's bytes out of the first cache, and each holds a lent buffer.
 
+use crate::core::BATCH_MAX;
 use crate::event_loop::EventLoop;
 use crate::kernel::Token;
 use crate::turn::Turn;
 
-/// Connections that read before the first of them is answered.
-pub(crate) const BATCH_MAX: usize = 8;
 /// Input of one connection that is alone is looked at ahead from this length on: it may be several requests.
 const FORESEEN_ALONE_BYTES: usize = 256;
 

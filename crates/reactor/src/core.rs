@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use crate::batch::BATCH_MAX;
 use crate::connection::{Link, Phase};
 use crate::connections::Ids;
 use crate::input::InputBuffer;
@@ -13,6 +12,9 @@ use crate::timers::Timers;
 use crate::transport::Transport;
 use crate::wheel::{Wheel, tick_after};
 use crate::{Loop, Settings, kernel};
+
+/// Connections that read before the first of them is answered, each with a lent buffer (`batch`).
+pub(crate) const BATCH_MAX: usize = 8;
 
 /// An outgoing connection begun inside a protocol's call, to be put into its slot after it.
 pub(crate) struct Opening {

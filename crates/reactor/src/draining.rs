@@ -9,16 +9,9 @@
 //! A drain that follows another one can only bring the deadline nearer.
 
 use crate::connection::Phase;
-use crate::event_loop::EventLoop;
+use crate::event_loop::{Draining, EventLoop};
 use crate::protocol::Closed;
 use crate::timers::Due;
-
-/// Whether the loop drains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Draining {
-    No,
-    Until { deadline_ns: u64 },
-}
 
 impl EventLoop {
     pub(crate) fn begin_drain(&mut self, deadline_ns: u64) {

@@ -1,0 +1,161 @@
+//! The event loop at work: one tick after another, on one thread.
+//!
+//! A tick is: wait for events (not at all while connections are on the ready list); read the clock; let the connections
+//! with events do their turns, a few of them reading before the first is answered (`batch`); then those on the ready list;
+//! timers; mail, whose writes follow as a batch; listeners that have more to accept; and the acceptors, for what goes on
+//! beside connections. Each part is bounded, so that none keeps the others waiting.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::batch::Batch;
+use crate::event_loop::EventLoop;
+use crate::kernel::{self, Events};
+use crate::listeners::Listeners;
+use crate::mailbox::{Mail, Open};
+use crate::protocol::{Closed, ConnectionId, Message};
+use crate::timers::Due;
+
+impl EventLoop {
+    /// Runs until drained.
+    pub(crate) fn run(mut self) -> std::io::Result<()> {
+        let mut events = Events::with_room(self.core.settings.events_per_tick);
+        // A connection handed over at the last moment is in the mailbox, which then does not close.
+        while !(self.is_drained() && self.core.lp.member().mailbox.try_close()) {
+            self.wait(&mut events)?;
+            self.tick(&events);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, events: &mut Events) -> std::io::Result<()> {
+        let next_ns = self.core.wheel.next_ns().min(self.core.timers.next_ns());
+        self.alarm.wake_by(next_ns, self.core.now_ns)?;
+        let idle = self.core.ready.is_empty() && !self.listeners.have_more();
+        let sleep = idle && self.core.lp.member().mailbox.may_sleep();
+        let waited = self.core.poller.wait(events, sleep);
+        if sleep {
+            self.core.lp.member().mailbox.awake();
+        }
+        self.core.now_ns = kernel::now_ns();
+        self.core.lp.member().set_now(self.core.now_ns);
+        waited
+    }
+
+    fn tick(&mut self, events: &Events) {
+        // What is listed from here on waits for the next tick: a connection has one turn in a tick.
+        let going_on = std::mem::replace(&mut self.core.ready, std::mem::take(&mut self.going_on));
+        let mut batch = Batch::default();
+        let mut events_count = 0;
+        for (token, readiness) in events.iter() {
+            events_count += 1;
+            if token.generation == 0 {
+                self.listeners.event(token);
+            } else if let Some(connection) = self.connections.get(token.slot, token.generation) {
+                let turn = self.core.event(connection, readiness);
+                if batch.push(token, turn) {
+                    self.take_turns(&mut batch);
+                }
+            }
+        }
+        self.take_turns(&mut batch);
+        self.go_on(going_on);
+        self.fire_timers();
+        // Before the mail: what has ended is answered by mail.
+        self.call_acceptors(Listeners::take_completed, |acceptor| acceptor.completed());
+        if self.core.lp.member().mailbox.has_mail() {
+            self.read_mail();
+        }
+        if self.listeners.have_more() {
+            self.accept();
+        }
+        self.call_acceptors(|_, _| true, |acceptor| acceptor.tick_ended());
+        let counters = &self.core.lp.member().counters;
+        counters.ticks.add(1);
+        counters.events.add(events_count);
+    }
+
+    fn go_on(&mut self, mut going_on: Vec<ConnectionId>) {
+        for id in going_on.drain(..) {
+            self.turn(id, |core, connection| core.go_on(connection));
+        }
+        self.going_on = going_on;
+    }
+
+    fn fire_timers(&mut self) {
+        if self.core.wheel.next_ns() <= self.core.now_ns {
+            let mut due = std::mem::take(&mut self.due);
+            self.core.wheel.advance(self.core.now_ns, &mut due);
+            for slot in due.drain(..) {
+                if let Some(connection) = self.connections.at(slot) {
+                    self.core.wheel_due(connection);
+                    let closed = connection.link.is_closed();
+                    self.settle(slot, closed);
+                }
+            }
+            self.due = due;
+        }
+        while let Some(due) = self.core.timers.pop(self.core.now_ns) {
+            match due {
+                Due::Task(task) => self.run_task(task),
+                Due::Connection(id) => self.turn(id, |core, connection| core.precise_due(connection)),
+                Due::AcceptAgain => self.listeners.pause_is_over(),
+                Due::DrainEnd => self.cut_all(),
+            }
+        }
+    }
+
+    fn read_mail(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.core.lp.member().mailbox.take(&mut mail);
+        self.core.lp.member().counters.mailbox_messages.add(mail.len() as u64);
+        for one in mail.drain(..) {
+            match one {
+                Mail::Message { to, message } => self.deliver(to, message),
+                Mail::Task(task) => self.run_task(task),
+                Mail::At { at_ns, task } => self.core.timers.push(at_ns, Due::Task(task)),
+                Mail::Connect { to, open } => self.connect(to, open),
+                Mail::Accepted { listener, stream, peer } => self.adopt(listener, stream, peer),
+                Mail::Drain { deadline_ns } => self.begin_drain(deadline_ns),
+            }
+        }
+        self.mail = mail;
+        let mut to_flush = std::mem::take(&mut self.to_flush);
+        for id in to_flush.drain(..) {
+            self.turn(id, |core, connection| {
+                connection.link.flush_listed = false;
+                core.end_turn(connection);
+            });
+        }
+        self.to_flush = to_flush;
+    }
+
+    fn deliver(&mut self, to: ConnectionId, message: Message) {
+        let Some(connection) = self.connections.get(to.slot, to.generation) else {
+            self.core.lp.member().counters.stale_messages.add(1);
+            return;
+        };
+        self.core.deliver(connection, message);
+        if !connection.link.flush_listed {
+            connection.link.flush_listed = true;
+            self.to_flush.push(to);
+        }
+        let closed = connection.link.is_closed();
+        self.settle(to.slot, closed);
+    }
+
+    fn connect(&mut self, to: std::net::SocketAddr, open: Open) {
+        let mut open = Some(open);
+        let begun = self.core.begin_connect(to, |id, lp| match open.take() {
+            Some(open) => open(id, lp),
+            None => unreachable!("begin_connect calls it once"),
+        });
+        if let (Err(error), Some(open)) = (begun, open) {
+            tracing::debug!(%to, %error, "outgoing connection not begun");
+            // Its protocol learns of it as of any other failure; the id was never anybody's.
+            let nobody = ConnectionId { loop_index: self.core.lp.index() as u16, slot: u32::MAX, generation: 0 };
+            let failed = catch_unwind(AssertUnwindSafe(|| open(nobody, &self.core.lp).closed(Closed::Transport)));
+            self.core.lp.member().counters.panics.add(u64::from(failed.is_err()));
+        }
+        self.insert_openings();
+    }
+}
