@@ -2,7 +2,7 @@
 //! documentation advises for durable commits; each says which.
 
 use crate::data::Shape;
-use std::path::Path;
+use std::any::Any;
 
 /// A measuring program ends at the first failure, so one kind of error does.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -50,7 +50,7 @@ impl Kind {
 }
 
 /// An open database of one engine.
-pub(crate) trait Engine: Send + Sync {
+pub(crate) trait Engine: Any + Send + Sync {
     /// Loads an empty database from records in the order of their keys; durable when it returns.
     fn load(&self, records: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Outcome<()>;
 
@@ -62,11 +62,6 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Brings what is in memory or in a log to its resting place, as far as the engine can be asked to.
     fn settle(&self) -> Outcome<()>;
-
-    /// Ours alone: it has doors that no peer has.
-    fn as_store(&self) -> Option<&crate::engines::sapsan::Sapsan> {
-        None
-    }
 }
 
 /// Commits of one thread.
@@ -99,24 +94,6 @@ impl Purpose {
     pub(crate) fn usual(shape: Shape) -> Purpose {
         Purpose { shape, memtable_bytes: None }
     }
-}
-
-/// Opens or creates a database in a folder.
-pub(crate) fn open(kind: Kind, folder: &Path, purpose: Purpose) -> Outcome<Box<dyn Engine>> {
-    use crate::engines;
-    std::fs::create_dir_all(folder)?;
-    let shape = purpose.shape;
-    Ok(match kind {
-        Kind::Store => Box::new(engines::sapsan::Sapsan::open(folder, purpose)?),
-        Kind::Lmdb => Box::new(engines::lmdb::Lmdb::open(folder, shape)?),
-        Kind::Redb => Box::new(engines::redb::Redb::open(folder, shape)?),
-        Kind::Fjall => Box::new(engines::fjall::Fjall::open(folder, shape)?),
-        #[cfg(feature = "rocksdb")]
-        Kind::RocksDb => Box::new(engines::rocks::Rocks::open(folder, shape)?),
-        #[cfg(not(feature = "rocksdb"))]
-        Kind::RocksDb => return Err("built without RocksDB: `--features rocksdb`".into()),
-        Kind::Sqlite => Box::new(engines::sqlite::Sqlite::open(folder, shape)?),
-    })
 }
 
 /// A record that was loaded and is not found.

@@ -1,7 +1,8 @@
 //! Where a run happens: a temporary folder on the real disk, the engines chosen, databases loaded once and shared.
 
 use crate::data::{Records, Shape};
-use crate::engine::{Engine, Kind, Outcome, Purpose, open};
+use crate::engine::{Engine, Kind, Outcome, Purpose};
+use crate::engines::open;
 use crate::table::{NO_PEER, Row};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -164,4 +164,20 @@ mod tests {
         assert_eq!(choice.text(), "cargo xtask bench store --rows=reads,loads --engines=lmdb");
         assert!(Choice::parse(&["reads".to_owned()]).is_err());
     }
+    /// The peers have a lock file of their own, and the tests do not build them: a library that the store begins to use must be
+    /// told there too (`cargo build --offline --manifest-path bench/peers/Cargo.toml` writes it), or the comparison does not start.
+    #[test]
+    fn what_the_store_uses_is_in_the_peers_lock_file_too() {
+        let read = |path: &str| std::fs::read_to_string(tools::root().join(path)).unwrap();
+        let (manifest, lock) = (read("crates/store/Cargo.toml"), read("bench/peers/Cargo.lock"));
+        let (_, uses) = manifest.split_once("\n[dependencies]\n").unwrap();
+        let uses =
+            uses.split("\n[").next().unwrap().lines().filter(|line| !line.is_empty() && !line.contains("optional"));
+        let (_, locked) = lock.split_once("name = \"store\"\n").unwrap();
+        let locked = locked.split("\n\n").next().unwrap();
+        for name in uses.map(|line| line.split(['.', ' ', '=']).next().unwrap()) {
+            let is_there = |entry: &str| locked.contains(&format!("\"{name}{entry}"));
+            assert!(is_there("\"") || is_there(" "), "`{name}` is missing in bench/peers/Cargo.lock: {locked}");
+        }
+    }
 }

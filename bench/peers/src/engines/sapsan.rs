@@ -109,10 +109,6 @@ impl Engine for Sapsan {
     fn settle(&self) -> Outcome<()> {
         Ok(self.store.checkpoint()?)
     }
-
-    fn as_store(&self) -> Option<&Sapsan> {
-        Some(self)
-    }
 }
 
 struct Commits<'e>(&'e Sapsan);

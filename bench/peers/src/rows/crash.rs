@@ -3,7 +3,8 @@
 use crate::commits::{self, Picks, Way, Which};
 use crate::data::{Records, Shape};
 use crate::disk;
-use crate::engine::{Engine, Kind, Outcome, Purpose, open};
+use crate::engine::{Engine, Kind, Outcome, Purpose};
+use crate::engines::open;
 use crate::stage::Stage;
 use crate::table::{Figures, Row, Unit};
 use std::path::Path;

@@ -6,7 +6,8 @@
 
 use crate::data::{Records, Shape};
 use crate::disk;
-use crate::engine::{Kind, Outcome, Purpose, open};
+use crate::engine::{Kind, Outcome, Purpose};
+use crate::engines::open;
 use crate::stage::Stage;
 use crate::table::{Better, Figures, Row, Unit};
 use std::time::Instant;

@@ -3,7 +3,8 @@
 use crate::commits::{self, Picks, Way, Which};
 use crate::data::Shape;
 use crate::disk::{self, Size};
-use crate::engine::{Engine, Kind, Outcome, Purpose, open};
+use crate::engine::{Engine, Kind, Outcome, Purpose};
+use crate::engines::open;
 use crate::stage::{Loaded, Stage};
 use crate::table::{Better, Figures, Row, Unit};
 use std::path::Path;
