@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::engine::View;
+use crate::engine::view::View;
 use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId, Visit};
 use crate::snapshot::Snapshot;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::disk::{DirectoryLock, Disk, SystemDisk};
-use crate::engine::{LOCK_NAME, TREE_NAME};
+use crate::engine::limits::{LOCK_NAME, TREE_NAME};
 use crate::error::Error;
 use crate::folder::lock;
 

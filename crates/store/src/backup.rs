@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::at_rest::{lock_source, open_disk, refuse_unless_store};
 use crate::disk::{Access, Disk, DiskFile};
-use crate::engine::TREE_NAME;
+use crate::engine::limits::TREE_NAME;
 use crate::error::Error;
 use crate::examine::{Examination, look};
 use crate::folder::{PART_NAME, Unfinished};

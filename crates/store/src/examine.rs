@@ -14,7 +14,7 @@ use std::path::Path;
 
 use crate::at_rest::{lock_source, open_disk, refuse_unless_store};
 use crate::disk::{Access, Disk};
-use crate::engine::TREE_NAME;
+use crate::engine::limits::TREE_NAME;
 use crate::error::Error;
 use crate::key::Version;
 use crate::log::{self, Batch, LogPosition};

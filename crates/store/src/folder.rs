@@ -11,7 +11,7 @@
 use std::io;
 
 use crate::disk::{DirectoryLock, Disk};
-use crate::engine::{LOCK_NAME, TREE_NAME};
+use crate::engine::limits::{LOCK_NAME, TREE_NAME};
 use crate::error::Error;
 use crate::log;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::engine::LOG_BYTES_MAX;
+use crate::engine::limits::LOG_BYTES_MAX;
 use crate::error::Error;
 use crate::log::{Kept, SEGMENT_BYTES_MAX, SEGMENT_OVERHEAD_BYTES};
 

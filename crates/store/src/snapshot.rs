@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::direct::{DirectReads, Got};
-use crate::engine::{Engine, Generation, View};
+use crate::engine::Engine;
+use crate::engine::view::{Generation, View};
 use crate::error::Error;
 use crate::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 use crate::places::Places;

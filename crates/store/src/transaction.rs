@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
 
-use crate::engine::{Changes, Reads, View};
+use crate::engine::changes::Changes;
+use crate::engine::reads::Reads;
+use crate::engine::view::View;
 use crate::error::Error;
 use crate::key::{Direction, Entry, KeyRange, Span, TreeId, Version, Visit};
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::pieces::merge_all;
-use super::view::View;
+use super::view::{Generation, View};
 use super::writer::{MEMTABLE_WAIT_MAX, Writer};
 use super::{Engine, lock, pace};
 use crate::disk::DIRECT_ALIGN;
@@ -122,7 +122,7 @@ impl Engine {
         Ok(())
     }
 
-    fn refuse_unless_empty(&self, generation: &super::Generation, version: u64, tree: TreeId) -> Result<(), Error> {
+    fn refuse_unless_empty(&self, generation: &Generation, version: u64, tree: TreeId) -> Result<(), Error> {
         let mut is_empty = true;
         View { generation, version }.scan(tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
             is_empty = false;

@@ -8,8 +8,9 @@
 //!
 //! Little-endian. Ordinary rows changed by ordinary transactions: replay and checkpoints know nothing of them.
 
-use super::limits::TREE_NAME;
-use super::{CATALOG, Engine};
+use super::Engine;
+use super::limits::{CATALOG, TREE_NAME};
+use super::view::View;
 use crate::error::Error;
 use crate::key::TreeId;
 use crate::transaction::{Abort, Tx};
@@ -49,7 +50,7 @@ impl Engine {
         let slot = self.take_slot();
         let found = {
             let (guard, version) = self.pin(&slot);
-            let view = super::View { generation: &guard, version };
+            let view = View { generation: &guard, version };
             view.get(CATALOG, &key).map(|value| value.map(|value| id(&value)))
         };
         self.return_slot(slot);

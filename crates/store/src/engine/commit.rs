@@ -18,14 +18,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{MutexGuard, TryLockError};
 
+use super::batch::{OpenBatch, Request};
 use super::queue::{Queue, Refused};
 use super::ticket::wake_waiting;
 use super::writer::{Placed, Writer};
 use super::{Engine, Waiting, count, lock};
 use crate::error::Error;
 use crate::key::Version;
-use crate::log::BatchBuilder;
-use crate::options::Options;
 use crate::transaction::{Abort, Commit, Transaction, Tx, Work};
 
 /// Transactions for which the committer that gathers is woken while the other one's batch is on its way. It places one
@@ -33,29 +32,6 @@ use crate::transaction::{Abort, Commit, Transaction, Tx, Work};
 const STRIDE: usize = 16;
 /// Transactions that are still placed when the disk is free already: a sync takes as long as some dozens of them.
 const LATE_MAX: usize = 2 * STRIDE;
-
-/// A prepared transaction on its way.
-pub(crate) struct Request {
-    pub(crate) transaction: Box<dyn Transaction>,
-    pub(crate) work: Work,
-    /// What of [`super::weight::Weights`] is given back when it is finished. One that is awaited has none: its caller can
-    /// have no second one.
-    pub(crate) weight: usize,
-    /// Its caller sleeps until it is finished.
-    pub(crate) is_awaited: bool,
-}
-
-/// A batch being gathered, with those who wait for it.
-pub(crate) struct OpenBatch {
-    pub(crate) builder: BatchBuilder,
-    done: Vec<(Box<Request>, Result<u64, Error>)>,
-}
-
-impl OpenBatch {
-    fn new(options: &Options) -> OpenBatch {
-        OpenBatch { builder: BatchBuilder::new(options.batch_bytes_max() / 4), done: Vec::new() }
-    }
-}
 
 /// The right to write to the log; whoever gathers hears when it is free again.
 struct Turn<'e> {

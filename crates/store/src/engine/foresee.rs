@@ -6,7 +6,7 @@
 
 use std::slice::from_ref;
 
-use super::commit::Request;
+use super::batch::Request;
 use super::writer::Writer;
 use crate::tree::prefetch;
 

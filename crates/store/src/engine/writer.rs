@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use super::batch::{OpenBatch, Request};
 use super::changes::Change;
-use super::commit::{OpenBatch, Request};
 use super::folds::Folds;
 use super::room::{AHEAD_PAGES, Need};
 use super::view::{Generation, View};
