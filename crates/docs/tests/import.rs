@@ -229,3 +229,59 @@ fn a_collection_that_was_emptied_is_filled_again() {
     clean(&service, 2);
     assert!(service.get("users/1").unwrap().0 > number, "an ETag is never given twice");
 }
+
+/// Users by line in this order of their ids, imported over again into an empty collection: the first of each id is there, and
+/// what is told of the others.
+#[track_caller]
+fn check_order(ids: &[u32], told: &[&str]) {
+    let files = Files::new();
+    let service = Service::new(&travels());
+    let text: String = ids.iter().enumerate().map(|(line, &id)| user(id, &format!("u{line}@x")) + "\n").collect();
+    assert!(text.len() > 2 * docs::import::BATCH_BYTES, "all in {} bytes", text.len());
+    let options = Options { on_error: OnError::Skip, ..into("users") };
+    let report = import(&service, vec![files.add("u.ndjson", &text)], &options).unwrap();
+    let mut first = std::collections::BTreeMap::new();
+    for (line, &id) in ids.iter().enumerate() {
+        first.entry(id).or_insert(line);
+    }
+    assert_eq!((report.documents, report.skipped), (first.len() as u64, (ids.len() - first.len()) as u64));
+    let path = files.dir.path().join("u.ndjson").display().to_string();
+    assert_eq!(report.told.iter().map(|bad| bad.to_string().replace(&path, "@")).collect::<Vec<_>>(), told);
+    clean(&service, first.len() as u64);
+    for (id, line) in first.iter().step_by(97) {
+        assert_eq!(service.get(&format!("users/{id}")).unwrap().1, user(*id, &format!("u{line}@x")));
+    }
+}
+
+#[test]
+fn records_in_any_order_give_the_same_documents_and_indexes() {
+    let rising: Vec<u32> = (1..=20_000).collect();
+    check_order(&rising, &[]);
+    check_order(&rising.iter().rev().copied().collect::<Vec<_>>(), &[]);
+    // Some that come too late, in the middle and at the end.
+    let mut late = rising.clone();
+    late.swap(10, 11);
+    late.rotate_left(5_000);
+    check_order(&late, &[]);
+    check_order(&(0..20_000).map(|place| place * 7_919 % 20_011).collect::<Vec<_>>(), &[]);
+}
+
+#[test]
+fn of_records_with_one_key_the_first_is_kept_in_any_order() {
+    let rising: Vec<u32> = (1..=20_000).collect();
+    let mut again = rising.clone();
+    again.extend([20_000, 7, 20_001, 7]);
+    check_order(
+        &again,
+        &[
+            "@, line 20002: the key 7 is there already: @, line 7",
+            "@, line 20004: the key 7 is there already: @, line 7",
+            "@, line 20001: the key 20000 is there already: @, line 20000",
+        ],
+    );
+    // One that was too late to rise is the first of its key all the same.
+    let mut late = rising;
+    late.splice(9_000..9_000, [100_000, 50_000]);
+    late.push(50_000);
+    check_order(&late, &["@, line 20003: the key 50000 is there already: @, line 9002"]);
+}

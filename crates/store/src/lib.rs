@@ -39,7 +39,7 @@ pub mod tree;
 
 pub use across::Across;
 pub use backup::{RestoreProgress, Restored, WatchRestore};
-pub use bulk::BulkTree;
+pub use bulk::{BulkEntries, BulkTree};
 pub use clock::Clock;
 pub use direct::{DirectReads, Got, Outcome};
 pub use error::Error;
@@ -54,6 +54,6 @@ pub use stats::{Recovery, Stats};
 pub use store::Store;
 pub use transaction::{Abort, Commit, Submit, Transaction, Tx};
 pub use tree::{
-    Copied, Entries, Progress, Report, SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter, TreeInfo,
-    TreeStat, VisitEntries, Watch,
+    BulkCursor, Copied, Entries, Progress, Report, SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter,
+    TreeInfo, TreeStat, VisitEntries, Watch,
 };

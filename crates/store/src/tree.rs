@@ -47,7 +47,7 @@ mod view;
 mod walk;
 mod writer;
 
-pub use bulk::{BulkBuilder, BulkRoot};
+pub use bulk::{BulkBuilder, BulkCursor, BulkRoot};
 pub use chunk_writer::Pace;
 pub use copy::{Copied, Progress, Watch};
 pub(crate) use copy::{Target, copy, given_up};

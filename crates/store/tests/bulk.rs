@@ -144,3 +144,30 @@ fn as_many_rows_as_are_allowed_go_with_an_attachment_and_no_more() {
         (None, Some(b"row".to_vec()))
     );
 }
+
+#[test]
+fn a_build_that_is_read_again_gives_its_entries_and_then_its_pages_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let large = vec![7u8; 100_000];
+    let bytes = || std::fs::metadata(directory.path().join("tree")).unwrap().len();
+    let mut least = u64::MAX;
+    for round in 0..4 {
+        let mut build = build(&store, 50_000);
+        build.push(b"\xff", &large).unwrap();
+        let entries = build.into_entries().unwrap();
+        let mut cursor = entries.read().unwrap();
+        for row in 0..50_000u32 {
+            assert!(cursor.advance().unwrap());
+            assert_eq!((cursor.key(), cursor.value().unwrap()), (&row.to_be_bytes()[..], &row.to_le_bytes()[..]));
+        }
+        assert!(cursor.advance().unwrap());
+        assert_eq!((cursor.key(), cursor.value().unwrap()), (&b"\xff"[..], &large[..]));
+        assert!(!cursor.advance().unwrap());
+        if round == 1 {
+            least = bytes();
+        }
+    }
+    assert_eq!(bytes(), least, "the pages of the builds before are used again");
+    assert!(!store.bulk().unwrap().into_entries().unwrap().read().unwrap().advance().unwrap());
+}

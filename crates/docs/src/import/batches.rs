@@ -6,7 +6,9 @@
 use binjson::Document;
 use store::Sorter;
 
-use super::gather::Gathered;
+use super::bulk::explain;
+use super::gather::{CollectionRecords, Gathered};
+use super::records::{Earlier, Record, Records};
 use super::{ImportError, Options, Progress, Report};
 use crate::collection::STAMP_BYTES;
 use crate::database::{CollectionId, Database, Write};
@@ -22,21 +24,26 @@ const BATCH_TEXT_BYTES: usize = 1 << 20;
 /// Writes all records.
 pub(super) fn run(
     database: &Database,
-    mut gathered: Gathered,
+    mut gathered: Gathered<'_>,
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, ImportError> {
-    let mut sorters: Vec<Vec<Sorter>> = std::mem::take(&mut gathered.sorters);
+    let mut all: Vec<_> = gathered.take_records().map(Some).collect();
     for number in order(database) {
-        let mut merge = Sorter::merge(std::mem::take(&mut sorters[number]))?;
+        let Some(CollectionRecords { risen, sorters, .. }) = all[number].take() else { continue };
+        // What stands beside the documents that have risen is given up: it is written with each of them.
+        let earlier = risen.map(Earlier::of).transpose().map_err(|error| explain(&gathered, None, error))?;
+        let mut records =
+            Records::new(earlier.as_ref(), Sorter::merge(sorters)?).map_err(|error| explain(&gathered, None, error))?;
         let mut batch = Batch::default();
         let mut bytes = 0;
-        while let Some((_, value)) = merge.next()? {
-            let (place, stored) = value.split_first_chunk::<ORIGIN_BYTES>().ok_or_else(damaged)?;
+        while let Some(Record { place, stored, .. }) =
+            records.next().map_err(|error| explain(&gathered, None, error))?
+        {
             let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
             let body = document.ok_or_else(damaged)?.text().to_vec();
             bytes += body.len();
-            batch.places.push(*place);
+            batch.places.push(place);
             batch.writes.push(insert(number, body));
             if batch.writes.len() == BATCH_DOCUMENTS || bytes >= BATCH_TEXT_BYTES {
                 flush(database, &mut gathered, options, &mut batch)?;
@@ -63,7 +70,7 @@ fn insert(number: usize, body: Vec<u8>) -> Write {
 
 fn flush(
     database: &Database,
-    gathered: &mut Gathered,
+    gathered: &mut Gathered<'_>,
     options: &Options,
     batch: &mut Batch,
 ) -> Result<(), ImportError> {

@@ -5,29 +5,22 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use binjson::Document;
-use store::{BulkTree, SortedRun, SortedRunWriter, Sorter, TreeId};
+use store::{BulkTree, SortedRun, Sorter, TreeId};
 
-use super::gather::Gathered;
+use super::gather::{CollectionRecords, Gathered};
+use super::making::{Made, Making};
+use super::records::{Earlier, Record, Records};
+use super::rising::Risen;
 use super::{BadRecord, ImportError, Options, Progress, Report, SKIPPED_TOLD_MAX, SORT_BYTES};
-use crate::collection::{Collection, STAMP_BYTES};
 use crate::database::{CollectionId, Database};
 use crate::key::KeyType;
-use crate::loader::{self, LoadError, Loader, ORIGIN_BYTES, Origin, STORED, Targets, Task, Wanted};
+use crate::loader::{self, LoadError, Origin, STORED, Targets, Task};
 use crate::rebuild::shown_key;
-use crate::row::Shape;
-use crate::views::Loading;
 
 /// A collection whose documents are built.
 struct Built<'c> {
     number: usize,
-    tree: BulkTree,
-    tasks: Vec<Task<'c>>,
-    /// The trees of its views.
-    views: Vec<(TreeId, BulkTree)>,
-    /// Its keys in order, where others refer to it.
-    keys: Option<SortedRun>,
-    documents: u64,
+    made: Made<'c>,
     /// Keys that occurred again, the first ones told: the first record's origin and the later one's.
     again: Vec<(Origin, Origin)>,
     /// How many more there are.
@@ -37,25 +30,20 @@ struct Built<'c> {
 /// Builds and attaches.
 pub(super) fn run(
     database: &Database,
-    mut gathered: Gathered,
+    mut gathered: Gathered<'_>,
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, ImportError> {
     let threads = options.threads.clamp(1, super::THREADS_MAX);
-    let mut work = VecDeque::new();
-    for (number, sorters) in std::mem::take(&mut gathered.sorters).into_iter().enumerate() {
-        if !sorters.is_empty() {
-            work.push_back((number, sorters));
-        }
-    }
+    let work: VecDeque<_> = gathered.take_records().filter(|records| !records.is_empty()).collect();
     let share = SORT_BYTES / work.len().max(1);
     let mut built = Vec::new();
-    for result in side_by_side(threads, work, |(number, sorters)| build(database, number, sorters, share)) {
+    for result in side_by_side(threads, work, |records| build(database, records, share)) {
         built.push(result.map_err(|error| explain(&gathered, None, error))?);
     }
     for built in &mut built {
         let info = &database.collection_at(CollectionId(built.number)).info;
-        gathered.report.documents += built.documents;
+        gathered.report.documents += built.made.documents;
         for (first, second) in std::mem::take(&mut built.again) {
             let why = format!(
                 "the key {} is there already: {}",
@@ -78,82 +66,65 @@ pub(super) fn run(
     Ok(gathered.report)
 }
 
-fn build(database: &Database, number: usize, sorters: Vec<Sorter>, sort_bytes: usize) -> Result<Built<'_>, LoadError> {
-    let collection = database.collection_at(CollectionId(number));
-    let wanted = Wanted {
-        indexes: (0..collection.indexes.len()).collect(),
-        unique: (0..collection.unique.len()).collect(),
-        references: (0..collection.references.len()).collect(),
+fn build<'d>(
+    database: &'d Database,
+    records: CollectionRecords<'d>,
+    sort_bytes: usize,
+) -> Result<Built<'d>, LoadError> {
+    let CollectionRecords { number, risen, sorters } = records;
+    let (mut making, earlier) = match risen {
+        // All came in order: their tree is built already.
+        Some(risen) if sorters.is_empty() => {
+            return Ok(Built { number, made: risen.making.finish()?, again: Vec::new(), again_more: 0 });
+        }
+        Some(Risen { mut making, places }) => {
+            let tree = making.begin_again()?;
+            (making, Some(Earlier::new(tree, places)?))
+        }
+        None => (Making::new(database, number, sort_bytes)?, None),
     };
-    let mut loader = Loader::new(collection, &wanted, database.store(), sort_bytes);
-    let mut views = Loading::new(collection, database.store(), sort_bytes);
-    let mut tree = database.store().bulk()?;
-    let mut keys = match collection.referrers.is_empty() {
-        true => None,
-        false => Some(database.store().sorted_run()?),
-    };
-    let mut merge = Sorter::merge(sorters)?;
-    let (mut shape, mut again) = (Shape::default(), Vec::new());
+    let mut records = Records::new(earlier.as_ref(), Sorter::merge(sorters)?)?;
+    let mut again = Vec::new();
     let mut last: Option<Origin> = None;
-    let (mut documents, mut again_more) = (0, 0);
-    while let Some((key, value)) = merge.next()? {
-        let (place, stored) = value.split_first_chunk().ok_or_else(damaged)?;
+    let mut again_more = 0;
+    while let Some(Record { key, place, stored, has_risen }) = records.next()? {
         if let Some(first) = last.as_ref().filter(|last| last.key == key) {
             if again.len() < SKIPPED_TOLD_MAX {
-                again.push((first.clone(), Origin { place: *place, key: key.to_vec() }));
+                again.push((first.clone(), Origin { place, key: key.to_vec() }));
             } else {
                 again_more += 1;
             }
             continue;
         }
-        one(collection, key, place, stored, &mut shape, &mut loader, &mut views)?;
-        tree.push(key, stored)?;
-        if let Some(keys) = &mut keys {
-            keys.push(key, &[])?;
+        if has_risen {
+            making.add_again(key, stored)?
+        } else {
+            making.add(key, &place, stored)?
         }
         let last = last.get_or_insert_with(|| Origin { place: STORED, key: Vec::new() });
-        last.place = *place;
+        last.place = place;
         last.key.clear();
         last.key.extend_from_slice(key);
-        documents += 1;
     }
-    let keys = keys.map(SortedRunWriter::finish).transpose()?;
-    let views = views.build(database.store())?;
-    Ok(Built { number, tree, tasks: loader.into_tasks(), views, keys, documents, again, again_more })
-}
-
-fn one(
-    collection: &Collection,
-    key: &[u8],
-    place: &[u8; ORIGIN_BYTES],
-    stored: &[u8],
-    shape: &mut Shape,
-    loader: &mut Loader<'_>,
-    views: &mut Loading<'_>,
-) -> Result<(), LoadError> {
-    let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok()).ok_or_else(damaged)?;
-    let found = collection.info.key.kind.of_bytes(key).ok_or_else(damaged)?;
-    let added = collection.with_row(document, shape, |row| loader.add(row, &found, place))?;
-    let added = added.and_then(|()| views.add(document));
-    added.map_err(|why| LoadError::Record { why, from: Origin { place: *place, key: key.to_vec() } })
+    Ok(Built { number, made: making.finish()?, again, again_more })
 }
 
 /// Builds indexes and unique trees, checks references; gives all trees.
 fn finish(
     database: &Database,
-    gathered: &Gathered,
+    gathered: &Gathered<'_>,
     built: Vec<Built<'_>>,
     threads: usize,
 ) -> Result<Vec<(TreeId, BulkTree)>, ImportError> {
     let mut keys = Vec::new();
     let mut trees = Vec::new();
     let mut work = VecDeque::new();
-    for built in built {
-        let tree = database.collection_at(CollectionId(built.number)).info.tree;
-        trees.push((tree, built.tree));
-        trees.extend(built.views);
-        keys.extend(built.keys.map(|keys| (tree, keys)));
-        work.extend(built.tasks.into_iter().map(|task| (built.number, task)));
+    for Built { number, made, .. } in built {
+        let tree = database.collection_at(CollectionId(number)).info.tree;
+        trees.push((tree, made.tree));
+        trees.extend(made.views);
+        keys.extend(made.keys.map(|keys| (tree, keys)));
+        work.extend(made.tasks.into_iter().map(|task| (number, task)));
     }
     let keys = &keys;
     for result in side_by_side(threads, work, |(number, task)| (number, task_run(database, task, keys))) {
@@ -205,7 +176,7 @@ fn side_by_side<W: Send, R: Send>(threads: usize, work: VecDeque<W>, run: impl F
     results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn explain(gathered: &Gathered, place: Option<(&Database, usize)>, error: LoadError) -> ImportError {
+pub(super) fn explain(gathered: &Gathered<'_>, place: Option<(&Database, usize)>, error: LoadError) -> ImportError {
     let kind = |name: Option<&str>| {
         let (database, number) = place?;
         let catalog = database.catalog();
@@ -231,14 +202,10 @@ fn explain(gathered: &Gathered, place: Option<(&Database, usize)>, error: LoadEr
     }
 }
 
-fn at(gathered: &Gathered, origin: &Origin) -> String {
+fn at(gathered: &Gathered<'_>, origin: &Origin) -> String {
     let BadRecord { file, place, .. } = gathered.bad(&origin.place, String::new());
     match place {
         super::Place::Line(line) => format!("{file}, line {line}"),
         super::Place::Byte(byte) => format!("{file}, byte {byte}"),
     }
-}
-
-fn damaged() -> LoadError {
-    LoadError::Io(std::io::Error::other("a sorted run is damaged"))
 }

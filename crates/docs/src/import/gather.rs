@@ -1,4 +1,5 @@
-//! Gathering: sources are read and cut by some threads, records encoded, checked and sorted by others.
+//! Gathering: sources are read and cut by some threads, records encoded, checked and sorted by others. Of a single source the
+//! batches stand in line again behind that (`line.rs`), and those that rise are built into trees by one more (`rising.rs`).
 //!
 //! A sorted record is its key's stored bytes, then a value: its origin (so that of equal keys the one read first comes
 //! first), the change number, the stored document.
@@ -12,7 +13,10 @@ use std::sync::{Mutex, PoisonError};
 use binjson::{Document, Encoder};
 use store::Sorter;
 
+use super::encoded::Encoded;
 use super::input::{self, Content, Source};
+use super::line::Line;
+use super::rising::{self, Risen};
 use super::split::{Batch, Format, Splitter};
 use super::{
     BadRecord, ImportError, Input, OnError, Options, Place, Progress, QUEUE_BATCHES, Report, SKIPPED_TOLD_MAX,
@@ -22,39 +26,69 @@ use crate::collection::{Collection, STAMP_BYTES};
 use crate::database::{CollectionId, Database};
 use crate::engine::{Direction, KeyRange};
 use crate::error::WriteError;
-use crate::loader::ORIGIN_BYTES;
+use crate::loader::{LoadError, ORIGIN_BYTES};
 use crate::row::Shape;
 
 /// Set in a source's number where its places are lines.
 const LINES: u32 = 1 << 31;
 
+/// Encoded batches that wait for the thread that builds.
+const RISING_BATCHES: usize = 4;
+
+/// All records of a collection that are good by themselves.
+pub(super) struct CollectionRecords<'d> {
+    /// The collection.
+    pub(super) number: usize,
+    /// Those that came in order.
+    pub(super) risen: Option<Risen<'d>>,
+    /// The others; each thread's.
+    pub(super) sorters: Vec<Sorter>,
+}
+
+impl CollectionRecords<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.risen.is_none() && self.sorters.is_empty()
+    }
+}
+
 /// All records that are good by themselves.
-pub(super) struct Gathered {
-    /// By collection; each thread's.
-    pub(super) sorters: Vec<Vec<Sorter>>,
+pub(super) struct Gathered<'d> {
+    /// By collection.
+    records: Vec<CollectionRecords<'d>>,
+    /// Why those that came in order are no trees.
+    pub(super) broken: Option<LoadError>,
     pub(super) names: Vec<String>,
     pub(super) report: Report,
     pub(super) bytes_total: Option<u64>,
 }
 
-impl Gathered {
+/// Which collections are empty in the database.
+fn empty(database: &Database) -> Result<Vec<bool>, store::Error> {
+    let session = database.session()?;
+    let now = session.reader().snapshot();
+    let is_empty = |number| {
+        let tree = database.collection_at(CollectionId(number)).info.tree;
+        let all = KeyRange { from: std::ops::Bound::Unbounded, to: std::ops::Bound::Unbounded };
+        let mut empty = true;
+        now.scan(tree, all, Direction::Forward, &mut |_, _| {
+            empty = false;
+            std::ops::ControlFlow::Break(())
+        })?;
+        Ok(empty)
+    };
+    (0..database.catalog().collections.len()).map(is_empty).collect()
+}
+
+impl<'d> Gathered<'d> {
     /// Whether every collection with records is empty in the database.
     pub(super) fn all_empty(&self, database: &Database) -> Result<bool, ImportError> {
-        let session = database.session()?;
-        let now = session.reader().snapshot();
-        for (number, _) in self.sorters.iter().enumerate().filter(|(_, sorters)| !sorters.is_empty()) {
-            let tree = database.collection_at(CollectionId(number)).info.tree;
-            let all = KeyRange { from: std::ops::Bound::Unbounded, to: std::ops::Bound::Unbounded };
-            let mut empty = true;
-            now.scan(tree, all, Direction::Forward, &mut |_, _| {
-                empty = false;
-                std::ops::ControlFlow::Break(())
-            })?;
-            if !empty {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let empty = empty(database)?;
+        Ok(self.records.iter().all(|records| records.is_empty() || empty[records.number]))
+    }
+
+    /// The records, by collection.
+    pub(super) fn take_records(&mut self) -> impl Iterator<Item = CollectionRecords<'d>> + use<'d> {
+        std::mem::take(&mut self.records).into_iter()
     }
 
     /// A record by its origin.
@@ -81,8 +115,8 @@ impl Gathered {
 }
 
 /// What the threads share.
-struct Gathering<'g> {
-    database: &'g Database,
+struct Gathering<'g, 'd> {
+    database: &'d Database,
     options: &'g Options,
     progress: &'g (dyn Fn(Progress) + Sync),
     names: Vec<String>,
@@ -96,15 +130,19 @@ struct Gathering<'g> {
     /// The change number of all imported documents: that of the newest change before them.
     stamp: u64,
     sort_bytes: usize,
+    /// Of a single source: several are read side by side, and there is no order between their records.
+    line: Option<Line>,
+    /// Encoded batches that are done with, for the next ones: no more than were in work at one time.
+    spare: Mutex<Vec<Encoded>>,
 }
 
 /// Reads all inputs.
-pub(super) fn run(
-    database: &Database,
+pub(super) fn run<'d>(
+    database: &'d Database,
     inputs: Vec<Input>,
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Gathered, ImportError> {
+) -> Result<Gathered<'d>, ImportError> {
     if let Some(name) = options.collection.as_deref().filter(|name| database.collection(name).is_none()) {
         return Err(ImportError::File { file: "--collection".to_string(), why: unknown(database, name) });
     }
@@ -116,6 +154,13 @@ pub(super) fn run(
     let collections = database.catalog().collections.len();
     let names = sources.iter().map(|source| source.name.clone()).collect();
     let bytes_total = sources.iter().map(|source| source.bytes).sum();
+    let (line, rising) = match sources.len() {
+        1 => {
+            let (sender, receiver) = sync_channel(RISING_BATCHES);
+            (Some(Line::new(&empty(database)?, sender)), Some(receiver))
+        }
+        _ => (None, None),
+    };
     let gathering = Gathering {
         database,
         options,
@@ -130,18 +175,30 @@ pub(super) fn run(
         skipped: Mutex::default(),
         stamp: database.session()?.reader().snapshot().version().0,
         sort_bytes: SORT_BYTES / (threads * collections.max(1)),
+        line,
+        spare: Mutex::default(),
     };
-    let sorters = gathering.run(threads, collections);
-    gathering.finish(sorters)
+    let (sorters, risen) = gathering.run(threads, collections, rising);
+    gathering.finish(sorters, risen)
 }
 
-impl Gathering<'_> {
-    fn run(&self, threads: usize, collections: usize) -> Vec<Vec<Sorter>> {
+/// By collection what came in order, or why it is no trees.
+type AllRisen<'d> = Result<Vec<Option<Risen<'d>>>, LoadError>;
+
+impl<'d> Gathering<'_, 'd> {
+    fn run(
+        &self,
+        threads: usize,
+        collections: usize,
+        rising: Option<Receiver<Encoded>>,
+    ) -> (Vec<Vec<Sorter>>, AllRisen<'d>) {
         let (sender, receiver) = sync_channel(QUEUE_BATCHES);
         let receiver = Mutex::new(receiver);
         let readers = threads.min(lock(&self.sources).len()).max(1);
         let mut sorters: Vec<Vec<Sorter>> = (0..collections).map(|_| Vec::new()).collect();
-        std::thread::scope(|scope| {
+        let panicked = || ImportError::File { file: "import".to_string(), why: "a thread panicked".to_string() };
+        let risen = std::thread::scope(|scope| {
+            let builder = rising.map(|batches| scope.spawn(move || self.build_risen(collections, batches)));
             let workers: Vec<_> =
                 (0..threads).map(|_| scope.spawn(|| Worker::new(self, collections).run(&receiver))).collect();
             for _ in 0..readers {
@@ -152,21 +209,43 @@ impl Gathering<'_> {
             for worker in workers {
                 match worker.join() {
                     Ok(own) => own.into_iter().zip(&mut sorters).for_each(|(own, all)| all.extend(own)),
-                    Err(_) => self
-                        .fail(ImportError::File { file: "import".to_string(), why: "a thread panicked".to_string() }),
+                    Err(_) => self.fail(panicked()),
                 }
             }
+            if let Some(line) = &self.line {
+                line.close();
+            }
+            let risen = builder.map(std::thread::ScopedJoinHandle::join);
+            risen.unwrap_or(Ok(Ok(Vec::new()))).unwrap_or_else(|_| {
+                self.fail(panicked());
+                Ok(Vec::new())
+            })
         });
-        sorters
+        (sorters, risen)
     }
 
-    fn finish(self, sorters: Vec<Vec<Sorter>>) -> Result<Gathered, ImportError> {
+    fn build_risen(&self, collections: usize, batches: Receiver<Encoded>) -> AllRisen<'d> {
+        let sort_bytes = SORT_BYTES / collections.max(1);
+        // It lets go of the batches before anything else: see `stop`.
+        let risen =
+            rising::run(self.database, collections, sort_bytes, batches, &|batch| lock(&self.spare).push(batch));
+        risen.inspect_err(|_| self.stop())
+    }
+
+    fn finish(self, sorters: Vec<Vec<Sorter>>, risen: AllRisen<'d>) -> Result<Gathered<'d>, ImportError> {
         if let Some(failure) = into_inner(self.failure) {
             return Err(failure);
         }
+        let (risen, broken) = match risen {
+            Ok(risen) => (risen, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let mut risen = risen.into_iter();
+        let records = |(number, sorters)| CollectionRecords { number, risen: risen.next().flatten(), sorters };
+        let records = sorters.into_iter().enumerate().map(records).collect();
         let (skipped, told) = into_inner(self.skipped);
         let report = Report { documents: 0, bytes: self.bytes.into_inner(), skipped, told };
-        Ok(Gathered { sorters, names: self.names, report, bytes_total: self.bytes_total })
+        Ok(Gathered { records, broken, names: self.names, report, bytes_total: self.bytes_total })
     }
 
     /// Cuts one source after the other, until there is none left.
@@ -194,12 +273,15 @@ impl Gathering<'_> {
     fn cut(&self, number: u32, read: impl Read, format: Format, sender: &SyncSender<Batch>) -> Result<(), String> {
         let mut splitter = Splitter::new(read, format);
         let mut position = 0;
+        let mut batches = 0;
         while let Some(mut batch) = splitter.next(number).map_err(|error| error.why)? {
             if splitter.counts_lines() {
                 batch.source |= LINES;
             }
             self.bytes.fetch_add(splitter.position() - position, Ordering::Relaxed);
             position = splitter.position();
+            batch.number = batches;
+            batches += 1;
             if self.stopped.load(Ordering::Relaxed) || sender.send(batch).is_err() {
                 return Ok(());
             }
@@ -210,7 +292,16 @@ impl Gathering<'_> {
     /// Notes the first failure and stops all threads.
     fn fail(&self, error: ImportError) {
         lock(&self.failure).get_or_insert(error);
+        self.stop();
+    }
+
+    /// Stops all threads. Not by the one that builds while it holds the other end of the line: whoever waits for room there
+    /// holds the line's lock.
+    fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+        if let Some(line) = &self.line {
+            line.close();
+        }
     }
 
     fn collection(&self, array: Option<&str>) -> Result<usize, String> {
@@ -239,26 +330,38 @@ impl Gathering<'_> {
 }
 
 /// A thread that encodes, checks and sorts.
-struct Worker<'w> {
-    gathering: &'w Gathering<'w>,
+struct Worker<'w, 'd> {
+    gathering: &'w Gathering<'w, 'd>,
     encoder: Encoder,
     shapes: Vec<Shape>,
     sorters: Vec<Option<Sorter>>,
-    value: Vec<u8>,
+    key: Vec<u8>,
 }
 
-impl<'w> Worker<'w> {
-    fn new(gathering: &'w Gathering<'w>, collections: usize) -> Self {
+/// Stops all threads if this one panics: others may wait for what it had in hand.
+struct StopOnPanic<'w, 'd>(&'w Gathering<'w, 'd>);
+
+impl Drop for StopOnPanic<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
+    }
+}
+
+impl<'w, 'd> Worker<'w, 'd> {
+    fn new(gathering: &'w Gathering<'w, 'd>, collections: usize) -> Self {
         Worker {
             gathering,
             encoder: Encoder::new(),
             shapes: vec![Shape::default(); collections],
             sorters: (0..collections).map(|_| None).collect(),
-            value: Vec::new(),
+            key: Vec::new(),
         }
     }
 
     fn run(mut self, batches: &Mutex<Receiver<Batch>>) -> Vec<Option<Sorter>> {
+        let _stop = StopOnPanic(self.gathering);
         loop {
             let next = lock(batches).recv();
             let Ok(batch) = next else { return self.sorters };
@@ -266,27 +369,22 @@ impl<'w> Worker<'w> {
             if self.gathering.stopped.load(Ordering::Relaxed) {
                 continue;
             }
-            if let Err(error) = self.batch(&batch) {
+            if let Err(error) = self.batch(batch) {
                 self.gathering.fail(error);
             }
         }
     }
 
-    fn batch(&mut self, batch: &Batch) -> Result<(), ImportError> {
-        let file = || self.gathering.names[(batch.source & !LINES) as usize].clone();
-        let number = self.gathering.collection(batch.array.as_deref());
-        let number = number.map_err(|why| ImportError::File { file: file(), why })?;
-        let collection = self.gathering.database.collection_at(CollectionId(number));
-        let mut start = 0;
-        for &(end, place) in &batch.records {
-            match self.record(collection, number, &batch.bytes[start..end], batch.source, place) {
-                Ok(Ok(())) => {}
-                Ok(Err(why)) => self.gathering.refuse(batch, place, &why),
-                Err(error) => return Err(ImportError::Store(error)),
-            }
-            start = end;
-        }
+    fn batch(&mut self, batch: Batch) -> Result<(), ImportError> {
+        let number = batch.number;
+        let encoded = self.encode(&batch)?;
         let count = batch.records.len() as u64;
+        // Its text is not needed any more while it waits for its turn.
+        drop(batch);
+        match &self.gathering.line {
+            None => self.sort(encoded)?,
+            Some(line) => line.pass(number, encoded).into_iter().try_for_each(|batch| self.sort(batch))?,
+        }
         let documents = self.gathering.documents.fetch_add(count, Ordering::Relaxed) + count;
         (self.gathering.progress)(Progress {
             bytes: self.gathering.bytes.load(Ordering::Relaxed),
@@ -297,37 +395,64 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
+    fn encode(&mut self, batch: &Batch) -> Result<Encoded, ImportError> {
+        let gathering = self.gathering;
+        let file = || gathering.names[(batch.source & !LINES) as usize].clone();
+        let number = gathering.collection(batch.array.as_deref());
+        let number = number.map_err(|why| ImportError::File { file: file(), why })?;
+        let collection = gathering.database.collection_at(CollectionId(number));
+        let mut encoded = lock(&gathering.spare).pop().unwrap_or_default();
+        encoded.restart(number);
+        let mut start = 0;
+        for &(end, place) in &batch.records {
+            if let Err(why) = self.record(collection, &mut encoded, &batch.bytes[start..end], batch.source, place) {
+                encoded.forget_value();
+                gathering.refuse(batch, place, &why);
+            }
+            start = end;
+        }
+        Ok(encoded)
+    }
+
     fn record(
         &mut self,
         collection: &Collection,
-        number: usize,
+        encoded: &mut Encoded,
         text: &[u8],
         source: u32,
         place: u64,
-    ) -> Result<Result<(), WriteError>, store::Error> {
-        let value = &mut self.value;
-        value.clear();
+    ) -> Result<(), WriteError> {
+        let (number, start) = (encoded.collection, encoded.next_start());
+        let value = encoded.next_value();
         value.extend_from_slice(&source.to_be_bytes());
         value.extend_from_slice(&place.to_be_bytes());
         value.extend_from_slice(&self.gathering.stamp.to_le_bytes());
-        if let Err(error) = self.encoder.encode(text, value) {
-            return Ok(Err(error.into()));
-        }
-        let Ok(document) = Document::from_bytes(&value[ORIGIN_BYTES + STAMP_BYTES..]) else {
-            return Ok(Err(WriteError::invalid("the record cannot be read back", "")));
+        self.encoder.encode(text, value)?;
+        let Ok(document) = Document::from_bytes(&value[start + ORIGIN_BYTES + STAMP_BYTES..]) else {
+            return Err(WriteError::invalid("the record cannot be read back", ""));
         };
-        let (store, budget) = (self.gathering.database.store(), self.gathering.sort_bytes);
-        let sorter = self.sorters[number].get_or_insert_with(|| store.sorter(budget));
+        let key = &mut self.key;
         collection.with_row(document, &mut self.shapes[number], |row| {
-            let found = match collection.check(document, row) {
-                Ok(found) => found,
-                Err(error) => return Ok(Err(error)),
+            let found = collection.check(document, row)?;
+            let Some(found) = collection.info.key.kind.of_scalar(found.scalar()) else {
+                return Err(WriteError::invalid("no key", ""));
             };
-            let Some(key) = collection.info.key.kind.of_scalar(found.scalar()) else {
-                return Ok(Err(WriteError::invalid("no key", "")));
-            };
-            sorter.push(key.as_bytes(), value).map(Ok)
-        })
+            key.clear();
+            key.extend_from_slice(found.as_bytes());
+            Ok(())
+        })?;
+        encoded.end_record(&self.key);
+        Ok(())
+    }
+
+    fn sort(&mut self, batch: Encoded) -> Result<(), store::Error> {
+        let (store, budget) = (self.gathering.database.store(), self.gathering.sort_bytes);
+        if batch.len() > 0 {
+            let sorter = self.sorters[batch.collection].get_or_insert_with(|| store.sorter(budget));
+            batch.iter().try_for_each(|record| sorter.push(record.key, record.value))?;
+        }
+        lock(&self.gathering.spare).push(batch);
+        Ok(())
     }
 }
 

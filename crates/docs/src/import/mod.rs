@@ -1,7 +1,8 @@
 //! Import: files of documents into collections.
 //!
 //! 1. Gather (`gather.rs`): files are read and cut into records in parallel; threads encode and check each record by itself
-//!    (JSON, schema, key) and sort by key, outside memory.
+//!    (JSON, schema, key) and sort by key, outside memory. Where a single source is in order of its keys, nothing needs to be
+//!    sorted: its documents' trees are built while it is read (`line.rs`).
 //! 2. Build (`bulk.rs`), where all the collections are empty: documents, indexes and unique values become trees bottom-up;
 //!    a key or a unique value that occurs twice and a reference to nobody are found while sorted entries are read. All
 //!    trees become visible in one step: an import that stops before leaves nothing and can be run again.
@@ -11,12 +12,19 @@
 //! `skip` passes over records that are bad by themselves, and over later ones with a key in use. Faults between records (a
 //! unique value twice, a reference to nobody) stop a bulk build in any case: which of the records is wrong, only the user knows.
 //!
-//! Memory is bounded by names: [`BATCH_BYTES`] times [`QUEUE_BATCHES`], [`SORT_BYTES`], buffers of merged runs.
+//! Memory is bounded by names: [`BATCH_BYTES`] times [`QUEUE_BATCHES`] as text and twice as often encoded, [`SORT_BYTES`],
+//! buffers of merged runs.
 
 mod batches;
 mod bulk;
+mod encoded;
 mod gather;
 mod input;
+mod line;
+mod making;
+mod places;
+mod records;
+mod rising;
 mod split;
 
 use std::fmt;
@@ -158,9 +166,12 @@ impl Database {
         options: &Options,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Report, ImportError> {
-        let gathered = gather::run(self, inputs, options, progress)?;
         // Trees are attached to empty ones only, those of views included.
         self.wait_for_views();
+        let mut gathered = gather::run(self, inputs, options, progress)?;
+        if let Some(error) = gathered.broken.take() {
+            return Err(bulk::explain(&gathered, None, error));
+        }
         if gathered.all_empty(self)? {
             bulk::run(self, gathered, options, progress)
         } else {

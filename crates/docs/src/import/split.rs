@@ -29,6 +29,8 @@ pub(super) enum Format {
 pub(super) struct Batch {
     /// The source's number.
     pub(super) source: u32,
+    /// How many of the source came before.
+    pub(super) number: u64,
     /// The array's key.
     pub(super) array: Option<Arc<str>>,
     /// The records' texts, one after another.
@@ -98,7 +100,8 @@ impl<R: Read> Splitter<R> {
 
     /// The next records, all of one array; `None` at the end.
     pub(super) fn next(&mut self, source: u32) -> Result<Option<Batch>, SplitError> {
-        let mut batch = Batch { source, array: None, bytes: Vec::with_capacity(BATCH_BYTES), records: Vec::new() };
+        let mut batch =
+            Batch { source, number: 0, array: None, bytes: Vec::with_capacity(BATCH_BYTES), records: Vec::new() };
         while batch.bytes.len() < BATCH_BYTES {
             match self.state {
                 State::Start => self.start()?,

@@ -11,11 +11,13 @@ use super::assembler::Assembler;
 use super::chunk_writer::Pace;
 use super::file::TreeFile;
 use super::merge::check_limits;
+use super::node::Stored;
 use super::output::Output;
 use super::page::Extent;
 use super::root::Root;
 use super::run::Held;
 use super::shared::{Growth, Shared};
+use super::walk::Walk;
 use crate::Error;
 
 /// See the module's text.
@@ -88,9 +90,52 @@ impl BulkRoot {
         self.root.entries
     }
 
+    /// Its entries in order.
+    pub fn read(&self) -> Result<BulkCursor<'_>, Error> {
+        self.shared.cover()?;
+        let lost = self.shared.lost();
+        Ok(BulkCursor { walk: Walk::new(&self.shared, self.root, true), shared: &self.shared, lost, is_begun: false })
+    }
+
     /// The tree and its pages, which are the caller's to free now.
     pub(super) fn into_parts(mut self) -> (Root, Vec<Extent>) {
         (self.root, std::mem::take(&mut self.pages))
+    }
+}
+
+/// Reads a finished build from its start to its end.
+pub struct BulkCursor<'r> {
+    walk: Walk<'r>,
+    shared: &'r Shared,
+    /// Pages that the disk had not given before.
+    lost: u64,
+    is_begun: bool,
+}
+
+impl BulkCursor<'_> {
+    /// To the next entry; false behind the last.
+    pub fn advance(&mut self) -> Result<bool, Error> {
+        if std::mem::replace(&mut self.is_begun, true) {
+            self.walk.next()?
+        } else {
+            self.walk.first()?
+        }
+        // A leaf that was lost is one of zeros, and no leaf: this is for values in overflow.
+        self.shared.check_lost(self.lost)?;
+        Ok(self.walk.is_valid())
+    }
+
+    /// The key; empty behind the last entry.
+    pub fn key(&self) -> &[u8] {
+        self.walk.key()
+    }
+
+    /// The value.
+    pub fn value(&self) -> Result<&[u8], Error> {
+        match self.walk.stored() {
+            Stored::Inline(value) => Ok(value),
+            Stored::Overflow(place) => self.shared.overflow(place, true),
+        }
     }
 }
 

@@ -1,0 +1,147 @@
+//! Where batches that threads have encoded stand in line again, in the order in which they were read.
+//!
+//! A batch whose keys rise, all above every key before it, goes to the thread that builds its collection's tree
+//! (`rising.rs`): it is written once, where a sorter would write it, read it, and have it written again. Exports are in order
+//! of their keys more often than not. Any other batch is sorted by the thread that finds it.
+//!
+//! So of records with one key the first is the one that has risen, if one of them has: what follows is not above it.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::QUEUE_BATCHES;
+use super::encoded::Encoded;
+
+/// See the module's text.
+pub(super) struct Line {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+struct State {
+    /// The number of the batch whose turn is next.
+    next: u64,
+    /// Batches behind it that are encoded already: fewer than [`QUEUE_BATCHES`].
+    waiting: BTreeMap<u64, Encoded>,
+    /// By collection: the highest key so far. `None`: its batches are all to be sorted.
+    highest: Vec<Option<Vec<u8>>>,
+    /// To the thread that builds. `None`: nothing is to be built any more.
+    rising: Option<SyncSender<Encoded>>,
+}
+
+impl Line {
+    /// A line for collections of which some are empty.
+    pub(super) fn new(empty: &[bool], rising: SyncSender<Encoded>) -> Line {
+        let highest = empty.iter().map(|is_empty| is_empty.then(Vec::new)).collect();
+        let state = State { next: 0, waiting: BTreeMap::new(), highest, rising: Some(rising) };
+        Line { state: Mutex::new(state), moved: Condvar::new() }
+    }
+
+    /// Puts a batch in its place, and gives those whose turn has come and which are to be sorted.
+    pub(super) fn pass(&self, number: u64, batch: Encoded) -> Vec<Encoded> {
+        let mut state = self.lock();
+        // The one that all wait for never waits here. Without a bound, a thread that the system holds up would have the
+        // others gather all that follows.
+        while number >= state.next + QUEUE_BATCHES as u64 && state.rising.is_some() {
+            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting.insert(number, batch);
+        let mut to_sort = Vec::new();
+        loop {
+            let next = state.next;
+            let Some(batch) = state.waiting.remove(&next) else { break };
+            state.next += 1;
+            // Sent under the lock, for the order; whoever waits for the lock meanwhile would wait for the builder too.
+            to_sort.extend(state.judge(batch));
+        }
+        self.moved.notify_all();
+        to_sort
+    }
+
+    /// Lets nobody wait any more, and tells the builder that nothing follows.
+    pub(super) fn close(&self) {
+        self.lock().rising = None;
+        self.moved.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Sends a batch that rises; gives back another.
+    fn judge(&mut self, batch: Encoded) -> Option<Encoded> {
+        let (Some(Some(highest)), Some(rising)) = (self.highest.get_mut(batch.collection), &self.rising) else {
+            return Some(batch);
+        };
+        let rises = batch.rises_above(highest);
+        if let Some(key) = batch.highest()
+            && key > highest.as_slice()
+        {
+            highest.clear();
+            highest.extend_from_slice(key);
+        }
+        if rises {
+            // A builder that has failed has told so, and the whole import stops.
+            rising.send(batch).err().map(|unsent| unsent.0)
+        } else {
+            Some(batch)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    fn batch(collection: usize, keys: &[u8]) -> Encoded {
+        let mut batch = Encoded::default();
+        batch.restart(collection);
+        for key in keys {
+            batch.end_record(&[*key]);
+        }
+        batch
+    }
+
+    fn keys(batch: &Encoded) -> Vec<u8> {
+        batch.iter().map(|record| record.key[0]).collect()
+    }
+
+    /// Passes batches in this order of their numbers; the keys of those that rose and of those to be sorted.
+    #[track_caller]
+    fn check(order: &[u64], batches: &[(usize, &[u8])], risen: &[&[u8]], sorted: &[&[u8]]) {
+        let (sender, receiver) = sync_channel(batches.len());
+        let line = Line::new(&[true, false, true], sender);
+        let mut to_sort = Vec::new();
+        for &number in order {
+            let (collection, keys) = batches[number as usize];
+            to_sort.extend(line.pass(number, batch(collection, keys)));
+        }
+        line.close();
+        assert_eq!(receiver.iter().map(|batch| keys(&batch)).collect::<Vec<_>>(), risen);
+        assert_eq!(to_sort.iter().map(keys).collect::<Vec<_>>(), sorted);
+    }
+
+    #[test]
+    fn batches_rise_in_the_order_in_which_they_were_read() {
+        let batches: &[(usize, &[u8])] = &[(0, &[1, 2]), (0, &[3]), (0, &[4, 6])];
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+            check(&order, batches, &[&[1, 2], &[3], &[4, 6]], &[]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_above_all_keys_before_it_is_sorted() {
+        check(&[0, 1, 2], &[(0, &[5]), (0, &[4, 6]), (0, &[7])], &[&[5], &[7]], &[&[4, 6]]);
+        check(&[0, 1, 2], &[(0, &[5, 4, 9]), (0, &[8]), (0, &[9])], &[], &[&[5, 4, 9], &[8], &[9]]);
+    }
+
+    #[test]
+    fn each_collection_has_its_own_order_and_one_that_has_documents_none() {
+        check(&[0, 1, 2], &[(0, &[5]), (2, &[1]), (1, &[9])], &[&[5], &[1]], &[&[9]]);
+    }
+}

@@ -1,0 +1,111 @@
+//! A collection's trees being made from documents that come in order of their keys: the documents' own, bottom-up, and the
+//! entries of all that stands beside it, for sorters.
+
+use binjson::Document;
+use store::{BulkTree, SortedRun, SortedRunWriter, TreeId};
+
+use crate::collection::{Collection, STAMP_BYTES};
+use crate::database::{CollectionId, Database};
+use crate::loader::{LoadError, Loader, ORIGIN_BYTES, Origin, Task, Wanted};
+use crate::row::Shape;
+use crate::views::Loading;
+
+/// See the module's text.
+pub(super) struct Making<'c> {
+    database: &'c Database,
+    collection: &'c Collection,
+    tree: BulkTree,
+    loader: Loader<'c>,
+    views: Loading<'c>,
+    /// Its keys in order, where others refer to it.
+    keys: Option<SortedRunWriter>,
+    shape: Shape,
+    /// Nothing stands beside the documents.
+    is_alone: bool,
+}
+
+/// What was made.
+pub(super) struct Made<'c> {
+    pub(super) tree: BulkTree,
+    pub(super) tasks: Vec<Task<'c>>,
+    /// The trees of its views.
+    pub(super) views: Vec<(TreeId, BulkTree)>,
+    pub(super) keys: Option<SortedRun>,
+    pub(super) documents: u64,
+}
+
+impl<'c> Making<'c> {
+    /// Nothing yet; what stands beside may take `sort_bytes`.
+    pub(super) fn new(database: &'c Database, number: usize, sort_bytes: usize) -> Result<Making<'c>, LoadError> {
+        let collection = database.collection_at(CollectionId(number));
+        let wanted = Wanted {
+            indexes: (0..collection.indexes.len()).collect(),
+            unique: (0..collection.unique.len()).collect(),
+            references: (0..collection.references.len()).collect(),
+        };
+        let nothing_beside = wanted.indexes.is_empty() && wanted.unique.is_empty() && wanted.references.is_empty();
+        Ok(Making {
+            database,
+            collection,
+            tree: database.store().bulk()?,
+            loader: Loader::new(collection, &wanted, database.store(), sort_bytes),
+            views: Loading::new(collection, database.store(), sort_bytes),
+            keys: keys_of(database, collection)?,
+            shape: Shape::default(),
+            is_alone: nothing_beside && collection.views.is_empty(),
+        })
+    }
+
+    /// Adds the next document: `stored` is its change number and itself.
+    pub(super) fn add(&mut self, key: &[u8], place: &[u8; ORIGIN_BYTES], stored: &[u8]) -> Result<(), LoadError> {
+        let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+        let document = document.ok_or_else(damaged)?;
+        if !self.is_alone {
+            self.add_beside(key, place, document)?;
+        }
+        self.add_again(key, stored)
+    }
+
+    fn add_beside(&mut self, key: &[u8], place: &[u8; ORIGIN_BYTES], document: Document<'_>) -> Result<(), LoadError> {
+        let found = self.collection.info.key.kind.of_bytes(key).ok_or_else(damaged)?;
+        let loader = &mut self.loader;
+        let added = self.collection.with_row(document, &mut self.shape, |row| loader.add(row, &found, place))?;
+        let added = added.and_then(|()| self.views.add(document));
+        added.map_err(|why| LoadError::Record { why, from: Origin { place: *place, key: key.to_vec() } })
+    }
+
+    /// The same for a document that was added before the tree was begun again.
+    pub(super) fn add_again(&mut self, key: &[u8], stored: &[u8]) -> Result<(), LoadError> {
+        self.tree.push(key, stored)?;
+        if let Some(keys) = &mut self.keys {
+            keys.push(key, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Begins the documents' tree again; what stands beside goes on. Gives the one that was there.
+    pub(super) fn begin_again(&mut self) -> Result<BulkTree, LoadError> {
+        self.keys = keys_of(self.database, self.collection)?;
+        Ok(std::mem::replace(&mut self.tree, self.database.store().bulk()?))
+    }
+
+    /// The documents' tree alone.
+    pub(super) fn into_tree(self) -> BulkTree {
+        self.tree
+    }
+
+    pub(super) fn finish(self) -> Result<Made<'c>, LoadError> {
+        let keys = self.keys.map(SortedRunWriter::finish).transpose()?;
+        let views = self.views.build(self.database.store())?;
+        let documents = self.tree.entries();
+        Ok(Made { tree: self.tree, tasks: self.loader.into_tasks(), views, keys, documents })
+    }
+}
+
+fn keys_of(database: &Database, collection: &Collection) -> Result<Option<SortedRunWriter>, store::Error> {
+    (!collection.referrers.is_empty()).then(|| database.store().sorted_run()).transpose()
+}
+
+fn damaged() -> LoadError {
+    LoadError::Io(std::io::Error::other("a sorted run is damaged"))
+}

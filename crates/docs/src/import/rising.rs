@@ -1,0 +1,56 @@
+//! Trees that are built while the input is still read, from batches whose keys rise: see `line.rs`.
+
+use std::sync::mpsc::Receiver;
+
+use super::encoded::Encoded;
+use super::making::Making;
+use super::places::PlacesWriter;
+use crate::database::Database;
+use crate::loader::LoadError;
+
+/// A collection's documents that came in order of their keys.
+pub(super) struct Risen<'c> {
+    pub(super) making: Making<'c>,
+    pub(super) places: PlacesWriter,
+}
+
+/// Takes batches until no more come; by collection what was made of them. `used` gets a batch back when it is done with.
+pub(super) fn run<'c>(
+    database: &'c Database,
+    collections: usize,
+    sort_bytes: usize,
+    batches: Receiver<Encoded>,
+    used: &dyn Fn(Encoded),
+) -> Result<Vec<Option<Risen<'c>>>, LoadError> {
+    let mut all: Vec<Option<Risen<'c>>> = (0..collections).map(|_| None).collect();
+    for batch in batches {
+        if batch.len() > 0
+            && let Some(place) = all.get_mut(batch.collection)
+        {
+            if place.is_none() {
+                let making = Making::new(database, batch.collection, sort_bytes)?;
+                *place = Some(Risen { making, places: PlacesWriter::new(database.store())? });
+            }
+            if let Some(risen) = place {
+                risen.add(&batch)?;
+            }
+        }
+        used(batch);
+    }
+    Ok(all)
+}
+
+impl Risen<'_> {
+    fn add(&mut self, batch: &Encoded) -> Result<(), LoadError> {
+        self.places.push(batch)?;
+        for record in batch.iter() {
+            let (place, stored) = record.parts().ok_or_else(damaged)?;
+            self.making.add(record.key, place, stored)?;
+        }
+        Ok(())
+    }
+}
+
+fn damaged() -> LoadError {
+    LoadError::Io(std::io::Error::other("a batch of records is damaged"))
+}
