@@ -167,6 +167,7 @@ impl store::Transaction for Stepping {
             rows_max: call.rows_max.min(AGAIN_ROWS_MAX),
             output_bytes_max: call.reply_bytes_max,
             memory_bytes_max: call.bytes_max,
+            spill: None,
             deadline: None,
             now_ms: call.now_ms,
         };

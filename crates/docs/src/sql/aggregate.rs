@@ -10,7 +10,8 @@ use super::expr::Expr;
 use super::number::{self, IntegerText};
 use super::sort;
 use super::sum::RunningSum;
-use super::value::{TEXT_BYTES_MAX, Value, compare};
+use super::value::{Field, TEXT_BYTES_MAX, Value, compare};
+use crate::varint;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AggregateKind {
@@ -43,6 +44,18 @@ impl AggregateCall {
     /// It needs no more than [`State::step`] on each row.
     pub(crate) fn is_plain(&self) -> bool {
         !self.distinct && self.filter.is_none() && self.kind != AggregateKind::GroupConcat
+    }
+
+    /// Whether what it has taken in of some rows can be put on disk, and be joined with what it takes in of later ones:
+    /// not where each value counts once and is more than counted.
+    pub(crate) fn can_spill(&self) -> bool {
+        let counts = matches!(self.kind, AggregateKind::Count | AggregateKind::Min | AggregateKind::Max);
+        !self.distinct || counts
+    }
+
+    /// COUNT(DISTINCT): its values are all that it keeps.
+    pub(crate) fn counts_distinct(&self) -> bool {
+        self.distinct && self.kind == AggregateKind::Count
     }
 
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
@@ -87,8 +100,9 @@ pub(crate) struct State {
 struct Rare {
     /// The values of a DISTINCT aggregate so far.
     seen: HashSet<Box<[u8]>>,
-    /// The text of GROUP_CONCAT so far.
+    /// The text of GROUP_CONCAT so far, and what would have stood before it had there been any.
     text: Vec<u8>,
+    lead: Vec<u8>,
 }
 
 /// Bytes that a value of a DISTINCT aggregate costs beside its own.
@@ -178,9 +192,12 @@ impl State {
             && let Some(text) = value.to_text(arena)
         {
             let first = self.count == 0;
-            let kept = &mut self.rare.get_or_insert_default().text;
-            let separator = if first { &[][..] } else { separator };
+            let rare = self.rare.get_or_insert_default();
             grown += separator.len() + text.len();
+            if first {
+                rare.lead.extend_from_slice(separator);
+            }
+            let (kept, separator) = (&mut rare.text, if first { &[][..] } else { separator });
             if kept.len() + separator.len() + text.len() > TEXT_BYTES_MAX {
                 return Err(Fault::TextTooLong);
             }
@@ -200,22 +217,99 @@ impl State {
         }
     }
 
-    /// Goes on with what another state has taken in of the rows behind its own.
-    pub(crate) fn add_part(&mut self, part: State, call: &AggregateCall) {
-        if part.count > 0 {
+    /// Goes on with what another state has taken in of the rows behind its own; gives how many bytes more it keeps now.
+    pub(crate) fn add_part(&mut self, part: State, call: &AggregateCall) -> Result<usize, Fault> {
+        let mut grown = 0;
+        if part.count > 0 && matches!(call.kind, AggregateKind::Min | AggregateKind::Max) {
             self.add_extreme(&part, call.kind);
         }
         match part.rare {
             Some(rare) if call.distinct => {
                 let own = self.rare.get_or_insert_default();
-                own.seen.extend(rare.seen);
+                for key in rare.seen {
+                    let bytes = key.len() + SEEN_OVERHEAD_BYTES;
+                    grown += if own.seen.insert(key) { bytes } else { 0 };
+                }
                 self.count = own.seen.len() as i64;
+                return Ok(grown);
             }
-            _ => {
-                self.count += part.count;
-                self.sum.add_sum(&part.sum);
+            Some(rare) if part.count > 0 => {
+                let own = self.rare.get_or_insert_default();
+                if own.text.len() + rare.lead.len() + rare.text.len() > TEXT_BYTES_MAX {
+                    return Err(Fault::TextTooLong);
+                }
+                grown += rare.lead.len() + rare.text.len();
+                if self.count == 0 {
+                    own.lead = rare.lead;
+                } else {
+                    own.text.extend_from_slice(&rare.lead);
+                }
+                own.text.extend_from_slice(&rare.text);
+            }
+            _ => {}
+        }
+        self.count += part.count;
+        self.sum.add_sum(&part.sum);
+        Ok(grown)
+    }
+
+    /// Bytes that it holds beside itself.
+    pub(crate) fn rare_bytes(&self) -> usize {
+        self.rare.as_ref().map_or(0, |rare| {
+            let seen: usize = rare.seen.iter().map(|key| key.len() + SEEN_OVERHEAD_BYTES).sum();
+            seen + rare.text.len() + rare.lead.len()
+        })
+    }
+
+    /// Takes the values of COUNT(DISTINCT) out, as [`sort::push_key`] makes them.
+    pub(crate) fn take_seen(&mut self) -> Vec<Box<[u8]>> {
+        self.count = 0;
+        self.rare.take().map_or_else(Vec::new, |rare| rare.seen.into_iter().collect())
+    }
+
+    /// One value more of COUNT(DISTINCT), known to be another than those before.
+    pub(crate) fn count_distinct(&mut self) {
+        self.count += 1;
+    }
+
+    /// Appends what it has taken in, but for the values of a DISTINCT aggregate.
+    pub(crate) fn encode(&self, call: &AggregateCall, out: &mut Vec<u8>) {
+        varint::push_signed(out, self.count);
+        match call.kind {
+            AggregateKind::CountRows | AggregateKind::Count => {}
+            AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => self.sum.encode(out),
+            AggregateKind::Min | AggregateKind::Max => sort::push_field(Field::Value(self.extreme.value()), out),
+            AggregateKind::GroupConcat => {
+                let texts = self.rare.as_ref().map_or([&[][..]; 2], |rare| [&rare.lead[..], &rare.text]);
+                texts.into_iter().for_each(|text| sort::push_field(Field::Json(text), out));
             }
         }
+    }
+
+    /// Takes it off the front.
+    pub(crate) fn decode(call: &AggregateCall, bytes: &mut &[u8]) -> Result<State, Fault> {
+        const DAMAGED: Fault = Fault::Damaged("a group on disk");
+        let mut state = State { count: varint::take_signed(bytes).ok_or(DAMAGED)?, ..State::default() };
+        match call.kind {
+            AggregateKind::CountRows | AggregateKind::Count => {}
+            AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => {
+                state.sum = RunningSum::decode(bytes).ok_or(DAMAGED)?;
+            }
+            AggregateKind::Min | AggregateKind::Max => match sort::take_field(bytes) {
+                Field::Value(value) => state.extreme.set(value),
+                Field::Json(_) => return Err(DAMAGED),
+            },
+            AggregateKind::GroupConcat => {
+                let (Field::Json(lead), Field::Json(text)) = (sort::take_field(bytes), sort::take_field(bytes)) else {
+                    return Err(DAMAGED);
+                };
+                if state.count > 0 {
+                    let rare = state.rare.get_or_insert_default();
+                    (rare.lead, rare.text) = (lead.to_vec(), text.to_vec());
+                }
+            }
+        }
+        Ok(state)
     }
 
     fn add_extreme(&mut self, part: &State, kind: AggregateKind) {

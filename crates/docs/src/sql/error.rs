@@ -60,6 +60,10 @@ pub enum QueryError {
     Deadline,
     /// A value cannot be computed or shown: integer overflow, an infinite number.
     Value(&'static str),
+    /// The disk would not take, or give back, what exceeds the memory ([`super::SpillSpace`]).
+    Spill(std::io::Error),
+    /// Nobody takes the rows any more ([`super::RowSink::is_wanted`]).
+    Unwanted,
     /// Stored bytes break their layout.
     Damaged(&'static str),
     /// The number of parameters given is not the query's.
@@ -78,6 +82,11 @@ impl fmt::Display for QueryError {
             QueryError::Limit { what, limit } => write!(f, "the query exceeds its limit of {limit} {what}"),
             QueryError::Deadline => f.write_str("the query's time is over"),
             QueryError::Value(what) => f.write_str(what),
+            QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+                write!(f, "what the query sorts and groups has no room on disk: {error}")
+            }
+            QueryError::Spill(error) => write!(f, "what the query sorts and groups cannot be kept on disk: {error}"),
+            QueryError::Unwanted => f.write_str("nobody takes the query's rows any more"),
             QueryError::Damaged(what) => write!(f, "damaged data: {what}"),
             QueryError::Parameters { expected, given } => {
                 write!(f, "{given} parameters given, the query has {expected}")
@@ -91,6 +100,12 @@ impl std::error::Error for QueryError {}
 impl From<store::Error> for QueryError {
     fn from(error: store::Error) -> Self {
         QueryError::Store(error)
+    }
+}
+
+impl From<std::io::Error> for QueryError {
+    fn from(error: std::io::Error) -> Self {
+        QueryError::Spill(error)
     }
 }
 

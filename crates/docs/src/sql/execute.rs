@@ -24,6 +24,8 @@ use super::relation::Relations;
 use super::row::{Fixed, Frame, Scope};
 use super::sink::RowSink;
 use super::sort::SortBuffer;
+use super::spill::SpillSpace;
+use super::spilled::Spilled;
 use super::value::Value;
 use super::workers::{Helpers, Workers};
 use crate::engine::{KeyRange, View};
@@ -42,6 +44,8 @@ pub struct Budget<'b> {
     pub output_bytes_max: usize,
     /// Bytes kept for sorting, grouping and DISTINCT.
     pub memory_bytes_max: usize,
+    /// Where what exceeds that goes; without it, it is an error.
+    pub spill: Option<&'b Arc<SpillSpace>>,
     /// Asked now and then: whether the time is over.
     pub deadline: Option<&'b (dyn Fn() -> bool + Sync)>,
     /// Unix time in milliseconds that `now` means in date functions.
@@ -54,6 +58,7 @@ impl Default for Budget<'_> {
             rows_max: 10_000_000,
             output_bytes_max: 64 << 20,
             memory_bytes_max: 64 << 20,
+            spill: None,
             deadline: None,
             now_ms: 0,
         }
@@ -171,6 +176,9 @@ impl From<store::Error> for End {
 pub(super) struct Groups {
     pub(super) places: HashMap<Box<[u8]>, usize>,
     pub(super) fields: Vec<Box<[u8]>>,
+    /// The numbers of the groups in the order in which they were first seen, also among those that are on disk.
+    pub(super) arrivals: Vec<u64>,
+    pub(super) next_arrival: u64,
     pub(super) bytes: usize,
 }
 
@@ -189,6 +197,10 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) groups: Groups,
     pub(super) distinct: HashSet<Box<[u8]>>,
     pub(super) distinct_bytes: usize,
+    /// What is on disk, if anything is.
+    pub(super) spilled: Option<Box<Spilled>>,
+    /// The groups are to go to disk before the next row.
+    pub(super) is_full: bool,
     pub(super) skip: u64,
     pub(super) wanted: u64,
     pub(super) outcome: Outcome,
@@ -251,6 +263,8 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
         groups: Groups::default(),
         distinct: HashSet::new(),
         distinct_bytes: 0,
+        spilled: None,
+        is_full: false,
         skip,
         wanted,
         outcome: Outcome::default(),
@@ -299,8 +313,11 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if plan.grouped && self.wanted > 0 {
             ended(self.finish_groups())?;
         }
+        if self.spilled.is_some() {
+            ended(self.finish_distinct())?;
+        }
         if !plan.order.is_empty() {
-            self.finish_sort()?;
+            ended(self.finish_sort())?;
         }
         Ok(())
     }
@@ -395,9 +412,11 @@ impl<'e> Run<'e, OfPart> {
             sort: &mut scratch.sort,
             states: &mut scratch.states,
             key: &mut scratch.key,
-            groups: Groups::default(),
+            groups: Groups { next_arrival: part.first_arrival(), ..Groups::default() },
             distinct: HashSet::new(),
             distinct_bytes: 0,
+            spilled: None,
+            is_full: false,
             skip: 0,
             wanted: keep.map_or(u64::MAX, |keep| keep as u64),
             outcome: Outcome::default(),

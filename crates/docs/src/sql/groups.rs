@@ -11,6 +11,7 @@ use super::results::{GROUP_OVERHEAD_BYTES, output};
 use super::row::{Field, Fixed, Frame, Scope};
 use super::sink::{RowSink, check_finite};
 use super::sort;
+use super::spilled::{Distinct, late_row};
 use super::value::Value;
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
@@ -43,7 +44,10 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         }
         if grown > 0 {
             self.groups.bytes += grown;
-            self.check_memory(self.groups.bytes)?;
+            self.check_groups()?;
+        }
+        if self.is_full {
+            self.spill_groups()?;
         }
         Ok(())
     }
@@ -64,7 +68,9 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 }
                 let states: usize = plan.aggregates.iter().map(|call| State::bytes(call.kind)).sum();
                 self.groups.bytes += key.len() + fields.len() + states + GROUP_OVERHEAD_BYTES;
-                self.check_memory(self.groups.bytes)?;
+                self.check_groups()?;
+                self.groups.arrivals.push(self.groups.next_arrival);
+                self.groups.next_arrival += 1;
                 let place = self.groups.fields.len();
                 self.groups.places.insert(key.as_slice().into(), place);
                 self.groups.fields.push(fields.into_boxed_slice());
@@ -77,6 +83,9 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 
     pub(super) fn finish_groups(&mut self) -> Flow {
+        if self.spilled.as_ref().is_some_and(|spilled| !spilled.grouped.is_empty()) {
+            return self.finish_spilled_groups();
+        }
         let groups = std::mem::take(&mut self.groups);
         let states = std::mem::take(self.states);
         let width = self.plan.aggregates.len();
@@ -89,7 +98,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         flow
     }
 
-    fn finish_group(&mut self, fields: &[u8], states: &[State]) -> Flow {
+    pub(super) fn finish_group(&mut self, fields: &[u8], states: &[State]) -> Flow {
         // Taken out, so that the group's values can stand in it while the run goes on.
         let mut arena = std::mem::take(self.arena);
         arena.reset();
@@ -142,8 +151,13 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 };
                 sort::push_key(value, false, &mut key)?;
             }
-            if !self.distinct.insert(key.into_boxed_slice()) {
-                return Ok(());
+            match self.note_distinct(&key)? {
+                Distinct::New => {}
+                Distinct::Known => return Ok(()),
+                Distinct::Late => {
+                    let row = late_row(&plan.order, outputs.iter().map(|field| Ok(*field)), scope)?;
+                    return Ok(self.keep_late(&key, &row)?);
+                }
             }
         }
         if !plan.order.is_empty() {
@@ -153,8 +167,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             }
             self.sort.end_key();
             outputs.iter().for_each(|field| sort::push_field(*field, self.sort.bytes()));
-            self.sort.end(self.keep(), self.budget.memory_bytes_max)?;
-            return Ok(());
+            self.sort.end(self.keep());
+            return Ok(self.check_sort()?);
         }
         if self.skip > 0 {
             self.skip -= 1;

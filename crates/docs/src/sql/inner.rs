@@ -103,6 +103,7 @@ impl InnerQueries<'_> {
             rows_max: own.rows_max.saturating_sub(self.rows_read.get()),
             output_bytes_max: own.memory_bytes_max.saturating_sub(kept),
             memory_bytes_max: own.memory_bytes_max.saturating_sub(kept),
+            spill: own.spill,
             deadline: own.deadline,
             now_ms: own.now_ms,
         };

@@ -5,7 +5,8 @@
 //!       → inner.rs (inner queries, each when its rows are first asked for)
 //!       → execute.rs (rows pushed to a RowSink): pipeline.rs where compiled.rs knows the plan's shape,
 //!         nest.rs (nested loops over a View and over rows kept, relation.rs) for any plan;
-//!         parts.rs where several threads read the outermost range
+//!         parts.rs where several threads read the outermost range;
+//!         spilled.rs where sorts and groups exceed their memory
 //! ```
 //!
 //! - Where a query runs both here and in SQLite, the answers are equal: `value.rs`, `number.rs`, `dates/`,
@@ -47,8 +48,11 @@ mod relation;
 mod resolve;
 mod results;
 mod row;
+mod runs;
 mod sink;
 mod sort;
+mod spill;
+mod spilled;
 mod steps;
 mod sum;
 mod value;
@@ -64,6 +68,7 @@ pub use query::{Query, SPECIALISED_MAX, WantedIncluded};
 pub(crate) use resolve::unstored;
 pub use resolve::{COLUMNS_MAX, INNER_MAX, PARAMETERS_MAX, TABLES_MAX};
 pub use sink::{Field, JsonRows, RowSink, write_field};
+pub use spill::SpillSpace;
 pub(crate) use steps::Given;
 pub use steps::{STEPS_MAX, StepMistake, StepText, Steps, StepsError};
 pub use value::{OwnedValue, TEXT_BYTES_MAX, Value};

@@ -19,14 +19,21 @@ use super::error::QueryError;
 use super::execute::{End, Groups, LevelKeys, Run, Scratch};
 use super::plan::Plan;
 use super::relation::{Relation, Relations};
+use super::results::GROUP_OVERHEAD_BYTES;
 use super::row::{Field, Fixed};
 use super::sink::RowSink;
 use super::sort::SortBuffer;
+use super::spilled::{Spilled, can_spill, share, write_groups};
 use super::workers::Workers;
 use crate::engine::{Direction, KeyRange, TreeId, View};
 
 /// Parts for each thread: what is uneven in one evens out over many.
 const PARTS_PER_THREAD: usize = 16;
+
+/// Groups that one part sees have numbers of so many bits.
+const ARRIVAL_BITS: u32 = 40;
+/// Of the memory, what parts that are done may take, and what they take together.
+const WAITING: (usize, usize) = (1, 4);
 
 /// Where a range is cut, in the direction in which it is read.
 type Cuts = (Vec<Vec<u8>>, Direction);
@@ -55,7 +62,11 @@ struct Gathered {
     groups: Groups,
     states: Vec<State>,
     sort: SortBuffer,
+    /// What of them is on disk, from the rows before.
+    spilled: Spilled,
     rows_read: u64,
+    /// Bytes counted for them among those of all parts.
+    counted: usize,
 }
 
 /// The parts that are put together, and those that wait for one before them.
@@ -65,6 +76,8 @@ struct Together {
     whole: Gathered,
     waiting: BTreeMap<usize, Gathered>,
     failed: Option<(usize, QueryError)>,
+    /// Lends its files to the whole.
+    lent: Spilled,
 }
 
 /// What the threads of one execution work on.
@@ -125,9 +138,14 @@ impl<'p> Part<'p> {
         self.shared.rows.fetch_add(rows, Ordering::Relaxed) + rows
     }
 
-    /// Counts bytes kept; gives those of all parts.
-    pub(super) fn add_bytes(&self, bytes: usize) -> usize {
-        self.shared.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    /// Counts bytes kept, where so many were before; gives those of all parts.
+    pub(super) fn count_bytes(&self, before: usize, bytes: usize) -> usize {
+        self.shared.count_bytes(before, bytes)
+    }
+
+    /// The number of the first group that it sees: behind all of the parts before it.
+    pub(super) fn first_arrival(&self) -> u64 {
+        (self.number as u64) << ARRIVAL_BITS
     }
 
     pub(super) fn is_unwanted(&self) -> bool {
@@ -138,6 +156,11 @@ impl<'p> Part<'p> {
 impl Shared {
     fn is_unwanted(&self, part: usize) -> bool {
         part >= usize::MAX - self.unwanted.load(Ordering::Relaxed)
+    }
+
+    fn count_bytes(&self, before: usize, bytes: usize) -> usize {
+        let counted = self.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        counted.wrapping_add(bytes).wrapping_sub(before)
     }
 
     fn want_only_before(&self, part: usize) {
@@ -268,6 +291,9 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             *self.states = whole.states;
         }
         *self.sort = whole.sort;
+        if !whole.spilled.is_empty() {
+            self.spilled = Some(Box::new(whole.spilled));
+        }
         Ok(true)
     }
 }
@@ -275,7 +301,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 impl Job<'_> {
     /// Gathers parts until none is left.
     fn work(&self) {
-        let mut scratch = Scratch::default();
+        let (mut scratch, mut spilled) = (Scratch::default(), Spilled::default());
         scratch.levels.resize_with(self.plan.levels.len(), LevelKeys::default);
         let caches = vec![Cell::default(); self.plan.sources.len()];
         let fixed = Fixed {
@@ -293,24 +319,54 @@ impl Job<'_> {
             if number > self.cuts.len() || self.shared.is_unwanted(number) {
                 return;
             }
-            match self.part(number, &fixed, &mut scratch) {
-                Ok(gathered) => self.put(number, gathered),
-                Err(error) => self.fail(number, error),
+            let gathered = self.part(number, &fixed, &mut scratch, &mut spilled);
+            if let Err(error) = gathered.and_then(|gathered| self.put(number, gathered)) {
+                self.fail(number, error);
             }
         }
     }
 
-    fn part(&self, number: usize, fixed: &Fixed<'_>, scratch: &mut Scratch) -> Result<Gathered, QueryError> {
+    /// Gathers one part. `spilled` lends its files to the parts of one thread.
+    fn part(
+        &self,
+        number: usize,
+        fixed: &Fixed<'_>,
+        scratch: &mut Scratch,
+        spilled: &mut Spilled,
+    ) -> Result<Gathered, QueryError> {
         let (before, behind) = (number.checked_sub(1).and_then(|n| self.cuts.get(n)), self.cuts.get(number));
         let (from, to) = if self.direction == Direction::Forward { (before, behind) } else { (behind, before) };
         let part = Part { number, from: from.map(Vec::as_slice), to: to.map(Vec::as_slice), shared: &self.shared };
         let sink = &mut OfPart;
         let mut run = Run::of_part(self.plan, fixed, self.view, self.budget, scratch, sink, (part, self.keep));
+        run.spilled = self.budget.spill.map(|_| Box::new(std::mem::take(spilled)));
         run.gather_part()?;
-        let (groups, rows_read) = (std::mem::take(&mut run.groups), run.outcome.rows_read);
-        let (states, mut sort) = (std::mem::take(&mut scratch.states), std::mem::take(&mut scratch.sort));
-        sort.sort();
-        Ok(Gathered { groups, states, sort, rows_read })
+        let (groups, rows_read, counted) =
+            (std::mem::take(&mut run.groups), run.outcome.rows_read, run.counted.1.get());
+        *spilled = run.spilled.take().map_or_else(Spilled::default, |spilled| *spilled);
+        let (states, sort) = (std::mem::take(&mut scratch.states), std::mem::take(&mut scratch.sort));
+        let mut gathered = Gathered { groups, states, sort, spilled: spilled.take(), rows_read, counted };
+        // It may have to wait for parts before it.
+        if self.shared.bytes.load(Ordering::Relaxed) > share(self.budget, WAITING) {
+            self.spill(&mut gathered, spilled)?;
+        }
+        gathered.sort.sort();
+        Ok(gathered)
+    }
+
+    /// Writes to disk what was gathered, if that is allowed, into files that another lends.
+    fn spill(&self, gathered: &mut Gathered, lent: &mut Spilled) -> Result<(), QueryError> {
+        if self.budget.spill.is_none() || !can_spill(self.plan) {
+            return Ok(());
+        }
+        lent.sorted.write(&mut gathered.sort, self.keep, self.budget)?;
+        if self.plan.grouped {
+            write_groups(self.plan, &mut gathered.groups, &mut gathered.states, &mut lent.grouped, self.budget)?;
+        }
+        gathered.spilled.append(lent.take());
+        self.shared.count_bytes(gathered.counted, 0);
+        gathered.counted = 0;
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Together> {
@@ -326,45 +382,70 @@ impl Job<'_> {
         }
     }
 
-    fn put(&self, number: usize, gathered: Gathered) {
+    fn put(&self, number: usize, gathered: Gathered) -> Result<(), QueryError> {
         let mut guard = self.lock();
-        let together = &mut *guard;
-        together.waiting.insert(number, gathered);
-        while let Some(part) = together.waiting.remove(&together.next) {
-            together.next += 1;
-            together.whole.add(part, self.plan, self.keep);
+        let Together { next, whole, waiting, lent, .. } = &mut *guard;
+        waiting.insert(number, gathered);
+        while let Some(part) = waiting.remove(next) {
+            *next += 1;
+            if !part.spilled.is_empty() {
+                // What is there came before it, also on disk.
+                self.spill(whole, lent)?;
+            }
+            let counted = whole.counted + part.counted;
+            whole.add(part, self.plan, self.keep)?;
+            whole.counted = whole.groups.bytes + whole.sort.size();
+            self.shared.count_bytes(counted, whole.counted);
+            if whole.counted > share(self.budget, WAITING) {
+                self.spill(whole, lent)?;
+            }
         }
+        Ok(())
     }
 }
 
 impl Gathered {
     /// Puts a part behind what there is.
-    fn add(&mut self, part: Gathered, plan: &Plan, keep: Option<usize>) {
+    fn add(&mut self, part: Gathered, plan: &Plan, keep: Option<usize>) -> Result<(), QueryError> {
         self.rows_read += part.rows_read;
+        self.spilled.append(part.spilled);
         self.sort.append(part.sort, keep);
         let width = plan.aggregates.len();
         if plan.group.is_empty() {
             self.states.resize_with(width.max(self.states.len()), State::default);
-            return add_states(&mut self.states, part.states, plan);
+            self.groups.bytes += add_states(&mut self.states, part.states, plan)?;
+            return Ok(());
         }
         let mut keys: Vec<(usize, Box<[u8]>)> =
             part.groups.places.into_iter().map(|(key, place)| (place, key)).collect();
         keys.sort_unstable_by_key(|(place, _)| *place);
         let mut states = part.states.into_iter();
-        for ((_, key), fields) in keys.into_iter().zip(part.groups.fields) {
+        let arrived = part.groups.fields.into_iter().zip(part.groups.arrivals);
+        let apiece = plan.aggregates.iter().map(|call| State::bytes(call.kind)).sum::<usize>() + GROUP_OVERHEAD_BYTES;
+        for ((_, key), (fields, arrival)) in keys.into_iter().zip(arrived) {
             let own: Vec<State> = states.by_ref().take(width).collect();
             match self.groups.places.get(&key) {
-                Some(&place) => add_states(&mut self.states[place * width..(place + 1) * width], own, plan),
+                Some(&place) => {
+                    let grown = add_states(&mut self.states[place * width..(place + 1) * width], own, plan)?;
+                    self.groups.bytes += grown;
+                }
                 None => {
+                    self.groups.bytes += key.len() + fields.len() + apiece;
+                    self.groups.bytes += own.iter().map(State::rare_bytes).sum::<usize>();
                     self.groups.places.insert(key, self.groups.fields.len());
                     self.groups.fields.push(fields);
+                    self.groups.arrivals.push(arrival);
                     self.states.extend(own);
                 }
             }
         }
+        Ok(())
     }
 }
 
-fn add_states(into: &mut [State], states: Vec<State>, plan: &Plan) {
-    into.iter_mut().zip(states).zip(&plan.aggregates).for_each(|((into, state), call)| into.add_part(state, call));
+/// Gives how many bytes more they hold.
+fn add_states(into: &mut [State], states: Vec<State>, plan: &Plan) -> Result<usize, QueryError> {
+    let all = into.iter_mut().zip(states).zip(&plan.aggregates);
+    let grown: Result<usize, _> = all.map(|((into, state), call)| into.add_part(state, call)).sum();
+    Ok(grown?)
 }

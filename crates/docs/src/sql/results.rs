@@ -5,7 +5,8 @@ use super::execute::{End, Flow, Run};
 use super::expr::Expr;
 use super::row::{Field, Frame, Scope};
 use super::sink::{RowSink, check_finite};
-use super::sort::{self, SortBuffer};
+use super::sort;
+use super::spilled::{Distinct, each_sorted, late_row};
 use super::value::Value;
 
 /// Bytes that a group or distinct row costs beside its own.
@@ -45,36 +46,35 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             let limit = self.budget.output_bytes_max as u64;
             return Err(QueryError::Limit { what: "bytes of result", limit }.into());
         }
+        if !self.sink.is_wanted() {
+            return Err(QueryError::Unwanted.into());
+        }
         if self.outcome.rows >= self.wanted { Err(End::Enough) } else { Ok(()) }
     }
 
-    /// DISTINCT: whether such a row was not there before.
+    /// DISTINCT: whether such a row was not there before. Where nobody knows yet, it is kept for later.
     fn is_new(&mut self, frame: Option<&Frame<'_>>) -> Result<bool, QueryError> {
         let mut key = std::mem::take(self.key);
         key.clear();
         for expr in &self.plan.outputs {
             sort::push_key(expr.evaluate(&self.scope(frame))?, false, &mut key)?;
         }
-        let new = !self.distinct.contains(&key[..]);
-        if new {
-            self.distinct_bytes += key.len() + GROUP_OVERHEAD_BYTES;
-            self.check_memory(self.distinct_bytes)?;
-            self.distinct.insert(key.as_slice().into());
-        }
+        let new = match self.note_distinct(&key)? {
+            Distinct::New => true,
+            Distinct::Known => false,
+            Distinct::Late => {
+                let outputs = self.plan.outputs.iter();
+                let row = late_row(
+                    &self.plan.order,
+                    outputs.map(|expr| output(expr, &self.scope(frame))),
+                    &self.scope(frame),
+                )?;
+                self.keep_late(&key, &row)?;
+                false
+            }
+        };
         *self.key = key;
         Ok(new)
-    }
-
-    pub(super) fn check_memory(&self, bytes: usize) -> Result<(), QueryError> {
-        let limit = self.budget.memory_bytes_max;
-        let bytes = match self.part {
-            None => bytes,
-            Some(part) => part.add_bytes(bytes.saturating_sub(self.counted.1.replace(bytes))),
-        };
-        if bytes > limit {
-            return Err(QueryError::Limit { what: "bytes of groups", limit: limit as u64 });
-        }
-        Ok(())
     }
 
     /// Keeps a row for sorting.
@@ -90,11 +90,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             let field = output(expr, &Scope { frame, fixed: self.fixed, arena: self.arena })?;
             sort::push_field(field, self.sort.bytes());
         }
-        self.sort.end(self.keep(), self.budget.memory_bytes_max)?;
-        if self.part.is_some() {
-            self.check_memory(self.sort.size())?;
-        }
-        Ok(())
+        self.sort.end(self.keep());
+        Ok(self.check_sort()?)
     }
 
     /// How many sorted rows are wanted at most.
@@ -103,30 +100,27 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         usize::try_from(keep).ok().filter(|&keep| keep < usize::MAX / 4)
     }
 
-    pub(super) fn finish_sort(&mut self) -> Result<(), QueryError> {
-        let sort = std::mem::take(self.sort);
-        let result = self.write_sorted(sort);
-        *self.sort = result?;
-        Ok(())
+    pub(super) fn finish_sort(&mut self) -> Flow {
+        let (mut sort, keep) = (std::mem::take(self.sort), self.keep());
+        let runs = self.spilled.as_mut().map(|spilled| spilled.sorted.take()).unwrap_or_default();
+        let flow = each_sorted(&mut sort, runs, keep, self.budget, |_, fields| self.give_kept(fields));
+        *self.sort = sort;
+        flow
     }
 
-    fn write_sorted(&mut self, mut sort: SortBuffer) -> Result<SortBuffer, QueryError> {
-        sort.sort();
-        let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
-        for mut row in sort.rows().skip(skip) {
-            self.sink.begin_row();
-            for column in 0..self.plan.outputs.len() {
-                let field = sort::take_field(&mut row);
-                check_finite(field, self.sink)?;
-                self.sink.field(column, field);
-            }
-            match self.end_row() {
-                Ok(()) => {}
-                Err(End::Enough) => break,
-                Err(End::Error(error)) => return Err(*error),
-            }
+    /// Gives a row that was kept to the sink.
+    pub(super) fn give_kept(&mut self, mut fields: &[u8]) -> Flow {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(());
         }
-        Ok(sort)
+        self.sink.begin_row();
+        for column in 0..self.plan.outputs.len() {
+            let field = sort::take_field(&mut fields);
+            check_finite(field, self.sink)?;
+            self.sink.field(column, field);
+        }
+        self.end_row()
     }
 }
 

@@ -14,6 +14,11 @@ pub trait RowSink {
     fn end_row(&mut self);
     /// Bytes taken so far: what the limit on a result's size counts.
     fn bytes(&self) -> usize;
+    /// Whether anybody wants the rows that follow: asked after each row.
+    #[inline(always)]
+    fn is_wanted(&self) -> bool {
+        true
+    }
     /// Whether it takes reals that are infinite: rows that the query itself goes on with.
     #[inline(always)]
     fn takes_infinite(&self) -> bool {

@@ -5,7 +5,7 @@
 //!  field: tag (0 JSON, 1 NULL, 2 integer, 3 real, 4 text) | 8 bytes, or length (u32) and bytes
 //! ```
 
-use super::error::{Fault, QueryError};
+use super::error::Fault;
 use super::value::{Field, Value};
 use crate::order;
 
@@ -110,7 +110,7 @@ impl SortBuffer {
     }
 
     /// Ends the row. Where only `keep` rows are wanted, the others go as soon as they are as many again.
-    pub(crate) fn end(&mut self, keep: Option<usize>, bytes_max: usize) -> Result<(), QueryError> {
+    pub(crate) fn end(&mut self, keep: Option<usize>) {
         if let Some(row) = self.rows.last_mut() {
             row.end = self.bytes.len();
         }
@@ -119,10 +119,15 @@ impl SortBuffer {
         {
             self.keep(keep);
         }
-        if self.bytes.len() > bytes_max {
-            return Err(QueryError::Limit { what: "bytes to sort", limit: bytes_max as u64 });
-        }
-        Ok(())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Bytes of the rows alone.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Bytes that it takes.
@@ -164,8 +169,8 @@ impl SortBuffer {
         self.rows.sort_by(|a, b| bytes[a.start..a.fields].cmp(&bytes[b.start..b.fields]));
     }
 
-    /// The rows' fields, in order.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &[u8]> {
-        self.rows.iter().map(|row| &self.bytes[row.fields..row.end])
+    /// The rows' keys and fields, in order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.rows.iter().map(|row| (&self.bytes[row.start..row.fields], &self.bytes[row.fields..row.end]))
     }
 }

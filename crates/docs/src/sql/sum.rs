@@ -7,6 +7,7 @@
 //! ([`ExactSum`]).
 
 use crate::exact_sum::{ExactSum, ONE_BIT};
+use crate::varint;
 
 /// Reals are kept as whole multiples of 2 to the minus this.
 const FIXED_BITS: u32 = 80;
@@ -96,6 +97,31 @@ impl RunningSum {
         self.fixed = fixed.unwrap_or(self.fixed);
     }
 
+    /// Appends what it has taken in.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.is_real) | u8::from(self.far.is_some()) << 1);
+        varint::push_wide_signed(out, self.integer);
+        varint::push_wide_signed(out, self.fixed);
+        if let Some(far) = &self.far {
+            out.extend_from_slice(&far.infinite.map(u8::from));
+            far.exact.encode(out);
+        }
+    }
+
+    /// Takes a sum off the front.
+    pub(crate) fn decode(bytes: &mut &[u8]) -> Option<RunningSum> {
+        let flags = take(bytes, 1)?.first().copied()?;
+        let (integer, fixed) = (varint::take_wide_signed(bytes)?, varint::take_wide_signed(bytes)?);
+        let mut far = None;
+        if flags & 2 != 0 {
+            let infinite = [take(bytes, 1)? != [0], take(bytes, 1)? != [0]];
+            let mut exact = ExactSum::default();
+            exact.add_encoded(bytes)?;
+            far = Some(Box::new(Far { exact, infinite }));
+        }
+        Some(RunningSum { integer, fixed, is_real: flags & 1 != 0, far })
+    }
+
     /// The sum, if it is of integers alone.
     pub(crate) fn integer(&self) -> Option<i128> {
         (!self.is_real).then_some(self.integer)
@@ -121,6 +147,12 @@ impl RunningSum {
             [true, true] => f64::NAN,
         }
     }
+}
+
+fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Option<&'b [u8]> {
+    let (taken, rest) = bytes.split_at_checked(count)?;
+    *bytes = rest;
+    Some(taken)
 }
 
 #[cfg(test)]
@@ -175,7 +207,11 @@ mod tests {
                 parts[number % 2].add_integer(*integer);
             }
             let [mut sum, other] = parts;
-            sum.add_sum(&other);
+            let mut bytes = Vec::new();
+            other.encode(&mut bytes);
+            let mut rest = &bytes[..];
+            sum.add_sum(&RunningSum::decode(&mut rest).expect("it was just encoded"));
+            prop_assert!(rest.is_empty());
             prop_assert_eq!((sum.real().to_bits(), sum.integer()), (whole.real().to_bits(), whole.integer()));
         }
 

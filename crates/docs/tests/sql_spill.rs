@@ -1,0 +1,192 @@
+//! Sorts and groups that go to disk give what memory gives, to the last byte; what cannot says so.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod sql_generator;
+mod sql_memory;
+mod sql_oracle;
+
+use std::sync::Arc;
+
+use docs::sql::{Budget, Query, Scratch, SpillSpace, Value, Workers};
+use serde_json::json;
+use sql_generator::{Random, query, world};
+use sql_oracle::Both;
+
+const QUERIES_OF_A_WORLD: u64 = 25;
+/// Bytes of memory: for nothing, for a row or so, for some.
+const MEMORIES: [usize; 3] = [0, 400, 4_000];
+const SPACE_BYTES: u64 = 1 << 30;
+
+struct Disk {
+    _folder: tempfile::TempDir,
+    space: Arc<SpillSpace>,
+}
+
+impl Disk {
+    fn new(bytes_max: u64) -> Disk {
+        let folder = tempfile::tempdir().unwrap();
+        let space = Arc::new(SpillSpace::new(folder.path(), bytes_max));
+        Disk { _folder: folder, space }
+    }
+
+    fn budget(&self, memory_bytes_max: usize) -> Budget<'_> {
+        Budget { memory_bytes_max, spill: Some(&self.space), ..Budget::default() }
+    }
+}
+
+fn helped() -> Scratch {
+    Scratch::new().with_workers(Arc::new(Workers::new(2).from_entries(1)))
+}
+
+/// The rows, or why there are none.
+fn run(query: &Query, both: &Both, scratch: &mut Scratch, budget: &Budget<'_>) -> Result<String, String> {
+    let mut out = Vec::new();
+    let parameters = vec![Value::Null; query.parameters().len()];
+    let outcome = query.write_array(&both.memory, &parameters, scratch, budget, &mut out);
+    outcome.map_err(|error| error.to_string()).map(|_| String::from_utf8(out).unwrap())
+}
+
+/// Whether a query keeps more than sorts and groups, or groups that only memory can hold.
+fn needs_memory(answer: &Result<String, String>) -> bool {
+    let reasons = ["bytes of rows kept", "bytes of groups", "bytes of rows of json_each"];
+    answer.as_ref().is_err_and(|error| reasons.iter().any(|reason| error.contains(reason)))
+}
+
+#[test]
+fn random_queries_give_the_same_bytes_from_disk() {
+    let (disk, mut scratches) = (Disk::new(SPACE_BYTES), [Scratch::new(), helped()]);
+    let (mut spilled, mut refused) = (0, 0);
+    for seed in 0..160 {
+        let mut random = Random::new(seed);
+        let both = world(&mut random);
+        for _ in 0..QUERIES_OF_A_WORLD {
+            let asked = query(&mut random);
+            let Ok(query) = Query::prepare(&asked.sql, &both.memory.catalog) else { continue };
+            let alone = run(&query, &both, &mut Scratch::new(), &Budget::default());
+            for memory in MEMORIES {
+                for scratch in &mut scratches {
+                    let written = disk.space.written();
+                    let found = run(&query, &both, scratch, &disk.budget(memory));
+                    assert_eq!(disk.space.used(), 0, "seed {seed}: {}", asked.sql);
+                    if needs_memory(&found) {
+                        refused += 1;
+                        continue;
+                    }
+                    assert_eq!(found, alone, "seed {seed}, {memory} bytes: {}", asked.sql);
+                    spilled += usize::from(disk.space.written() > written);
+                }
+            }
+        }
+    }
+    assert!(spilled > 1_500, "{spilled} spilled, {refused} refused");
+}
+
+/// What memory gives is what disk gives, by one thread and by several; `spills` tells whether the disk was needed.
+#[track_caller]
+fn check(both: &Both, sql: &str, spills: bool) {
+    let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+    let alone = run(&query, both, &mut Scratch::new(), &Budget::default());
+    let disk = Disk::new(SPACE_BYTES);
+    for memory in [200, 2_000, 20_000] {
+        for scratch in [&mut Scratch::new(), &mut helped()] {
+            assert_eq!(run(&query, both, scratch, &disk.budget(memory)), alone, "{memory} bytes: {sql}");
+        }
+    }
+    assert_eq!(disk.space.written() > 0, spills, "{sql}");
+}
+
+fn many() -> Both {
+    let documents: Vec<_> = (0..3_000i64)
+        .map(|id| {
+            let mixed = match id % 4 {
+                0 => json!(id % 13),
+                1 => json!((id % 13) as f64),
+                2 => json!(format!("t{}", id % 17)),
+                _ => json!(null),
+            };
+            json!({ "id": id, "a": mixed, "b": id * 7_919 % 1_009, "c": (id as f64) * 0.1, "d": "x".repeat(id as usize % 40) })
+        })
+        .collect();
+    Both::new(&documents, &[])
+}
+
+#[test]
+fn sorts_go_to_disk() {
+    let both = many();
+    check(&both, "SELECT * FROM t ORDER BY b, a DESC", true);
+    check(&both, "SELECT id, a FROM t ORDER BY a DESC", true);
+    check(&both, "SELECT id, d FROM t ORDER BY d DESC LIMIT 700 OFFSET 900", true);
+    check(&both, "SELECT id, b FROM t ORDER BY d LIMIT 2", true);
+    check(&both, "SELECT id FROM t ORDER BY id", false);
+}
+
+#[test]
+fn groups_go_to_disk_and_come_in_their_order() {
+    let both = many();
+    check(&both, "SELECT b, COUNT(*) AS n, SUM(c) AS s, MIN(d) AS low, MAX(a) AS high FROM t GROUP BY b", true);
+    check(
+        &both,
+        "SELECT b % 500 AS k, AVG(id) AS m, TOTAL(c) AS s FROM t GROUP BY k HAVING m > 1000 LIMIT 9 OFFSET 3",
+        true,
+    );
+    check(&both, "SELECT a, GROUP_CONCAT(id, a || ';') AS ids FROM t GROUP BY a", true);
+    check(
+        &both,
+        "SELECT b, GROUP_CONCAT(d) FILTER (WHERE id % 3 = 0) AS ds FROM t GROUP BY b ORDER BY ds DESC, b",
+        true,
+    );
+    check(&both, "SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b ORDER BY n DESC", true);
+    let overflow = "SELECT b, SUM(9223372036854775807 - b) AS s FROM t GROUP BY b";
+    check(&both, overflow, true);
+}
+
+#[test]
+fn distinct_rows_and_values_go_to_disk() {
+    let both = many();
+    check(&both, "SELECT DISTINCT a FROM t", true);
+    check(&both, "SELECT DISTINCT b, a FROM t LIMIT 500 OFFSET 20", true);
+    check(&both, "SELECT DISTINCT b % 300 AS k, a FROM t ORDER BY a, k % 7", true);
+    check(&both, "SELECT COUNT(DISTINCT b) AS n, COUNT(DISTINCT a) AS m, COUNT(*) AS k FROM t", true);
+    check(&both, "SELECT a, COUNT(DISTINCT b) AS n, MIN(DISTINCT d) AS d FROM t GROUP BY a", true);
+    check(&both, "SELECT DISTINCT COUNT(*) AS n, b % 100 AS r FROM t GROUP BY b", true);
+}
+
+#[test]
+fn the_bound_of_the_disk_is_told() {
+    let (both, disk) = (many(), Disk::new(10_000));
+    let query = Query::prepare("SELECT * FROM t ORDER BY b", &both.memory.catalog).unwrap();
+    for scratch in [&mut Scratch::new(), &mut helped()] {
+        let refused = run(&query, &both, scratch, &disk.budget(2_000)).expect_err("the disk is too small");
+        assert_eq!(refused, "the query exceeds its limit of 10000 bytes on disk for what queries sort and group");
+        assert_eq!(disk.space.used(), 0);
+    }
+}
+
+#[test]
+fn what_only_memory_can_hold_is_told() {
+    let (both, disk) = (many(), Disk::new(SPACE_BYTES));
+    for sql in ["SELECT SUM(DISTINCT b) AS s FROM t", "SELECT a, GROUP_CONCAT(DISTINCT b) AS s FROM t GROUP BY a"] {
+        let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+        let refused = run(&query, &both, &mut Scratch::new(), &disk.budget(2_000)).expect_err(sql);
+        assert_eq!(refused, "the query exceeds its limit of 2000 bytes of groups", "{sql}");
+    }
+}
+
+#[test]
+fn the_time_ends_a_merge() {
+    let (both, disk) = (many(), Disk::new(SPACE_BYTES));
+    let query = Query::prepare("SELECT * FROM t ORDER BY b", &both.memory.catalog).unwrap();
+    // The rows are read in less: one question for every 256, and one for each run.
+    let asked = std::sync::atomic::AtomicU32::new(0);
+    let budget = disk.budget(100_000);
+    let mut count = Budget { deadline: None, ..budget };
+    let counts = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > u32::MAX / 2;
+    count.deadline = Some(&counts);
+    run(&query, &both, &mut Scratch::new(), &count).unwrap();
+    let questions = asked.load(std::sync::atomic::Ordering::Relaxed);
+    let over = || asked.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1;
+    let late = Budget { deadline: Some(&over), ..budget };
+    let ended = run(&query, &both, &mut Scratch::new(), &late).expect_err("its last question ends it");
+    assert_eq!((ended.as_str(), questions > 3_000 / 256 + 1), ("the query's time is over", true));
+}
