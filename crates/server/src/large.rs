@@ -64,7 +64,7 @@ pub(crate) fn send_late(
     }
 }
 
-fn busy() -> Failure {
+pub(crate) fn busy() -> Failure {
     Failure::new(Kind::Busy, "too many bytes of large replies wait for their clients")
 }
 

@@ -20,6 +20,7 @@ mod direct;
 mod endpoint;
 mod expiry;
 pub mod failure;
+mod flowing;
 mod general;
 mod in_flight;
 mod keys;

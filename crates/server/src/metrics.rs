@@ -156,9 +156,10 @@ fn store(service: &Service) -> [Metric; 23] {
     ]
 }
 
-fn pool(service: &Service) -> [Metric; 14] {
+fn pool(service: &Service) -> [Metric; 16] {
     let (pool, cold) = (service.pool.metrics(), service.cold.pool.metrics());
     let (scans, rows_read) = service.queries.counts();
+    let (spilled, spilled_total) = service.queries.spilled();
     [
         ("pool_queued", Type::Gauge, "Jobs that wait for a thread.", pool.queued as f64),
         ("pool_running", Type::Gauge, "Jobs that run.", pool.running as f64),
@@ -180,6 +181,8 @@ fn pool(service: &Service) -> [Metric; 14] {
         ("cold_reads_refused_total", Type::Counter, "Such reads refused by a full queue.", cold.refused as f64),
         ("query_scans_total", Type::Counter, "Queries on the pool that read a collection whole.", scans as f64),
         ("query_rows_read_total", Type::Counter, "Index entries and documents they looked at.", rows_read as f64),
+        ("query_spill_bytes", Type::Gauge, "Bytes on disk that queries sort and group now.", spilled as f64),
+        ("query_spilled_bytes_total", Type::Counter, "Bytes that queries have put on disk.", spilled_total as f64),
         ("query_helpers", Type::Gauge, "Threads that help with scans now.", service.queries.workers.busy() as f64),
         ("pool_refused_total", Type::Counter, "Jobs refused by a full queue.", pool.refused as f64),
         (

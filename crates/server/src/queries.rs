@@ -2,7 +2,8 @@
 //! for one that reads much.
 
 use crate::config::ServerConfig;
-use docs::sql::{Outcome, Scratch, Workers};
+use docs::sql::{Outcome, Scratch, SpillSpace, Workers};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub(crate) struct Queries {
     pub(crate) workers: Arc<Workers>,
     /// How long one query may run on the pool.
     pub(crate) time_max: Duration,
+    /// Where queries put what exceeds their memory, if they may.
+    pub(crate) spill: Option<Arc<SpillSpace>>,
     /// A query that reads so many rows is told in the log.
     log_rows: u64,
     scans: AtomicU64,
@@ -23,11 +26,14 @@ pub(crate) struct Queries {
 }
 
 impl Queries {
-    pub(crate) fn new(config: &ServerConfig) -> Queries {
+    /// `folder` is the data's.
+    pub(crate) fn new(config: &ServerConfig, folder: &Path) -> Queries {
+        let bytes_max = config.query_spill_bytes;
         let workers = Workers::new(config.query_threads.saturating_sub(1)).on_start(executor::give_way);
         Queries {
             workers: Arc::new(workers),
             time_max: config.query,
+            spill: (bytes_max > 0).then(|| Arc::new(SpillSpace::new(folder, bytes_max))),
             log_rows: config.query_log_rows,
             scans: AtomicU64::new(0),
             rows_read: AtomicU64::new(0),
@@ -47,6 +53,11 @@ impl Queries {
             let (read, rows) = (outcome.rows_read, outcome.rows);
             tracing::warn!(read, rows, plan, sql, "a query reads many rows");
         }
+    }
+
+    /// Bytes on disk that queries take now, and that they have written so far.
+    pub(crate) fn spilled(&self) -> (u64, u64) {
+        self.spill.as_ref().map_or((0, 0), |space| (space.used(), space.written()))
     }
 
     /// Queries that read a collection whole, and index entries and documents that queries looked at.

@@ -15,7 +15,7 @@ use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault, ParameterKind};
 use docs::key::KeyType;
 use docs::order::Scalar;
-use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, SqlError, Value};
+use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, SpillSpace, SqlError, Value};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,26 +24,40 @@ use std::time::{Duration, Instant};
 const LOOP_ROWS_MAX: u64 = 20_000;
 
 /// What one query on the pool may use.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Whole {
     rows_max: u64,
     bytes_max: usize,
     time_max: Duration,
+    /// Where it puts what exceeds its memory, if it may.
+    spill: Option<Arc<SpillSpace>>,
 }
 
 impl Whole {
     pub(crate) fn of(service: &Service) -> Whole {
-        Whole { rows_max: service.scan_rows_max, bytes_max: service.query_bytes, time_max: service.queries.time_max }
+        Whole {
+            rows_max: service.scan_rows_max,
+            bytes_max: service.query_bytes,
+            time_max: service.queries.time_max,
+            spill: service.queries.spill.clone(),
+        }
     }
 
-    /// The same for a statement that writes: the other half is what its transaction holds.
+    /// The same for a statement that writes: the other half is what its transaction holds, and that holds no file.
     pub(crate) fn of_change(self) -> Whole {
-        Whole { bytes_max: self.bytes_max / 2, ..self }
+        Whole { bytes_max: self.bytes_max / 2, spill: None, ..self }
+    }
+
+    /// Bytes of its result that may be held.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
     }
 
     /// As much of it as there is room for.
     fn within(self, room: Room) -> Whole {
-        Whole { rows_max: self.rows_max.min(room.rows_max), bytes_max: self.bytes_max.min(room.bytes_max), ..self }
+        let spill = if room.is_cold() { None } else { self.spill };
+        let (rows_max, bytes_max) = (self.rows_max.min(room.rows_max), self.bytes_max.min(room.bytes_max));
+        Whole { rows_max, bytes_max, spill, ..self }
     }
 
     /// Runs a query within it, from now on.
@@ -51,7 +65,8 @@ impl Whole {
         let ends = Instant::now() + self.time_max;
         let over = || Instant::now() > ends;
         let (rows_max, output_bytes_max) = (self.rows_max, self.bytes_max);
-        run(&Budget { rows_max, output_bytes_max, memory_bytes_max: self.bytes_max, deadline: Some(&over), now_ms })
+        let (memory_bytes_max, spill) = (self.bytes_max, self.spill.as_ref());
+        run(&Budget { rows_max, output_bytes_max, memory_bytes_max, spill, deadline: Some(&over), now_ms })
     }
 }
 
@@ -136,6 +151,7 @@ impl DeclaredQuery {
             rows_max: service.scan_rows_max.min(LOOP_ROWS_MAX),
             output_bytes_max: service.loop_query_bytes,
             memory_bytes_max: service.loop_query_bytes,
+            spill: None,
             deadline: None,
             now_ms: if self.uses_clock { params::unix_ms() } else { 0 },
         };
@@ -176,7 +192,7 @@ impl DeclaredQuery {
         let values: Vec<OwnedValue> = values.iter().map(OwnedValue::new).collect();
         let read = move |session: &docs::Session, room: Room| {
             required.iter().try_for_each(|required| required.check(session))?;
-            match whole.within(room).run(now_ms, |budget| query.run_whole(session, &values, budget)) {
+            match whole.clone().within(room).run(now_ms, |budget| query.run_whole(session, &values, budget)) {
                 Err(Ended::Query(QueryError::Limit { .. })) if room.is_cold() => Ok(None),
                 outcome => outcome.map(Some).map_err(Ended::failure),
             }
@@ -381,6 +397,7 @@ pub(crate) fn value_of(scalar: Scalar<'_>) -> Value<'_> {
 pub(crate) fn of_query(error: &QueryError) -> Failure {
     let kind = match error {
         QueryError::Limit { .. } | QueryError::Deadline => Kind::TooLarge,
+        QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
         QueryError::Value(_) | QueryError::Parameters { .. } => Kind::Invalid,
         _ => {
             tracing::error!(%error, "a query failed");

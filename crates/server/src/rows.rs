@@ -1,5 +1,6 @@
 //! Result rows as CSV (RFC 4180).
 
+use crate::flowing::Written;
 use docs::sql::{Field, RowSink, Value};
 
 /// The media type of lines of JSON.
@@ -27,6 +28,12 @@ impl<'o> Csv<'o> {
     }
 }
 
+impl Written for Csv<'_> {
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+}
+
 impl RowSink for Csv<'_> {
     fn begin_row(&mut self) {}
 
@@ -51,7 +58,7 @@ impl RowSink for Csv<'_> {
     }
 
     fn bytes(&self) -> usize {
-        self.out.len() - self.start
+        self.out.len().saturating_sub(self.start)
     }
 }
 

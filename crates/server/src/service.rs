@@ -18,6 +18,7 @@ use docs::{Database, Session};
 use executor::Pool;
 use http::{Lookup, Order, Reply, Request, Router};
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -107,7 +108,7 @@ impl Service {
         database: Database,
         (endpoints, openapi): (Vec<Endpoint>, String),
         pools: Pools,
-        division: &Division,
+        (division, folder): (&Division, &Path),
     ) -> Service {
         let mut router = Router::new();
         let has_steps = endpoints.iter().any(Endpoint::has_steps);
@@ -128,7 +129,7 @@ impl Service {
             pool: Arc::new(pools.long),
             backup_thread: pools.backup,
             scan_rows_max: config.server.scan_rows_max,
-            queries: Arc::new(Queries::new(&config.server)),
+            queries: Arc::new(Queries::new(&config.server, folder)),
             writes: InFlight::new(division.writes_bytes),
             feed: Feed::new(replies.clone(), division),
             replies,

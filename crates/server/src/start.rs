@@ -255,7 +255,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let endpoints = resolved.collect();
     let pools = start_pools(settings, &division)
         .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
-    let service = Service::new(config, database, (endpoints, openapi), pools, &division);
+    let service = Service::new(config, database, (endpoints, openapi), pools, (&division, data));
     service.feed.start(&service.database).map_err(StartError::System)?;
     service.expiry.start(&service.database).map_err(StartError::System)?;
     let (access_log, log) = access_log(config)?;

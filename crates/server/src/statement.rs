@@ -1,5 +1,6 @@
 //! A statement that somebody typed, through the general API or the command line: a query, or `EXPLAIN` of one.
 
+use crate::flowing;
 use crate::rows::Csv;
 use docs::catalog::Catalog;
 use docs::sql::{Budget, Field, Outcome, Query, QueryError, RowSink, Scratch, SqlError, Value, Workers};
@@ -123,6 +124,40 @@ impl Statement {
             return Ok(Outcome::default());
         }
         self.query.execute(now.view(), values, &mut self.scratch(), budget, sink)
+    }
+
+    /// Runs it on the newest state; its rows leave while they are made. What has not left when it ends is in `rest`.
+    pub(crate) fn flow(
+        &self,
+        session: &Session,
+        values: &[Value<'_>],
+        shape: Shape,
+        budget: &Budget<'_>,
+        (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
+    ) -> Result<Outcome, QueryError> {
+        let now = session.now();
+        let outcome = match shape {
+            _ if self.explain => self.write_rows(&now, values, shape, budget, rest)?,
+            Shape::Csv => {
+                let csv = Csv::new(self.columns().into_iter(), rest);
+                self.execute(&now, values, budget, &mut reply.sink(csv, &now, budget))?
+            }
+            Shape::Json => {
+                rest.push(b'[');
+                let rows = self.query.json_rows(rest, b',');
+                let outcome = self.execute(&now, values, budget, &mut reply.sink(rows, &now, budget))?;
+                rest.push(b']');
+                outcome
+            }
+            Shape::Lines => {
+                let rows = self.query.json_rows(rest, b'\n');
+                let outcome = self.execute(&now, values, budget, &mut reply.sink(rows, &now, budget))?;
+                rest.extend((outcome.rows > 0).then_some(b'\n'));
+                outcome
+            }
+        };
+        now.check_store().map_err(QueryError::Store)?;
+        Ok(outcome)
     }
 
     /// Runs it on the newest state and appends its rows.

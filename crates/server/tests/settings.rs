@@ -80,5 +80,7 @@ fn a_port_in_use_is_told_before_a_data_folder_is_made() {
 fn limits_of_queries_are_checked() {
     check("[server]\nquery_threads = 4\nquery_seconds = 5\nquery_log_rows = 100000", &[]);
     check("[server]\nquery_threads = 0", &["`server.query_threads` is 0"]);
+    check("[server]\nquery_spill = \"2 GB\"", &[]);
+    check("[server]\nquery_spill = \"some\"", &["`server.query_spill` is \"some\""]);
     check("[server]\nquery_seconds = 0", &["`server.query_seconds` is 0"]);
 }

@@ -100,6 +100,11 @@ impl<'o> JsonRows<'o> {
         JsonRows { shape, out, separator, start, rows: 0 }
     }
 
+    /// What was written and not taken: whoever takes it between two rows may leave the rest to be written behind nothing.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
     /// Rows written so far.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -128,7 +133,7 @@ impl RowSink for JsonRows<'_> {
     }
 
     fn bytes(&self) -> usize {
-        self.out.len() - self.start
+        self.out.len().saturating_sub(self.start)
     }
 }
 

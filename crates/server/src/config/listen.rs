@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "http",
     "threads",
     "memory",
@@ -28,6 +28,7 @@ const KEYS: [&str; 21] = [
     "query_threads",
     "query_seconds",
     "query_log_rows",
+    "query_spill",
     "backups",
 ];
 
@@ -35,6 +36,8 @@ const KEYS: [&str; 21] = [
 const CHANGES_KEPT_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=64 << 30;
 /// Threads of one query where the file does not say, on machines with more cores.
 const QUERY_THREADS_DEFAULT_MAX: usize = 8;
+/// Bytes on disk for what queries sort and group beyond their memory; 0: that is an error.
+const QUERY_SPILL_BYTES: std::ops::RangeInclusive<u64> = 0..=1 << 40;
 /// A year.
 const CHANGES_KEPT_SECONDS_MAX: i64 = 366 * 86_400;
 
@@ -92,6 +95,8 @@ pub struct ServerConfig {
     pub query: Duration,
     /// A query that looks at so many rows is told in the log.
     pub query_log_rows: u64,
+    /// Bytes on disk for what queries sort and group beyond their memory. 0: that is an error.
+    pub query_spill_bytes: u64,
     /// The folder into which `POST /_/backup` writes; without it there are no backups of the running server.
     pub backups: Option<PathBuf>,
     /// See `store::Options::read_ahead`. Not a key of the file: the store knows best.
@@ -121,6 +126,7 @@ impl Default for ServerConfig {
             query_threads: std::thread::available_parallelism().map_or(1, usize::from).min(QUERY_THREADS_DEFAULT_MAX),
             query: Duration::from_secs(30),
             query_log_rows: 1_000_000,
+            query_spill_bytes: 1_000_000_000,
             backups: None,
             read_ahead: None,
         };
@@ -176,6 +182,9 @@ impl ServerConfig {
         }
         if let Some(rows) = table.get("query_log_rows").and_then(|item| item.integer(1..=i64::MAX)) {
             config.query_log_rows = rows.unsigned_abs();
+        }
+        if let Some(bytes) = table.get("query_spill").and_then(|item| size::read(&item, QUERY_SPILL_BYTES)) {
+            config.query_spill_bytes = bytes;
         }
         if let Some(folder) = table.get("backups").and_then(|item| item.text()) {
             config.backups = Some(table.source().relative(folder));

@@ -7,8 +7,8 @@ use super::{fail, modify};
 use crate::background;
 use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::flowing;
 use crate::in_flight::Taken;
-use crate::large;
 use crate::modify::Change;
 use crate::params;
 use crate::queries::{PLAN_FIELD, Queries};
@@ -19,7 +19,7 @@ use crate::statement::{Arguments, Shape, Statement};
 use crate::writing;
 use docs::Database;
 use docs::sql::Budget;
-use http::{LateReply, Reply, Request, Status};
+use http::{Reply, Request};
 use std::sync::Arc;
 
 /// Bytes of a request: a statement's largest text, escaped, and as much for its parameters.
@@ -41,13 +41,12 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     let whole = Whole::of(service);
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
-    background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |mut late| {
-        let result = execute(&database, (&sql, &arguments), shape, whole, &queries, &mut late);
+    background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |late| {
+        let mut reply = flowing::Reply::new(late, (&replies, &errors), media(shape), whole.bytes_max());
+        let mut rest = Vec::new();
+        let ran = execute(&database, (&sql, &arguments), shape, whole, &queries, (&mut reply, &mut rest));
         drop((sql, arguments, taken));
-        match result {
-            Ok(body) => large::send_late(&replies, &errors, late, Status(200), media(shape), body),
-            Err(failure) => writing::refuse(&errors, late, &failure),
-        }
+        reply.end(rest, ran);
     });
 }
 
@@ -108,8 +107,8 @@ fn execute(
     shape: Shape,
     whole: Whole,
     queries: &Queries,
-    late: &mut LateReply,
-) -> Result<Vec<u8>, Failure> {
+    (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
+) -> Result<(), Failure> {
     let statement =
         Statement::prepare(sql, database.catalog()).map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
     let statement = statement.with_workers(Arc::clone(&queries.workers));
@@ -117,11 +116,12 @@ fn execute(
         .bind(arguments)
         .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
     let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
-    let mut out = Vec::new();
-    let run = |budget: &Budget<'_>| statement.write(&session, &values, shape, budget, &mut out);
-    let outcome = whole.run(params::unix_ms(), run).map_err(|error| of_query(&error))?;
     let (plan, scans) = statement.plan_line(&values);
+    reply.header(PLAN_FIELD, plan);
+    let run = |reply: &mut flowing::Reply<'_>, budget: &Budget<'_>| {
+        statement.flow(&session, &values, shape, budget, (reply, rest))
+    };
+    let outcome = whole.run(params::unix_ms(), |budget| reply.run(budget, run)).map_err(|error| of_query(&error))?;
     queries.count(&outcome, plan, scans, sql);
-    late.header(PLAN_FIELD, plan);
-    Ok(out)
+    Ok(())
 }

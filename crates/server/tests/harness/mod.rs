@@ -194,6 +194,28 @@ impl Client {
         (self.stream, self.unread)
     }
 
+    /// Reads the next chunk of a body; false behind the last one, and where the connection ended before it.
+    pub fn chunk(&mut self, body: &mut Vec<u8>) -> bool {
+        let end = loop {
+            if let Some(at) = self.unread.windows(2).position(|window| window == b"\r\n") {
+                break at + 2;
+            }
+            if !self.more() {
+                return false;
+            }
+        };
+        let size = std::str::from_utf8(&self.unread[..end - 2]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        while self.unread.len() < end + size + 2 {
+            if !self.more() {
+                return false;
+            }
+        }
+        body.extend_from_slice(&self.unread[end..end + size]);
+        self.unread.drain(..end + size + 2);
+        size > 0
+    }
+
     fn more(&mut self) -> bool {
         let mut piece = [0; 16 << 10];
         let read = self.stream.read(&mut piece).unwrap_or(0);
@@ -201,7 +223,7 @@ impl Client {
         read > 0
     }
 
-    /// The next reply, its body by Content-Length; `body` is short where the connection ended before.
+    /// The next reply, its body by Content-Length or in chunks; `body` is short where the connection ended before.
     #[track_caller]
     pub fn answer(&mut self, head_only: bool) -> Answer {
         let end = loop {
@@ -214,6 +236,10 @@ impl Client {
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         let mut answer = Answer { status, head, body: Vec::new() };
         let bodyless = head_only || matches!(status, 204 | 304);
+        if answer.field("Transfer-Encoding").is_some() && !bodyless {
+            while self.chunk(&mut answer.body) {}
+            return answer;
+        }
         let length = answer.field("Content-Length").filter(|_| !bodyless).map_or(0, |text| text.parse().unwrap());
         while self.unread.len() < length && self.more() {}
         let end = length.min(self.unread.len());

@@ -1,0 +1,336 @@
+//! Results that leave while they are made: a bounded pipe from the pool's thread to the client's loop.
+//!
+//! A result up to [`large::WHOLE_BYTES_MAX`] is answered whole, with its length, and its errors with their status. Of a
+//! larger one the first piece leaves when it is full, chunked; an error after that cannot change the status any more. The
+//! connection is cut then, so that nobody takes a part for the whole; lines of JSON end with `{"error":…}` instead.
+//!
+//! What the client has not taken is kept as far as the query's own bound and the part of large replies have room, so that a
+//! query seldom waits for its client. Past that it does: for room, until its time is over, or until the client has gone.
+
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::in_flight::{InFlight, Taken};
+use crate::large::{self, WHOLE_BYTES_MAX};
+use crate::writing;
+use docs::Moment;
+use docs::sql::{Budget, Field, RowSink};
+use http::{BodySource, LateReply, More, Nudge, Status};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A piece leaves when it has as many bytes, and the row that it is at.
+const PIECE_BYTES: usize = 64 << 10;
+/// What a pipe may always hold: counted once when it begins. Pieces beyond are counted one by one.
+const OWN_BYTES: usize = 2 * PIECE_BYTES;
+/// How often a query that waits for room looks whether its time is over, or others have left room.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A sink whose bytes can be taken between two rows.
+pub(crate) trait Written: RowSink {
+    /// What was written and not taken.
+    fn buffer(&mut self) -> &mut Vec<u8>;
+}
+
+impl Written for docs::sql::JsonRows<'_> {
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        docs::sql::JsonRows::buffer(self)
+    }
+}
+
+/// Between the query's thread and the loop.
+#[derive(Default)]
+struct Pipe {
+    state: Mutex<State>,
+    /// Notified when pieces were taken, or the client has gone.
+    taken: Condvar,
+    is_gone: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct State {
+    pieces: VecDeque<Piece>,
+    bytes: usize,
+    /// Of these, what is counted with the pipe itself.
+    own_bytes: usize,
+    end: Option<End>,
+    /// The loop has found nothing, and wants to hear of the next piece.
+    is_waiting: bool,
+}
+
+struct Piece {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// How it is counted, if not with the pipe.
+    taken: Option<Taken>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Complete,
+    Broken,
+}
+
+impl Pipe {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The loop's end.
+struct Outlet {
+    pipe: Arc<Pipe>,
+    _own: Taken,
+}
+
+impl BodySource for Outlet {
+    fn pull(&mut self, out: &mut Vec<u8>) -> More {
+        let mut state = self.pipe.lock();
+        let Some(piece) = state.pieces.front_mut() else {
+            state.is_waiting = state.end.is_none();
+            return match state.end {
+                None => More::Wait,
+                Some(End::Complete) => More::No,
+                Some(End::Broken) => More::Broken,
+            };
+        };
+        let end = piece.bytes.len().min(piece.sent + PIECE_BYTES);
+        out.extend_from_slice(&piece.bytes[piece.sent..end]);
+        piece.sent = end;
+        if end == piece.bytes.len() {
+            let (bytes, is_own) = (end, piece.taken.is_none());
+            state.pieces.pop_front();
+            state.bytes -= bytes;
+            state.own_bytes -= if is_own { bytes } else { 0 };
+            self.pipe.taken.notify_all();
+        }
+        if state.pieces.is_empty() && state.end == Some(End::Complete) { More::No } else { More::Yes }
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        self.pipe.is_gone.store(true, Ordering::Release);
+        self.pipe.taken.notify_all();
+    }
+}
+
+/// Why a result ends before its query does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// The client has gone, or there is no room for it: nothing is sent any more.
+    Nobody,
+    /// The client did not take it in time.
+    TooSlow,
+    /// What was read was not there.
+    Lost,
+    /// Nothing was sent, for too many large replies wait.
+    Busy,
+}
+
+/// What a reply is made of, and how far it is.
+pub(crate) struct Reply<'f> {
+    replies: &'f InFlight,
+    errors: &'f ErrorRules,
+    media: &'static str,
+    /// An error after the first piece is told in a last line.
+    is_lines: bool,
+    /// What a pipe may hold.
+    bytes_max: usize,
+    late: Option<LateReply>,
+    nudge: Nudge,
+    pipe: Arc<Pipe>,
+    cut: Option<Cut>,
+    /// Bytes of the buffer that are whole rows.
+    complete: usize,
+    has_begun: bool,
+}
+
+impl<'f> Reply<'f> {
+    pub(crate) fn new(
+        late: LateReply,
+        (replies, errors): (&'f InFlight, &'f ErrorRules),
+        media: &'static str,
+        bytes_max: usize,
+    ) -> Reply<'f> {
+        Reply {
+            replies,
+            errors,
+            media,
+            is_lines: media == crate::rows::NDJSON,
+            bytes_max,
+            nudge: late.nudge(),
+            late: Some(late),
+            pipe: Arc::default(),
+            cut: None,
+            complete: 0,
+            has_begun: false,
+        }
+    }
+
+    /// Adds a header field, before anything is sent.
+    pub(crate) fn header(&mut self, name: &str, value: &str) {
+        if let Some(late) = &mut self.late {
+            late.header(name, value);
+        }
+    }
+
+    /// Runs a query within a budget that ends with its client. Rows of the sink that it is given leave by and by.
+    pub(crate) fn run<R>(&mut self, budget: &Budget<'_>, run: impl FnOnce(&mut Self, &Budget<'_>) -> R) -> R {
+        let is_gone = Arc::clone(&self.pipe.is_gone);
+        let over = || is_gone.load(Ordering::Acquire) || budget.deadline.is_some_and(|over| over());
+        run(self, &Budget { deadline: Some(&over), output_bytes_max: budget.output_bytes_max, ..*budget })
+    }
+
+    /// A sink whose rows leave when they fill a piece. `now` is what they are read from.
+    pub(crate) fn sink<'s, S: Written>(
+        &'s mut self,
+        rows: S,
+        now: &'s Moment<'s>,
+        budget: &'s Budget<'s>,
+    ) -> Flowing<'s, 'f, S> {
+        Flowing { rows, now, budget, reply: self }
+    }
+
+    /// Sends a piece, if anybody takes it.
+    fn send(&mut self, piece: Vec<u8>, budget: &Budget<'_>) {
+        if self.begin() {
+            let is_over = || budget.deadline.is_some_and(|over| over());
+            self.cut = self.push(piece, is_over).err();
+        }
+    }
+
+    /// Begins the reply, if it has not begun; false where that is not possible.
+    fn begin(&mut self) -> bool {
+        if let Some(late) = self.late.take() {
+            let Some(own) = self.replies.take(OWN_BYTES) else {
+                (self.late, self.cut) = (Some(late), Some(Cut::Busy));
+                return false;
+            };
+            self.has_begun = true;
+            let outlet = Outlet { pipe: Arc::clone(&self.pipe), _own: own };
+            late.stream_open(Status(200), self.media, Box::new(outlet));
+        }
+        true
+    }
+
+    fn push(&self, bytes: Vec<u8>, is_over: impl Fn() -> bool) -> Result<(), Cut> {
+        let mut state = self.pipe.lock();
+        let taken = loop {
+            if self.pipe.is_gone.load(Ordering::Acquire) {
+                return Err(Cut::Nobody);
+            }
+            // One that is larger than the pipe goes where there is nothing else.
+            if state.own_bytes + bytes.len() <= OWN_BYTES || state.pieces.is_empty() {
+                state.own_bytes += bytes.len();
+                break None;
+            }
+            if state.bytes + bytes.len() <= self.bytes_max
+                && let Some(taken) = self.replies.take(bytes.len())
+            {
+                break Some(taken);
+            }
+            if is_over() {
+                return Err(Cut::TooSlow);
+            }
+            let waited = self.pipe.taken.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        state.bytes += bytes.len();
+        state.pieces.push_back(Piece { bytes, sent: 0, taken });
+        self.wake(state);
+        Ok(())
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        if std::mem::take(&mut state.is_waiting) {
+            drop(state);
+            self.nudge.send();
+        }
+    }
+
+    /// Answers with what is left, or ends what has begun. `rest` is what the sinks left in their buffer.
+    pub(crate) fn end(mut self, mut rest: Vec<u8>, outcome: Result<(), Failure>) {
+        let outcome = match self.cut {
+            Some(Cut::Busy) => Err(large::busy()),
+            Some(Cut::TooSlow) => Err(Failure::new(Kind::TooLarge, "the client did not take the rows in time")),
+            Some(Cut::Lost) => Err(Failure::new(Kind::Internal, "what was read was lost")),
+            Some(Cut::Nobody) | None => outcome,
+        };
+        if let Some(late) = self.late.take() {
+            return match outcome {
+                Ok(()) => large::send_late(self.replies, self.errors, late, Status(200), self.media, rest),
+                Err(failure) => writing::refuse(self.errors, late, &failure),
+            };
+        }
+        let end = match outcome {
+            Ok(()) => End::Complete,
+            Err(failure) if self.is_lines && self.cut != Some(Cut::Lost) => {
+                rest.truncate(self.complete);
+                let error = serde_json::json!({ "error": { "title": failure.kind.title(), "detail": failure.detail } });
+                rest.extend_from_slice(format!("\n{error}\n").as_bytes());
+                End::Complete
+            }
+            Err(_) => End::Broken,
+        };
+        // The last piece waits for nothing: the query is done, and its bytes are held already.
+        let mut state = self.pipe.lock();
+        if end == End::Complete && !rest.is_empty() {
+            state.bytes += rest.len();
+            state.own_bytes += rest.len();
+            state.pieces.push_back(Piece { bytes: rest, sent: 0, taken: None });
+        }
+        state.end = Some(end);
+        self.wake(state);
+    }
+}
+
+/// See [`Reply::sink`].
+pub(crate) struct Flowing<'s, 'f, S> {
+    rows: S,
+    now: &'s Moment<'s>,
+    budget: &'s Budget<'s>,
+    reply: &'s mut Reply<'f>,
+}
+
+impl<S: Written> Flowing<'_, '_, S> {
+    #[cold]
+    fn flush(&mut self) {
+        // Rows are copies; what they were copied from was really there.
+        if self.now.check_store().is_err() {
+            self.reply.cut = Some(Cut::Lost);
+            return;
+        }
+        let piece = std::mem::take(self.rows.buffer());
+        self.reply.send(piece, self.budget);
+        self.reply.complete = 0;
+    }
+}
+
+impl<S: Written> RowSink for Flowing<'_, '_, S> {
+    fn begin_row(&mut self) {
+        self.rows.begin_row();
+    }
+
+    fn field(&mut self, column: usize, field: Field<'_>) {
+        self.rows.field(column, field);
+    }
+
+    fn end_row(&mut self) {
+        self.rows.end_row();
+        let bytes = self.rows.buffer().len();
+        self.reply.complete = bytes;
+        if bytes >= if self.reply.has_begun { PIECE_BYTES } else { WHOLE_BYTES_MAX } {
+            self.flush();
+        }
+    }
+
+    /// Of what has not left: a row that is too large for the query's bound.
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.reply.cut.is_none()
+    }
+}
