@@ -9,6 +9,7 @@ mod changes;
 pub(crate) mod documents;
 mod listing;
 pub(crate) mod modify;
+mod pages;
 mod preconditions;
 mod query;
 pub(crate) mod schema;

@@ -1,8 +1,9 @@
 //! `POST /_/query`: `{"sql": …, "params": {…}}`; rows as JSON or, by Accept, NDJSON or CSV. `EXPLAIN` before the query
 //! gives its plan, one step in a row.
 //!
-//! A statement that writes is `modify.rs`'s. It runs on the pool, never on a loop, with a limit on rows, bytes and time.
+//! With `"limit": N` and `"after": TOKEN` it gives pages (`pages.rs`). A statement that writes is `modify.rs`'s. It runs on the pool, never on a loop, with a limit on rows, bytes and time.
 
+use super::pages::PageWanted;
 use super::{fail, modify};
 use crate::background;
 use crate::endpoint::JSON;
@@ -29,11 +30,14 @@ const WAITING_PER_BYTE: usize = 4;
 
 pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     let shape = shape(request.header("accept").unwrap_or_default());
-    let (taken, (sql, arguments)) =
+    let (taken, (sql, arguments, page)) =
         match admit(service, request.body()).and_then(|taken| Ok((taken, read(request.body())?))) {
             Ok(admitted) => admitted,
             Err(failure) => return fail(&failure, reply),
         };
+    if let Some(page) = page {
+        return page.answer(service, (sql, arguments, taken), shape, reply);
+    }
     if Change::is_one(&sql) {
         return modify::run(service, (sql, arguments, taken), (shape, media(shape)), reply);
     }
@@ -79,8 +83,8 @@ fn admit(service: &Service, body: &[u8]) -> Result<Taken, Failure> {
     taken.ok_or_else(|| Failure::new(Kind::Busy, "too many requests wait"))
 }
 
-/// The statement and its parameters.
-fn read(body: &[u8]) -> Result<(String, Arguments), Failure> {
+/// The statement, its parameters, and which page of its rows is wanted, if one is.
+fn read(body: &[u8]) -> Result<(String, Arguments, Option<PageWanted>), Failure> {
     let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
     let body: serde_json::Value =
         serde_json::from_slice(body).map_err(|error| invalid(format!("the body: {error}")))?;
@@ -95,9 +99,10 @@ fn read(body: &[u8]) -> Result<(String, Arguments), Failure> {
         Some(serde_json::Value::Object(parameters)) => parameters,
         Some(_) => return Err(invalid("`params` is no object".to_owned())),
     };
+    let page = PageWanted::read(body.remove("limit"), body.remove("after"), &sql, &parameters)?;
     match body.keys().next() {
-        Some(unknown) => Err(invalid(format!("unknown field `{unknown}`; allowed: sql, params"))),
-        None => Ok((sql, Arguments::new(parameters))),
+        Some(unknown) => Err(invalid(format!("unknown field `{unknown}`; allowed: sql, params, limit, after"))),
+        None => Ok((sql, Arguments::new(parameters), page)),
     }
 }
 

@@ -1,0 +1,209 @@
+//! Pages by keyset: together they are the query's rows in order, and writes in between neither hide nor repeat a row that stayed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod service;
+mod sql_generator;
+mod sql_memory;
+mod sql_oracle;
+
+use std::collections::BTreeMap;
+
+use docs::catalog::Catalog;
+use docs::engine::View;
+use docs::sql::{Budget, OwnedValue, Paged, Query, Scratch, decode_place, encode_place};
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use service::Service;
+use sql_oracle::Both;
+
+/// One page, and the place behind it, as a client hands it back.
+fn page(
+    (sql, catalog, view): (&str, &Catalog, &dyn View),
+    rows: u64,
+    after: Option<&[OwnedValue]>,
+) -> (Vec<Json>, Option<Vec<OwnedValue>>) {
+    let paged = Paged::prepare(sql, catalog, rows, after).unwrap();
+    let mut out = b"[".to_vec();
+    let (outcome, place) = paged.write(view, &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
+    out.push(b']');
+    let found: Vec<Json> = serde_json::from_slice(&out).unwrap();
+    assert_eq!(found.len() as u64, outcome.rows);
+    let place = place.map(|place| {
+        let mut token = Vec::new();
+        encode_place(&place, &mut token);
+        decode_place(&token).unwrap()
+    });
+    (found, place)
+}
+
+/// All pages one after another are the rows of `whole`.
+#[track_caller]
+fn check(both: &Both, sql: &str, whole: &str) {
+    let query = Query::prepare(whole, &both.memory.catalog).unwrap();
+    let mut out = Vec::new();
+    query.write_array(&both.memory, &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
+    let expected: Vec<Json> = serde_json::from_slice(&out).unwrap();
+    assert!(expected.len() > 20, "{whole}");
+    for rows in [1, 3, 7, 1_000] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let (more, place) = page((sql, &both.memory.catalog, &both.memory), rows, after.as_deref());
+            assert!(more.len() as u64 == rows || place.is_none(), "{sql}");
+            found.extend(more);
+            after = place;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, expected, "pages of {rows}: {sql}");
+    }
+}
+
+#[test]
+fn pages_together_are_all_rows_in_their_order() {
+    let values = [json!(null), json!(1), json!(1.0), json!(-2.5), json!("x"), json!("é"), json!([1]), json!(true)];
+    let documents = |count: usize| -> Vec<Json> {
+        let of = |id: usize, step: usize| values[id * step % values.len()].clone();
+        (0..count).map(|id| json!({ "id": id, "a": of(id, 3), "b": of(id, 5), "c": id / 4, "d": id % 3 })).collect()
+    };
+    let both = Both::new(&documents(61), &documents(9));
+    check(&both, "SELECT * FROM t", "SELECT * FROM t ORDER BY id");
+    check(&both, "SELECT id, a FROM t ORDER BY a", "SELECT id, a FROM t ORDER BY a, id");
+    check(&both, "SELECT b FROM t ORDER BY b DESC", "SELECT b FROM t ORDER BY b DESC, id DESC");
+    check(&both, "SELECT id FROM t ORDER BY b, c DESC", "SELECT id FROM t ORDER BY b, c DESC, id DESC");
+    check(
+        &both,
+        "SELECT id FROM t ORDER BY a DESC NULLS FIRST, b",
+        "SELECT id FROM t ORDER BY a DESC NULLS FIRST, b, id",
+    );
+    check(&both, "SELECT c FROM t WHERE d > 0 ORDER BY c % 5", "SELECT c FROM t WHERE d > 0 ORDER BY c % 5, id");
+    let joined = "SELECT t.id, u.a FROM t LEFT JOIN u ON u.id = t.c ORDER BY u.a, t.d";
+    check(&both, joined, &format!("{joined}, t.id, u.id"));
+    let crossed = "SELECT t.id AS x, u.id AS y FROM t JOIN u ON u.d = t.d ORDER BY y DESC";
+    check(&both, crossed, &format!("{crossed}, t.id DESC"));
+}
+
+#[track_caller]
+fn check_refused(sql: &str, told: &str) {
+    let both = Both::new(&[], &[]);
+    let error = Paged::prepare(sql, &both.memory.catalog, 10, None).expect_err(sql);
+    assert!(error.to_string().contains(told), "{error}");
+}
+
+#[test]
+fn what_has_no_pages_is_refused() {
+    check_refused("SELECT a, COUNT(*) AS n FROM t GROUP BY a", "groups");
+    check_refused("SELECT DISTINCT a FROM t", "DISTINCT");
+    check_refused("SELECT x.a FROM (SELECT a FROM t) x", "anything but collections");
+    check_refused("SELECT a FROM t UNION ALL SELECT a FROM u", "anything but collections");
+    check_refused("SELECT 1 AS one", "anything but collections");
+    check_refused("SELECT a FROM t LIMIT 5", "LIMIT");
+    let both = Both::new(&[], &[]);
+    let foreign = Paged::prepare("SELECT a FROM t ORDER BY a", &both.memory.catalog, 10, Some(&[OwnedValue::Null]));
+    assert!(foreign.expect_err("one value for two").to_string().contains("of another query"));
+}
+
+#[test]
+fn a_page_begins_in_the_index_where_the_one_before_ended() {
+    let service = Service::new(&service::travels());
+    let catalog = service.database.catalog();
+    let explained = |sql: &str, after: &[OwnedValue]| {
+        let paged = Paged::prepare(sql, catalog, 10, Some(after)).unwrap();
+        paged.query().explain(&[]).to_ascii_uppercase()
+    };
+    let [seven, nine] = [7, 9].map(OwnedValue::Integer);
+    let both = [seven, nine];
+    let plan = explained("SELECT id FROM visits WHERE user = 3 ORDER BY visited_at", &both);
+    assert!(plan.contains("VISITED_AT>=?") && !plan.contains("SORT"), "{plan}");
+    let plan = explained("SELECT id FROM visits WHERE user = 3 ORDER BY visited_at DESC", &both);
+    assert!(plan.contains("VISITED_AT<=?") && !plan.contains("SORT"), "{plan}");
+    let plan = explained("SELECT id FROM users", &both[..1]);
+    assert!(plan.contains("(ID>?)") && !plan.contains("SORT"), "{plan}");
+}
+
+#[test]
+fn bytes_that_are_no_place_are_told() {
+    let mut token = Vec::new();
+    encode_place(&[OwnedValue::Integer(5), OwnedValue::Text(b"x"[..].into()), OwnedValue::Null], &mut token);
+    assert!(decode_place(&token).is_some());
+    for cut in 1..token.len() - 1 {
+        assert!(decode_place(&token[..cut]).is_none_or(|place| place.len() < 3));
+    }
+    for bytes in [&b"\x02abc"[..], b"\x04\x01\0\0\0\xff", b"\x00\x01\0\0\0a", b"\x09"] {
+        assert!(decode_place(bytes).is_none(), "{bytes:?}");
+    }
+}
+
+/// What happens between two pages.
+#[derive(Clone, Debug)]
+enum Between {
+    Put(u32, i64),
+    Delete(u32),
+}
+
+fn between() -> impl Strategy<Value = Vec<Between>> {
+    let one = prop_oneof![
+        (0u32..60, 0i64..12).prop_map(|(id, born)| Between::Put(id, born)),
+        (0u32..60).prop_map(Between::Delete),
+    ];
+    proptest::collection::vec(one, 0..6)
+}
+
+fn put(service: &Service, id: u32, born: i64) {
+    let user = format!(r#"put users/{id} {{"id":{id},"email":"e{id}","gender":"m","birth_date":{born}}}"#);
+    service.run(&user).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn rows_that_stay_come_exactly_once_whatever_is_written_between_pages(
+        first in proptest::collection::btree_map(0u32..60, 0i64..12, 10..50),
+        writes in proptest::collection::vec(between(), 1..30),
+        rows in 1u64..6, falling in any::<bool>(),
+    ) {
+        let service = Service::new(&service::travels());
+        first.iter().for_each(|(id, born)| put(&service, *id, *born));
+        let mut stayed = first.clone();
+        let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
+        let sql = format!("SELECT id, birth_date FROM users ORDER BY birth_date {}", if falling { "DESC" } else { "ASC" });
+        let (mut after, mut writes, mut before) = (None, writes.into_iter(), None);
+        loop {
+            let session = service.database.session().unwrap();
+            let (found, place) = {
+                let now = session.now();
+                page((&sql, service.database.catalog(), now.view()), rows, after.as_deref())
+            };
+            for row in found {
+                let (id, born) = (row["id"].as_u64().unwrap() as u32, row["birth_date"].as_i64().unwrap());
+                let order = if falling { (-born, -i64::from(id)) } else { (born, i64::from(id)) };
+                prop_assert!(before.is_none_or(|before| before < order), "{before:?} before {order:?}");
+                before = Some(order);
+                *seen.entry(id).or_default() += 1;
+            }
+            after = place;
+            if after.is_none() {
+                break;
+            }
+            for write in writes.next().unwrap_or_default() {
+                match write {
+                    Between::Put(id, born) => {
+                        put(&service, id, born);
+                        if stayed.get(&id).is_some_and(|old| *old != born) {
+                            stayed.remove(&id);
+                        }
+                    }
+                    Between::Delete(id) => {
+                        let _ = service.run(&format!("delete users/{id}"));
+                        stayed.remove(&id);
+                    }
+                }
+            }
+        }
+        for id in stayed.keys() {
+            prop_assert_eq!(seen.get(id), Some(&1), "user {}", id);
+        }
+    }
+}
