@@ -90,7 +90,7 @@ impl Client {
 
     /// A reply's status and body.
     fn answer(&mut self) -> std::io::Result<(u16, Vec<u8>)> {
-        let (mut status, mut length) = (0, 0);
+        let (mut status, mut length, mut is_chunked) = (0, 0, false);
         loop {
             let mut line = String::new();
             if self.reader.read_line(&mut line)? == 0 {
@@ -101,13 +101,30 @@ impl Client {
                 status = rest[..3].parse().expect("a status");
             } else if let Some(rest) = line.strip_prefix("Content-Length: ") {
                 length = rest.parse().expect("a length");
+            } else if line == "Transfer-Encoding: chunked" {
+                is_chunked = true;
             } else if line.is_empty() {
                 break;
             }
         }
         let mut body = vec![0; length];
         self.reader.read_exact(&mut body)?;
+        while is_chunked && self.chunk(&mut body)? {}
         Ok((status, body))
+    }
+
+    /// Reads a chunk of a body; false behind the last one.
+    fn chunk(&mut self, body: &mut Vec<u8>) -> std::io::Result<bool> {
+        let mut size = String::new();
+        if self.reader.read_line(&mut size)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let size = usize::from_str_radix(size.trim_end(), 16).expect("a size");
+        let start = body.len();
+        body.resize(start + size + 2, 0);
+        self.reader.read_exact(&mut body[start..])?;
+        body.truncate(start + size);
+        Ok(size > 0)
     }
 
     fn ask(&mut self, method: &str, target: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
