@@ -8,6 +8,7 @@
 //!   missing field, null, a boolean, an object and an array are indexed as [`IndexInfo`] says; value = the included fields.
 //! - Unique: tree `unique/NAME/FIELD`; key = the field by [`crate::order::lower`], value = the primary key's stored bytes.
 
+use crate::counts::Counts;
 use crate::engine::TreeId;
 use crate::generate::Generate;
 use crate::key::KeyType;
@@ -20,6 +21,8 @@ pub struct Catalog {
     pub collections: Vec<CollectionInfo>,
     /// The views, as queries see them.
     pub views: Vec<CollectionInfo>,
+    /// About how much the trees hold.
+    pub counts: Counts,
 }
 
 impl Catalog {
@@ -40,7 +43,7 @@ impl Catalog {
             info.references.iter_mut().for_each(|reference| reference.target = targets[reference.target]);
             info
         });
-        Catalog { collections: collections.collect(), views: Vec::new() }
+        Catalog { collections: collections.collect(), views: Vec::new(), counts: self.counts.clone() }
     }
 
     /// The place of the collection of that name in `collections`.

@@ -11,6 +11,7 @@ use store::{Recovery, Store};
 use crate::catalog::Catalog;
 use crate::collection::Collection;
 use crate::config::Config;
+use crate::counter::{self, Counter};
 use crate::error::{OpenError, ReadError, WriteError};
 use crate::expire::Clock;
 use crate::generate::Keys;
@@ -38,6 +39,8 @@ pub(crate) struct Inner {
     /// First, so that it ends before what it works on.
     builder: Builder,
     index_builder: IndexBuilder,
+    /// Stops when it is dropped.
+    _counter: Counter,
     heart: Arc<Heart>,
     dir: PathBuf,
     catalog: Catalog,
@@ -113,10 +116,13 @@ impl Database {
         let heart = Arc::new(Heart { store, collections, views: watched.views, catalog_tree });
         let builder = Builder::start(&heart, config.build_threads)?;
         let index_builder = IndexBuilder::start(&heart)?;
+        catalog.counts = counter::counts(&heart);
+        let counter = Counter::start(&heart, &catalog)?;
         Ok(Database {
             inner: Arc::new(Inner {
                 builder,
                 index_builder,
+                _counter: counter,
                 heart,
                 dir: dir.to_path_buf(),
                 catalog,
@@ -173,6 +179,11 @@ impl Database {
         while !self.inner.index_builder.is_done() {
             std::thread::sleep(BUILD_WAIT);
         }
+    }
+
+    /// Counts anew what queries' ways are weighed by ([`crate::counts`]); a thread does so now and again.
+    pub fn count(&self) {
+        counter::take(&self.inner.heart, &self.inner.catalog, true, &|| true);
     }
 
     /// Computes a view again as of one moment and compares it with its rows, while writes go on. `None`: there is no such

@@ -9,6 +9,8 @@ pub mod catalog;
 pub mod changes;
 pub mod collection;
 pub mod config;
+mod counter;
+pub mod counts;
 mod database;
 pub mod direct;
 pub mod engine;

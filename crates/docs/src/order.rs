@@ -94,6 +94,14 @@ pub fn upper(value: Scalar<'_>, out: &mut Vec<u8>) {
     out.push(TAIL_FRACTION);
 }
 
+/// Bytes above every key that begins with these values, encoded one behind the other, and below every other that is above them.
+/// An integer stands for all numbers with its floor.
+pub fn end_of(values: &[u8]) -> Vec<u8> {
+    let mut end = values.to_vec();
+    end.push(u8::MAX);
+    end
+}
+
 /// Reads one value off the front of `bytes`; text is unescaped into `scratch` where it has to be. `None`: damaged.
 #[inline]
 pub fn decode<'a>(bytes: &mut &'a [u8], scratch: &'a mut Vec<u8>) -> Option<Scalar<'a>> {

@@ -71,4 +71,17 @@ pub(super) struct Candidate {
     pub(super) fulfilled: Vec<usize>,
     /// For [`Access::Kept`] with a hash: what its rows are found by, on the table's side.
     pub(super) sides: Vec<Expr>,
+    /// What it costs, where counts tell.
+    pub(super) weight: Weight,
+}
+
+/// What a way costs, in entries of an index looked at one behind the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weight {
+    /// Before the first row.
+    pub(super) once: f64,
+    /// For each row outside.
+    pub(super) each: f64,
+    /// Entries that it finds for each row outside.
+    pub(super) read: f64,
 }

@@ -1,9 +1,9 @@
 //! Which way of finding a collection's entries is best, and whether it gives the order asked for.
 //!
-//! A way is scored by its kind alone: a key before a unique field, an index by how many of its fields are bound, a hash,
-//! a range of keys, a scan. (Here is the room for counts: a candidate knows its access and conditions.)
+//! Where nothing is counted a way is scored by its kind alone: a key before a unique field, an index by how many of its fields
+//! are bound, a hash, a range of keys, a scan. Where counts are kept, all ways are weighed (`estimate.rs`, `join_order.rs`).
 
-use super::access::{Access, Candidate};
+use super::access::{Access, Candidate, Weight};
 use super::expr::{Affinity, Comparison, Expr};
 use super::plan::Planner;
 use super::resolve::Origin;
@@ -56,26 +56,69 @@ impl Planner<'_> {
 
     pub(super) fn candidate(&self, table: usize, placed: u32) -> Candidate {
         let kept = |inner: usize| Access::Kept { inner, hash: None, keys: Vec::new() };
-        let plain = |access| Candidate { score: SCORE_SCAN, access, fulfilled: Vec::new(), sides: Vec::new() };
+        let plain = |access| Candidate::new(SCORE_SCAN, access, Vec::new());
         match &self.logical.tables[table].origin {
             Origin::Collection(_) => {
                 let found = self.entries_candidate(table, placed);
-                if found.score < SCORE_HASH { found } else { self.hash_candidate(table, placed).unwrap_or(found) }
-            }
-            Origin::Inner { number, .. } => match self.hash_candidate(table, placed) {
-                Some(Candidate { access: Access::Kept { keys, .. }, score, fulfilled, sides }) => {
-                    Candidate { access: Access::Kept { inner: *number, hash: None, keys }, score, fulfilled, sides }
+                let single = self.plan.levels.iter().all(|level| level.access.is_single());
+                if found.score < SCORE_HASH {
+                    found
+                } else {
+                    self.hash_candidate(table, placed, single).unwrap_or(found)
                 }
-                _ => plain(kept(*number)),
-            },
+            }
+            Origin::Inner { number, .. } => {
+                let single = self.plan.levels.iter().all(|level| level.access.is_single());
+                self.inner_candidate(table, *number, placed, single).unwrap_or_else(|| plain(kept(*number)))
+            }
             Origin::Each { json, path, .. } => plain(Access::Each { json: json.clone(), path: path.clone() }),
         }
     }
 
+    /// The rows of an inner query found by a hash.
+    fn inner_candidate(&self, table: usize, number: usize, placed: u32, single: bool) -> Option<Candidate> {
+        let mut candidate = self.hash_candidate(table, placed, single)?;
+        if let Access::Kept { inner, .. } = &mut candidate.access {
+            *inner = number;
+        }
+        Some(candidate)
+    }
+
+    /// All ways to find a table's entries that may be the best. `single`: the tables placed give one row at most.
+    pub(super) fn ways(&self, table: usize, placed: u32, single: bool) -> Vec<Candidate> {
+        let plain = |access| Candidate::new(SCORE_SCAN, access, Vec::new());
+        match &self.logical.tables[table].origin {
+            Origin::Collection(_) => self.collection_ways(table, placed, single),
+            Origin::Inner { number, .. } => {
+                let kept = Access::Kept { inner: *number, hash: None, keys: Vec::new() };
+                vec![self.inner_candidate(table, *number, placed, single).unwrap_or_else(|| plain(kept))]
+            }
+            Origin::Each { json, path, .. } => vec![plain(Access::Each { json: json.clone(), path: path.clone() })],
+        }
+    }
+
+    fn collection_ways(&self, table: usize, placed: u32, single: bool) -> Vec<Candidate> {
+        let (info, bounds) = (self.info(table), self.bounds(table, placed));
+        if let Some(found) = self.single_candidate(info, &bounds) {
+            return vec![found];
+        }
+        let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
+        let mut ways = vec![scan_candidate(info, &bounds)];
+        for (number, index) in indexes {
+            ways.push(index_candidate(info, number, index, &bounds).unwrap_or_else(|| {
+                let (equal, direction) = (Vec::new(), Direction::Forward);
+                let access = Access::Index { number, tree: index.tree, equal, from: None, to: None, direction };
+                Candidate::new(SCORE_SCAN, access, Vec::new())
+            }));
+        }
+        ways.extend(self.hash_candidate(table, placed, single));
+        ways
+    }
+
     /// The table read once and found by a hash over what equals something of the tables placed. Worth its memory only where
     /// these give more than one row.
-    fn hash_candidate(&self, table: usize, placed: u32) -> Option<Candidate> {
-        if placed == 0 || self.plan.levels.iter().all(|level| level.access.is_single()) {
+    fn hash_candidate(&self, table: usize, placed: u32, single: bool) -> Option<Candidate> {
+        if placed == 0 || single {
             return None;
         }
         let (own, whole) = (1u32 << table, matches!(self.logical.tables[table].origin, Origin::Collection(_)));
@@ -96,27 +139,32 @@ impl Planner<'_> {
             }
         }
         let access = Access::Kept { inner: usize::MAX, hash: None, keys };
-        (!sides.is_empty()).then_some(Candidate { score: SCORE_HASH, access, fulfilled, sides })
+        (!sides.is_empty()).then(|| Candidate { sides, ..Candidate::new(SCORE_HASH, access, fulfilled) })
     }
 
     fn entries_candidate(&self, table: usize, placed: u32) -> Candidate {
-        let info = self.info(table);
-        let bounds = self.bounds(table, placed);
-        let equal = |field: &str| bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field);
-        if let Some(bound) = equal(&info.key.field) {
-            let access = Access::Key(bound.value.clone());
-            return Candidate { score: SCORE_KEY, access, fulfilled: vec![bound.condition], sides: Vec::new() };
-        }
-        for unique in info.unique.iter().filter(|unique| unique.readiness.is_ready()) {
-            if let Some(bound) = equal(&unique.field) {
-                let (field, value) = (unique.field.clone(), bound.value.clone());
-                let access = Access::Unique { tree: unique.tree, field, value };
-                return Candidate { score: SCORE_UNIQUE, access, fulfilled: vec![bound.condition], sides: Vec::new() };
-            }
+        let (info, bounds) = (self.info(table), self.bounds(table, placed));
+        if let Some(found) = self.single_candidate(info, &bounds) {
+            return found;
         }
         let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
         let best = indexes.filter_map(|(number, index)| index_candidate(info, number, index, &bounds));
         best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| scan_candidate(info, &bounds))
+    }
+
+    /// A way that finds one document at most.
+    fn single_candidate(&self, info: &CollectionInfo, bounds: &[Bound<'_>]) -> Option<Candidate> {
+        let equal = |field: &str| bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field);
+        if let Some(bound) = equal(&info.key.field) {
+            return Some(Candidate::new(SCORE_KEY, Access::Key(bound.value.clone()), vec![bound.condition]));
+        }
+        let mut unique = info.unique.iter().filter(|unique| unique.readiness.is_ready());
+        unique.find_map(|unique| {
+            let bound = equal(&unique.field)?;
+            let (field, value) = (unique.field.clone(), bound.value.clone());
+            let access = Access::Unique { tree: unique.tree, field, value };
+            Some(Candidate::new(SCORE_UNIQUE, access, vec![bound.condition]))
+        })
     }
 
     /// Takes ORDER BY from the outermost level's own order where that is possible.
@@ -141,13 +189,15 @@ impl Planner<'_> {
 
     /// The direction in which the outermost level's entries come in the order asked for, if they can.
     fn order_direction(&mut self) -> Option<Direction> {
-        if let Some(direction) = self.order_of(&self.plan.levels[0].access) {
+        let level = &self.plan.levels[0];
+        let inner_single = self.plan.levels[1..].iter().all(|level| level.access.is_single());
+        let order_of = |access: &Access| self.order_of(level.table, access, inner_single);
+        if let Some(direction) = order_of(&level.access) {
             return Some(direction);
         }
         // A whole scan may as well go through an index, if the first rows are all that is wanted.
-        let level = &self.plan.levels[0];
         let whole = matches!(level.access, Access::Scan { from: None, to: None, .. });
-        if !whole || self.plan.limit.is_none() {
+        if !whole || self.plan.limit.is_none() || self.catalog.counts.are_kept() {
             return None;
         }
         let indexes = &self.info(level.table).indexes;
@@ -155,7 +205,7 @@ impl Planner<'_> {
         let found = ready.into_iter().find_map(|(number, index)| {
             let (equal, direction) = (Vec::new(), Direction::Forward);
             let access = Access::Index { number, tree: index.tree, equal, from: None, to: None, direction };
-            let direction = self.order_of(&access)?;
+            let direction = order_of(&access)?;
             Some((access, direction, index.fields.len()))
         });
         let (access, direction, key_place) = found?;
@@ -164,8 +214,9 @@ impl Planner<'_> {
         Some(direction)
     }
 
-    fn order_of(&self, access: &Access) -> Option<Direction> {
-        let table = self.plan.levels[0].table;
+    /// The direction in which the entries of the outermost table come in the order asked for, if they can. `inner_single`: all
+    /// others find one entry at most.
+    pub(super) fn order_of(&self, table: usize, access: &Access, inner_single: bool) -> Option<Direction> {
         let info = self.info(table);
         let (fields, equal): (&[String], usize) = match access {
             Access::Index { number, equal, .. } => (&info.indexes[*number].fields, equal.len()),
@@ -173,7 +224,6 @@ impl Planner<'_> {
             _ => return None,
         };
         let sequence: Vec<&str> = fields.iter().chain(std::iter::once(&info.key.field)).map(String::as_str).collect();
-        let inner_single = self.plan.levels[1..].iter().all(|level| level.access.is_single());
         let (mut next, mut direction, mut exact) = (equal, None, true);
         for (expr, falling) in &self.plan.order {
             if next == sequence.len() && inner_single {
@@ -238,7 +288,7 @@ fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, boun
     }
     let score = if equal.is_empty() { SCORE_KEY_RANGE - ranges } else { SCORE_INDEX - 4 * equal.len() as u32 - ranges };
     let access = Access::Index { number, tree: index.tree, equal, from, to, direction: Direction::Forward };
-    Some(Candidate { score, access, fulfilled, sides: Vec::new() })
+    Some(Candidate::new(score, access, fulfilled))
 }
 
 fn scan_candidate(info: &CollectionInfo, bounds: &[Bound<'_>]) -> Candidate {
@@ -249,10 +299,11 @@ fn scan_candidate(info: &CollectionInfo, bounds: &[Bound<'_>]) -> Candidate {
     let from = side(Comparison::Greater, Comparison::GreaterOrEqual);
     let to = side(Comparison::Less, Comparison::LessOrEqual);
     let score = if from.is_some() || to.is_some() { SCORE_KEY_RANGE + 1 } else { SCORE_SCAN };
-    Candidate {
-        score,
-        access: Access::Scan { from, to, direction: Direction::Forward },
-        fulfilled: Vec::new(),
-        sides: Vec::new(),
+    Candidate::new(score, Access::Scan { from, to, direction: Direction::Forward }, Vec::new())
+}
+
+impl Candidate {
+    fn new(score: u32, access: Access, fulfilled: Vec<usize>) -> Candidate {
+        Candidate { score, access, fulfilled, sides: Vec::new(), weight: Weight::default() }
     }
 }

@@ -74,7 +74,10 @@ pub(crate) fn json(plan: &Plan, logical: &Logical, catalog: &Catalog) -> Json {
 
 /// The collections that are read without key or index, inside a loop or not.
 pub(crate) fn scans<'c>(plan: &Plan, catalog: &'c Catalog) -> Vec<&'c str> {
-    let whole = plan.levels.iter().filter(|level| matches!(level.access, Access::Scan { from: None, to: None, .. }));
+    // Where the first rows in the order of an index are wanted, not all of it is read.
+    let first = plan.ordered && plan.limit.is_some();
+    let is_whole = |access: &Access| matches!(access, Access::Scan { from: None, to: None, .. });
+    let whole = plan.levels.iter().filter(|level| is_whole(&level.access) || !first && is_whole_index(&level.access));
     let own = whole.filter_map(|level| level.collection.map(|number| catalog.collections[number].name.as_str()));
     let inner = plan.inner.iter().flat_map(|inner| &inner.members).flat_map(|member| scans(member, catalog));
     own.chain(inner).collect()
@@ -109,8 +112,11 @@ fn level_text(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
     let named = if alias == name { name.clone() } else { format!("{name} AS {alias}") };
     let access = access(level, logical, catalog);
     let left = if level.left { "LEFT " } else { "" };
+    let whole = is_whole_index(&level.access);
     let mut line = match &level.access {
         Access::Key(_) | Access::Unique { .. } => format!("{left}LOOKUP {named} BY {access}"),
+        Access::Index { .. } if whole && level.fetch => format!("{left}SCAN {named} USING INDEX {access}"),
+        Access::Index { .. } if whole => format!("{left}SCAN {named} USING COVERING INDEX {access}"),
         Access::Index { .. } if level.fetch => format!("{left}SEARCH {named} USING INDEX {access}"),
         Access::Index { .. } => format!("{left}SEARCH {named} USING COVERING INDEX {access}"),
         Access::Scan { from: None, to: None, .. } => format!("{left}SCAN {named}{access}"),
@@ -124,6 +130,10 @@ fn level_text(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
         let _ = write!(line, " FILTER {conditions}");
     }
     line
+}
+
+fn is_whole_index(access: &Access) -> bool {
+    matches!(access, Access::Index { equal, from: None, to: None, .. } if equal.is_empty())
 }
 
 fn shown(expr: &Expr, logical: &Logical) -> String {

@@ -1,7 +1,8 @@
 //! SQL over collections: a subset of SQLite's dialect, prepared once, executed many times.
 //!
 //! ```text
-//!  text → parse.rs → resolve/ (names, bounds) → plan.rs, candidates.rs (a plan for each set of optional parameters)
+//!  text → parse.rs → resolve/ (names, bounds) → plan.rs, candidates.rs, join_order.rs (a plan for each set of optional
+//!         parameters, by the counts in counts.rs)
 //!       → inner.rs (inner queries, each when its rows are first asked for)
 //!       → execute.rs (rows pushed to a RowSink): pipeline.rs where compiled.rs knows the plan's shape,
 //!         nest.rs (nested loops over a View and over rows kept, relation.rs) for any plan;
@@ -24,6 +25,7 @@ mod constants;
 pub(crate) mod dates;
 mod each;
 mod error;
+mod estimate;
 mod execute;
 mod explain;
 mod expr;
@@ -32,6 +34,7 @@ mod functions;
 pub(crate) mod grouping;
 mod groups;
 mod inner;
+mod join_order;
 mod json;
 mod json_calls;
 mod leaves;

@@ -19,6 +19,7 @@ use super::aggregate::AggregateCall;
 use super::compiled::Compiled;
 use super::constants::Repeatable;
 use super::each;
+use super::estimate::Estimate;
 use super::expr::{Affinity, Comparison, Expr, Literal, flatten};
 use super::functions::Function;
 use super::json_calls::may_be_json;
@@ -47,6 +48,8 @@ pub(crate) struct Level {
     /// A left join: a row without fields where nothing is found; then these conditions of WHERE.
     pub(crate) left: bool,
     pub(crate) beyond: Vec<Expr>,
+    /// What it is thought to do, where counts tell.
+    pub(crate) estimate: Option<Estimate>,
 }
 
 /// How one query runs with one set of present optional parameters.
@@ -77,6 +80,8 @@ pub(crate) struct Plan {
     pub(crate) implied: Vec<usize>,
     /// Queries whose rows are kept, by number: those that the text has, then collections joined by a hash.
     pub(crate) inner: Vec<InnerPlan>,
+    /// About how many rows it gives.
+    pub(crate) rows: f64,
     /// Numbers it among all plans, so that the field caches of an inner query are found again.
     pub(crate) number: usize,
     /// The same, if it is of the shape that runs without a walk of expressions.
@@ -130,12 +135,13 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
     for condition in &logical.conditions {
         flatten(filter(specialised(condition)), &mut conditions);
     }
+    let conditions = conditions.into_iter().flat_map(ends_of_between).collect();
     let left_on = logical.tables.iter().map(|table| {
         let mut on = Vec::new();
         for condition in table.left_on.iter().flatten() {
             flatten(filter(specialised(condition)), &mut on);
         }
-        on
+        on.into_iter().flat_map(ends_of_between).collect()
     });
     let inner = logical.inner.iter().map(|inner| InnerPlan {
         members: inner.members.iter().map(|member| plan(member, catalog, optional, present)).collect(),
@@ -166,6 +172,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
             offset: logical.offset.as_ref().map(&specialised),
             implied: Vec::new(),
             inner: inner.collect(),
+            rows: 0.0,
             number: number(),
             compiled: None,
             line: OnceLock::new(),
@@ -173,6 +180,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
     };
     planner.drop_implied();
     planner.nest();
+    planner.note_rows();
     planner.use_order();
     planner.place_conditions();
     planner.place_columns();
@@ -195,6 +203,18 @@ fn simplify(expr: Expr, known: &dyn Fn(usize) -> Option<bool>) -> Expr {
         Expr::And(terms) => connect(terms, true),
         Expr::Or(terms) => connect(terms, false),
         other => other,
+    }
+}
+
+/// `field BETWEEN a AND b` as the two comparisons that it is: each may be an end of a range.
+fn ends_of_between(condition: Expr) -> Vec<Expr> {
+    match condition {
+        Expr::Between(value, Affinity::None, low, Affinity::None, high) if matches!(*value, Expr::Column(_)) => {
+            let compare = |comparison, value, end| Expr::Compare(comparison, Affinity::None, value, end);
+            let low = compare(Comparison::GreaterOrEqual, value.clone(), low);
+            vec![low, compare(Comparison::LessOrEqual, value, high)]
+        }
+        other => vec![other],
     }
 }
 
@@ -266,7 +286,7 @@ impl Planner<'_> {
     }
 
     /// All expressions but conditions of WHERE and inner joins.
-    fn results(&self) -> impl Iterator<Item = &Expr> {
+    pub(super) fn results(&self) -> impl Iterator<Item = &Expr> {
         let plan = &self.plan;
         let aggregates = plan.aggregates.iter().flat_map(AggregateCall::expressions);
         let order = plan.order.iter().map(|(expr, _)| expr);
@@ -336,6 +356,17 @@ impl Planner<'_> {
 
     fn nest(&mut self) {
         let mut placed = 0u32;
+        if self.catalog.counts.are_kept() {
+            for step in self.join_order() {
+                let single = self.plan.levels.iter().all(|level| level.access.is_single());
+                let candidate = self.ways(step.table, placed, single).swap_remove(step.way);
+                self.add_level(step.table, candidate);
+                placed |= 1 << step.table;
+                if let Some(level) = self.plan.levels.last_mut() {
+                    level.estimate = Some(step.estimate);
+                }
+            }
+        }
         let count = self.logical.tables.len() - self.plan.implied.len();
         while self.plan.levels.len() < count {
             let open = (0..self.logical.tables.len())
@@ -350,7 +381,18 @@ impl Planner<'_> {
         }
     }
 
-    fn is_ready(&self, table: usize, placed: u32) -> bool {
+    /// About how many rows the plan gives: what a query around it is planned with.
+    fn note_rows(&mut self) {
+        let rows = self.plan.levels.last().and_then(|level| level.estimate).map_or(1.0, |estimate| estimate.rows);
+        let gathered = match (self.plan.grouped, self.plan.group.is_empty()) {
+            (true, true) => 1.0,
+            (true, false) => rows.sqrt(),
+            (false, _) => rows,
+        };
+        self.plan.rows = gathered.min(self.wanted_rows());
+    }
+
+    pub(super) fn is_ready(&self, table: usize, placed: u32) -> bool {
         let arguments = self.logical.tables[table].origin.expressions().fold(0, |tables, e| tables | self.tables(e));
         if arguments & !placed != 0 {
             return false;
@@ -390,6 +432,7 @@ impl Planner<'_> {
             after: Vec::new(),
             left,
             beyond: Vec::new(),
+            estimate: None,
         };
         self.plan.levels.push(level);
     }
@@ -523,13 +566,18 @@ impl Planner<'_> {
     }
 
     fn place(&self, level: usize, number: usize) -> Place {
+        self.place_in(&self.plan.levels[level].access, number)
+    }
+
+    /// Where a column is when its table's entries are found in this way.
+    pub(super) fn place_in(&self, access: &Access, number: usize) -> Place {
         let column = &self.logical.columns[number];
         let info = self.info(column.table);
-        if matches!(self.plan.levels[level].access, Access::Kept { .. } | Access::Each { .. }) {
+        if matches!(access, Access::Kept { .. } | Access::Each { .. }) {
             return Place::Row(self.row_place(number));
         }
         let is_key = column.name == info.key.field && !column.inside;
-        let Access::Index { number, .. } = &self.plan.levels[level].access else {
+        let Access::Index { number, .. } = access else {
             return if is_key { Place::Key(info.key.kind) } else { Place::Document };
         };
         let index = &info.indexes[*number];

@@ -1,6 +1,7 @@
 //! A prepared query: parsed and resolved once, planned once for each set of present optional parameters, run often.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::access::Access;
 use super::constants::Repeatables;
@@ -15,11 +16,25 @@ use super::sink::{JsonRows, RowShape, RowSink};
 use super::value::Value;
 use super::{compiled, explain, inner, parse};
 use crate::catalog::Catalog;
-use crate::engine::View;
+use crate::counts::TreeCount;
+use crate::engine::{TreeId, View};
 use crate::readiness::Readiness;
 
 /// Optional parameters that plans are specialised for; of more, the first count and the others are tested for each row.
 pub const SPECIALISED_MAX: usize = 8;
+/// How often a query plans anew because counts have moved far; the last plans stay. Those before are kept, for executions may
+/// be at them: from nothing to a billion documents a collection takes seven.
+const GENERATIONS_MAX: usize = 32;
+
+/// A plan for each set of present optional parameters, each made when it is first needed.
+type Plans = Vec<OnceLock<Box<Plan>>>;
+
+/// The plans that were made by certain counts.
+struct Generation {
+    plans: Plans,
+    /// The counts of the trees that the query may read.
+    counts: Vec<(TreeId, TreeCount)>,
+}
 
 /// A prepared query. Shared by threads; each brings its own [`Scratch`].
 pub struct Query {
@@ -28,10 +43,13 @@ pub struct Query {
     logical: Logical,
     /// Slots of the parameters that the text tests for NULL.
     optional: Vec<usize>,
-    /// By the bits of those present; each made when it is first needed.
-    plans: Vec<OnceLock<Box<Plan>>>,
-    /// Those that do without what is being built.
-    early: Vec<OnceLock<Box<Plan>>>,
+    /// By the bits of those present.
+    generations: Box<[OnceLock<Generation>]>,
+    /// The generation that is used, and the counts' epoch when that was decided.
+    generation: AtomicUsize,
+    epoch: AtomicU64,
+    /// Plans that do without what is being built.
+    early: Plans,
     /// What was being built when the query was prepared.
     waits_for: Vec<Readiness>,
     shape: RowShape,
@@ -62,8 +80,7 @@ impl Query {
     /// A query that is resolved already, against this catalog.
     pub(crate) fn of(logical: Logical, catalog: Catalog) -> Query {
         let optional = optional_parameters(&logical);
-        let plans = (0..1usize << optional.len()).map(|_| OnceLock::new()).collect();
-        let optional_count = optional.len();
+        let early = unmade(&optional);
         let ready = catalog.collections.iter().flat_map(|info| {
             let unique = info.unique.iter().map(|unique| &unique.readiness);
             info.indexes.iter().map(|index| &index.readiness).chain(unique)
@@ -75,8 +92,10 @@ impl Query {
             catalog,
             logical,
             optional,
-            plans,
-            early: (0..1usize << optional_count).map(|_| OnceLock::new()).collect(),
+            generations: (0..GENERATIONS_MAX).map(|_| OnceLock::new()).collect(),
+            generation: AtomicUsize::new(0),
+            epoch: AtomicU64::new(0),
+            early,
             waits_for,
             shape,
             repeatables: Repeatables::default(),
@@ -103,7 +122,8 @@ impl Query {
     }
 
     fn forget_plans(&mut self) {
-        self.plans.iter_mut().chain(&mut self.early).for_each(|plan| *plan = OnceLock::new());
+        self.generations.iter_mut().for_each(|generation| *generation = OnceLock::new());
+        self.early.iter_mut().for_each(|plan| *plan = OnceLock::new());
     }
 
     /// The same with plans that are never compiled: what the compiled way is compared with, for the answers are equal.
@@ -218,9 +238,50 @@ impl Query {
         Ok(self.plan_for(present))
     }
 
+    /// The plans by the counts as they are, or were not long ago.
+    #[inline]
+    fn plans(&self) -> &Plans {
+        if self.catalog.counts.epoch() != self.epoch.load(Ordering::Acquire) {
+            self.look_at_counts();
+        }
+        let generation = &self.generations[self.generation.load(Ordering::Acquire)];
+        &generation.get_or_init(|| Generation { plans: unmade(&self.optional), counts: self.counts() }).plans
+    }
+
+    /// Goes on to the next generation where the counts of what is read have moved far since this one.
+    #[cold]
+    fn look_at_counts(&self) {
+        let (epoch, number) = (self.catalog.counts.epoch(), self.generation.load(Ordering::Acquire));
+        if let Some(generation) = self.generations[number].get() {
+            let now = self.counts();
+            let has_moved = |(tree, now): &(TreeId, TreeCount)| {
+                let then = generation.counts.iter().find(|(other, _)| other == tree);
+                then.is_none_or(|(_, then)| now.has_moved(then))
+            };
+            if now.iter().any(has_moved) && number + 1 < GENERATIONS_MAX {
+                let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+                // Where another thread was before, it has done the same.
+                let _ = self.generation.compare_exchange(number, number + 1, success, failure);
+            }
+        }
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// The counts of all trees that it may read.
+    fn counts(&self) -> Vec<(TreeId, TreeCount)> {
+        let mut counts = Vec::new();
+        self.logical.reads(&mut |collection| {
+            let info = &self.catalog.collections[collection];
+            let trees = std::iter::once(info.tree).chain(info.indexes.iter().map(|index| index.tree));
+            counts.extend(trees.filter_map(|tree| Some((tree, self.catalog.counts.of(tree)?))));
+            false
+        });
+        counts
+    }
+
     fn plan_for(&self, present: usize) -> &Plan {
         let is_early = self.waits_for.iter().any(Readiness::is_building);
-        let plans = if is_early { &self.early } else { &self.plans };
+        let plans = if is_early { &self.early } else { self.plans() };
         plans[present].get_or_init(|| {
             let mut plan = plan::plan(&self.logical, &self.catalog, &self.optional, present as u32);
             plan.each_mut(&mut |plan| {
@@ -271,7 +332,7 @@ impl Query {
     /// What the indexes should include so that no plan of this query fetches a document through them.
     pub fn wanted_included(&self) -> Vec<WantedIncluded> {
         let mut wanted: Vec<WantedIncluded> = Vec::new();
-        for present in 0..self.plans.len() {
+        for present in 0..self.early.len() {
             let plan = self.plan_for(present);
             for (number, level) in plan.levels.iter().enumerate() {
                 let Access::Index { number: index, .. } = level.access else { continue };
@@ -293,6 +354,10 @@ impl std::fmt::Debug for Query {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Query").field("number", &self.number).field("parameters", &self.logical.parameters).finish()
     }
+}
+
+fn unmade(optional: &[usize]) -> Plans {
+    (0..1usize << optional.len()).map(|_| OnceLock::new()).collect()
 }
 
 fn want(wanted: &mut Vec<WantedIncluded>, collection: &str, index: &[String], field: &str) {

@@ -7,6 +7,8 @@
 
 #![allow(dead_code, reason = "each user takes its part")]
 
+use docs::catalog::Catalog;
+use docs::counts::{Counts, TreeCount};
 use serde_json::Value as Json;
 
 use crate::sql_oracle::Both;
@@ -46,12 +48,45 @@ pub(crate) struct Asked {
     pub(crate) ordered: bool,
 }
 
-/// Documents of two collections.
+/// Documents of two collections. Most have counts that are anything but true, so that their plans are any that counts may bring.
 pub(crate) fn world(random: &mut Random) -> Both {
     let rows = [random.below(14), random.below(10)];
     let mut collections = rows.map(|rows| (0..rows).map(|id| document(random, id)).collect::<Vec<_>>());
     let (t, u) = collections.split_at_mut(1);
-    Both::new(&t[0], &u[0])
+    let mut both = Both::with_indexes(&t[0], &u[0], INDEXES[random.below(INDEXES.len())]);
+    if !random.chance(4) {
+        both.memory.catalog.counts = counts(random, &both.memory.catalog);
+    }
+    both
+}
+
+/// Indexes, and what they carry.
+const INDEXES: [&[(&[&str], &[&str])]; 4] = [
+    &[(&["a"], &[]), (&["b", "c"], &["a"])],
+    &[(&["b"], &["c", "d"]), (&["c", "b"], &[]), (&["a", "b"], &["id"])],
+    &[(&["b", "a"], &["a", "b", "c", "d"]), (&["c"], &[])],
+    &[],
+];
+
+/// Any counts of a catalog's trees.
+fn counts(random: &mut Random, catalog: &Catalog) -> Counts {
+    let seed = random.next();
+    let counts = Counts::new(move |tree, range| {
+        let ends = format!("{seed} {tree:?} {:?} {:?}", range.from, range.to);
+        let mut random =
+            Random::new(ends.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)));
+        random.chance(8).then_some(random.below(100) as u64).or_else(|| Some(random.next() >> (32 + random.below(32))))
+    });
+    let size = |random: &mut Random| 10f64.powi(random.below(8) as i32);
+    for info in &catalog.collections {
+        for (tree, fields) in
+            std::iter::once((info.tree, 0)).chain(info.indexes.iter().map(|i| (i.tree, i.fields.len())))
+        {
+            let alike = if random.chance(3) { Vec::new() } else { (0..fields).map(|_| size(random)).collect() };
+            counts.set(tree, TreeCount { entries: size(random), alike });
+        }
+    }
+    counts
 }
 
 fn document(random: &mut Random, id: usize) -> Json {
@@ -320,10 +355,11 @@ fn filter(random: &mut Random, known: Columns<'_>) -> String {
 
 /// A query of any shape.
 pub(crate) fn query(random: &mut Random) -> Asked {
-    match random.below(10) {
+    match random.below(12) {
         0..=4 => rows(random),
         5..=7 => groups(random),
         8 => union(random),
+        9 | 10 => list(random),
         _ => Asked { sql: format!("SELECT {} AS x", closed(random, &[], 3)), ordered: true },
     }
 }
@@ -359,6 +395,52 @@ fn rows(random: &mut Random) -> Asked {
         }
     }
     Asked { sql, ordered }
+}
+
+/// Rows in the order of fields, the first of them, found by ranges and joins of fields: where keys and indexes compete.
+fn list(random: &mut Random) -> Asked {
+    let aliases = &["x", "y", "z"][..1 + random.below(3)];
+    let field = |random: &mut Random, alias: &str| format!("{alias}.{}", random.pick(&["id", "a", "b", "b", "c"]));
+    let mut from = String::new();
+    for (place, alias) in aliases.iter().enumerate() {
+        let table = random.pick(&["t", "u"]);
+        if place == 0 {
+            from = format!("{table} {alias}");
+            continue;
+        }
+        let before = aliases[random.below(place)];
+        let on = format!("{} = {}", field(random, alias), field(random, before));
+        from += &format!(" {}JOIN {table} {alias} ON {on}", random.pick(&["", "", "LEFT "]));
+    }
+    let any = |random: &mut Random| {
+        let alias = aliases[random.below(aliases.len())];
+        field(random, alias)
+    };
+    let mut terms = Vec::new();
+    for _ in 0..random.below(4) {
+        let (column, low, high) = (any(random), literal(random), literal(random));
+        terms.push(match random.below(5) {
+            0 => format!("{column} BETWEEN {low} AND {high}"),
+            1 => format!("{column} = {low}"),
+            2 => format!("{column} IN ({low}, {high})"),
+            _ => format!("{column} {} {low}", random.pick(&["<", "<=", ">", ">="])),
+        });
+    }
+    let condition = if terms.is_empty() { String::new() } else { format!(" WHERE {}", terms.join(" AND ")) };
+    let mut order: Vec<String> = (0..random.below(3)).map(|_| any(random)).collect();
+    order.extend(aliases.iter().map(|alias| format!("{alias}.id")));
+    let falling = random.pick(&["", " DESC"]);
+    let directions: Vec<String> =
+        order.iter().map(|column| format!("{column}{}", if random.chance(5) { " DESC" } else { falling })).collect();
+    let shown: Vec<String> = (0..3)
+        .map(|n| format!("{} AS r{n}", any(random)))
+        .chain(aliases.iter().map(|a| format!("{a}.id AS {a}")))
+        .collect();
+    let mut sql = format!("SELECT {} FROM {from}{condition} ORDER BY {}", shown.join(", "), directions.join(", "));
+    if random.chance(2) {
+        sql += &format!(" LIMIT {} OFFSET {}", random.below(8), random.below(3));
+    }
+    Asked { sql, ordered: true }
 }
 
 fn groups(random: &mut Random) -> Asked {

@@ -64,6 +64,11 @@ pub(crate) struct Both {
 
 impl Both {
     pub(crate) fn new(t: &[Json], u: &[Json]) -> Both {
+        Both::with_indexes(t, u, &[(&["a"], &[]), (&["b", "c"], &["a"])])
+    }
+
+    /// The same with these indexes on both collections, and the fields that they carry.
+    pub(crate) fn with_indexes(t: &[Json], u: &[Json], indexes: &[(&[&str], &[&str])]) -> Both {
         let mut memory = Memory::default();
         for (name, documents) in [("t", t), ("u", u)] {
             memory.add(&Shape {
@@ -71,7 +76,7 @@ impl Both {
                 key: "id",
                 fields: &FIELDS.map(|field| (field, FieldKind::Any)),
                 closed: false,
-                indexes: &[(&["a"], &[]), (&["b", "c"], &["a"])],
+                indexes,
                 references: &[],
             });
             documents.iter().for_each(|document| memory.insert(name, &document.to_string()));

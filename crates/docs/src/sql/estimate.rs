@@ -1,0 +1,321 @@
+//! About how many entries a way finds and what that costs, from the counts of the trees.
+//!
+//! Costs are in entries of an index read one behind the other, as measured on data in memory; only their ratios count. What
+//! equals a parameter has as many entries as values have on average; a range that literals bound is looked up in the tree; for
+//! all else there are the usual shares ([`RANGE_SHARE`] and the others).
+
+use std::ops::Bound;
+
+use super::access::{Access, Candidate, Limit, Weight};
+use super::expr::{Comparison, Expr};
+use super::nest::as_key;
+use super::plan::Planner;
+use super::resolve::Origin;
+use super::row::{Place, of_scalar};
+use crate::counts::{ENTRIES_LEAST, TreeCount};
+use crate::engine::{KeyRange, TreeId};
+use crate::order::{self, Scalar};
+
+/// A document read one behind the other.
+const DOCUMENT: f64 = 3.0;
+/// A document found by its key, somewhere in memory. With a document read in order this puts the point from which on a range of
+/// an index is no help at a quarter of the collection.
+const LOOKUP: f64 = 10.0;
+/// Each value that an entry of an index carries.
+const CARRIED: f64 = 0.02;
+/// The way down to where a range begins.
+const SEEK: f64 = 5.0;
+/// A row kept and hashed, beside reading it; and a look into the hash.
+const HASH_ROW: f64 = 6.0;
+const PROBE: f64 = 3.0;
+/// A row sorted, for each doubling of their number.
+const SORT_ROW: f64 = 0.25;
+
+/// Shares of the rows that pass what nothing is known of: one end of a range, an equality, LIKE, and others.
+const RANGE_SHARE: f64 = 0.25;
+const EQUAL_SHARE: f64 = 0.1;
+const LIKE_SHARE: f64 = 0.25;
+const OTHER_SHARE: f64 = 0.5;
+/// Entries with one value of the first field of an index that is not counted, and by each further field so many times fewer.
+const ALIKE: f64 = 10.0;
+const ALIKE_LESS: f64 = 4.0;
+/// Elements of `json_each`, and rows of a view.
+const ELEMENTS: f64 = 10.0;
+const VIEW_ROWS: f64 = 1_000.0;
+/// More rows than this are not kept in a hash where an index finds them.
+const HASH_ROWS_MAX: f64 = 100_000.0;
+/// A LIMIT that only the execution knows.
+const LIMIT_ABOUT: f64 = 100.0;
+
+/// What a level of a plan is thought to do in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Estimate {
+    /// How often it is begun: rows of the level outside.
+    pub(crate) loops: f64,
+    /// Entries looked at.
+    pub(crate) read: f64,
+    /// Rows that go on.
+    pub(crate) rows: f64,
+}
+
+/// What sorting costs where only the first `kept` rows are wanted.
+pub(super) fn sorting(rows: f64, kept: f64) -> f64 {
+    rows * SORT_ROW * rows.min(kept).max(2.0).log2()
+}
+
+impl Planner<'_> {
+    /// Rows of a table.
+    pub(super) fn table_rows(&self, table: usize) -> f64 {
+        match &self.logical.tables[table].origin {
+            Origin::Collection(_) => match self.catalog.counts.of(self.info(table).tree) {
+                Some(count) => count.entries.max(ENTRIES_LEAST),
+                None => VIEW_ROWS,
+            },
+            Origin::Inner { number, .. } => {
+                self.plan.inner[*number].members.iter().map(|member| member.rows).sum::<f64>().max(1.0)
+            }
+            Origin::Each { .. } => ELEMENTS,
+        }
+    }
+
+    /// Entries of an index with the same first values.
+    fn alike(&self, tree: TreeId, fields: usize, rows: f64) -> f64 {
+        let Some(last) = fields.checked_sub(1) else { return rows };
+        let TreeCount { alike, .. } = self.catalog.counts.of(tree).unwrap_or_default();
+        let guess = ALIKE / ALIKE_LESS.powi(i32::try_from(last).unwrap_or(i32::MAX));
+        alike.get(last).copied().unwrap_or(guess).clamp(1.0, rows)
+    }
+
+    /// How many rows of a table have one value of a field, where an index or the key tells.
+    fn rows_of_value(&self, table: usize, column: usize) -> Option<f64> {
+        let (info, name) = (self.info(table), &self.logical.columns[column].name);
+        if *name == info.key.field || info.unique.iter().any(|unique| unique.field == *name) {
+            return Some(1.0);
+        }
+        let index = info.indexes.iter().find(|index| index.fields.first() == Some(name))?;
+        Some(self.alike(index.tree, 1, self.table_rows(table)))
+    }
+
+    /// Fills in what a way costs.
+    pub(super) fn weigh(&self, table: usize, candidate: &mut Candidate) {
+        candidate.weight = match &candidate.access {
+            Access::Key(_) => Weight { once: 0.0, each: LOOKUP, read: 1.0 },
+            Access::Unique { .. } => Weight { once: 0.0, each: 2.0 * LOOKUP, read: 1.0 },
+            Access::Index { number, tree, equal, from, to, .. } => {
+                let read = self.index_rows(table, *tree, equal, (from.as_ref(), to.as_ref()));
+                let index = &self.info(table).indexes[*number];
+                let entry = 1.0 + CARRIED * (index.fields.len() + index.included.len()) as f64;
+                let fetched = if self.covers(table, *number, &candidate.fulfilled) { 0.0 } else { LOOKUP };
+                Weight { once: 0.0, each: SEEK + read * (entry + fetched), read }
+            }
+            Access::Scan { from, to, .. } => {
+                let read = self.scan_rows(table, from.as_ref(), to.as_ref());
+                Weight { once: 0.0, each: SEEK + read * DOCUMENT, read }
+            }
+            Access::Kept { keys, .. } if !keys.is_empty() => self.hash_weight(table, candidate),
+            Access::Kept { .. } | Access::Each { .. } => {
+                let read = self.table_rows(table);
+                Weight { once: read * DOCUMENT, each: read, read }
+            }
+        };
+    }
+
+    /// Whether a way is out of the question: a hash of very many rows where an index finds them.
+    pub(super) fn is_too_large(&self, table: usize, candidate: &Candidate, others: &[Candidate]) -> bool {
+        let found = |other: &Candidate| match &other.access {
+            Access::Index { equal, .. } => !equal.is_empty(),
+            other => other.is_single(),
+        };
+        matches!(candidate.access, Access::Kept { .. })
+            && self.table_rows(table) > HASH_ROWS_MAX
+            && others.iter().any(found)
+    }
+
+    fn hash_weight(&self, table: usize, candidate: &Candidate) -> Weight {
+        let all = self.table_rows(table);
+        let left = self.logical.tables[table].left_on.is_some();
+        let conditions = if left { &self.left_on[table] } else { &self.conditions };
+        let own = conditions.iter().filter(|condition| self.tables(condition) == 1 << table);
+        let kept = own.fold(all, |rows, condition| rows * self.passing(condition)).max(1.0);
+        let same = candidate.sides.iter().fold(1.0, |share: f64, side| {
+            let rows = match side {
+                Expr::Column(column) => self.rows_of_value(table, *column),
+                _ => None,
+            };
+            share * (rows.unwrap_or(ALIKE) / all)
+        });
+        let read = (kept * same).clamp(f64::MIN_POSITIVE, kept);
+        // What the table's own conditions find without reading it whole is not asked here: it costs at most a scan.
+        Weight { once: all * DOCUMENT + kept * HASH_ROW, each: PROBE + read, read }
+    }
+
+    fn index_rows(
+        &self,
+        table: usize,
+        tree: TreeId,
+        equal: &[Expr],
+        (from, to): (Option<&Limit>, Option<&Limit>),
+    ) -> f64 {
+        let rows = self.table_rows(table);
+        let literals: Vec<Scalar<'_>> = equal.iter().map_while(literal).collect();
+        let is_told = literals.len() == equal.len()
+            && [from, to].into_iter().flatten().all(|(value, _)| literal(value).is_some());
+        if is_told && (from.is_some() || to.is_some()) {
+            let (low, high) = ends(&literals, from, to);
+            if let Some(told) = self.told(tree, &low, &high) {
+                return told;
+            }
+        }
+        let first = match literals.len() {
+            0 => None,
+            _ => {
+                let (low, high) = ends(&literals, None, None);
+                self.told(tree, &low, &high)
+            }
+        };
+        let found = match first {
+            Some(told) => told * self.alike(tree, equal.len(), rows) / self.alike(tree, literals.len(), rows),
+            None => self.alike(tree, equal.len(), rows),
+        };
+        let sides = i32::from(from.is_some()) + i32::from(to.is_some());
+        (found * RANGE_SHARE.powi(sides)).max(1.0)
+    }
+
+    /// What the tree says of a range, if it is large enough to tell.
+    fn told(&self, tree: TreeId, low: &[u8], high: &[u8]) -> Option<f64> {
+        if low >= high && !high.is_empty() {
+            return Some(1.0);
+        }
+        let counts = &self.catalog.counts;
+        counts.of(tree).filter(|count| count.entries >= ENTRIES_LEAST)?;
+        let to = if high.is_empty() { Bound::Unbounded } else { Bound::Excluded(high) };
+        let told = counts.range(tree, KeyRange { from: Bound::Included(low), to })?;
+        Some((told as f64).max(1.0))
+    }
+
+    fn scan_rows(&self, table: usize, from: Option<&Expr>, to: Option<&Expr>) -> f64 {
+        let (rows, info) = (self.table_rows(table), self.info(table));
+        let key = |side: Option<&Expr>| match side.map(literal) {
+            None => Some(Vec::new()),
+            Some(value) => as_key(of_scalar(value?), info.key.kind).map(|key| key.as_bytes().to_vec()),
+        };
+        if from.is_none() && to.is_none() {
+            return rows;
+        }
+        if let (Some(low), Some(high)) = (key(from), key(to))
+            && let Some(told) = self.told(info.tree, &low, &high)
+        {
+            return told;
+        }
+        let sides = i32::from(from.is_some()) + i32::from(to.is_some());
+        (rows * RANGE_SHARE.powi(sides)).max(1.0)
+    }
+
+    /// Whether an index tells all that is wanted of a table's documents, once these conditions need no look.
+    fn covers(&self, table: usize, number: usize, fulfilled: &[usize]) -> bool {
+        let left = self.logical.tables[table].left_on.is_some();
+        let access = Access::Index {
+            number,
+            tree: TreeId(0),
+            equal: Vec::new(),
+            from: None,
+            to: None,
+            direction: crate::engine::Direction::Forward,
+        };
+        let mut covered = true;
+        let mut look = |expr: &Expr| {
+            expr.walk(&mut |part| {
+                if let Expr::Column(column) | Expr::Path(column, _) = part
+                    && self.logical.columns[*column].table == table
+                {
+                    covered &= self.place_in(&access, *column) != Place::Document;
+                }
+            });
+        };
+        self.results().for_each(&mut look);
+        let arguments = self.logical.tables.iter().flat_map(|table| table.origin.expressions());
+        arguments.for_each(&mut look);
+        for (place, condition) in self.conditions.iter().enumerate() {
+            if left || !fulfilled.contains(&place) {
+                look(condition);
+            }
+        }
+        for (of, on) in self.left_on.iter().enumerate() {
+            for (place, condition) in on.iter().enumerate() {
+                if of != table || !fulfilled.contains(&place) {
+                    look(condition);
+                }
+            }
+        }
+        covered
+    }
+
+    /// The share of the rows that pass a condition.
+    pub(super) fn passing(&self, condition: &Expr) -> f64 {
+        let value = |a: &Expr, b: &Expr| match (a, b) {
+            (Expr::Column(column), _) | (_, Expr::Column(column)) => {
+                let table = self.logical.columns[*column].table;
+                self.rows_of_value(table, *column).map_or(EQUAL_SHARE, |rows| rows / self.table_rows(table))
+            }
+            _ => EQUAL_SHARE,
+        };
+        match condition {
+            Expr::Compare(Comparison::Equal, _, a, b) | Expr::Is(true, _, a, b) => value(a, b),
+            Expr::Compare(Comparison::NotEqual, ..) | Expr::Is(false, ..) | Expr::NotNull(_) => 1.0 - EQUAL_SHARE,
+            Expr::Compare(..) => RANGE_SHARE,
+            Expr::Between(..) => RANGE_SHARE * RANGE_SHARE,
+            Expr::IsNull(_) => EQUAL_SHARE,
+            Expr::Like(..) | Expr::Glob(..) => LIKE_SHARE,
+            Expr::In(of, _, list) => {
+                let one = list.first().map_or(0.0, |first| value(of, first));
+                (one * list.len() as f64).min(OTHER_SHARE)
+            }
+            Expr::And(terms) => terms.iter().map(|term| self.passing(term)).product(),
+            Expr::Or(terms) => terms.iter().map(|term| self.passing(term)).sum::<f64>().min(1.0),
+            Expr::Not(term) => 1.0 - self.passing(term),
+            _ => OTHER_SHARE,
+        }
+    }
+
+    /// Rows that are wanted at most.
+    pub(super) fn wanted_rows(&self) -> f64 {
+        let number = |expr: &Option<Expr>, otherwise: f64| match expr {
+            None => otherwise,
+            Some(expr) => match literal(expr) {
+                Some(Scalar::Integer(integer)) if integer >= 0 => integer as f64,
+                Some(_) => f64::INFINITY,
+                None => LIMIT_ABOUT,
+            },
+        };
+        number(&self.plan.limit, f64::INFINITY) + number(&self.plan.offset, 0.0)
+    }
+}
+
+/// The value of a literal other than NULL.
+fn literal(expr: &Expr) -> Option<Scalar<'_>> {
+    match expr {
+        Expr::Literal(literal) if !literal.value().is_null() => literal.value().scalar(),
+        _ => None,
+    }
+}
+
+/// The bytes between which an index has these values; no end where there is none.
+fn ends(equal: &[Scalar<'_>], from: Option<&Limit>, to: Option<&Limit>) -> (Vec<u8>, Vec<u8>) {
+    let mut low = Vec::new();
+    equal.iter().for_each(|value| order::lower(*value, &mut low));
+    let mut high = low.clone();
+    let side = |limit: Option<&Limit>, upper_if: bool, out: &mut Vec<u8>| match limit {
+        None => false,
+        Some((value, inclusive)) => {
+            if let Some(value) = literal(value) {
+                if *inclusive == upper_if { order::upper(value, out) } else { order::lower(value, out) }
+            }
+            true
+        }
+    };
+    side(from, false, &mut low);
+    if !side(to, true, &mut high) {
+        high = if equal.is_empty() { Vec::new() } else { order::end_of(&high) };
+    }
+    (low, high)
+}

@@ -1,0 +1,248 @@
+//! Which way a query takes for given counts: a case for each rule of choice, told by the plan's text.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod sql_memory;
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex};
+
+use docs::catalog::FieldKind;
+use docs::counts::{Counts, TreeCount};
+use docs::engine::TreeId;
+use docs::sql::{Budget, Query, Scratch};
+use sql_memory::{Memory, Shape};
+
+/// Sizes of ranges by the tree, told whatever the range's ends are.
+type Ranges = Arc<Mutex<HashMap<TreeId, u64>>>;
+
+struct Shop {
+    memory: Memory,
+    ranges: Ranges,
+}
+
+/// Orders with a customer, a state and a date; customers in a country.
+fn shop() -> Shop {
+    let mut memory = Memory::default();
+    let fields = |names: &[&'static str]| names.iter().map(|name| (*name, FieldKind::Integer)).collect::<Vec<_>>();
+    memory.add(&Shape {
+        name: "customers",
+        key: "id",
+        fields: &fields(&["id", "country", "age"]),
+        closed: true,
+        indexes: &[(&["country"], &[])],
+        references: &[],
+    });
+    memory.add(&Shape {
+        name: "orders",
+        key: "id",
+        fields: &fields(&["id", "customer", "state", "day", "total", "note"]),
+        closed: true,
+        indexes: &[(&["customer"], &[]), (&["state", "day"], &["total"]), (&["day"], &[])],
+        references: &[],
+    });
+    let ranges = Ranges::default();
+    let asked = Arc::clone(&ranges);
+    memory.catalog.counts = Counts::new(move |tree, range| {
+        assert!(!matches!((range.from, range.to), (Bound::Unbounded, Bound::Unbounded)), "a range has an end");
+        asked.lock().unwrap().get(&tree).copied()
+    });
+    Shop { memory, ranges }
+}
+
+impl Shop {
+    /// The tree of a collection, or of its index by number.
+    fn tree(&self, name: &str, index: Option<usize>) -> TreeId {
+        let info = self.memory.catalog.collection(name).unwrap();
+        index.map_or(info.tree, |number| info.indexes[number].tree)
+    }
+
+    fn set(&self, tree: TreeId, entries: f64, alike: &[f64]) {
+        self.memory.catalog.counts.set(tree, TreeCount { entries, alike: alike.to_vec() });
+    }
+
+    /// Entries of both collections; how many orders have one customer, one state, one state and day, one day; how many
+    /// customers one country.
+    fn count(&self, orders: f64, customers: f64, alike: [f64; 5]) {
+        let [customer, state, state_day, day, country] = alike;
+        self.set(self.tree("orders", None), orders, &[]);
+        self.set(self.tree("orders", Some(0)), orders, &[customer]);
+        self.set(self.tree("orders", Some(1)), orders, &[state, state_day]);
+        self.set(self.tree("orders", Some(2)), orders, &[day]);
+        self.set(self.tree("customers", None), customers, &[]);
+        self.set(self.tree("customers", Some(0)), customers, &[country]);
+    }
+
+    /// A million orders of 100,000 customers in 100 countries; ten states, a thousand days.
+    fn usual() -> Shop {
+        let shop = shop();
+        shop.count(1e6, 1e5, [10.0, 1e5, 100.0, 1e3, 1e3]);
+        shop
+    }
+
+    fn plan(&self, sql: &str) -> String {
+        let query = Query::prepare(sql, &self.memory.catalog).unwrap();
+        let present: Vec<&str> = query.parameters().iter().map(String::as_str).collect();
+        query.explain(&present)
+    }
+
+    #[track_caller]
+    fn check(&self, sql: &str, expected: &str) {
+        assert_eq!(self.plan(sql).trim_end(), expected, "{sql}");
+    }
+}
+
+#[test]
+fn of_two_indexes_the_one_with_fewer_entries_for_a_value_is_taken() {
+    let sql = "SELECT note FROM orders WHERE customer = :c AND day = :d";
+    let shop = Shop::usual();
+    shop.check(sql, "SEARCH orders USING INDEX (customer=:c) FILTER 1");
+    shop.count(1e6, 1e5, [1e4, 1e5, 100.0, 20.0, 1e3]);
+    shop.check(sql, "SEARCH orders USING INDEX (day=:d) FILTER 1");
+}
+
+#[test]
+fn a_literals_range_is_looked_up_where_a_parameters_is_thought_average() {
+    let shop = Shop::usual();
+    // One value in ten thousand orders, though a customer has ten on average.
+    shop.ranges.lock().unwrap().insert(shop.tree("orders", Some(0)), 10_000);
+    shop.check(
+        "SELECT note FROM orders WHERE customer = 7 AND day = :d",
+        "SEARCH orders USING INDEX (day=:d) FILTER 1",
+    );
+    shop.check(
+        "SELECT note FROM orders WHERE customer = :c AND day = :d",
+        "SEARCH orders USING INDEX (customer=:c) FILTER 1",
+    );
+}
+
+#[test]
+fn a_range_that_holds_most_of_a_collection_is_no_reason_to_fetch_through_an_index() {
+    let sql = "SELECT note FROM orders WHERE day > 5";
+    let shop = Shop::usual();
+    let day = shop.tree("orders", Some(2));
+    shop.ranges.lock().unwrap().insert(day, 900_000);
+    shop.check(sql, "SCAN orders FILTER 1");
+    // Covered, the same range is read.
+    shop.check("SELECT id FROM orders WHERE day > 5", "SEARCH orders USING COVERING INDEX (day>?)");
+    shop.ranges.lock().unwrap().insert(day, 9_000);
+    shop.check(sql, "SEARCH orders USING INDEX (day>?)");
+    shop.check("SELECT note FROM orders WHERE day BETWEEN 5 AND 8", "SEARCH orders USING INDEX (day>=?, day<=?)");
+}
+
+#[test]
+fn a_covering_index_is_read_instead_of_the_documents() {
+    let shop = Shop::usual();
+    shop.check(
+        "SELECT day, COUNT(*) AS n FROM orders GROUP BY day",
+        "SCAN orders USING COVERING INDEX (day)\nGROUP BY 1 KEYS",
+    );
+    shop.check(
+        "SELECT state, SUM(total) AS s FROM orders GROUP BY state",
+        "SCAN orders USING COVERING INDEX (state, day)\nGROUP BY 1 KEYS",
+    );
+    shop.check("SELECT note, COUNT(*) AS n FROM orders GROUP BY note", "SCAN orders\nGROUP BY 1 KEYS");
+}
+
+#[test]
+fn an_index_in_the_order_asked_for_is_read_where_few_rows_are_wanted() {
+    let shop = Shop::usual();
+    shop.check(
+        "SELECT note FROM orders ORDER BY day DESC LIMIT 10",
+        "SCAN orders USING INDEX (day) BACKWARD\nORDER BY INDEX\nLIMIT",
+    );
+    // So many that each one's lookup costs more than reading and sorting all.
+    shop.check("SELECT note FROM orders ORDER BY day DESC LIMIT 900000", "SCAN orders\nTOP-N SORT\nLIMIT");
+    shop.check("SELECT note FROM orders ORDER BY day", "SCAN orders\nSORT");
+    shop.check("SELECT day FROM orders ORDER BY day", "SCAN orders USING COVERING INDEX (day)\nORDER BY INDEX");
+    // A customer's few orders are sorted sooner than found among all in their order.
+    shop.check(
+        "SELECT note FROM orders WHERE customer = :c ORDER BY day LIMIT 10",
+        "SEARCH orders USING INDEX (customer=:c)\nTOP-N SORT\nLIMIT",
+    );
+    // Where a customer has half of them the order finds ten soon.
+    shop.count(1e6, 1e5, [5e5, 1e5, 100.0, 1e3, 1e3]);
+    shop.check(
+        "SELECT note FROM orders WHERE customer = :c ORDER BY day LIMIT 10",
+        "SCAN orders USING INDEX (day) FILTER 1\nORDER BY INDEX\nLIMIT",
+    );
+}
+
+#[test]
+fn joins_begin_where_few_rows_go_on() {
+    let sql = "SELECT o.note FROM orders o JOIN customers c ON c.id = o.customer WHERE c.country = :l AND o.day = :d";
+    let shop = Shop::usual();
+    shop.check(sql, "SEARCH orders AS o USING INDEX (day=:d)\nLOOKUP customers AS c BY KEY (id=o.customer) FILTER 1");
+    // Ten customers of a country and their hundred orders are fewer than a day's orders.
+    shop.count(1e6, 1e5, [10.0, 1e5, 100.0, 1e3, 10.0]);
+    shop.check(
+        sql,
+        "SEARCH customers AS c USING COVERING INDEX (country=:l)\nSEARCH orders AS o USING INDEX (customer=c.id) FILTER 1",
+    );
+}
+
+#[test]
+fn a_join_of_many_rows_is_hashed_and_one_of_few_looks_them_up() {
+    let sql = |condition: &str| {
+        format!(
+            "SELECT COUNT(*) AS n FROM orders o JOIN customers c ON c.age = o.total AND c.country = o.state{condition}"
+        )
+    };
+    let shop = Shop::usual();
+    shop.check(
+        &sql(" WHERE o.day = :d"),
+        "SEARCH orders AS o USING INDEX (day=:d)\nHASH customers AS c BY (o.total, o.state) OF QUERY 0\nAGGREGATE\n\
+         QUERY 0: READ customers SCAN customers",
+    );
+    shop.check(
+        &sql(" WHERE o.customer = :c"),
+        "SEARCH orders AS o USING INDEX (customer=:c)\nSEARCH customers AS c USING INDEX (country=o.state) FILTER 1\nAGGREGATE",
+    );
+    // So many rows are not kept where an index finds them.
+    shop.count(1e6, 1e6, [10.0, 1e5, 100.0, 1e3, 1e3]);
+    shop.check(
+        &sql(" WHERE o.day = :d"),
+        "SEARCH orders AS o USING INDEX (day=:d)\nSEARCH customers AS c USING INDEX (country=o.state) FILTER 1\nAGGREGATE",
+    );
+}
+
+#[test]
+fn many_tables_are_joined_in_a_bounded_time() {
+    let shop = Shop::usual();
+    let mut sql = "SELECT COUNT(*) AS n FROM orders a".to_owned();
+    for (before, alias) in ["a", "b", "c", "d", "e", "f", "g"].iter().zip(["b", "c", "d", "e", "f", "g", "h"]) {
+        sql += &format!(" JOIN orders {alias} ON {alias}.customer = {before}.customer");
+    }
+    let plan = shop.plan(&format!("{sql} WHERE e.id = :id"));
+    assert!(plan.starts_with("LOOKUP orders AS e BY KEY (id=:id)\n"), "{plan}");
+    assert_eq!(plan.matches("(customer=").count(), 7, "{plan}");
+}
+
+#[test]
+fn prepared_plans_are_made_anew_when_counts_have_moved_by_eight() {
+    let shop = Shop::usual();
+    let sql = "SELECT note FROM orders WHERE customer = :c AND day = :d";
+    let query = Query::prepare(sql, &shop.memory.catalog).unwrap();
+    let by_customer = "SEARCH orders USING INDEX (customer=:c) FILTER 1\n";
+    let plan = || {
+        // As an execution asks for it.
+        let values = vec![docs::sql::Value::Integer(1); 2];
+        let out = &mut Vec::new();
+        query.write_array(&shop.memory, &values, &mut Scratch::new(), &Budget::default(), out).unwrap();
+        query.explain(&["c", "d"])
+    };
+    assert_eq!(plan(), by_customer);
+    shop.count(1e6, 1e5, [79.0, 1e5, 100.0, 126.0, 1e3]);
+    assert_eq!(plan(), by_customer, "less than eight times");
+    shop.count(1e6, 1e5, [200.0, 1e5, 100.0, 126.0, 1e3]);
+    assert_eq!(plan(), "SEARCH orders USING INDEX (day=:d) FILTER 1\n");
+}
+
+#[test]
+fn without_counts_a_way_is_chosen_by_its_kind() {
+    let mut shop = Shop::usual();
+    shop.memory.catalog.counts = Counts::default();
+    shop.check("SELECT day, COUNT(*) AS n FROM orders GROUP BY day", "SCAN orders\nGROUP BY 1 KEYS");
+    shop.check("SELECT note FROM orders WHERE day > 5", "SEARCH orders USING INDEX (day>?)");
+}
