@@ -79,6 +79,14 @@ fn what_campaigns_found_stays_mended() {
     ] {
         both.check(&format!("SELECT x.id, ({value}) AS v FROM t x"), false);
     }
+    // 5 and 5.0 lie apart in an index, each with its own order of keys.
+    let values = ["5.0", "5", "5.0", "5"].into_iter().enumerate();
+    let number = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let t: Vec<_> = values.map(|(id, a)| serde_json::json!({ "id": id, "a": number(a), "b": number(a) })).collect();
+    let apart = sql_oracle::Both::new(&t, &[]);
+    for (column, falling) in [("a", ""), ("a", " DESC"), ("b", ""), ("b", " DESC")] {
+        apart.check(&format!("SELECT x.id FROM t x WHERE x.{column} = 5 ORDER BY x.id{falling}"), true);
+    }
     // What json_each finds is embedded as it is; text that looks like JSON is text.
     for value in ["json_array(y.value)", "json_object('k', y.value, 'a', y.atom)", "json_quote(y.value)"] {
         let array = "'[1, \"{}\", null, {\"k\": [2]}, [3, 4]]'";

@@ -224,7 +224,9 @@ impl Planner<'_> {
             _ => return None,
         };
         let sequence: Vec<&str> = fields.iter().chain(std::iter::once(&info.key.field)).map(String::as_str).collect();
-        let (mut next, mut direction, mut exact) = (equal, None, true);
+        // Of 5 and 5.0, which one value finds, each has its own order of what follows.
+        let (mut next, mut direction) = (equal, None);
+        let mut exact = equal.checked_sub(1).is_none_or(|last| of_one_kind(info, sequence[last]));
         for (expr, falling) in &self.plan.order {
             if next == sequence.len() && inner_single {
                 break; // The key has decided: no two rows are left to order.
