@@ -19,6 +19,7 @@ pub mod config;
 mod direct;
 mod endpoint;
 mod expiry;
+mod explaining;
 pub mod failure;
 mod flowing;
 mod general;

@@ -1,22 +1,20 @@
 //! A statement that somebody typed, through the general API or the command line: a query, or `EXPLAIN` of one.
 
+use crate::explaining::{Explained, PLAN};
 use crate::flowing;
 use crate::rows::Csv;
 use docs::catalog::Catalog;
-use docs::sql::{Budget, Field, Outcome, Query, QueryError, RowSink, Scratch, SqlError, Value, Workers};
+use docs::sql::{Budget, Explain, Outcome, Query, QueryError, RowSink, Scratch, SqlError, Value, Workers};
 use docs::{Moment, Session};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
-
-/// The one column of a plan's rows.
-const PLAN: &str = "plan";
 
 /// A prepared statement.
 #[derive(Debug)]
 pub struct Statement {
     query: Query,
     /// Its plan is asked for, not its rows.
-    explain: bool,
+    explain: Option<Explain>,
     /// Threads that may help.
     workers: Option<Arc<Workers>>,
 }
@@ -62,15 +60,15 @@ impl Arguments {
 }
 
 impl Statement {
-    /// Prepares a text: a query, or `EXPLAIN [QUERY PLAN]` and a query.
+    /// Prepares a text: a query, or `EXPLAIN` of one ([`Explain`]).
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Statement, SqlError> {
-        let Some(rest) = after_explain(sql) else {
-            return Ok(Statement { query: Query::prepare(sql, catalog)?, explain: false, workers: None });
+        let Some((explain, start)) = Explain::of(sql)? else {
+            return Ok(Statement { query: Query::prepare(sql, catalog)?, explain: None, workers: None });
         };
         // Line ends stay, the rest becomes blanks, so that messages tell the place in the text as it was typed.
-        let prefix = &sql[..sql.len() - rest.len()];
+        let (prefix, rest) = sql.split_at(start);
         let blanks: String = prefix.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-        Ok(Statement { query: Query::prepare(&(blanks + rest), catalog)?, explain: true, workers: None })
+        Ok(Statement { query: Query::prepare(&(blanks + rest), catalog)?, explain: Some(explain), workers: None })
     }
 
     /// The same with threads that help where much is read.
@@ -92,16 +90,16 @@ impl Statement {
 
     /// The names of the result columns.
     pub fn columns(&self) -> Vec<&str> {
-        if self.explain { vec![PLAN] } else { self.query.columns().collect() }
+        if self.explain.is_some() { vec![PLAN] } else { self.query.columns().collect() }
     }
 
-    /// The values of the query's parameters, by slot; or the name of one that is not given. A plan needs none.
+    /// The values of the query's parameters, by slot; or the name of one that is not given. A plan alone needs none.
     pub fn bind<'a>(&self, arguments: &'a Arguments) -> Result<Vec<Value<'a>>, String> {
         let names = self.query.parameters().iter();
         names
             .map(|name| match arguments.value(name) {
                 Some(value) => Ok(value),
-                None if self.explain => Ok(Value::Null),
+                None if self.explain.is_some_and(|explain| !explain.analyze) => Ok(Value::Null),
                 None => Err(name.clone()),
             })
             .collect()
@@ -115,13 +113,10 @@ impl Statement {
         budget: &Budget<'_>,
         sink: &mut S,
     ) -> Result<Outcome, QueryError> {
-        if self.explain {
-            self.plan(values).lines().for_each(|line| {
-                sink.begin_row();
-                sink.field(0, Field::Value(Value::text(line)));
-                sink.end_row();
-            });
-            return Ok(Outcome::default());
+        if let Some(explain) = self.explain {
+            let explained = Explained::of(&self.query, explain, now, values, budget)?;
+            explained.give(sink);
+            return Ok(explained.outcome());
         }
         self.query.execute(now.view(), values, &mut self.scratch(), budget, sink)
     }
@@ -137,7 +132,7 @@ impl Statement {
     ) -> Result<Outcome, QueryError> {
         let now = session.now();
         let outcome = match shape {
-            _ if self.explain => self.write_rows(&now, values, shape, budget, rest)?,
+            _ if self.explain.is_some() => self.write_rows(&now, values, shape, budget, rest)?,
             Shape::Csv => {
                 let csv = Csv::new(self.columns().into_iter(), rest);
                 self.execute(&now, values, budget, &mut reply.sink(csv, &now, budget))?
@@ -183,61 +178,23 @@ impl Statement {
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Outcome, QueryError> {
+        if let Some(explain) = self.explain.filter(|_| shape != Shape::Csv) {
+            let explained = Explained::of(&self.query, explain, now, values, budget)?;
+            match shape {
+                Shape::Lines => {
+                    explained.objects().for_each(|row| out.extend_from_slice(format!("{row}\n").as_bytes()))
+                }
+                _ => out.extend_from_slice(explained.objects().collect::<Json>().to_string().as_bytes()),
+            }
+            return Ok(explained.outcome());
+        }
         match shape {
             Shape::Csv => {
                 let mut csv = Csv::new(self.columns().into_iter(), out);
                 self.execute(now, values, budget, &mut csv)
             }
-            Shape::Json if self.explain => {
-                let rows: Vec<Json> = self.plan(values).lines().map(plan_row).collect();
-                out.extend_from_slice(Json::Array(rows).to_string().as_bytes());
-                Ok(Outcome::default())
-            }
-            Shape::Lines if self.explain => {
-                let plan = self.plan(values);
-                plan.lines().for_each(|line| out.extend_from_slice(format!("{}\n", plan_row(line)).as_bytes()));
-                Ok(Outcome::default())
-            }
             Shape::Json => self.query.write_array(now.view(), values, &mut self.scratch(), budget, out),
             Shape::Lines => self.query.write_lines(now.view(), values, &mut self.scratch(), budget, out),
         }
-    }
-
-    /// The plan that is taken when just these values are not NULL, one step on each line.
-    fn plan(&self, values: &[Value<'_>]) -> String {
-        let named = self.query.parameters().iter().zip(values);
-        let present: Vec<&str> = named.filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str()).collect();
-        self.query.explain(&present)
-    }
-}
-
-fn plan_row(line: &str) -> Json {
-    serde_json::json!({ PLAN: line })
-}
-
-/// What stands behind `EXPLAIN` or `EXPLAIN QUERY PLAN`.
-fn after_explain(sql: &str) -> Option<&str> {
-    let rest = after_word(sql, "EXPLAIN")?;
-    Some(after_word(rest, "QUERY").and_then(|rest| after_word(rest, "PLAN")).unwrap_or(rest))
-}
-
-/// What stands behind a word, whatever its case.
-fn after_word<'s>(sql: &'s str, word: &str) -> Option<&'s str> {
-    let text = sql.trim_start();
-    let (head, rest) = text.split_at_checked(word.len())?;
-    (head.eq_ignore_ascii_case(word) && rest.starts_with(char::is_whitespace)).then_some(rest)
-}
-
-#[cfg(test)]
-mod explaining {
-    use super::after_explain;
-
-    #[test]
-    fn explain_is_a_word_before_a_query() {
-        assert_eq!(after_explain(" explain\nquery PLAN SELECT 1"), Some(" SELECT 1"));
-        assert_eq!(after_explain("EXPLAIN SELECT query FROM t"), Some(" SELECT query FROM t"));
-        assert_eq!(after_explain("EXPLAINED SELECT 1"), None);
-        assert_eq!(after_explain("SELECT 1"), None);
-        assert_eq!(after_explain("EXPLAIN"), None);
     }
 }

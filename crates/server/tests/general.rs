@@ -175,6 +175,44 @@ fn explain_gives_the_plan_for_the_parameters_that_are_present() {
 }
 
 #[test]
+fn explain_gives_json_with_what_is_expected_and_after_a_run_what_was_done() {
+    let server = start();
+    server.put_items(0..30);
+    let sql = "SELECT a.price FROM items a LEFT JOIN items b ON b.id = a.price WHERE a.id >= 10 AND a.id < 20";
+    let ask = |explain: &str| server.query(&json!({ "sql": format!("{explain} {sql}") })).json();
+    let plan = ask("EXPLAIN (FORMAT JSON)")[0]["plan"].clone();
+    let levels = plan["levels"].as_array().expect("levels");
+    assert_eq!(
+        levels.iter().map(|level| level["alias"].as_str()).collect::<Vec<_>>(),
+        [Some("a"), Some("b")],
+        "{plan}"
+    );
+    assert!(levels.iter().all(|level| level["estimated"]["rows"].as_f64() > Some(0.0)), "{plan}");
+    assert!(levels.iter().all(|level| level.get("actual").is_none()) && plan.get("actual").is_none(), "{plan}");
+    let plan = ask("explain (analyze, format json)")[0]["plan"].clone();
+    // Ten documents are in the range, and one document is looked up for each.
+    assert_eq!(plan["levels"][0]["actual"], json!({ "loops": 1, "read": 11, "rows": 10 }), "{plan}");
+    assert_eq!(plan["levels"][1]["actual"]["loops"], 10, "{plan}");
+    assert_eq!(plan["levels"][1]["actual"]["rows"], 10, "{plan}");
+    assert_eq!(plan["actual"]["rows"], 10, "{plan}");
+    assert!(plan["actual"]["milliseconds"].as_f64() > Some(0.0), "{plan}");
+    let text = ask("EXPLAIN ANALYZE");
+    let lines: Vec<&str> = text.as_array().expect("rows").iter().filter_map(|row| row["plan"].as_str()).collect();
+    assert!(
+        lines[0].starts_with("SEARCH items AS a USING KEY (id>?, id<?) FILTER 2 (11 read, 10 rows; about "),
+        "{lines:?}"
+    );
+    assert!(lines.last().is_some_and(|line| line.starts_with("10 ROWS, ") && line.ends_with(" MS")), "{lines:?}");
+    let missing = server.query(&json!({ "sql": "EXPLAIN ANALYZE SELECT id FROM items WHERE id = :id" }));
+    check_problem(&missing, 400);
+    let wrong = server.query(&json!({ "sql": "EXPLAIN (FORMAT YAML) SELECT id FROM items" }));
+    check_problem(&wrong, 400);
+    assert!(wrong.text().contains("line 1, column 17"), "{}", wrong.text());
+    check_problem(&server.query(&json!({ "sql": "EXPLAIN ANALYZE DELETE FROM items" })), 400);
+    assert_eq!(server.query(&json!({ "sql": "SELECT COUNT(*) AS n FROM items" })).json()[0]["n"], 30);
+}
+
+#[test]
 fn errors_are_problem_documents() {
     let server = start();
     let item = "/_/collections/items/1";
@@ -199,7 +237,8 @@ fn a_full_pool_is_busy_and_not_broken() {
     let server = start();
     server.put_items(0..500);
     // Two threads run and 64 jobs wait: of a hundred slow queries some must be refused.
-    let sql = "SELECT COUNT(*) AS n FROM items a JOIN items b ON a.price <> b.price WHERE a.note IS NULL";
+    let sql =
+        "SELECT COUNT(*) AS n FROM items a JOIN items b ON a.price <> b.price WHERE COALESCE(a.note, b.note) IS NULL";
     let body = json!({ "sql": sql }).to_string();
     let mut clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(|client| client.send("POST", "/_/query", "", body.as_bytes()));

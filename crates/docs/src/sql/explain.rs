@@ -5,6 +5,8 @@ use std::fmt::Write;
 use serde_json::{Value as Json, json};
 
 use super::access::Access;
+use super::analysis::{Analysis, LevelCounts};
+use super::estimate::Estimate;
 use super::expr::Expr;
 use super::plan::{InnerPlan, Level, Plan};
 use super::resolve::Logical;
@@ -13,9 +15,26 @@ use crate::engine::Direction;
 
 /// One line for each step of a plan.
 pub(crate) fn text(plan: &Plan, logical: &Logical, catalog: &Catalog) -> String {
+    text_with(plan, logical, catalog, None)
+}
+
+/// The same with what each level was expected to do and did, and at the end the whole.
+pub(crate) fn text_of_run(plan: &Plan, logical: &Logical, catalog: &Catalog, analysis: &Analysis) -> String {
+    let mut out = text_with(plan, logical, catalog, Some(analysis));
+    let Analysis { outcome, elapsed, .. } = analysis;
+    let _ = writeln!(out, "{} ROWS, {} READ, {:.3} MS", outcome.rows, outcome.rows_read, elapsed.as_secs_f64() * 1e3);
+    out
+}
+
+fn text_with(plan: &Plan, logical: &Logical, catalog: &Catalog, analysis: Option<&Analysis>) -> String {
     let mut out = String::new();
-    for level in &plan.levels {
-        let _ = writeln!(out, "{}", level_text(level, logical, catalog));
+    for (number, level) in plan.levels.iter().enumerate() {
+        let _ = write!(out, "{}", level_text(level, logical, catalog));
+        if let Some(LevelCounts { read, rows }) = analysis.and_then(|analysis| analysis.levels.get(number)) {
+            let about = |estimate: Estimate| format!("; about {:.0} and {:.0} expected", estimate.read, estimate.rows);
+            let _ = write!(out, " ({read} read, {rows} rows{})", level.estimate.map(about).unwrap_or_default());
+        }
+        out.push('\n');
     }
     for &table in &plan.implied {
         let _ = writeln!(out, "IMPLIED {} BY REFERENCE", logical.tables[table].alias);
@@ -24,7 +43,11 @@ pub(crate) fn text(plan: &Plan, logical: &Logical, catalog: &Catalog) -> String 
         let _ = writeln!(out, "{step}");
     }
     for (number, inner) in plan.inner.iter().enumerate() {
-        let _ = writeln!(out, "QUERY {number}: {}", inner_text(inner, catalog));
+        let _ = write!(out, "QUERY {number}: {}", inner_text(inner, catalog));
+        if let Some(kept) = analysis.and_then(|analysis| analysis.kept.get(number)) {
+            let _ = write!(out, " ({})", kept.map_or("never asked".to_owned(), |rows| format!("{rows} rows kept")));
+        }
+        out.push('\n');
     }
     out
 }
@@ -50,26 +73,61 @@ fn inner_text(inner: &InnerPlan, catalog: &Catalog) -> String {
     if scanned.is_empty() { what } else { format!("{what} SCAN {}", scanned.join(", ")) }
 }
 
-/// The same as JSON: levels with their parts, then the steps.
-pub(crate) fn json(plan: &Plan, logical: &Logical, catalog: &Catalog) -> Json {
-    let levels: Vec<Json> = plan
-        .levels
-        .iter()
-        .map(|level| {
-            json!({
-                "collection": logical.tables[level.table].info(catalog).name,
-                "alias": logical.tables[level.table].alias,
-                "access": access(level, logical, catalog),
-                "covering": matches!(level.access, Access::Index { .. }) && !level.fetch,
-                "conditions": level.before.len() + level.after.len() + level.beyond.len(),
-                "left": level.left,
-                "scans": matches!(level.access, Access::Scan { .. }),
-            })
-        })
-        .collect();
+/// The same as JSON: levels with their parts, then the steps. An estimate is there where counts are kept.
+pub(crate) fn json(plan: &Plan, logical: &Logical, catalog: &Catalog, analysis: Option<&Analysis>) -> Json {
+    let levels = plan.levels.iter().enumerate();
+    let levels: Vec<Json> =
+        levels.map(|(number, level)| level_json(number, level, (logical, catalog), analysis)).collect();
     let implied: Vec<&str> = plan.implied.iter().map(|&table| logical.tables[table].alias.as_str()).collect();
-    let inner: Vec<String> = plan.inner.iter().map(|inner| inner_text(inner, catalog)).collect();
-    json!({ "inner": inner, "levels": levels, "implied": implied, "constants": plan.constants.len(), "steps": steps(plan) })
+    let inner = plan.inner.iter().enumerate().map(|(number, inner)| {
+        let mut shown = json!({ "step": inner_text(inner, catalog) });
+        if let Some(kept) = analysis.and_then(|analysis| analysis.kept.get(number)) {
+            shown["rows"] = json!(kept);
+        }
+        shown
+    });
+    let mut shown = json!({
+        "levels": levels, "implied": implied, "steps": steps(plan), "queries": inner.collect::<Vec<_>>(),
+    });
+    if plan.levels.iter().any(|level| level.estimate.is_some()) {
+        shown["estimated_rows"] = about(plan.rows);
+    }
+    if let Some(Analysis { outcome, elapsed, .. }) = analysis {
+        shown["actual"] =
+            json!({ "rows": outcome.rows, "read": outcome.rows_read, "milliseconds": elapsed.as_secs_f64() * 1e3 });
+    }
+    shown
+}
+
+fn level_json(
+    number: usize,
+    level: &Level,
+    (logical, catalog): (&Logical, &Catalog),
+    analysis: Option<&Analysis>,
+) -> Json {
+    let mut shown = json!({
+        "step": level_text(level, logical, catalog),
+        "table": logical.tables[level.table].info(catalog).name,
+        "alias": logical.tables[level.table].alias,
+        "covering": matches!(level.access, Access::Index { .. }) && !level.fetch,
+        "conditions": level.before.len() + level.after.len() + level.beyond.len(),
+        "left": level.left,
+        "whole": matches!(level.access, Access::Scan { from: None, to: None, .. }) || is_whole_index(&level.access),
+    });
+    if let Some(Estimate { loops, read, rows }) = level.estimate {
+        shown["estimated"] = json!({ "loops": about(loops), "read": about(read), "rows": about(rows) });
+    }
+    if let Some(counts) = analysis.and_then(|analysis| analysis.levels.get(number)) {
+        let outside = number.checked_sub(1).and_then(|outer| analysis?.levels.get(outer));
+        let loops = outside.map_or(1, |outer| outer.rows);
+        shown["actual"] = json!({ "loops": loops, "read": counts.read, "rows": counts.rows });
+    }
+    shown
+}
+
+/// A number of rows to a tenth.
+fn about(rows: f64) -> Json {
+    json!((rows * 10.0).round() / 10.0)
 }
 
 /// The collections that are read without key or index, inside a loop or not.

@@ -41,6 +41,9 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
     };
     let result = execute::execute(plan, query, (view, Some(&inner)), parameters, scratch, budget, sink);
     scratch.keep_inner(inner.scratch.take());
+    for (number, relation) in inner.relations.iter().enumerate() {
+        relation.get().into_iter().for_each(|relation| sink.note_kept(number, relation.len()));
+    }
     match result {
         Ok(mut outcome) => {
             outcome.rows_read += inner.rows_read.get();

@@ -18,6 +18,7 @@
 
 mod access;
 mod aggregate;
+mod analysis;
 mod batch;
 mod candidates;
 mod compiled;
@@ -63,6 +64,7 @@ mod value;
 mod workers;
 
 pub(crate) use aggregate::summand;
+pub use analysis::{Analysis, Explain};
 pub use error::{QueryError, SqlError, SqlErrorKind};
 pub use execute::{Budget, Outcome, Scratch};
 pub(crate) use modify::{KeptRows, ROWS_READ};

@@ -59,6 +59,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if !self.passes(&level.beyond, &frame)? {
             return Ok(());
         }
+        self.sink.note_row(number);
         self.level(number + 1, Some(&frame))
     }
 
@@ -248,6 +249,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             return self.row(number, level, &frame, found);
         }
         if !self.passes(&level.before, &frame)? {
+            self.sink.note_read(number);
             return self.count_row();
         }
         let key = primary_key(entry, level, unescaped)?;
@@ -262,6 +264,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     #[inline(always)]
     fn row(&mut self, number: usize, level: &Level, frame: &Frame<'_>, found: &mut bool) -> Flow {
         self.count_row()?;
+        self.sink.note_read(number);
         if !level.fetch && !self.passes(&level.before, frame)? {
             return Ok(());
         }
@@ -272,6 +275,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if level.left && !self.passes(&level.beyond, frame)? {
             return Ok(());
         }
+        self.sink.note_row(number);
         self.level(number + 1, Some(frame))?;
         // No value made for this row is looked at again: those that are kept were copied.
         if self.arena.allocated_bytes() > ARENA_BYTES_KEPT {

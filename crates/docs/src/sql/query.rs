@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::access::Access;
+use super::analysis::{self, Analysis};
 use super::constants::Repeatables;
 use super::error::{QueryError, SqlError};
 use super::execute::{Budget, Outcome, Scratch};
@@ -306,9 +307,33 @@ impl Query {
         explain::text(self.plan_with(present), &self.logical, &self.catalog)
     }
 
-    /// The same as JSON.
+    /// Runs it for EXPLAIN ANALYZE: by one thread, its rows are counted and dropped.
+    pub fn analyze(
+        &self,
+        view: &dyn View,
+        parameters: &[Value<'_>],
+        budget: &Budget<'_>,
+    ) -> Result<Analysis, QueryError> {
+        analysis::analyze(self.plan(parameters)?, view, parameters, budget)
+    }
+
+    /// What the plan for these values does, one step on each line, and what a run of it did.
+    pub fn explain_run(&self, parameters: &[Value<'_>], analysis: &Analysis) -> Result<String, QueryError> {
+        Ok(explain::text_of_run(self.plan(parameters)?, &self.logical, &self.catalog, analysis))
+    }
+
+    /// The same as [`Self::explain`] as JSON.
     pub fn explain_json(&self, present: &[&str]) -> serde_json::Value {
-        explain::json(self.plan_with(present), &self.logical, &self.catalog)
+        explain::json(self.plan_with(present), &self.logical, &self.catalog, None)
+    }
+
+    /// The plan for these values as JSON, with what is expected of it and, where it was run, what it did.
+    pub fn explain_run_json(
+        &self,
+        parameters: &[Value<'_>],
+        analysis: Option<&Analysis>,
+    ) -> Result<serde_json::Value, QueryError> {
+        Ok(explain::json(self.plan(parameters)?, &self.logical, &self.catalog, analysis))
     }
 
     /// What the plan for these values does, in one line of ASCII, and whether it reads a collection whole.

@@ -24,6 +24,15 @@ pub trait RowSink {
     fn takes_infinite(&self) -> bool {
         false
     }
+    /// A level of the plan looks at an entry.
+    #[inline(always)]
+    fn note_read(&mut self, _level: usize) {}
+    /// A row of a level goes on.
+    #[inline(always)]
+    fn note_row(&mut self, _level: usize) {}
+    /// So many rows of an inner query were kept.
+    #[inline(always)]
+    fn note_kept(&mut self, _inner: usize, _rows: usize) {}
 }
 
 /// Pieces of JSON around the values of a row, made once for a query.

@@ -1,5 +1,5 @@
 //! `POST /_/query`: `{"sql": …, "params": {…}}`; rows as JSON or, by Accept, NDJSON or CSV. `EXPLAIN` before the query
-//! gives its plan, one step in a row.
+//! gives its plan (`explaining.rs`).
 //!
 //! With `"limit": N` and `"after": TOKEN` it gives pages (`pages.rs`). A statement that writes is `modify.rs`'s. It runs on the pool, never on a loop, with a limit on rows, bytes and time.
 

@@ -1,0 +1,67 @@
+//! `EXPLAIN` of a query: its plan as rows of text or as one JSON object, with `ANALYZE` after a run of it.
+
+use docs::Moment;
+use docs::sql::{Budget, Explain, Field, Outcome, Query, QueryError, RowSink, Value};
+use serde_json::Value as Json;
+
+/// The one column of a plan's rows.
+pub(crate) const PLAN: &str = "plan";
+
+/// The rows of an `EXPLAIN`: each a line of text, or one JSON object.
+pub(crate) struct Explained {
+    rows: Vec<Json>,
+    /// What running the query took.
+    outcome: Outcome,
+}
+
+impl Explained {
+    /// Makes the plan for these values, and runs it if that is asked for.
+    pub(crate) fn of(
+        query: &Query,
+        explain: Explain,
+        now: &Moment<'_>,
+        values: &[Value<'_>],
+        budget: &Budget<'_>,
+    ) -> Result<Explained, QueryError> {
+        let analysis = explain.analyze.then(|| query.analyze(now.view(), values, budget)).transpose()?;
+        let text = match (explain.json, &analysis) {
+            (true, _) => {
+                return Ok(Explained {
+                    rows: vec![query.explain_run_json(values, analysis.as_ref())?],
+                    outcome: analysis.map(|analysis| analysis.outcome).unwrap_or_default(),
+                });
+            }
+            (false, Some(analysis)) => query.explain_run(values, analysis)?,
+            (false, None) => {
+                let named = query.parameters().iter().zip(values);
+                let present: Vec<&str> =
+                    named.filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str()).collect();
+                query.explain(&present)
+            }
+        };
+        let outcome = analysis.map(|analysis| analysis.outcome).unwrap_or_default();
+        Ok(Explained { rows: text.lines().map(Json::from).collect(), outcome })
+    }
+
+    /// What running the query looked at; its rows were dropped.
+    pub(crate) fn outcome(&self) -> Outcome {
+        Outcome { rows: self.rows.len() as u64, ..self.outcome }
+    }
+
+    /// Gives the rows to a sink.
+    pub(crate) fn give<S: RowSink>(&self, sink: &mut S) {
+        for row in &self.rows {
+            sink.begin_row();
+            match row {
+                Json::String(line) => sink.field(0, Field::Value(Value::text(line))),
+                plan => sink.field(0, Field::Json(plan.to_string().as_bytes())),
+            }
+            sink.end_row();
+        }
+    }
+
+    /// The rows as JSON objects.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Json> {
+        self.rows.iter().map(|row| serde_json::json!({ PLAN: row }))
+    }
+}
