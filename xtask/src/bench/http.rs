@@ -181,6 +181,18 @@ pub(super) fn run(effort: Effort, only: Option<&str>) -> Result<(), String> {
     if effort.record { record(&command, &rows) } else { Ok(()) }
 }
 
+/// One shape of requests to a server beside the floor, on 64 connections: `what` names it and makes one.
+pub(super) fn beside_floor(
+    stage: &Stage,
+    server: &Server,
+    what: (&'static str, &'static str),
+    sample: &'static [&'static str],
+    cpu_most: f64,
+) -> Result<Row, String> {
+    let ((name, make), data, bound) = (what, Data::Million, Bound::Cpu(cpu_most));
+    stage.measure(server, &Shape { name, data, make, sample, connections: 64, pipeline: 1, close: false, bound })
+}
+
 impl Stage {
     fn measure(&self, server: &Server, shape: &Shape) -> Result<Row, String> {
         let sizes: Result<Vec<usize>, String> =

@@ -3,6 +3,7 @@
 mod adhoc;
 mod http;
 mod import;
+mod indexed;
 mod json;
 mod large;
 mod latency;

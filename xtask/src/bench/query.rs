@@ -1,4 +1,4 @@
-//! `cargo xtask bench query [--documents=N] [--quick]`: millions of generated users loaded and kept in views.
+//! `cargo xtask bench query [--documents=N] [--quick] [--indexed]`: millions of generated users loaded and kept in views.
 //!
 //! - How fast are they loaded from a file, with the index over their ids, durable at the end; beside it the disk's sequential
 //!   durable writes in the same run. The file is in the kernel's cache, where there is memory for it: it was just written.
@@ -6,11 +6,12 @@
 //!   cache, as they are after the import.
 //! - What do views cost durable writes of single documents (`crates/docs/examples/view_writes.rs`).
 //! - How much anonymous memory did all that take at most.
+//! - What does a declared query for one row by an index cost over HTTP (`indexed.rs`); with `--indexed` this alone.
 
 use super::process::{Server, anonymous_bytes, exchange, free_address};
 use super::results::{Row, record};
 use super::stage::{Stage, require_room};
-use super::{Effort, store};
+use super::{Effort, indexed, store};
 use crate::tools;
 use std::fs::File;
 use std::io::Write;
@@ -36,15 +37,21 @@ const BY_MONTH: &str =
     "SELECT strftime('%Y-%m', CreationDate) AS month, COUNT(*) AS registrations FROM users GROUP BY month";
 
 pub(super) fn run(arguments: &[String]) -> Result<(), String> {
-    let (mut documents, mut is_recorded) = (None, true);
+    let (mut documents, mut is_recorded, mut only_indexed) = (None, true, false);
     for argument in arguments {
         match argument.strip_prefix("--documents=").map(str::parse) {
             Some(Ok(number)) if number > 0 => documents = Some(number),
             None if argument == "--quick" => is_recorded = false,
-            _ => return Err(format!("`{argument}` is not known; allowed: --documents=N, --quick")),
+            None if argument == "--indexed" => only_indexed = true,
+            _ => return Err(format!("`{argument}` is not known; allowed: --documents=N, --quick, --indexed")),
         }
     }
     let stage = Stage::set(Effort { rounds: 3, seconds: if is_recorded { 2 } else { 1 }, record: is_recorded })?;
+    if only_indexed {
+        let row = indexed::one_row(&stage)?;
+        row.print();
+        return if is_recorded { record("cargo xtask bench query --indexed", &[row]) } else { Ok(()) };
+    }
     let documents = documents.unwrap_or(if is_recorded { DOCUMENTS } else { QUICK_DOCUMENTS });
     require_room(stage.folder.path(), documents * ROOM_PER_DOCUMENT)?;
     let mut rows = Vec::new();
@@ -57,6 +64,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
         add(first_build(&stage, documents, threads, most)?);
     }
     rows.extend(view_writes(&stage)?);
+    rows.push(indexed::one_row(&stage)?);
     if is_recorded { record(&format!("cargo xtask bench query --documents={documents}"), &rows) } else { Ok(()) }
 }
 
