@@ -45,7 +45,7 @@ pub use direct::{DirectReads, Got, Outcome};
 pub use error::Error;
 pub use examine::Examination;
 pub use feed::{Change, ChangeReader, Changeset};
-pub use fold::{Fold, Folded, Further};
+pub use fold::{Fold, FoldView, Folded, Further, RowChange};
 pub use inspect::Inventory;
 pub use key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 pub use options::{Durability, Options};

@@ -7,7 +7,11 @@
 //! another way, what was folded so far is put ([`Folds::meets`]).
 //!
 //! Each transaction's part can be taken back until the next one begins: it may turn out that the batch has no room for it.
+//!
+//! Where keys are part of a derived row ([`Fold::derived`]), the row is computed before the transaction folds into the first of
+//! them and when it has folded into all; what follows from the difference is the transaction's next stage ([`Folds::follow`]).
 
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,10 +19,11 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::changes::{Change, Changes};
 use super::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use super::overlay::Overlay;
 use super::room::Need;
 use super::view::View;
 use crate::error::Error;
-use crate::fold::{Fold, Folded};
+use crate::fold::{Fold, Folded, RowChange};
 use crate::key::TreeId;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
 use crate::memtable::{Demand, MemtableWriter};
@@ -45,14 +50,34 @@ pub(crate) struct Folds {
     /// Rows and their size before it.
     before: (usize, Size),
     spare: Vec<Vec<u8>>,
+    /// Derived rows that the stage under way may change.
+    touched: Touched,
+    /// Places of the rows that derived rows are computed of, in the order of their keys.
+    ordered: Ordered,
 }
 
-struct Row {
+/// Places of rows by tree and key.
+pub(super) type Ordered = Vec<(TreeId, BTreeMap<Vec<u8>, u32>)>;
+
+/// Derived rows, each once, with what they were before the transaction.
+#[derive(Default)]
+struct Touched {
+    rows: Vec<DerivedRow>,
+    index: HashTable<u32>,
+}
+
+struct DerivedRow {
+    number: u32,
+    key: Vec<u8>,
+    before: Vec<u8>,
+}
+
+pub(super) struct Row {
     tree: TreeId,
     key: Vec<u8>,
     /// What the trees have.
     old: Option<Vec<u8>>,
-    new: Option<Vec<u8>>,
+    pub(super) new: Option<Vec<u8>>,
 }
 
 /// What putting the rows takes.
@@ -123,6 +148,7 @@ impl Folds {
         }
         self.index.clear();
         self.trees.clear();
+        self.ordered.clear();
         self.size = Size::default();
         self.before = (0, self.size);
     }
@@ -141,6 +167,7 @@ impl Folds {
 
     /// The next transaction's part begins.
     fn begin(&mut self) {
+        self.touched.clear();
         while let Some((_, bytes)) = self.undo.pop() {
             bytes.into_iter().for_each(|bytes| self.keep(bytes));
         }
@@ -160,6 +187,9 @@ impl Folds {
             if let Ok(found) = self.index.find_entry(hash, |at| *at as usize == place) {
                 found.remove();
             }
+            if let Some((_, keys)) = self.ordered.iter_mut().find(|(tree, _)| *tree == row.tree) {
+                keys.remove(&row.key);
+            }
             if let Some((_, count)) = self.trees.iter_mut().find(|(tree, _)| *tree == row.tree) {
                 *count -= 1;
             }
@@ -173,25 +203,78 @@ impl Folds {
         let mut followed = 0;
         for (tree, key, operand) in changes.folds() {
             self.fold_one(by, view, (tree, key, operand), &mut further)?;
-            // In the order in which they followed, so that the result is the same however deep they lead.
-            let mut done = 0;
-            while done < further.len() {
-                followed += 1;
-                if followed > FURTHER_MAX {
-                    return Err(Error::Limit {
-                        what: "folds that follow from a transaction's",
-                        limit: FURTHER_MAX as u64,
-                    });
-                }
-                let Next { tree, key, operand } = &mut further[done];
-                let next = Next { tree: *tree, key: std::mem::take(key), operand: std::mem::take(operand) };
-                self.fold_one(by, view, (next.tree, &next.key, &next.operand), &mut further)?;
-                self.keep(next.key);
-                self.keep(next.operand);
-                done += 1;
-            }
-            further.clear();
+            self.fold_further(by, view, &mut further, &mut followed)?;
         }
+        while !self.touched.rows.is_empty() {
+            self.follow(by, view, &mut further)?;
+            self.fold_further(by, view, &mut further, &mut followed)?;
+        }
+        Ok(())
+    }
+
+    /// In the order in which they followed, so that the result is the same however deep they lead.
+    fn fold_further(
+        &mut self,
+        by: &dyn Fold,
+        view: View<'_>,
+        further: &mut Vec<Next>,
+        followed: &mut usize,
+    ) -> Result<(), Error> {
+        let mut done = 0;
+        while done < further.len() {
+            *followed += 1;
+            if *followed > FURTHER_MAX {
+                return Err(Error::Limit { what: "folds that follow from a transaction's", limit: FURTHER_MAX as u64 });
+            }
+            let Next { tree, key, operand } = &mut further[done];
+            let next = Next { tree: *tree, key: std::mem::take(key), operand: std::mem::take(operand) };
+            self.fold_one(by, view, (next.tree, &next.key, &next.operand), further)?;
+            self.keep(next.key);
+            self.keep(next.operand);
+            done += 1;
+        }
+        further.clear();
+        Ok(())
+    }
+
+    /// The next stage: what follows from the derived rows that this one changed.
+    fn follow(&mut self, by: &dyn Fold, view: View<'_>, further: &mut Vec<Next>) -> Result<(), Error> {
+        let touched = std::mem::take(&mut self.touched);
+        let mut after = Vec::new();
+        for row in &touched.rows {
+            after.clear();
+            let now =
+                Overlay { view, rows: &self.rows, index: &self.index, hasher: &self.hasher, ordered: &self.ordered };
+            by.derive(row.number, &row.key, &now, &mut after)?;
+            if after == row.before {
+                continue;
+            }
+            let change = RowChange { before: &row.before, after: &after };
+            by.follow(row.number, &row.key, change, &now, &mut |tree, key, operand| {
+                further.push(Next { tree, key: key.to_vec(), operand: operand.to_vec() });
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Notes a derived row before the first of its keys is folded into.
+    fn touch(&mut self, by: &dyn Fold, view: View<'_>, (number, key): (u32, &[u8])) -> Result<(), Error> {
+        let hash = self.hasher.hash_one((number, key));
+        let rows = &self.touched.rows;
+        let is_it = |at: &u32| rows[*at as usize].number == number && rows[*at as usize].key == key;
+        if self.touched.index.find(hash, is_it).is_some() {
+            return Ok(());
+        }
+        let mut before = Vec::new();
+        let now = Overlay { view, rows: &self.rows, index: &self.index, hasher: &self.hasher, ordered: &self.ordered };
+        by.derive(number, key, &now, &mut before)?;
+        let place = rows.len() as u32;
+        self.touched.rows.push(DerivedRow { number, key: key.to_vec(), before });
+        let (rows, hasher) = (&self.touched.rows, &self.hasher);
+        self.touched.index.insert_unique(hash, place, |at| {
+            let row = &rows[*at as usize];
+            hasher.hash_one((row.number, row.key.as_slice()))
+        });
         Ok(())
     }
 
@@ -202,7 +285,11 @@ impl Folds {
         (tree, key, operand): (TreeId, &[u8], &[u8]),
         further: &mut Vec<Next>,
     ) -> Result<(), Error> {
-        let place = self.row(view, tree, key)?;
+        let derived = by.derived(tree, key);
+        if let Some(derived) = derived {
+            self.touch(by, view, derived)?;
+        }
+        let place = self.row(view, tree, key, derived.is_some())?;
         let mut new = self.spare.pop().unwrap_or_default();
         let spare = &mut self.spare;
         let mut add = |tree: TreeId, key: &[u8], operand: &[u8]| {
@@ -232,9 +319,9 @@ impl Folds {
     }
 
     /// The place of a key's row, made if there is none.
-    fn row(&mut self, view: View<'_>, tree: TreeId, key: &[u8]) -> Result<usize, Error> {
+    fn row(&mut self, view: View<'_>, tree: TreeId, key: &[u8], is_ordered: bool) -> Result<usize, Error> {
         let hash = self.hasher.hash_one((tree, key));
-        let is_it = |at: &u32| self.rows[*at as usize].tree == tree && self.rows[*at as usize].key == key;
+        let is_it = |at: &u32| self.rows[*at as usize].is(tree, key);
         if let Some(place) = self.index.find(hash, is_it) {
             return Ok(*place as usize);
         }
@@ -260,7 +347,19 @@ impl Folds {
             Some((_, count)) => *count += 1,
             None => self.trees.push((tree, 1)),
         }
+        if is_ordered {
+            self.order(tree, key, place as u32);
+        }
         Ok(place)
+    }
+
+    fn order(&mut self, tree: TreeId, key: &[u8], place: u32) {
+        let known = self.ordered.iter().position(|(of, _)| *of == tree);
+        let known = known.unwrap_or_else(|| {
+            self.ordered.push((tree, BTreeMap::new()));
+            self.ordered.len() - 1
+        });
+        self.ordered[known].1.insert(key.to_vec(), place);
     }
 
     fn keep(&mut self, mut bytes: Vec<u8>) {
@@ -278,7 +377,18 @@ fn copy(spare: &mut Vec<Vec<u8>>, bytes: &[u8]) -> Vec<u8> {
     buffer
 }
 
+impl Touched {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.index.clear();
+    }
+}
+
 impl Row {
+    pub(super) fn is(&self, tree: TreeId, key: &[u8]) -> bool {
+        self.tree == tree && self.key == key
+    }
+
     fn operation(&self) -> Operation<'_> {
         let edit = self.new.as_deref().map_or(Edit::Delete, Edit::Put);
         Operation { tree: self.tree.0, key: &self.key, edit }

@@ -30,6 +30,7 @@ mod feed;
 mod folds;
 mod foresee;
 pub(crate) mod limits;
+mod overlay;
 mod pace;
 mod pieces;
 mod pin;

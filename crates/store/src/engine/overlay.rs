@@ -1,0 +1,116 @@
+//! The state of all data with what a batch has folded laid over it: what a fold may look at.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::ops::{Bound, ControlFlow};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::folds::{Ordered, Row};
+use super::view::View;
+use crate::error::Error;
+use crate::fold::FoldView;
+use crate::key::{Direction, KeyRange, TreeId, Visit};
+
+/// See the module's text.
+pub(super) struct Overlay<'f> {
+    pub(super) view: View<'f>,
+    pub(super) rows: &'f [Row],
+    pub(super) index: &'f HashTable<u32>,
+    pub(super) hasher: &'f DefaultHashBuilder,
+    pub(super) ordered: &'f Ordered,
+}
+
+impl FoldView for Overlay<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        let hash = self.hasher.hash_one((tree, key));
+        match self.index.find(hash, |at| self.rows[*at as usize].is(tree, key)) {
+            Some(place) => Ok(self.rows[*place as usize].new.as_deref().map(Cow::Borrowed)),
+            None => self.view.get(tree, key),
+        }
+    }
+
+    fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Error> {
+        let folded = self.ordered.iter().find(|(of, _)| *of == tree).filter(|_| !is_empty(range));
+        let Some((_, folded)) = folded else { return self.view.scan(tree, range, direction, visit) };
+        let mut folded = Folded::of(folded, range, direction);
+        let mut is_ended = false;
+        self.view.scan(tree, range, direction, &mut |key, value| {
+            let flow = match self.show_folded(&mut folded, Some(key), visit) {
+                Shown::Continue(false) => visit(key, value),
+                Shown::Continue(true) => ControlFlow::Continue(()),
+                Shown::Break(()) => ControlFlow::Break(()),
+            };
+            is_ended = flow.is_break();
+            flow
+        })?;
+        if !is_ended {
+            let _ = self.show_folded(&mut folded, None, visit);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the visitor broke; else whether the entry at hand stands in the place of the tree's.
+type Shown = ControlFlow<(), bool>;
+
+impl Overlay<'_> {
+    /// Shows the folded entries before a key, and that of the key itself, if there is one.
+    fn show_folded(&self, folded: &mut Folded<'_>, until: Option<&[u8]>, visit: &mut Visit<'_>) -> Shown {
+        while let Some((key, place)) = folded.peek() {
+            let is_it = match until.map(|until| if folded.is_forward { key.cmp(until) } else { until.cmp(key) }) {
+                Some(std::cmp::Ordering::Greater) => break,
+                order => order == Some(std::cmp::Ordering::Equal),
+            };
+            folded.next();
+            if let Some(value) = &self.rows[place as usize].new {
+                visit(key, value)?;
+            }
+            if is_it {
+                return Shown::Continue(true);
+            }
+        }
+        Shown::Continue(false)
+    }
+}
+
+/// Folded entries of a range in the scan's direction.
+struct Folded<'k> {
+    entries: std::collections::btree_map::Range<'k, Vec<u8>, u32>,
+    is_forward: bool,
+    next: Option<(&'k [u8], u32)>,
+}
+
+impl<'k> Folded<'k> {
+    fn of(keys: &'k BTreeMap<Vec<u8>, u32>, range: KeyRange<'_>, direction: Direction) -> Folded<'k> {
+        let entries = keys.range::<[u8], _>((range.from, range.to));
+        let mut folded = Folded { entries, is_forward: direction == Direction::Forward, next: None };
+        folded.next();
+        folded
+    }
+
+    fn peek(&self) -> Option<(&'k [u8], u32)> {
+        self.next
+    }
+
+    fn next(&mut self) {
+        let next = if self.is_forward { self.entries.next() } else { self.entries.next_back() };
+        self.next = next.map(|(key, place)| (key.as_slice(), *place));
+    }
+}
+
+/// Of such a range a map panics.
+fn is_empty(range: KeyRange<'_>) -> bool {
+    match (range.from, range.to) {
+        (Bound::Excluded(from), Bound::Excluded(to)) => from >= to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from > to,
+        _ => false,
+    }
+}
