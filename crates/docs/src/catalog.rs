@@ -13,6 +13,7 @@ use crate::engine::TreeId;
 use crate::generate::Generate;
 use crate::key::KeyType;
 use crate::readiness::Readiness;
+use crate::view_trees::{is_table, without};
 
 /// All collections of a database, in the order of their names.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +77,22 @@ pub struct CollectionInfo {
 }
 
 impl CollectionInfo {
+    /// Whether values that are equal lie together in its indexes, whatever their kinds: 5 and 5.0 are one group of a view.
+    pub(crate) fn keeps_equal_together(&self) -> bool {
+        is_table(self.tree) && self.key.field.is_empty()
+    }
+
+    /// The same for a reader of these fields only: of a view the others are not computed.
+    pub(crate) fn narrow(&mut self, wants: &dyn Fn(&str) -> bool) {
+        if !self.keeps_equal_together() {
+            return;
+        }
+        for (column, _) in self.fields.iter().enumerate().filter(|(_, field)| !wants(&field.name)) {
+            self.tree = without(self.tree, column);
+            self.indexes.iter_mut().for_each(|index| index.tree = without(index.tree, column));
+        }
+    }
+
     /// What the schema says about a field.
     pub fn field(&self, name: &str) -> Option<&FieldInfo> {
         self.fields.iter().find(|field| field.name == name)

@@ -80,7 +80,7 @@ impl Database {
         let stored: Rows = stored.into_iter().filter(|(key, _)| !key.starts_with("drop/")).collect();
         let resolved = stored_catalog::resolve(&store, &reader.snapshot(), config, &stored)?;
         let Resolved { mut catalog, schemas, work, mut rows, mut obsolete } = resolved;
-        let watched = views::resolve(&store, &reader.snapshot(), config, &catalog, &stored)?;
+        let watched = views::resolve((&store, catalog_tree), &reader.snapshot(), config, &catalog, &stored)?;
         rows.extend(watched.rows);
         obsolete.extend(watched.obsolete);
         let mut collections = Vec::new();
@@ -105,14 +105,17 @@ impl Database {
         }
         rebuild::drop_trees(&store, catalog_tree, &rows)?;
         for view in &watched.views.list {
-            collections[view.definition.grouping.collection].watch(view).map_err(OpenError::Mismatch)?;
+            if let Some(collection) = view.definition.collection() {
+                collections[collection].watch(view).map_err(OpenError::Mismatch)?;
+            }
         }
         catalog.views = views::tables(config, &catalog)?;
         for collection in &mut collections {
             collection.keys = Keys::open(&store, &reader.snapshot(), &collection.info)?;
         }
         drop(reader);
-        store.set_fold(Arc::new(ViewFold));
+        let chains = Some(views::Chains::new(&watched.views.list, catalog_tree));
+        store.set_fold(Arc::new(ViewFold { chains }));
         let heart = Arc::new(Heart { store, collections, views: watched.views, catalog_tree });
         let builder = Builder::start(&heart, config.build_threads)?;
         let index_builder = IndexBuilder::start(&heart)?;
@@ -193,8 +196,12 @@ impl Database {
         let Some(view) = views.iter().find(|view| view.name == name && view.is_ready()) else { return Ok(None) };
         let session = self.session()?;
         let now = session.now();
-        let collection = &self.inner.heart.collections[view.definition.grouping.collection];
-        let mut report = views::verify(now.view(), &self.inner.heart.store, collection, view)?;
+        let heart = &self.inner.heart;
+        let source = match view.definition.collection() {
+            Some(collection) => views::Source::Collection(&heart.collections[collection]),
+            None => views::Source::View(heart.views.lower(view).unwrap_or(view)),
+        };
+        let mut report = views::verify(now.snapshot(), &heart.store, source, view)?;
         now.check()?;
         report.version = now.version();
         Ok(Some(report))

@@ -75,12 +75,17 @@ impl WriteError {
     }
 }
 
+/// Why a write is refused whose rows in a view have no place in another view that reads it.
+pub(crate) const VIEW_CANNOT_TAKE: &str =
+    "a view over a view cannot take the row that this makes: its key is too long, or a value has no place in 64 bits";
+
 impl From<store::Error> for WriteError {
     fn from(error: store::Error) -> Self {
         match error {
             store::Error::Busy => WriteError::Busy,
             store::Error::Unknown(source) => WriteError::Unknown { why: source.to_string() },
             store::Error::Limit { what, limit } => WriteError::TooLarge { what: what.to_string(), limit },
+            store::Error::Refused { why } if why == VIEW_CANNOT_TAKE => WriteError::invalid(why, ""),
             other => WriteError::Unavailable { why: words(&other) },
         }
     }

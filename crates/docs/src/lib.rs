@@ -35,6 +35,7 @@ mod statement;
 mod stored_catalog;
 mod varint;
 pub mod verify;
+mod view_trees;
 pub mod views;
 pub mod write;
 mod writing;

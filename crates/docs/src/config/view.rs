@@ -2,11 +2,9 @@
 
 use super::Config;
 use super::table::{Item, Table};
-use crate::sql::unstored;
-use crate::views::VIEWS_MAX;
-use crate::views::definition::Definition;
+use crate::views::{VIEWS_MAX, compile};
 
-/// A view as the file declares it. Its query is checked against the collections.
+/// A view as the file declares it. Its query is checked against the collections and the other views.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewConfig {
     /// Its name.
@@ -22,15 +20,21 @@ pub(crate) fn read_all(root: &Table<'_>, config: &Config) -> Vec<ViewConfig> {
     if entries.len() > VIEWS_MAX {
         table.mistake(format!("{} views", entries.len()), format!("up to {VIEWS_MAX}"));
     }
-    let mut catalog = if root.source().is_clean() { crate::outline(config).ok() } else { None };
-    if let Some(catalog) = &mut catalog {
-        // By name alone: a view that reads another is told so.
-        catalog.views = entries.iter().map(|item| unstored(item.name(), Vec::new())).collect();
+    let catalog = if root.source().is_clean() { crate::outline(config).ok() } else { None };
+    let read: Vec<Option<(ViewConfig, Item<'_>)>> = entries.iter().map(|item| read(item, config)).collect();
+    let read: Vec<(ViewConfig, Item<'_>)> = read.into_iter().flatten().collect();
+    if let Some(catalog) = catalog {
+        let queries: Vec<(&str, &str)> = read.iter().map(|(view, _)| (&*view.name, &*view.query)).collect();
+        for (definition, (_, query)) in compile(&queries, &catalog).definitions.into_iter().zip(&read) {
+            if let Err(why) = definition {
+                query.mistake(format!("`{}`: {why}", query.path()), "");
+            }
+        }
     }
-    entries.iter().filter_map(|item| read(item, config, catalog.as_ref())).collect()
+    read.into_iter().map(|(view, _)| view).collect()
 }
 
-fn read(item: &Item<'_>, config: &Config, catalog: Option<&crate::catalog::Catalog>) -> Option<ViewConfig> {
+fn read<'t>(item: &Item<'t>, config: &Config) -> Option<(ViewConfig, Item<'t>)> {
     super::collection::check_name(item, "view");
     let name = item.name();
     if config.collections.iter().any(|collection| collection.name.eq_ignore_ascii_case(name)) {
@@ -39,9 +43,6 @@ fn read(item: &Item<'_>, config: &Config, catalog: Option<&crate::catalog::Catal
     let table = item.table()?;
     table.check_keys(&["query"], &[]);
     let query = table.require("query")?;
-    let text = query.text()?;
-    if let Some(Err(why)) = catalog.map(|catalog| Definition::compile(text, catalog)) {
-        query.mistake(format!("`{}`: {why}", query.path()), "");
-    }
-    Some(ViewConfig { name: name.to_string(), query: text.to_string() })
+    let text = query.text()?.to_string();
+    Some((ViewConfig { name: name.to_string(), query: text }, query))
 }

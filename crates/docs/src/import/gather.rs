@@ -62,12 +62,11 @@ pub(super) struct Gathered<'d> {
     pub(super) bytes_total: Option<u64>,
 }
 
-/// Which collections are empty in the database.
+/// Which collections are empty in the database, and the views over them: one that has a row without any document has rows too.
 fn empty(database: &Database) -> Result<Vec<bool>, store::Error> {
     let session = database.session()?;
     let now = session.reader().snapshot();
-    let is_empty = |number| {
-        let tree = database.collection_at(CollectionId(number)).info.tree;
+    let is_empty = |tree| {
         let all = KeyRange { from: std::ops::Bound::Unbounded, to: std::ops::Bound::Unbounded };
         let mut empty = true;
         now.scan(tree, all, Direction::Forward, &mut |_, _| {
@@ -76,7 +75,12 @@ fn empty(database: &Database) -> Result<Vec<bool>, store::Error> {
         })?;
         Ok(empty)
     };
-    (0..database.catalog().collections.len()).map(is_empty).collect()
+    let are_empty = |number| {
+        let views = database.views_at_work().of_collection(number).filter(|view| view.is_ready());
+        let trees = views.map(|view| view.groups).chain([database.collection_at(CollectionId(number)).info.tree]);
+        trees.map(is_empty).try_fold(true, |all, empty| Ok(all && empty?))
+    };
+    (0..database.catalog().collections.len()).map(are_empty).collect()
 }
 
 impl<'d> Gathered<'d> {

@@ -49,7 +49,7 @@ impl<'c> Making<'c> {
             collection,
             tree: database.store().bulk()?,
             loader: Loader::new(collection, &wanted, database.store(), sort_bytes),
-            views: Loading::new(collection, database.store(), sort_bytes),
+            views: Loading::new(number, database.views_at_work(), database.store(), sort_bytes),
             keys: keys_of(database, collection)?,
             shape: Shape::default(),
             is_alone: nothing_beside && collection.views.is_empty(),
@@ -96,7 +96,10 @@ impl<'c> Making<'c> {
 
     pub(super) fn finish(self) -> Result<Made<'c>, LoadError> {
         let keys = self.keys.map(SortedRunWriter::finish).transpose()?;
-        let views = self.views.build(self.database.store())?;
+        let views = self.views.build(self.database.store()).map_err(|why| {
+            let source = std::io::Error::other(why.to_string());
+            LoadError::Store(store::Error::Io { context: "building the views".to_string(), source })
+        })?;
         let documents = self.tree.entries();
         Ok(Made { tree: self.tree, tasks: self.loader.into_tasks(), views, keys, documents })
     }

@@ -256,7 +256,9 @@ impl Planner<'_> {
 /// Whether values of the field that are equal are also of one kind, so that they lie together in an index.
 fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
     let kind = info.field(field).map_or(FieldKind::Any, |field| field.kind);
-    field == info.key.field || matches!(kind, FieldKind::Integer | FieldKind::Text | FieldKind::Boolean)
+    info.keeps_equal_together()
+        || field == info.key.field
+        || matches!(kind, FieldKind::Integer | FieldKind::Text | FieldKind::Boolean)
 }
 
 fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, bounds: &[Bound<'_>]) -> Option<Candidate> {

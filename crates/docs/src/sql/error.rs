@@ -99,7 +99,10 @@ impl std::error::Error for QueryError {}
 
 impl From<store::Error> for QueryError {
     fn from(error: store::Error) -> Self {
-        QueryError::Store(error)
+        match &error {
+            store::Error::Io { source, .. } if IntegerOverflow::is_in(source) => Fault::IntegerOverflow.into(),
+            _ => QueryError::Store(error),
+        }
     }
 }
 
@@ -108,6 +111,25 @@ impl From<std::io::Error> for QueryError {
         QueryError::Spill(error)
     }
 }
+
+/// A value of a table that is computed as it is read lies outside 64 bits: the sum of a view.
+#[derive(Debug)]
+pub(crate) struct IntegerOverflow;
+
+impl IntegerOverflow {
+    /// Whether that is what an error of the engine stands for.
+    pub(crate) fn is_in(source: &std::io::Error) -> bool {
+        source.get_ref().is_some_and(|inner| inner.is::<IntegerOverflow>())
+    }
+}
+
+impl fmt::Display for IntegerOverflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("integer overflow")
+    }
+}
+
+impl std::error::Error for IntegerOverflow {}
 
 /// Stands for an inner query's error until its runner puts that in.
 const INNER_FAILED: &str = "an inner query failed";

@@ -20,6 +20,7 @@ use super::resolve::{self, Logical};
 use super::row::{Field, Fixed, Frame, Place, Scope, Source};
 use super::value::Value;
 use crate::catalog::Catalog;
+use crate::engine::TreeId;
 
 /// Most values of a group's key.
 pub(crate) const GROUP_MAX: usize = 16;
@@ -51,11 +52,19 @@ pub(crate) enum Output {
     Aggregate(Kind, Option<usize>),
 }
 
+/// What a grouped query reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// A collection, by its place in the catalog.
+    Collection(usize),
+    /// The rows of a view, by the tree that the catalog says of it.
+    View(TreeId),
+}
+
 /// A grouped query over one table.
 #[derive(Debug)]
 pub(crate) struct Grouping {
-    /// The collection, by its place in the catalog.
-    pub(crate) collection: usize,
+    pub(crate) reads: Reads,
     /// The fields that it reads.
     pub(crate) columns: Vec<String>,
     pub(crate) outputs: Vec<(String, Output)>,
@@ -90,17 +99,23 @@ impl Grouping {
         };
         let rolls_up = take_rollup(select)?;
         let at = select.span().start;
+        if let Some(having) = &select.having {
+            let why = "a view takes no HAVING: put it into the queries over the view, as WHERE";
+            return refuse(why, Some(having.span().start));
+        }
         let places: Vec<Location> = select.projection.iter().map(|item| item.span().start).collect();
-        let logical = resolve::resolve_stored(sql, &parsed, catalog)?;
+        let all = catalog.with_views();
+        let logical = resolve::resolve_stored(sql, &parsed, &all)?;
         refuse_clauses(&logical, at)?;
-        let Some(collection) = logical.tables[0].collection() else {
+        let Some(table) = logical.tables[0].collection() else {
             return refuse(
-                "a view reads a collection: inner queries and json_each are not supported in views",
+                "a view reads a collection or a view: inner queries and json_each are not supported in views",
                 Some(at),
             );
         };
+        let table = &all.collections[table];
         let mut grouping = Grouping {
-            collection,
+            reads: catalog.number(&table.name).map_or(Reads::View(table.tree), Reads::Collection),
             columns: logical.columns.iter().map(|column| column.name.clone()).collect(),
             outputs: Vec::new(),
             sources: Vec::new(),
@@ -235,6 +250,15 @@ impl Grouping {
     }
 }
 
+/// What a view's query reads, by name and place, as far as its text tells.
+pub(crate) fn named_in_from(sql: &str) -> Option<(String, Location)> {
+    let parsed = parse::parse(sql).ok()?;
+    let ast::SetExpr::Select(select) = &*parsed.query.body else { return None };
+    let ast::TableFactor::Table { name, args: None, .. } = &select.from.first()?.relation else { return None };
+    let ident = name.0.last()?.as_ident()?;
+    Some((ident.value.clone(), ident.span.start))
+}
+
 fn refuse<T>(message: &str, at: Option<Location>) -> Result<T, SqlError> {
     Err(parse::error(SqlErrorKind::Invalid, message, at))
 }
@@ -271,7 +295,6 @@ fn refuse_clauses(logical: &Logical, at: Location) -> Result<(), SqlError> {
         (logical.tables.len() != 1, "a view reads one collection: joins are not supported in views"),
         (!logical.parameters.is_empty(), "a view takes no parameters"),
         (logical.distinct, "a view takes no DISTINCT: its groups are distinct"),
-        (logical.having.is_some(), "a view takes no HAVING: put it into the queries over the view, as WHERE"),
         (!logical.order.is_empty(), "a view takes no ORDER BY: put it into the queries over the view"),
         (logical.limit.is_some() || logical.offset.is_some(), "a view takes no LIMIT and no OFFSET"),
         (!logical.grouped, "a view needs GROUP BY or an aggregate"),

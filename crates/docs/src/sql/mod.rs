@@ -65,6 +65,7 @@ mod workers;
 
 pub(crate) use aggregate::summand;
 pub use analysis::{Analysis, Explain};
+pub(crate) use error::IntegerOverflow;
 pub use error::{QueryError, SqlError, SqlErrorKind};
 pub use execute::{Budget, Outcome, Scratch};
 pub(crate) use modify::{KeptRows, ROWS_READ};
@@ -72,7 +73,6 @@ pub use modify::{Modification, ModifyError};
 pub use pages::{PAGE_ROWS_MAX, Paged, decode_place, encode_place};
 pub use parse::{SQL_BYTES_MAX, TOKENS_MAX};
 pub use query::{Query, SPECIALISED_MAX, WantedIncluded};
-pub(crate) use resolve::unstored;
 pub use resolve::{COLUMNS_MAX, INNER_MAX, PARAMETERS_MAX, TABLES_MAX};
 pub use sink::{Field, JsonRows, RowSink, write_field};
 pub use spill::SpillSpace;

@@ -79,7 +79,10 @@ impl Query {
     }
 
     /// A query that is resolved already, against this catalog.
-    pub(crate) fn of(logical: Logical, catalog: Catalog) -> Query {
+    pub(crate) fn of(logical: Logical, mut catalog: Catalog) -> Query {
+        for (number, info) in catalog.collections.iter_mut().enumerate() {
+            info.narrow(&|field| logical.uses(number, field));
+        }
         let optional = optional_parameters(&logical);
         let early = unmade(&optional);
         let ready = catalog.collections.iter().flat_map(|info| {

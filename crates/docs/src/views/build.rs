@@ -22,6 +22,7 @@ use super::definition::Contribution;
 use super::fold::{group_operand, value_operand};
 use super::gather::Gather;
 use super::stored;
+use super::upper::{self, Built};
 use super::view::{View, ViewState};
 use super::write::distinct_of;
 use crate::collection::{Collection, STAMP_BYTES};
@@ -146,7 +147,7 @@ fn thread_main(work: &Work, ready: &Sender<Result<(), store::Error>>) {
     }
     let is_last = work.reading.fetch_sub(1, Ordering::AcqRel) == 1;
     if is_last && !work.stop.load(Ordering::Acquire) {
-        work.switch_in();
+        work.finish();
     }
 }
 
@@ -216,19 +217,57 @@ impl Work {
         }
     }
 
-    /// Makes what is built the views that answer.
-    fn switch_in(&self) {
-        for view in self.building(None).cloned().collect::<Vec<_>>() {
-            match stored::switch_in(&self.heart, &view) {
-                Ok(()) => {
-                    let documents = view.documents.load(Ordering::Relaxed);
-                    tracing::info!(view = view.name, documents, elapsed = ?self.started.elapsed(), "the view is built");
-                }
-                Err(error) => {
-                    tracing::error!(view = view.name, %error, "the view cannot be switched in");
-                    view.fail(error.to_string());
+    /// Switches in what is built, and builds and switches in the views over it.
+    fn finish(&self) {
+        let built: Vec<Arc<View>> = self.building(None).cloned().collect();
+        // What old views read that still answer stays until these have others in their places.
+        let list = &self.heart.views.list;
+        let is_read = |view: &View| {
+            let is_before = |place: usize| list[place].is_ready() && list[place].name == view.name;
+            list.iter().any(|of| of.is_ready() && of.definition.lower().is_some_and(is_before))
+        };
+        let (mut later, now): (Vec<_>, Vec<_>) = built.into_iter().partition(|view| is_read(view));
+        now.into_iter().for_each(|view| self.switch_in(vec![view]));
+        for view in self.uppers() {
+            let Some(lower) = view.definition.lower().map(|lower| &list[lower]) else { continue };
+            if lower.state() == ViewState::Failed {
+                view.fail(format!("the view {}, which it reads, could not be built", lower.name));
+                continue;
+            }
+            match upper::build(&self.heart, &view, lower, &self.stop) {
+                Built::Whole => later.push(view),
+                Built::Stopped => return,
+                Built::Failed(why) => {
+                    tracing::error!(view = view.name, why, "the view cannot be built");
+                    view.fail(why);
                 }
             }
+        }
+        if !later.is_empty() {
+            self.switch_in(later);
+        }
+    }
+
+    /// The views over views that are to be built, each behind the one that it reads.
+    fn uppers(&self) -> Vec<Arc<View>> {
+        let views = &self.heart.views;
+        let is_wanted = |view: &&Arc<View>| view.state() == ViewState::Building && view.definition.lower().is_some();
+        let mut uppers: Vec<Arc<View>> = views.list.iter().filter(is_wanted).cloned().collect();
+        uppers.sort_by_key(|view| views.depth(view));
+        uppers
+    }
+
+    /// Makes what is built the views that answer.
+    fn switch_in(&self, built: Vec<Arc<View>>) {
+        match stored::switch_in(&self.heart, &built) {
+            Ok(()) => built.iter().for_each(|view| {
+                let documents = view.documents.load(Ordering::Relaxed);
+                tracing::info!(view = view.name, documents, elapsed = ?self.started.elapsed(), "the view is built");
+            }),
+            Err(error) => built.iter().for_each(|view| {
+                tracing::error!(view = view.name, %error, "the view cannot be switched in");
+                view.fail(error.to_string());
+            }),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! ```text
 //!  view/N         key: the group's values (order::lower, one after another)           value: a state (state.rs)
 //!                   where groups are rolled up, NULL for those that are, and how many are not (1 byte); so a view without GROUP BY
-//!                   has the key 00
+//!                   has the key 00, and the key of the sum of all sorts before all others
 //!  view-values/N  key: the group's key | number of the facet (1 byte) | the value      value: how often (fold.rs)
 //! ```
 //!
@@ -21,8 +21,9 @@ use crate::catalog::Catalog;
 use crate::error::WriteError;
 use crate::key::KEY_BYTES_MAX;
 use crate::order::{self, Scalar};
-use crate::sql::grouping::{GROUP_MAX, GroupValue, Grouping, Kind, Memory, Output};
+use crate::sql::grouping::{GROUP_MAX, GroupValue, Grouping, Kind, Memory, Output, Reads};
 use crate::sql::{SqlError, Value, summand};
+use crate::view_trees;
 use crate::views::state::{Form, Number, OneRow};
 
 /// How a result column comes of what is kept.
@@ -103,7 +104,7 @@ impl Contribution {
 }
 
 impl Definition {
-    /// Compiles a view's query over the collections of a catalog.
+    /// Compiles a view's query over the collections and views of a catalog.
     pub(crate) fn compile(sql: &str, catalog: &Catalog) -> Result<Definition, SqlError> {
         let grouping = Grouping::compile(sql, catalog)?;
         let mut definition = Definition { grouping, columns: Vec::new(), facets: Vec::new(), slots: Vec::new() };
@@ -117,6 +118,45 @@ impl Definition {
         }
         // States list their entries by slot and kind; one slot has one kind.
         Ok(definition)
+    }
+
+    /// The collection that it reads, by its place in the catalog.
+    pub(crate) fn collection(&self) -> Option<usize> {
+        match self.grouping.reads {
+            Reads::Collection(place) => Some(place),
+            Reads::View(_) => None,
+        }
+    }
+
+    /// The view that it reads, by its place among the views.
+    pub(crate) fn lower(&self) -> Option<usize> {
+        match self.grouping.reads {
+            Reads::Collection(_) => None,
+            Reads::View(tree) => Some(view_trees::place(tree)),
+        }
+    }
+
+    /// Which columns of a view it reads.
+    pub(crate) fn wanted_of(&self, lower: &Definition) -> Vec<bool> {
+        lower.columns.iter().map(|(name, _)| self.grouping.columns.contains(name)).collect()
+    }
+
+    /// The key of the row that is there without any document, if there is such a row: the sum of all that ROLLUP gives, and the one
+    /// row of any query without GROUP BY.
+    pub(crate) fn always(&self) -> Option<Vec<u8>> {
+        let mut key = Vec::new();
+        (0..self.grouping.group_len()).for_each(|_| order::lower(Scalar::Null, &mut key));
+        key.push(0);
+        self.has_level_in_key().then_some(key)
+    }
+
+    /// The group's key that the key of a counted value begins with. `None`: damaged.
+    pub(crate) fn group_of<'k>(&self, value_key: &'k [u8]) -> Option<&'k [u8]> {
+        let mut rest = value_key;
+        for _ in 0..self.grouping.group_len() {
+            order::skip(&mut rest)?;
+        }
+        value_key.get(..value_key.len() - rest.len() + usize::from(self.has_level_in_key()))
     }
 
     /// Whether a query finds the same columns in both: names, and which of them are values of the group.

@@ -1,7 +1,7 @@
 //! Laying changes onto a view's rows: what the store calls for each operand that a transaction left.
 //!
-//! An operand says all that it takes to lay it on, so that nothing here depends on which views there are: changed
-//! definitions, a replay or a restart cannot give it another meaning.
+//! An operand says all that it takes to lay it on, so that nothing of that depends on which views there are: changed
+//! definitions, a replay or a restart cannot give it another meaning. What follows for views over views is in `chain.rs`.
 //!
 //! ```text
 //!  operand of a group     00 | a state to be added (state.rs)
@@ -13,8 +13,9 @@
 //! A value's row says how often its group has it; when it comes for the first time or goes for the last one, the group's
 //! distinct count goes up or down.
 
-use store::{Folded, Further};
+use store::{FoldView, Folded, Further, RowChange};
 
+use super::chain::Chains;
 use crate::engine::TreeId;
 use crate::varint;
 use crate::views::state;
@@ -23,8 +24,10 @@ const GROUP: u8 = 0;
 const VALUE: u8 = 1;
 
 /// Lays operands onto the rows of views.
-#[derive(Debug)]
-pub(crate) struct ViewFold;
+#[derive(Default)]
+pub(crate) struct ViewFold {
+    pub(crate) chains: Option<Chains>,
+}
 
 impl store::Fold for ViewFold {
     fn fold(
@@ -42,6 +45,25 @@ impl store::Fold for ViewFold {
             _ => None,
         };
         folded.unwrap_or(Folded::Refused("a row of a view is damaged"))
+    }
+
+    fn derived<'k>(&self, tree: TreeId, key: &'k [u8]) -> Option<(u32, &'k [u8])> {
+        self.chains.as_ref()?.derived(tree, key)
+    }
+
+    fn derive(&self, view: u32, key: &[u8], now: &dyn FoldView, out: &mut Vec<u8>) -> Result<(), store::Error> {
+        self.chains.as_ref().map_or(Ok(()), |chains| chains.derive(view as usize, key, now, out))
+    }
+
+    fn follow(
+        &self,
+        view: u32,
+        key: &[u8],
+        change: RowChange<'_>,
+        now: &dyn FoldView,
+        further: &mut Further<'_>,
+    ) -> Result<(), store::Error> {
+        self.chains.as_ref().map_or(Ok(()), |chains| chains.follow(view as usize, key, change, now, further))
     }
 }
 
@@ -137,9 +159,10 @@ mod tests {
             while let Some((tree, key, operand)) = waiting.pop() {
                 let (mut new, place) = (Vec::new(), (tree.0, key.clone()));
                 let old = self.0.get(&place).map(Vec::as_slice);
-                let folded = ViewFold.fold(tree, &key, old, &operand, &mut new, &mut |tree, key, operand| {
-                    waiting.push((tree, key.to_vec(), operand.to_vec()));
-                });
+                let folded =
+                    ViewFold::default().fold(tree, &key, old, &operand, &mut new, &mut |tree, key, operand| {
+                        waiting.push((tree, key.to_vec(), operand.to_vec()));
+                    });
                 match folded {
                     Folded::Put => drop(self.0.insert(place, new)),
                     Folded::Delete => drop(self.0.remove(&place)),
@@ -185,7 +208,7 @@ mod tests {
             operand in prop::collection::vec(any::<u8>(), 0..16), kind in 0u8..2
         ) {
             let operand = [vec![kind], operand].concat();
-            ViewFold.fold(VALUES, &key, old.as_deref(), &operand, &mut Vec::new(), &mut |_, _, _| {});
+            ViewFold::default().fold(VALUES, &key, old.as_deref(), &operand, &mut Vec::new(), &mut |_, _, _| {});
         }
     }
 }

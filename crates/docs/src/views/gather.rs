@@ -3,18 +3,13 @@
 //! Few groups are the rule, so that millions of documents become a handful of states. Where there are many, the memory is
 //! bounded: who gathers passes on what there is when [`Gather::is_full`]; [`ImportGather`] sorts it outside memory.
 
-use binjson::Document;
 use hashbrown::HashMap;
-use store::{BulkTree, Sorter, Store};
+use store::{Sorter, Store};
 
 use super::definition::Contribution;
 use super::state;
 use super::view::View;
 use super::write::value_key;
-use crate::collection::Collection;
-use crate::engine::TreeId;
-use crate::error::WriteError;
-use crate::sql::grouping::Memory;
 use crate::varint;
 
 /// Memory of all gatherings of a build or an import.
@@ -197,50 +192,6 @@ impl ImportGather {
             }
         }
         row.map_or(Ok(()), |(key, state)| each_group(&key, &state))
-    }
-
-    /// Builds the view's trees.
-    fn build(self, view: &View, store: &Store) -> Result<[(TreeId, BulkTree); 2], store::Error> {
-        let (mut groups, mut values) = (store.bulk()?, store.bulk()?);
-        self.finish(view, &mut |key, value| values.push(key, value), &mut |key, value| groups.push(key, value))?;
-        Ok([(view.groups, groups), (view.values, values)])
-    }
-}
-
-/// The views of a collection that is being loaded whole.
-pub(crate) struct Loading<'c> {
-    views: Vec<(&'c View, ImportGather)>,
-    memory: Memory,
-    contribution: Contribution,
-}
-
-impl<'c> Loading<'c> {
-    pub(crate) fn new(collection: &'c Collection, store: &Store, bytes: usize) -> Loading<'c> {
-        let share = bytes / collection.views.len().max(1);
-        // Of those that could not be built nothing is there to add to: the next opening begins them anew.
-        let ready = collection.views.iter().map(|watch| &*watch.view).filter(|view| view.is_ready());
-        Loading {
-            views: ready.map(|view| (view, ImportGather::new(store, share, collection.views.len()))).collect(),
-            memory: Memory::default(),
-            contribution: Contribution::default(),
-        }
-    }
-
-    pub(crate) fn add(&mut self, document: Document<'_>) -> Result<(), WriteError> {
-        for (view, gather) in &mut self.views {
-            view.definition.contribution(&view.name, document, &mut self.memory, &mut self.contribution)?;
-            gather.add(view, &self.contribution)?;
-        }
-        Ok(())
-    }
-
-    /// Builds all their trees.
-    pub(crate) fn build(self, store: &Store) -> Result<Vec<(TreeId, BulkTree)>, store::Error> {
-        let mut trees = Vec::new();
-        for (view, gather) in self.views {
-            trees.extend(gather.build(view, store)?);
-        }
-        Ok(trees)
     }
 }
 

@@ -1,11 +1,14 @@
 //! What the catalog's tree says about views: one row for each, by number.
 //!
 //! ```text
-//!  view/N   {"name": NAME, "query": SQL, "state": "building" or "ready"}     its trees are view/N and view-values/N
+//!  view/N            {"name": NAME, "query": SQL, "state": "building" or "ready"}     its trees are view/N and view-values/N;
+//!                      of a view over a view with "over": the number of that one
+//!  view-progress/N   how far the build of a view over a view is, and of any view that was built that it is (chain.rs)
 //! ```
 //!
 //! When a database is opened, the declared views are compared with these rows. A row of the same query that is ready is kept. A
-//! ready row of another query serves until the new one is built, and goes in the transaction that makes the new one ready. All
+//! ready row of another query serves until the new one is built, and goes in the transaction that makes the new one ready. A view over a
+//! view is of another query, too, where the lower one is: both old ones serve until both new ones are built. All
 //! other rows go at once, with their trees: of what is no longer declared nobody would keep them.
 
 use std::collections::BTreeMap;
@@ -15,7 +18,9 @@ use serde_json::{Value as Json, json};
 use store::Store;
 
 use super::build::Heart;
+use super::chain::{ANSWERS, PROGRESS, progress_key};
 use super::definition::Definition;
+use super::order::{self, CHAIN_MAX};
 use super::view::{View, ViewState};
 use super::{VIEWS_MAX, Views, table};
 use crate::catalog::{Catalog, CollectionInfo};
@@ -35,17 +40,25 @@ pub(crate) struct Resolved {
 
 /// The declared views as tables of queries, in the order in which [`resolve`] lists them.
 pub(crate) fn tables(config: &Config, catalog: &Catalog) -> Result<Vec<CollectionInfo>, OpenError> {
-    let views = config.views.iter().enumerate();
-    views.map(|(place, view)| Ok(table::info(&view.name, &compile(&view.name, &view.query, catalog)?, place))).collect()
+    let (definitions, _) = compile_all(config, catalog)?;
+    let views = config.views.iter().zip(&definitions).enumerate();
+    Ok(views.map(|(place, (view, definition))| table::info(&view.name, definition, place)).collect())
 }
 
-fn compile(name: &str, query: &str, catalog: &Catalog) -> Result<Definition, OpenError> {
-    Definition::compile(query, catalog).map_err(|why| OpenError::Mismatch(format!("the view {name}: {why}")))
+/// All definitions, and their places in an order in which each comes behind what it reads.
+fn compile_all(config: &Config, catalog: &Catalog) -> Result<(Vec<Definition>, Vec<usize>), OpenError> {
+    let views: Vec<(&str, &str)> = config.views.iter().map(|view| (&*view.name, &*view.query)).collect();
+    let compiled = order::compile(&views, catalog);
+    let named = views.iter().zip(compiled.definitions);
+    let definitions = named.map(|((name, _), definition)| {
+        definition.map_err(|why| OpenError::Mismatch(format!("the view {name}: {why}")))
+    });
+    Ok((definitions.collect::<Result<Vec<Definition>, OpenError>>()?, compiled.by))
 }
 
 /// Compares the declared views with the stored ones.
 pub(crate) fn resolve(
-    store: &Store,
+    (store, catalog_tree): (&Store, TreeId),
     snapshot: &store::Snapshot<'_>,
     config: &Config,
     catalog: &Catalog,
@@ -55,47 +68,103 @@ pub(crate) fn resolve(
         return Err(OpenError::Mismatch(format!("{} views; there can be {VIEWS_MAX}", config.views.len())));
     }
     let known = read(stored);
-    let mut resolved = Resolved { views: Views::default(), rows: Rows::new(), obsolete: Vec::new() };
-    let (mut used, mut kept) = (known.keys().copied().collect::<Vec<u64>>(), Vec::new());
-    for wanted in &config.views {
-        let definition = compile(&wanted.name, &wanted.query, catalog)?;
-        let same = |row: &&Row| row.name == wanted.name && row.query == wanted.query && row.is_ready;
+    let mut resolved = Resolved { views: Views::new(catalog_tree), rows: Rows::new(), obsolete: Vec::new() };
+    let (definitions, by) = compile_all(config, catalog)?;
+    let mut definitions: Vec<Option<Definition>> = definitions.into_iter().map(Some).collect();
+    let mut views: Vec<Option<Arc<View>>> = config.views.iter().map(|_| None).collect();
+    let mut used = known.keys().copied().collect::<Vec<u64>>();
+    for place in by {
+        let Some(definition) = definitions[place].take() else { continue };
+        let wanted = &config.views[place];
+        let lower = definition.lower().and_then(|lower| views[lower].clone());
+        let over = lower.as_ref().map(|lower| lower.number);
+        let same =
+            |row: &&Row| row.name == wanted.name && row.query == wanted.query && row.is_ready && row.over == over;
         let found = known.iter().find(|(_, row)| same(row)).map(|(number, _)| *number);
-        let collection = catalog.collections[definition.grouping.collection].tree;
         let (number, is_ready) = match found {
             Some(number) => (number, true),
-            None => (fresh(store, snapshot, stored, &mut used)?, is_empty(snapshot, collection)?),
-        };
-        kept.push(number);
-        let row = json!({ "name": wanted.name, "query": wanted.query, "state": state_name(is_ready) });
-        resolved.rows.insert(format!("view/{number}"), row.to_string());
-        let trees = trees(store, number)?;
-        let view = View::new((&wanted.name, &wanted.query), definition, trees, is_ready);
-        resolved.views.list.push(Arc::new(view));
-    }
-    for (number, row) in known.iter().filter(|(number, _)| !kept.contains(number)) {
-        // What a changed definition replaces serves on, if it still can be kept.
-        let replaced = resolved.views.list.iter().any(|view| view.name == row.name && !view.is_ready());
-        let definition = Definition::compile(&row.query, catalog).ok().filter(|_| replaced && row.is_ready);
-        match definition {
-            Some(definition) => {
-                let view = View::new((&row.name, &row.query), definition, trees(store, *number)?, true);
-                resolved.views.list.push(Arc::new(view));
-            }
             None => {
-                resolved.obsolete.push(format!("view/{number}"));
-                resolved.rows.extend(drops(*number));
+                let is_ready = reads_nothing(snapshot, catalog, &definition, lower.as_deref())?;
+                (fresh(store, snapshot, stored, &mut used)?, is_ready)
             }
+        };
+        let row = row(&wanted.name, &wanted.query, is_ready, over);
+        resolved.rows.insert(format!("view/{number}"), row);
+        let trees = trees(store, number)?;
+        views[place] = Some(Arc::new(View::new((&wanted.name, &wanted.query), definition, trees, is_ready)));
+    }
+    resolved.views.list = views.into_iter().flatten().collect();
+    replaced(store, catalog, &known, &mut resolved)?;
+    for number in known.keys() {
+        if !resolved.views.list.iter().any(|view| view.number == *number) {
+            resolved.obsolete.push(format!("view/{number}"));
+            resolved.rows.extend(drops(*number));
         }
     }
+    // Builds begin anew.
+    resolved.obsolete.extend(stored.keys().filter(|key| key.starts_with(PROGRESS)).cloned());
     resolved.rows.retain(|key, value| stored.get(key) != Some(value));
     Ok(resolved)
+}
+
+/// Whether there is nothing that a view could have rows of.
+fn reads_nothing(
+    snapshot: &store::Snapshot<'_>,
+    catalog: &Catalog,
+    definition: &Definition,
+    lower: Option<&View>,
+) -> Result<bool, store::Error> {
+    match (definition.collection(), lower) {
+        (Some(collection), _) => is_empty(snapshot, catalog.collections[collection].tree),
+        (None, Some(lower)) if lower.is_ready() && lower.definition.always().is_none() => {
+            is_empty(snapshot, lower.groups)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// What changed definitions replace serves on, if it still can be kept, each behind what it reads.
+fn replaced(
+    store: &Store,
+    catalog: &Catalog,
+    known: &BTreeMap<u64, Row>,
+    resolved: &mut Resolved,
+) -> Result<(), store::Error> {
+    for _ in 0..=CHAIN_MAX {
+        for (number, row) in known {
+            let list = &resolved.views.list;
+            let is_replaced = list.iter().any(|view| view.name == row.name && !view.is_ready());
+            if !row.is_ready || !is_replaced || list.iter().any(|view| view.number == *number) {
+                continue;
+            }
+            let mut all = Catalog { views: Vec::new(), ..catalog.clone() };
+            if let Some(over) = row.over {
+                let lower = list.iter().position(|view| view.number == over && view.is_ready());
+                let Some(lower) = lower else { continue };
+                all.views.push(table::info(&list[lower].name, &list[lower].definition, lower));
+            }
+            let Ok(definition) = Definition::compile(&row.query, &all) else { continue };
+            let view = View::new((&row.name, &row.query), definition, trees(store, *number)?, true);
+            resolved.views.list.push(Arc::new(view));
+        }
+    }
+    Ok(())
 }
 
 struct Row {
     name: String,
     query: String,
     is_ready: bool,
+    /// The number of the view that it reads.
+    over: Option<u64>,
+}
+
+fn row(name: &str, query: &str, is_ready: bool, over: Option<u64>) -> String {
+    let mut row = json!({ "name": name, "query": query, "state": if is_ready { "ready" } else { "building" } });
+    if let Some(over) = over {
+        row["over"] = json!(over);
+    }
+    row.to_string()
 }
 
 fn read(stored: &Rows) -> BTreeMap<u64, Row> {
@@ -103,13 +172,10 @@ fn read(stored: &Rows) -> BTreeMap<u64, Row> {
         let number = key.strip_prefix("view/")?.parse().ok()?;
         let row: Json = serde_json::from_str(row).ok()?;
         let text = |name: &str| row.get(name).and_then(Json::as_str).unwrap_or_default().to_string();
-        Some((number, Row { name: text("name"), query: text("query"), is_ready: text("state") == "ready" }))
+        let over = row.get("over").and_then(Json::as_u64);
+        Some((number, Row { name: text("name"), query: text("query"), is_ready: text("state") == "ready", over }))
     });
     rows.collect()
-}
-
-fn state_name(is_ready: bool) -> &'static str {
-    if is_ready { "ready" } else { "building" }
 }
 
 fn tree_names(number: u64) -> [String; 2] {
@@ -162,31 +228,46 @@ fn is_empty(snapshot: &store::Snapshot<'_>, tree: TreeId) -> Result<bool, store:
     Ok(is_empty)
 }
 
-/// Makes a built view the one that answers; the one that served before goes.
-pub(crate) fn switch_in(heart: &Heart, view: &View) -> Result<(), store::Error> {
-    let before: Vec<&Arc<View>> =
-        heart.views.list.iter().filter(|other| other.name == view.name && other.is_ready()).collect();
-    let row = json!({ "name": view.name, "query": view.query, "state": state_name(true) }).to_string();
+/// Makes built views the ones that answer, all at once; those that served before go, and what reads these.
+pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), store::Error> {
+    let list = &heart.views.list;
+    let is_built = |view: &Arc<View>| built.iter().any(|of| Arc::ptr_eq(of, view));
+    let mut old: Vec<usize> = Vec::new();
+    for _ in 0..=CHAIN_MAX {
+        for (place, view) in list.iter().enumerate().filter(|(_, view)| view.is_ready()) {
+            let is_replaced = built.iter().any(|new| new.name == view.name);
+            let stands_on_old = view.definition.lower().is_some_and(|lower| old.contains(&lower));
+            if !old.contains(&place) && !is_built(view) && (is_replaced || stands_on_old) {
+                old.push(place);
+            }
+        }
+    }
+    let old: Vec<&Arc<View>> = old.into_iter().map(|place| &list[place]).collect();
     let catalog = heart.catalog_tree;
     heart.store.commit(&mut |tx| {
-        tx.put(catalog, format!("view/{}", view.number).as_bytes(), row.as_bytes());
-        for old in &before {
+        for view in built {
+            let over = view.definition.lower().map(|lower| list[lower].number);
+            let row = row(&view.name, &view.query, true, over);
+            tx.put(catalog, format!("view/{}", view.number).as_bytes(), row.as_bytes());
+            tx.put(catalog, &progress_key(view), ANSWERS);
+        }
+        for old in &old {
             tx.delete(catalog, format!("view/{}", old.number).as_bytes());
             // Writes that were prepared before may still change these trees: the next opening empties them for good.
             drops(old.number).for_each(|(key, value)| tx.put(catalog, key.as_bytes(), value.as_bytes()));
         }
         Ok(())
     })?;
-    view.end();
-    view.set_state(ViewState::Ready);
-    for old in before {
-        old.set_state(ViewState::Retired);
-        for tree in [old.groups, old.values] {
-            heart.store.commit(&mut |tx| {
-                tx.delete_range(tree, KeyRange::ALL);
-                Ok(())
-            })?;
-        }
+    for view in built {
+        view.end();
+        view.set_state(ViewState::Ready);
+    }
+    old.iter().for_each(|old| old.set_state(ViewState::Retired));
+    for tree in old.iter().flat_map(|old| [old.groups, old.values]) {
+        heart.store.commit(&mut |tx| {
+            tx.delete_range(tree, KeyRange::ALL);
+            Ok(())
+        })?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Views as tables of queries: what a query sees of a view's trees.
 //!
 //! A query plans over a view as over a collection: with a closed list of fields, and an index over the values of GROUP BY
-//! that carries all of them. Both stand under tree numbers that no store gives ([`document_tree`], [`index_tree`]); the view
+//! that carries all of them. Both stand under tree numbers that no store gives (`view_trees.rs`); the view
 //! of the engine that queries are given ([`WithViews`]) makes documents and index entries of the view's rows as they are
 //! read. So ranges, order and covering come from the planner as for any index, and a stored row stays as small as it is.
 
@@ -21,22 +21,8 @@ use crate::index;
 use crate::key::KeyType;
 use crate::order::{self, Scalar};
 use crate::readiness::Readiness;
-use crate::sql::{Field, Value, write_field};
-
-/// The one group of a view without GROUP BY.
-const EVERYTHING: &[u8] = &[0];
-/// Tree numbers from here on are views' tables.
-const TABLES: u32 = 1 << 31;
-
-/// The tree under which queries read a view's rows as documents, by its place among the views.
-fn document_tree(place: usize) -> TreeId {
-    TreeId(TABLES | (place as u32) << 1)
-}
-
-/// The same as entries of the index over GROUP BY.
-fn index_tree(place: usize) -> TreeId {
-    TreeId(TABLES | (place as u32) << 1 | 1)
-}
+use crate::sql::{Field, IntegerOverflow, Value, write_field};
+use crate::view_trees::{document_tree, index_tree, is_index, is_table, place, wants};
 
 /// A view as queries see it.
 pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> CollectionInfo {
@@ -78,7 +64,7 @@ pub(crate) struct WithViews<'v, V> {
 impl<V: engine::View> engine::View for WithViews<'_, V> {
     #[inline]
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
-        if tree.0 >= TABLES { Ok(None) } else { self.inner.get(tree, key) }
+        if is_table(tree) { Ok(None) } else { self.inner.get(tree, key) }
     }
 
     #[inline]
@@ -89,7 +75,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error> {
-        if tree.0 >= TABLES {
+        if is_table(tree) {
             return self.scan_table(tree, range, direction, visit);
         }
         self.inner.scan(tree, range, direction, visit)
@@ -103,7 +89,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         direction: Direction,
         visit: &mut dyn FnMut(&Entries<'s>) -> ControlFlow<()>,
     ) -> Result<bool, store::Error> {
-        if tree.0 >= TABLES { Ok(false) } else { self.inner.scan_leaves(tree, range, direction, visit) }
+        if is_table(tree) { Ok(false) } else { self.inner.scan_leaves(tree, range, direction, visit) }
     }
 
     #[inline]
@@ -113,7 +99,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         keys: &[[u8; 4]],
         values: &mut [Option<&'s [u8]>],
     ) -> Result<bool, store::Error> {
-        if tree.0 >= TABLES { Ok(false) } else { self.inner.get_all(tree, keys, values) }
+        if is_table(tree) { Ok(false) } else { self.inner.get_all(tree, keys, values) }
     }
 
     fn across(&self) -> Option<Box<dyn engine::View + Sync + '_>> {
@@ -122,23 +108,23 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
     }
 
     fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
-        if tree.0 >= TABLES { Ok(Vec::new()) } else { self.inner.cuts(tree, range, count) }
+        if is_table(tree) { Ok(Vec::new()) } else { self.inner.cuts(tree, range, count) }
     }
 
     fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
-        if tree.0 >= TABLES { Ok(None) } else { self.inner.entries_about(tree, range) }
+        if is_table(tree) { Ok(None) } else { self.inner.entries_about(tree, range) }
     }
 
     #[inline]
     fn fetch_place(&self, tree: TreeId, key: &[u8]) {
-        if tree.0 < TABLES {
+        if !is_table(tree) {
             self.inner.fetch_place(tree, key);
         }
     }
 
     #[inline]
     fn fetch_value(&self, tree: TreeId, key: &[u8]) {
-        if tree.0 < TABLES {
+        if !is_table(tree) {
             self.inner.fetch_value(tree, key);
         }
     }
@@ -153,32 +139,116 @@ impl<V: engine::View> WithViews<'_, V> {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error> {
-        let place = ((tree.0 & !TABLES) >> 1) as usize;
-        let view = self.views.serving(place)?;
-        let (as_entry, mut row, mut failure) = (tree.0 & 1 == 1, Rendered::default(), None);
-        if view.definition.grouping.group_len() == 0 {
-            // As of any query without GROUP BY there is one row, whether or not there are documents.
-            let state = self.inner.get(view.groups, EVERYTHING)?.unwrap_or_default();
-            row.render(view, &self.inner, EVERYTHING, &state)?;
-            row.document(view)?;
-            let _ = visit(EVERYTHING, &row.value);
-            return Ok(());
-        }
-        self.inner.scan(view.groups, range, direction, &mut |key, state| {
-            let shown = row.render(view, &self.inner, key, state).and_then(|()| match as_entry {
-                true => row.entry(key),
-                false => row.document(view),
-            });
-            match shown {
-                Ok(()) => visit(if row.key.is_empty() { key } else { &row.key }, &row.value),
-                Err(error) => {
-                    failure = Some(error);
-                    ControlFlow::Break(())
-                }
+        let view = self.views.serving(place(tree), &self.inner)?;
+        let as_entry = is_index(tree);
+        let wanted: Vec<bool> = (0..view.definition.columns.len()).map(|column| wants(tree, column)).collect();
+        each_row(view, &self.inner, &wanted, (range, direction), &mut |key, row| {
+            match as_entry {
+                true => row.entry(),
+                false => row.document(view)?,
             }
-        })?;
-        failure.map_or(Ok(()), Err)
+            Ok(visit(if row.key.is_empty() { key } else { &row.key }, &row.value))
+        })
     }
+}
+
+/// Looks at a view's row, by the key of its group.
+type VisitRow<'v> = dyn FnMut(&[u8], &mut Rendered) -> Result<ControlFlow<()>, store::Error> + 'v;
+
+/// Visits a view's rows in the order of their groups. Columns that are not wanted are NULL.
+fn each_row(
+    view: &View,
+    engine: &impl engine::View,
+    wanted: &[bool],
+    (range, direction): (KeyRange<'_>, Direction),
+    visit: &mut VisitRow<'_>,
+) -> Result<(), store::Error> {
+    let mut row = Rendered::default();
+    let mut show = |key: &[u8], state: &[u8]| {
+        row.render(view, engine, wanted, key, state)?;
+        visit(key, &mut row)
+    };
+    let always = match view.definition.always().filter(|key| is_within(range, key)) {
+        Some(key) if engine.get(view.groups, &key)?.is_none() => Some(key),
+        _ => None,
+    };
+    // Its key is the first of all.
+    if direction == Direction::Forward
+        && let Some(key) = &always
+        && show(key, &[])?.is_break()
+    {
+        return Ok(());
+    }
+    let (mut failure, mut is_ended) = (None, false);
+    engine.scan(view.groups, range, direction, &mut |key, state| {
+        let flow = show(key, state).unwrap_or_else(|error| {
+            failure = Some(error);
+            ControlFlow::Break(())
+        });
+        is_ended = flow.is_break();
+        flow
+    })?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    if direction == Direction::Backward
+        && !is_ended
+        && let Some(key) = &always
+    {
+        let _ = show(key, &[])?;
+    }
+    Ok(())
+}
+
+pub(crate) fn is_within(range: KeyRange<'_>, key: &[u8]) -> bool {
+    let above = match range.from {
+        Bound::Unbounded => true,
+        Bound::Included(from) => key >= from,
+        Bound::Excluded(from) => key > from,
+    };
+    let below = match range.to {
+        Bound::Unbounded => true,
+        Bound::Included(to) => key <= to,
+        Bound::Excluded(to) => key < to,
+    };
+    above && below
+}
+
+/// Looks at a view's row as a stored document, behind the key of its group.
+pub(crate) type VisitStored<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
+
+/// Visits a view's rows as stored documents behind the key that is given, by the keys of their groups: what another view reads.
+pub(crate) fn each_document(
+    view: &View,
+    engine: &impl engine::View,
+    wanted: &[bool],
+    behind: Option<&[u8]>,
+    visit: &mut VisitStored<'_>,
+) -> Result<(), store::Error> {
+    let range = KeyRange { from: behind.map_or(Bound::Unbounded, Bound::Excluded), to: Bound::Unbounded };
+    each_row(view, engine, wanted, (range, Direction::Forward), &mut |key, row| {
+        row.document(view)?;
+        Ok(visit(key, &row.value))
+    })
+}
+
+/// One of them, by the key of its group.
+pub(crate) fn document(
+    view: &View,
+    engine: &impl engine::View,
+    wanted: &[bool],
+    key: &[u8],
+    row: &mut Rendered,
+    out: &mut Vec<u8>,
+) -> Result<(), store::Error> {
+    let state = engine.get(view.groups, key)?;
+    if state.is_none() && view.definition.always().is_none_or(|always| always != key) {
+        return Ok(());
+    }
+    row.render(view, engine, wanted, key, &state.unwrap_or_default())?;
+    row.document(view)?;
+    out.extend_from_slice(&row.value);
+    Ok(())
 }
 
 /// A row of a view as JSON, column by column, and what a query gets of it.
@@ -199,6 +269,7 @@ impl Rendered {
         &mut self,
         view: &View,
         engine: &impl engine::View,
+        wanted: &[bool],
         key: &[u8],
         state: &[u8],
     ) -> Result<(), store::Error> {
@@ -208,8 +279,9 @@ impl Rendered {
         let state = State::read(state).ok_or_else(|| damaged(view))?;
         self.render_group(view, &state, key).ok_or_else(|| damaged(view))?;
         let group_end = self.json.len();
-        for (_, shown) in &view.definition.columns {
+        for (number, (_, shown)) in view.definition.columns.iter().enumerate() {
             match *shown {
+                _ if !wanted[number] => write_value(Value::Null, &mut self.json),
                 Shown::Group(place) => {
                     let (from, to) = self.group[place];
                     self.json.extend_from_within(from..to);
@@ -290,12 +362,11 @@ impl Rendered {
     }
 
     /// As an entry of the index over GROUP BY.
-    fn entry(&mut self, _key: &[u8]) -> Result<(), store::Error> {
+    fn entry(&mut self) {
         let mut value = std::mem::take(&mut self.value);
         value.clear();
         self.columns().for_each(|json| index::include(json, &mut value));
         self.value = value;
-        Ok(())
     }
 
     /// As a stored document.
@@ -371,6 +442,6 @@ fn damaged(view: &View) -> store::Error {
 
 #[cold]
 fn overflow(view: &View) -> store::Error {
-    let source = std::io::Error::other("integer overflow: a group's SUM is outside 64 bits");
+    let source = std::io::Error::other(IntegerOverflow);
     store::Error::Io { context: format!("view {}", view.name), source }
 }

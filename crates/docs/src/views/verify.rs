@@ -1,4 +1,4 @@
-//! Verification of views: each is computed again from its collection and compared with its rows, at one version, while
+//! Verification of views: each is computed again from what it reads, a collection or a view, and compared with its rows, at one version, while
 //! writes go on.
 
 use std::ops::ControlFlow;
@@ -8,6 +8,7 @@ use store::Store;
 
 use super::definition::Contribution;
 use super::gather::ImportGather;
+use super::table;
 use super::view::View;
 use crate::collection::{Collection, STAMP_BYTES};
 use crate::engine::{self, Direction, KeyRange, TreeId};
@@ -58,17 +59,43 @@ impl ViewReport {
     }
 }
 
+/// What a view reads.
+pub(crate) enum Source<'s> {
+    Collection(&'s Collection),
+    View(&'s View),
+}
+
+impl Source<'_> {
+    /// Visits its documents, or its rows as such.
+    fn each(
+        &self,
+        engine: &impl engine::View,
+        reader: &View,
+        visit: &mut table::VisitStored<'_>,
+    ) -> Result<(), store::Error> {
+        match self {
+            Source::Collection(collection) => {
+                engine.scan(collection.info.tree, KeyRange::ALL, Direction::Forward, visit)
+            }
+            Source::View(lower) => {
+                let wanted = reader.definition.wanted_of(&lower.definition);
+                table::each_document(lower, engine, &wanted, None, visit)
+            }
+        }
+    }
+}
+
 /// Computes a view again.
 pub(crate) fn verify(
     engine: &impl engine::View,
     store: &Store,
-    collection: &Collection,
+    source: Source<'_>,
     view: &View,
 ) -> Result<ViewReport, ReadError> {
     let mut report = ViewReport { view: view.name.clone(), ..ViewReport::default() };
     let mut gather = ImportGather::new(store, SORT_BYTES, 1);
     let (mut memory, mut contribution, mut failure) = (Memory::default(), Contribution::default(), None);
-    engine.scan(collection.info.tree, KeyRange::ALL, Direction::Forward, &mut |key, stored| {
+    source.each(engine, view, &mut |key, stored| {
         report.documents += 1;
         let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
         let Some(document) = document else {

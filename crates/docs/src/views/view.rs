@@ -1,6 +1,6 @@
 //! A view at work: its definition, its trees, and whether it may be asked.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,12 +54,16 @@ pub(crate) struct View {
     pub(crate) groups: TreeId,
     pub(crate) values: TreeId,
     state: AtomicU8,
+    /// It was built when the database was opened.
+    was_ready: bool,
     pub(crate) documents: AtomicU64,
     pub(crate) parts_done: AtomicU64,
     pub(crate) parts: AtomicU64,
     began: OnceLock<Instant>,
     took: OnceLock<Duration>,
     failure: Mutex<Option<String>>,
+    /// Of a view over a view: its build has begun.
+    follows: AtomicBool,
 }
 
 impl View {
@@ -77,13 +81,24 @@ impl View {
             groups,
             values,
             state: AtomicU8::new(u8::from(is_ready)),
+            was_ready: is_ready,
             documents: AtomicU64::new(0),
             parts_done: AtomicU64::new(0),
             parts: AtomicU64::new(0),
             began: OnceLock::new(),
             took: OnceLock::new(),
             failure: Mutex::new(None),
+            follows: AtomicBool::new(false),
         }
+    }
+
+    /// From now on what it reads is followed as far as its build has come.
+    pub(crate) fn begin_to_follow(&self) {
+        self.follows.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_begun_to_follow(&self) -> bool {
+        self.follows.load(Ordering::Acquire)
     }
 
     pub(crate) fn state(&self) -> ViewState {
@@ -92,6 +107,10 @@ impl View {
 
     pub(crate) fn is_ready(&self) -> bool {
         self.state() == ViewState::Ready
+    }
+
+    pub(crate) fn was_ready(&self) -> bool {
+        self.was_ready
     }
 
     pub(crate) fn set_state(&self, state: ViewState) {

@@ -10,7 +10,7 @@ use super::definition::Contribution;
 use super::fold::{DistinctOf, group_operand, value_operand};
 use super::state;
 use super::view::{View, ViewState};
-use crate::engine::Change;
+use crate::engine::{Change, TreeId};
 use crate::error::WriteError;
 use crate::row::Row;
 use crate::sql::grouping::Memory;
@@ -58,17 +58,22 @@ pub(crate) fn apply<C: Change>(
         };
         if !is_same && watch.view.state() != ViewState::Retired {
             let (old, new) = (old.map(|(document, _)| document), new.map(|(document, _)| document));
-            one(&watch.view, old, new, change, buffers)?;
+            let mut fold = |tree: TreeId, key: &[u8], operand: &[u8]| change.fold(tree, key, operand);
+            one(&watch.view, old, new, &mut fold, buffers)?;
         }
     }
     Ok(())
 }
 
-fn one<C: Change>(
+/// Takes a tree, a key of it, and an operand to be laid onto what the key has.
+pub(crate) type TakeFold<'f> = dyn FnMut(TreeId, &[u8], &[u8]) + 'f;
+
+/// Folds what a view has of one document into what it has of another.
+pub(crate) fn one(
     view: &View,
     old: Option<Document<'_>>,
     new: Option<Document<'_>>,
-    change: &mut C,
+    fold: &mut TakeFold<'_>,
     buffers: &mut Buffers,
 ) -> Result<(), WriteError> {
     let Buffers { memory, old: was, new: is, negated, delta, emit } = buffers;
@@ -88,11 +93,11 @@ fn one<C: Change>(
             (Some(key), Some(to)) if key == to => {
                 delta.clear();
                 state::add(negated, &is.state, delta).ok_or_else(damaged)?;
-                emit.group(view, key, delta, change);
+                emit.group(view, key, delta, fold);
             }
             _ => {
-                from.into_iter().for_each(|key| emit.group(view, key, negated, change));
-                to.into_iter().for_each(|key| emit.group(view, key, &is.state, change));
+                from.into_iter().for_each(|key| emit.group(view, key, negated, fold));
+                to.into_iter().for_each(|key| emit.group(view, key, &is.state, fold));
             }
         }
         for facet in 0..view.definition.facets.len() {
@@ -101,26 +106,26 @@ fn one<C: Change>(
             if before == after {
                 continue;
             }
-            before.into_iter().for_each(|(key, value)| emit.value(view, facet, key, value, -1, change));
-            after.into_iter().for_each(|(key, value)| emit.value(view, facet, key, value, 1, change));
+            before.into_iter().for_each(|(key, value)| emit.value(view, facet, key, value, -1, fold));
+            after.into_iter().for_each(|(key, value)| emit.value(view, facet, key, value, 1, fold));
         }
     }
     Ok(())
 }
 
 impl Emit {
-    fn group<C: Change>(&mut self, view: &View, key: &[u8], state: &[u8], change: &mut C) {
+    fn group(&mut self, view: &View, key: &[u8], state: &[u8], fold: &mut TakeFold<'_>) {
         if state.is_empty() {
             return;
         }
         group_operand(state, &mut self.operand);
-        change.fold(view.groups, key, &self.operand);
+        fold(view.groups, key, &self.operand);
     }
 
-    fn value<C: Change>(&mut self, view: &View, facet: usize, group: &[u8], value: &[u8], by: i64, change: &mut C) {
+    fn value(&mut self, view: &View, facet: usize, group: &[u8], value: &[u8], by: i64, fold: &mut TakeFold<'_>) {
         value_key(group, facet, value, &mut self.key);
         value_operand(by, distinct_of(view, facet, group.len()), &mut self.operand);
-        change.fold(view.values, &self.key, &self.operand);
+        fold(view.values, &self.key, &self.operand);
     }
 }
 

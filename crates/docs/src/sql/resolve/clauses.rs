@@ -160,7 +160,7 @@ impl<'c> Resolver<'c> {
         match number {
             Some(collection) => Ok(collection),
             None if self.catalog.views.iter().any(|view| view.name.eq_ignore_ascii_case(&ident.value)) => {
-                not_yet(&format!("a view over the view \"{}\", or a write to it,", ident.value), ident.span.start)
+                not_yet(&format!("a write to the view \"{}\"", ident.value), ident.span.start)
             }
             None => {
                 let names: Vec<&str> = self.catalog.collections.iter().map(|info| info.name.as_str()).collect();

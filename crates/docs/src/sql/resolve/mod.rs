@@ -15,8 +15,6 @@ mod rows;
 use sqlparser::ast;
 use sqlparser::tokenizer::Location;
 
-pub(crate) use queries::unstored;
-
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::sql::aggregate::AggregateCall;
 use crate::sql::error::{SqlError, SqlErrorKind};
@@ -180,6 +178,14 @@ impl Logical {
     pub(crate) fn reads(&self, holds: &mut dyn FnMut(usize) -> bool) -> bool {
         self.tables.iter().filter_map(Table::collection).any(&mut *holds)
             || self.inner.iter().flat_map(|inner| &inner.members).any(|member| member.reads(holds))
+    }
+
+    /// Whether it uses a field of a collection, or a query inside it does.
+    pub(crate) fn uses(&self, collection: usize, field: &str) -> bool {
+        let is_it =
+            |column: &Column| column.name == field && self.tables[column.table].collection() == Some(collection);
+        self.columns.iter().any(is_it)
+            || self.inner.iter().flat_map(|inner| &inner.members).any(|member| member.uses(collection, field))
     }
 
     /// The queries inside, however deep.

@@ -213,7 +213,7 @@ impl<'c> Resolver<'c> {
 }
 
 /// What names the columns of a table that is no collection.
-pub(crate) fn unstored(name: &str, fields: Vec<FieldInfo>) -> CollectionInfo {
+pub(super) fn unstored(name: &str, fields: Vec<FieldInfo>) -> CollectionInfo {
     CollectionInfo {
         name: name.to_owned(),
         tree: TreeId(u32::MAX),

@@ -1,0 +1,175 @@
+//! Views over views: what a row of the lower one that becomes another changes in the upper ones.
+//!
+//! A row of a view is derived: of its group's state, and of counted values where MIN and MAX are shown. The store computes it
+//! before and after each transaction that folds into either ([`store::Fold::derived`]), and what the upper views have of it goes
+//! from the one to the other, in the same transaction.
+//!
+//! An upper view that is being built follows as far as its build has come: up to the lower row whose key the catalog has
+//! under [`progress_key`]. The build reads rows and puts that key in one transaction, so each lower row is counted once,
+//! whether it changed before or after.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use binjson::Document;
+use hashbrown::HashMap;
+use store::{FoldView, Further, RowChange};
+
+use super::table::{self, Rendered};
+use super::view::{View, ViewState};
+use super::write::{self, Buffers};
+use crate::collection::STAMP_BYTES;
+use crate::engine::{self, Direction, KeyRange, TreeId};
+use crate::error::VIEW_CANNOT_TAKE;
+use crate::sql::IntegerOverflow;
+
+/// The views of a database that read one another.
+pub(crate) struct Chains {
+    views: Vec<Arc<View>>,
+    /// For each the ones that read it, and which of its columns any of them reads.
+    uppers: Vec<(Vec<usize>, Vec<bool>)>,
+    /// The trees of views that others read.
+    trees: HashMap<TreeId, Part>,
+    catalog_tree: TreeId,
+    memory: Mutex<(Rendered, Buffers)>,
+}
+
+/// What a tree is to a view.
+#[derive(Clone, Copy)]
+struct Part {
+    view: usize,
+    is_values: bool,
+}
+
+impl Chains {
+    pub(crate) fn new(views: &[Arc<View>], catalog_tree: TreeId) -> Chains {
+        let uppers_of = |place: usize| (0..views.len()).filter(move |&of| views[of].definition.lower() == Some(place));
+        let mut uppers = Vec::new();
+        let mut trees = HashMap::new();
+        for (place, view) in views.iter().enumerate() {
+            let mut wanted = vec![false; view.definition.columns.len()];
+            for upper in uppers_of(place) {
+                let of = views[upper].definition.wanted_of(&view.definition);
+                wanted.iter_mut().zip(of).for_each(|(wanted, of)| *wanted |= of);
+            }
+            uppers.push((uppers_of(place).collect::<Vec<usize>>(), wanted));
+            if !uppers[place].0.is_empty() {
+                trees.insert(view.groups, Part { view: place, is_values: false });
+                trees.insert(view.values, Part { view: place, is_values: true });
+            }
+        }
+        let memory = Mutex::default();
+        Chains { views: views.to_vec(), uppers, trees, catalog_tree, memory }
+    }
+
+    /// The upper views that follow now.
+    fn following(&self, place: usize) -> impl Iterator<Item = &Arc<View>> {
+        let uppers = self.uppers[place].0.iter().map(|upper| &self.views[*upper]);
+        uppers.filter(|upper| match upper.state() {
+            ViewState::Ready => true,
+            ViewState::Building => upper.has_begun_to_follow(),
+            ViewState::Retired | ViewState::Failed => false,
+        })
+    }
+
+    /// See [`store::Fold::derived`].
+    pub(crate) fn derived<'k>(&self, tree: TreeId, key: &'k [u8]) -> Option<(u32, &'k [u8])> {
+        if self.trees.is_empty() {
+            return None;
+        }
+        let part = *self.trees.get(&tree)?;
+        self.following(part.view).next()?;
+        let key = if part.is_values { self.views[part.view].definition.group_of(key)? } else { key };
+        Some((part.view as u32, key))
+    }
+
+    /// See [`store::Fold::derive`].
+    pub(crate) fn derive(
+        &self,
+        place: usize,
+        key: &[u8],
+        now: &dyn FoldView,
+        out: &mut Vec<u8>,
+    ) -> Result<(), store::Error> {
+        let (view, wanted) = (&self.views[place], &self.uppers[place].1);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        match table::document(view, &Folding(now), wanted, key, &mut memory.0, out) {
+            Err(store::Error::Io { source, .. }) if IntegerOverflow::is_in(&source) => {
+                Err(store::Error::Refused { why: VIEW_CANNOT_TAKE })
+            }
+            done => done,
+        }
+    }
+
+    /// See [`store::Fold::follow`].
+    pub(crate) fn follow(
+        &self,
+        place: usize,
+        key: &[u8],
+        change: RowChange<'_>,
+        now: &dyn FoldView,
+        further: &mut Further<'_>,
+    ) -> Result<(), store::Error> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Ok(old), Ok(new)) = (document(change.before), document(change.after)) else {
+            return Err(store::Error::Refused { why: "a row of a view is damaged" });
+        };
+        for upper in self.following(place) {
+            if upper.is_ready() || self.has_come_to(upper, key, now)? {
+                write::one(upper, old, new, further, &mut memory.1)
+                    .map_err(|_| store::Error::Refused { why: VIEW_CANNOT_TAKE })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the build of an upper view has read the lower row of a key.
+    fn has_come_to(&self, upper: &View, key: &[u8], now: &dyn FoldView) -> Result<bool, store::Error> {
+        let progress = now.get(self.catalog_tree, &progress_key(upper))?;
+        Ok(progress.is_some_and(|progress| *progress >= *progress_value(Some(key))))
+    }
+}
+
+fn document(row: &[u8]) -> Result<Option<Document<'_>>, binjson::Damaged> {
+    row.get(STAMP_BYTES..).map(Document::from_bytes).transpose()
+}
+
+/// The key of the catalog's row that tells how far the build of an upper view is.
+pub(crate) fn progress_key(upper: &View) -> Vec<u8> {
+    format!("{PROGRESS}{}", upper.number).into_bytes()
+}
+
+/// What such keys begin with.
+pub(crate) const PROGRESS: &str = "view-progress/";
+
+/// The key of the lower row that a build has come to, as digits, which sort as the keys do; or that it is at the end.
+pub(crate) fn progress_value(key: Option<&[u8]>) -> Vec<u8> {
+    match key {
+        Some(key) => key.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect(),
+        None => b"~".to_vec(),
+    }
+}
+
+/// What stands there once a view that was not built when the database was opened may be asked: a snapshot that is older than that sees
+/// the view before it.
+pub(crate) const ANSWERS: &[u8] = b"~answers";
+
+/// What a fold may look at, as the engine's view.
+struct Folding<'f>(&'f dyn FoldView);
+
+#[allow(clippy::type_complexity, reason = "as for the trait")]
+impl engine::View for Folding<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+        self.0.get(tree, key)
+    }
+    fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), store::Error> {
+        self.0.scan(tree, range, direction, visit)
+    }
+}

@@ -1,0 +1,203 @@
+//! The views of a collection that is being loaded whole, and the views over them.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
+use binjson::Document;
+use store::{BulkTree, SortedEntries, Store};
+
+use super::Views;
+use super::definition::Contribution;
+use super::gather::ImportGather;
+use super::table;
+use super::view::View;
+use crate::collection::STAMP_BYTES;
+use crate::engine::{self, Direction, KeyRange, TreeId};
+use crate::error::WriteError;
+use crate::sql::grouping::Memory;
+
+/// See the module's text.
+pub(crate) struct Loading<'c> {
+    /// The views that read the collection, with their places.
+    gathers: Vec<(usize, ImportGather)>,
+    /// How many share the memory.
+    count: usize,
+    bytes: usize,
+    views: &'c Views,
+    memory: Memory,
+    contribution: Contribution,
+}
+
+/// Trees as they are to be attached.
+type Trees = Vec<(TreeId, BulkTree)>;
+
+impl<'c> Loading<'c> {
+    pub(crate) fn new(place: usize, views: &'c Views, store: &Store, bytes: usize) -> Loading<'c> {
+        let count = views.of_collection(place).count().max(1);
+        let mut loading = Loading {
+            gathers: Vec::new(),
+            count,
+            bytes: bytes / count,
+            views,
+            memory: Memory::default(),
+            contribution: Contribution::default(),
+        };
+        // Of those that could not be built nothing is there to add to: the next opening begins them anew.
+        let ready = views.list.iter().enumerate().filter(|(_, view)| view.is_ready());
+        let own = ready.filter(|(_, view)| view.definition.collection() == Some(place));
+        loading.gathers = own.map(|(place, _)| (place, loading.gather(store))).collect();
+        loading
+    }
+
+    fn gather(&self, store: &Store) -> ImportGather {
+        ImportGather::new(store, self.bytes, self.count)
+    }
+
+    pub(crate) fn add(&mut self, document: Document<'_>) -> Result<(), WriteError> {
+        for (place, gather) in &mut self.gathers {
+            let view = &self.views.list[*place];
+            view.definition.contribution(&view.name, document, &mut self.memory, &mut self.contribution)?;
+            gather.add(view, &self.contribution)?;
+        }
+        Ok(())
+    }
+
+    /// Builds all their trees.
+    pub(crate) fn build(mut self, store: &Store) -> Result<Trees, WriteError> {
+        let mut trees = Trees::new();
+        while let Some((place, gather)) = self.gathers.pop() {
+            self.build_one(place, gather, store, &mut trees)?;
+        }
+        Ok(trees)
+    }
+
+    /// Builds a view's trees, and adds its rows to the views over it.
+    fn build_one(
+        &mut self,
+        place: usize,
+        gather: ImportGather,
+        store: &Store,
+        trees: &mut Trees,
+    ) -> Result<(), WriteError> {
+        let view = &self.views.list[place];
+        let (mut groups, mut values) = (store.bulk()?, store.bulk()?);
+        let uppers = self.views.uppers(place).filter(|(_, upper)| upper.is_ready());
+        let mut uppers: Vec<(usize, ImportGather)> = uppers.map(|(place, _)| (place, self.gather(store))).collect();
+        if uppers.is_empty() {
+            gather
+                .finish(view, &mut |key, value| values.push(key, value), &mut |key, value| groups.push(key, value))?;
+        } else {
+            let (mut group_run, mut value_run) = (store.sorted_run()?, store.sorted_run()?);
+            let each_value = &mut |key: &[u8], value: &[u8]| {
+                value_run.push(key, &[])?;
+                values.push(key, value)
+            };
+            let each_group = &mut |key: &[u8], state: &[u8]| {
+                group_run.push(key, state)?;
+                groups.push(key, state)
+            };
+            gather.finish(view, each_value, each_group)?;
+            let (group_run, value_run) = (group_run.finish()?, value_run.finish()?);
+            let mut rows = Rows { view, values: value_run.read()?, next: None };
+            let mut entries = group_run.read()?;
+            rows.step()?;
+            let mut group = entry(&mut entries)?;
+            if let Some(always) = view.definition.always().filter(|key| group.as_ref().is_none_or(|(of, _)| of != key))
+            {
+                self.add_row(&rows.row(always, None)?, view, &mut uppers)?;
+            }
+            while let Some((key, state)) = group {
+                self.add_row(&rows.row(key, Some(state))?, view, &mut uppers)?;
+                group = entry(&mut entries)?;
+            }
+        }
+        trees.extend([(view.groups, groups), (view.values, values)]);
+        uppers.into_iter().try_for_each(|(place, gather)| self.build_one(place, gather, store, trees))
+    }
+
+    fn add_row(&mut self, row: &Row<'_>, lower: &View, uppers: &mut [(usize, ImportGather)]) -> Result<(), WriteError> {
+        for (place, gather) in uppers {
+            let upper = &self.views.list[*place];
+            let wanted = upper.definition.wanted_of(&lower.definition);
+            let mut stored = Vec::new();
+            table::document(lower, row, &wanted, &row.key, &mut table::Rendered::default(), &mut stored)?;
+            let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+            let Some(document) = document else { continue };
+            upper.definition.contribution(&upper.name, document, &mut self.memory, &mut self.contribution)?;
+            gather.add(upper, &self.contribution)?;
+        }
+        Ok(())
+    }
+}
+
+fn entry(entries: &mut SortedEntries) -> Result<Option<store::Entry>, store::Error> {
+    let next = entries.next()?;
+    Ok(next.map(|(key, value)| (key.to_vec(), value.to_vec())))
+}
+
+/// The rows of a view that is being built, in order: the counted values of each come with it.
+struct Rows<'r> {
+    view: &'r View,
+    values: SortedEntries,
+    next: Option<Vec<u8>>,
+}
+
+impl<'r> Rows<'r> {
+    fn step(&mut self) -> Result<(), store::Error> {
+        self.next = entry(&mut self.values)?.map(|(key, _)| key);
+        Ok(())
+    }
+
+    /// The next row's state and the ends of its facets.
+    fn row(&mut self, key: Vec<u8>, state: Option<Vec<u8>>) -> Result<Row<'r>, store::Error> {
+        let mut ends: Vec<Vec<u8>> = Vec::new();
+        while let Some(value) = self.next.take_if(|value| value.starts_with(&key)) {
+            let facet = |of: &Vec<u8>| of.get(key.len()).copied();
+            match &ends[..] {
+                // The first and so far the last of one facet: only the last is another.
+                [.., first, last] if facet(first) == facet(&value) && facet(last) == facet(&value) => {
+                    ends.pop();
+                }
+                _ => {}
+            }
+            ends.push(value);
+            self.step()?;
+        }
+        Ok(Row { view: self.view, key, state, ends })
+    }
+}
+
+/// One row's part of the trees, as an engine's view.
+struct Row<'r> {
+    view: &'r View,
+    key: Vec<u8>,
+    state: Option<Vec<u8>>,
+    ends: Vec<Vec<u8>>,
+}
+
+#[allow(clippy::type_complexity, reason = "as for the trait")]
+impl engine::View for Row<'_> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+        let is_it = tree == self.view.groups && key == self.key;
+        Ok(self.state.as_deref().filter(|_| is_it).map(Cow::Borrowed))
+    }
+
+    fn scan(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), store::Error> {
+        let mut found: Vec<&Vec<u8>> = self.ends.iter().filter(|key| table::is_within(range, key)).collect();
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        for key in found.into_iter().filter(|_| tree == self.view.values) {
+            if visit(key, &[]).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Building a view over a view: by reading the lower one's rows, once that is built.
+//!
+//! Each transaction reads the rows behind the last one's, adds what they contribute, and puts how far it has come; rows that change
+//! later are followed by the writes themselves (`chain.rs`). What it read is checked when it gets its place, so no row is
+//! counted as it was a moment ago.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use binjson::Document;
+
+use super::build::Heart;
+use super::chain::{progress_key, progress_value};
+use super::table;
+use super::view::View;
+use super::write::{self, Buffers};
+use crate::collection::STAMP_BYTES;
+use crate::engine::Within;
+
+/// Rows read in one transaction.
+const ROWS_PER_TRANSACTION: usize = 64;
+
+/// How a build ended.
+pub(super) enum Built {
+    Whole,
+    /// It was asked to stop.
+    Stopped,
+    Failed(String),
+}
+
+/// Builds a view of all rows that the one below has.
+pub(super) fn build(heart: &Heart, upper: &View, lower: &View, stop: &AtomicBool) -> Built {
+    let build = Build { heart, upper, lower, wanted: upper.definition.wanted_of(&lower.definition) };
+    upper.begin(1);
+    upper.begin_to_follow();
+    let (mut behind, mut buffers) = (None, Buffers::default());
+    while !stop.load(Ordering::Acquire) {
+        match build.step(behind.as_deref(), &mut buffers) {
+            Ok(Step { rows, last }) => {
+                upper.documents.fetch_add(rows, Ordering::Relaxed);
+                if last.is_none() {
+                    upper.parts_done.fetch_add(1, Ordering::Relaxed);
+                    return Built::Whole;
+                }
+                behind = last;
+            }
+            Err(why) => return Built::Failed(why),
+        }
+    }
+    Built::Stopped
+}
+
+struct Build<'b> {
+    heart: &'b Heart,
+    upper: &'b View,
+    lower: &'b View,
+    wanted: Vec<bool>,
+}
+
+/// What one transaction did.
+struct Step {
+    rows: u64,
+    /// The last row's key, unless there are no more.
+    last: Option<Vec<u8>>,
+}
+
+impl Build<'_> {
+    fn step(&self, behind: Option<&[u8]>, buffers: &mut Buffers) -> Result<Step, String> {
+        let mut done = Ok(Step { rows: 0, last: None });
+        let committed = self.heart.store.commit(&mut |tx| {
+            done = self.prepare(tx, behind, buffers);
+            if done.is_ok() { Ok(()) } else { Err(store::Abort) }
+        });
+        match (committed, done) {
+            (Err(store::Error::Aborted), Err(why)) => Err(why),
+            (Err(error), _) => Err(error.to_string()),
+            (Ok(_), done) => done,
+        }
+    }
+
+    fn prepare(&self, tx: &mut store::Tx<'_>, behind: Option<&[u8]>, buffers: &mut Buffers) -> Result<Step, String> {
+        let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let read = table::each_document(self.lower, &Within::new(tx), &self.wanted, behind, &mut |key, row| {
+            rows.push((key.to_vec(), row.to_vec()));
+            if rows.len() == ROWS_PER_TRANSACTION { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        read.map_err(|error| error.to_string())?;
+        for (_, row) in &rows {
+            let document = row.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+            let document = document.ok_or_else(|| format!("a row of the view {} is damaged", self.lower.name))?;
+            let mut fold = |tree, key: &[u8], operand: &[u8]| tx.fold(tree, key, operand);
+            write::one(self.upper, None, Some(document), &mut fold, buffers).map_err(|why| why.to_string())?;
+        }
+        let count = rows.len();
+        let last = rows.pop().map(|(key, _)| key).filter(|_| count == ROWS_PER_TRANSACTION);
+        tx.put(self.heart.catalog_tree, &progress_key(self.upper), &progress_value(last.as_deref()));
+        Ok(Step { rows: count as u64, last })
+    }
+}
