@@ -82,11 +82,12 @@ fn nightly_cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, SQL beside SQLite, or a campaign of `crates/store/examples/campaign.rs`.
+/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, SQL beside SQLite, views through power failures, or a campaign of `crates/store/examples/campaign.rs`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     match arguments {
         [name, rest @ ..] if name == "kill" => kill(rest),
         [name, rest @ ..] if name == "sql" => sql(rest),
+        [name, rest @ ..] if name == "views" => views(rest),
         _ => store(arguments),
     }
 }
@@ -126,6 +127,20 @@ fn sql(arguments: &[String]) -> Result<(), String> {
             [name, value] if name == "--queries" => command.env("SAPSAN_SQL_QUERIES", value),
             [name, value] if name == "--seed" => command.env("SAPSAN_SQL_SEED", value),
             _ => return Err(format!("`{}` is not understood: sql [--queries N] [--seed S]", pair.join(" "))),
+        };
+    }
+    tools::run_with(&mut command)
+}
+
+/// `cargo xtask campaign views [--seconds N] [--seed S]`: power failures under writes, builds and changed definitions of views.
+fn views(arguments: &[String]) -> Result<(), String> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--package", "docs", "--test", "views_power", "--", "--ignored", "--nocapture"]);
+    for pair in arguments.chunks(2) {
+        match pair {
+            [name, value] if name == "--seconds" => command.env("VIEWS_POWER_SECONDS", value),
+            [name, value] if name == "--seed" => command.env("VIEWS_POWER_SEED", value),
+            _ => return Err(format!("`{}` is not understood: views [--seconds N] [--seed S]", pair.join(" "))),
         };
     }
     tools::run_with(&mut command)
