@@ -63,7 +63,11 @@ impl Whole {
     /// Runs a query within it, from now on.
     pub(crate) fn run<R>(self, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
         let ends = Instant::now() + self.time_max;
-        let over = || Instant::now() > ends;
+        let over = || {
+            let now = Instant::now();
+            executor::let_others(now);
+            now > ends
+        };
         let (rows_max, output_bytes_max) = (self.rows_max, self.bytes_max);
         let (memory_bytes_max, spill) = (self.bytes_max, self.spill.as_ref());
         run(&Budget { rows_max, output_bytes_max, memory_bytes_max, spill, deadline: Some(&over), now_ms })

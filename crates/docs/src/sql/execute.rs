@@ -30,8 +30,9 @@ use super::value::Value;
 use super::workers::{Helpers, Workers};
 use crate::engine::{KeyRange, View};
 
-/// Rows between two questions to [`Budget::deadline`].
-const DEADLINE_ROWS: u64 = 256;
+/// Rows between two questions to [`Budget::deadline`]: some ten microseconds of rows of a kilobyte. Whoever asks uses them to
+/// let others have the core.
+const DEADLINE_ROWS: u64 = 64;
 /// Queries whose field caches one [`Scratch`] keeps apart.
 const CACHE_SLOTS: usize = 64;
 
