@@ -225,6 +225,30 @@ fn history(seed: u64, tally: &mut Tally) {
     }
 }
 
+#[test]
+fn a_view_that_goes_and_comes_back_is_whole_wherever_the_power_fails_between() {
+    let mut rng = SmallRng::seed_from_u64(5);
+    let declared: Definitions = CHOICES.iter().map(|(name, queries)| (*name, queries[0])).collect();
+    let (mut model, empty) = (Model::default(), Files::new());
+    let disk = Arc::new(SimulatedDisk::powered(&empty, u64::MAX));
+    let database = open(&disk, &declared).unwrap();
+    (0..60).for_each(|_| assert!(write(&database, &mut rng, &mut model)));
+    drop(database);
+    let files = disk.after_power_failure(&empty, &mut rng);
+    let mut operations = 0;
+    loop {
+        let disk = Arc::new(SimulatedDisk::powered(&files, operations));
+        drop(open(&disk, &declared[..1].to_vec()));
+        let left = disk.after_power_failure(&files, &mut rng);
+        check(&left, &declared, &mut model.clone());
+        if disk.met() == 0 {
+            break;
+        }
+        operations += 1;
+    }
+    assert!(operations > 10, "{operations}");
+}
+
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }

@@ -95,8 +95,10 @@ pub(crate) fn resolve(
     }
     resolved.views.list = views.into_iter().flatten().collect();
     replaced(store, catalog, &known, &mut resolved)?;
-    for number in known.keys() {
+    for (number, of) in &known {
         if !resolved.views.list.iter().any(|view| view.number == *number) {
+            // With the trees' end in one step, should the row's own end not come to be: nobody takes it for a whole one.
+            resolved.rows.insert(format!("view/{number}"), row(&of.name, &of.query, false, of.over));
             resolved.obsolete.push(format!("view/{number}"));
             resolved.rows.extend(drops(*number));
         }
