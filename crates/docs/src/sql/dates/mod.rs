@@ -102,7 +102,7 @@ struct Moment {
 fn evaluate(arguments: &[Value<'_>], texts: &[&[u8]], now_ms: i64) -> Option<Moment> {
     let mut moment = Moment::default();
     match arguments.first() {
-        None => moment.set_ms(now_ms + UNIX_MS),
+        None => moment.set_unix_ms(now_ms),
         Some(Value::Integer(integer)) => moment.set_number(*integer as f64),
         Some(Value::Real(real)) => moment.set_number(*real),
         Some(Value::Null) => return None,
@@ -153,6 +153,14 @@ impl Moment {
         self.ms = ms;
         self.has_ms = true;
         self.forget_civil();
+    }
+
+    /// From Unix time. A clock may say anything: what lies outside all years is no moment, and the result NULL.
+    fn set_unix_ms(&mut self, unix_ms: i64) {
+        match unix_ms.checked_add(UNIX_MS) {
+            Some(ms) if (0..=LAST_MS).contains(&ms) => self.set_ms(ms),
+            _ => self.fail(),
+        }
     }
 
     fn forget_civil(&mut self) {
@@ -249,5 +257,34 @@ impl Moment {
 
     fn note_overrun(&mut self) {
         self.overrun = (self.day - days_in_month(self.year, self.month)).max(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(function: DateFunction, arguments: &[&str], now_ms: i64, expected: DateResult) {
+        let values: Vec<Value<'_>> = arguments.iter().map(|text| Value::text(text)).collect();
+        let texts: Vec<&[u8]> = arguments.iter().map(|text| text.as_bytes()).collect();
+        let arena = bumpalo::Bump::new();
+        let mut out = Text::new_in(&arena);
+        assert_eq!(call(function, &values, &texts, now_ms, &mut out), expected, "{arguments:?} at {now_ms}");
+    }
+
+    #[test]
+    fn a_clock_outside_all_years_gives_null_and_no_overflow() {
+        let modifiers = ["+1 day", "-9223372036854775 seconds", "start of month", "weekday 0", "+0001-00-01", "12:00"];
+        for now_ms in [i64::MIN, i64::MIN + 1, -UNIX_MS - 1, LAST_MS - UNIX_MS + 1, i64::MAX - 1, i64::MAX] {
+            check(DateFunction::Date, &[], now_ms, DateResult::Null);
+            check(DateFunction::UnixEpoch, &["now"], now_ms, DateResult::Null);
+            check(DateFunction::JulianDay, &["subsec"], now_ms, DateResult::Null);
+            for modifier in modifiers {
+                check(DateFunction::Strftime, &["%s", "now", modifier], now_ms, DateResult::Null);
+            }
+        }
+        check(DateFunction::UnixEpoch, &["now"], -UNIX_MS, DateResult::Integer(-UNIX_MS / 1000));
+        check(DateFunction::UnixEpoch, &["now"], LAST_MS - UNIX_MS, DateResult::Integer((LAST_MS - UNIX_MS) / 1000));
     }
 }

@@ -1,6 +1,6 @@
 //! Time values as text: dates, times, zones, numbers, `now`.
 
-use super::{Moment, UNIX_MS, at, days_in_month, is_space, skip_spaces};
+use super::{Moment, at, days_in_month, is_space, skip_spaces};
 use crate::sql::number;
 
 impl Moment {
@@ -9,7 +9,7 @@ impl Moment {
             return Some(());
         }
         if text.eq_ignore_ascii_case(b"now") {
-            self.set_ms(now_ms + UNIX_MS);
+            self.set_unix_ms(now_ms);
             return Some(());
         }
         let number = number::real_prefix(text);
@@ -19,7 +19,7 @@ impl Moment {
         }
         if text.eq_ignore_ascii_case(b"subsec") || text.eq_ignore_ascii_case(b"subsecond") {
             self.subsecond = true;
-            self.set_ms(now_ms + UNIX_MS);
+            self.set_unix_ms(now_ms);
             return Some(());
         }
         None
