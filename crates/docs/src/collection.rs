@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use binjson::{Document, Value};
 
+use crate::announced::{Announced, Held};
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::engine::TreeId;
 use crate::error::WriteError;
@@ -39,6 +40,8 @@ pub struct Collection {
     pub(crate) references: Vec<ReferencePlace>,
     /// Who refers to this collection.
     pub(crate) referrers: Vec<Referrer>,
+    /// Rules that are to be.
+    pub(crate) announced: Vec<Announced>,
     /// The place of the field that holds a document's time.
     pub(crate) expire: Option<usize>,
     /// What gives a document its key that comes without one.
@@ -77,9 +80,35 @@ pub(crate) struct Referrer {
     pub(crate) field: String,
     pub(crate) index: TreeId,
     pub(crate) index_fields: usize,
+    /// Of the reference.
+    pub(crate) readiness: Readiness,
+}
+
+impl ReferencePlace {
+    /// What a row refers to, where it refers to something.
+    #[inline]
+    pub(crate) fn named<'d>(&self, row: &Row<'_, 'd>) -> Option<Plain<'d>> {
+        let value = row.get(self.field).filter(|value| !value.is_null())?;
+        Some(plain(Some(value)))
+    }
+
+    /// That it is not there.
+    #[cold]
+    pub(crate) fn dangling(&self, collection: &Collection, found: &Plain<'_>) -> WriteError {
+        let field = collection.names.name(self.field);
+        let why = format!("\"{field}\": there is no {} in {}", found.shown(), self.target_name);
+        WriteError::invalid(why, format!("/{field}"))
+    }
 }
 
 impl Referrer {
+    /// The one by this field, through the index at a place.
+    pub(crate) fn new(info: &CollectionInfo, field: String, index: usize, readiness: Readiness) -> Referrer {
+        let index = &info.indexes[index];
+        let (collection, index_fields) = (info.name.clone(), index.fields.len());
+        Referrer { collection, documents: info.tree, field, index: index.tree, index_fields, readiness }
+    }
+
     /// Whether an entry of the referring index is that of the document with this key.
     pub(crate) fn is_entry_of(&self, entry: &[u8], key: &Key<'_>) -> bool {
         let mut rest = entry;
@@ -140,6 +169,7 @@ impl Collection {
             unique,
             references,
             referrers,
+            announced: Vec::new(),
             expire,
             keys: None,
             views: Vec::new(),
@@ -170,10 +200,23 @@ impl Collection {
     /// Whether the document alone may be stored: it is an object, fits the schema and has a key. Gives the key.
     #[inline]
     pub(crate) fn check<'d>(&self, document: Document<'d>, row: &Row<'_, 'd>) -> Result<Plain<'d>, WriteError> {
+        self.check_held(Held::All, document, row)
+    }
+
+    /// The same by these rules.
+    #[inline]
+    pub(crate) fn check_held<'d>(
+        &self,
+        held: Held,
+        document: Document<'d>,
+        row: &Row<'_, 'd>,
+    ) -> Result<Plain<'d>, WriteError> {
         if !document.is_object() {
             return Err(WriteError::invalid("a document is a JSON object", ""));
         }
-        if let Some(schema) = &self.schema {
+        if !self.announced.is_empty() {
+            self.check_announced(held, document, row)?;
+        } else if let Some(schema) = &self.schema {
             schema
                 .check(document, row, &self.names)
                 .map_err(|misfit| WriteError::Invalid { why: misfit.why, pointer: misfit.pointer })?;
@@ -271,13 +314,7 @@ fn referrers(catalog: &Catalog, target: usize) -> Vec<Referrer> {
     let mut found = Vec::new();
     for info in &catalog.collections {
         for reference in info.references.iter().filter(|reference| reference.target == target) {
-            found.push(Referrer {
-                collection: info.name.clone(),
-                documents: info.tree,
-                field: reference.field.clone(),
-                index: info.indexes[reference.index].tree,
-                index_fields: info.indexes[reference.index].fields.len(),
-            });
+            found.push(Referrer::new(info, reference.field.clone(), reference.index, Readiness::default()));
         }
     }
     found

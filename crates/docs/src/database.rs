@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use store::{Recovery, Store};
 
+use crate::announced::{self, RuleStatus};
 use crate::catalog::Catalog;
 use crate::collection::Collection;
 use crate::config::Config;
@@ -79,7 +80,7 @@ impl Database {
         rebuild::drop_trees(&store, catalog_tree, &stored)?;
         let stored: Rows = stored.into_iter().filter(|(key, _)| !key.starts_with("drop/")).collect();
         let resolved = stored_catalog::resolve(&store, &reader.snapshot(), config, &stored)?;
-        let Resolved { mut catalog, schemas, work, mut rows, mut obsolete } = resolved;
+        let Resolved { mut catalog, schemas, wishes, work, mut rows, mut obsolete } = resolved;
         let watched = views::resolve((&store, catalog_tree), &reader.snapshot(), config, &catalog, &stored)?;
         rows.extend(watched.rows);
         obsolete.extend(watched.obsolete);
@@ -87,6 +88,7 @@ impl Database {
         for (place, schema) in schemas.into_iter().enumerate() {
             collections.push(Collection::new(&catalog, place, schema).map_err(OpenError::Mismatch)?);
         }
+        announced::announce(&mut collections, &catalog, wishes).map_err(OpenError::Mismatch)?;
         let mut builds = Vec::new();
         for (collection, work) in collections.iter().zip(&work).filter(|(_, work)| !work.is_empty()) {
             builds.extend(rebuild::collection(&store, &reader, collection, work, config.sort_bytes)?);
@@ -177,7 +179,12 @@ impl Database {
         }
     }
 
-    /// Waits until no index or unique field is being built any more.
+    /// The rules that were announced when the database was opened, and how far they are.
+    pub fn rules(&self) -> Vec<RuleStatus> {
+        self.inner.heart.collections.iter().flat_map(Collection::rules).collect()
+    }
+
+    /// Waits until no index or unique field is being built any more, and no document looked at by a new rule.
     pub fn wait_for_indexes(&self) {
         while !self.inner.index_builder.is_done() {
             std::thread::sleep(BUILD_WAIT);

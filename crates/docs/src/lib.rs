@@ -4,6 +4,7 @@
 //! changes. Every write keeps documents, index entries, unique values and references in step, in one transaction
 //! ([`write`](mod@write)).
 
+mod announced;
 mod body;
 pub mod catalog;
 pub mod changes;
@@ -40,6 +41,7 @@ pub mod views;
 pub mod write;
 mod writing;
 
+pub use announced::RuleStatus;
 pub use body::Body;
 pub use database::{CollectionId, Database, Write};
 pub use error::{OpenError, ReadError, WriteError};

@@ -145,6 +145,16 @@ pub enum Plain<'d> {
 }
 
 impl Plain<'_> {
+    /// Its beginning, for a message.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Plain::Null => "null".to_string(),
+            Plain::Integer(integer) => integer.to_string(),
+            Plain::Real(real) => real.to_string(),
+            Plain::Text(text) => format!("\"{}\"", text.chars().take(40).collect::<String>()),
+        }
+    }
+
     /// Borrowed.
     #[inline]
     pub fn scalar(&self) -> Scalar<'_> {

@@ -3,7 +3,7 @@
 //! The rows lie in the tree `catalog`; keys and values are text.
 //!
 //! ```text
-//!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD
+//!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD, "expire_after": SECONDS
 //!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
 //!  unique/NAME/FIELD       {"tree": TREE}                      these two with "state": "building" until it is built
 //!  reference/NAME/FIELD    {"target": NAME}
@@ -13,6 +13,9 @@
 //! At open the wanted catalog, from the configuration, is compared with these rows. What is missing or different, while
 //! the collection has documents, is work to be done before the database opens (`rebuild.rs`): an index is built into a
 //! tree of a new name, and one step makes the tree visible and changes its row, so that a stop in between leaves the old one.
+//!
+//! Where that is to be done while the database serves (`builds_indexes_later`), rows of rules keep what is in force until the new
+//! rule is ([`crate::announced`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -20,8 +23,9 @@ use std::ops::{Bound, ControlFlow};
 use serde_json::{Value as Json, json};
 use store::{Store, TreeId};
 
+use crate::announced::{self, Wish};
 use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, IndexInfo, ReferenceInfo, UniqueInfo};
-use crate::config::{CollectionConfig, Config};
+use crate::config::{CollectionConfig, Config, ExpireConfig};
 use crate::engine::{Direction, KeyRange, View};
 use crate::error::{OpenError, ReadError};
 use crate::loader::Wanted;
@@ -34,7 +38,10 @@ pub(crate) type Rows = BTreeMap<String, String>;
 /// The wanted catalog, and what it takes to get there.
 pub(crate) struct Resolved {
     pub(crate) catalog: Catalog,
+    /// Those in force.
     pub(crate) schemas: Vec<Option<Schema>>,
+    /// What is to be in force, by collection, and is looked at while the database serves.
+    pub(crate) wishes: Vec<Vec<(Wish, Readiness)>>,
     /// What must be made or checked, by collection; empty work for most.
     pub(crate) work: Vec<Work>,
     /// Rows to be written in the step that makes the work visible.
@@ -76,17 +83,18 @@ pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: 
     let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();
     let mut resolver =
         Resolver { store, view, config, stored, names: &names, rows: Rows::new(), kept: BTreeSet::new() };
-    let (mut catalog, mut schemas, mut work) = (Catalog::default(), Vec::new(), Vec::new());
+    let (mut catalog, mut schemas, mut work, mut wishes) = (Catalog::default(), Vec::new(), Vec::new(), Vec::new());
     for collection in &wanted {
-        let (info, schema, todo) = resolver.collection(collection)?;
+        let (info, schema, todo, wished) = resolver.collection(collection)?;
         catalog.collections.push(info);
         schemas.push(schema);
         work.push(todo);
+        wishes.push(wished);
     }
     let Resolver { mut rows, kept, .. } = resolver;
     let obsolete = obsolete(stored, &kept, &names, &mut rows);
     rows.retain(|key, value| stored.get(key) != Some(value));
-    Ok(Resolved { catalog, schemas, work, rows, obsolete })
+    Ok(Resolved { catalog, schemas, wishes, work, rows, obsolete })
 }
 
 /// Rows of what is no longer declared. Trees lose their entries; of a collection that is no longer declared the trees
@@ -130,7 +138,7 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
     for collection in &wanted {
         let schema = collection.schema.as_deref().map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
         let mut info = described(collection, schema.as_ref(), NO_TREE);
-        for fields in index_fields(collection) {
+        for fields in index_fields(collection, collection.expire.as_ref()) {
             let included = included(config, collection, &fields);
             info.indexes.push(IndexInfo { fields, included, tree: NO_TREE, readiness: Readiness::default() });
         }
@@ -145,7 +153,7 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
                 info.refer(field.clone(), place);
             }
         }
-        info.expire(collection);
+        info.expire(collection.expire.as_ref());
         catalog.collections.push(info);
     }
     catalog.views = crate::views::tables(config, &catalog)?;
@@ -177,17 +185,70 @@ fn included(config: &Config, collection: &CollectionConfig, index: &[String]) ->
 }
 
 impl CollectionInfo {
+    /// The place of an index that starts with a field.
+    fn index_of(&self, field: &str) -> usize {
+        self.indexes.iter().position(|index| index.fields[0] == field).unwrap_or_default()
+    }
+
     fn refer(&mut self, field: String, target: usize) {
-        let index = self.indexes.iter().position(|index| index.fields[0] == field).unwrap_or_default();
+        let index = self.index_of(&field);
         self.references.push(ReferenceInfo { field, target, index });
     }
 
-    fn expire(&mut self, wanted: &CollectionConfig) {
-        self.expire = wanted.expire.as_ref().map(|expire| {
-            let index = self.indexes.iter().position(|index| index.fields[0] == expire.field).unwrap_or_default();
+    fn expire(&mut self, wanted: Option<&ExpireConfig>) {
+        self.expire = wanted.map(|expire| {
+            let index = self.index_of(&expire.field);
             ExpireInfo { field: expire.field.clone(), after_seconds: expire.after_seconds, index }
         });
     }
+}
+
+/// A collection as it is to be opened: its entry, its schema in force, work before, wishes for after.
+type Planned = (CollectionInfo, Option<Schema>, Work, Vec<(Wish, Readiness)>);
+/// Fields, and places of targets.
+type References = Vec<(String, usize)>;
+/// The same, and the catalog's rows.
+type NewReferences = Vec<(String, usize, String)>;
+
+/// What a collection's own row says, beside what is wanted.
+struct Identity {
+    /// The documents are to be checked before anything is served.
+    recheck: bool,
+    /// The schema in force until another one is, or that there is none.
+    before: Option<Option<Schema>>,
+    /// When documents go now.
+    expire: Option<ExpireConfig>,
+    wishes: Vec<(Wish, Readiness)>,
+}
+
+impl Identity {
+    /// Keeps what is stored in force, unless the new schema takes all that the stored one does.
+    fn announce_schema(&mut self, new: &Schema, stored: &Json, row: &mut Json) -> Result<(), OpenError> {
+        let before = stored["schema"].as_str().map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
+        if !before.as_ref().is_some_and(|before| new.is_looser_than(before)) {
+            row["schema"] = stored["schema"].clone();
+            self.before = Some(before);
+        }
+        Ok(())
+    }
+
+    fn announce_expire(&mut self, wanted: &CollectionConfig, new: &ExpireConfig, stored: &Json, row: &mut Json) {
+        let ready = json!({ "expire": new.field, "expire_after": new.after_seconds }).to_string();
+        self.wishes.push((Wish::Expire(new.field.clone()), Readiness::building((collection_row(wanted), ready))));
+        (row["expire"], row["expire_after"]) = (stored["expire"].clone(), stored["expire_after"].clone());
+        let field = stored["expire"].as_str().map(str::to_string);
+        // Without a duration in the row (it was written before those were noted) nothing goes until the new time is in force.
+        let before = field.zip(stored["expire_after"].as_i64());
+        self.expire = before.map(|(field, after_seconds)| ExpireConfig { field, after_seconds });
+    }
+}
+
+fn collection_row(wanted: &CollectionConfig) -> String {
+    format!("collection/{}", wanted.name)
+}
+
+fn reference_row(wanted: &CollectionConfig, field: &str) -> String {
+    format!("reference/{}/{}", wanted.name, escaped(field))
 }
 
 struct Resolver<'r, V> {
@@ -201,21 +262,40 @@ struct Resolver<'r, V> {
 }
 
 impl<V: View> Resolver<'_, V> {
-    fn collection(&mut self, wanted: &CollectionConfig) -> Result<(CollectionInfo, Option<Schema>, Work), OpenError> {
+    fn collection(&mut self, wanted: &CollectionConfig) -> Result<Planned, OpenError> {
         let tree = self.store.tree(&format!("docs/{}", wanted.name))?;
         let empty = is_empty(self.view, tree)?;
         let schema = match &wanted.schema {
             None => None,
             Some(text) => Some(Schema::compile(text).map_err(OpenError::Mismatch)?),
         };
-        let mut work = Work {
-            wanted: Wanted { indexes: Vec::new(), unique: Vec::new(), references: Vec::new() },
-            recheck: self.identity(wanted, empty)?,
-        };
-        let references = self.references(wanted, empty, &mut work);
+        let Identity { recheck, before, expire, mut wishes } = self.identity(wanted, empty, schema.as_ref())?;
+        let mut work =
+            Work { wanted: Wanted { indexes: Vec::new(), unique: Vec::new(), references: Vec::new() }, recheck };
+        let (references, new_references) = self.references(wanted, empty, &mut work);
         let mut info = described(wanted, schema.as_ref(), tree);
-        for fields in index_fields(wanted) {
-            let index = self.index(wanted, fields, empty, &mut work, info.indexes.len())?;
+        let schema = match before {
+            None => schema,
+            Some(before) => {
+                info.fields = schema.as_ref().map(|new| announced::weakened(new, before.as_ref())).unwrap_or_default();
+                let row = json!({ "schema": wanted.schema }).to_string();
+                let readiness = Readiness::building((collection_row(wanted), row));
+                // Its fields do not lie where the row of the schema in force has them.
+                let new =
+                    wanted.schema.as_deref().map(Schema::compile_full).transpose().map_err(OpenError::Mismatch)?;
+                wishes.extend(new.map(|schema| (Wish::Schema(schema), readiness)));
+                before
+            }
+        };
+        let needed: Vec<&str> = references
+            .iter()
+            .map(|(field, _)| field)
+            .chain(expire.as_ref().map(|e| &e.field))
+            .map(String::as_str)
+            .collect();
+        for fields in index_fields(wanted, expire.as_ref()) {
+            let is_needed = needed.contains(&fields[0].as_str());
+            let index = self.index(wanted, fields, (empty, is_needed), &mut work, info.indexes.len())?;
             info.indexes.push(index);
         }
         for field in &wanted.unique {
@@ -230,22 +310,38 @@ impl<V: View> Resolver<'_, V> {
         for (field, target) in references {
             info.refer(field, target);
         }
-        info.expire(wanted);
-        Ok((info, schema, work))
+        info.expire(expire.as_ref());
+        for (field, target, row) in new_references {
+            let (index, name) = (info.index_of(&field), reference_row(wanted, &field));
+            wishes.push((Wish::Reference { field, target, index }, Readiness::building((name, row))));
+        }
+        Ok((info, schema, work, wishes))
     }
 
-    /// Checks the collection's own row; gives whether its documents must be checked against the schema again.
-    fn identity(&mut self, wanted: &CollectionConfig, empty: bool) -> Result<bool, OpenError> {
-        let key = format!("collection/{}", wanted.name);
+    /// Checks the collection's own row; gives what is in force of it, and what is not yet.
+    fn identity(
+        &mut self,
+        wanted: &CollectionConfig,
+        empty: bool,
+        schema: Option<&Schema>,
+    ) -> Result<Identity, OpenError> {
+        let key = collection_row(wanted);
         let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
         if let Some(expire) = &wanted.expire {
             row["expire"] = json!(expire.field);
+            row["expire_after"] = json!(expire.after_seconds);
         }
+        let mut identity = Identity { recheck: false, before: None, expire: wanted.expire.clone(), wishes: Vec::new() };
         let stored: Option<Json> = self.stored.get(&key).and_then(|row| serde_json::from_str(row).ok());
-        self.rows.insert(key.clone(), row.to_string());
-        self.kept.insert(key);
-        let Some(stored) = stored.filter(|_| !empty) else {
-            return Ok(!empty);
+        self.kept.insert(key.clone());
+        let stored = match stored.filter(|_| !empty) {
+            Some(stored) => stored,
+            None if empty || !self.config.builds_indexes_later => {
+                identity.recheck = !empty;
+                self.rows.insert(key, row.to_string());
+                return Ok(identity);
+            }
+            None => json!({ "key": row["key"], "type": row["type"], "schema": null }),
         };
         if stored["key"] != row["key"] || stored["type"] != row["type"] {
             return Err(OpenError::Mismatch(format!(
@@ -254,30 +350,54 @@ impl<V: View> Resolver<'_, V> {
             )));
         }
         // What is not there indexes to null. Without a time to hold to nothing has to be checked.
-        Ok(stored["schema"] != row["schema"] || !row["expire"].is_null() && stored["expire"] != row["expire"])
+        let has_schema = stored["schema"] != row["schema"];
+        let has_expire = !row["expire"].is_null() && stored["expire"] != row["expire"];
+        if self.config.builds_indexes_later {
+            if has_schema && let Some(schema) = schema {
+                identity.announce_schema(schema, &stored, &mut row)?;
+            }
+            if has_expire && let Some(expire) = &wanted.expire {
+                identity.announce_expire(wanted, expire, &stored, &mut row);
+            }
+        } else {
+            identity.recheck = has_schema || has_expire;
+        }
+        self.rows.insert(key, row.to_string());
+        Ok(identity)
     }
 
-    fn references(&mut self, wanted: &CollectionConfig, empty: bool, work: &mut Work) -> Vec<(String, usize)> {
-        let mut references = Vec::new();
+    /// The references in force, and those that are to be, with their rows.
+    fn references(&mut self, wanted: &CollectionConfig, empty: bool, work: &mut Work) -> (References, NewReferences) {
+        let (mut references, mut new) = (Vec::new(), Vec::new());
         for (field, target) in &wanted.references {
             let Ok(place) = self.names.binary_search(&target.as_str()) else { continue };
-            let key = format!("reference/{}/{}", wanted.name, escaped(field));
+            let key = reference_row(wanted, field);
             let row = json!({ "target": target }).to_string();
-            if !empty && self.stored.get(&key) != Some(&row) {
+            let stored = self.stored.get(&key);
+            let is_new = !empty && stored != Some(&row);
+            self.kept.insert(key.clone());
+            if is_new && self.config.builds_indexes_later {
+                // One to another collection holds until this one does.
+                let before = stored.and_then(|row| serde_json::from_str::<Json>(row).ok());
+                let before = before.and_then(|row| self.names.binary_search(&row.get("target")?.as_str()?).ok());
+                references.extend(before.map(|before| (field.clone(), before)));
+                new.push((field.clone(), place, row));
+                continue;
+            }
+            if is_new {
                 work.wanted.references.push(references.len());
             }
-            self.rows.insert(key.clone(), row);
-            self.kept.insert(key);
+            self.rows.insert(key, row);
             references.push((field.clone(), place));
         }
-        references
+        (references, new)
     }
 
     fn index(
         &mut self,
         wanted: &CollectionConfig,
         fields: Vec<String>,
-        empty: bool,
+        (empty, is_needed): (bool, bool),
         work: &mut Work,
         number: usize,
     ) -> Result<IndexInfo, OpenError> {
@@ -285,9 +405,7 @@ impl<V: View> Resolver<'_, V> {
         let name = fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",");
         let name = format!("index/{}/{name}", wanted.name);
         let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
-        // Who refers and what expires is found through an index from the first write on.
-        let is_needed = wanted.references.iter().any(|(field, _)| *field == fields[0])
-            || wanted.expire.as_ref().is_some_and(|expire| expire.field == fields[0]);
+        // Where a rule is in force, who refers and what expires is found through an index from the first write on.
         let readiness = if new { self.later(&name, !is_needed) } else { Readiness::default() };
         if new && readiness.is_ready() {
             work.wanted.indexes.push(number);
@@ -349,9 +467,10 @@ impl<V: View> Resolver<'_, V> {
 
 /// The declared indexes, and one for each referring field, and for that of times, that none of them starts with: deleting a
 /// document must find who refers to it without reading a whole collection, and expiry what has come due.
-fn index_fields(wanted: &CollectionConfig) -> Vec<Vec<String>> {
+fn index_fields(wanted: &CollectionConfig, expire: Option<&ExpireConfig>) -> Vec<Vec<String>> {
     let mut indexes = wanted.indexes.clone();
-    for field in wanted.references.iter().map(|(field, _)| field).chain(wanted.expire.iter().map(|e| &e.field)) {
+    let times = wanted.expire.iter().chain(expire).map(|expire| &expire.field);
+    for field in wanted.references.iter().map(|(field, _)| field).chain(times) {
         if !indexes.iter().any(|fields| fields[0] == *field) {
             indexes.push(vec![field.clone()]);
         }

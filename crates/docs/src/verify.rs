@@ -12,6 +12,7 @@ use std::ops::{Bound, ControlFlow};
 
 use binjson::Document;
 
+use crate::announced::Held;
 use crate::catalog::{IndexInfo, UniqueInfo};
 use crate::collection::{Collection, STAMP_BYTES};
 use crate::database::Database;
@@ -116,7 +117,7 @@ impl<V: View> Verifier<'_, V> {
             return Ok(());
         };
         collection.with_row(document, shape, |row| {
-            match collection.check(document, row) {
+            match collection.check_held(Held::InForce, document, row) {
                 Err(why) => self.fault(format!("{key}: {why}")),
                 Ok(found) => {
                     let own = collection.info.key.kind.of_scalar(found.scalar());
@@ -165,7 +166,7 @@ impl<V: View> Verifier<'_, V> {
     }
 
     fn references(&mut self, key: &Key<'_>, row: &Row<'_, '_>) -> Result<(), ReadError> {
-        for reference in &self.collection.references {
+        for reference in self.collection.references_held(Held::InForce) {
             let Some(value) = row.get(reference.field).filter(|value| !value.is_null()) else { continue };
             let found = plain(Some(value));
             let there = match reference.target_kind.of_scalar(found.scalar()) {

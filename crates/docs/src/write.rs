@@ -14,6 +14,7 @@ use std::ops::{Bound, ControlFlow};
 
 use binjson::{Document, Encoder};
 
+use crate::announced::Held;
 use crate::collection::{Collection, Referrer, STAMP_BYTES, key_value};
 use crate::engine::{Change, Direction, KeyRange};
 use crate::error::WriteError;
@@ -21,7 +22,7 @@ use crate::expire::Due;
 use crate::generate::Keys;
 use crate::key::Key;
 use crate::order;
-use crate::row::{Plain, Row, plain};
+use crate::row::Row;
 use crate::scratch::{Entries, Scratch};
 use crate::views;
 
@@ -279,7 +280,7 @@ impl<C: Change> Work<'_, C> {
             self.check_references(row, None, &key)?;
             if self.change.get(self.collection.info.tree, key.as_bytes())?.is_some() {
                 let Collection { info, .. } = self.collection;
-                let what = format!("the key {} is in use in {}", shown(&plain), info.name);
+                let what = format!("the key {} is in use in {}", plain.shown(), info.name);
                 return Err(WriteError::Conflict { what });
             }
             self.move_entries(None, Some(row), &key, &mut buffers.entries)?;
@@ -384,7 +385,7 @@ impl<C: Change> Work<'_, C> {
             let found = collection.check(new, row)?;
             if collection.info.key.kind.of_scalar(found.scalar()).is_none_or(|k| k.as_bytes() != key.as_bytes()) {
                 let field = &collection.info.key.field;
-                let why = format!("\"{field}\" is {}, but the document's key is another", shown(&found));
+                let why = format!("\"{field}\" is {}, but the document's key is another", found.shown());
                 return Err(WriteError::invalid(why, format!("/{field}")));
             }
             match number {
@@ -499,12 +500,11 @@ impl<C: Change> Work<'_, C> {
         old: Option<&Row<'_, '_>>,
         key: &Key<'_>,
     ) -> Result<(), WriteError> {
-        for reference in &self.collection.references {
-            let Some(value) = new.get(reference.field).filter(|value| !value.is_null()) else { continue };
-            if old.is_some_and(|old| old.raw(reference.field) == value.raw()) {
+        for reference in self.collection.references_held(Held::All) {
+            let Some(found) = reference.named(new) else { continue };
+            if old.is_some_and(|old| old.raw(reference.field) == new.raw(reference.field)) {
                 continue;
             }
-            let found = plain(Some(value));
             let there = match reference.target_kind.of_scalar(found.scalar()) {
                 None => false,
                 Some(target) => {
@@ -513,9 +513,7 @@ impl<C: Change> Work<'_, C> {
                 }
             };
             if !there {
-                let field = self.collection.names.name(reference.field);
-                let why = format!("\"{field}\": there is no {} in {}", shown(&found), reference.target_name);
-                return Err(WriteError::invalid(why, format!("/{field}")));
+                return Err(reference.dangling(self.collection, &found));
             }
         }
         Ok(())
@@ -523,7 +521,7 @@ impl<C: Change> Work<'_, C> {
 
     /// No other document refers to this one: one look into the index of each referring field.
     fn check_referrers(&mut self, key: &Key<'_>) -> Result<(), WriteError> {
-        for referrer in &self.collection.referrers {
+        for referrer in self.collection.referrers.iter().filter(|referrer| !referrer.readiness.is_refused()) {
             let (mut from, mut to) = (Vec::new(), Vec::new());
             order::lower(key.scalar(), &mut from);
             order::upper(key.scalar(), &mut to);
@@ -560,14 +558,4 @@ fn document(stored: &[u8]) -> Result<Document<'_>, WriteError> {
 #[cold]
 fn damaged() -> WriteError {
     WriteError::Unavailable { why: "a stored document is damaged".to_string() }
-}
-
-/// A key for a message.
-fn shown(value: &Plain<'_>) -> String {
-    match value {
-        Plain::Null => "null".to_string(),
-        Plain::Integer(integer) => integer.to_string(),
-        Plain::Real(real) => real.to_string(),
-        Plain::Text(text) => format!("\"{}\"", text.chars().take(40).collect::<String>()),
-    }
 }

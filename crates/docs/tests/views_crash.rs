@@ -2,9 +2,9 @@
 //! build too, a view equals its query run from scratch.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod dying_disk;
 mod service;
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write};
+use dying_disk::Dying;
 use serde_json::{Value as Json, json};
 use service::config;
-use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
 use store::{Options, Store};
 
 const SEEDS: u64 = 8;
@@ -34,73 +34,6 @@ const QUERIES: [&str; 6] = [
     "SELECT id, TOTAL(amount) AS t FROM items GROUP BY id",
     "SELECT COUNT(*) AS n, AVG(amount) AS a FROM items",
 ];
-
-/// The kernel keeps what a killed process wrote: after so many operations nothing that would change a file gets through.
-struct Dying {
-    disk: SystemDisk,
-    left: Arc<AtomicI64>,
-}
-
-struct DyingFile {
-    file: Arc<dyn DiskFile>,
-    left: Arc<AtomicI64>,
-}
-
-fn alive(left: &AtomicI64) -> io::Result<()> {
-    if left.fetch_sub(1, Ordering::AcqRel) > 0 { Ok(()) } else { Err(io::Error::other("the process is killed")) }
-}
-
-impl Disk for Dying {
-    fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let file = self.disk.open(name, create, access)?;
-        Ok(Arc::new(DyingFile { file, left: Arc::clone(&self.left) }))
-    }
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.disk.list()
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        alive(&self.left)?;
-        self.disk.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        alive(&self.left)?;
-        self.disk.rename(from, to)
-    }
-    fn sync_dir(&self) -> io::Result<()> {
-        alive(&self.left)?;
-        self.disk.sync_dir()
-    }
-    fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
-        self.disk.lock(name)
-    }
-}
-
-impl DiskFile for DyingFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        alive(&self.left)?;
-        self.file.write_at(bytes, offset)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        alive(&self.left)?;
-        self.file.set_len(len)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        alive(&self.left)?;
-        self.file.sync_data()
-    }
-    fn sync_range(&self, start: u64, len: u64) -> io::Result<()> {
-        self.file.sync_range(start, len)
-    }
-    fn map(&self, reserve: u64) -> io::Result<Map> {
-        self.file.map(reserve)
-    }
-}
 
 struct Random(u64);
 
@@ -132,7 +65,7 @@ fn open(dir: &Path, definitions: &Definitions, left: &Arc<AtomicI64>) -> Option<
     let views = definitions.iter().map(|(name, query)| format!("[views.{name}]\nquery = \"{query}\"\n"));
     let mut settings = config(&(ITEMS.to_string() + &views.collect::<String>()));
     settings.build_threads = 2;
-    let disk = Dying { disk: SystemDisk::new(dir).unwrap(), left: Arc::clone(left) };
+    let disk = Dying::new(dir, left);
     let mut options = Options::default();
     // Room for checkpoints in the course of a life.
     options.memtable_bytes = 1 << 20;

@@ -7,6 +7,7 @@
 //! Stricter than JSON Schema in one point: `integer` takes digits only (`1.0` and `1e3` are no integers), within 64 bits.
 
 mod full;
+mod looser;
 mod plain;
 mod promise;
 
@@ -77,6 +78,16 @@ impl Schema {
     /// Whether documents are checked without building anything.
     pub fn is_plain(&self) -> bool {
         matches!(self.rules, Rules::Plain(_))
+    }
+
+    /// Whether each document that fits `before` certainly fits this one too. It may say no where they do.
+    pub fn is_looser_than(&self, before: &Schema) -> bool {
+        match (&self.rules, &before.rules) {
+            (Rules::Plain(plain), Rules::Plain(before_plain)) => {
+                looser::is_looser((plain, &self.fields), (before_plain, &before.fields))
+            }
+            _ => false,
+        }
     }
 
     /// Checks a document, given its row over `names`, which begin with this schema's fields in their order.

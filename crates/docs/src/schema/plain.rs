@@ -23,7 +23,7 @@ const REAL: u8 = 8;
 const STRING: u8 = 16;
 const ARRAY: u8 = 32;
 const OBJECT: u8 = 64;
-const ANY: u8 = 127;
+pub(super) const ANY: u8 = 127;
 
 const TYPES: [(&str, u8); 7] = [
     ("null", NULL),
@@ -38,37 +38,37 @@ const TYPES: [(&str, u8); 7] = [
 #[derive(Debug)]
 pub(crate) struct Plain {
     /// In the order of the schema's fields.
-    rules: Vec<Rule>,
-    closed: bool,
+    pub(super) rules: Vec<Rule>,
+    pub(super) closed: bool,
 }
 
 /// What one field may be.
 #[derive(Debug)]
-struct Rule {
-    required: bool,
-    types: u8,
-    values: Option<Vec<Constant>>,
-    min: Option<Bound>,
-    max: Option<Bound>,
-    length_min: usize,
-    length_max: usize,
+pub(super) struct Rule {
+    pub(super) required: bool,
+    pub(super) types: u8,
+    pub(super) values: Option<Vec<Constant>>,
+    pub(super) min: Option<Bound>,
+    pub(super) max: Option<Bound>,
+    pub(super) length_min: usize,
+    pub(super) length_max: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Bound {
-    number: Numeric,
-    exclusive: bool,
+pub(super) struct Bound {
+    pub(super) number: Numeric,
+    pub(super) exclusive: bool,
 }
 
 /// A number in a schema or a document; an integer within 64 bits is compared as one, exactly.
 #[derive(Clone, Copy, Debug)]
-enum Numeric {
+pub(super) enum Numeric {
     Integer(i64),
     Real(f64),
 }
 
 #[derive(Debug)]
-enum Constant {
+pub(super) enum Constant {
     Null,
     Boolean(bool),
     Number(Numeric),
@@ -254,7 +254,7 @@ impl Bound {
 
 impl Numeric {
     #[inline]
-    fn compare(self, other: Numeric) -> Ordering {
+    pub(super) fn compare(self, other: Numeric) -> Ordering {
         match (self, other) {
             (Numeric::Integer(a), Numeric::Integer(b)) => a.cmp(&b),
             (Numeric::Real(a), Numeric::Real(b)) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),
