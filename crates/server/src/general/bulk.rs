@@ -22,14 +22,14 @@ const LINES_MAX: usize = 10_000;
 struct Batch {
     state: Mutex<State>,
     replies: InFlight,
-    /// Given back when the last line has ended.
-    _taken: Taken,
 }
 
 struct State {
     waiting: usize,
     failed: Vec<(usize, String)>,
     late: Option<LateReply>,
+    /// Given back when the last line has ended, before it is answered.
+    taken: Option<Taken>,
 }
 
 impl Batch {
@@ -43,6 +43,7 @@ impl Batch {
         }
         let Some(late) = state.late.take() else { return };
         let mut failed = std::mem::take(&mut state.failed);
+        state.taken = None;
         drop(state);
         failed.sort_by_key(|(line, _)| *line);
         let body: String = failed.into_iter().map(|(_, text)| text + "\n").collect();
@@ -65,8 +66,8 @@ pub(super) fn load(
         Ok(taken) => taken,
         Err(failure) => return fail(&failure, reply),
     };
-    let state = State { waiting: 1, failed: Vec::new(), late: Some(reply.later()) };
-    let batch = Arc::new(Batch { state: Mutex::new(state), replies: service.replies.clone(), _taken: taken });
+    let state = State { waiting: 1, failed: Vec::new(), late: Some(reply.later()), taken: Some(taken) };
+    let batch = Arc::new(Batch { state: Mutex::new(state), replies: service.replies.clone() });
     for (place, line) in lines(request.body()) {
         let number = place + 1;
         batch.state.lock().unwrap_or_else(PoisonError::into_inner).waiting += 1;
