@@ -140,6 +140,19 @@ fn each_document(
     }
 }
 
+/// Writes rows of the catalog and removes others in one transaction, where there are any.
+pub(crate) fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) -> Result<(), store::Error> {
+    if rows.is_empty() && obsolete.is_empty() {
+        return Ok(());
+    }
+    store.commit(&mut |tx| {
+        obsolete.iter().for_each(|key| tx.delete(catalog, key.as_bytes()));
+        rows.iter().for_each(|(key, row)| tx.put(catalog, key.as_bytes(), row.as_bytes()));
+        Ok(())
+    })?;
+    Ok(())
+}
+
 /// Empties the trees that rows `drop/…` name, and removes the rows. Each tree goes in one transaction, however large it is:
 /// its pages are given back by the next checkpoint.
 pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<(), store::Error> {

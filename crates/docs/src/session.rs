@@ -21,6 +21,8 @@ pub struct Session {
 /// The database as of one moment. Short-lived: it pins pages while it lives.
 pub struct Moment<'s> {
     database: &'s Database,
+    /// Another database had taken over: indexes and views of this one are kept no more.
+    is_superseded: bool,
     view: WithViews<'s, store::Snapshot<'s>>,
 }
 
@@ -64,7 +66,8 @@ impl Session {
     #[inline]
     pub fn now(&self) -> Moment<'_> {
         let view = WithViews { inner: self.reader.snapshot(), views: self.database.views_at_work() };
-        Moment { database: &self.database, view }
+        // After the snapshot: what is not superseded now was kept in step up to it.
+        Moment { database: &self.database, is_superseded: self.database.is_superseded(), view }
     }
 
     /// Notes a document that will be asked for soon.
@@ -162,12 +165,16 @@ impl<'s> Moment<'s> {
     /// the use of what it gave. Who copies documents or computes from them asks this before the result is used.
     #[inline]
     pub fn check(&self) -> Result<(), ReadError> {
-        Ok(self.check_store()?)
+        Ok(self.view.inner.check()?)
     }
 
-    /// The same, with the engine's own error.
+    /// The same for who read by indexes or views: they were kept in step, too. [`store::Error::Busy`] where another database had
+    /// taken over before.
     #[inline]
-    pub fn check_store(&self) -> Result<(), store::Error> {
+    pub fn check_indexes(&self) -> Result<(), store::Error> {
+        if self.is_superseded {
+            return Err(store::Error::Busy);
+        }
         self.view.inner.check()
     }
 

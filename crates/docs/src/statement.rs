@@ -9,6 +9,8 @@ use std::sync::Arc;
 use store::{Submit, Tx};
 
 use crate::database::{CollectionId, Database};
+use crate::gate::Kind;
+use crate::reopen::Passing;
 use crate::session::Session;
 use crate::sql::{
     Budget, Given, KeptRows, Modification, ModifyError, OwnedValue, QueryError, ROWS_READ, RowSink, Steps, StepsError,
@@ -55,7 +57,10 @@ impl Database {
     /// [`StepsCall::rows_max`] and [`StepsCall::bytes_max`]: what needs more is refused, and may be run by
     /// [`Database::run_steps`].
     pub fn submit_steps(&self, session: &Session, call: StepsCall, done: StepsDone) {
-        let stepping = Stepping { database: self.clone(), call, body: Vec::new(), refused: None, done };
+        let Some(passing) = self.pass(Kind::Short) else {
+            return done(call, Err(StepsError::Store(store::Error::Busy)));
+        };
+        let stepping = Stepping { passing, call, body: Vec::new(), refused: None, done };
         match self.store().submit(session.reader(), Box::new(stepping)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
@@ -67,6 +72,8 @@ impl Database {
     where
         E: Refusal + Send,
     {
+        // A statement was prepared from this database's catalog: no other can run it.
+        let Some(_passing) = self.pass(Kind::Long) else { return Err(E::from(store::Error::Busy)) };
         for _ in 0..TRIES_MAX {
             let (mut runs, mut outcome) = (0, None);
             let commit = self.store().commit(&mut |tx| {
@@ -153,7 +160,7 @@ impl StepsCall {
 
 /// Steps on their way through the store.
 struct Stepping {
-    database: Database,
+    passing: Passing,
     call: StepsCall,
     body: Vec<u8>,
     refused: Option<StepsError>,
@@ -162,7 +169,7 @@ struct Stepping {
 
 impl store::Transaction for Stepping {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
-        let Stepping { database, call, body, .. } = self;
+        let Stepping { passing, call, body, .. } = self;
         let budget = Budget {
             rows_max: call.rows_max.min(AGAIN_ROWS_MAX),
             output_bytes_max: call.reply_bytes_max,
@@ -171,12 +178,13 @@ impl store::Transaction for Stepping {
             deadline: None,
             now_ms: call.now_ms,
         };
-        self.refused = call.prepare(database, tx, &budget, body).err();
+        self.refused = call.prepare(passing, tx, &budget, body).err();
         if self.refused.is_none() { Ok(()) } else { Err(store::Abort) }
     }
 
     fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
-        let Stepping { call, body, refused, done, .. } = *self;
+        let Stepping { passing, call, body, refused, done } = *self;
+        drop(passing);
         let outcome = match (outcome, refused) {
             (Ok(_), _) => Ok(body),
             (Err(store::Error::Aborted), Some(refused)) => Err(refused),

@@ -4,6 +4,8 @@ use store::Submit;
 
 use crate::database::{Database, Write, written};
 use crate::error::WriteError;
+use crate::gate::Kind;
+use crate::reopen::Passing;
 use crate::session::Session;
 use crate::write::{Prepared, Written};
 
@@ -13,7 +15,13 @@ pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
 impl Database {
     /// Submits a write; `done` is called once, perhaps before this returns. With all checks it is one transaction.
     pub fn write(&self, session: &Session, write: Write, done: Done) {
-        let writing = Writing { database: self.clone(), write, outcome: None, done };
+        let Some(passing) = self.pass(Kind::Short) else {
+            return match self.succeeded(&write) {
+                Ok((database, write)) => database.write(session, write, done),
+                Err(error) => done(Err(error)),
+            };
+        };
+        let writing = Writing { passing, write, outcome: None, done };
         match self.store().submit(session.reader(), Box::new(writing)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
@@ -23,7 +31,7 @@ impl Database {
 
 /// A write on its way through the store.
 struct Writing {
-    database: Database,
+    passing: Passing,
     write: Write,
     outcome: Option<Result<Prepared, WriteError>>,
     done: Done,
@@ -31,13 +39,15 @@ struct Writing {
 
 impl store::Transaction for Writing {
     fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
-        let prepared = self.database.prepare(&self.write, tx);
+        let prepared = self.passing.prepare(&self.write, tx);
         let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
         self.outcome = Some(prepared);
         result
     }
 
     fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
-        (self.done)(written(self.outcome, outcome));
+        let Writing { passing, outcome: prepared, done, .. } = *self;
+        drop(passing);
+        done(written(prepared, outcome));
     }
 }

@@ -278,7 +278,7 @@ impl DeclaredQuery {
         let run = if self.one_row { Query::write_row } else { Query::write_array };
         let outcome = run(&self.query, now.view(), values, scratch, budget, out).map_err(Ended::Query)?;
         // Rows are copies; what they were copied from was really there.
-        now.check_store().map_err(|error| Ended::Query(QueryError::Store(error)))?;
+        now.check_indexes().map_err(|error| Ended::Query(QueryError::Store(error)))?;
         if self.one_row && outcome.rows == 0 {
             return Err(Ended::NoRow);
         }
@@ -403,6 +403,9 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
         QueryError::Limit { .. } | QueryError::Deadline => Kind::TooLarge,
         QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
         QueryError::Value(_) | QueryError::Parameters { .. } => Kind::Invalid,
+        QueryError::Store(store::Error::Busy) => {
+            return Failure::new(Kind::Busy, "the configuration has just changed: try again");
+        }
         _ => {
             tracing::error!(%error, "a query failed");
             Kind::Internal

@@ -166,7 +166,7 @@ impl Statement {
     ) -> Result<Outcome, QueryError> {
         let now = session.now();
         let outcome = self.write_rows(&now, values, shape, budget, out)?;
-        now.check_store().map_err(QueryError::Store)?;
+        now.check_indexes().map_err(QueryError::Store)?;
         Ok(outcome)
     }
 

@@ -8,6 +8,7 @@ use crate::collection::Collection;
 use crate::database::{CollectionId, Database};
 use crate::engine::{Direction, KeyRange, View};
 use crate::error::{ReadError, WriteError};
+use crate::gate::Kind;
 use crate::order::{self, Scalar};
 use crate::write::{Op, Precondition};
 use crate::{scratch, write};
@@ -104,6 +105,7 @@ impl Database {
             return Ok(());
         }
         let mut blocked: Vec<bool> = vec![false; keys.len()];
+        let Some(_passing) = self.pass(Kind::Long) else { return Ok(()) };
         // What is referred to is found one by one: its deletion cannot be taken out of a transaction again.
         loop {
             let (mut removed, mut refused) = (0, None);

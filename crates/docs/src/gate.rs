@@ -1,0 +1,158 @@
+//! The gate that every write passes, so that a database can be opened anew ([`crate::Database::reopen`]) while none is under way.
+//!
+//! A write is counted from before it is prepared until it is told. To close, the gate first holds back those that may take long
+//! (statements on threads of their own, which may wait), then all: what is then inside are single transactions on their way to
+//! the disk, so others wait for some milliseconds, event loops among them.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long statements that run may hold up a closing.
+const LONG_WAIT: Duration = Duration::from_secs(10);
+/// How long transactions on their way to the disk may: everybody waits.
+const SHORT_WAIT: Duration = Duration::from_secs(3);
+/// Between two looks at who is inside.
+const LOOK: Duration = Duration::from_micros(200);
+
+const OPEN: u8 = 0;
+const CLOSED_TO_LONG: u8 = 1;
+const CLOSED: u8 = 2;
+const GONE: u8 = 3;
+
+/// What passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One transaction, perhaps of an event loop.
+    Short,
+    /// What may run for seconds, on a thread that may wait.
+    Long,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    state: AtomicU8,
+    short: AtomicUsize,
+    long: AtomicUsize,
+    changing: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn inside(&self, kind: Kind) -> &AtomicUsize {
+        if kind == Kind::Short { &self.short } else { &self.long }
+    }
+
+    /// Goes in, perhaps after a wait; false where nobody goes in any more: another database has taken over.
+    #[inline]
+    pub(crate) fn enter(&self, kind: Kind) -> bool {
+        // Counted before it is looked: who closes sets the state before it counts.
+        self.inside(kind).fetch_add(1, Ordering::SeqCst);
+        self.state.load(Ordering::SeqCst) == OPEN || self.wait(kind)
+    }
+
+    #[cold]
+    fn wait(&self, kind: Kind) -> bool {
+        loop {
+            match self.state.load(Ordering::SeqCst) {
+                OPEN => return true,
+                CLOSED_TO_LONG if kind == Kind::Short => return true,
+                GONE => {
+                    self.leave(kind);
+                    return false;
+                }
+                _ => {}
+            }
+            self.leave(kind);
+            let mut changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            while matches!(self.state.load(Ordering::SeqCst), CLOSED) || self.is_closed_to(kind) {
+                changing = self.changed.wait(changing).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(changing);
+            self.inside(kind).fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn is_closed_to(&self, kind: Kind) -> bool {
+        kind == Kind::Long && self.state.load(Ordering::SeqCst) == CLOSED_TO_LONG
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self, kind: Kind) {
+        self.inside(kind).fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn set(&self, state: u8) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state.store(state, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// Holds everybody back; returns when nobody is inside, or false, open again, where that takes too long.
+    pub(crate) fn close(&self) -> bool {
+        self.set(CLOSED_TO_LONG);
+        let is_closed = self.empties(Kind::Long, LONG_WAIT) && {
+            self.set(CLOSED);
+            self.empties(Kind::Short, SHORT_WAIT)
+        };
+        if !is_closed {
+            self.open();
+        }
+        is_closed
+    }
+
+    fn empties(&self, kind: Kind, most: Duration) -> bool {
+        let until = Instant::now() + most;
+        while self.inside(kind).load(Ordering::SeqCst) > 0 {
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// Lets everybody in.
+    pub(crate) fn open(&self) {
+        self.set(OPEN);
+    }
+
+    /// Sends everybody away for ever.
+    pub(crate) fn end(&self) {
+        self.set(GONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn nobody_is_inside_while_it_is_closed_and_nobody_comes_in_when_it_is_gone() {
+        let (gate, is_closed) = (Gate::default(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let (gate, is_closed) = (&gate, &is_closed);
+                scope.spawn(move || {
+                    let kind = if number == 0 { Kind::Long } else { Kind::Short };
+                    while gate.enter(kind) {
+                        assert!(!is_closed.load(Ordering::SeqCst));
+                        std::thread::yield_now();
+                        assert!(!is_closed.load(Ordering::SeqCst));
+                        gate.leave(kind);
+                    }
+                });
+            }
+            for round in 0..200 {
+                assert!(gate.close());
+                is_closed.store(true, Ordering::SeqCst);
+                std::thread::yield_now();
+                is_closed.store(false, Ordering::SeqCst);
+                if round == 199 { gate.end() } else { gate.open() }
+            }
+        });
+        assert!(!gate.enter(Kind::Short));
+    }
+}

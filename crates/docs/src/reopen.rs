@@ -1,0 +1,176 @@
+//! Another configuration for an open database, without a moment in which it is closed.
+//!
+//! A [`Database`] holds to the configuration that it was opened with. [`Database::reopen`] opens another one over the same store,
+//! as at a start: what is new is built and looked at beside writes. It takes over while no write is under way ([`crate::gate`]),
+//! so none is half by the old and half by the new:
+//!
+//! 1. What cannot be done beside writes is refused, and so are mistakes; nothing has been touched.
+//! 2. Builders stop, writes are held back, those under way end.
+//! 3. The new database is made. Its caller has requests go to it (`publish`).
+//! 4. The old one is superseded: its writes go to the new one, and reads that begin then by its indexes or views are refused
+//!    ([`crate::Moment::check_indexes`]); those that began before go on to their end on their snapshots.
+//! 5. Writes go on. What is no longer declared is removed.
+
+use std::ops::Deref;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::database::{CATALOG_TREE, Database, Write};
+use crate::error::{OpenError, WriteError};
+use crate::gate::Kind;
+use crate::index_build::IndexBuilder;
+use crate::readiness::ReadinessState;
+use crate::rebuild;
+use crate::stored_catalog::{self, Rows};
+use crate::views::{self, Builder};
+
+/// A write on its way; the database is not superseded while it lives.
+pub(crate) struct Passing {
+    database: Database,
+    kind: Kind,
+}
+
+impl Deref for Passing {
+    type Target = Database;
+    fn deref(&self) -> &Database {
+        &self.database
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.database.inner.gate.leave(self.kind);
+    }
+}
+
+impl Database {
+    /// Opens the store with another configuration and has that take over; `publish` is called in between, with the new database,
+    /// while writes wait. What it refuses, too, leaves all as it was. Gives the new database, and how long writes waited.
+    ///
+    /// Views that are being built are begun anew, and so is what rules are looked at for.
+    pub fn reopen<E: From<OpenError>>(
+        &self,
+        config: &Config,
+        publish: impl FnOnce(&Database) -> Result<(), E>,
+    ) -> Result<(Database, Duration), E> {
+        self.check_reopen(config)?;
+        self.stop_builders();
+        let began = Instant::now();
+        if !self.inner.gate.close() {
+            self.start_builders();
+            let what = "statements that write are running: try again".to_string();
+            return Err(OpenError::Mismatch(what).into());
+        }
+        let made = self.make(config).map_err(E::from).and_then(|made| publish(&made.0).map(|()| made));
+        let (database, drops) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                self.inner.gate.open();
+                self.start_builders();
+                return Err(error);
+            }
+        };
+        // Before any write of the new one.
+        self.inner.is_superseded.store(true, Ordering::SeqCst);
+        let _ = self.inner.successor.set(database.clone());
+        self.inner.gate.end();
+        let waited = began.elapsed();
+        database.inner.gate.open();
+        if let Err(error) = rebuild::drop_trees(database.store(), self.inner.heart.catalog_tree, &drops) {
+            // The rows stay: the next opening removes them.
+            tracing::error!(%error, "what is no longer declared cannot be removed");
+        }
+        Ok((database, waited))
+    }
+
+    /// Whether a reopening with this configuration begins: it is not refused for what is stored.
+    fn check_reopen(&self, config: &Config) -> Result<(), OpenError> {
+        if self.is_superseded() {
+            return Err(OpenError::Mismatch("another configuration has taken over already".to_string()));
+        }
+        let store = self.store();
+        let catalog_tree = store.tree(CATALOG_TREE)?;
+        let reader = store.reader()?;
+        let snapshot = reader.snapshot();
+        let stored = stored_catalog::read(&snapshot, catalog_tree)?;
+        let resolved = stored_catalog::resolve(store, &snapshot, config, &stored)?;
+        views::resolve((store, catalog_tree), &snapshot, config, &resolved.catalog, &stored)?;
+        for (info, work) in resolved.catalog.collections.iter().zip(&resolved.work) {
+            if !work.is_empty() {
+                return Err(OpenError::Mismatch(format!(
+                    "restart to change an index of {} that its references or its expiry need, or what it carries",
+                    info.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The new database, closed to writes, and the rows of trees that are to go.
+    fn make(&self, config: &Config) -> Result<(Database, Rows), OpenError> {
+        let store = self.store().clone();
+        let stored = stored_catalog::read(&store.reader()?.snapshot(), self.inner.heart.catalog_tree)?;
+        let (database, rows) = Database::assemble(config, &self.inner.dir, store, &stored)?;
+        let closed = database.inner.gate.close();
+        debug_assert!(closed, "nobody knows it yet");
+        let mut drops: Rows = stored;
+        drops.extend(rows);
+        Ok((database, drops))
+    }
+
+    fn stop_builders(&self) {
+        // Dropping waits for their threads.
+        *self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner) = Builder::default();
+        *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = IndexBuilder::default();
+    }
+
+    /// After a reopening that was not done. A view's build cannot go on: its state is of a moment that is over.
+    fn start_builders(&self) {
+        for view in self.inner.heart.views.list.iter().filter(|view| view.state() == views::ViewState::Building) {
+            view.fail("its build was stopped for a change of the configuration that was not done; restart".to_string());
+        }
+        match IndexBuilder::start(&self.inner.heart) {
+            Ok(builder) => *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = builder,
+            Err(error) => tracing::error!(%error, "indexes are not built until the next start"),
+        }
+    }
+
+    /// Counts a write as under way; `None`: another database has taken over.
+    #[inline]
+    pub(crate) fn pass(&self, kind: Kind) -> Option<Passing> {
+        self.inner.gate.enter(kind).then(|| Passing { database: self.clone(), kind })
+    }
+
+    /// A write for the database that has taken over.
+    #[cold]
+    pub(crate) fn succeeded(&self, write: &Write) -> Result<(Database, Write), WriteError> {
+        let successor = self.inner.successor.get().ok_or(WriteError::Busy)?;
+        let name = &self.collection_at(write.collection).info.name;
+        let collection = successor.collection(name).ok_or(WriteError::NotFound)?;
+        Ok((successor.clone(), Write { collection, ..write.clone() }))
+    }
+
+    /// Whether it is the same open database.
+    pub fn is_same(&self, other: &Database) -> bool {
+        std::sync::Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Whether another database has taken over.
+    #[inline]
+    pub fn is_superseded(&self) -> bool {
+        self.inner.is_superseded.load(Ordering::SeqCst)
+    }
+
+    /// Whether all is built and looked at, as far as it was not refused.
+    pub fn is_settled(&self) -> bool {
+        let views = self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner).is_done();
+        views && self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner).is_done()
+    }
+
+    /// Whether a rule came into force since it was opened: reopened with the same configuration, queries know it too.
+    pub fn gains_by_reopening(&self) -> bool {
+        self.rules().iter().any(|rule| rule.state == ReadinessState::Ready)
+    }
+}

@@ -1,0 +1,230 @@
+//! A database that gets another configuration while it is read and written.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use docs::config::Config;
+use docs::key::KeyType;
+use docs::sql::{Budget, Scratch};
+use docs::{Database, Op, OpenError, Precondition, ReadinessState, Write, WriteError};
+use serde_json::Value as Json;
+
+const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+/// Collections before and after it by name, so that its place changes.
+const OTHERS: &str = "[collections.a]\nkey = { field = \"id\", type = \"u32\" }\n[collections.z]\nkey = { field = \"id\", type = \"u32\" }\n";
+const VIEW: &str = "[views.sums]\nquery = \"SELECT g, COUNT(*) AS n, SUM(x) AS s FROM items GROUP BY g\"\n";
+const KEYS: u32 = 2_000;
+
+fn config(text: &str) -> Config {
+    let mut config = Config::parse("c.toml".as_ref(), text).unwrap_or_else(|error| panic!("{error}"));
+    config.builds_indexes_later = true;
+    config.build_threads = 2;
+    config
+}
+
+fn open(folder: &Path, text: &str) -> Database {
+    Database::open(&config(text), folder, store::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
+}
+
+fn reopen(database: &Database, text: &str) -> Result<Database, OpenError> {
+    database.reopen(&config(text), |_| Ok(())).map(|(database, _)| database)
+}
+
+fn key(id: u32) -> Vec<u8> {
+    KeyType::U32.of_text(&id.to_string()).unwrap().as_bytes().to_vec()
+}
+
+fn put(database: &Database, id: u32, x: u32) -> Result<(), WriteError> {
+    let collection = database.collection("items").unwrap();
+    let body = format!("{{\"id\":{id},\"x\":{x},\"g\":{}}}", x % 5).into_bytes();
+    let write = Write { collection, op: Op::Put { key: key(id), body }, precondition: Precondition::None };
+    database.write_now(&write).map(drop)
+}
+
+fn delete(database: &Database, id: u32) -> Result<(), WriteError> {
+    let collection = database.collection("items").unwrap();
+    let write = Write { collection, op: Op::Delete { key: key(id) }, precondition: Precondition::None };
+    database.write_now(&write).map(drop)
+}
+
+/// The rows as of one moment, or `None` where another database has taken over.
+fn rows(database: &Database, sql: &str) -> Option<Vec<Json>> {
+    let query = database.prepare_query(sql).unwrap();
+    let session = database.session().unwrap();
+    let (now, mut out) = (session.now(), Vec::new());
+    let outcome = query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out);
+    if matches!(now.check_indexes(), Err(store::Error::Busy)) {
+        return None;
+    }
+    outcome.unwrap();
+    Some(serde_json::from_slice(&out).unwrap())
+}
+
+#[track_caller]
+fn check_clean(database: &Database) {
+    database.wait_for_indexes();
+    database.wait_for_views();
+    assert_eq!(docs::verify::database(database).unwrap().faults, [""; 0]);
+    for view in database.views() {
+        let report = database.verify_view(&view.name).unwrap();
+        assert!(report.as_ref().is_some_and(docs::views::ViewReport::is_clean), "{view:?} {report:?}");
+    }
+}
+
+#[test]
+fn configurations_take_turns_beside_writers_and_readers_and_all_stays_in_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let configs = [
+        ITEMS.to_string(),
+        format!("{ITEMS}indexes = [[\"x\"]]\n"),
+        format!("{ITEMS}indexes = [[\"x\"], [\"g\", \"x\"]]\n{VIEW}"),
+        format!("{OTHERS}{ITEMS}indexes = [[\"g\"]]\n{VIEW}"),
+        format!(
+            "{OTHERS}{ITEMS}unique = [\"id\"]\n[collections.items.schema]\ntype = \"object\"\n[collections.items.schema.properties]\nx = {{ type = \"integer\" }}\n"
+        ),
+    ];
+    let database = open(folder.path(), &configs[0]);
+    (0..KEYS).for_each(|id| put(&database, id, id).unwrap());
+    let current = Mutex::new(database);
+    let now = || current.lock().unwrap().clone();
+    let (over, asked, refused) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for number in 0..3u32 {
+            let (now, over) = (&now, &over);
+            scope.spawn(move || {
+                let mut mixed = u64::from(number) + 1;
+                let mut database = now();
+                for round in 0.. {
+                    mixed = mixed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let (id, x) = ((mixed >> 33) as u32 % (2 * KEYS), (mixed >> 20) as u32 % 1000);
+                    let outcome = if round % 3 == 0 { delete(&database, id) } else { put(&database, id, x) };
+                    assert!(matches!(outcome, Ok(()) | Err(WriteError::NotFound)), "{outcome:?}");
+                    // Some go on with a handle of which nobody told them that it is old.
+                    if round % 50 == 49 {
+                        database = now();
+                    }
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        let (now, over, asked, refused) = (&now, &over, &asked, &refused);
+        scope.spawn(move || {
+            let mut database = now();
+            for round in 0.. {
+                // By an index, where there is one, against by the documents: of one moment each, so the same.
+                match rows(&database, "SELECT (SELECT COUNT(*) FROM items WHERE x >= 0) - COUNT(x) AS d FROM items") {
+                    Some(rows) => {
+                        asked.fetch_add(1, Ordering::Relaxed);
+                        assert_eq!(rows[0]["d"], 0);
+                    }
+                    None => {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                if round % 5 == 4 {
+                    database = now();
+                }
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        for round in 0..25 {
+            let old = now();
+            let (new, _) = old
+                .reopen::<OpenError>(&config(&configs[round % configs.len()]), |new| {
+                    *current.lock().unwrap() = new.clone();
+                    Ok(())
+                })
+                .unwrap();
+            assert!(old.is_superseded() && !new.is_superseded());
+            if round % 4 == 3 {
+                check_settled(&new);
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    check_clean(&now());
+    assert!(asked.load(Ordering::Relaxed) > 0);
+    let documents = rows(&now(), "SELECT COUNT(*) AS n FROM items");
+    drop(current);
+    let database = open(folder.path(), &configs[4]);
+    check_clean(&database);
+    assert_eq!(rows(&database, "SELECT COUNT(*) AS n FROM items"), documents);
+}
+
+/// Beside writes: what is built answers as what is not.
+#[track_caller]
+fn check_settled(database: &Database) {
+    database.wait_for_indexes();
+    database.wait_for_views();
+    assert!(database.is_settled());
+    assert!(database.rules().iter().all(|rule| rule.state == ReadinessState::Ready), "{:?}", database.rules());
+    for view in database.views() {
+        let report = database.verify_view(&view.name).unwrap();
+        assert!(report.as_ref().is_some_and(docs::views::ViewReport::is_clean), "{view:?} {report:?}");
+    }
+}
+
+#[test]
+fn an_old_handle_writes_by_the_new_rules_and_reads_by_no_index_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = open(folder.path(), &format!("{ITEMS}indexes = [[\"x\"]]\n"));
+    (0..100).for_each(|id| put(&old, id, id).unwrap());
+    let session = old.session().unwrap();
+    let before = session.now();
+    let new = reopen(&old, &format!("{OTHERS}{ITEMS}unique = [\"x\"]\n")).unwrap();
+    new.wait_for_indexes();
+    assert_eq!(
+        put(&old, 1_000, 5).map_err(|error| error.to_string()).unwrap_err(),
+        "another document of items has this \"x\""
+    );
+    put(&old, 1_000, 1_000).unwrap();
+    assert_eq!(rows(&old, "SELECT id FROM items WHERE x = 1000"), None);
+    assert_eq!(rows(&new, "SELECT id FROM items WHERE x = 1000"), Some(vec![serde_json::json!({ "id": 1000 })]));
+    // What began before goes on to its end.
+    let query = old.prepare_query("SELECT COUNT(*) AS n FROM items WHERE x >= 50").unwrap();
+    let mut out = Vec::new();
+    query.write_array(before.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
+    before.check_indexes().unwrap();
+    assert_eq!(out, b"[{\"n\":50}]");
+    assert_eq!(query.scans(&[]), [""; 0], "by the index");
+}
+
+#[test]
+fn what_is_refused_leaves_all_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(folder.path(), &format!("{ITEMS}indexes = [[\"x\"]]\n{VIEW}"));
+    (0..100).for_each(|id| put(&database, id, id).unwrap());
+    let text = ITEMS.replace("u32", "string");
+    let refused = reopen(&database, &text).map(drop).unwrap_err().to_string();
+    assert!(refused.starts_with("the documents of items were stored with the key"), "{refused}");
+    let failed = database.reopen(&config(ITEMS), |_| Err(OpenError::Mismatch("not published".to_string())));
+    assert_eq!(failed.map(drop).unwrap_err().to_string(), "not published");
+    assert!(!database.is_superseded());
+    put(&database, 100, 100).unwrap();
+    assert_eq!(rows(&database, "SELECT id FROM items WHERE x = 100").map(|rows| rows.len()), Some(1));
+    check_clean(&database);
+    drop(database);
+    check_clean(&open(folder.path(), &format!("{ITEMS}indexes = [[\"x\"]]\n{VIEW}")));
+}
+
+#[test]
+fn a_rule_that_came_into_force_is_known_to_queries_after_a_reopening() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(folder.path(), ITEMS);
+    (0..100).for_each(|id| put(&database, id, id).unwrap());
+    let text = format!("{ITEMS}expire = \"x\"\n");
+    let database = reopen(&database, &text).unwrap();
+    database.wait_for_indexes();
+    assert!(database.gains_by_reopening());
+    assert_eq!(rows(&database, "SELECT COUNT(*) AS n FROM items"), Some(vec![serde_json::json!({ "n": 100 })]));
+    let database = reopen(&database, &text).unwrap();
+    assert!(!database.gains_by_reopening());
+    // It is 1970 for this query.
+    assert_eq!(rows(&database, "SELECT COUNT(*) AS n FROM items"), Some(vec![serde_json::json!({ "n": 99 })]));
+}
