@@ -181,7 +181,8 @@ impl Sessions {
         read: impl FnOnce(&Session) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = idle().pop();
+        // One of another configuration's database knows other collections.
+        let kept = idle().pop().filter(|session| session.database().is_same(database));
         let session = match kept {
             Some(session) => session,
             None => {

@@ -66,6 +66,21 @@ impl Direct {
         }
     }
 
+    /// The service is another one from now on: what waits is of collections that may have other numbers there. A request for
+    /// one that is not there any more has ended.
+    pub(crate) fn move_on(&mut self, old: &Service, new: &Service) {
+        for place in &mut self.waiting {
+            let Some(mut waiting) = place.take() else { continue };
+            match new.database.collection(&old.database.collection_at(waiting.document.collection).info.name) {
+                Some(collection) => {
+                    waiting.document.collection = collection;
+                    *place = Some(waiting);
+                }
+                None => writing::refuse(&old.errors, waiting.late, &endpoint::missing()),
+            }
+        }
+    }
+
     /// Answers what has ended.
     pub(crate) fn answer(&mut self, service: &Service) {
         let Direct { reads, waiting } = self;

@@ -223,7 +223,7 @@ fn chosen<'q>(
     })
 }
 
-fn missing() -> Failure {
+pub(crate) fn missing() -> Failure {
     Failure::new(Kind::NotFound, "there is no such document")
 }
 

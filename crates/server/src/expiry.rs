@@ -67,6 +67,15 @@ impl Expiry {
         Ok(())
     }
 
+    /// Ends the thread, until it is started again.
+    pub(crate) fn stop(&self) {
+        if let Some((stop, thread)) = self.at_work.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            drop(stop);
+            // A panic of the thread was told by itself.
+            let _ = thread.join();
+        }
+    }
+
     pub(crate) fn numbers(&self) -> Numbers {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Counts { removed, failures, blocked, lag_ms } = &*self.counts;
@@ -76,11 +85,7 @@ impl Expiry {
 
 impl Drop for Expiry {
     fn drop(&mut self) {
-        if let Some((stop, thread)) = self.at_work.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            drop(stop);
-            // A panic of the thread was told by itself.
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 

@@ -297,7 +297,7 @@ impl<S: Written> Flowing<'_, '_, S> {
     #[cold]
     fn flush(&mut self) {
         // Rows are copies; what they were copied from was really there.
-        if self.now.check_store().is_err() {
+        if self.now.check_indexes().is_err() {
             self.reply.cut = Some(Cut::Lost);
             return;
         }

@@ -33,13 +33,15 @@ mod openapi;
 mod params;
 mod queries;
 mod querying;
+mod reload;
 pub mod rows;
 mod service;
 mod start;
 pub mod statement;
 mod stepping;
+mod switch;
 mod view_metrics;
 mod writing;
 
-pub use reactor::signals::Termination;
+pub use reactor::signals::{Signal, Termination};
 pub use start::{Running, StartError, capacity, check, complete, start, store_options};

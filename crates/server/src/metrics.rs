@@ -2,6 +2,7 @@
 
 use crate::memory::Division;
 use crate::service::Service;
+use crate::switch::Switch;
 use http::Server;
 use reactor::Loop;
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ pub(crate) const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What the metrics are read from; known once everything runs.
 pub(crate) struct Sources {
-    pub(crate) http: Weak<Server<Service>>,
+    pub(crate) http: Weak<Server<Switch>>,
     pub(crate) loops: Vec<Loop>,
     pub(crate) division: Division,
     pub(crate) started: Instant,
@@ -245,16 +246,24 @@ fn expiry(service: &Service) -> [Metric; 4] {
     ]
 }
 
-fn schema(service: &Service) -> [Metric; 2] {
+fn schema(service: &Service) -> [Metric; 4] {
     let (building, refused) = crate::general::schema::counts(service);
+    let (reloads, reloads_refused) = service.reloads.counts();
     [
-        ("schema_building", Type::Gauge, "Indexes and unique fields that are being built.", building as f64),
+        (
+            "schema_building",
+            Type::Gauge,
+            "Indexes, unique fields and rules that are being built or looked at.",
+            building as f64,
+        ),
         (
             "schema_refused",
             Type::Gauge,
-            "Indexes and unique fields that a stored document does not fit: /_/schema tells which.",
+            "Indexes, unique fields and rules that a stored document does not fit: /_/schema tells which.",
             refused as f64,
         ),
+        ("config_reloads_total", Type::Counter, "Reloads of the configuration file.", reloads as f64),
+        ("config_reloads_refused_total", Type::Counter, "Those of them that changed nothing.", reloads_refused as f64),
     ]
 }
 
@@ -285,7 +294,7 @@ fn loops(sources: &Sources) -> [Metric; 10] {
     ]
 }
 
-fn http(server: &Server<Service>) -> [Metric; 7] {
+fn http(server: &Server<Switch>) -> [Metric; 7] {
     let total = server.metrics();
     [
         ("http_replies_2xx_total", Type::Counter, "Replies with a status of 200 to 299.", total.replies_2xx as f64),

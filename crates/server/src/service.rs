@@ -14,9 +14,11 @@ use crate::in_flight::InFlight;
 use crate::memory::Division;
 use crate::metrics::Sources;
 use crate::queries::Queries;
+use crate::reload::Reloads;
 use docs::{Database, Session};
 use executor::Pool;
 use http::{Lookup, Order, Reply, Request, Router};
+use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::rc::Rc;
@@ -29,10 +31,21 @@ const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// Most parameters of a declared route's path.
 pub(crate) const PATH_PARAMETERS_MAX: usize = 8;
 
-/// The application behind the HTTP server.
+/// What one configuration makes of the server: its collections and its routes.
 pub(crate) struct Service {
     pub(crate) database: Database,
     pub(crate) errors: Arc<ErrorRules>,
+    pub(crate) feed: Arc<Feed>,
+    /// The OpenAPI document.
+    pub(crate) openapi: Arc<[u8]>,
+    router: Router<Route>,
+    /// Some endpoint runs steps.
+    has_steps: bool,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What stays whatever the configuration.
+pub(crate) struct Shared {
     /// Reads that wait for the disk. Ends before the pool, to which they may go on: so that one is the pool's last owner
     /// who waits for its jobs.
     pub(crate) cold: ColdReads,
@@ -57,14 +70,17 @@ pub(crate) struct Service {
     direct_places: usize,
     pub(crate) pool_sessions: Arc<Sessions>,
     pub(crate) backups: Arc<Backups>,
-    pub(crate) feed: Feed,
     pub(crate) expiry: Expiry,
+    pub(crate) reloads: Reloads,
     pub(crate) sources: OnceLock<Sources>,
-    /// The OpenAPI document.
-    pub(crate) openapi: Arc<[u8]>,
-    router: Router<Route>,
-    /// Some endpoint runs steps.
-    has_steps: bool,
+}
+
+impl Deref for Service {
+    type Target = Shared;
+    #[inline]
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 /// The threads behind the loops.
@@ -101,14 +117,38 @@ pub(crate) struct Local {
     pub(crate) out: Vec<u8>,
 }
 
+impl Shared {
+    pub(crate) fn new(config: &ServiceConfig, pools: Pools, (division, folder): (&Division, &Path)) -> Shared {
+        Shared {
+            cold: pools.cold,
+            pool: Arc::new(pools.long),
+            backup_thread: pools.backup,
+            scan_rows_max: config.server.scan_rows_max,
+            queries: Arc::new(Queries::new(&config.server, folder)),
+            writes: InFlight::new(division.writes_bytes),
+            replies: InFlight::new(division.replies_bytes),
+            expiry: Expiry::default(),
+            loop_query_bytes: division.loop_query_bytes,
+            query_bytes: division.query_bytes,
+            cold_reads: AtomicU64::new(0),
+            direct_reads: AtomicU64::new(0),
+            direct_places: division.direct_places,
+            pool_sessions: Arc::default(),
+            backups: Arc::new(Backups::new(config.server.backups.clone())),
+            reloads: Reloads::default(),
+            sources: OnceLock::new(),
+        }
+    }
+}
+
 impl Service {
     /// Joins the declared endpoints and the general API.
     pub(crate) fn new(
         config: &ServiceConfig,
         database: Database,
         (endpoints, openapi): (Vec<Endpoint>, String),
-        pools: Pools,
-        (division, folder): (&Division, &Path),
+        shared: Arc<Shared>,
+        feed: Arc<Feed>,
     ) -> Service {
         let mut router = Router::new();
         let has_steps = endpoints.iter().any(Endpoint::has_steps);
@@ -121,31 +161,12 @@ impl Service {
             let added = router.route(method, pattern, Route::General(door));
             debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
         }
-        let replies = InFlight::new(division.replies_bytes);
-        Service {
-            database,
-            errors: Arc::new(config.errors.clone()),
-            cold: pools.cold,
-            pool: Arc::new(pools.long),
-            backup_thread: pools.backup,
-            scan_rows_max: config.server.scan_rows_max,
-            queries: Arc::new(Queries::new(&config.server, folder)),
-            writes: InFlight::new(division.writes_bytes),
-            feed: Feed::new(replies.clone(), division),
-            replies,
-            expiry: Expiry::default(),
-            loop_query_bytes: division.loop_query_bytes,
-            query_bytes: division.query_bytes,
-            cold_reads: AtomicU64::new(0),
-            direct_reads: AtomicU64::new(0),
-            direct_places: division.direct_places,
-            pool_sessions: Arc::default(),
-            backups: Arc::new(Backups::new(config.server.backups.clone())),
-            sources: OnceLock::new(),
-            openapi: openapi.into_bytes().into(),
-            router,
-            has_steps,
-        }
+        let (errors, openapi) = (Arc::new(config.errors.clone()), openapi.into_bytes().into());
+        Service { database, errors, feed, openapi, router, has_steps, shared }
+    }
+
+    pub(crate) fn has_steps(&self) -> bool {
+        self.has_steps
     }
 
     /// Steps may go on to the pool: their turn among the writes of their connection is kept by letting none beside them.
@@ -161,10 +182,9 @@ impl Service {
     }
 }
 
-impl http::Service for Service {
-    type Local = Local;
-
-    fn local(&self, _lp: &reactor::Loop) -> Local {
+/// What the server asks for: see [`http::Service`].
+impl Service {
+    pub(crate) fn local(&self) -> Local {
         let session = self.database.session().expect("there are more reader slots than loops (see start)");
         Local {
             session: Rc::new(session),
@@ -177,18 +197,19 @@ impl http::Service for Service {
         }
     }
 
-    fn order(&self, request: &Request<'_>) -> Order {
+    /// `with_steps`: the service that has endpoints of steps, if the current one does.
+    pub(crate) fn order(request: &Request<'_>, with_steps: impl Fn() -> Option<Arc<Service>>) -> Order {
         match request.path() {
             // A query is a POST that only reads.
             Door::QUERY if !modify::may_change(request) => Order::Read,
             Door::QUERY => Order::Alone,
             _ if request.method().is_safe() => Order::Read,
-            path if self.has_steps && self.leads_to_steps(request.method(), path) => Order::Alone,
+            path if with_steps().is_some_and(|service| service.leads_to_steps(request.method(), path)) => Order::Alone,
             _ => Order::Write,
         }
     }
 
-    fn foresee(&self, local: &mut Local, method: http::Method, path: &str) {
+    pub(crate) fn foresee(&self, local: &mut Local, method: http::Method, path: &str) {
         // While reads wait for the disk, looking for a document's leaf may wait too: it would hold up the whole loop.
         if local.cold.was_asking() {
             return;
@@ -198,12 +219,8 @@ impl http::Service for Service {
         }
     }
 
-    fn prepare(&self, local: &mut Local) {
-        local.session.fetch();
-    }
-
     #[inline]
-    fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
+    pub(crate) fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
         match self.router.find(request.method(), request.path()) {
             Lookup::Found { value: Route::Declared(endpoint), params } => {
                 endpoint.answer(self, local, request, &params, reply);
@@ -224,25 +241,26 @@ impl http::Service for Service {
         local.shrink();
     }
 
-    fn completions(&self, local: &Local) -> Option<RawFd> {
-        local.direct.as_ref().map(Direct::completions)
-    }
-
-    fn completed(&self, local: &mut Local) {
+    pub(crate) fn completed(&self, local: &mut Local) {
         if let Some(direct) = &mut local.direct {
             direct.answer(self);
-        }
-    }
-
-    #[inline]
-    fn tick_ended(&self, local: &mut Local) {
-        if let Some(direct) = &mut local.direct {
-            direct.begin();
         }
     }
 }
 
 impl Local {
+    pub(crate) fn completions(&self) -> Option<RawFd> {
+        self.direct.as_ref().map(Direct::completions)
+    }
+
+    /// Begins what was asked for in a turn of the loop.
+    #[inline]
+    pub(crate) fn tick_ended(&mut self) {
+        if let Some(direct) = &mut self.direct {
+            direct.begin();
+        }
+    }
+
     /// Gives back what one unusual request made large. Path texts are no longer than a request's target, which has its
     /// own bound, and stay.
     #[inline]

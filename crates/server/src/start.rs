@@ -1,5 +1,6 @@
 //! From a checked configuration to a running server, and to its end.
 
+use crate::changes::Feed;
 use crate::cold::ColdReads;
 use crate::config::{Durability, ServerConfig, ServiceConfig};
 use crate::endpoint::Endpoint;
@@ -7,8 +8,10 @@ use crate::memory::{Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER, POO
 use crate::metrics::Sources;
 use crate::openapi::{self, Columns};
 use crate::querying::DeclaredQuery;
-use crate::service::{Pools, Service};
+use crate::reload::ReloadThread;
+use crate::service::{Pools, Service, Shared};
 use crate::stepping::DeclaredSteps;
+use crate::switch::Switch;
 use docs::catalog::Catalog;
 use docs::config::Mistakes;
 use docs::{Database, OpenError};
@@ -66,10 +69,18 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        StartError::Open(error)
+    }
+}
+
 /// A server at work.
 pub struct Running {
     reactor: reactor::Running,
-    server: Arc<Server<Service>>,
+    /// Ends before the service.
+    reloads: ReloadThread,
+    server: Arc<Server<Switch>>,
     address: SocketAddr,
     drain: Duration,
     /// Writes the access log. Ends after the loops: what they queued is written.
@@ -85,14 +96,21 @@ impl Running {
     /// Takes no more connections, lets the open ones finish until the configured deadline, and cuts the rest. A backup
     /// under way is given up, and consumers of changes are told.
     pub fn drain(&self) {
-        self.server.service().backups.give_up();
-        self.server.service().feed.end();
+        let service = self.server.service().current();
+        service.backups.give_up();
+        service.feed.end();
         self.reactor.drain(self.drain);
+    }
+
+    /// Has the configuration file read again, as `POST /_/config/reload` does; the log tells what became of it.
+    pub fn reload(&self) {
+        self.server.service().current().reloads.ask_by_signal();
     }
 
     /// Waits for the loops to end, then closes the store.
     pub fn join(self) -> std::io::Result<()> {
         let outcome = self.reactor.join();
+        drop(self.reloads);
         drop(self.server);
         drop(self.log);
         outcome
@@ -137,6 +155,18 @@ fn columns(statements: &[Statements], steps: &[Option<DeclaredSteps>]) -> Vec<Co
         (None, None) => Vec::new(),
     };
     statements.iter().zip(steps).map(of_endpoint).collect()
+}
+
+/// The declared endpoints, prepared against the catalog of an open database, and the OpenAPI document.
+pub(crate) fn routes(config: &ServiceConfig, database: &Database) -> Result<(Vec<Endpoint>, String), StartError> {
+    let catalog = database.catalog();
+    let statements = prepare(config, catalog).map_err(StartError::Config)?;
+    let steps = prepare_steps(config, catalog).map_err(StartError::Config)?;
+    let openapi = openapi::document(config, catalog, &columns(&statements, &steps));
+    let (all, declared) = (config.endpoints.iter().zip(statements).zip(steps), &config.endpoints);
+    let resolved =
+        all.filter_map(|((endpoint, query), steps)| Endpoint::new(endpoint, declared, catalog, query, steps));
+    Ok((resolved.collect(), openapi))
 }
 
 /// The configuration of the documents, completed by what the declared queries want carried in indexes, so that they
@@ -245,21 +275,16 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let (database, recovery) = opened.map_err(|source| StartError::Folder { folder: data.to_owned(), source })?;
     let torn = recovery.torn_bytes;
     tracing::info!(batches = recovery.batches, torn, elapsed = ?recovery.elapsed, "the store is open");
-    let statements = prepare(config, database.catalog()).map_err(StartError::Config)?;
-    let steps = prepare_steps(config, database.catalog()).map_err(StartError::Config)?;
-    let openapi = openapi::document(config, database.catalog(), &columns(&statements, &steps));
-    let all = config.endpoints.iter().zip(statements).zip(steps);
-    let (declared, catalog) = (&config.endpoints, database.catalog());
-    let resolved =
-        all.filter_map(|((endpoint, query), steps)| Endpoint::new(endpoint, declared, catalog, query, steps));
-    let endpoints = resolved.collect();
+    let routes = routes(config, &database)?;
     let pools = start_pools(settings, &division)
         .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
-    let service = Service::new(config, database, (endpoints, openapi), pools, (&division, data));
+    let shared = Arc::new(Shared::new(config, pools, (&division, data)));
+    let feed = Arc::new(Feed::new(shared.replies.clone(), &division));
+    let service = Service::new(config, database, routes, shared, feed);
     service.feed.start(&service.database).map_err(StartError::System)?;
     service.expiry.start(&service.database).map_err(StartError::System)?;
     let (access_log, log) = access_log(config)?;
-    let server = Arc::new(Server::new(service, http_settings(config, &division, access_log)));
+    let server = Arc::new(Server::new(Switch::new(service), http_settings(config, &division, access_log)));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
     let address = reactor
         .listen(settings.http, factory)
@@ -274,8 +299,9 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     );
     let sources = Sources { http: Arc::downgrade(&server), loops: reactor.loops().to_vec(), division, started };
     // Set once, here: nobody else has the server yet.
-    let _ = server.service().sources.set(sources);
-    Ok(Running { reactor, server, address, drain: settings.drain, log })
+    let _ = server.service().current().sources.set(sources);
+    let reloads = ReloadThread::start(server.service(), config.clone()).map_err(StartError::System)?;
+    Ok(Running { reactor, reloads, server, address, drain: settings.drain, log })
 }
 
 fn http_settings(config: &ServiceConfig, division: &Division, access_log: Option<AccessLog>) -> http::Settings {

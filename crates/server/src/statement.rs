@@ -131,6 +131,8 @@ impl Statement {
         (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
     ) -> Result<Outcome, QueryError> {
         let now = session.now();
+        // Now, while an answer can still say so.
+        now.check_indexes().map_err(QueryError::Store)?;
         let outcome = match shape {
             _ if self.explain.is_some() => self.write_rows(&now, values, shape, budget, rest)?,
             Shape::Csv => {
@@ -151,7 +153,7 @@ impl Statement {
                 outcome
             }
         };
-        now.check_store().map_err(QueryError::Store)?;
+        now.check_indexes().map_err(QueryError::Store)?;
         Ok(outcome)
     }
 

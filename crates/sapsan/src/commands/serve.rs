@@ -1,9 +1,9 @@
-//! `sapsan serve CONFIG --data DIR`: the service, until SIGTERM or Ctrl-C.
+//! `sapsan serve CONFIG --data DIR`: the service, until SIGTERM or Ctrl-C. SIGHUP has the file read again.
 
 use super::Outcome;
 use crate::cli::Serve;
 use server::config::ServiceConfig;
-use server::{Running, Termination};
+use server::{Running, Signal, Termination};
 use std::io::Write;
 
 /// Exit status of a process that a second signal ended, as shells count it (128 + SIGINT).
@@ -12,7 +12,7 @@ const CUT_STATUS: i32 = 130;
 pub(crate) fn run(arguments: &Serve) -> Outcome {
     crate::allocator::give_back_at_once();
     // First of all: threads started before it would not have the signals blocked.
-    let termination = claim_signals()?;
+    let termination = Termination::claim_with_hangup().map_err(signal_error)?;
     let _log = super::logging::start();
     let mut config = ServiceConfig::load(&arguments.config, &arguments.set).map_err(|error| error.to_string())?;
     config.server.http = arguments.http.unwrap_or(config.server.http);
@@ -28,7 +28,11 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
 }
 
 pub(super) fn claim_signals() -> Result<Termination, String> {
-    Termination::claim().map_err(|error| format!("cannot wait for signals: {error}"))
+    Termination::claim().map_err(signal_error)
+}
+
+fn signal_error(error: std::io::Error) -> String {
+    format!("cannot wait for signals: {error}")
 }
 
 /// Tells on standard output what other programs may wait for.
@@ -45,11 +49,13 @@ pub(super) fn end_on_signal(
     running: Running,
     at_cut: impl FnOnce() + Send + 'static,
 ) -> Outcome {
-    termination.wait();
+    while termination.wait() == Signal::Hangup {
+        running.reload();
+    }
     eprintln!("sapsan: draining; a second signal ends it at once");
     running.drain();
     std::thread::spawn(move || {
-        termination.wait();
+        while termination.wait() == Signal::Hangup {}
         at_cut();
         std::process::exit(CUT_STATUS);
     });

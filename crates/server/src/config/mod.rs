@@ -3,6 +3,7 @@
 //! All mistakes of a file are told at once, each with its place and what is allowed. SQL is among
 //! them wherever the collections could be read, and is prepared again against the catalog of the opened database.
 
+mod differences;
 mod endpoint;
 mod errors;
 mod listen;
@@ -41,8 +42,12 @@ pub struct ServiceConfig {
     pub endpoints: Vec<EndpointConfig>,
     /// `[errors]`.
     pub errors: ErrorRules,
-    /// `[server]`.
+    /// `[server]`, and what the command line has changed of it.
     pub server: ServerConfig,
+    /// `[server]` as the file has it.
+    pub file_server: ServerConfig,
+    /// What fixes values of `[params]`.
+    pub set: Vec<String>,
 }
 
 /// Why a configuration file cannot be used.
@@ -96,6 +101,7 @@ impl ServiceConfig {
             params::fix(&mut config.docs.params, given)
                 .map_err(|problem| ConfigError::Set(format!("--set {given}: {problem}")))?;
         }
+        config.set = set.to_vec();
         Ok(config)
     }
 
@@ -125,7 +131,8 @@ impl ServiceConfig {
             }
         }
         source.finish()?;
-        Ok(ServiceConfig { path: path.to_owned(), text, docs, endpoints, errors, server })
+        let file_server = server.clone();
+        Ok(ServiceConfig { path: path.to_owned(), text, docs, endpoints, errors, server, file_server, set: Vec::new() })
     }
 
     /// A mistake found later, at these bytes of the file.

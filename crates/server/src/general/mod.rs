@@ -41,6 +41,7 @@ pub(crate) enum Door {
     VerifyView,
     Changes,
     Schema,
+    Reload,
     Health,
     Metrics,
     OpenApi,
@@ -52,7 +53,7 @@ impl Door {
     pub(crate) const QUERY: &str = "/_/query";
 
     /// Every route of the general API.
-    pub(crate) const ALL: [(Method, &str, Door); 19] = [
+    pub(crate) const ALL: [(Method, &str, Door); 20] = [
         (Method::Get, "/_/collections/{name}/{id}", Door::GetDocument),
         (Method::Put, "/_/collections/{name}/{id}", Door::PutDocument),
         (Method::Patch, "/_/collections/{name}/{id}", Door::PatchDocument),
@@ -70,6 +71,7 @@ impl Door {
         (Method::Post, "/_/views/{name}/verify", Door::VerifyView),
         (Method::Get, "/_/changes", Door::Changes),
         (Method::Get, "/_/schema", Door::Schema),
+        (Method::Post, "/_/config/reload", Door::Reload),
         (Method::Get, "/_/openapi.json", Door::OpenApi),
         (Method::Get, "/_/", Door::NotYet),
     ];
@@ -109,7 +111,8 @@ impl Door {
             Door::VerifyView => views::verify(service, request, params, reply),
             Door::Changes => changes::follow(service, request, reply),
             Door::Schema => schema::tell(service, reply),
-            Door::Health => health(service, reply),
+            Door::Reload => service.reloads.ask(reply),
+            Door::Health => health(service, is_loopback(request), reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
             Door::OpenApi => reply.send_shared(Status(200), crate::endpoint::JSON, Arc::clone(&service.openapi)),
             Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),
@@ -143,8 +146,9 @@ fn collection<'s>(
     Ok((CollectionId(place), &catalog.collections[place]))
 }
 
-/// Health: whether writes are taken. A service that only reads any more is not healthy.
-fn health(service: &Service, reply: Reply<'_>) {
+/// Health: whether writes are taken. A service that only reads any more is not healthy; one whose last change of the schema was
+/// refused is.
+fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
     let stats = service.database.store().stats();
     let refusal = match stats {
         stats if stats.is_poisoned => Some("the store takes no writes after a failed sync: restart it"),
@@ -156,5 +160,10 @@ fn health(service: &Service, reply: Reply<'_>) {
     if let Some(refusal) = refusal {
         return fail(&Failure::new(Kind::Unavailable, refusal), reply);
     }
-    reply.send(Status(200), crate::endpoint::JSON, b"{\"status\":\"ok\"}");
+    let mut told = serde_json::json!({ "status": "ok" });
+    if let Some(why) = schema::refusal(service) {
+        // Keys are for this machine only.
+        told["schema"] = if is_near { format!("refused: {why}") } else { "refused".to_owned() }.into();
+    }
+    reply.send(Status(200), crate::endpoint::JSON, told.to_string().as_bytes());
 }

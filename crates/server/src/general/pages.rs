@@ -110,7 +110,7 @@ impl PageWanted {
         let ran = whole.run(params::unix_ms(), |budget| {
             let now = session.now();
             let ran = paged.write(now.view(), &values, &mut queries.scratch(), budget, &mut out)?;
-            now.check_store().map_err(QueryError::Store)?;
+            now.check_indexes().map_err(QueryError::Store)?;
             Ok(ran)
         });
         let (outcome, end) = ran.map_err(|error| of_query(&error))?;

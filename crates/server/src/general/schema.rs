@@ -1,5 +1,5 @@
-//! `GET /_/schema`: the collections with their indexes and unique fields, and how far those are that are built while the server
-//! serves.
+//! `GET /_/schema`: the collections with their indexes and unique fields, how far those are that are built while the server
+//! serves, and rules that documents are looked at by before they come into force.
 
 use crate::endpoint::JSON;
 use crate::service::Service;
@@ -9,26 +9,40 @@ use http::{Reply, Status};
 use serde_json::{Value as Json, json};
 
 pub(super) fn tell(service: &Service, reply: Reply<'_>) {
-    let collections: Vec<Json> = service.database.catalog().collections.iter().map(told).collect();
+    let rules = service.database.rules();
+    let collections = service.database.catalog().collections.iter().map(|info| {
+        let mut told = told(info);
+        let of_it = rules.iter().filter(|rule| rule.collection == info.name);
+        let of_it: Vec<Json> = of_it
+            .map(|rule| with_state(json!({ "rule": rule.kind, "field": rule.field }), rule.state.clone()))
+            .collect();
+        if !of_it.is_empty() {
+            told["rules"] = of_it.into();
+        }
+        told
+    });
+    let collections: Vec<Json> = collections.collect();
     reply.send(Status(200), JSON, json!({ "collections": collections }).to_string().as_bytes());
 }
 
-fn told(info: &CollectionInfo) -> Json {
-    let with = |mut told: Json, readiness: &Readiness| {
-        let (state, documents, failure) = match readiness.state() {
-            ReadinessState::Ready => ("ready", None, None),
-            ReadinessState::Building(documents) => ("building", Some(documents), None),
-            ReadinessState::Refused(why) => ("refused", None, Some(why)),
-        };
-        told["state"] = state.into();
-        if let Some(documents) = documents {
-            told["documents"] = documents.into();
-        }
-        if let Some(failure) = failure {
-            told["failure"] = failure.into();
-        }
-        told
+fn with_state(mut told: Json, state: ReadinessState) -> Json {
+    let (state, documents, failure) = match state {
+        ReadinessState::Ready => ("ready", None, None),
+        ReadinessState::Building(documents) => ("building", Some(documents), None),
+        ReadinessState::Refused(why) => ("refused", None, Some(why)),
     };
+    told["state"] = state.into();
+    if let Some(documents) = documents {
+        told["documents"] = documents.into();
+    }
+    if let Some(failure) = failure {
+        told["failure"] = failure.into();
+    }
+    told
+}
+
+fn told(info: &CollectionInfo) -> Json {
+    let with = |told: Json, readiness: &Readiness| with_state(told, readiness.state());
     let indexes = info.indexes.iter().map(|index| with(json!({ "fields": index.fields }), &index.readiness));
     let unique = info.unique.iter().map(|unique| with(json!({ "field": unique.field }), &unique.readiness));
     json!({
@@ -39,14 +53,30 @@ fn told(info: &CollectionInfo) -> Json {
     })
 }
 
-/// Indexes and unique fields that are being built, and those that were refused.
-pub(crate) fn counts(service: &Service) -> (u64, u64) {
+/// The state of all that was new when the file was read.
+fn states(service: &Service) -> Vec<ReadinessState> {
     let infos = &service.database.catalog().collections;
     let all = infos.iter().flat_map(|info| {
         let unique = info.unique.iter().map(|unique| &unique.readiness);
         info.indexes.iter().map(|index| &index.readiness).chain(unique)
     });
-    all.fold((0, 0), |(building, refused), readiness| {
-        (building + u64::from(readiness.is_building()), refused + u64::from(readiness.is_refused()))
+    let unsettled = all.filter(|readiness| !readiness.is_ready()).map(Readiness::state);
+    unsettled.chain(service.database.rules().into_iter().map(|rule| rule.state)).collect()
+}
+
+/// What is being built or looked at, and what was refused, in numbers.
+pub(crate) fn counts(service: &Service) -> (u64, u64) {
+    states(service).iter().fold((0, 0), |(building, refused), state| match state {
+        ReadinessState::Building(_) => (building + 1, refused),
+        ReadinessState::Refused(_) => (building, refused + 1),
+        ReadinessState::Ready => (building, refused),
+    })
+}
+
+/// Why the first of what was refused was.
+pub(super) fn refusal(service: &Service) -> Option<String> {
+    states(service).into_iter().find_map(|state| match state {
+        ReadinessState::Refused(why) => Some(why),
+        _ => None,
     })
 }

@@ -33,7 +33,7 @@ pub const SERVER: &str = "http = \"127.0.0.1:0\"\nthreads = 1\ndurability = \"no
 pub struct TestServer {
     running: Option<Running>,
     address: std::net::SocketAddr,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// A reply as it came.
@@ -94,7 +94,14 @@ impl TestServer {
         std::fs::write(&path, text).unwrap();
         let config = ServiceConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
         let running = server::start(&config, &folder.path().join("data"))?;
-        Ok(TestServer { address: running.address(), running: Some(running), _folder: folder })
+        Ok(TestServer { address: running.address(), running: Some(running), folder })
+    }
+
+    /// Puts another text into the configuration file and has it read.
+    #[track_caller]
+    pub fn reload(&self, text: &str) -> Answer {
+        std::fs::write(self.folder.path().join("service.toml"), text).unwrap();
+        self.ask("POST", "/_/config/reload", "", b"")
     }
 
     pub fn connect(&self) -> Client {

@@ -1,0 +1,60 @@
+//! Which settings of `[server]` two files have differently, by their names: they need a restart.
+
+use super::listen::ServerConfig;
+
+impl ServerConfig {
+    /// The names of the keys that differ.
+    pub(crate) fn differences(&self, other: &ServerConfig) -> Vec<&'static str> {
+        let ServerConfig {
+            http,
+            threads,
+            memory_bytes,
+            connections_max,
+            connections_per_address_max,
+            head_bytes_max,
+            body_bytes_max,
+            head,
+            body,
+            idle,
+            drain,
+            date,
+            access_log,
+            durability,
+            changes_kept_bytes,
+            changes_kept,
+            scan_rows_max,
+            query_threads,
+            query,
+            query_log_rows,
+            query_spill_bytes,
+            backups,
+            // No key of the file.
+            read_ahead: _,
+        } = self;
+        let all = [
+            ("http", *http == other.http),
+            ("threads", *threads == other.threads),
+            ("memory", *memory_bytes == other.memory_bytes),
+            ("connections_max", *connections_max == other.connections_max),
+            ("connections_per_address_max", *connections_per_address_max == other.connections_per_address_max),
+            ("head_bytes_max", *head_bytes_max == other.head_bytes_max),
+            ("body_bytes_max", *body_bytes_max == other.body_bytes_max),
+            ("head_seconds", *head == other.head),
+            ("body_seconds", *body == other.body),
+            ("idle_seconds", *idle == other.idle),
+            ("drain_seconds", *drain == other.drain),
+            ("date", *date == other.date),
+            ("access_log", *access_log == other.access_log),
+            ("durability", *durability == other.durability),
+            ("changes_kept_bytes", *changes_kept_bytes == other.changes_kept_bytes),
+            ("changes_kept_seconds", *changes_kept == other.changes_kept),
+            ("scan_rows_max", *scan_rows_max == other.scan_rows_max),
+            ("query_threads", *query_threads == other.query_threads),
+            ("query_seconds", *query == other.query),
+            ("query_log_rows", *query_log_rows == other.query_log_rows),
+            ("query_spill", *query_spill_bytes == other.query_spill_bytes),
+            ("backups", *backups == other.backups),
+        ];
+        all.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
+    }
+}

@@ -1,0 +1,232 @@
+//! Another configuration without a restart: `POST /_/config/reload`, and SIGHUP.
+//!
+//! The file is read and checked whole; with a mistake nothing changes. Else the collections are brought in line with it beside
+//! writes ([`docs::Database::reopen`]) and the endpoints are prepared anew, and requests that begin then go by them ([`crate::switch`]).
+//! `[server]` stays as it was: what it has differently is told by name, and needs a restart.
+//!
+//! One thread does it, one after the other. It also takes the same configuration once more when rules that were announced have
+//! come into force: then queries know of them.
+
+use crate::changes::Feed;
+use crate::config::{ConfigError, ServiceConfig};
+use crate::endpoint::JSON;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::memory::Division;
+use crate::service::Service;
+use crate::start::{self, StartError};
+use crate::switch::Switch;
+use crate::writing;
+use docs::{Database, OpenError};
+use http::{LateReply, Reply, Status};
+use serde_json::{Value as Json, json};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Requests that may wait for the one that is being done.
+const WAITING_MAX: usize = 8;
+/// Between two looks at whether rules came into force.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What the thread is asked for.
+enum Ask {
+    Reload(Option<LateReply>),
+    Stop,
+}
+
+/// The way to the thread, and what it has done.
+#[derive(Default)]
+pub(crate) struct Reloads {
+    asks: OnceLock<SyncSender<Ask>>,
+    done: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Reloads {
+    /// Answers when it is done or refused.
+    pub(crate) fn ask(&self, reply: Reply<'_>) {
+        let Some(asks) = self.asks.get() else {
+            return crate::general::fail(&Failure::new(Kind::Unavailable, "the server is starting"), reply);
+        };
+        let refused = match asks.try_send(Ask::Reload(Some(reply.later()))) {
+            Ok(()) => return,
+            Err(TrySendError::Full(ask) | TrySendError::Disconnected(ask)) => ask,
+        };
+        if let Ask::Reload(Some(late)) = refused {
+            let busy = Failure::new(Kind::Busy, "other reloads wait already");
+            writing::refuse(&ErrorRules::default(), late, &busy);
+        }
+    }
+
+    /// The same without an answer but in the log.
+    pub(crate) fn ask_by_signal(&self) {
+        // Where so many wait the file will be read after this moment all the same.
+        let _ = self.asks.get().map(|asks| asks.try_send(Ask::Reload(None)));
+    }
+
+    /// How many were done, and refused.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.done.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
+    }
+}
+
+/// The thread; ends when it is dropped.
+pub(crate) struct ReloadThread {
+    asks: SyncSender<Ask>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ReloadThread {
+    pub(crate) fn start(switch: &Arc<Switch>, config: ServiceConfig) -> std::io::Result<ReloadThread> {
+        let (asks, asked) = sync_channel(WAITING_MAX);
+        let reloader = Reloader { switch: Arc::clone(switch), config, gives_up: false };
+        let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
+        // Set once, here.
+        let _ = switch.current().reloads.asks.set(asks.clone());
+        Ok(ReloadThread { asks, thread: Some(thread) })
+    }
+}
+
+impl Drop for ReloadThread {
+    fn drop(&mut self) {
+        // It takes what waits first.
+        let _ = self.asks.send(Ask::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was told by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Why the file is not taken.
+enum Refused {
+    Config(ConfigError),
+    Start(StartError),
+}
+
+impl Refused {
+    fn failure(&self) -> Failure {
+        match self {
+            Refused::Config(error) => Failure::new(Kind::Invalid, error.to_string()),
+            Refused::Start(error @ StartError::Config(_)) => Failure::new(Kind::Invalid, error.to_string()),
+            Refused::Start(error @ StartError::Open(OpenError::Mismatch(_) | OpenError::Config(_))) => {
+                Failure::new(Kind::Conflict, error.to_string())
+            }
+            Refused::Start(error) => Failure::new(Kind::Unavailable, error.to_string()),
+        }
+    }
+}
+
+struct Reloader {
+    switch: Arc<Switch>,
+    /// What is served.
+    config: ServiceConfig,
+    /// Taking it once more was refused.
+    gives_up: bool,
+}
+
+impl Reloader {
+    fn run(mut self, asked: &Receiver<Ask>) {
+        use std::sync::mpsc::RecvTimeoutError::Timeout;
+        loop {
+            match asked.recv_timeout(LOOK) {
+                Ok(Ask::Reload(late)) => self.answer(late),
+                Err(Timeout) => self.look(),
+                Ok(Ask::Stop) | Err(_) => return,
+            }
+        }
+    }
+
+    fn answer(&mut self, late: Option<LateReply>) {
+        let outcome = self.reload();
+        let reloads = &self.switch.current().reloads;
+        let failure = match &outcome {
+            Ok(told) => {
+                reloads.done.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(%told, "the configuration is reloaded");
+                None
+            }
+            Err(refused) => {
+                reloads.refused.fetch_add(1, Ordering::Relaxed);
+                let failure = refused.failure();
+                tracing::error!(why = %failure.detail, "the configuration is not reloaded: all is as it was");
+                Some(failure)
+            }
+        };
+        match (late, outcome, failure) {
+            (Some(late), _, Some(failure)) => writing::refuse(&ErrorRules::default(), late, &failure),
+            (Some(late), Ok(told), None) => late.send(Status(200), JSON, told.to_string().into_bytes()),
+            _ => {}
+        }
+    }
+
+    /// Reads the file and takes what it says.
+    fn reload(&mut self) -> Result<Json, Refused> {
+        let mut config = ServiceConfig::load(&self.config.path, &self.config.set).map_err(Refused::Config)?;
+        let restart = self.config.file_server.differences(&config.file_server);
+        // What needs a restart is told until there was one.
+        config.file_server = self.config.file_server.clone();
+        config.server = self.config.server.clone();
+        let waited = self.take(config).map_err(Refused::Start)?;
+        self.gives_up = false;
+        let building = !self.switch.current().database.is_settled();
+        Ok(json!({
+            "reloaded": true,
+            "needs_restart": restart,
+            "is_building": building,
+            "writes_waited_ms": waited.as_secs_f64() * 1000.0,
+        }))
+    }
+
+    /// Takes the same once more where queries gain by it.
+    fn look(&mut self) {
+        let database = self.switch.current().database.clone();
+        if self.gives_up || !database.gains_by_reopening() || !database.is_settled() {
+            return;
+        }
+        match self.take(self.config.clone()) {
+            Ok(waited) => tracing::info!(?waited, "rules that came into force are known to all queries"),
+            Err(error) => {
+                self.gives_up = true;
+                tracing::error!(%error, "rules that came into force are known to queries from the next start on");
+            }
+        }
+    }
+
+    fn take(&mut self, config: ServiceConfig) -> Result<Duration, StartError> {
+        let old = self.switch.current();
+        let documents = start::complete(&config)?;
+        let (division, mut new_feed) = (Division::of(&config.server), false);
+        old.expiry.stop();
+        let reopened = old.database.reopen::<StartError>(&documents, |database| {
+            let routes = start::routes(&config, database)?;
+            new_feed = !has_same_collections(&old.database, database);
+            let feed =
+                if new_feed { Arc::new(Feed::new(old.replies.clone(), &division)) } else { Arc::clone(&old.feed) };
+            self.switch.put(Service::new(&config, database.clone(), routes, Arc::clone(&old.shared), feed));
+            Ok(())
+        });
+        let current = self.switch.current();
+        let expiry = current.expiry.start(&current.database);
+        let (_, waited) = reopened?;
+        self.config = config;
+        if new_feed {
+            // Who follows goes on at the new one, by the number that it was told last.
+            old.feed.end();
+            current.feed.start(&current.database).map_err(StartError::System)?;
+        }
+        expiry.map_err(StartError::System)?;
+        Ok(waited)
+    }
+}
+
+/// Whether a collection's number means the same in both.
+fn has_same_collections(a: &Database, b: &Database) -> bool {
+    let names = |database: &Database| {
+        let infos = database.catalog().collections.iter();
+        infos.map(|info| info.name.clone()).collect::<Vec<String>>()
+    };
+    names(a) == names(b)
+}

@@ -1,0 +1,107 @@
+//! The service that the HTTP server has: the newest of those that configurations make, for each loop.
+//!
+//! A loop looks for a newer one before each request, with one load; a request that has begun goes on with the one that it began
+//! with, and so does what it handed to other threads. See [`crate::reload`].
+
+use crate::service::{Local, Service};
+use http::{Order, Reply, Request};
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// See the module's text.
+pub(crate) struct Switch {
+    current: RwLock<Arc<Service>>,
+    /// How many there have been.
+    number: AtomicU64,
+    /// Whether the current one has endpoints of steps.
+    has_steps: AtomicBool,
+}
+
+/// What a loop keeps.
+pub(crate) struct Turn {
+    service: Arc<Service>,
+    number: u64,
+    local: Local,
+}
+
+impl Switch {
+    pub(crate) fn new(service: Service) -> Switch {
+        let has_steps = AtomicBool::new(service.has_steps());
+        Switch { current: RwLock::new(Arc::new(service)), number: AtomicU64::new(0), has_steps }
+    }
+
+    pub(crate) fn current(&self) -> Arc<Service> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has requests that begin from now on go to this one.
+    pub(crate) fn put(&self, service: Service) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        self.has_steps.store(service.has_steps(), Ordering::Release);
+        *current = Arc::new(service);
+        self.number.fetch_add(1, Ordering::Release);
+    }
+
+    #[cold]
+    fn renew(&self, turn: &mut Turn) {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let (service, number) = (Arc::clone(&current), self.number.load(Ordering::Acquire));
+        drop(current);
+        // Where no reader is free the old one goes on for this request.
+        let Ok(session) = service.database.session() else { return };
+        if let Some(direct) = &mut turn.local.direct {
+            direct.move_on(&turn.service, &service);
+        }
+        turn.local.session = Rc::new(session);
+        (turn.service, turn.number) = (service, number);
+    }
+}
+
+impl http::Service for Switch {
+    type Local = Turn;
+
+    fn local(&self, _lp: &reactor::Loop) -> Turn {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let (service, number) = (Arc::clone(&current), self.number.load(Ordering::Acquire));
+        drop(current);
+        let local = service.local();
+        Turn { service, number, local }
+    }
+
+    fn order(&self, request: &Request<'_>) -> Order {
+        Service::order(request, || self.has_steps.load(Ordering::Acquire).then(|| self.current()))
+    }
+
+    #[inline]
+    fn foresee(&self, turn: &mut Turn, method: http::Method, path: &str) {
+        turn.service.foresee(&mut turn.local, method, path);
+    }
+
+    #[inline]
+    fn prepare(&self, turn: &mut Turn) {
+        turn.local.session.fetch();
+    }
+
+    #[inline]
+    fn call(&self, turn: &mut Turn, request: &Request<'_>, reply: Reply<'_>) {
+        if self.number.load(Ordering::Acquire) != turn.number {
+            self.renew(turn);
+        }
+        turn.service.call(&mut turn.local, request, reply);
+    }
+
+    fn completions(&self, turn: &Turn) -> Option<RawFd> {
+        turn.local.completions()
+    }
+
+    fn completed(&self, turn: &mut Turn) {
+        turn.service.completed(&mut turn.local);
+    }
+
+    #[inline]
+    fn tick_ended(&self, turn: &mut Turn) {
+        turn.local.tick_ended();
+    }
+}

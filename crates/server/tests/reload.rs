@@ -1,0 +1,215 @@
+//! Another configuration while the server serves.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod harness;
+
+use harness::{SERVER, TestServer};
+use serde_json::{Value as Json, json};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+const GET: &str = "[[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\n";
+const PUT: &str = "[[endpoints]]\nroute = \"POST /items\"\ninsert = \"items\"\n";
+const BY: &str = "[[endpoints]]\nroute = \"GET /by/{g}\"\nparams = { g = { type = \"integer\" } }\n\
+    query = \"SELECT COUNT(*) AS n FROM items WHERE g = :g\"\nresult = \"row\"\n";
+/// Sorts before the items: their number changes.
+const BEFORE: &str = "[collections.a]\nkey = { field = \"id\", type = \"u32\" }\n";
+
+fn file(parts: &[&str]) -> String {
+    // `[server]` last: nothing of it is to be read as another table's.
+    format!("{}\n[server]\n{SERVER}", parts.concat())
+}
+
+fn fill(server: &TestServer, count: u32) {
+    let lines: String = (0..count).map(|id| format!("{{\"id\":{id},\"g\":{},\"t\":{id}}}\n", id % 3)).collect();
+    assert_eq!(server.ask("POST", "/_/collections/items/bulk", "", lines.as_bytes()).text(), "");
+}
+
+/// Waits until nothing is being built, and no rule waits to be known.
+#[track_caller]
+fn settle(server: &TestServer) -> Json {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let told = server.get("/_/schema").json();
+        let text = told.to_string();
+        let waits = told["collections"].as_array().unwrap().iter().any(|collection| {
+            collection["rules"].as_array().is_some_and(|rules| rules.iter().any(|rule| rule["state"] == "ready"))
+        });
+        if !waits && !text.contains("\"building\"") {
+            return told;
+        }
+        assert!(Instant::now() < until, "{told}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[track_caller]
+fn check_reloaded(answer: &harness::Answer) -> Json {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let told = answer.json();
+    assert_eq!(told["reloaded"], true, "{told}");
+    told
+}
+
+#[test]
+fn collections_indexes_and_endpoints_switch_beside_requests_that_none_notices() {
+    let server = TestServer::of_file(&file(&[ITEMS, GET, PUT])).unwrap();
+    fill(&server, 3_000);
+    assert_eq!(server.get("/by/1").status, 404);
+    let configs = [
+        file(&[BEFORE, ITEMS, "indexes = [[\"g\"]]\n", GET, PUT, BY]),
+        file(&[ITEMS, "unique = [\"id\"]\n", GET, PUT, BY]),
+        file(&[BEFORE, ITEMS, GET, PUT]),
+    ];
+    let (over, next) = (AtomicBool::new(false), AtomicU32::new(10_000));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let (server, over, next) = (&server, &over, &next);
+            scope.spawn(move || {
+                let mut client = server.connect();
+                while !over.load(Ordering::Relaxed) {
+                    let id = next.fetch_add(1, Ordering::Relaxed);
+                    client.send("POST", "/items", "", format!("{{\"id\":{id},\"g\":{}}}", id % 3).as_bytes());
+                    let answer = client.answer(false);
+                    assert_eq!(answer.status, 201, "{}", answer.text());
+                    client.send("GET", &format!("/items/{id}"), "", b"");
+                    let answer = client.answer(false);
+                    assert_eq!((answer.status, answer.json()["id"].as_u64()), (200, Some(u64::from(id))));
+                    client.send("GET", "/by/1", "", b"");
+                    // There or not, and right where it is: what this client has inserted is in it.
+                    let answer = client.answer(false);
+                    assert!(answer.status == 404 || answer.json()["n"].as_u64() >= Some(1_000), "{}", answer.text());
+                }
+            });
+        }
+        for round in 0..15 {
+            check_reloaded(&server.reload(&configs[round % 3]));
+            assert_eq!(server.get("/by/1").status, if round % 3 == 2 { 404 } else { 200 }, "round {round}");
+            settle(&server);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    check_reloaded(&server.reload(&configs[0]));
+    let told = settle(&server);
+    assert_eq!(told["collections"][1]["indexes"], json!([{ "fields": ["g"], "state": "ready" }]), "{told}");
+    let scanned = server.query(&json!({ "sql": "SELECT COUNT(*) AS n FROM items WHERE g + 0 = 1" })).json();
+    assert_eq!(server.get("/by/1").json(), scanned[0]);
+    assert_eq!(server.metric("sapsan_config_reloads_total"), 16.0);
+    assert!(server.get("/_/openapi.json").json()["paths"]["/by/{g}"].is_object());
+}
+
+#[test]
+fn a_file_with_a_mistake_changes_nothing_and_is_told_with_its_place() {
+    let server = TestServer::of_file(&file(&[ITEMS, GET])).unwrap();
+    for (text, place) in [
+        (file(&[ITEMS, "indexs = []\n", GET, BY]), "service.toml:3:1: unknown key `indexs`"),
+        (file(&[ITEMS, GET, &BY.replace("COUNT", "COUNTER")]), "service.toml:9:"),
+    ] {
+        let answer = server.reload(&text);
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert!(answer.text().contains(place), "{}", answer.text());
+        assert_eq!(server.get("/by/1").status, 404);
+    }
+    let answer = server.reload(&file(&[&ITEMS.replace("u32", "string"), GET]));
+    assert_eq!(answer.status, 200, "the collection is empty: {}", answer.text());
+    assert_eq!(server.ask("POST", "/_/collections/items", "", b"{\"id\":\"x\"}").status, 201);
+    let answer = server.reload(&file(&[ITEMS, GET, BY]));
+    assert_eq!(answer.status, 409, "{}", answer.text());
+    assert!(answer.text().contains("were stored with the key"), "{}", answer.text());
+    assert_eq!((server.get("/items/x").status, server.get("/by/1").status), (200, 404));
+    assert_eq!(server.metric("sapsan_config_reloads_refused_total"), 3.0);
+}
+
+#[test]
+fn what_needs_a_restart_is_told_by_name_and_the_rest_is_taken() {
+    let server = TestServer::of_file(&file(&[ITEMS])).unwrap();
+    let text = file(&[ITEMS, BY]).replace("threads = 1", "threads = 2\nmemory = \"700 MB\"\nidle_seconds = 7");
+    for _ in 0..2 {
+        let told = check_reloaded(&server.reload(&text));
+        assert_eq!(told["needs_restart"], json!(["threads", "memory", "idle_seconds"]));
+    }
+    assert_eq!(server.get("/by/1").status, 200);
+    assert_eq!(check_reloaded(&server.reload(&file(&[ITEMS])))["needs_restart"], json!([]));
+}
+
+#[test]
+fn a_schema_that_documents_break_is_refused_and_told_everywhere() {
+    let server = TestServer::of_file(&file(&[ITEMS])).unwrap();
+    fill(&server, 100);
+    let schema = |most: u32| {
+        file(&[
+            ITEMS,
+            &format!(
+                "schema = {{ type = \"object\", properties = {{ t = {{ type = \"integer\", maximum = {most} }} }} }}\n"
+            ),
+        ])
+    };
+    assert_eq!(server.get("/_/health").json(), json!({ "status": "ok" }));
+    check_reloaded(&server.reload(&schema(97)));
+    let told = settle(&server);
+    let rule = &told["collections"][0]["rules"][0];
+    assert_eq!((&rule["rule"], &rule["state"]), (&json!("schema"), &json!("refused")), "{told}");
+    let why = rule["failure"].as_str().unwrap();
+    assert!(why.contains("items/98") && why.ends_with("2 documents break it: items/98, items/99"), "{why}");
+    let health = server.get("/_/health");
+    assert_eq!((health.status, &health.json()["schema"]), (200, &json!(format!("refused: {why}"))));
+    assert_eq!(server.metric("sapsan_schema_refused"), 1.0);
+    assert_eq!(server.ask("PUT", "/_/collections/items/500", "", b"{\"id\":500,\"t\":\"text\"}").status, 201);
+    assert_eq!(server.ask("DELETE", "/_/collections/items/500", "", b"").status, 204);
+    // One that all fit comes into force.
+    check_reloaded(&server.reload(&schema(99)));
+    assert_eq!(settle(&server)["collections"][0]["rules"], Json::Null);
+    assert_eq!(server.ask("PUT", "/_/collections/items/500", "", b"{\"id\":500,\"t\":100}").status, 400);
+    assert_eq!(server.get("/_/health").json(), json!({ "status": "ok" }));
+}
+
+#[test]
+fn documents_begin_to_expire_when_all_have_a_time() {
+    let server = TestServer::of_file(&file(&[ITEMS, GET])).unwrap();
+    fill(&server, 100);
+    assert_eq!(server.get("/items/1").status, 200);
+    check_reloaded(&server.reload(&file(&[ITEMS, "expire = \"t\"\n", GET])));
+    settle(&server);
+    assert_eq!(server.get("/items/1").status, 404);
+    let until = Instant::now() + Duration::from_secs(20);
+    while server.metric("sapsan_expired_total") < 100.0 {
+        assert!(Instant::now() < until, "nobody removes them");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn who_follows_changes_goes_on_where_it_was_when_collections_come() {
+    // What is told is on disk.
+    let server = TestServer::of_file(&file(&[ITEMS]).replace("none", "commit")).unwrap();
+    let follow = |since: &str| {
+        let mut client = server.connect();
+        client.send("GET", &format!("/_/changes?since={since}"), "", b"");
+        client.head();
+        client
+    };
+    let (mut client, mut text) = (follow("0"), String::new());
+    fill(&server, 1);
+    while !text.contains("\"items\"") {
+        assert!(client.read_into(&mut text), "{text}");
+    }
+    // The same collections: nobody notices.
+    check_reloaded(&server.reload(&file(&[ITEMS, "indexes = [[\"g\"]]\n"])));
+    assert_eq!(server.ask("POST", "/_/collections/items", "", b"{\"id\":7}").status, 201);
+    while !text.contains("\"id\":7") {
+        assert!(client.read_into(&mut text), "{text}");
+    }
+    check_reloaded(&server.reload(&file(&[BEFORE, ITEMS])));
+    while !text.contains("go on from") {
+        assert!(client.read_into(&mut text), "{text}");
+    }
+    let mut client = follow("0");
+    assert_eq!(server.ask("POST", "/_/collections/a", "", b"{\"id\":8}").status, 201);
+    text.clear();
+    while !text.contains("\"id\":8") {
+        assert!(client.read_into(&mut text), "{text}");
+    }
+    let new = text.lines().find(|line| line.contains("\"id\":8")).unwrap();
+    assert!(new.contains("\"collection\":\"a\"") && text.contains("\"id\":7"), "{text}");
+}
