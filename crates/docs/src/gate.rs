@@ -131,16 +131,16 @@ mod tests {
 
     #[test]
     fn nobody_is_inside_while_it_is_closed_and_nobody_comes_in_when_it_is_gone() {
-        let (gate, is_closed) = (Gate::default(), AtomicBool::new(false));
+        let (gate, is_closed, inside) = (Gate::default(), AtomicBool::new(false), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for number in 0..4 {
-                let (gate, is_closed) = (&gate, &is_closed);
+                let (gate, is_closed, inside) = (&gate, &is_closed, &inside);
                 scope.spawn(move || {
                     let kind = if number == 0 { Kind::Long } else { Kind::Short };
                     while gate.enter(kind) {
-                        assert!(!is_closed.load(Ordering::SeqCst));
+                        let before = is_closed.load(Ordering::SeqCst);
                         std::thread::yield_now();
-                        assert!(!is_closed.load(Ordering::SeqCst));
+                        inside.fetch_add(usize::from(before || is_closed.load(Ordering::SeqCst)), Ordering::SeqCst);
                         gate.leave(kind);
                     }
                 });
@@ -153,6 +153,7 @@ mod tests {
                 if round == 199 { gate.end() } else { gate.open() }
             }
         });
+        assert_eq!(inside.into_inner(), 0);
         assert!(!gate.enter(Kind::Short));
     }
 }
