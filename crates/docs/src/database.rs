@@ -83,8 +83,7 @@ impl Database {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let stored = stored_catalog::read(&store.reader()?.snapshot(), catalog_tree)?;
         rebuild::drop_trees(&store, catalog_tree, &stored)?;
-        let stored: Rows = stored.into_iter().filter(|(key, _)| !key.starts_with("drop/")).collect();
-        let (database, rows) = Database::assemble(config, dir, store, &stored)?;
+        let (database, rows) = Database::assemble(config, dir, store, &rebuild::after_drops(stored))?;
         rebuild::drop_trees(database.store(), catalog_tree, &rows)?;
         Ok(database)
     }

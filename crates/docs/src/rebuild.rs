@@ -4,6 +4,7 @@
 //! indexes, of new unique fields, and of new references. All of it becomes visible in one step with the catalog's rows;
 //! what an index had before is removed after that, also after a stop in between.
 
+use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 
 use binjson::Document;
@@ -15,7 +16,7 @@ use crate::error::{OpenError, ReadError};
 use crate::key::KeyType;
 use crate::loader::{self, LoadError, Loader, Origin, STORED, Targets, Task};
 use crate::row::Shape;
-use crate::stored_catalog::{Rows, Work};
+use crate::stored_catalog::{DROP, Rows, Work, tree_of};
 
 /// Documents read from one snapshot, so that none is held long.
 const SCAN_DOCUMENTS: usize = 65_536;
@@ -153,19 +154,30 @@ pub(crate) fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: 
     Ok(())
 }
 
-/// Empties the trees that rows `drop/…` name, and removes the rows. Each tree goes in one transaction, however large it is:
-/// its pages are given back by the next checkpoint.
+/// Empties the trees that rows `drop/…` name, and removes the rows; with them a row that a crash left of such a tree, which would
+/// stand for it. Each tree goes in one transaction, however large it is: its pages are given back by the next checkpoint.
 pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<(), store::Error> {
     for row in rows.keys() {
-        let Some(name) = row.strip_prefix("drop/") else { continue };
+        let Some(name) = row.strip_prefix(DROP) else { continue };
         let tree = store.existing_tree(name)?;
+        let stands_for_it = rows.iter().filter(|(_, value)| tree_of(value).as_deref() == Some(name));
+        let left: Vec<&String> = stands_for_it.map(|(key, _)| key).collect();
         store.commit(&mut |tx| {
             if let Some(tree) = tree {
                 tx.delete_range(tree, KeyRange::ALL);
             }
             tx.delete(catalog, row.as_bytes());
+            left.iter().for_each(|key| tx.delete(catalog, key.as_bytes()));
             Ok(())
         })?;
     }
     Ok(())
+}
+
+/// What [`drop_trees`] leaves of these rows.
+pub(crate) fn after_drops(rows: Rows) -> Rows {
+    let dropped: BTreeSet<String> = rows.keys().filter_map(|key| key.strip_prefix(DROP)).map(str::to_string).collect();
+    let stays =
+        |key: &str, value: &str| !key.starts_with(DROP) && tree_of(value).is_none_or(|tree| !dropped.contains(&tree));
+    rows.into_iter().filter(|(key, value)| stays(key, value)).collect()
 }

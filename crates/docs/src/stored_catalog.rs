@@ -108,7 +108,7 @@ fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut R
             "reference" => obsolete.push(key.clone()),
             "index" | "unique" if declared => {
                 if let Some(tree) = tree_of(value) {
-                    rows.insert(format!("drop/{tree}"), "{}".to_string());
+                    rows.insert(format!("{DROP}{tree}"), "{}".to_string());
                 }
                 obsolete.push(key.clone());
             }
@@ -118,7 +118,11 @@ fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut R
     obsolete
 }
 
-fn tree_of(row: &str) -> Option<String> {
+/// The row of a tree that is to be emptied: its key is this and the tree's name.
+pub(crate) const DROP: &str = "drop/";
+
+/// The tree that a row stands for.
+pub(crate) fn tree_of(row: &str) -> Option<String> {
     let row: Json = serde_json::from_str(row).ok()?;
     row.get("tree")?.as_str().map(str::to_string)
 }
@@ -435,7 +439,7 @@ impl<V: View> Resolver<'_, V> {
             (Some(tree), _) => (tree.to_string(), false),
             (None, before) => {
                 if let Some(old) = before {
-                    self.rows.insert(format!("drop/{old}"), "{}".to_string());
+                    self.rows.insert(format!("{DROP}{old}"), "{}".to_string());
                 }
                 (self.fresh(name)?, !empty)
             }
@@ -449,7 +453,7 @@ impl<V: View> Resolver<'_, V> {
         let candidates = std::iter::once(name.to_string()).chain((2..).map(|number| format!("{name}#{number}")));
         for candidate in candidates {
             let used = self.stored.values().any(|row| tree_of(row).as_deref() == Some(&candidate))
-                || self.stored.contains_key(&format!("drop/{candidate}"));
+                || self.stored.contains_key(&format!("{DROP}{candidate}"));
             if used {
                 continue;
             }

@@ -117,3 +117,29 @@ fn a_refused_configuration_leaves_the_database_as_it_was() {
     let database = open(&travels(), dir.path());
     clean(&Service { database, dir }, 90);
 }
+
+/// A crash between the step that names an index's tree as one to be emptied and the one that removes the index's row leaves both.
+#[test]
+fn an_index_whose_tree_is_to_be_emptied_is_built_anew_when_it_is_declared_again() {
+    let service = filled();
+    let Service { database, dir } = service;
+    // The trees as of the last checkpoint.
+    database.store().checkpoint().unwrap();
+    let trees = database.store().stat().report.trees;
+    let mut names = trees.into_iter().filter_map(|tree| tree.info.name);
+    let tree = names.find(|name| name.starts_with("index/visits")).unwrap();
+    drop(database);
+    let (store, _) = store::Store::open(dir.path(), store::Options::default()).unwrap();
+    let catalog = store.tree("catalog").unwrap();
+    store
+        .commit(&mut |tx| {
+            tx.put(catalog, format!("drop/{tree}").as_bytes(), b"{}");
+            Ok(())
+        })
+        .unwrap();
+    drop(store);
+    let (database, _) = Database::open(&travels(), dir.path(), store::Options::default()).unwrap();
+    let service = Service { database, dir };
+    clean(&service, 90);
+    clean(&again(service, &travels()).unwrap(), 90);
+}

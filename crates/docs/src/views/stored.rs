@@ -27,7 +27,7 @@ use crate::catalog::{Catalog, CollectionInfo};
 use crate::config::Config;
 use crate::engine::{Direction, KeyRange, TreeId};
 use crate::error::OpenError;
-use crate::stored_catalog::Rows;
+use crate::stored_catalog::{DROP, Rows};
 
 /// The views of a database that is being opened, and what is to be written for them.
 pub(crate) struct Resolved {
@@ -191,7 +191,7 @@ fn trees(store: &Store, number: u64) -> Result<(u64, TreeId, TreeId), store::Err
 
 /// The rows that have a view's trees emptied when the database is opened.
 fn drops(number: u64) -> impl Iterator<Item = (String, String)> {
-    tree_names(number).into_iter().map(|tree| (format!("drop/{tree}"), "{}".to_string()))
+    tree_names(number).into_iter().map(|tree| (format!("{DROP}{tree}"), "{}".to_string()))
 }
 
 /// A number that no row uses, and whose trees are empty.
@@ -205,7 +205,7 @@ fn fresh(
     loop {
         number += 1;
         let names = tree_names(number);
-        if used.contains(&number) || names.iter().any(|tree| stored.contains_key(&format!("drop/{tree}"))) {
+        if used.contains(&number) || names.iter().any(|tree| stored.contains_key(&format!("{DROP}{tree}"))) {
             continue;
         }
         let mut is_free = true;

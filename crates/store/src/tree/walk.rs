@@ -21,7 +21,7 @@ struct Step {
     child: u32,
 }
 
-/// The walk over leaves beneath [`Cursor`].
+/// See the module's text.
 pub(super) struct Walk<'v> {
     shared: &'v Shared,
     root: Root,
