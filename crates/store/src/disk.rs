@@ -33,6 +33,7 @@ pub use reads::ReadQueue;
 pub use residency::major_faults;
 pub(crate) use residency::memory_bytes;
 pub use system::SystemDisk;
+pub(crate) use system::end_sleeps_in_time;
 
 /// Alignment of buffer address, offset and length that a file of [`Access::Direct`] wants: the largest logical block
 /// size in use.

@@ -59,7 +59,6 @@ pub(crate) use merge::Cut;
 pub use meta::Meta;
 pub(crate) use node::head;
 pub use opening::Opening;
-pub(crate) use output::SLICE_BYTES;
 pub(crate) use page::overflow_pages;
 pub use page::{KEY_BYTES_MAX, PAGE_BYTES, PageNo, VALUE_BYTES_MAX, VALUE_INLINE_MAX};
 pub(crate) use prefetch::{prefetch, prefetch_all};

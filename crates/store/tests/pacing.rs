@@ -1,4 +1,4 @@
-//! How a bulk build shares the disk: what it asks to be written out, seen through a disk that takes notes.
+//! How bulk builds and checkpoints share the disk: what they ask to be written out, seen through a disk that takes notes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,11 +6,12 @@ mod hooked_disk;
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hooked_disk::{HookedDisk, Hooks};
 use store::disk::DiskFile;
-use store::{BulkTree, Options, Store};
+use store::{BulkTree, Options, Store, Tx};
 
 const VALUE: [u8; 1000] = [b'v'; 1000];
 /// Forty-eight megabytes of leaves.
@@ -19,11 +20,16 @@ const ENTRIES: u64 = 48_000;
 /// which four may still wait for the thread that writes them.
 const FEW: usize = 14;
 
-/// Lengths of the ranges that were written out.
+/// Lengths of the ranges that were written out, and writes to the tree file.
 #[derive(Default)]
-struct Notes(Mutex<Vec<u64>>);
+struct Notes(Mutex<Vec<u64>>, AtomicUsize);
 
 impl Hooks for Notes {
+    fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.1.fetch_add(usize::from(name == "tree"), Ordering::Relaxed);
+        file.write_at(bytes, offset)
+    }
+
     fn sync_range(&self, _name: &str, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
         self.0.lock().unwrap().push(len);
         file.sync_range(start, len)
@@ -76,4 +82,55 @@ fn a_bulk_build_beside_commits_writes_out_as_soon_as_there_is_something() {
             .unwrap();
     });
     assert!(ranges.len() > FEW, "{ranges:?}");
+}
+
+/// Entries of the store that is checkpointed; four share a leaf.
+const UPDATED: u64 = 8_000;
+/// Of so many entries one is updated between two checkpoints: pages apart are freed, and used again two checkpoints later.
+const STEP: u64 = 16;
+/// Until most of the pages that are used again lie apart.
+const ROUNDS: u64 = 8;
+
+#[test]
+fn a_checkpoint_beside_commits_writes_out_each_of_its_writes_by_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, notes) = open(directory.path());
+    let tree = store.tree("updated").unwrap();
+    let mut build = store.bulk().unwrap();
+    (0..UPDATED).for_each(|number| build.push(&number.to_be_bytes(), &VALUE).unwrap());
+    store.attach(vec![(tree, build)], &[]).unwrap();
+    notes.0.lock().unwrap().clear();
+    notes.1.store(0, Ordering::Relaxed);
+    for round in 0..ROUNDS {
+        let updates = (round..UPDATED).step_by(STEP as usize);
+        let update = |tx: &mut Tx<'_>| {
+            updates.clone().for_each(|number| tx.put(tree, &number.to_be_bytes(), &VALUE));
+            Ok(())
+        };
+        store.commit(&mut { update }).unwrap();
+        checkpoint_beside_commits(&store);
+    }
+    let (writes, ranges) = (notes.1.load(Ordering::Relaxed), notes.0.lock().unwrap().len());
+    assert!(writes > 1_000, "{writes} writes: too few to say anything");
+    // Some go together where commits stand still for a while.
+    assert!(ranges > writes * 3 / 4, "{ranges} ranges for {writes} writes");
+}
+
+fn checkpoint_beside_commits(store: &Store) {
+    let is_done = AtomicBool::new(false);
+    let other = store.tree("other").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                let put = |tx: &mut Tx<'_>| {
+                    tx.put(other, b"key", b"value");
+                    Ok(())
+                };
+                store.commit(&mut { put }).unwrap();
+            }
+        });
+        let result = store.checkpoint();
+        is_done.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
 }

@@ -21,6 +21,7 @@ use super::pace::{self, Pacer, Progress};
 use super::pieces::{self, Reached, Walk};
 use super::writer::Writer;
 use super::{Engine, lock};
+use crate::disk::end_sleeps_in_time;
 use crate::error::Error;
 use crate::key::Version;
 use crate::log::LogPosition;
@@ -160,6 +161,8 @@ impl Engine {
 
     /// Life of the checkpointer.
     pub(crate) fn run_checkpointer(&self) {
+        // Between two slices there is less time than a sleep may else be late.
+        end_sleeps_in_time();
         let mut failed_at: Option<Instant> = None;
         let mut lost_pages = 0;
         loop {

@@ -22,7 +22,7 @@ const CHUNKS_WAITING: usize = 2;
 /// Bytes that a build writes by itself.
 const ALONE_BYTES: usize = 4 << 20;
 
-/// Called after each slice (a bulk build: each 256 KB) with the range of the file that it lies in; may call `sync_range`,
+/// Called after each write (a bulk build: each 256 KB) with the range of the file that it lies in; may call `sync_range`,
 /// may sleep.
 pub type Pace = Box<dyn FnMut(&dyn DiskFile, u64, u64) -> io::Result<()> + Send>;
 

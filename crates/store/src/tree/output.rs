@@ -1,10 +1,9 @@
 //! Where new pages go: allocation, and buffered writes in chunks with pacing.
 //!
-//! Pages that lie behind one another leave in one write of at most a chunk. After each [`SLICE_BYTES`] of a checkpoint the
-//! caller's [`Pace`] is asked to wait until they are on the way to the disk: one that leaves hundreds of megabytes to one
-//! fdatasync holds up every sync of the log in between. The slices are small because the disk serves a sync after the
-//! writes before it: at 50 MB a second, slices of 256 KB made the slowest hundredth of the syncs 3 times as slow, those of
-//! 16 KB 1.3 times.
+//! Pages that lie behind one another leave in one write of at most a chunk. After each write of a checkpoint the caller's
+//! [`Pace`] may wait until it is on the way to the disk: one that leaves hundreds of megabytes to one fdatasync holds up
+//! every sync of the log in between. How much at once is the pace's to say; it hears of each write, because most are of a
+//! single page, wherever one was free, and the disk serves a sync after all of those before it.
 //!
 //! Bulk builds write chunks of [`BULK_CHUNK_BYTES`] that begin at multiples of it: for such a write the kernel takes one
 //! large page of its cache, where the file system can, and maps it as one. A million documents then need a hundred
@@ -18,8 +17,9 @@ use super::page::{self, Extent, HEADER_BYTES, Header, Kind, PAGE_BYTES, Page, Pa
 use super::shared::{Growth, Shared};
 use crate::Error;
 
-/// Bytes of one write of a checkpoint, and between two calls of its [`Pace`].
-pub(crate) const SLICE_BYTES: usize = 16 * 1024;
+/// Bytes of one write of a checkpoint: a page. A sync of the log waits for what the disk was given before, and larger writes
+/// made the slowest of them slower (`engine/pace.rs`).
+const CHECKPOINT_CHUNK_BYTES: usize = PAGE_BYTES;
 /// Pages that a checkpoint takes from the file at once lie in one stretch of so many bytes.
 const RESERVE_BYTES: usize = 256 * 1024;
 /// Bytes between two calls of a bulk build's [`Pace`].
@@ -49,7 +49,7 @@ pub(super) struct Output {
 impl Output {
     pub(super) fn new(shared: Arc<Shared>, sequence: u64, growth: Growth, pace: Pace) -> Output {
         let (chunk_bytes, pace_bytes, reserve_bytes) = match growth {
-            Growth::Zeroed => (SLICE_BYTES, SLICE_BYTES, RESERVE_BYTES),
+            Growth::Zeroed => (CHECKPOINT_CHUNK_BYTES, PAGE_BYTES, RESERVE_BYTES),
             Growth::Sparse if shared.is_kept_small() => (BULK_PACE_BYTES, BULK_PACE_BYTES, BULK_PACE_BYTES),
             Growth::Sparse => (BULK_CHUNK_BYTES, BULK_PACE_BYTES, BULK_CHUNK_BYTES),
         };
