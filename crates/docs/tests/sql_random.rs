@@ -88,7 +88,13 @@ fn what_campaigns_found_stays_mended() {
         apart.check(&format!("SELECT x.id FROM t x WHERE x.{column} = 5 ORDER BY x.id{falling}"), true);
     }
     // What json_each finds is embedded as it is; text that looks like JSON is text.
-    for value in ["json_array(y.value)", "json_object('k', y.value, 'a', y.atom)", "json_quote(y.value)"] {
+    let chosen = [
+        "json_array(CASE WHEN y.atom THEN 3 ELSE y.value END)",
+        "json_array(CASE y.key WHEN 3 THEN y.value ELSE json_array(y.value) END, COALESCE(NULL, y.value))",
+        "json_object('k', CASE y.key WHEN 3 THEN json('[1]') END)",
+    ];
+    let plain = ["json_array(y.value)", "json_object('k', y.value, 'a', y.atom)", "json_quote(y.value)"];
+    for value in plain.into_iter().chain(chosen) {
         let array = "'[1, \"{}\", null, {\"k\": [2]}, [3, 4]]'";
         both.check(&format!("SELECT {value} AS v FROM json_each({array}) AS y"), false);
         both.check(&format!("SELECT x.id, {value} AS v FROM t x JOIN json_each({array}) AS y WHERE y.key > 0"), false);

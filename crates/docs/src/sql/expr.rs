@@ -362,16 +362,7 @@ impl Expr {
                 }
                 last.evaluate(scope)
             }
-            Expr::CaseOf(operand, arms, last) => {
-                let value = operand.evaluate(scope)?;
-                for (affinity, when, then) in arms {
-                    let when = when.evaluate(scope)?;
-                    if compared(Comparison::Equal, *affinity, value, when, scope).truth() == Some(true) {
-                        return then.evaluate(scope);
-                    }
-                }
-                last.evaluate(scope)
-            }
+            Expr::CaseOf(operand, arms, last) => arm_of(operand, arms, last, scope)?.evaluate(scope),
             Expr::Coalesce(list) => {
                 for e in list {
                     let value = e.evaluate(scope)?;
@@ -441,6 +432,23 @@ fn path<'a>(column: usize, steps: &'a [Step], scope: &Scope<'a>) -> Result<Value
 }
 
 #[inline]
+/// The arm of `CASE operand WHEN …` whose value it has.
+pub(crate) fn arm_of<'a>(
+    operand: &'a Expr,
+    arms: &'a [(Affinity, Expr, Expr)],
+    last: &'a Expr,
+    scope: &Scope<'a>,
+) -> Result<&'a Expr, Fault> {
+    let value = operand.evaluate(scope)?;
+    for (affinity, when, then) in arms {
+        let when = when.evaluate(scope)?;
+        if compared(Comparison::Equal, *affinity, value, when, scope).truth() == Some(true) {
+            return Ok(then);
+        }
+    }
+    Ok(last)
+}
+
 fn compared<'a>(op: Comparison, affinity: Affinity, a: Value<'a>, b: Value<'a>, scope: &Scope<'a>) -> Value<'a> {
     let (a, b) = if affinity == Affinity::None { (a, b) } else { converted(affinity, a, b, scope) };
     if a.is_null() || b.is_null() {

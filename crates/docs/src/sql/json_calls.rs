@@ -9,7 +9,7 @@ use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 
 use super::error::Fault;
-use super::expr::Expr;
+use super::expr::{Expr, arm_of};
 use super::functions::Function;
 use super::json;
 use super::row::Scope;
@@ -65,6 +65,7 @@ pub(crate) fn evaluate<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<(Value<'
             }
             evaluate(last, scope)
         }
+        Expr::CaseOf(operand, arms, last) => evaluate(arm_of(operand, arms, last, scope)?, scope),
         other => Ok((other.evaluate(scope)?, false)),
     }
 }

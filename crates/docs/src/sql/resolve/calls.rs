@@ -53,9 +53,23 @@ impl<'c> Resolver<'c> {
         call(&name, arguments, at)
     }
 
-    /// What `json_each` found is JSON and no text where it is an object or an array.
+    /// What `json_each` found is JSON and no text where it is an object or an array; also behind CASE and COALESCE, which give it on
+    /// as it is.
     fn embedded(&mut self, argument: Expr) -> Expr {
-        let Expr::Column(column) = argument else { return argument };
+        let column = match argument {
+            Expr::Column(column) => column,
+            Expr::Coalesce(list) => return Expr::Coalesce(list.into_iter().map(|e| self.embedded(e)).collect()),
+            Expr::Case(arms, last) => {
+                let arms = arms.into_iter().map(|(when, then)| (when, self.embedded(then))).collect();
+                return Expr::Case(arms, Box::new(self.embedded(*last)));
+            }
+            Expr::CaseOf(operand, arms, last) => {
+                let arms = arms.into_iter().map(|(affinity, when, then)| (affinity, when, self.embedded(then)));
+                let arms = arms.collect();
+                return Expr::CaseOf(operand, arms, Box::new(self.embedded(*last)));
+            }
+            other => return other,
+        };
         let Column { table, ref name, .. } = self.logical.columns[column];
         if name != "value" || !matches!(self.logical.tables[table].origin, Origin::Each { .. }) {
             return argument;
