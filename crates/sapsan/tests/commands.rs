@@ -32,6 +32,26 @@ fn an_import_that_skipped_says_what_it_did_and_ends_with_a_failure() {
 }
 
 #[test]
+fn a_command_that_opens_the_folder_builds_what_is_new_before_it_looks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = "[collections.users]\nkey = { field = \"id\", type = \"u32\" }\n";
+    std::fs::write(folder.path().join("service.toml"), config).expect("a file");
+    let users: String = (0..3000).map(|id| format!("{{\"id\":{id},\"name\":\"n{}\"}}\n", id / 2)).collect();
+    std::fs::write(folder.path().join("users.ndjson"), users).expect("a file");
+    let import = ["import", "service.toml", "--data", "d", "users.ndjson", "--collection", "users"];
+    assert!(sapsan(folder.path(), &import).status.success());
+    let verify = ["verify", "d", "--config", "service.toml"];
+    std::fs::write(folder.path().join("service.toml"), format!("{config}indexes = [[\"name\"]]\n")).expect("a file");
+    let output = sapsan(folder.path(), &verify);
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.contains("documents: 3000, entries of indexes and unique fields: 3000\nclean"), "{out}");
+    std::fs::write(folder.path().join("service.toml"), format!("{config}unique = [\"name\"]\n")).expect("a file");
+    let output = sapsan(folder.path(), &verify);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("users/0 and users/1 have the same value"), "{told}");
+}
+
+#[test]
 fn generated_users_are_the_same_lines_on_standard_output_and_in_a_file_and_can_be_imported() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = "[collections.users]\nkey = { field = \"Id\", type = \"u32\" }\n";

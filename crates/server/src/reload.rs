@@ -197,7 +197,8 @@ impl Reloader {
 
     fn take(&mut self, config: ServiceConfig) -> Result<Duration, StartError> {
         let old = self.switch.current();
-        let documents = start::complete(&config)?;
+        let mut documents = start::complete(&config)?;
+        documents.builds_indexes_later = true;
         let (division, mut new_feed) = (Division::of(&config.server), false);
         old.expiry.stop();
         let reopened = old.database.reopen::<StartError>(&documents, |database| {

@@ -175,7 +175,6 @@ pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartErr
     let mut docs = config.docs.clone();
     docs.sort_bytes = Division::sort_bytes(&config.server);
     docs.build_threads = config.server.threads;
-    docs.builds_indexes_later = true;
     let catalog = docs::outline(&docs).map_err(StartError::Open)?;
     for (_, declared) in prepare(config, &catalog).map_err(StartError::Config)?.into_iter().flatten() {
         for wanted in declared.statement().wanted_included() {
@@ -269,7 +268,8 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         ..reactor::Settings::default()
     })
     .map_err(StartError::System)?;
-    let documents = complete(config)?;
+    let mut documents = complete(config)?;
+    documents.builds_indexes_later = true;
     try_address(settings.http)?;
     let opened = Database::open(&documents, data, store_options(config));
     let (database, recovery) = opened.map_err(|source| StartError::Folder { folder: data.to_owned(), source })?;
