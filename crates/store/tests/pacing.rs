@@ -112,8 +112,8 @@ fn a_checkpoint_beside_commits_writes_out_each_of_its_writes_by_itself() {
     }
     let (writes, ranges) = (notes.1.load(Ordering::Relaxed), notes.0.lock().unwrap().len());
     assert!(writes > 1_000, "{writes} writes: too few to say anything");
-    // Some go together where commits stand still for a while.
-    assert!(ranges > writes * 3 / 4, "{ranges} ranges for {writes} writes");
+    // Some go together where commits stand still for a while; of slices of four pages there would be a quarter as many.
+    assert!(ranges > writes / 3, "{ranges} ranges for {writes} writes");
 }
 
 fn checkpoint_beside_commits(store: &Store) {
