@@ -79,7 +79,8 @@ fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &Request<'_>, repl
             answer_asterisk(reply);
             return true;
         }
-        order = shared.service.order(request);
+        let local = &mut *shared.local.borrow_mut();
+        order = shared.service.order(local, request);
         let waits = match order {
             Order::Write => ring.stands_alone(),
             Order::Read | Order::Alone => ring.has_unanswered_write(),
@@ -87,7 +88,7 @@ fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &Request<'_>, repl
         if waits {
             return false;
         }
-        shared.service.call(&mut shared.local.borrow_mut(), request, reply);
+        shared.service.call(local, request, reply);
         true
     }));
     match called {

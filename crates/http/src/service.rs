@@ -12,8 +12,9 @@ pub trait Service: Send + Sync + 'static {
     type Local: 'static;
     /// Made once on each loop's thread.
     fn local(&self, lp: &reactor::Loop) -> Self::Local;
-    /// Order against earlier unanswered requests of the connection. Default: safe methods read, others write.
-    fn order(&self, request: &Request<'_>) -> Order {
+    /// Order against earlier unanswered requests of the connection; asked before each [`Service::call`], and again after a wait.
+    /// Default: safe methods read, others write.
+    fn order(&self, _local: &mut Self::Local, request: &Request<'_>) -> Order {
         if request.method().is_safe() { Order::Read } else { Order::Write }
     }
     /// A request without a body has arrived, and will be called soon after others: the time to note what it will touch.

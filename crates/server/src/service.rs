@@ -165,10 +165,6 @@ impl Service {
         Service { database, errors, feed, openapi, router, has_steps, shared }
     }
 
-    pub(crate) fn has_steps(&self) -> bool {
-        self.has_steps
-    }
-
     /// Steps may go on to the pool: their turn among the writes of their connection is kept by letting none beside them.
     fn leads_to_steps(&self, method: http::Method, path: &str) -> bool {
         let found = self.router.find(method, path);
@@ -197,14 +193,13 @@ impl Service {
         }
     }
 
-    /// `with_steps`: the service that has endpoints of steps, if the current one does.
-    pub(crate) fn order(request: &Request<'_>, with_steps: impl Fn() -> Option<Arc<Service>>) -> Order {
+    pub(crate) fn order(&self, request: &Request<'_>) -> Order {
         match request.path() {
             // A query is a POST that only reads.
             Door::QUERY if !modify::may_change(request) => Order::Read,
             Door::QUERY => Order::Alone,
             _ if request.method().is_safe() => Order::Read,
-            path if with_steps().is_some_and(|service| service.leads_to_steps(request.method(), path)) => Order::Alone,
+            path if self.has_steps && self.leads_to_steps(request.method(), path) => Order::Alone,
             _ => Order::Write,
         }
     }

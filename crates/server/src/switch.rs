@@ -7,7 +7,7 @@ use crate::service::{Local, Service};
 use http::{Order, Reply, Request};
 use std::os::fd::RawFd;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// See the module's text.
@@ -15,8 +15,6 @@ pub(crate) struct Switch {
     current: RwLock<Arc<Service>>,
     /// How many there have been.
     number: AtomicU64,
-    /// Whether the current one has endpoints of steps.
-    has_steps: AtomicBool,
 }
 
 /// What a loop keeps.
@@ -28,8 +26,7 @@ pub(crate) struct Turn {
 
 impl Switch {
     pub(crate) fn new(service: Service) -> Switch {
-        let has_steps = AtomicBool::new(service.has_steps());
-        Switch { current: RwLock::new(Arc::new(service)), number: AtomicU64::new(0), has_steps }
+        Switch { current: RwLock::new(Arc::new(service)), number: AtomicU64::new(0) }
     }
 
     pub(crate) fn current(&self) -> Arc<Service> {
@@ -39,7 +36,6 @@ impl Switch {
     /// Has requests that begin from now on go to this one.
     pub(crate) fn put(&self, service: Service) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        self.has_steps.store(service.has_steps(), Ordering::Release);
         *current = Arc::new(service);
         self.number.fetch_add(1, Ordering::Release);
     }
@@ -70,8 +66,12 @@ impl http::Service for Switch {
         Turn { service, number, local }
     }
 
-    fn order(&self, request: &Request<'_>) -> Order {
-        Service::order(request, || self.has_steps.load(Ordering::Acquire).then(|| self.current()))
+    #[inline]
+    fn order(&self, turn: &mut Turn, request: &Request<'_>) -> Order {
+        if self.number.load(Ordering::Acquire) != turn.number {
+            self.renew(turn);
+        }
+        turn.service.order(request)
     }
 
     #[inline]
@@ -86,9 +86,6 @@ impl http::Service for Switch {
 
     #[inline]
     fn call(&self, turn: &mut Turn, request: &Request<'_>, reply: Reply<'_>) {
-        if self.number.load(Ordering::Acquire) != turn.number {
-            self.renew(turn);
-        }
         turn.service.call(&mut turn.local, request, reply);
     }
 

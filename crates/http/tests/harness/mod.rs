@@ -55,7 +55,7 @@ impl Service for TestService {
 
     fn local(&self, _: &reactor::Loop) {}
 
-    fn order(&self, request: &Request<'_>) -> Order {
+    fn order(&self, (): &mut (), request: &Request<'_>) -> Order {
         assert!(request.path() != "/panic-in-order");
         match request.path() {
             path if path.starts_with("/late-read") || request.method().is_safe() => Order::Read,
