@@ -15,32 +15,11 @@ const FUZZ_INPUT_SECONDS: u32 = 60;
 const MIRI_CASES: &str = "4";
 /// After so long a mutant counts as noticed: it hangs.
 const MUTANT_SECONDS: &str = "300";
-/// What Miri runs of a crate: the page code and whole stores on the disk in memory. It has no mapped files and no
-/// direct writes, so what a test does on a real disk is left out.
-const MIRI_STORE: &[&str] = &[
-    "--lib",
-    "--test",
-    "memtable_model",
-    "--test",
-    "memtable_ranges",
-    "--test",
-    "memtable_readers",
-    "--test",
-    "published",
-    "--test",
-    "stress",
-    "--",
-    "--skip",
-    "disk::system",
-    "--skip",
-    "disk::residency",
-    "--skip",
-    "log::tests",
-    "--skip",
-    "tree::sorter",
-    "--skip",
-    "tree::verify_space",
-];
+/// What Miri leaves out of the store: it has no mapped files and no direct writes, so what a test does on a real disk.
+const MIRI_STORE_SKIPPED: &[&str] =
+    &["disk::system", "disk::residency", "log::tests", "tree::sorter", "tree::verify_space"];
+/// What Miri runs of the store's tests beside those in its files: whole stores on the disk in memory.
+const MIRI_STORE_TESTS: &[&str] = &["memtable_model", "memtable_ranges", "memtable_readers", "published", "stress"];
 /// Races that are none, each with its reason.
 const THREAD_SUPPRESSIONS: &str = "xtask/thread-sanitizer.supp";
 
@@ -121,7 +100,7 @@ fn kill(arguments: &[String]) -> Result<(), String> {
 /// `cargo xtask campaign sql [--queries N] [--seed S]`: random queries here and in SQLite, a million if not said otherwise.
 fn sql(arguments: &[String]) -> Result<(), String> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--package", "docs", "--test", "sql_random", "--", "--ignored", "--nocapture"]);
+    command.args(["test", "--package", "docs", "--test", "suite", "sql_random::", "--", "--ignored", "--nocapture"]);
     for pair in arguments.chunks(2) {
         match pair {
             [name, value] if name == "--queries" => command.env("SAPSAN_SQL_QUERIES", value),
@@ -135,7 +114,7 @@ fn sql(arguments: &[String]) -> Result<(), String> {
 /// `cargo xtask campaign views [--seconds N] [--seed S]`: power failures under writes, builds and changed definitions of views.
 fn views(arguments: &[String]) -> Result<(), String> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--package", "docs", "--test", "views_power", "--", "--ignored", "--nocapture"]);
+    command.args(["test", "--package", "docs", "--test", "suite", "views_power::", "--", "--ignored", "--nocapture"]);
     for pair in arguments.chunks(2) {
         match pair {
             [name, value] if name == "--seconds" => command.env("VIEWS_POWER_SECONDS", value),
@@ -212,17 +191,24 @@ pub(crate) fn miri(arguments: &[String]) -> Result<(), String> {
     require_component("miri", "which is the interpreter")?;
     require_component("rust-src", "from which Miri builds the standard library")?;
     let package = arguments.first().map_or("store", String::as_str);
-    // Elsewhere the tests inside the library's files stay in memory.
-    let chosen = if package == "store" { MIRI_STORE } else { &["--lib"] };
-    tools::run_with(
-        nightly_cargo(&["miri", "test", "--package", package])
-            .args(chosen)
-            .env("MIRIFLAGS", "-Zmiri-disable-isolation")
-            .env("PROPTEST_CASES", MIRI_CASES),
-    )
+    let run = |chosen: &[&str], behind: &mut dyn Iterator<Item = String>| {
+        tools::run_with(
+            nightly_cargo(&["miri", "test", "--package", package])
+                .args(chosen)
+                .arg("--")
+                .args(behind)
+                .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+                .env("PROPTEST_CASES", MIRI_CASES),
+        )
+    };
+    if package != "store" {
+        return run(&["--lib"], &mut std::iter::empty());
+    }
+    run(&["--lib"], &mut MIRI_STORE_SKIPPED.iter().flat_map(|skipped| ["--skip".to_string(), (*skipped).to_string()]))?;
+    run(&["--test", "suite"], &mut MIRI_STORE_TESTS.iter().map(|file| format!("{file}::")))
 }
 
-/// `cargo xtask mutants [FILE] [ARGUMENT OF CARGO TEST]…`: which changes of a file of the store no test notices. Without a
+/// `cargo xtask mutants [FILE] [TESTS]…`: which changes of a file of the store no test notices. Without a
 /// file it lists how many there are of each. All of a file takes hours with all tests: name those that are about it.
 pub(crate) fn mutants(arguments: &[String]) -> Result<(), String> {
     if !tools::is_on_path("cargo-mutants") {
@@ -240,8 +226,10 @@ pub(crate) fn mutants(arguments: &[String]) -> Result<(), String> {
     command.args(["mutants", "--package", "store", "--file", file, "--cap-lints", "true"]);
     // The tests are run by `cargo xtask test`; once more for each file would only take time.
     command.args(["--baseline", "skip", "--timeout", MUTANT_SECONDS, "--output"]).arg(output);
-    // For building too: else each mutant waits until all test programs are linked.
-    command.args(tests.iter().map(|argument| format!("--cargo-arg={argument}")));
+    if !tests.is_empty() {
+        // For building too: else each mutant waits until all test programs are linked.
+        command.args(["--cargo-arg=--lib", "--cargo-arg=--test=suite", "--", "--"]).args(tests);
+    }
     tools::run_with(&mut command)
 }
 

@@ -125,3 +125,31 @@ mod counting {
         assert_eq!(tally, Tally { passed: 5, failed: 5, skipped: 2, skipped_as_passed: 1 });
     }
 }
+
+#[cfg(test)]
+mod programs {
+    use crate::tools;
+    use std::fs;
+    use std::path::Path;
+
+    /// Files of tests that belong to no program: cargo looks for none by itself where `suite.rs` gathers them.
+    fn orphans(tests: &Path) -> Vec<String> {
+        let Ok(suite) = fs::read_to_string(tests.join("suite.rs")) else { return Vec::new() };
+        let manifest = fs::read_to_string(tests.with_file_name("Cargo.toml")).expect("a manifest");
+        let names = fs::read_dir(tests).expect("a folder").filter_map(|entry| {
+            Some(entry.ok()?.file_name().to_str()?.strip_suffix(".rs")?.to_string()).filter(|name| name != "suite")
+        });
+        let is_named =
+            |name: &str| suite.contains(&format!("\nmod {name};")) || manifest.contains(&format!("\"{name}\""));
+        names.filter(|name| !is_named(name)).map(|name| format!("{}/{name}.rs", tests.display())).collect()
+    }
+
+    #[test]
+    fn every_file_of_tests_is_part_of_a_program() {
+        let crates = fs::read_dir(tools::root().join("crates")).expect("a folder");
+        let folders: Vec<_> = crates.map(|entry| entry.expect("an entry").path().join("tests")).collect();
+        assert!(folders.iter().any(|folder| folder.join("suite.rs").is_file()));
+        let orphans: Vec<String> = folders.iter().flat_map(|folder| orphans(folder)).collect();
+        assert!(orphans.is_empty(), "named neither in tests/suite.rs nor in Cargo.toml: {orphans:?}");
+    }
+}

@@ -1,8 +1,6 @@
 //! Cases by the categories in which parsers are commonly compared: what every parser accepts, what every parser refuses,
 //! and what RFC 8259 leaves to the implementation, with what is chosen here. A refusal is told with its place.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
-
 use binjson::JsonErrorKind::{self as Kind, *};
 use binjson::{Document, JsonError, encode};
 

@@ -1,7 +1,5 @@
 //! Damaged bytes, whether text or stored: an error, nothing or a wrong value; never a panic, and never without end.
 
-mod support;
-
 use binjson::{Document, FieldCache, FieldName, Value, encode};
 use proptest::prelude::*;
 
@@ -76,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_text_is_judged_as_by_another_parser(value in support::object(12), place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn a_changed_text_is_judged_as_by_another_parser(value in crate::support::object(12), place in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut text = value.to_string().into_bytes();
         let place = place.index(text.len());
         text[place] = byte;
@@ -95,7 +93,7 @@ proptest! {
 
     #[test]
     fn changed_documents_are_read_without_a_panic(
-        value in support::object(30),
+        value in crate::support::object(30),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..6),
         cut in any::<prop::sample::Index>(),
     ) {

@@ -1,11 +1,7 @@
 //! Mutated JSON and stored documents: judged as by another parser, encoded once and for all, walked to an end.
 
-mod fuzz_check;
-#[path = "../../../fuzz/mutation.rs"]
-mod mutation;
-
-use fuzz_check::{check_import, check_stored, check_text};
-use mutation::{apply, edits};
+use crate::fuzz_check::{check_import, check_stored, check_text};
+use crate::mutation::{apply, edits};
 use proptest::prelude::*;
 
 const TEXTS: [&[u8]; 4] = [

@@ -1,7 +1,5 @@
 //! Cutting import files into documents.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
-
 use binjson::{Elements, JsonError, JsonErrorKind, split_array, split_lines};
 
 /// Elements as `key:text@offset`, then the error if there is one.

@@ -1,9 +1,5 @@
 //! Merge patch against a slow, obvious twin, and the examples of RFC 7396.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
-
-mod support;
-
 use binjson::{Document, Encoder};
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -75,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn a_patch_does_what_the_rfc_says(mut target in support::object(40), patch in support::object(40), shared in 0..20usize) {
+    fn a_patch_does_what_the_rfc_says(mut target in crate::support::object(40), patch in crate::support::object(40), shared in 0..20usize) {
         // Random keys seldom meet: give the target some of the patch's.
         if let (Json::Object(target), Json::Object(patch)) = (&mut target, &patch) {
             for (key, value) in patch.iter().take(shared) {

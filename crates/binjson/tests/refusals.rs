@@ -1,7 +1,5 @@
 //! What is refused, why and where; and its neighbour that is accepted.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
-
 use binjson::JsonErrorKind as Kind;
 use binjson::{DEPTH_MAX, Document, JsonError, TEXT_BYTES_MAX, encode};
 

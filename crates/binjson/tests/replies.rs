@@ -1,9 +1,5 @@
 //! JSON written piece by piece.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
-
-mod support;
-
 use binjson::{Document, JsonWriter, ObjectWriter, append_f64, append_string, encode};
 use proptest::prelude::*;
 
@@ -55,7 +51,7 @@ fn doubles_that_json_lacks_become_null() {
 
 proptest! {
     #[test]
-    fn any_string_is_written_as_it_is_stored(string in support::string()) {
+    fn any_string_is_written_as_it_is_stored(string in crate::support::string()) {
         let (mut written, mut stored) = (Vec::new(), Vec::new());
         append_string(&mut written, &string);
         prop_assert_eq!(serde_json::from_slice::<String>(&written).unwrap(), string);

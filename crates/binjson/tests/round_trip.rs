@@ -1,9 +1,5 @@
 //! What is stored is what was sent: same value, same numbers, same order; and every field is found.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
-
-mod support;
-
 use binjson::{Document, FieldCache, FieldName, Kind, encode};
 use proptest::prelude::*;
 use serde_json::Value as Json;
@@ -90,13 +86,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_value_comes_back_whatever_its_whitespace_and_escapes(value in support::value()) {
+    fn any_value_comes_back_whatever_its_whitespace_and_escapes(value in crate::support::value()) {
         let minified = serde_json::to_string(&value).unwrap();
         let pretty = serde_json::to_string_pretty(&value).unwrap();
         check_document(&minified, &value);
         check_document(&pretty, &value);
-        check_document(&support::with_unicode_escapes(&pretty), &value);
-        prop_assert_eq!(stored(minified.as_bytes()), stored(support::with_unicode_escapes(&pretty).as_bytes()));
+        check_document(&crate::support::with_unicode_escapes(&pretty), &value);
+        prop_assert_eq!(stored(minified.as_bytes()), stored(crate::support::with_unicode_escapes(&pretty).as_bytes()));
     }
 
 }
@@ -105,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 
     #[test]
-    fn large_objects_come_back(value in support::object(700)) {
+    fn large_objects_come_back(value in crate::support::object(700)) {
         check_document(&serde_json::to_string_pretty(&value).unwrap(), &value);
     }
 }

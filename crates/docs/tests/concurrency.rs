@@ -1,12 +1,9 @@
 //! Writes from several threads at once: each value is taken once, and all stays in step.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
-
-mod service;
 
 use std::sync::mpsc::channel;
 
+use crate::service::{Service, travels, user, visit};
 use docs::{Op, Precondition, Write, WriteError};
-use service::{Service, travels, user, visit};
 
 const THREADS: u32 = 4;
 const ROUNDS: u32 = 60;

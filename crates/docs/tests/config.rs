@@ -1,5 +1,4 @@
 //! Mistakes in a configuration file: each told with its place, what is wrong, what is allowed; all at once.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use docs::catalog::FieldKind;
 use docs::config::{Config, MISTAKES_MAX, ParameterDefault, ParameterKind};

@@ -1,12 +1,8 @@
 //! What is counted of a database's trees, and that its plans go by it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod service;
-
+use crate::service::{Service, config};
 use docs::sql::Query;
 use docs::{Op, Precondition, Write};
-use service::{Service, config};
 
 const CONFIG: &str = r#"
 [collections.orders]
@@ -88,7 +84,7 @@ fn a_query_that_was_prepared_while_a_collection_was_empty_plans_anew_when_it_has
     // The next opening counts before anything is asked.
     let (dir, config) = (service.dir, config(CONFIG));
     drop((query, service.database));
-    let database = service::open(&config, dir.path());
+    let database = crate::service::open(&config, dir.path());
     let query = database.prepare_query("SELECT note FROM orders WHERE state = :s AND customer > 9000").unwrap();
     assert_eq!(plan(&query), "SCAN orders FILTER 2");
 }

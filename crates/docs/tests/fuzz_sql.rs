@@ -1,16 +1,9 @@
 //! Mutated real queries: refused with a place, or run within their budget, with the same rows by every way of access.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod fuzz_check;
-#[path = "../../../fuzz/mutation.rs"]
-mod mutation;
-mod sql_memory;
-
-use fuzz_check::{check_sql, little, without_indexes};
-use mutation::{apply, edits};
+use crate::fuzz_check::{check_sql, little, without_indexes};
+use crate::mutation::{apply, edits};
+use crate::sql_memory::{AVERAGE, VISITS};
 use proptest::prelude::*;
-use sql_memory::{AVERAGE, VISITS};
 
 const QUERIES: [&str; 10] = [
     VISITS,

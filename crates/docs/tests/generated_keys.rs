@@ -1,13 +1,9 @@
 //! Keys that a collection makes: each given once, whatever happens in between.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod service;
-
+use crate::service::{Service, config};
 use docs::WriteError;
 use docs::config::Config;
 use docs::key::KeyType;
-use service::{Service, config};
 
 const CONFIG: &str = r#"
 [collections.notes]

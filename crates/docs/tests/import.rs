@@ -1,14 +1,11 @@
 //! Imports: formats, what a bad record is told as, what a stopped import leaves, collections that have documents.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
-
-mod service;
 
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use crate::service::{Service, travels, user, visit};
 use docs::import::{ImportError, Input, OnError, Options, Report};
-use service::{Service, travels, user, visit};
 use tempfile::TempDir;
 
 struct Files {
@@ -96,7 +93,7 @@ fn an_archive_fills_empty_collections_with_indexes_and_all() {
     clean(&service, 25_001);
     let dir = service.dir;
     drop(service.database);
-    let database = service::open(&travels(), dir.path());
+    let database = crate::service::open(&travels(), dir.path());
     clean(&Service { database, dir }, 25_001);
 }
 

@@ -1,13 +1,10 @@
 //! Random writes against a slow, obvious model: the same answers, the same documents, and nothing left behind.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
-
-mod service;
 
 use std::collections::BTreeMap;
 
+use crate::service::{Service, short, travels};
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
-use service::{Service, short, travels};
 
 type Documents = BTreeMap<u32, Map<String, Json>>;
 

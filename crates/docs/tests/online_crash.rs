@@ -1,19 +1,15 @@
 //! Schema work through lives that end anywhere: after any sequence of writes, changed configurations (at an opening and while
 //! open) and processes that are killed, in a build too, an index equals one built from scratch, no value is twice in a unique
 //! field, and no document stands against a rule that is in force.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
-
-mod dying_disk;
-mod service;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use crate::dying_disk::Dying;
+use crate::service::config;
 use docs::{Database, Op, OpenError, Precondition, ReadinessState, Write, WriteError};
-use dying_disk::Dying;
 use serde_json::json;
-use service::config;
 use store::{Options, Store};
 
 const SEEDS: u64 = 16;

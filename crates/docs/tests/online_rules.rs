@@ -1,5 +1,4 @@
 //! Rules that a collection with documents gets while the database is open and written to: a schema, references, expiry.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::path::Path;
 

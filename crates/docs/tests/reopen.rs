@@ -1,11 +1,8 @@
 //! Opening a directory again with the same or another configuration.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
-mod service;
-
+use crate::service::{CONFIG, Service, config, open, travels, user, visit};
 use docs::config::Config;
 use docs::{Database, OpenError};
-use service::{CONFIG, Service, config, open, travels, user, visit};
 
 fn filled() -> Service {
     let service = Service::new(&travels());

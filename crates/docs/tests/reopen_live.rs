@@ -1,5 +1,4 @@
 //! A database that gets another configuration while it is read and written.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::path::Path;
 use std::sync::Mutex;

@@ -1,5 +1,4 @@
 //! Schemas: the plain checker and the general one say the same; `integer` means digits.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use binjson::{Document, encode};
 use docs::row::{Names, Shape};

@@ -1,11 +1,7 @@
 //! INSERT, UPDATE, DELETE and RETURNING over the real store: as in SQLite, and all or nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod service;
-
+use crate::service::{Service, config, travels};
 use docs::sql::{Budget, Field, Modification, Query, RowSink, Scratch, SqlErrorKind, Value, write_field};
-use service::{Service, config, travels};
 
 const NOTES: &str = r#"
 [collections.notes]

@@ -1,15 +1,11 @@
 //! Plans of the common shape run compiled, any plan runs by its expressions: both ways give the same bytes.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod sql_memory;
-
+use crate::sql_memory::{AVERAGE, Memory, Shape, VISITS, travels};
 use docs::catalog::FieldKind;
 use docs::sql::{Budget, Query, Scratch, Value};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Value as Json;
-use sql_memory::{AVERAGE, Memory, Shape, VISITS, travels};
 
 /// Two collections of anything, each with an index on one field, and one on two that carries the others.
 fn memory(t: &[String], u: &[String]) -> Memory {

@@ -1,14 +1,9 @@
 //! SQL against SQLite: the same random data, the same query, the same answer.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod sql_memory;
-mod sql_oracle;
-
+use crate::sql_oracle::Both;
 use docs::sql::{Budget, Query, QueryError, Scratch};
 use proptest::prelude::*;
 use serde_json::Value as Json;
-use sql_oracle::Both;
 
 fn cell() -> impl Strategy<Value = Json> {
     prop_oneof![

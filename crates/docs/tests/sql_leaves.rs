@@ -1,13 +1,9 @@
 //! Compiled plans over the real store take a range leaf by leaf; what they give is what the general way gives, for
 //! entries as they lie in the tree and for those that have changed since.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod service;
-
+use crate::service::Service;
 use docs::config::Included;
 use docs::sql::{Budget, Query, Scratch, Value};
-use service::Service;
 
 const CONFIG: &str = r#"
 [collections.t]
@@ -45,7 +41,7 @@ fn key_of(id: usize) -> String {
 }
 
 fn filled() -> Service {
-    let mut config = service::config(CONFIG);
+    let mut config = crate::service::config(CONFIG);
     for (index, fields) in [(&["b", "c"][..], &["a", "d"][..]), (&["e"], &["a"])] {
         config.included.push(Included {
             collection: "t".into(),

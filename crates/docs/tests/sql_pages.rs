@@ -1,21 +1,14 @@
 //! Pages by keyset: together they are the query's rows in order, and writes in between neither hide nor repeat a row that stayed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod service;
-mod sql_generator;
-mod sql_memory;
-mod sql_oracle;
-
 use std::collections::BTreeMap;
 
+use crate::service::Service;
+use crate::sql_oracle::Both;
 use docs::catalog::Catalog;
 use docs::engine::View;
 use docs::sql::{Budget, OwnedValue, Paged, Query, Scratch, decode_place, encode_place};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use service::Service;
-use sql_oracle::Both;
 
 /// One page, and the place behind it, as a client hands it back.
 fn page(
@@ -106,7 +99,7 @@ fn what_has_no_pages_is_refused() {
 
 #[test]
 fn a_page_begins_in_the_index_where_the_one_before_ended() {
-    let service = Service::new(&service::travels());
+    let service = Service::new(&crate::service::travels());
     let catalog = service.database.catalog();
     let explained = |sql: &str, after: &[OwnedValue]| {
         let paged = Paged::prepare(sql, catalog, 10, Some(after)).unwrap();
@@ -164,7 +157,7 @@ proptest! {
         writes in proptest::collection::vec(between(), 1..30),
         rows in 1u64..6, falling in any::<bool>(),
     ) {
-        let service = Service::new(&service::travels());
+        let service = Service::new(&crate::service::travels());
         first.iter().for_each(|(id, born)| put(&service, *id, *born));
         let mut stayed = first.clone();
         let mut seen: BTreeMap<u32, u32> = BTreeMap::new();

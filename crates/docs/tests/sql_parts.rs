@@ -1,18 +1,11 @@
 //! Ranges that several threads read give what one thread gives, to the last byte.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod service;
-mod sql_generator;
-mod sql_memory;
-mod sql_oracle;
-
 use std::sync::Arc;
 
+use crate::service::Service;
+use crate::sql_generator::{Random, query, world};
 use docs::engine::View;
 use docs::sql::{Budget, Query, Scratch, Value, Workers};
-use service::Service;
-use sql_generator::{Random, query, world};
 
 const QUERIES_OF_A_WORLD: u64 = 25;
 
@@ -47,7 +40,7 @@ fn random_queries_give_the_same_bytes_with_helpers() {
 }
 
 #[track_caller]
-fn check(both: &sql_oracle::Both, sql: &str, budget: &Budget<'_>, expected: Result<&str, &str>) {
+fn check(both: &crate::sql_oracle::Both, sql: &str, budget: &Budget<'_>, expected: Result<&str, &str>) {
     let query = Query::prepare(sql, &both.memory.catalog).unwrap();
     let mut helped = Scratch::new().with_workers(workers());
     for scratch in [&mut Scratch::new(), &mut helped] {
@@ -65,7 +58,7 @@ fn sums_of_parts_are_what_one_sum_is() {
             serde_json::json!({"id": id, "a": wide, "b": f64::from(id) * 0.1, "c": format!("g{}", id % 7), "d": id})
         })
         .collect();
-    let both = sql_oracle::Both::new(&t, &[]);
+    let both = crate::sql_oracle::Both::new(&t, &[]);
     let budget = Budget::default();
     check(&both, "SELECT SUM(a) AS s FROM t", &budget, Ok(r#"[{"s":0}]"#));
     check(&both, "SELECT SUM(a) AS s FROM t WHERE id < 39", &budget, Err("integer overflow"));
@@ -87,7 +80,7 @@ fn sums_of_parts_are_what_one_sum_is() {
 #[test]
 fn all_parts_count_against_one_budget() {
     let t: Vec<_> = (0..600).map(|id| serde_json::json!({"id": id, "a": id})).collect();
-    let both = sql_oracle::Both::new(&t, &[]);
+    let both = crate::sql_oracle::Both::new(&t, &[]);
     let rows = Budget { rows_max: 599, ..Budget::default() };
     check(&both, "SELECT COUNT(*) AS n FROM t", &rows, Err("the query exceeds its limit of 599 rows read"));
     let rows = Budget { rows_max: 600, ..Budget::default() };
@@ -102,7 +95,7 @@ fn all_parts_count_against_one_budget() {
 
 #[test]
 fn a_store_is_read_by_several_threads_beside_what_has_changed() {
-    let service = Service::new(&service::travels());
+    let service = Service::new(&crate::service::travels());
     for id in 1..=300 {
         let user = format!(r#"insert users {{"id":{id},"email":"e{id}","gender":"m","birth_date":{id}}}"#);
         service.run(&user).unwrap();

@@ -1,18 +1,14 @@
 //! Which way a query takes for given counts: a case for each rule of choice, told by the plan's text.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod sql_memory;
-
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
+use crate::sql_memory::{Memory, Shape};
 use docs::catalog::FieldKind;
 use docs::counts::{Counts, TreeCount};
 use docs::engine::TreeId;
 use docs::sql::{Budget, Query, Scratch};
-use sql_memory::{Memory, Shape};
 
 /// Sizes of ranges by the tree, told whatever the range's ends are.
 type Ranges = Arc<Mutex<HashMap<TreeId, u64>>>;

@@ -1,12 +1,6 @@
 //! Random queries over random documents, here and in SQLite: equal answers.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod sql_generator;
-mod sql_memory;
-mod sql_oracle;
-
-use sql_generator::{Random, query, world};
+use crate::sql_generator::{Random, query, world};
 
 /// Queries asked of one pair of collections.
 const QUERIES_OF_A_WORLD: u64 = 25;
@@ -56,7 +50,7 @@ fn what_campaigns_found_stays_mended() {
         serde_json::json!({ "id": 1, "a": "1", "b": 1, "c": "7", "d": "{\"k\":[1]}" }),
         serde_json::json!({ "id": 2, "a": 9.3e18, "b": 9_223_372_036_854_775_807_i64, "c": 9.223372036854776e18 }),
     ];
-    let both = sql_oracle::Both::new(&t, &t);
+    let both = crate::sql_oracle::Both::new(&t, &t);
     for value in [
         // The value of an inner query has the affinity of what it selects.
         "CAST(x.c AS TEXT) = (SELECT q.c FROM u q WHERE q.id = 0)",
@@ -83,7 +77,7 @@ fn what_campaigns_found_stays_mended() {
     let values = ["5.0", "5", "5.0", "5"].into_iter().enumerate();
     let number = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     let t: Vec<_> = values.map(|(id, a)| serde_json::json!({ "id": id, "a": number(a), "b": number(a) })).collect();
-    let apart = sql_oracle::Both::new(&t, &[]);
+    let apart = crate::sql_oracle::Both::new(&t, &[]);
     for (column, falling) in [("a", ""), ("a", " DESC"), ("b", ""), ("b", " DESC")] {
         apart.check(&format!("SELECT x.id FROM t x WHERE x.{column} = 5 ORDER BY x.id{falling}"), true);
     }

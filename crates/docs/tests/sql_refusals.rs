@@ -1,12 +1,8 @@
 //! Wrong and unsupported queries: each is refused with its position, and no text at all makes a panic.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod sql_memory;
-
+use crate::sql_memory::{AVERAGE, Memory, VISITS, travels};
 use docs::sql::{Budget, Query, Scratch, SqlErrorKind, Value};
 use proptest::prelude::*;
-use sql_memory::{AVERAGE, Memory, VISITS, travels};
 
 #[track_caller]
 fn check(sql: &str, kind: SqlErrorKind, line: u64, column: u64, message: &str) {

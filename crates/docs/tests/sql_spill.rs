@@ -1,17 +1,11 @@
 //! Sorts and groups that go to disk give what memory gives, to the last byte; what cannot says so.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod sql_generator;
-mod sql_memory;
-mod sql_oracle;
-
 use std::sync::Arc;
 
+use crate::sql_generator::{Random, query, world};
+use crate::sql_oracle::Both;
 use docs::sql::{Budget, Query, Scratch, SpillSpace, Value, Workers};
 use serde_json::json;
-use sql_generator::{Random, query, world};
-use sql_oracle::Both;
 
 const QUERIES_OF_A_WORLD: u64 = 25;
 /// Bytes of memory: for nothing, for a row or so, for some.

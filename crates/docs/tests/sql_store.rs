@@ -1,11 +1,7 @@
 //! Queries over the real store: what a write changed, the next query sees, through indexes and joins.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod service;
-
+use crate::service::{Service, travels};
 use docs::sql::{Budget, Query, Scratch, Value};
-use service::{Service, travels};
 
 const VISITS: &str = "SELECT v.mark, v.visited_at, l.place FROM visits v JOIN locations l ON l.id = v.location
   WHERE v.user = :id AND (:fromDate IS NULL OR v.visited_at > :fromDate) ORDER BY v.visited_at, v.id";

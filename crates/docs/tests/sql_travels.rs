@@ -1,15 +1,11 @@
 //! The two queries of the travels service, with all combinations of their parameters.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod sql_memory;
-
 use std::path::{Path, PathBuf};
 
+use crate::sql_memory::{AVERAGE, Memory, VISITS, travels};
 use docs::sql::{Budget, Query, Scratch, Value};
 use rand_like::Random;
 use serde_json::{Value as Json, json};
-use sql_memory::{AVERAGE, Memory, VISITS, travels};
 
 /// A small generator of its own, so that a failing seed can be run again.
 mod rand_like {

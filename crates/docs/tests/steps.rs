@@ -1,14 +1,10 @@
 //! Several statements in one transaction: what each sees, what it expects, and that all or nothing stays.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod service;
-
 use std::sync::Arc;
 
+use crate::service::{Service, config};
 use docs::sql::{Budget, ModifyError, OwnedValue, Query, QueryError, Scratch, StepText, Steps, StepsError, Value};
 use docs::{RowsWanted, StepsCall};
-use service::{Service, config};
 
 const CONFIG: &str = r#"
 [collections.goods]

@@ -1,14 +1,11 @@
 //! Views: after whatever writes, definitions and openings, a view equals its query run from scratch.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
-mod service;
-
+use crate::service::{Service, config, open};
 use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use service::{Service, config, open};
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"i64\" }\n";
 

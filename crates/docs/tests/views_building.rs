@@ -1,14 +1,11 @@
 //! Views while they are built: writes beside the build are in them, the old definition answers meanwhile, and the trees of
 //! views that nobody declares any more are emptied.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
-mod service;
-
+use crate::service::{Service, config, open};
 use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write, config::Config};
 use serde_json::{Value as Json, json};
-use service::{Service, config, open};
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"i64\" }\n";
 /// Both give the same rows, for each amount is 1.

@@ -1,15 +1,12 @@
 //! Views over views: whatever is written, and however definitions change, each equals its query over the one below.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
-mod service;
-
+use crate::service::{Service, config, open};
 use docs::config::Config;
 use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write, WriteError};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use service::{Service, config, open};
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
 

@@ -1,20 +1,16 @@
 //! Views through lives that end anywhere: after any sequence of writes, changed definitions and processes that are killed, in a
 //! build too, a view equals its query run from scratch.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
-
-mod dying_disk;
-mod service;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use crate::dying_disk::Dying;
+use crate::service::config;
 use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write};
-use dying_disk::Dying;
 use serde_json::{Value as Json, json};
-use service::config;
 use store::{Options, Store};
 
 const SEEDS: u64 = 8;

@@ -1,31 +1,20 @@
 //! Views through power failures at any operation of the disk: in writes, in builds and after changed definitions, views over views too.
 //! What was acknowledged is there, and every view equals its query run from scratch.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
-
-mod service;
-/// The disk that loses what was not synced, of the store's own tests.
-#[allow(dead_code, reason = "this file uses its part")]
-#[path = "../../store/tests/simulation"]
-mod simulation {
-    pub(crate) mod content;
-    pub(crate) mod disk;
-    pub(crate) mod platter;
-}
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::service::config;
+use crate::simulation::content::Files;
+use crate::simulation::disk::SimulatedDisk;
 use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write, WriteError};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value as Json, json};
-use service::config;
-use simulation::content::Files;
-use simulation::disk::SimulatedDisk;
 use store::disk::Disk;
 use store::{Options, Store};
 

@@ -1,10 +1,7 @@
 //! Writes one by one: what is checked, in which order, and what a refused write leaves behind.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
-mod service;
-
+use crate::service::{Service, short, travels, user, visit};
 use docs::Precondition;
-use service::{Service, short, travels, user, visit};
 
 fn filled() -> Service {
     let service = Service::new(&travels());
@@ -145,7 +142,7 @@ fn preconditions_stand_between_the_target_and_the_body() {
 
 #[test]
 fn a_key_too_long_for_an_index_is_refused() {
-    let service = Service::new(&service::config(
+    let service = Service::new(&crate::service::config(
         "[collections.c]\nkey = {field=\"k\",type=\"string\"}\nindexes=[[\"t\"]]\nunique=[\"u\"]\n",
     ));
     let long = "x".repeat(1100);
@@ -158,7 +155,7 @@ fn a_key_too_long_for_an_index_is_refused() {
 #[test]
 fn a_document_that_refers_to_itself_may_come_and_go() {
     let text = "[collections.c]\nkey = {field=\"k\",type=\"i64\"}\nreferences = { up = \"c\" }\n";
-    let service = Service::new(&service::config(text));
+    let service = Service::new(&crate::service::config(text));
     service.run(r#"insert c {"k":5,"up":5}"#).unwrap();
     service.run(r#"insert c {"k":6405,"up":5}"#).unwrap();
     assert!(service.refused("delete c/5").starts_with("409"));

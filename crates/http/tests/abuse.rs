@@ -1,12 +1,10 @@
 //! The abuse suite: odd and hostile bytes on real sockets. Each case is a sentence, the bytes, the statuses that come
 //! back, and what becomes of the connection.
 
-mod harness;
-
 use std::sync::OnceLock;
 use std::thread;
 
-use harness::TestServer;
+use crate::harness::TestServer;
 use http::{Limits, Settings};
 
 /// What becomes of the connection.

@@ -1,8 +1,6 @@
 //! Closing, limits of connections, drain, and small things about heads.
 
-mod harness;
-
-use harness::TestServer;
+use crate::harness::TestServer;
 use http::{AccessLog, Limits, QueuedWriter, Settings, Status};
 use std::io::Write;
 use std::sync::{Arc, Mutex};

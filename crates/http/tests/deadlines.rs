@@ -1,10 +1,8 @@
 //! Deadlines: what a client that is too slow gets. The deadlines are short, and no test measures time.
 
-mod harness;
-
 use std::time::Duration;
 
-use harness::TestServer;
+use crate::harness::TestServer;
 use http::{Deadlines, Settings};
 
 const SHORT: Duration = Duration::from_millis(60);

@@ -1,12 +1,8 @@
 //! Mutated requests, bodies, queries and routes against plain readings of the same bytes.
 
-mod fuzz_check;
-#[path = "../../../fuzz/mutation.rs"]
-mod mutation;
-
-use fuzz_check::{check_chunks, check_query, check_routes, check_stream};
+use crate::fuzz_check::{check_chunks, check_query, check_routes, check_stream};
+use crate::mutation::{apply, edits};
 use http::Method;
-use mutation::{apply, edits};
 use proptest::prelude::*;
 
 const REQUESTS: [&[u8]; 6] = [

@@ -1,10 +1,8 @@
 //! Order: replies leave in the order of the requests, and reads stand behind unanswered writes.
 
-mod harness;
-
 use std::thread;
 
-use harness::{Client, TestServer};
+use crate::harness::{Client, TestServer};
 use http::{Limits, Settings, Status};
 use proptest::prelude::*;
 

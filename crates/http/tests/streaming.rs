@@ -1,10 +1,8 @@
 //! Streams: framing, back-pressure, and what happens when they break.
 
-mod harness;
-
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use harness::TestServer;
+use crate::harness::TestServer;
 use http::{BodySource, More, Settings, Status};
 
 const MANY: usize = 16 << 20;

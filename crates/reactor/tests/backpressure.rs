@@ -1,14 +1,11 @@
 //! A peer that does not read is not read either; memory stays bounded; nothing is lost.
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use harness::{Making, eventually, exchange, loops, serve};
+use crate::harness::{Making, eventually, exchange, loops, serve};
 use reactor::{Io, Message, Protocol, Settings};
 
 const REPLY_BYTES: usize = 1000;
@@ -159,7 +156,7 @@ fn check_production(by_notice: bool, calls_min: usize) {
     );
     let mut stream = server.connect();
     stream.write_all(b"go").unwrap();
-    assert_eq!(harness::rest(&mut stream).len(), 10_000_000);
+    assert_eq!(crate::harness::rest(&mut stream).len(), 10_000_000);
     assert!(calls.load(Ordering::SeqCst) >= calls_min, "{} calls", calls.load(Ordering::SeqCst));
     server.stop();
 }

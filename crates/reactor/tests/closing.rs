@@ -1,7 +1,4 @@
 //! How connections end: without losing a reply, within bounds, and each alone.
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -9,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use harness::{Making, Server, eventually, exchange, loops, rest, serve};
+use crate::harness::{Making, Server, eventually, exchange, loops, rest, serve};
 use reactor::{Closed, Io, LoopMetrics, Message, Protocol, Settings};
 
 /// Answers the first line with `reply` and finishes, whatever follows; tells how it was closed.
@@ -54,7 +51,7 @@ fn check_reply_survives(reply_bytes: usize, stray_before: usize, stray_after: us
     // Read only after the stray bytes had every chance to provoke a reset.
     writer.join().unwrap();
     assert_eq!(rest(&mut stream).len(), reply_bytes);
-    assert_eq!(reasons.recv_timeout(harness::PATIENCE).unwrap(), Closed::Finished);
+    assert_eq!(reasons.recv_timeout(crate::harness::PATIENCE).unwrap(), Closed::Finished);
     server.stop();
 }
 
@@ -68,7 +65,7 @@ fn bytes_after_the_last_request_cost_no_reply() {
 
 #[track_caller]
 fn check_closed(server: Server, reasons: &mpsc::Receiver<Closed>, expected: Closed, count: fn(&LoopMetrics) -> u64) {
-    assert_eq!(reasons.recv_timeout(harness::PATIENCE).unwrap(), expected);
+    assert_eq!(reasons.recv_timeout(crate::harness::PATIENCE).unwrap(), expected);
     eventually("it is counted", || server.metrics().sum(count) == 1 && server.metrics().sum(|l| l.open) == 0);
     server.stop();
 }

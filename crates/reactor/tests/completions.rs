@@ -1,7 +1,4 @@
 //! What goes on beside connections: an acceptor hears of its end, and of the end of each tick.
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
-use harness::{eventually, exchange, loops, serve};
+use crate::harness::{eventually, exchange, loops, serve};
 use reactor::{Accept, ConnectionId, Factory, Io, Loop, Message, Protocol};
 
 /// A line that has to be answered, handed over at the end of a tick to a thread that is slow.

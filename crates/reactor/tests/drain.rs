@@ -1,21 +1,18 @@
 //! Draining: what had arrived is served, what hangs is cut at the deadline, the port is free afterwards.
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
 
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use harness::{Making, PATIENCE, Server, eventually, exchange, loops, rest, serve};
+use crate::harness::{Making, PATIENCE, Server, eventually, exchange, loops, rest, serve};
 use reactor::{Closed, Io, Protocol, Settings};
 
 /// `Lines`, but it waits for the other end when the loop drains if it is stubborn.
 struct Drained {
     stubborn: bool,
     told: Sender<&'static str>,
-    lines: harness::Lines,
+    lines: crate::harness::Lines,
 }
 
 impl Protocol for Drained {
@@ -40,8 +37,9 @@ impl Protocol for Drained {
 
 fn server(loops_count: usize, stubborn: bool) -> (Server, mpsc::Receiver<&'static str>) {
     let (told, tellings) = mpsc::channel();
-    let make =
-        move |_, _: &_| Box::new(Drained { stubborn, told: told.clone(), lines: harness::Lines }) as Box<dyn Protocol>;
+    let make = move |_, _: &_| {
+        Box::new(Drained { stubborn, told: told.clone(), lines: crate::harness::Lines }) as Box<dyn Protocol>
+    };
     (serve(loops(loops_count), Making::each(make)), tellings)
 }
 
@@ -67,7 +65,7 @@ fn an_idle_connection_is_told_and_finished() {
 fn an_idle_peer_that_does_not_close_does_not_hold_the_loop() {
     let (told, tellings) = mpsc::channel();
     let make = move |_, _: &_| {
-        Box::new(Drained { stubborn: false, told: told.clone(), lines: harness::Lines }) as Box<dyn Protocol>
+        Box::new(Drained { stubborn: false, told: told.clone(), lines: crate::harness::Lines }) as Box<dyn Protocol>
     };
     let settings = Settings { linger_max: Duration::from_secs(600), ..loops(1) };
     let server = serve(settings, Making::each(make));

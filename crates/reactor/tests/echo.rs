@@ -1,13 +1,9 @@
 //! Bytes in, bytes out: the plain way of a connection from accept to close.
 
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
-
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use harness::{Echo, Lines, Making, connect, eventually, exchange, loops, rest, rest_after_half_close, serve};
+use crate::harness::{Echo, Lines, Making, connect, eventually, exchange, loops, rest, rest_after_half_close, serve};
 use reactor::{Io, Protocol, Settings};
 
 #[track_caller]

@@ -1,13 +1,10 @@
 //! A connection that sends a lot does not keep the others of its loop waiting.
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-use harness::{Making, eventually, loops, serve};
+use crate::harness::{Making, eventually, loops, serve};
 use reactor::{Io, Loop, Protocol, Settings};
 
 /// Counts its lines, and notes what the greedy one had done by the time a line of the modest one was seen.

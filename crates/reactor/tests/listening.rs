@@ -1,14 +1,11 @@
 //! Ports, placement of connections on loops, and the bound on their number.
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use harness::{Echo, Making, Server, connect, eventually, exchange, loops, serve};
+use crate::harness::{Echo, Making, Server, connect, eventually, exchange, loops, serve};
 use reactor::{Reactor, Running, Settings};
 
 fn echo(settings: Settings) -> Server {
@@ -71,7 +68,7 @@ fn a_port_can_be_taken_again_after_a_restart() {
     exchange(&mut stream, b"x", b"x");
     // The server closes first, so its side stays in TIME_WAIT.
     server.running.drain(Duration::from_secs(10));
-    assert_eq!(harness::rest(&mut stream), b"");
+    assert_eq!(crate::harness::rest(&mut stream), b"");
     drop(stream);
     server.running.join().unwrap();
     let again = try_serve(address, 2).unwrap();
@@ -128,7 +125,7 @@ fn accepted_sockets_have_no_delay() {
     // TCP_NODELAY is inherited from the listener; should a kernel stop doing so, small replies would wait for ACKs.
     let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     listener.set_tcp_nodelay(true).unwrap();
-    listener.bind(&harness::any_port().into()).unwrap();
+    listener.bind(&crate::harness::any_port().into()).unwrap();
     listener.listen(1).unwrap();
     let _client = connect(listener.local_addr().unwrap().as_socket().unwrap());
     assert!(listener.accept().unwrap().0.tcp_nodelay().unwrap());
@@ -173,7 +170,7 @@ fn another_loops_room_is_found_after_the_pause() {
 #[test]
 fn a_refused_connection_is_closed_and_leaves_no_trace() {
     let server = serve(loops(1), Making::some(|_, _| None));
-    assert_eq!(harness::rest(&mut server.connect()), b"");
+    assert_eq!(crate::harness::rest(&mut server.connect()), b"");
     eventually("it is counted", || server.metrics().sum(|l| l.refused) == 1);
     assert_eq!(server.metrics().sum(|l| l.open), 0);
     server.stop();
@@ -182,7 +179,7 @@ fn a_refused_connection_is_closed_and_leaves_no_trace() {
 #[test]
 fn an_acceptor_that_panics_refuses() {
     let server = serve(loops(1), Making::each(|_, _| panic!("in accept")));
-    assert_eq!(harness::rest(&mut server.connect()), b"");
+    assert_eq!(crate::harness::rest(&mut server.connect()), b"");
     eventually("it is counted", || server.metrics().sum(|l| l.panics) == 1);
     server.stop();
 }

@@ -1,13 +1,10 @@
 //! Connections whose bytes arrive together read before the first of them is answered, so that their protocols can look
 //! ahead; what each is given, and the order of its calls, stays as it was.
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, mpsc};
 
-use harness::{Making, eventually, loops, serve};
+use crate::harness::{Making, eventually, loops, serve};
 use reactor::{Io, Loop, Protocol};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

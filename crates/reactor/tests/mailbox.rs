@@ -1,14 +1,11 @@
 //! Messages and closures from other threads: none lost, none for the wrong connection, few wake-ups.
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier};
 
-use harness::{Making, PATIENCE, eventually, loops, serve};
+use crate::harness::{Making, PATIENCE, eventually, loops, serve};
 use reactor::{ConnectionId, Io, Message, Protocol};
 
 /// Writes each message's number, and tells its id when it opens.
@@ -87,7 +84,7 @@ fn a_running_loop_is_not_woken_for_each_message() {
 #[test]
 fn no_wake_up_is_lost() {
     // Each round the loop has gone to sleep or is about to: a lost wake-up leaves a thread waiting for ever.
-    let server = serve(loops(2), Making::each(|_, _| Box::new(harness::Echo)));
+    let server = serve(loops(2), Making::each(|_, _| Box::new(crate::harness::Echo)));
     let threads: Vec<_> = (0..4)
         .map(|thread| {
             let lp = server.running.loops()[thread % 2].clone();
@@ -144,7 +141,7 @@ fn a_stale_id_reaches_nobody_though_its_slot_is_used_again() {
 
 #[test]
 fn mail_to_a_loop_that_has_ended_is_dropped() {
-    let server = serve(loops(1), Making::each(|_, _| Box::new(harness::Echo)));
+    let server = serve(loops(1), Making::each(|_, _| Box::new(crate::harness::Echo)));
     let lp = server.running.loops()[0].clone();
     server.stop();
     let dropped = Arc::new(AtomicUsize::new(0));
@@ -155,10 +152,10 @@ fn mail_to_a_loop_that_has_ended_is_dropped() {
 
 #[test]
 fn a_task_that_panics_is_counted_and_the_loop_goes_on() {
-    let server = serve(loops(1), Making::each(|_, _| Box::new(harness::Echo)));
+    let server = serve(loops(1), Making::each(|_, _| Box::new(crate::harness::Echo)));
     server.running.loops()[0].run(Box::new(|_| panic!("of a task")));
     eventually("it is counted", || server.metrics().sum(|l| l.panics) == 1);
-    harness::exchange(&mut server.connect(), b"still here", b"still here");
+    crate::harness::exchange(&mut server.connect(), b"still here", b"still here");
     server.stop();
 }
 

@@ -1,13 +1,10 @@
 //! A TCP relay in under 100 lines: outgoing connections on the same footing as accepted ones, with back-pressure both
 //! ways and half-close passed on.
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
-use harness::{Making, Server, connect, eventually, loops, serve};
+use crate::harness::{Making, Server, connect, eventually, loops, serve};
 use reactor::{Closed, ConnectionId, Io, Message, Protocol, Settings};
 
 // ---- the relay ----
@@ -97,7 +94,7 @@ fn target() -> (TcpListener, SocketAddr) {
 fn pair(relay: &Server, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let near = relay.connect();
     let far = listener.accept().unwrap().0;
-    far.set_read_timeout(Some(harness::PATIENCE)).unwrap();
+    far.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
     (near, far)
 }
 
@@ -117,7 +114,7 @@ fn check_one_way(mut from: TcpStream, mut to: TcpStream, bytes: usize) {
     let mut from = writer.join().unwrap();
     to.write_all(b"still there").unwrap();
     drop(to);
-    assert_eq!(harness::rest(&mut from), b"still there");
+    assert_eq!(crate::harness::rest(&mut from), b"still there");
 }
 
 #[test]
@@ -178,7 +175,7 @@ fn a_target_that_refuses_ends_the_near_end() {
     let (listener, address) = target();
     drop(listener);
     let relay = relay_to(address, loops(1));
-    assert_eq!(harness::rest(&mut relay.connect()), b"");
+    assert_eq!(crate::harness::rest(&mut relay.connect()), b"");
     eventually("both are gone", || relay.metrics().sum(|l| l.open) == 0);
     assert_eq!(relay.metrics().sum(|l| l.closed_transport), 1);
     relay.stop();
@@ -207,12 +204,12 @@ fn connections_can_be_opened_from_other_threads() {
         refused
     };
     for lp in client.loops() {
-        lp.connect(address, Box::new(|_, _| Box::new(harness::Echo)));
-        lp.connect(refused, Box::new(|_, _| Box::new(harness::Echo)));
+        lp.connect(address, Box::new(|_, _| Box::new(crate::harness::Echo)));
+        lp.connect(refused, Box::new(|_, _| Box::new(crate::harness::Echo)));
     }
     for _ in client.loops() {
         let mut accepted = listener.accept().unwrap().0;
-        harness::exchange(&mut accepted, b"to the client", b"to the client");
+        crate::harness::exchange(&mut accepted, b"to the client", b"to the client");
     }
     eventually("two are made", || client.metrics().sum(|l| l.connected) == 2);
     eventually("two failed", || client.metrics().sum(|l| l.closed_transport) == 2);

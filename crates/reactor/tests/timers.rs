@@ -1,13 +1,10 @@
 //! Deadlines of connections and of loops: never early, in order, replaceable.
-#![allow(clippy::unwrap_used)] // in functions shared by tests too
-
-mod harness;
 
 use std::io::Write;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use harness::{Making, PATIENCE, Server, loops, serve};
+use crate::harness::{Making, PATIENCE, Server, loops, serve};
 use reactor::{Io, Protocol};
 
 /// Does as its input bytes say; tells when its timers run out.
@@ -105,10 +102,10 @@ fn a_timer_does_not_outlive_its_connection() {
     let (server, firings) = alarmed();
     let mut stream = server.connect();
     stream.write_all(b"asP").unwrap();
-    harness::eventually("it is set", || server.metrics().sum(|l| l.bytes_in) == 3);
+    crate::harness::eventually("it is set", || server.metrics().sum(|l| l.bytes_in) == 3);
     socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(stream);
-    harness::eventually("it is gone", || server.metrics().sum(|l| l.open) == 0);
+    crate::harness::eventually("it is gone", || server.metrics().sum(|l| l.open) == 0);
     // A new connection in the same slot must not inherit it.
     let _second = server.connect();
     assert!(firings.recv_timeout(Duration::from_millis(200)).is_err());
@@ -117,7 +114,7 @@ fn a_timer_does_not_outlive_its_connection() {
 
 #[test]
 fn no_timer_fires_early() {
-    let server = serve(loops(1), Making::each(|_, _| Box::new(harness::Echo)));
+    let server = serve(loops(1), Making::each(|_, _| Box::new(crate::harness::Echo)));
     let lp = server.running.loops()[0].clone();
     let (fired, firings) = mpsc::channel();
     for (nth, delay) in [0, 1, 9, 10, 11, 25, 99].into_iter().map(Duration::from_millis).enumerate() {
@@ -138,7 +135,7 @@ fn an_idle_loop_with_a_far_deadline_sleeps() {
     let (server, _firings) = alarmed();
     let mut stream = server.connect();
     stream.write_all(b"al").unwrap();
-    harness::eventually("it is set", || server.metrics().sum(|l| l.bytes_in) == 2);
+    crate::harness::eventually("it is set", || server.metrics().sum(|l| l.bytes_in) == 2);
     std::thread::sleep(Duration::from_millis(50));
     let before = server.metrics().sum(|l| l.ticks);
     std::thread::sleep(Duration::from_millis(300));

@@ -1,9 +1,7 @@
 //! `POST /_/backup`: names stay inside the folder, one at a time, and the answer is there when the copy is.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
-mod harness;
-
-use harness::TestServer;
+use crate::harness::TestServer;
 use serde_json::json;
 
 fn start(folder: &tempfile::TempDir) -> TestServer {

@@ -1,11 +1,9 @@
 //! The feed of changes: every change once and in order, across connections; filters; who is too slow, too late, or wrong.
 
-mod harness;
-
 use std::io::Read;
 use std::net::TcpStream;
 
-use harness::{Answer, TestServer};
+use crate::harness::{Answer, TestServer};
 use serde_json::{Value as Json, json};
 
 const MORE: &str = "[collections.notes]\nkey = { field = \"id\", type = \"string\" }\n";

@@ -1,10 +1,6 @@
 //! Data that is not in memory: reads that would wait for the disk leave their loop, and are answered right and in order.
 
-#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
-
-mod harness;
-
-use harness::{COLLECTIONS, Client};
+use crate::harness::{COLLECTIONS, Client};
 use server::Running;
 use server::config::ServiceConfig;
 use std::path::Path;

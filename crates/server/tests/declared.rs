@@ -1,8 +1,6 @@
 //! Declared queries: parameters of the path and of the query, the clock, limits, and what takes long.
 
-mod harness;
-
-use harness::{TestServer, mistakes};
+use crate::harness::{TestServer, mistakes};
 use std::time::Duration;
 
 const ENDPOINTS: &str = r#"

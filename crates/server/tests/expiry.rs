@@ -1,8 +1,6 @@
 //! Expiry in a running server: hidden by every way to read, removed in the background, told by the feed.
 
-mod harness;
-
-use harness::TestServer;
+use crate::harness::TestServer;
 use serde_json::json;
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,7 @@
 //! Rows leave while they are made (`flowing_memory.rs`: in how much memory), ended with their client and their time; what is sorted and grouped
 //! beyond the memory goes to disk.
 
-mod harness;
-
-use harness::{Client, TestServer};
+use crate::harness::{Client, TestServer};
 use serde_json::json;
 use std::time::Duration;
 

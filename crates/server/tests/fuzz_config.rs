@@ -1,11 +1,7 @@
 //! Mutated configuration files: taken, or refused with mistakes that have places; never a panic, never without end.
 
-mod fuzz_check;
-#[path = "../../../fuzz/mutation.rs"]
-mod mutation;
-
-use fuzz_check::check_config;
-use mutation::{apply, edits};
+use crate::fuzz_check::check_config;
+use crate::mutation::{apply, edits};
 use proptest::prelude::*;
 
 const TRAVELS: &str = include_str!("../../../apps/travels/travels.toml");

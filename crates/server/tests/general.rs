@@ -1,8 +1,6 @@
 //! The general API under `/_/`: documents and their tags, lists, bulk, queries, and what is said of errors.
 
-mod harness;
-
-use harness::{Answer, TestServer};
+use crate::harness::{Answer, TestServer};
 use serde_json::json;
 
 const ITEM: &[u8] = br#"{"id":7,"group":"g1","price":70}"#;

@@ -1,8 +1,6 @@
 //! Replies over 64 KB: whole for who reads, bounded for who does not, cut where a document changes half-way.
 
-mod harness;
-
-use harness::{Client, TestServer};
+use crate::harness::{Client, TestServer};
 use std::io::Read;
 
 const ENDPOINTS: &str = r#"

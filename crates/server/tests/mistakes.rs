@@ -1,8 +1,6 @@
 //! What is told of a broken file: file, line, column, what is wrong, what is allowed.
 
-mod harness;
-
-use harness::mistakes;
+use crate::harness::mistakes;
 use server::config::ServiceConfig;
 
 const COLLECTION: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";

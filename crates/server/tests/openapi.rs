@@ -3,9 +3,7 @@
 //! Whether it is one says `openapi-spec-validator`, which `cargo xtask openapi` installs into `target`; where it is not
 //! there, that test says so and is skipped.
 
-mod harness;
-
-use harness::{SERVER, TestServer};
+use crate::harness::{SERVER, TestServer};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;

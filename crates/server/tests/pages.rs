@@ -1,8 +1,6 @@
 //! Pages of queries: `limit` and `after` of `/_/query`.
 
-mod harness;
-
-use harness::TestServer;
+use crate::harness::TestServer;
 use serde_json::{Value, json};
 
 const SQL: &str = "SELECT id, price FROM items WHERE price >= :least ORDER BY \"group\" DESC";

@@ -1,9 +1,6 @@
 //! Another configuration while the server serves.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
-mod harness;
-
-use harness::{SERVER, TestServer};
+use crate::harness::{SERVER, TestServer};
 use serde_json::{Value as Json, json};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -45,7 +42,7 @@ fn settle(server: &TestServer) -> Json {
 }
 
 #[track_caller]
-fn check_reloaded(answer: &harness::Answer) -> Json {
+fn check_reloaded(answer: &crate::harness::Answer) -> Json {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let told = answer.json();
     assert_eq!(told["reloaded"], true, "{told}");

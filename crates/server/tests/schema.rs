@@ -1,8 +1,6 @@
 //! What `/_/schema` tells.
 
-mod harness;
-
-use harness::TestServer;
+use crate::harness::TestServer;
 use serde_json::json;
 
 #[test]

@@ -1,8 +1,6 @@
 //! What `[server]` asks against the memory, and mistakes that are told together.
 
-mod harness;
-
-use harness::{COLLECTIONS, TestServer, mistakes};
+use crate::harness::{COLLECTIONS, TestServer, mistakes};
 
 /// A file whose mistakes are told with each of these pieces.
 #[track_caller]

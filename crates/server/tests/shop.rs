@@ -1,9 +1,7 @@
 //! The shop of `apps/shop` as it is served: an order takes its goods from the stock in one transaction, a shelf is listed
 //! page by page in the order that the request chooses.
 
-mod harness;
-
-use harness::{SERVER, TestServer};
+use crate::harness::{SERVER, TestServer};
 use serde_json::{Value, json};
 
 const SHOP: &str = include_str!("../../../apps/shop/shop.toml");

@@ -1,8 +1,6 @@
 //! `POST /_/query` with INSERT, UPDATE, DELETE: what is answered, what is refused, and the order among other requests.
 
-mod harness;
-
-use harness::{Answer, TestServer};
+use crate::harness::{Answer, TestServer};
 use serde_json::{Value, json};
 
 fn change(server: &TestServer, sql: &str, params: &Value) -> Answer {

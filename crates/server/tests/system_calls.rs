@@ -1,10 +1,8 @@
 //! What requests cost in system calls: one read and one write each, or one of each for all that arrived together.
 
-mod harness;
-
 use std::io::Write;
 
-use harness::{Client, TestServer};
+use crate::harness::{Client, TestServer};
 
 const ENDPOINTS: &str = "[[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\n";
 

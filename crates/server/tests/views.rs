@@ -1,8 +1,6 @@
 //! Views of a running server: what is told of them, their rows, and their verification.
 
-mod harness;
-
-use harness::TestServer;
+use crate::harness::TestServer;
 use serde_json::json;
 
 const VIEW: &str = "[views.by_group]\nquery = \"SELECT \\\"group\\\", COUNT(*) AS n, SUM(price) AS total FROM items GROUP BY \\\"group\\\"\"\n";

@@ -1,7 +1,5 @@
 //! Loads beside commits that fill one memtable after the other: what was acknowledged stays.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

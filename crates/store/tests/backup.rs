@@ -1,7 +1,5 @@
 //! Backup of a store at work, restore, compaction: whole or not at all, and nothing that was acknowledged is missing.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,18 +1,14 @@
 //! Power fails at every operation of a backup, a restore and a compaction: what is left is the old store, the whole new one,
 //! or a folder that no start takes for a store.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod simulation;
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::simulation::content::Files;
+use crate::simulation::disk::SimulatedDisk;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use simulation::content::Files;
-use simulation::disk::SimulatedDisk;
 use store::disk::Disk;
 use store::{Direction, Error, KeyRange, Options, Store, Tx};
 

@@ -1,7 +1,5 @@
 //! Bulk builds: all or none, beside ordinary commits.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use store::{Error, Options, Store, TreeId};
 
 fn open(directory: &tempfile::TempDir) -> Store {

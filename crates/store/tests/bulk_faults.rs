@@ -1,15 +1,11 @@
 //! A disk that fails under a bulk build, whose pages are written by a thread beside it.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod hooked_disk;
-
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use hooked_disk::{HookedDisk, Hooks};
+use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::DiskFile;
 use store::{BulkTree, Error, Options, Store};
 

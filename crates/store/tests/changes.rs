@@ -1,17 +1,12 @@
 //! Readers of changes: every transaction once, whole, in order, for as long as it is kept; and what they are told where not.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod faulty_disk;
-mod hooked_disk;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use faulty_disk::faulty;
+use crate::faulty_disk::faulty;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::{Change, ChangeReader, Clock, Durability, Error, KeyRange, Options, Store, TreeId, Version};

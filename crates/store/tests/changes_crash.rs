@@ -1,19 +1,15 @@
 //! Power fails while a reader follows the changes of a working store. What it has seen is never taken back: it goes on where it
 //! was. What can be read from the oldest version on is all there is, in order, and makes the very data that the store holds.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod simulation;
-
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::simulation::content::Files;
+use crate::simulation::disk::SimulatedDisk;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use simulation::content::Files;
-use simulation::disk::SimulatedDisk;
 use store::disk::Disk;
 use store::{Change, Direction, Durability, Error, KeyRange, Options, Store, TreeId, Version};
 

@@ -1,7 +1,5 @@
 //! Transactions: atomic, isolated, computed again when they lost a race, acknowledged exactly once.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::ops::ControlFlow;
 use std::sync::mpsc;
 

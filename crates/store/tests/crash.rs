@@ -3,14 +3,10 @@
 //!
 //! `cargo xtask campaign crash` does the same for long; STORE_CRASH_SEED begins with another seed here.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod simulation;
-
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use simulation::crash::{Chain, Tally};
+use crate::simulation::crash::{Chain, Tally};
 
 /// No further chain of lives is begun after this.
 const TIME: Duration = Duration::from_secs(10);

@@ -2,12 +2,8 @@
 //! Here a part of all damages, begun at a random place; `cargo xtask campaign damage` does them all. STORE_DAMAGE_FIRST
 //! repeats a run.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod simulation;
-
-use simulation::damage::{Outcome, Share, try_all};
-use simulation::specimen::{Kind, Specimen};
+use crate::simulation::damage::{Outcome, Share, try_all};
+use crate::simulation::specimen::{Kind, Specimen};
 
 /// Of so many bytes one is flipped.
 const STEP: usize = 997;

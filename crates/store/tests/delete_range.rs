@@ -1,7 +1,5 @@
 //! Deleting ranges through the door: one operation, whatever the range holds.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 

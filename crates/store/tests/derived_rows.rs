@@ -1,7 +1,5 @@
 //! Derived rows: what follows from them is as if each snapshot's rows had been looked at, whatever transactions share a batch.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

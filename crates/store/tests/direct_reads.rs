@@ -1,9 +1,5 @@
 //! Reads past the page cache: right values as of their snapshot, from the disk or not at all, and faults that hurt nobody else.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod hooked_disk;
-
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
@@ -13,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hooked_disk::{HookedDisk, Hooks};
+use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{DiskFile, MemoryDisk, ReadQueue};
 use store::{DirectReads, Error, Got, Options, Outcome, Reader, Store, TreeId, Tx};
 

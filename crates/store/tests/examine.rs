@@ -1,9 +1,5 @@
 //! A look at a store that is not open: whatever is broken in it is told, and nothing of it is changed.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod hooked_disk;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -11,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use hooked_disk::{HookedDisk, Hooks};
+use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{Access, DiskFile};
 use store::{Error, Options, Store, Tx};
 

@@ -1,15 +1,10 @@
 //! A disk that fails: what is refused, what is still there, and that reading goes on.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod faulty_disk;
-mod hooked_disk;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faulty_disk::{Faults, faulty};
+use crate::faulty_disk::{Faults, faulty};
 use store::{Error, Options, Store, TreeId, Tx};
 
 fn options() -> Options {

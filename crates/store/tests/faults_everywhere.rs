@@ -1,11 +1,7 @@
 //! The disk fails, is full or stutters at one operation after the other of a store's life: `simulation/faults.rs` says what must hold.
 //! Here at some operations, by chance; `cargo xtask campaign faults` takes them all.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod simulation;
-
-use simulation::faults::{Start, sweep};
+use crate::simulation::faults::{Start, sweep};
 
 /// Of so many operations one is taken.
 const STEP: usize = 23;

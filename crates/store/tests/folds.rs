@@ -1,7 +1,5 @@
 //! Folds: what many transactions add to the same keys is all there, with them and not before them, whatever else happens.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};

@@ -3,8 +3,6 @@
 //! A fixture's files are without their blocks of zeros: the number of blocks (u32), then each block that holds something, its
 //! number (u32) before its 4,096 bytes.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 

@@ -1,18 +1,13 @@
 //! A full disk: writes are refused clearly and go on by themselves when there is room; whatever was acknowledged still
 //! reaches the tree, and the store can be closed and opened as often as one likes without a byte more.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod faulty_disk;
-mod hooked_disk;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use faulty_disk::{Faults, faulty};
+use crate::faulty_disk::{Faults, faulty};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::{Direction, Durability, Error, KeyRange, Options, Store, TreeId, Tx};

@@ -1,14 +1,10 @@
 //! Mutated log segments and tree files: recovery gives a state that once was or an error with its place, and what lies
 //! behind a right checksum is not trusted either.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod fuzz_check;
-
 use std::cell::Cell;
 use std::fs;
 
-use fuzz_check::{
+use crate::fuzz_check::{
     LOG_NAME, TREE_NAME, check_log, check_tree, folder, reseal_log, reseal_pages, write_store, write_tree,
 };
 use proptest::prelude::*;

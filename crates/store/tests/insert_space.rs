@@ -1,7 +1,5 @@
 //! What the file holds beside the data after random inserts, at rest: pages that checkpoints freed and growth left over.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::{Durability, Options, Store};

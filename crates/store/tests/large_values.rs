@@ -1,7 +1,5 @@
 //! The largest values, from the commit to the tree and back, and who says no where the settings do not allow them.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::path::Path;
 
 use store::{Error, Options, Store, TreeId, Tx};

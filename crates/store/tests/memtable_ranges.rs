@@ -1,7 +1,5 @@
 //! Deleted ranges of a memtable, looked at with snapshots of all ages, against a list of all that was done.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::ops::Bound;
 
 use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! How many memtables there are at once has a bound: readers of old states slow writers, and take no more memory.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use store::{Error, Options, Store, TreeId};
 
 const MEMTABLE_BYTES: usize = 256 * 1024;

@@ -3,8 +3,6 @@
 //!
 //! Longer ones: `STORE_MODEL_CASES=1000 cargo test -p store --release --test model -- --include-ignored`.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,15 +1,11 @@
 //! How bulk builds and checkpoints share the disk: what they ask to be written out, seen through a disk that takes notes.
 
-#![allow(clippy::unwrap_used)]
-
-mod hooked_disk;
-
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use hooked_disk::{HookedDisk, Hooks};
+use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::DiskFile;
 use store::{BulkTree, Options, Store, Tx};
 

@@ -1,9 +1,5 @@
 //! Checkpoints in pieces: what is there when one ends after some of them, and what they take of the disk.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
-mod hooked_disk;
-
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -11,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hooked_disk::{HookedDisk, Hooks};
+use crate::hooked_disk::{HookedDisk, Hooks};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::{DiskFile, SystemDisk};

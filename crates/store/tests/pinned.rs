@@ -1,7 +1,5 @@
 //! A reader that never ends: it is seen, it keeps its state, and the file grows by what has changed since, however often.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use store::{Options, Store, TreeId, Tx};
 
 const ROWS: u32 = 8000;

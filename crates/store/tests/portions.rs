@@ -1,7 +1,5 @@
 //! What a snapshot tells of a tree's size, and that other threads see what it shows.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::ops::{Bound, ControlFlow};
 
 use store::{Across, Direction, KeyRange, Options, Store, TreeId, Tx};

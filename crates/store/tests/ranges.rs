@@ -1,7 +1,5 @@
 //! Ranges and prefixes, in both directions, over what lies in the tree, in the frozen and in the active memtable.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 

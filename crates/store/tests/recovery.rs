@@ -1,7 +1,5 @@
 //! What is there after a stop of any kind, and who may open it.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::path::Path;
 use std::time::Duration;
 

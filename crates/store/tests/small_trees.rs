@@ -1,7 +1,5 @@
 //! A store of little data, changed steadily: its memtables are merged long before they are full.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::time::{Duration, Instant};
 
 use store::{Options, Store, Tx};

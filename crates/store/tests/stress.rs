@@ -8,8 +8,6 @@
 //! Made for the sanitizers too: `cargo xtask sanitize thread store --test stress`. On the disk in memory they see also what
 //! a checkpoint writes into pages that somebody may still look at.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{Bound, ControlFlow};

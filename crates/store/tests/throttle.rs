@@ -1,7 +1,5 @@
 //! Writers are slowed before they would be stopped: on a disk on which a checkpoint stands still as long as the test wants.
 
-#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
-
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;

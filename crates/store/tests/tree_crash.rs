@@ -4,16 +4,12 @@
 //! A disk that records keeps every write and sync. For each of them a file is put together as the disk might hold it then:
 //! everything up to the last sync, and of the writes since any part, torn at 512-byte sectors.
 
-#![allow(clippy::unwrap_used)] // The lint's exception for tests does not reach helper functions of test files.
-
-mod hooked_disk;
-
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
-use hooked_disk::{HookedDisk, Hooks};
+use crate::hooked_disk::{HookedDisk, Hooks};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::{DiskFile, SystemDisk};

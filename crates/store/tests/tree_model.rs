@@ -1,7 +1,5 @@
 //! The tree file against a `BTreeMap`: the same random changes to both, then every way of reading must agree.
 
-#![allow(clippy::unwrap_used)] // The lint's exception for tests does not reach helper functions of test files.
-
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;

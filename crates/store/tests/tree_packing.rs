@@ -1,7 +1,5 @@
 //! How full leaves are after changes here and there, and what filling them costs.
 
-#![allow(clippy::unwrap_used)] // The lint's exception for tests does not reach helper functions of test files.
-
 use std::collections::BTreeMap;
 
 use rand::rngs::SmallRng;

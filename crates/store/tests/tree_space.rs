@@ -1,16 +1,13 @@
 //! The tree file's space: reused under steady change, kept while a view reaches it, given back by what fails.
 
-#![allow(clippy::unwrap_used)] // The lint's exception for tests does not reach helper functions of test files.
-
 use std::collections::BTreeMap;
-mod hooked_disk;
 
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use hooked_disk::{HookedDisk, Hooks};
+use crate::hooked_disk::{HookedDisk, Hooks};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::{DiskFile, SystemDisk};

@@ -1,0 +1,55 @@
+//! The tests of `docs`, one subject a file, in one program: to link one for each took most of the time.
+//! What looks at the whole process stands alone (`Cargo.toml`).
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+/// The disk that loses what was not synced, of the store's own tests.
+#[allow(dead_code, reason = "this file uses its part")]
+#[path = "../../store/tests/simulation"]
+mod simulation {
+    pub(crate) mod content;
+    pub(crate) mod disk;
+    pub(crate) mod platter;
+}
+mod dying_disk;
+mod fuzz_check;
+#[path = "../../../fuzz/mutation.rs"]
+mod mutation;
+mod service;
+mod sql_generator;
+mod sql_memory;
+mod sql_oracle;
+
+mod changes;
+mod concurrency;
+mod config;
+mod counts;
+mod expire;
+mod fuzz_sql;
+mod generated_keys;
+mod import;
+mod model;
+mod online;
+mod online_crash;
+mod online_rules;
+mod reopen;
+mod reopen_live;
+mod schema;
+mod sql_changes;
+mod sql_compiled;
+mod sql_differential;
+mod sql_leaves;
+mod sql_pages;
+mod sql_parts;
+mod sql_plans;
+mod sql_random;
+mod sql_refusals;
+mod sql_spill;
+mod sql_store;
+mod sql_travels;
+mod steps;
+mod views;
+mod views_building;
+mod views_chains;
+mod views_crash;
+mod views_power;
+mod writes;

@@ -1,0 +1,14 @@
+//! The tests of `http`, one subject a file, in one program: to link one for each took most of the time.
+//! What looks at the whole process stands alone (`Cargo.toml`).
+
+mod fuzz_check;
+mod harness;
+#[path = "../../../fuzz/mutation.rs"]
+mod mutation;
+
+mod abuse;
+mod closing;
+mod deadlines;
+mod fuzz_requests;
+mod pipelining;
+mod streaming;

@@ -1,0 +1,18 @@
+//! The tests of `reactor`, one subject a file, in one program: to link one for each took most of the time.
+//! What looks at the whole process stands alone (`Cargo.toml`).
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod harness;
+
+mod backpressure;
+mod closing;
+mod completions;
+mod drain;
+mod echo;
+mod fairness;
+mod listening;
+mod looking_ahead;
+mod mailbox;
+mod relay;
+mod signals;
+mod timers;

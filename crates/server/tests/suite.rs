@@ -1,0 +1,28 @@
+//! The tests of `server`, one subject a file, in one program: to link one for each took most of the time.
+//! What looks at the whole process stands alone (`Cargo.toml`).
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod fuzz_check;
+mod harness;
+#[path = "../../../fuzz/mutation.rs"]
+mod mutation;
+
+mod backup;
+mod changes;
+mod cold_reads;
+mod declared;
+mod expiry;
+mod flowing;
+mod fuzz_config;
+mod general;
+mod large;
+mod mistakes;
+mod openapi;
+mod pages;
+mod reload;
+mod schema;
+mod settings;
+mod shop;
+mod sql_writes;
+mod system_calls;
+mod views;
