@@ -5,12 +5,12 @@
 
 use hashbrown::HashSet;
 
-use super::error::Fault;
+use super::error::{Fault, TEXT_BYTES_MAX};
 use super::expr::Expr;
 use super::number::{self, IntegerText};
 use super::sort;
 use super::sum::RunningSum;
-use super::value::{Field, TEXT_BYTES_MAX, Value, compare};
+use super::value::{Field, Value, compare};
 use crate::varint;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use sqlparser::tokenizer::Location;
 
+use super::budget::{Budget, Outcome};
 use super::error::{QueryError, SqlError, SqlErrorKind};
-use super::execute::{Budget, Outcome, Scratch};
 use super::inner;
 use super::parse;
 use super::plan::Plan;
 use super::row::Field;
+use super::run::Scratch;
 use super::sink::RowSink;
 use super::value::Value;
 use crate::engine::View;

@@ -5,7 +5,7 @@
 
 use super::access::{Access, Candidate, Weight};
 use super::expr::{Affinity, Comparison, Expr};
-use super::plan::Planner;
+use super::planner::Planner;
 use super::resolve::Origin;
 use crate::catalog::{CollectionInfo, FieldKind, IndexInfo};
 use crate::engine::Direction;

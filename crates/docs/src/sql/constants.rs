@@ -15,7 +15,6 @@ use super::dates::DateFunction;
 use super::error::Fault;
 use super::expr::{Expr, Literal};
 use super::functions::Function;
-use super::plan::Plan;
 use super::row::{Fixed, Scope};
 use super::value::Value;
 
@@ -150,20 +149,21 @@ impl Remembered {
     }
 }
 
-/// The constants of a plan, each with its value or why it has none, which only a row that asks for it reports.
+/// The constants of a plan, each with its value or why it has none, which only a row that asks for it reports; beside them
+/// what they are found again by.
 pub(crate) fn evaluate<'a>(
-    plan: &'a Plan,
+    (constants, repeatable): (&'a [Expr], &[Option<Repeatable>]),
     fixed: &Fixed<'a>,
     arena: &'a Bump,
     remembered: &mut Remembered,
 ) -> &'a [Result<Value<'a>, Fault>] {
-    if plan.constants.is_empty() {
+    if constants.is_empty() {
         return &[];
     }
     let fixed = arena.alloc(*fixed);
     let scope = Scope { frame: None, fixed, arena };
-    let mut values = BumpVec::with_capacity_in(plan.constants.len(), arena);
-    for (constant, repeatable) in plan.constants.iter().zip(&plan.repeatable) {
+    let mut values = BumpVec::with_capacity_in(constants.len(), arena);
+    for (constant, repeatable) in constants.iter().zip(repeatable) {
         values.push(match repeatable {
             Some(repeatable) => remembered.value(repeatable, constant, &scope),
             None => constant.evaluate(&scope),

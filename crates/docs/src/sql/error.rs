@@ -3,6 +3,9 @@
 
 use std::fmt;
 
+/// Longest text that an expression may make.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+
 /// A query that cannot be prepared: what is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlError {
@@ -166,7 +169,7 @@ impl From<Fault> for QueryError {
             Fault::IntegerOverflow => QueryError::Value("integer overflow"),
             Fault::Damaged(what) => QueryError::Damaged(what),
             Fault::TextTooLong => {
-                QueryError::Limit { what: "bytes of one computed text", limit: super::value::TEXT_BYTES_MAX as u64 }
+                QueryError::Limit { what: "bytes of one computed text", limit: TEXT_BYTES_MAX as u64 }
             }
             Fault::Json => QueryError::Value("malformed JSON"),
             Fault::JsonPath => QueryError::Value("a JSON path that is none: it begins with $"),

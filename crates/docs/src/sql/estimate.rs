@@ -8,10 +8,9 @@ use std::ops::Bound;
 
 use super::access::{Access, Candidate, Limit, Weight};
 use super::expr::{Comparison, Expr};
-use super::nest::as_key;
-use super::plan::Planner;
+use super::planner::Planner;
 use super::resolve::Origin;
-use super::row::{Place, of_scalar};
+use super::row::{Place, as_key, of_scalar};
 use crate::counts::{ENTRIES_LEAST, TreeCount};
 use crate::engine::{KeyRange, TreeId};
 use crate::order::{self, Scalar};
@@ -46,17 +45,6 @@ const VIEW_ROWS: f64 = 1_000.0;
 const HASH_ROWS_MAX: f64 = 100_000.0;
 /// A LIMIT that only the execution knows.
 const LIMIT_ABOUT: f64 = 100.0;
-
-/// What a level of a plan is thought to do in all.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Estimate {
-    /// How often it is begun: rows of the level outside.
-    pub(crate) loops: f64,
-    /// Entries looked at.
-    pub(crate) read: f64,
-    /// Rows that go on.
-    pub(crate) rows: f64,
-}
 
 /// What sorting costs where only the first `kept` rows are wanted.
 pub(super) fn sorting(rows: f64, kept: f64) -> f64 {

@@ -6,9 +6,8 @@ use serde_json::{Value as Json, json};
 
 use super::access::Access;
 use super::analysis::{Analysis, LevelCounts};
-use super::estimate::Estimate;
 use super::expr::Expr;
-use super::plan::{InnerPlan, Level, Plan};
+use super::plan::{Estimate, InnerPlan, Level, Plan};
 use super::resolve::Logical;
 use crate::catalog::Catalog;
 use crate::engine::Direction;

@@ -7,9 +7,9 @@
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 
-use super::error::Fault;
+use super::error::{Fault, TEXT_BYTES_MAX};
 use super::number::{Digits, Rounding};
-use super::value::{TEXT_BYTES_MAX, Value};
+use super::value::Value;
 
 /// Most digits after the point that are computed.
 const PRECISION_MAX: usize = 1000;

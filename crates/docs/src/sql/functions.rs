@@ -6,10 +6,9 @@ use bumpalo::Bump;
 use bumpalo::collections::{String as BumpString, Vec as BumpVec};
 
 use super::dates::{self, DateFunction, DateResult};
-use super::error::Fault;
-use super::json_calls::JsonFunction;
+use super::error::{Fault, TEXT_BYTES_MAX};
 
-use super::value::{TEXT_BYTES_MAX, Value, compare};
+use super::value::{Value, compare};
 use super::{format, number, pattern};
 
 /// A scalar function. COALESCE, IFNULL and IIF are expressions of their own, for they evaluate only what they need.
@@ -44,6 +43,19 @@ pub(crate) enum Function {
     Date(DateFunction),
     /// Evaluated by [`super::json_calls`], which looks at its arguments' expressions.
     Json(JsonFunction),
+}
+
+/// The JSON functions; see `json_calls.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JsonFunction {
+    Array,
+    ArrayLength,
+    Extract,
+    Minify,
+    Object,
+    Quote,
+    Type,
+    Valid,
 }
 
 /// Name, function, fewest and most arguments.

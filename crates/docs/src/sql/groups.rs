@@ -5,13 +5,14 @@ use bumpalo::collections::Vec as BumpVec;
 
 use super::aggregate::State;
 use super::error::QueryError;
-use super::execute::{Flow, Run};
 use super::expr::Expr;
-use super::results::{GROUP_OVERHEAD_BYTES, output};
+use super::results::output;
 use super::row::{Field, Fixed, Frame, Scope};
+use super::run::{Flow, GROUP_OVERHEAD_BYTES, Run};
 use super::sink::{RowSink, check_finite};
 use super::sort;
-use super::spilled::{Distinct, late_row};
+use super::spilled::Distinct;
+use super::spilling::late_row;
 use super::value::Value;
 
 impl<S: RowSink + ?Sized> Run<'_, S> {

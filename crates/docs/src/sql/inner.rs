@@ -5,11 +5,13 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 
+use super::budget::{Budget, Outcome};
 use super::error::{Fault, QueryError};
-use super::execute::{self, Budget, Outcome, Scratch};
+use super::execute;
 use super::plan::{InnerPlan, Plan};
 use super::relation::{ROW_OVERHEAD_BYTES, Relation, Relations};
 use super::row::Field;
+use super::run::Scratch;
 use super::sink::RowSink;
 use super::sort;
 use super::value::Value;

@@ -5,8 +5,9 @@
 //! text and the counts alone.
 
 use super::access::Candidate;
-use super::estimate::{self, Estimate};
-use super::plan::Planner;
+use super::estimate;
+use super::plan::Estimate;
+use super::planner::Planner;
 
 /// Ways that are weighed for one query: some hundred microseconds.
 const WAYS_MAX: usize = 2_000;

@@ -8,25 +8,12 @@
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 
-use super::error::Fault;
-use super::expr::{Expr, arm_of};
-use super::functions::Function;
+use super::error::{Fault, TEXT_BYTES_MAX};
+use super::expr::Expr;
+use super::functions::{Function, JsonFunction};
 use super::json;
 use super::row::Scope;
-use super::value::{self, TEXT_BYTES_MAX, Value};
-
-/// A function of this module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JsonFunction {
-    Array,
-    ArrayLength,
-    Extract,
-    Minify,
-    Object,
-    Quote,
-    Type,
-    Valid,
-}
+use super::value::{self, Value};
 
 /// Whether an expression's value may be JSON as opposed to text.
 pub(crate) fn may_be_json(expr: &Expr) -> bool {
@@ -65,7 +52,7 @@ pub(crate) fn evaluate<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<(Value<'
             }
             evaluate(last, scope)
         }
-        Expr::CaseOf(operand, arms, last) => evaluate(arm_of(operand, arms, last, scope)?, scope),
+        Expr::CaseOf(operand, arms, last) => evaluate(Expr::arm_of(operand, arms, last, scope)?, scope),
         other => Ok((other.evaluate(scope)?, false)),
     }
 }

@@ -13,8 +13,8 @@ use std::ops::ControlFlow;
 use bumpalo::Bump;
 
 use super::compiled::{Compiled, Lookup, SLOTS_MAX};
-use super::execute::{End, Flow, LevelKeys, Run};
 use super::pipeline::{Same, Slots, empty, lay_out, lay_out_key};
+use super::run::{End, Flow, LevelKeys, Run};
 use super::sink::RowSink;
 use crate::engine::{Direction, Entries, TreeId};
 

@@ -10,11 +10,12 @@ use bumpalo::Bump;
 use hashbrown::HashSet;
 use sqlparser::ast::Statement;
 
+use super::budget::Budget;
 use super::error::{QueryError, SqlError};
-use super::execute::{Budget, Scratch};
-use super::nest::as_key;
 use super::query::Query;
 use super::resolve::changes::{Action, Changing, Form};
+use super::row::as_key;
+use super::run::Scratch;
 use super::sink::{JsonRows, RowSink, write_field};
 use super::sort;
 use super::value::{Field, Value};

@@ -9,10 +9,10 @@ use binjson::Document;
 use super::access::{Access, Limit};
 use super::each;
 use super::error::{Fault, QueryError};
-use super::execute::{Flow, LevelKeys, Run};
 use super::expr::Expr;
 use super::plan::Level;
-use super::row::{CHANGE_NUMBER_BYTES, Frame, Scope, of_scalar};
+use super::row::{CHANGE_NUMBER_BYTES, Frame, Scope, as_key, of_scalar, whole};
+use super::run::{Flow, LevelKeys, Run};
 use super::sink::RowSink;
 use super::sort;
 use super::value::Value;
@@ -351,25 +351,6 @@ pub(super) fn parse_document(stored: &[u8]) -> Result<Document<'_>, Fault> {
     match stored.get(CHANGE_NUMBER_BYTES..).map(Document::from_bytes) {
         Some(Ok(document)) => Ok(document),
         _ => Err(Fault::Damaged("a document")),
-    }
-}
-
-/// The integer that a value equals, if any: 5.0 equals 5.
-#[inline]
-pub(super) fn whole(value: Value<'_>) -> Option<i64> {
-    match value {
-        Value::Integer(integer) => Some(integer),
-        Value::Real(real) if real == real.trunc() && real.abs() < 9.2e18 => Some(real as i64),
-        _ => None,
-    }
-}
-
-/// The key that a value equals, if any.
-#[inline]
-pub(super) fn as_key(value: Value<'_>, kind: KeyType) -> Option<Key<'_>> {
-    match kind {
-        KeyType::String => kind.of_scalar(value.scalar()?),
-        KeyType::U32 | KeyType::I64 => kind.of_scalar(Scalar::Integer(whole(value)?)),
     }
 }
 

@@ -10,13 +10,14 @@
 
 use bumpalo::Bump;
 
+use super::budget::{Budget, Outcome};
 use super::error::{QueryError, SqlError, SqlErrorKind};
-use super::execute::{Budget, Outcome, Scratch};
 use super::expr::{Affinity, Comparison, Expr, Literal};
 use super::parse;
 use super::query::Query;
 use super::resolve::{self, Column, Logical, Output};
 use super::row::Field;
+use super::run::Scratch;
 use super::sink::{JsonRows, RowSink};
 use super::value::{self, OwnedValue, Value};
 use crate::catalog::{Catalog, FieldKind};

@@ -9,52 +9,35 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashSet;
 
 use super::access::Access;
 use super::aggregate::{AggregateKind, State};
+use super::budget::{Budget, Outcome};
 use super::error::QueryError;
-use super::execute::{End, Groups, LevelKeys, Run, Scratch};
+use super::part::{OfPart, Part, Shared};
 use super::plan::Plan;
 use super::relation::{Relation, Relations};
-use super::results::GROUP_OVERHEAD_BYTES;
-use super::row::{Field, Fixed};
+use super::row::Fixed;
+use super::run::{DEADLINE_ROWS, End, GROUP_OVERHEAD_BYTES, Groups, LevelKeys, Run, Scratch, ended};
 use super::sink::RowSink;
 use super::sort::SortBuffer;
-use super::spilled::{Spilled, can_spill, share, write_groups};
+use super::spilled::Spilled;
+use super::spilling::{can_spill, share, write_groups};
 use super::workers::Workers;
 use crate::engine::{Direction, KeyRange, TreeId, View};
 
 /// Parts for each thread: what is uneven in one evens out over many.
 const PARTS_PER_THREAD: usize = 16;
 
-/// Groups that one part sees have numbers of so many bits.
-const ARRIVAL_BITS: u32 = 40;
 /// Of the memory, what parts that are done may take, and what they take together.
 const WAITING: (usize, usize) = (1, 4);
 
 /// Where a range is cut, in the direction in which it is read.
 type Cuts = (Vec<Vec<u8>>, Direction);
-
-/// One part of the outermost range.
-#[derive(Clone, Copy)]
-pub(super) struct Part<'p> {
-    number: usize,
-    from: Option<&'p [u8]>,
-    to: Option<&'p [u8]>,
-    shared: &'p Shared,
-}
-
-/// What the parts of one execution count together.
-#[derive(Default)]
-pub(super) struct Shared {
-    rows: AtomicU64,
-    bytes: AtomicUsize,
-    /// Parts from this one on are not wanted: counted from the end, so that 0 is none.
-    unwanted: AtomicUsize,
-}
 
 /// What one part gathers, and what all do.
 #[derive(Default)]
@@ -85,7 +68,7 @@ struct Job<'j> {
     plan: &'j Plan,
     fixed: Common<'j>,
     view: &'j (dyn View + Sync),
-    budget: &'j super::Budget<'j>,
+    budget: &'j Budget<'j>,
     cuts: &'j [Vec<u8>],
     direction: Direction,
     /// Sorted rows that are wanted, with those skipped.
@@ -109,62 +92,6 @@ struct Ready<'j>(Vec<&'j Relation>);
 impl Relations for Ready<'_> {
     fn get(&self, number: usize) -> Result<&Relation, super::error::Fault> {
         self.0.get(number).copied().ok_or(super::error::Fault::Damaged("a plan"))
-    }
-}
-
-/// The sink of a part: its rows are gathered.
-pub(super) struct OfPart;
-
-impl RowSink for OfPart {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, _field: Field<'_>) {}
-    fn end_row(&mut self) {}
-    fn bytes(&self) -> usize {
-        0
-    }
-}
-
-impl<'p> Part<'p> {
-    /// The part of the range.
-    pub(super) fn of<'k>(&self, range: KeyRange<'k>) -> KeyRange<'k>
-    where
-        'p: 'k,
-    {
-        KeyRange { from: self.from.map_or(range.from, Bound::Included), to: self.to.map_or(range.to, Bound::Excluded) }
-    }
-
-    /// Counts rows read; gives those of all parts.
-    pub(super) fn add_rows(&self, rows: u64) -> u64 {
-        self.shared.rows.fetch_add(rows, Ordering::Relaxed) + rows
-    }
-
-    /// Counts bytes kept, where so many were before; gives those of all parts.
-    pub(super) fn count_bytes(&self, before: usize, bytes: usize) -> usize {
-        self.shared.count_bytes(before, bytes)
-    }
-
-    /// The number of the first group that it sees: behind all of the parts before it.
-    pub(super) fn first_arrival(&self) -> u64 {
-        (self.number as u64) << ARRIVAL_BITS
-    }
-
-    pub(super) fn is_unwanted(&self) -> bool {
-        self.shared.is_unwanted(self.number)
-    }
-}
-
-impl Shared {
-    fn is_unwanted(&self, part: usize) -> bool {
-        part >= usize::MAX - self.unwanted.load(Ordering::Relaxed)
-    }
-
-    fn count_bytes(&self, before: usize, bytes: usize) -> usize {
-        let counted = self.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
-        counted.wrapping_add(bytes).wrapping_sub(before)
-    }
-
-    fn want_only_before(&self, part: usize) {
-        self.unwanted.fetch_max(usize::MAX - part, Ordering::Relaxed);
     }
 }
 
@@ -295,6 +222,55 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             self.spilled = Some(Box::new(whole.spilled));
         }
         Ok(true)
+    }
+}
+
+impl<'e> Run<'e, OfPart> {
+    /// The run of one part. `keep` is how many sorted rows are wanted.
+    pub(super) fn of_part(
+        plan: &'e Plan,
+        fixed: &'e Fixed<'e>,
+        view: &'e dyn View,
+        budget: &'e Budget<'e>,
+        scratch: &'e mut Scratch,
+        sink: &'e mut OfPart,
+        (part, keep): (Part<'e>, Option<usize>),
+    ) -> Self {
+        scratch.arena.reset();
+        scratch.states.clear();
+        if plan.grouped && plan.group.is_empty() {
+            scratch.states.resize_with(plan.aggregates.len(), State::default);
+        }
+        Run {
+            plan,
+            fixed,
+            view,
+            budget,
+            arena: &mut scratch.arena,
+            levels: &mut scratch.levels,
+            batch: &mut scratch.batch,
+            sort: &mut scratch.sort,
+            states: &mut scratch.states,
+            key: &mut scratch.key,
+            groups: Groups { next_arrival: part.first_arrival(), ..Groups::default() },
+            distinct: HashSet::new(),
+            distinct_bytes: 0,
+            spilled: None,
+            is_full: false,
+            skip: 0,
+            wanted: keep.map_or(u64::MAX, |keep| keep as u64),
+            outcome: Outcome::default(),
+            check_at: DEADLINE_ROWS,
+            part: Some(part),
+            counted: Default::default(),
+            sink,
+        }
+    }
+
+    /// Gathers the part's rows, and counts them to the end.
+    pub(super) fn gather_part(&mut self) -> Result<(), QueryError> {
+        ended(self.rows())?;
+        ended(self.check_budget())
     }
 }
 

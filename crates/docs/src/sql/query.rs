@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::access::Access;
 use super::analysis::{self, Analysis};
+use super::budget::{Budget, Outcome};
 use super::constants::Repeatables;
 use super::error::{QueryError, SqlError};
-use super::execute::{Budget, Outcome, Scratch};
 use super::expr::{Affinity, Comparison, Expr};
 use super::functions::Function;
 use super::plan::{self, Plan};
 use super::resolve::{self, Logical};
 use super::row::Place;
+use super::run::Scratch;
 use super::sink::{JsonRows, RowShape, RowSink};
 use super::value::Value;
-use super::{compiled, explain, inner, parse};
+use super::{compile, explain, inner, parse, planner};
 use crate::catalog::Catalog;
 use crate::counts::TreeCount;
 use crate::engine::{TreeId, View};
@@ -287,11 +288,11 @@ impl Query {
         let is_early = self.waits_for.iter().any(Readiness::is_building);
         let plans = if is_early { &self.early } else { self.plans() };
         plans[present].get_or_init(|| {
-            let mut plan = plan::plan(&self.logical, &self.catalog, &self.optional, present as u32);
+            let mut plan = planner::plan(&self.logical, &self.catalog, &self.optional, present as u32);
             plan.each_mut(&mut |plan| {
                 plan.repeatable = plan.constants.iter().map(|constant| self.repeatables.of(constant)).collect();
                 if !self.interpreted {
-                    plan.compiled = compiled::compile(plan).map(Box::new);
+                    plan.compiled = compile::compile(plan).map(Box::new);
                 }
             });
             Box::new(plan)

@@ -1,16 +1,14 @@
 //! What becomes of a row that passed: to the sink, kept for sorting, or taken into its group.
 
 use super::error::{Fault, QueryError};
-use super::execute::{End, Flow, Run};
 use super::expr::Expr;
 use super::row::{Field, Frame, Scope};
+use super::run::{End, Flow, Run};
 use super::sink::{RowSink, check_finite};
 use super::sort;
-use super::spilled::{Distinct, each_sorted, late_row};
+use super::spilled::Distinct;
+use super::spilling::{each_sorted, late_row};
 use super::value::Value;
-
-/// Bytes that a group or distinct row costs beside its own.
-pub(super) const GROUP_OVERHEAD_BYTES: usize = 64;
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
     pub(super) fn emit(&mut self, frame: Option<&Frame<'_>>) -> Flow {

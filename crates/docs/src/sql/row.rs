@@ -15,7 +15,7 @@ use super::relation::{self, Relation, Relations};
 pub use super::value::Field;
 use super::value::{self, Value};
 use crate::index::Included;
-use crate::key::KeyType;
+use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
 
 /// Bytes before a stored document: its change number.
@@ -151,6 +151,25 @@ impl<'a> Scope<'a> {
             Field::Json(json) => Ok(steps.iter().try_fold(json, |json, step| json::step(json, step))),
             Field::Value(_) => Ok(None),
         }
+    }
+}
+
+/// The integer that a value equals, if any: 5.0 equals 5.
+#[inline]
+pub(super) fn whole(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::Integer(integer) => Some(integer),
+        Value::Real(real) if real == real.trunc() && real.abs() < 9.2e18 => Some(real as i64),
+        _ => None,
+    }
+}
+
+/// The key that a value equals, if any.
+#[inline]
+pub(super) fn as_key(value: Value<'_>, kind: KeyType) -> Option<Key<'_>> {
+    match kind {
+        KeyType::String => kind.of_scalar(value.scalar()?),
+        KeyType::U32 | KeyType::I64 => kind.of_scalar(Scalar::Integer(whole(value)?)),
     }
 }
 

@@ -14,8 +14,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use super::budget::Budget;
 use super::error::QueryError;
-use super::execute::Budget;
 use super::sort::SortBuffer;
 use super::spill::{SPILLED, SpillFile};
 

@@ -9,10 +9,11 @@
 
 use bumpalo::Bump;
 
+use super::budget::Budget;
 use super::error::{QueryError, SqlError, SqlErrorKind};
-use super::execute::{Budget, Scratch};
 use super::modify::{Applied, KeptRows, Modification, ModifyError};
 use super::query::Query;
+use super::run::Scratch;
 use super::sink::RowSink;
 use super::sort;
 use super::value::{Field, OwnedValue, Value, of_json};

@@ -11,9 +11,6 @@ use super::error::Fault;
 use super::number::{self, IntegerText};
 use crate::order::Scalar;
 
-/// Longest text that an expression may make.
-pub const TEXT_BYTES_MAX: usize = 1 << 20;
-
 /// A value, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {

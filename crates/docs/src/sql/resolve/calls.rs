@@ -7,8 +7,7 @@ use super::clauses::single;
 use super::{Clause, Column, Origin, Resolved, Resolver, invalid, not_yet, shortened, unknown};
 use crate::sql::aggregate::{AGGREGATES, AggregateCall, AggregateKind};
 use crate::sql::expr::{Affinity, Expr, Literal};
-use crate::sql::functions::{FUNCTIONS, Function};
-use crate::sql::json_calls::JsonFunction;
+use crate::sql::functions::{FUNCTIONS, Function, JsonFunction};
 use crate::sql::{dates, format};
 
 impl<'c> Resolver<'c> {

@@ -12,8 +12,7 @@ use super::clauses::single;
 use super::{Clause, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
 use crate::catalog::Catalog;
 use crate::sql::expr::{Affinity, Comparison, Expr};
-use crate::sql::functions::Function;
-use crate::sql::json_calls::JsonFunction;
+use crate::sql::functions::{Function, JsonFunction};
 
 /// What is done to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,379 @@
+//! What an expression's value is on a row, as in SQLite.
+
+use std::cmp::Ordering;
+
+use bumpalo::collections::Vec as BumpVec;
+
+use super::error::{Fault, TEXT_BYTES_MAX};
+use super::expr::{Affinity, Arithmetic, CastType, Comparison, Expr};
+use super::functions::{self, Function};
+use super::json::{self, Step};
+use super::json_calls;
+use super::pattern;
+use super::relation::{self, Relation};
+use super::row::{Fixed, Scope};
+use super::value::{self, Value, compare};
+
+/// Longest pattern of LIKE and GLOB.
+const PATTERN_BYTES_MAX: usize = 50_000;
+
+impl Expr {
+    /// The same as [`Self::evaluate`], where most often a column or a value known ahead stands: these without a call.
+    #[inline(always)]
+    pub(crate) fn operand<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+        match self {
+            Expr::Column(column) => scope.value(*column),
+            Expr::Parameter(slot) => Ok(scope.fixed.parameters[*slot]),
+            other => other.evaluate(scope),
+        }
+    }
+
+    /// The value of an expression that is known before any row.
+    pub(crate) fn evaluate_known<'a>(&'a self, fixed: &Fixed<'a>) -> Result<Value<'a>, Fault> {
+        match self {
+            Expr::Literal(literal) => Ok(literal.value()),
+            Expr::Parameter(slot) => Ok(fixed.parameters[*slot]),
+            Expr::Constant(slot) => fixed.constants[*slot],
+            _ => Err(Fault::Damaged("a value known ahead")),
+        }
+    }
+
+    /// Its value on the row in scope.
+    pub(crate) fn evaluate<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+        match self {
+            Expr::Literal(literal) => Ok(literal.value()),
+            Expr::Parameter(slot) => Ok(scope.fixed.parameters[*slot]),
+            Expr::Constant(slot) => scope.fixed.constants[*slot],
+            Expr::Column(column) => scope.value(*column),
+            Expr::Compare(op, affinity, a, b) => {
+                let (a, b) = (a.evaluate(scope)?, b.evaluate(scope)?);
+                Ok(compared(*op, *affinity, a, b, scope))
+            }
+            other => other.evaluate_rest(scope),
+        }
+    }
+
+    fn evaluate_rest<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+        match self {
+            Expr::Path(column, steps) => path(*column, steps, scope),
+            Expr::Aggregate(slot) | Expr::GroupKey(slot) => {
+                let values =
+                    if matches!(self, Expr::Aggregate(_)) { scope.fixed.aggregates } else { scope.fixed.group };
+                Ok(values[*slot])
+            }
+            Expr::Not(e) => Ok(Value::of_truth(e.evaluate(scope)?.truth().map(|truth| !truth))),
+            Expr::BitNot(e) => Ok(match e.evaluate(scope)? {
+                Value::Null => Value::Null,
+                value => Value::Integer(!value.to_integer()),
+            }),
+            Expr::Arithmetic(op, a, b) => Ok(arithmetic(*op, a.evaluate(scope)?, b.evaluate(scope)?)),
+            Expr::Concat(a, b) => concat(a.evaluate(scope)?, b.evaluate(scope)?, scope),
+            Expr::Is(same, affinity, a, b) => {
+                let (a, b) = converted(*affinity, a.evaluate(scope)?, b.evaluate(scope)?, scope);
+                Ok(Value::of_truth(Some((compare(a, b) == Ordering::Equal) == *same)))
+            }
+            Expr::IsNull(e) => Ok(Value::of_truth(Some(e.evaluate(scope)?.is_null()))),
+            Expr::NotNull(e) => Ok(Value::of_truth(Some(!e.evaluate(scope)?.is_null()))),
+            Expr::IsTruth(e, wanted, then) => {
+                Ok(Value::of_truth(Some((e.evaluate(scope)?.truth() == Some(*wanted)) == *then)))
+            }
+            Expr::And(list) => connect(list, false, scope),
+            Expr::Or(list) => connect(list, true, scope),
+            Expr::In(e, affinity, list) => within(e.evaluate(scope)?, *affinity, list, scope),
+            Expr::InInner(values, number) => within_inner(values, scope.relation(*number)?, scope),
+            Expr::ScalarInner(number) => match scope.relation(*number)? {
+                relation if relation.len() == 0 => Ok(Value::Null),
+                relation => relation::of_row(relation.row(0), 0, scope.arena),
+            },
+            Expr::ExistsInner(number) => Ok(Value::of_truth(Some(scope.relation(*number)?.len() > 0))),
+            Expr::Between(e, a, low, b, high) => {
+                let value = e.evaluate(scope)?;
+                let from = compared(Comparison::GreaterOrEqual, *a, value, low.evaluate(scope)?, scope).truth();
+                let to = compared(Comparison::LessOrEqual, *b, value, high.evaluate(scope)?, scope).truth();
+                Ok(Value::of_truth(and(from, to)))
+            }
+            Expr::Like(text, wanted, escape) => like(text, wanted, escape.as_deref(), scope),
+            Expr::Glob(text, wanted) => {
+                let (text, wanted) = (text.evaluate(scope)?, wanted.evaluate(scope)?);
+                Ok(match (text.to_text(scope.arena), wanted.to_text(scope.arena)) {
+                    (_, Some(wanted)) if wanted.len() > PATTERN_BYTES_MAX => return Err(Fault::TextTooLong),
+                    (Some(text), Some(wanted)) => Value::of_truth(Some(pattern::glob(wanted, text))),
+                    _ => Value::Null,
+                })
+            }
+            Expr::Case(arms, last) => {
+                for (when, then) in arms {
+                    if when.passes(scope)? {
+                        return then.evaluate(scope);
+                    }
+                }
+                last.evaluate(scope)
+            }
+            Expr::CaseOf(operand, arms, last) => Expr::arm_of(operand, arms, last, scope)?.evaluate(scope),
+            Expr::Coalesce(list) => {
+                for e in list {
+                    let value = e.evaluate(scope)?;
+                    if !value.is_null() {
+                        return Ok(value);
+                    }
+                }
+                Ok(Value::Null)
+            }
+            Expr::Cast(to, e) => Ok(cast(*to, e.evaluate(scope)?, scope)),
+            Expr::Arrow(text, a, b) => json::arrow(a.evaluate(scope)?, b.evaluate(scope)?, *text, scope.arena),
+            Expr::Call(Function::Json(function), arguments) => {
+                json_calls::call(*function, arguments, scope).map(|(value, _)| value)
+            }
+            Expr::Call(function, arguments) => {
+                let mut values = BumpVec::with_capacity_in(arguments.len(), scope.arena);
+                for argument in arguments {
+                    values.push(argument.evaluate(scope)?);
+                }
+                functions::call(*function, &values, scope.arena, scope.fixed.now_ms)
+            }
+            _ => self.evaluate(scope),
+        }
+    }
+
+    /// Whether a row passes it as a filter.
+    #[inline]
+    pub(crate) fn passes<'a>(&'a self, scope: &Scope<'a>) -> Result<bool, Fault> {
+        if let Expr::Compare(op, Affinity::None, a, b) = self {
+            let (a, b) = (a.operand(scope)?, b.operand(scope)?);
+            return Ok(!a.is_null() && !b.is_null() && op.holds(compare(a, b)));
+        }
+        self.decides(scope, true)
+    }
+
+    /// Whether it is known to be true, or to be false. Terms behind the one that decides are not evaluated, as in SQLite's
+    /// conditions; the value of AND and OR needs all of them, so an error in any of them is one of the whole.
+    fn decides<'a>(&'a self, scope: &Scope<'a>, wanted: bool) -> Result<bool, Fault> {
+        let (list, all) = match self {
+            Expr::Not(inner) => return inner.decides(scope, !wanted),
+            Expr::And(list) => (list, wanted),
+            Expr::Or(list) => (list, !wanted),
+            other => return Ok(other.evaluate(scope)?.truth() == Some(wanted)),
+        };
+        for term in list {
+            if term.decides(scope, wanted)? != all {
+                return Ok(!all);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The arm of `CASE operand WHEN …` whose value it has.
+    pub(crate) fn arm_of<'a>(
+        operand: &'a Expr,
+        arms: &'a [(Affinity, Expr, Expr)],
+        last: &'a Expr,
+        scope: &Scope<'a>,
+    ) -> Result<&'a Expr, Fault> {
+        let value = operand.evaluate(scope)?;
+        for (affinity, when, then) in arms {
+            let when = when.evaluate(scope)?;
+            if compared(Comparison::Equal, *affinity, value, when, scope).truth() == Some(true) {
+                return Ok(then);
+            }
+        }
+        Ok(last)
+    }
+}
+
+fn path<'a>(column: usize, steps: &'a [Step], scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+    match scope.stored_path(column, steps)? {
+        Some(json) => value::of_json(json, scope.arena),
+        None => Ok(Value::Null),
+    }
+}
+
+fn compared<'a>(op: Comparison, affinity: Affinity, a: Value<'a>, b: Value<'a>, scope: &Scope<'a>) -> Value<'a> {
+    let (a, b) = if affinity == Affinity::None { (a, b) } else { converted(affinity, a, b, scope) };
+    if a.is_null() || b.is_null() {
+        return Value::Null;
+    }
+    Value::Integer(i64::from(op.holds(compare(a, b))))
+}
+
+fn converted<'a>(affinity: Affinity, a: Value<'a>, b: Value<'a>, scope: &Scope<'a>) -> (Value<'a>, Value<'a>) {
+    let text = |value: Value<'a>| value.to_text(scope.arena).map_or(Value::Null, Value::Text);
+    match affinity {
+        Affinity::None => (a, b),
+        Affinity::Numeric | Affinity::Real => (a.with_numeric_affinity(), b.with_numeric_affinity()),
+        Affinity::Text => (text(a), text(b)),
+    }
+}
+
+fn and(a: Option<bool>, b: Option<bool>) -> Option<bool> {
+    match (a, b) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
+/// The value of AND (`stop` false) or OR (`stop` true) over a list.
+fn connect<'a>(list: &'a [Expr], stop: bool, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+    let (mut stopped, mut unknown) = (false, false);
+    for e in list {
+        match e.evaluate(scope)?.truth() {
+            Some(truth) => stopped |= truth == stop,
+            None => unknown = true,
+        }
+    }
+    Ok(match (stopped, unknown) {
+        (true, _) => Value::Integer(i64::from(stop)),
+        (false, true) => Value::Null,
+        (false, false) => Value::Integer(i64::from(!stop)),
+    })
+}
+
+fn within<'a>(value: Value<'a>, affinity: Affinity, list: &'a [Expr], scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+    let mut unknown = false;
+    for e in list {
+        match compared(Comparison::Equal, affinity, value, e.evaluate(scope)?, scope).truth() {
+            Some(true) => return Ok(Value::Integer(1)),
+            Some(false) => {}
+            None => unknown = true,
+        }
+    }
+    Ok(if unknown { Value::Null } else { Value::Integer(0) })
+}
+
+/// A number, or text that is one, as a real.
+fn real(value: Value<'_>) -> Value<'_> {
+    match value.with_numeric_affinity() {
+        Value::Integer(integer) => Value::Real(integer as f64),
+        other => other,
+    }
+}
+
+fn within_inner<'a>(
+    values: &'a [(Affinity, Expr)],
+    relation: &'a Relation,
+    scope: &Scope<'a>,
+) -> Result<Value<'a>, Fault> {
+    let mut sought = BumpVec::with_capacity_in(values.len(), scope.arena);
+    for (_, value) in values {
+        sought.push(value.evaluate(scope)?);
+    }
+    if values.iter().all(|(affinity, _)| *affinity == Affinity::None) {
+        return Ok(Value::of_truth(relation.contains(&sought, scope.arena)?));
+    }
+    // A conversion of both sides is not what the hash was made by.
+    let mut unknown = false;
+    for row in 0..relation.len() {
+        let mut equal = Some(true);
+        for (column, (value, (affinity, _))) in sought.iter().zip(values).enumerate() {
+            let other = relation::of_row(relation.row(row), column, scope.arena)?;
+            let (value, other) =
+                if *affinity == Affinity::Real { (real(*value), real(other)) } else { (*value, other) };
+            equal = and(equal, compared(Comparison::Equal, *affinity, value, other, scope).truth());
+        }
+        match equal {
+            Some(true) => return Ok(Value::Integer(1)),
+            Some(false) => {}
+            None => unknown = true,
+        }
+    }
+    Ok(if unknown { Value::Null } else { Value::Integer(0) })
+}
+
+fn like<'a>(text: &'a Expr, wanted: &'a Expr, escape: Option<&'a Expr>, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+    let (text, wanted) = (text.evaluate(scope)?, wanted.evaluate(scope)?);
+    let escape = match escape {
+        None => None,
+        Some(escape) => match escape.evaluate(scope)?.to_text(scope.arena) {
+            None => return Ok(Value::Null),
+            Some(escape) => Some(escape),
+        },
+    };
+    match (text.to_text(scope.arena), wanted.to_text(scope.arena)) {
+        (_, Some(wanted)) if wanted.len() > PATTERN_BYTES_MAX => Err(Fault::TextTooLong),
+        (Some(text), Some(wanted)) => Ok(Value::of_truth(Some(pattern::like(wanted, text, escape)))),
+        _ => Ok(Value::Null),
+    }
+}
+
+fn concat<'a>(a: Value<'a>, b: Value<'a>, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+    let (Some(a), Some(b)) = (a.to_text(scope.arena), b.to_text(scope.arena)) else { return Ok(Value::Null) };
+    if a.len() + b.len() > TEXT_BYTES_MAX {
+        return Err(Fault::TextTooLong);
+    }
+    let mut joined = BumpVec::with_capacity_in(a.len() + b.len(), scope.arena);
+    joined.extend_from_slice(a);
+    joined.extend_from_slice(b);
+    Ok(Value::Text(joined.into_bump_slice()))
+}
+
+fn cast<'a>(to: CastType, value: Value<'a>, scope: &Scope<'a>) -> Value<'a> {
+    match (to, value) {
+        (_, Value::Null) => Value::Null,
+        (CastType::Integer, value) => Value::Integer(value.to_integer()),
+        (CastType::Real, value) => Value::Real(value.to_real()),
+        (CastType::Text, value) => value.to_text(scope.arena).map_or(Value::Null, Value::Text),
+        (CastType::Numeric, Value::Text(text)) => {
+            let prefix = super::number::real_prefix(text);
+            let (integer, kind) = super::number::integer_prefix(text);
+            let truncated = super::number::real_to_integer(prefix.real);
+            match () {
+                () if !prefix.fraction && kind != super::number::IntegerText::Overflow => Value::Integer(integer),
+                () if super::number::is_integer(prefix.real, truncated) => Value::Integer(truncated),
+                () => Value::Real(prefix.real),
+            }
+        }
+        (CastType::Numeric, number) => number,
+    }
+}
+
+/// Arithmetic as rule 4 says: integers stay so unless the result does not fit.
+pub(crate) fn arithmetic<'a>(op: Arithmetic, a: Value<'a>, b: Value<'a>) -> Value<'a> {
+    if a.is_null() || b.is_null() {
+        return Value::Null;
+    }
+    if matches!(op, Arithmetic::And | Arithmetic::Or | Arithmetic::ShiftLeft | Arithmetic::ShiftRight) {
+        return bits(op, a.to_integer(), b.to_integer());
+    }
+    let (left, right) = (a.to_number(), b.to_number());
+    if let (Value::Integer(left), Value::Integer(right)) = (left, right) {
+        let exact = match op {
+            Arithmetic::Add => left.checked_add(right),
+            Arithmetic::Subtract => left.checked_sub(right),
+            Arithmetic::Multiply => left.checked_mul(right),
+            _ if right == 0 => return Value::Null,
+            Arithmetic::Divide => left.checked_div(right),
+            _ => Some(left.wrapping_rem(right)),
+        };
+        if let Some(exact) = exact {
+            return Value::Integer(exact);
+        }
+    }
+    let (left, right) = (left.to_real(), right.to_real());
+    Value::real(match op {
+        Arithmetic::Add => left + right,
+        Arithmetic::Subtract => left - right,
+        Arithmetic::Multiply => left * right,
+        Arithmetic::Divide if right == 0.0 => return Value::Null,
+        Arithmetic::Divide => left / right,
+        _ => match (a.to_integer(), b.to_integer()) {
+            (_, 0) => return Value::Null,
+            (left, right) => left.wrapping_rem(right) as f64,
+        },
+    })
+}
+
+fn bits<'a>(op: Arithmetic, a: i64, b: i64) -> Value<'a> {
+    Value::Integer(match op {
+        Arithmetic::And => a & b,
+        Arithmetic::Or => a | b,
+        _ => {
+            let left = (op == Arithmetic::ShiftLeft) == (b >= 0);
+            match (b.unsigned_abs(), left) {
+                (64.., true) => 0,
+                (64.., false) => a >> 63,
+                (by, true) => ((a as u64) << by) as i64,
+                (by, false) => a >> by,
+            }
+        }
+    })
+}

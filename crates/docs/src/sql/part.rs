@@ -1,0 +1,85 @@
+//! One part of a range that several threads read, and what all its parts count together.
+
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::row::Field;
+use super::sink::RowSink;
+use crate::engine::KeyRange;
+
+/// Groups that one part sees have numbers of so many bits.
+const ARRIVAL_BITS: u32 = 40;
+
+/// One part of the outermost range.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'p> {
+    pub(super) number: usize,
+    pub(super) from: Option<&'p [u8]>,
+    pub(super) to: Option<&'p [u8]>,
+    pub(super) shared: &'p Shared,
+}
+
+/// What the parts of one execution count together.
+#[derive(Default)]
+pub(super) struct Shared {
+    rows: AtomicU64,
+    pub(super) bytes: AtomicUsize,
+    /// Parts from this one on are not wanted: counted from the end, so that 0 is none.
+    unwanted: AtomicUsize,
+}
+
+/// The sink of a part: its rows are gathered.
+pub(super) struct OfPart;
+
+impl RowSink for OfPart {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _column: usize, _field: Field<'_>) {}
+    fn end_row(&mut self) {}
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl<'p> Part<'p> {
+    /// The part of the range.
+    pub(super) fn of<'k>(&self, range: KeyRange<'k>) -> KeyRange<'k>
+    where
+        'p: 'k,
+    {
+        KeyRange { from: self.from.map_or(range.from, Bound::Included), to: self.to.map_or(range.to, Bound::Excluded) }
+    }
+
+    /// Counts rows read; gives those of all parts.
+    pub(super) fn add_rows(&self, rows: u64) -> u64 {
+        self.shared.rows.fetch_add(rows, Ordering::Relaxed) + rows
+    }
+
+    /// Counts bytes kept, where so many were before; gives those of all parts.
+    pub(super) fn count_bytes(&self, before: usize, bytes: usize) -> usize {
+        self.shared.count_bytes(before, bytes)
+    }
+
+    /// The number of the first group that it sees: behind all of the parts before it.
+    pub(super) fn first_arrival(&self) -> u64 {
+        (self.number as u64) << ARRIVAL_BITS
+    }
+
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.shared.is_unwanted(self.number)
+    }
+}
+
+impl Shared {
+    pub(super) fn is_unwanted(&self, part: usize) -> bool {
+        part >= usize::MAX - self.unwanted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_bytes(&self, before: usize, bytes: usize) -> usize {
+        let counted = self.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        counted.wrapping_add(bytes).wrapping_sub(before)
+    }
+
+    pub(super) fn want_only_before(&self, part: usize) {
+        self.unwanted.fetch_max(usize::MAX - part, Ordering::Relaxed);
+    }
+}

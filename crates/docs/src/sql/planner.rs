@@ -1,0 +1,566 @@
+//! From what is asked to how it is found: which collection first, through which key or index, and where each condition
+//! and field is taken care of.
+//!
+//! A plan is made for one set of present optional parameters: `:p IS NULL` is then known, so `(:p IS NULL OR x > :p)`
+//! is either nothing or a bound of an index range. Collections nest in the order chosen: each level finds its entries
+//! for one row of the levels outside. Inner joins are ordered by how well each next one can be found, a left join
+//! comes once what its ON names is there.
+//!
+//! A condition that an access path fulfils exactly is dropped; all others are checked at the first level that has
+//! all their fields, before a document is fetched where the index entry already tells.
+
+use std::sync::OnceLock;
+
+use binjson::FieldName;
+
+use super::access::{Access, Candidate};
+use super::aggregate::AggregateCall;
+use super::each;
+use super::expr::{Affinity, Comparison, Expr, Literal, flatten};
+use super::functions::Function;
+use super::json_calls::may_be_json;
+use super::plan::{InnerPlan, Level, Plan, number};
+use super::resolve::{Column, Logical, Origin, Output, Table};
+use super::row::{Place, Source};
+use crate::catalog::{Catalog, CollectionInfo, FieldKind};
+
+/// Makes the plan for the optional parameters whose bits are set in `present`; `optional` lists their slots.
+pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], present: u32) -> Plan {
+    let known = |slot: usize| optional.iter().position(|&o| o == slot).map(|bit| present >> bit & 1 == 1);
+    let specialised = |expr: &Expr| simplify(expr.clone(), &known);
+    let mut conditions = Vec::new();
+    for condition in &logical.conditions {
+        flatten(filter(specialised(condition)), &mut conditions);
+    }
+    let conditions = conditions.into_iter().flat_map(ends_of_between).collect();
+    let left_on = logical.tables.iter().map(|table| {
+        let mut on = Vec::new();
+        for condition in table.left_on.iter().flatten() {
+            flatten(filter(specialised(condition)), &mut on);
+        }
+        on.into_iter().flat_map(ends_of_between).collect()
+    });
+    let inner = logical.inner.iter().map(|inner| InnerPlan {
+        members: inner.members.iter().map(|member| plan(member, catalog, optional, present)).collect(),
+        hashes: if inner.sought { vec![(0..inner.width()).collect()] } else { Vec::new() },
+        joined: None,
+    });
+    let mut planner = Planner {
+        logical,
+        catalog,
+        optional: (optional, present),
+        left_on: left_on.collect(),
+        conditions,
+        plan: Plan {
+            levels: Vec::new(),
+            sources: Vec::new(),
+            constants: Vec::new(),
+            repeatable: Vec::new(),
+            first: Vec::new(),
+            outputs: logical.outputs.iter().map(|output| specialised(&output.expr)).collect(),
+            distinct: logical.distinct,
+            grouped: logical.grouped,
+            group: logical.group.iter().map(&specialised).collect(),
+            aggregates: logical.aggregates.iter().map(|call| call.map(specialised)).collect(),
+            having: logical.having.as_ref().map(&specialised),
+            order: logical.order.iter().map(|(expr, falling)| (specialised(expr), *falling)).collect(),
+            ordered: false,
+            limit: logical.limit.as_ref().map(&specialised),
+            offset: logical.offset.as_ref().map(&specialised),
+            implied: Vec::new(),
+            inner: inner.collect(),
+            rows: 0.0,
+            number: number(),
+            compiled: None,
+            line: OnceLock::new(),
+        },
+    };
+    planner.drop_implied();
+    planner.nest();
+    planner.note_rows();
+    planner.use_order();
+    planner.place_conditions();
+    planner.place_columns();
+    planner.split_conditions();
+    planner.hoist_constants();
+    planner.plan
+}
+
+/// Puts in what is known of parameters, and takes out what that decides.
+fn simplify(expr: Expr, known: &dyn Fn(usize) -> Option<bool>) -> Expr {
+    match expr.map_children(&mut |child| simplify(child, known)) {
+        Expr::IsNull(inner) => match is_present(&inner, known) {
+            Some(present) => Expr::integer(i64::from(!present)),
+            None => Expr::IsNull(inner),
+        },
+        Expr::NotNull(inner) => match is_present(&inner, known) {
+            Some(present) => Expr::integer(i64::from(present)),
+            None => Expr::NotNull(inner),
+        },
+        Expr::And(terms) => connect(terms, true),
+        Expr::Or(terms) => connect(terms, false),
+        other => other,
+    }
+}
+
+/// `field BETWEEN a AND b` as the two comparisons that it is: each may be an end of a range.
+fn ends_of_between(condition: Expr) -> Vec<Expr> {
+    match condition {
+        Expr::Between(value, Affinity::None, low, Affinity::None, high) if matches!(*value, Expr::Column(_)) => {
+            let compare = |comparison, value, end| Expr::Compare(comparison, Affinity::None, value, end);
+            let low = compare(Comparison::GreaterOrEqual, value.clone(), low);
+            vec![low, compare(Comparison::LessOrEqual, value, high)]
+        }
+        other => vec![other],
+    }
+}
+
+fn is_present(expr: &Expr, known: &dyn Fn(usize) -> Option<bool>) -> Option<bool> {
+    match expr {
+        Expr::Parameter(slot) => known(*slot),
+        _ => None,
+    }
+}
+
+fn truth(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::Literal(Literal::Integer(integer)) => Some(*integer != 0),
+        _ => None,
+    }
+}
+
+/// AND (`neutral` true) or OR of terms: neutral ones go, one of the other kind decides.
+fn connect(terms: Vec<Expr>, neutral: bool) -> Expr {
+    let mut kept = Vec::new();
+    for term in terms {
+        match truth(&term) {
+            Some(truth) if truth == neutral => {}
+            Some(_) => return Expr::integer(i64::from(!neutral)),
+            None => kept.push(term),
+        }
+    }
+    match kept.len() {
+        0 => Expr::integer(i64::from(neutral)),
+        // The one that is left keeps the connective, which makes a truth value of it.
+        _ if neutral => Expr::And(kept),
+        _ => Expr::Or(kept),
+    }
+}
+
+/// As a filter only truth counts, so a connective around one term is nothing.
+fn filter(expr: Expr) -> Expr {
+    match expr {
+        Expr::And(mut terms) | Expr::Or(mut terms) if terms.len() == 1 => filter(terms.remove(0)),
+        Expr::And(terms) => Expr::And(terms.into_iter().map(filter).collect()),
+        other => other,
+    }
+}
+
+pub(super) struct Planner<'a> {
+    pub(super) logical: &'a Logical,
+    pub(super) catalog: &'a Catalog,
+    /// Slots of the optional parameters, and which are there.
+    optional: (&'a [usize], u32),
+    pub(super) left_on: Vec<Vec<Expr>>,
+    pub(super) conditions: Vec<Expr>,
+    pub(super) plan: Plan,
+}
+
+impl Planner<'_> {
+    pub(super) fn info(&self, table: usize) -> &CollectionInfo {
+        self.logical.tables[table].info(self.catalog)
+    }
+
+    /// The tables whose fields an expression uses, as bits.
+    pub(super) fn tables(&self, expr: &Expr) -> u32 {
+        let mut tables = 0;
+        expr.walk(&mut |part| {
+            if let Expr::Column(column) | Expr::Path(column, _) = part {
+                tables |= 1 << self.logical.columns[*column].table;
+            }
+        });
+        tables
+    }
+
+    /// All expressions but conditions of WHERE and inner joins.
+    pub(super) fn results(&self) -> impl Iterator<Item = &Expr> {
+        let plan = &self.plan;
+        let aggregates = plan.aggregates.iter().flat_map(AggregateCall::expressions);
+        let order = plan.order.iter().map(|(expr, _)| expr);
+        plan.outputs.iter().chain(&plan.group).chain(aggregates).chain(&plan.having).chain(order)
+    }
+
+    // ---- joins that need no look -------------------------------------------------------------------------------
+
+    /// Leaves out inner joins on a declared reference whose target's fields nobody uses: the reference says that the
+    /// partner exists, and a key finds it once.
+    fn drop_implied(&mut self) {
+        for table in 0..self.logical.tables.len() {
+            if self.logical.tables[table].left_on.is_some() {
+                continue;
+            }
+            let bit = 1 << table;
+            let users: Vec<usize> =
+                (0..self.conditions.len()).filter(|&c| self.tables(&self.conditions[c]) & bit != 0).collect();
+            let arguments = self.logical.tables.iter().flat_map(|table| table.origin.expressions());
+            let others = self.results().chain(self.left_on.iter().flatten()).chain(arguments);
+            let elsewhere = others.into_iter().any(|e| self.tables(e) & bit != 0);
+            let [condition] = users[..] else { continue };
+            if elsewhere {
+                continue;
+            }
+            if let Some(column) = self.reference(table, &self.conditions[condition]) {
+                self.conditions[condition] = Expr::NotNull(Box::new(Expr::Column(column)));
+                self.plan.implied.push(table);
+            }
+        }
+        let is_sure = |planner: &Self, condition: &Expr| match condition {
+            Expr::NotNull(inner) => match **inner {
+                Expr::Column(column) => planner.is_required(column),
+                _ => false,
+            },
+            _ => false,
+        };
+        let sure: Vec<bool> = self.conditions.iter().map(|condition| is_sure(self, condition)).collect();
+        let mut sure = sure.into_iter();
+        self.conditions.retain(|_| !sure.next().unwrap_or(false));
+    }
+
+    /// The column that refers to the table's key, if the condition says no more than that.
+    fn reference(&self, table: usize, condition: &Expr) -> Option<usize> {
+        let Expr::Compare(Comparison::Equal, Affinity::None, a, b) = condition else { return None };
+        let (Expr::Column(a), Expr::Column(b)) = (&**a, &**b) else { return None };
+        let columns = &self.logical.columns;
+        let (target, from) = if columns[*a].table == table { (*a, *b) } else { (*b, *a) };
+        let (key, referring) = (&columns[target], &columns[from]);
+        if key.table != table || referring.table == table || key.name != self.info(table).key.field {
+            return None;
+        }
+        let Origin::Collection(collection) = &self.logical.tables[table].origin else { return None };
+        let references = &self.info(referring.table).references;
+        references.iter().any(|r| r.field == referring.name && r.target == *collection).then_some(from)
+    }
+
+    /// The schema promises the field, and the row always has its collection.
+    fn is_required(&self, column: usize) -> bool {
+        let column = &self.logical.columns[column];
+        let table = &self.logical.tables[column.table];
+        let required = self.info(column.table).field(&column.name).is_some_and(|field| field.required);
+        table.left_on.is_none() && (required || self.info(column.table).key.field == column.name)
+    }
+
+    // ---- the order of collections ------------------------------------------------------------------------------
+
+    fn nest(&mut self) {
+        let mut placed = 0u32;
+        if self.catalog.counts.are_kept() {
+            for step in self.join_order() {
+                let single = self.plan.levels.iter().all(|level| level.access.is_single());
+                let candidate = self.ways(step.table, placed, single).swap_remove(step.way);
+                self.add_level(step.table, candidate);
+                placed |= 1 << step.table;
+                if let Some(level) = self.plan.levels.last_mut() {
+                    level.estimate = Some(step.estimate);
+                }
+            }
+        }
+        let count = self.logical.tables.len() - self.plan.implied.len();
+        while self.plan.levels.len() < count {
+            let open = (0..self.logical.tables.len())
+                .filter(|&table| placed >> table & 1 == 0 && !self.plan.implied.contains(&table));
+            let best = open
+                .filter(|&table| self.is_ready(table, placed))
+                .map(|table| (table, self.candidate(table, placed)))
+                .min_by_key(|(_, candidate)| candidate.score);
+            let Some((table, candidate)) = best else { return };
+            self.add_level(table, candidate);
+            placed |= 1 << table;
+        }
+    }
+
+    /// About how many rows the plan gives: what a query around it is planned with.
+    fn note_rows(&mut self) {
+        let rows = self.plan.levels.last().and_then(|level| level.estimate).map_or(1.0, |estimate| estimate.rows);
+        let gathered = match (self.plan.grouped, self.plan.group.is_empty()) {
+            (true, true) => 1.0,
+            (true, false) => rows.sqrt(),
+            (false, _) => rows,
+        };
+        self.plan.rows = gathered.min(self.wanted_rows());
+    }
+
+    pub(super) fn is_ready(&self, table: usize, placed: u32) -> bool {
+        let arguments = self.logical.tables[table].origin.expressions().fold(0, |tables, e| tables | self.tables(e));
+        if arguments & !placed != 0 {
+            return false;
+        }
+        if self.logical.tables[table].left_on.is_none() {
+            return true;
+        }
+        let needs = self.left_on[table].iter().fold(0, |tables, on| tables | self.tables(on)) & !(1 << table);
+        placed != 0 && needs & !placed == 0
+    }
+
+    fn add_level(&mut self, table: usize, mut candidate: Candidate) {
+        if !candidate.sides.is_empty() {
+            self.add_hash(table, &mut candidate);
+        }
+        let left = self.logical.tables[table].left_on.is_some();
+        let conditions = if left { &mut self.left_on[table] } else { &mut self.conditions };
+        let mut number = 0;
+        conditions.retain(|_| {
+            number += 1;
+            !candidate.fulfilled.contains(&(number - 1))
+        });
+        let info = self.info(table);
+        let key_place = match &candidate.access {
+            Access::Index { number, .. } => info.indexes[*number].fields.len(),
+            _ => 0,
+        };
+        let level = Level {
+            table,
+            collection: self.logical.tables[table].collection(),
+            tree: info.tree,
+            key: info.key.kind,
+            access: candidate.access,
+            fetch: false,
+            key_place,
+            before: Vec::new(),
+            after: Vec::new(),
+            left,
+            beyond: Vec::new(),
+            estimate: None,
+        };
+        self.plan.levels.push(level);
+    }
+
+    /// Has the rows that a table is joined by hashed: those of an inner query as they are, of a collection the fields that
+    /// are used, of the documents that pass what the query asks of them alone.
+    fn add_hash(&mut self, table: usize, candidate: &mut Candidate) {
+        let sides = std::mem::take(&mut candidate.sides);
+        let Access::Kept { inner, hash, .. } = &mut candidate.access else { return };
+        let place = match self.logical.tables[table].origin {
+            Origin::Collection(collection) => {
+                let (logical, columns) = self.kept_collection(table, &sides, &mut candidate.fulfilled);
+                let (optional, present) = self.optional;
+                let member = plan(&logical, self.catalog, optional, present);
+                self.plan.inner.push(InnerPlan { members: vec![member], hashes: Vec::new(), joined: Some(collection) });
+                *inner = self.plan.inner.len() - 1;
+                columns
+            }
+            _ => {
+                let place = |side: &Expr| match side {
+                    Expr::Column(column) => self.row_place(*column),
+                    _ => 0,
+                };
+                sides.iter().map(place).collect()
+            }
+        };
+        let hashes = &mut self.plan.inner[*inner].hashes;
+        hashes.push(place);
+        *hash = Some(hashes.len() - 1);
+    }
+
+    /// The query that reads a collection for a join: its columns in their order, then what is hashed. Gives where that is.
+    /// The conditions that it takes over become fulfilled.
+    fn kept_collection(&self, table: usize, sides: &[Expr], fulfilled: &mut Vec<usize>) -> (Logical, Vec<usize>) {
+        let source = &self.logical.tables[table];
+        let columns = &self.logical.columns;
+        let number = |column: usize| columns[..column].iter().filter(|other| other.table == table).count();
+        let own = |expr: &Expr| renumber(expr.clone(), &number);
+        let conditions = if source.left_on.is_some() { &self.left_on[table] } else { &self.conditions };
+        let mut logical = Logical::default();
+        logical.tables.push(Table { origin: source.origin.clone(), alias: source.alias.clone(), left_on: None });
+        for (place, condition) in conditions.iter().enumerate() {
+            if self.tables(condition) == 1 << table && !condition.has_inner() {
+                logical.conditions.push(own(condition));
+                fulfilled.push(place);
+            }
+        }
+        for column in columns.iter().filter(|column| column.table == table) {
+            let expr = Expr::Column(logical.columns.len());
+            logical.columns.push(Column { table: 0, ..column.clone() });
+            logical.outputs.push(Output { name: column.name.clone(), expr });
+        }
+        let mut places = Vec::new();
+        for side in sides {
+            let expr = own(side);
+            places.push(logical.outputs.iter().position(|output| output.expr == expr).unwrap_or_else(|| {
+                logical.outputs.push(Output { name: String::new(), expr });
+                logical.outputs.len() - 1
+            }));
+        }
+        (logical, places)
+    }
+
+    /// Where a kept row has a column.
+    fn row_place(&self, column: usize) -> usize {
+        let columns = &self.logical.columns;
+        let Column { table, name, .. } = &columns[column];
+        match &self.logical.tables[*table].origin {
+            Origin::Collection(_) => columns[..column].iter().filter(|other| other.table == *table).count(),
+            Origin::Inner { info, .. } => info.fields.iter().position(|field| field.name == *name).unwrap_or(0),
+            Origin::Each { .. } => each::COLUMNS.iter().position(|known| known == name).unwrap_or(0),
+        }
+    }
+
+    // ---- conditions and fields ---------------------------------------------------------------------------------
+
+    /// Gives each condition to the first level that knows all its fields.
+    fn place_conditions(&mut self) {
+        let conditions = std::mem::take(&mut self.conditions);
+        for condition in conditions {
+            if truth(&condition) == Some(true) {
+                continue;
+            }
+            let mut missing = self.tables(&condition);
+            let level = self.plan.levels.iter().position(|level| {
+                missing &= !(1 << level.table);
+                missing == 0
+            });
+            match level {
+                _ if self.tables(&condition) == 0 => self.plan.first.push(condition),
+                Some(number) if self.plan.levels[number].left => self.plan.levels[number].beyond.push(condition),
+                Some(number) => self.plan.levels[number].before.push(condition),
+                None => self.plan.first.push(condition),
+            }
+        }
+        for number in 0..self.plan.levels.len() {
+            let table = self.plan.levels[number].table;
+            let on = std::mem::take(&mut self.left_on[table]);
+            self.plan.levels[number].before.extend(on.into_iter().filter(|on| truth(on) != Some(true)));
+        }
+    }
+
+    /// Chooses for each column the cheapest place that has it.
+    fn place_columns(&mut self) {
+        let used = self.used_columns();
+        for (number, column) in self.logical.columns.iter().enumerate() {
+            let level = self.plan.levels.iter().position(|level| level.table == column.table);
+            let place = level.map_or(Place::Document, |level| self.place(level, number));
+            if let Some(level) = level
+                && used[number]
+                && place == Place::Document
+                && matches!(self.plan.levels[level].access, Access::Index { .. })
+            {
+                self.plan.levels[level].fetch = true;
+            }
+            self.plan.sources.push(Source { level: level.unwrap_or(0), place, name: FieldName::new(&column.name) });
+        }
+    }
+
+    fn used_columns(&self) -> Vec<bool> {
+        let mut used = vec![false; self.logical.columns.len()];
+        let mut note = |expr: &Expr| {
+            expr.walk(&mut |part| {
+                if let Expr::Column(column) | Expr::Path(column, _) = part {
+                    used[*column] = true;
+                }
+            });
+        };
+        self.plan.expressions().for_each(&mut note);
+        used
+    }
+
+    fn place(&self, level: usize, number: usize) -> Place {
+        self.place_in(&self.plan.levels[level].access, number)
+    }
+
+    /// Where a column is when its table's entries are found in this way.
+    pub(super) fn place_in(&self, access: &Access, number: usize) -> Place {
+        let column = &self.logical.columns[number];
+        let info = self.info(column.table);
+        if matches!(access, Access::Kept { .. } | Access::Each { .. }) {
+            return Place::Row(self.row_place(number));
+        }
+        let is_key = column.name == info.key.field && !column.inside;
+        let Access::Index { number, .. } = access else {
+            return if is_key { Place::Key(info.key.kind) } else { Place::Document };
+        };
+        let index = &info.indexes[*number];
+        if is_key {
+            return Place::IndexKey(index.fields.len());
+        }
+        // An entry's key tells values, and of integers and text also how they were written.
+        let kind = info.field(&column.name).map_or(FieldKind::Any, |field| field.kind);
+        let told = !column.inside && (!column.bare || matches!(kind, FieldKind::Integer | FieldKind::Text));
+        if let Some(place) = index.fields.iter().position(|field| *field == column.name).filter(|_| told) {
+            return Place::IndexKey(place);
+        }
+        match index.included.iter().position(|field| *field == column.name) {
+            Some(place) => Place::Included(place),
+            None => Place::Document,
+        }
+    }
+
+    /// Where a document is fetched, conditions that need it wait for it.
+    fn split_conditions(&mut self) {
+        for number in 0..self.plan.levels.len() {
+            if !self.plan.levels[number].fetch {
+                continue;
+            }
+            let conditions = std::mem::take(&mut self.plan.levels[number].before);
+            for condition in conditions {
+                let mut needs = false;
+                condition.walk(&mut |part| {
+                    if let Expr::Column(column) | Expr::Path(column, _) = part {
+                        let source = &self.plan.sources[*column];
+                        needs |= source.level == number && source.place == Place::Document;
+                    }
+                });
+                let level = &mut self.plan.levels[number];
+                if needs { level.after.push(condition) } else { level.before.push(condition) }
+            }
+        }
+    }
+
+    /// Moves what depends on no row out of the rows' expressions.
+    fn hoist_constants(&mut self) {
+        let plan = &mut self.plan;
+        let constants = &mut plan.constants;
+        let mut hoist_in = |expr: &mut Expr| {
+            let taken = std::mem::replace(expr, Expr::Literal(Literal::Null));
+            *expr = hoist(taken, constants);
+        };
+        for level in &mut plan.levels {
+            level.before.iter_mut().chain(&mut level.after).chain(&mut level.beyond).for_each(&mut hoist_in);
+            level.access.expressions_mut().into_iter().for_each(&mut hoist_in);
+        }
+        plan.outputs.iter_mut().chain(&mut plan.group).chain(&mut plan.having).for_each(&mut hoist_in);
+        plan.aggregates.iter_mut().flat_map(AggregateCall::expressions_mut).for_each(&mut hoist_in);
+        plan.order.iter_mut().for_each(|(expr, _)| hoist_in(expr));
+    }
+}
+
+/// The same expression over the columns of one table, numbered anew.
+fn renumber(expr: Expr, number: &dyn Fn(usize) -> usize) -> Expr {
+    match expr {
+        Expr::Column(column) => Expr::Column(number(column)),
+        Expr::Path(column, steps) => Expr::Path(number(column), steps),
+        other => other.map_children(&mut |child| renumber(child, number)),
+    }
+}
+
+fn hoist(expr: Expr, constants: &mut Vec<Expr>) -> Expr {
+    if matches!(expr, Expr::Literal(_) | Expr::Parameter(_) | Expr::Constant(_)) {
+        return expr;
+    }
+    let mut varies = false;
+    expr.walk(&mut |part| {
+        let row = matches!(part, Expr::Column(_) | Expr::Path(..) | Expr::Aggregate(_) | Expr::GroupKey(_));
+        // An inner query runs when it is asked, which may be never.
+        varies |= row || matches!(part, Expr::InInner(..) | Expr::ScalarInner(_) | Expr::ExistsInner(_));
+    });
+    if varies && matches!(expr, Expr::Call(Function::Json(_), _)) {
+        // As a constant an argument would no longer show that it is JSON.
+        return expr.map_children(&mut |child| if may_be_json(&child) { child } else { hoist(child, constants) });
+    }
+    if varies {
+        return expr.map_children(&mut |child| hoist(child, constants));
+    }
+    let slot = constants.iter().position(|known| *known == expr).unwrap_or_else(|| {
+        constants.push(expr);
+        constants.len() - 1
+    });
+    Expr::Constant(slot)
+}

@@ -1,0 +1,233 @@
+//! An execution in progress: its memory, how it ends, and its budget.
+
+use std::cell::Cell;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use binjson::FieldCache;
+use bumpalo::Bump;
+use hashbrown::{HashMap, HashSet};
+
+use super::aggregate::State;
+use super::batch::Batch;
+use super::budget::{Budget, Outcome};
+use super::constants::Remembered;
+use super::error::{Fault, QueryError};
+use super::expr::Expr;
+use super::part::Part;
+use super::plan::Plan;
+use super::row::{Fixed, Frame, Scope};
+use super::sink::RowSink;
+use super::sort::SortBuffer;
+use super::spilled::Spilled;
+use super::workers::{Helpers, Workers};
+use crate::engine::{KeyRange, View};
+
+/// Rows between two questions to [`Budget::deadline`]: some ten microseconds of rows of a kilobyte. Whoever asks uses them to
+/// let others have the core.
+pub(super) const DEADLINE_ROWS: u64 = 64;
+/// Bytes that a group or distinct row costs beside its own.
+pub(super) const GROUP_OVERHEAD_BYTES: usize = 64;
+
+/// Memory that executions reuse. One for each thread.
+#[derive(Default)]
+pub struct Scratch {
+    pub(super) arena: Bump,
+    pub(super) constants: Bump,
+    pub(super) remembered: Remembered,
+    pub(super) caches: Vec<Vec<Cell<FieldCache>>>,
+    pub(super) levels: Vec<LevelKeys>,
+    pub(super) batch: Batch,
+    pub(super) sort: SortBuffer,
+    pub(super) states: Vec<State>,
+    pub(super) key: Vec<u8>,
+    pub(super) workers: Helpers,
+    /// That of inner queries.
+    inner: Option<Box<Scratch>>,
+}
+
+#[derive(Default)]
+pub(super) struct LevelKeys {
+    pub(super) from: Vec<u8>,
+    pub(super) to: Vec<u8>,
+    pub(super) key: Vec<u8>,
+    /// Where the rows of `json_each` end.
+    pub(super) ends: Vec<usize>,
+}
+
+impl LevelKeys {
+    /// The range of an index between the bounds; an empty one is none.
+    pub(super) fn index_range(&self) -> KeyRange<'_> {
+        KeyRange {
+            from: if self.from.is_empty() { Bound::Unbounded } else { Bound::Included(&self.from) },
+            to: if self.to.is_empty() { Bound::Unbounded } else { Bound::Excluded(&self.to) },
+        }
+    }
+
+    /// The range of documents between the bounds that there are.
+    pub(super) fn document_range(&self, low: bool, high: bool) -> KeyRange<'_> {
+        KeyRange {
+            from: if low { Bound::Included(&self.from[..]) } else { Bound::Unbounded },
+            to: if high { Bound::Included(&self.to[..]) } else { Bound::Unbounded },
+        }
+    }
+}
+
+impl Scratch {
+    /// Empty; it grows to what the queries need and stays so.
+    pub fn new() -> Self {
+        Scratch::default()
+    }
+
+    /// The same with threads that help where much is read.
+    pub fn with_workers(self, workers: Arc<Workers>) -> Self {
+        Scratch { workers: Some(workers), ..self }
+    }
+
+    pub(super) fn take_inner(&mut self) -> Option<Box<Scratch>> {
+        let mut inner = self.inner.take().unwrap_or_default();
+        inner.workers.clone_from(&self.workers);
+        Some(inner)
+    }
+
+    pub(super) fn keep_inner(&mut self, inner: Option<Box<Scratch>>) {
+        self.inner = inner;
+    }
+}
+
+/// Why the loops end before their ranges do. One word, so that it is handed outwards in registers.
+pub(super) enum End {
+    /// As many rows as are wanted.
+    Enough,
+    Error(Box<QueryError>),
+}
+
+/// Whether the loops go on.
+pub(super) type Flow = Result<(), End>;
+
+impl From<QueryError> for End {
+    #[cold]
+    fn from(error: QueryError) -> Self {
+        End::Error(Box::new(error))
+    }
+}
+
+impl From<Fault> for End {
+    #[cold]
+    fn from(fault: Fault) -> Self {
+        End::from(QueryError::from(fault))
+    }
+}
+
+impl From<store::Error> for End {
+    #[cold]
+    fn from(error: store::Error) -> Self {
+        End::from(QueryError::from(error))
+    }
+}
+
+/// The groups seen: each one's place among the states, and its key's fields.
+#[derive(Default)]
+pub(super) struct Groups {
+    pub(super) places: HashMap<Box<[u8]>, usize>,
+    pub(super) fields: Vec<Box<[u8]>>,
+    /// The numbers of the groups in the order in which they were first seen, also among those that are on disk.
+    pub(super) arrivals: Vec<u64>,
+    pub(super) next_arrival: u64,
+    pub(super) bytes: usize,
+}
+
+/// An execution in progress.
+pub(super) struct Run<'e, S: RowSink + ?Sized> {
+    pub(super) plan: &'e Plan,
+    pub(super) fixed: &'e Fixed<'e>,
+    pub(super) view: &'e dyn View,
+    pub(super) budget: &'e Budget<'e>,
+    pub(super) arena: &'e mut Bump,
+    pub(super) levels: &'e mut [LevelKeys],
+    pub(super) batch: &'e mut Batch,
+    pub(super) sort: &'e mut SortBuffer,
+    pub(super) states: &'e mut Vec<State>,
+    pub(super) key: &'e mut Vec<u8>,
+    pub(super) groups: Groups,
+    pub(super) distinct: HashSet<Box<[u8]>>,
+    pub(super) distinct_bytes: usize,
+    /// What is on disk, if anything is.
+    pub(super) spilled: Option<Box<Spilled>>,
+    /// The groups are to go to disk before the next row.
+    pub(super) is_full: bool,
+    pub(super) skip: u64,
+    pub(super) wanted: u64,
+    pub(super) outcome: Outcome,
+    /// The row at which the budget is looked at again.
+    pub(super) check_at: u64,
+    /// The part of the outermost range that is read, where several threads read it.
+    pub(super) part: Option<Part<'e>>,
+    /// Rows and bytes that the part has counted with the others.
+    pub(super) counted: (u64, Cell<usize>),
+    pub(super) sink: &'e mut S,
+}
+
+impl<'e, S: RowSink + ?Sized> Run<'e, S> {
+    #[inline]
+    pub(super) fn scope<'s>(&'s self, frame: Option<&'s Frame<'s>>) -> Scope<'s> {
+        Scope { frame, fixed: self.fixed, arena: self.arena }
+    }
+
+    #[inline]
+    pub(super) fn passes(&self, conditions: &[Expr], frame: &Frame<'_>) -> Result<bool, Fault> {
+        if conditions.is_empty() {
+            return Ok(true);
+        }
+        let scope = self.scope(Some(frame));
+        for condition in conditions {
+            if !condition.passes(&scope)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    pub(super) fn count_row(&mut self) -> Flow {
+        self.outcome.rows_read += 1;
+        if self.outcome.rows_read >= self.check_at {
+            self.check_budget()?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(super) fn check_budget(&mut self) -> Flow {
+        let mut rows_read = self.outcome.rows_read;
+        if let Some(part) = self.part {
+            if part.is_unwanted() {
+                return Err(End::Enough);
+            }
+            rows_read = part.add_rows(self.outcome.rows_read - self.counted.0);
+            self.counted.0 = self.outcome.rows_read;
+        }
+        if rows_read > self.budget.rows_max {
+            return Err(QueryError::Limit { what: "rows read", limit: self.budget.rows_max }.into());
+        }
+        if self.outcome.rows_read.is_multiple_of(DEADLINE_ROWS) && self.budget.deadline.is_some_and(|over| over()) {
+            return Err(QueryError::Deadline.into());
+        }
+        self.check_at = next_check(self.outcome.rows_read, self.budget);
+        Ok(())
+    }
+}
+
+/// The next row that is one of [`DEADLINE_ROWS`], or one too many.
+pub(super) fn next_check(rows_read: u64, budget: &Budget<'_>) -> u64 {
+    let deadline = (rows_read / DEADLINE_ROWS + 1) * DEADLINE_ROWS;
+    deadline.min(budget.rows_max.saturating_add(1))
+}
+
+/// The loops' end as the caller sees it.
+pub(super) fn ended(flow: Flow) -> Result<(), QueryError> {
+    match flow {
+        Ok(()) | Err(End::Enough) => Ok(()),
+        Err(End::Error(error)) => Err(*error),
+    }
+}

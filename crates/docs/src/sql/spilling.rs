@@ -1,0 +1,396 @@
+//! What of an execution goes to disk, when, and how it comes back.
+//!
+//! What comes out is what memory would have given, to the last byte:
+//!
+//! - **Sorts.** The rows so far are sorted and written as a run; runs are merged at the end. Equal rows keep their order.
+//! - **Groups.** All groups so far are written as a run in the order of their keys, with what their aggregates have taken in,
+//!   and begin anew. The merge finds what belongs to one group side by side and joins it; a second sort brings the groups back
+//!   into the order in which they were first seen. Values of COUNT(DISTINCT) are entries of their own behind their
+//!   group's, so that none need all of them in memory.
+//! - **DISTINCT.** Once there is no room for more rows to be known, rows that are none of those known are sorted by themselves; the first
+//!   of each kind is brought back into the order in which they came.
+//!
+//! ```text
+//!  entry of a group:   key | 0 (u16)                                → arrival (u64) | length (u32) | fields | aggregates
+//!  counted value:      key | 1 + place of the aggregate (u16) | value → nothing
+//!  row of DISTINCT:    values                                       → arrival (u64) | length (u32) | sort key | fields
+//! ```
+//!
+//! No key of a group is the beginning of another. Of the memory that the budget gives, a half is for rows or groups that
+//! gather, a quarter for rows known to DISTINCT, and a quarter for the blocks of a merge.
+
+use super::aggregate::{AggregateCall, State};
+use super::budget::Budget;
+use super::error::{Fault, QueryError};
+use super::expr::Expr;
+use super::plan::Plan;
+use super::row::{Field, Scope};
+use super::run::{Flow, GROUP_OVERHEAD_BYTES, Groups, Run};
+use super::runs::Runs;
+use super::sink::RowSink;
+use super::sort::{self, SortBuffer};
+use super::spilled::{Distinct, Spilled};
+
+/// Of the memory, what gathers.
+pub(super) const GATHERED: (usize, usize) = (1, 2);
+/// What is known to DISTINCT.
+const KNOWN: (usize, usize) = (1, 4);
+/// All that the parts of an execution gather: they spill when they notice.
+pub(super) const GATHERED_BY_PARTS: (usize, usize) = (3, 4);
+
+const TAG_BYTES: usize = 2;
+const ARRIVAL_BYTES: usize = 8;
+const LENGTH_BYTES: usize = 4;
+const DAMAGED: Fault = Fault::Damaged("rows on disk");
+
+/// That part of the budget's memory.
+pub(super) fn share(budget: &Budget<'_>, (part, of): (usize, usize)) -> usize {
+    budget.memory_bytes_max / of * part
+}
+
+impl<S: RowSink + ?Sized> Run<'_, S> {
+    fn spilled(&mut self) -> &mut Spilled {
+        self.spilled.get_or_insert_default()
+    }
+
+    /// Counts bytes that gather; gives those of all parts.
+    fn count_bytes(&self, bytes: usize) -> usize {
+        match self.part {
+            None => bytes,
+            Some(part) => part.count_bytes(self.counted.1.replace(bytes), bytes),
+        }
+    }
+
+    fn gathered_max(&self) -> usize {
+        let of = if self.part.is_some() { GATHERED_BY_PARTS } else { GATHERED };
+        share(self.budget, of)
+    }
+
+    /// Looks at the memory that the groups take: too much is an error, or has them go to disk.
+    pub(super) fn check_groups(&mut self) -> Result<(), QueryError> {
+        let bytes = self.count_bytes(self.groups.bytes);
+        if self.budget.spill.is_some() && can_spill(self.plan) {
+            self.is_full = bytes > self.gathered_max();
+            return Ok(());
+        }
+        limited("bytes of groups", bytes, self.budget)
+    }
+
+    /// The same of rows that are to be sorted.
+    pub(super) fn check_sort(&mut self) -> Result<(), QueryError> {
+        if self.budget.spill.is_none() {
+            limited("bytes to sort", self.sort.row_bytes(), self.budget)?;
+            if self.part.is_some() {
+                limited("bytes of groups", self.count_bytes(self.sort.size()), self.budget)?;
+            }
+            return Ok(());
+        }
+        if self.count_bytes(self.sort.size()) <= self.gathered_max() {
+            return Ok(());
+        }
+        let (keep, budget) = (self.keep(), self.budget);
+        let sorted = &mut self.spilled.get_or_insert_default().sorted;
+        sorted.write(self.sort, keep, budget)?;
+        self.count_bytes(0);
+        Ok(())
+    }
+
+    pub(super) fn spill_groups(&mut self) -> Result<(), QueryError> {
+        self.is_full = false;
+        let grouped = &mut self.spilled.get_or_insert_default().grouped;
+        write_groups(self.plan, &mut self.groups, self.states, grouped, self.budget)?;
+        self.count_bytes(0);
+        Ok(())
+    }
+
+    /// Joins the groups on disk and those in memory, and gives them in the order in which they were first seen.
+    pub(super) fn finish_spilled_groups(&mut self) -> Flow {
+        self.spill_groups()?;
+        let (plan, budget) = (self.plan, self.budget);
+        let mut merge = self.spilled().grouped.take().merge(None, budget)?;
+        let mut arrived = Arrived::default();
+        let mut joined: Option<Joined> = None;
+        while merge.advance()? {
+            let (key, payload) = (merge.key(), merge.payload());
+            match &mut joined {
+                Some(group) if key.starts_with(&group.key) => group.add(key, payload, plan)?,
+                _ => {
+                    if let Some(group) = joined.take() {
+                        arrived.push(group.arrival, |out| group.encode(plan, out), budget)?;
+                    }
+                    joined = Some(Joined::new(key, payload, plan)?);
+                }
+            }
+        }
+        drop(merge);
+        if let Some(group) = joined.take() {
+            arrived.push(group.arrival, |out| group.encode(plan, out), budget)?;
+        }
+        arrived.each(budget, |mut payload| {
+            let fields = take_sized(&mut payload)?;
+            let states = decode_states(&plan.aggregates, payload)?;
+            self.finish_group(fields, &states)
+        })
+    }
+
+    /// DISTINCT: whether a row of these values was there before.
+    pub(super) fn note_distinct(&mut self, key: &[u8]) -> Result<Distinct, QueryError> {
+        if self.distinct.contains(key) {
+            return Ok(Distinct::Known);
+        }
+        if self.spilled.as_ref().is_some_and(|spilled| spilled.is_late) {
+            return Ok(Distinct::Late);
+        }
+        self.distinct_bytes += key.len() + GROUP_OVERHEAD_BYTES;
+        if self.budget.spill.is_none() {
+            limited("bytes of groups", self.distinct_bytes, self.budget)?;
+        } else if self.distinct_bytes > share(self.budget, KNOWN) {
+            self.spilled().is_late = true;
+        }
+        self.distinct.insert(key.into());
+        Ok(Distinct::New)
+    }
+
+    /// Keeps a row of which nobody knows yet whether it is new; see [`late_row`].
+    pub(super) fn keep_late(&mut self, key: &[u8], row: &[u8]) -> Result<(), QueryError> {
+        let budget = self.budget;
+        let Spilled { late, late_runs, arrivals, .. } = self.spilled();
+        late.begin();
+        late.bytes().extend_from_slice(key);
+        late.end_key();
+        late.bytes().extend_from_slice(&arrivals.to_be_bytes());
+        late.bytes().extend_from_slice(row);
+        late.end(None);
+        *arrivals += 1;
+        if late.size() > share(budget, KNOWN) { late_runs.write(late, None, budget) } else { Ok(()) }
+    }
+
+    /// Goes on with the first of each kind of rows that DISTINCT kept.
+    pub(super) fn finish_distinct(&mut self) -> Flow {
+        let (budget, is_sorted) = (self.budget, !self.plan.order.is_empty());
+        let Some(spilled) = self.spilled.as_mut().filter(|spilled| spilled.is_late) else { return Ok(()) };
+        let (mut late, runs) = (std::mem::take(&mut spilled.late), spilled.late_runs.take());
+        let (mut before, mut arrived) = (None, Arrived::default());
+        each_sorted(&mut late, runs, None, budget, |key, payload| {
+            if before.as_deref() == Some(key) {
+                return Ok(());
+            }
+            let before = before.get_or_insert_with(Vec::new);
+            before.clear();
+            before.extend_from_slice(key);
+            let (arrival, mut row) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
+            let order = take_sized(&mut row)?;
+            if !is_sorted {
+                arrived.push(u64::from_be_bytes(*arrival), |out| out.extend_from_slice(row), budget)?;
+                return Ok(());
+            }
+            // Behind equal rows that came before it: their sort keys end where its arrival begins.
+            self.sort.begin();
+            self.sort.bytes().extend_from_slice(order);
+            self.sort.bytes().extend_from_slice(arrival);
+            self.sort.end_key();
+            self.sort.bytes().extend_from_slice(row);
+            self.sort.end(self.keep());
+            Ok(self.check_sort()?)
+        })?;
+        if is_sorted { Ok(()) } else { arrived.each(budget, |row| self.give_kept(row)) }
+    }
+}
+
+/// Whether the groups of a plan can go to disk.
+pub(super) fn can_spill(plan: &Plan) -> bool {
+    plan.aggregates.iter().all(AggregateCall::can_spill)
+}
+
+fn limited(what: &'static str, bytes: usize, budget: &Budget<'_>) -> Result<(), QueryError> {
+    let limit = budget.memory_bytes_max;
+    if bytes > limit { Err(QueryError::Limit { what, limit: limit as u64 }) } else { Ok(()) }
+}
+
+/// What is kept of a row for DISTINCT: what it is sorted by, and its fields.
+pub(super) fn late_row<'a>(
+    order: &[(Expr, bool)],
+    outputs: impl Iterator<Item = Result<Field<'a>, Fault>>,
+    scope: &Scope<'_>,
+) -> Result<Vec<u8>, QueryError> {
+    let mut row = vec![0; LENGTH_BYTES];
+    for (expr, falling) in order {
+        sort::push_key(expr.evaluate(scope)?, *falling, &mut row)?;
+    }
+    let length = (row.len() - LENGTH_BYTES) as u32;
+    row[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    for field in outputs {
+        sort::push_field(field?, &mut row);
+    }
+    Ok(row)
+}
+
+/// Visits rows in order: of runs and of a buffer whose rows came behind theirs. The buffer keeps its memory.
+pub(super) fn each_sorted(
+    buffer: &mut SortBuffer,
+    mut runs: Runs,
+    keep: Option<usize>,
+    budget: &Budget<'_>,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Flow,
+) -> Flow {
+    if runs.is_empty() {
+        buffer.sort();
+        return buffer.entries().try_for_each(|(key, payload)| visit(key, payload));
+    }
+    runs.write(buffer, keep, budget)?;
+    let mut merge = runs.merge(keep, budget)?;
+    while merge.advance()? {
+        visit(merge.key(), merge.payload())?;
+    }
+    Ok(())
+}
+
+/// Writes groups as a run and empties them.
+pub(super) fn write_groups(
+    plan: &Plan,
+    groups: &mut Groups,
+    states: &mut Vec<State>,
+    runs: &mut Runs,
+    budget: &Budget<'_>,
+) -> Result<(), QueryError> {
+    let width = plan.aggregates.len();
+    let mut order: Vec<(&[u8], usize)> = groups.places.iter().map(|(key, place)| (&key[..], *place)).collect();
+    order.sort_unstable();
+    if plan.group.is_empty() && !states.is_empty() {
+        order.push((&[], 0));
+    }
+    if order.is_empty() {
+        return Ok(());
+    }
+    let (mut run, mut entry, mut payload) = (runs.begin(budget)?, Vec::new(), Vec::new());
+    for (key, place) in order {
+        let states = &mut states[place * width..(place + 1) * width];
+        let seen: Vec<Vec<Box<[u8]>>> = plan.aggregates.iter().zip(&mut *states).map(seen_in_order).collect();
+        payload.clear();
+        payload.extend_from_slice(&groups.arrivals.get(place).copied().unwrap_or(0).to_be_bytes());
+        push_sized(groups.fields.get(place).map_or(&[][..], |fields| fields), &mut payload);
+        encode_states(&plan.aggregates, states, &mut payload);
+        entry.clear();
+        entry.extend_from_slice(key);
+        entry.extend_from_slice(&0u16.to_be_bytes());
+        run.push(&entry, &payload)?;
+        for (values, tag) in seen.iter().zip(1u16..) {
+            for value in values {
+                entry.truncate(key.len());
+                entry.extend_from_slice(&tag.to_be_bytes());
+                entry.extend_from_slice(value);
+                run.push(&entry, &[])?;
+            }
+        }
+    }
+    run.end()?;
+    let (next_arrival, mut places) = (groups.next_arrival, std::mem::take(&mut groups.places));
+    places.clear();
+    *groups = Groups { places, next_arrival, ..Groups::default() };
+    states.clear();
+    if plan.group.is_empty() {
+        states.resize_with(width, State::default);
+    }
+    Ok(())
+}
+
+/// The values that an aggregate counts once.
+fn seen_in_order((call, state): (&AggregateCall, &mut State)) -> Vec<Box<[u8]>> {
+    if !call.counts_distinct() {
+        return Vec::new();
+    }
+    let mut seen = state.take_seen();
+    seen.sort_unstable();
+    seen
+}
+
+fn encode_states(calls: &[AggregateCall], states: &[State], out: &mut Vec<u8>) {
+    calls.iter().zip(states).for_each(|(call, state)| state.encode(call, out));
+}
+
+fn decode_states(calls: &[AggregateCall], mut bytes: &[u8]) -> Result<Vec<State>, Fault> {
+    calls.iter().map(|call| State::decode(call, &mut bytes)).collect()
+}
+
+fn push_sized(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn take_sized<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], Fault> {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>().ok_or(DAMAGED)?;
+    let (taken, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(DAMAGED)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+/// A group whose entries are being joined.
+struct Joined {
+    key: Vec<u8>,
+    arrival: u64,
+    fields: Vec<u8>,
+    states: Vec<State>,
+    /// The entry of the last value that was counted.
+    counted: Vec<u8>,
+}
+
+impl Joined {
+    fn new(key: &[u8], payload: &[u8], plan: &Plan) -> Result<Joined, Fault> {
+        let key = key.strip_suffix(&0u16.to_be_bytes()).ok_or(DAMAGED)?.to_vec();
+        let (arrival, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
+        let fields = take_sized(&mut rest)?.to_vec();
+        let states = decode_states(&plan.aggregates, rest)?;
+        Ok(Joined { key, arrival: u64::from_be_bytes(*arrival), fields, states, counted: Vec::new() })
+    }
+
+    /// Goes on with an entry of the same group, of a later run or of a value.
+    fn add(&mut self, key: &[u8], payload: &[u8], plan: &Plan) -> Result<(), Fault> {
+        let tag = key[self.key.len()..].first_chunk::<TAG_BYTES>().ok_or(DAMAGED)?;
+        let Some(place) = usize::from(u16::from_be_bytes(*tag)).checked_sub(1) else {
+            let (_, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
+            take_sized(&mut rest)?;
+            let states = decode_states(&plan.aggregates, rest)?;
+            let all = self.states.iter_mut().zip(states).zip(&plan.aggregates);
+            return all.into_iter().try_for_each(|((own, part), call)| own.add_part(part, call).map(drop));
+        };
+        if self.counted != key {
+            self.states.get_mut(place).ok_or(DAMAGED)?.count_distinct();
+            self.counted.clear();
+            self.counted.extend_from_slice(key);
+        }
+        Ok(())
+    }
+
+    fn encode(&self, plan: &Plan, out: &mut Vec<u8>) {
+        push_sized(&self.fields, out);
+        encode_states(&plan.aggregates, &self.states, out);
+    }
+}
+
+/// Brings rows into the order in which they arrived.
+#[derive(Default)]
+struct Arrived {
+    buffer: SortBuffer,
+    runs: Runs,
+}
+
+impl Arrived {
+    fn push(
+        &mut self,
+        arrival: u64,
+        payload: impl FnOnce(&mut Vec<u8>),
+        budget: &Budget<'_>,
+    ) -> Result<(), QueryError> {
+        self.buffer.begin();
+        self.buffer.bytes().extend_from_slice(&arrival.to_be_bytes());
+        self.buffer.end_key();
+        payload(self.buffer.bytes());
+        self.buffer.end(None);
+        let is_full = self.buffer.size() > share(budget, GATHERED);
+        if is_full { self.runs.write(&mut self.buffer, None, budget) } else { Ok(()) }
+    }
+
+    fn each(mut self, budget: &Budget<'_>, mut visit: impl FnMut(&[u8]) -> Flow) -> Flow {
+        each_sorted(&mut self.buffer, self.runs, None, budget, |_, payload| visit(payload))
+    }
+}
