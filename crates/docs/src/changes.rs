@@ -8,8 +8,8 @@
 use binjson::Document;
 use store::{Change, TreeId, Version};
 
-use crate::collection::STAMP_BYTES;
 use crate::database::{CollectionId, Database};
+use crate::engine::STAMP_BYTES;
 use crate::key::{Key, KeyType};
 
 /// What became of a document, or of a whole collection.

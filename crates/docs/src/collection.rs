@@ -13,18 +13,15 @@ use crate::catalog::{Catalog, CollectionInfo};
 use crate::engine::TreeId;
 use crate::error::WriteError;
 use crate::expire::{self, Clock, Due};
-use crate::generate::Keys;
 use crate::index;
 use crate::key::{KEY_BYTES_MAX, Key, KeyType};
+use crate::made_keys::Keys;
 use crate::order;
 use crate::readiness::Readiness;
 use crate::row::{NAMES_MAX, Names, Plain, Row, Shape, plain};
 use crate::schema::Schema;
 use crate::views::View;
 use crate::views::write::Watch;
-
-/// Bytes before a stored document: its change number, little-endian.
-pub const STAMP_BYTES: usize = 8;
 
 /// One collection, ready for work.
 #[derive(Debug)]

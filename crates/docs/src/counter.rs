@@ -7,19 +7,47 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::catalog::Catalog;
-use crate::counts::Counts;
-use crate::engine::KeyRange;
+use crate::catalog::{Catalog, CollectionInfo};
+use crate::counts::{ALL, Counts, TreeCount};
+use crate::engine::{KeyRange, TreeId, View};
 use crate::views::Heart;
 
 /// How long counting may hold up the opening of a database: what is not counted by then, the thread counts.
 const OPENING_MAX: Duration = Duration::from_millis(200);
+/// A tree is counted again once its size has changed by this share.
+const CHANGED_SHARE: f64 = 0.125;
 /// Between two looks of the thread.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 /// Of so many looks one counts all, for values may come to be spread otherwise while their number stays.
 const LOOKS_OF_SIZE: u32 = 30;
 /// The thread keeps a few keys and numbers.
 const STACK_BYTES: usize = 256 << 10;
+
+impl Counts {
+    /// Counts the trees of a catalog, as long as `goes_on`: `all`, or those whose size is no longer what it was.
+    pub fn take(&self, catalog: &Catalog, view: &dyn View, all: bool, goes_on: &dyn Fn() -> bool) {
+        let trees = catalog.collections.iter().flat_map(trees);
+        for (tree, fields) in trees.take_while(|_| goes_on()) {
+            let same = |known: TreeCount| {
+                let now = view.entries_about(tree, ALL).ok().flatten().unwrap_or_default() as f64;
+                (now - known.entries).abs() <= known.entries * CHANGED_SHARE
+            };
+            if !all && self.of(tree).is_some_and(same) {
+                continue;
+            }
+            // What cannot be read is not known: who asks for it will be told why.
+            if let Ok(Some(count)) = TreeCount::take(view, tree, fields) {
+                self.set(tree, count);
+            }
+        }
+    }
+}
+
+/// The trees of a collection, each with the number of fields that its keys begin with.
+fn trees(info: &CollectionInfo) -> impl Iterator<Item = (TreeId, usize)> {
+    let indexes = info.indexes.iter().filter(|index| index.readiness.is_ready());
+    std::iter::once((info.tree, 0)).chain(indexes.map(|index| (index.tree, index.fields.len())))
+}
 
 /// The thread; dropped, it stops.
 pub(crate) struct Counter {

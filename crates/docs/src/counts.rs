@@ -16,7 +16,6 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::catalog::{Catalog, CollectionInfo};
 use crate::engine::{Direction, KeyRange, TreeId, View};
 use crate::order;
 
@@ -27,9 +26,7 @@ pub(crate) const ENTRIES_LEAST: f64 = 1_000.0;
 /// Counts that have moved by this factor are told to prepared queries, which then plan anew.
 const MOVED_FACTOR: f64 = 8.0;
 
-/// A tree is counted again once its size has changed by this share.
-const CHANGED_SHARE: f64 = 0.125;
-const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+pub(crate) const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
 
 /// What is known of one tree.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -106,36 +103,12 @@ impl Counts {
     pub(crate) fn range(&self, tree: TreeId, range: KeyRange<'_>) -> Option<u64> {
         (self.shared.as_ref()?.ask)(tree, range)
     }
-
-    /// Counts the trees of a catalog, as long as `goes_on`: `all`, or those whose size is no longer what it was.
-    pub fn take(&self, catalog: &Catalog, view: &dyn View, all: bool, goes_on: &dyn Fn() -> bool) {
-        let trees = catalog.collections.iter().flat_map(trees);
-        for (tree, fields) in trees.take_while(|_| goes_on()) {
-            let same = |known: TreeCount| {
-                let now = view.entries_about(tree, ALL).ok().flatten().unwrap_or_default() as f64;
-                (now - known.entries).abs() <= known.entries * CHANGED_SHARE
-            };
-            if !all && self.of(tree).is_some_and(same) {
-                continue;
-            }
-            // What cannot be read is not known: who asks for it will be told why.
-            if let Ok(Some(count)) = TreeCount::take(view, tree, fields) {
-                self.set(tree, count);
-            }
-        }
-    }
 }
 
 impl std::fmt::Debug for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Counts").field("kept", &self.are_kept()).field("epoch", &self.epoch()).finish()
     }
-}
-
-/// The trees of a collection, each with the number of fields that its keys begin with.
-fn trees(info: &CollectionInfo) -> impl Iterator<Item = (TreeId, usize)> {
-    let indexes = info.indexes.iter().filter(|index| index.readiness.is_ready());
-    std::iter::once((info.tree, 0)).chain(indexes.map(|index| (index.tree, index.fields.len())))
 }
 
 impl TreeCount {

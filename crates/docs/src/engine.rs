@@ -67,6 +67,9 @@ pub trait View {
     fn fetch_value(&self, _tree: TreeId, _key: &[u8]) {}
 }
 
+/// Bytes before a stored document: its change number, little-endian.
+pub const STAMP_BYTES: usize = 8;
+
 /// A transaction in progress: reads see its own changes.
 #[allow(clippy::type_complexity, reason = "as for `View`")]
 pub trait Change {

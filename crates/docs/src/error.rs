@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::config::Mistakes;
-
 /// Why a read failed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -55,20 +53,6 @@ pub enum WriteError {
     },
 }
 
-/// Why a database could not be opened, or an import not done.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The configuration file is wrong.
-    Config(Mistakes),
-    /// The data in the directory does not fit the configuration: what, and what to do.
-    Mismatch(String),
-    /// Stored data cannot be read.
-    Read(ReadError),
-    /// The engine says no.
-    Store(store::Error),
-}
-
 impl WriteError {
     pub(crate) fn invalid(why: impl Into<String>, pointer: impl Into<String>) -> WriteError {
         WriteError::Invalid { why: why.into(), pointer: pointer.into() }
@@ -117,24 +101,6 @@ impl From<store::Error> for ReadError {
     }
 }
 
-impl From<store::Error> for OpenError {
-    fn from(error: store::Error) -> Self {
-        OpenError::Store(error)
-    }
-}
-
-impl From<ReadError> for OpenError {
-    fn from(error: ReadError) -> Self {
-        OpenError::Read(error)
-    }
-}
-
-impl From<Mistakes> for OpenError {
-    fn from(mistakes: Mistakes) -> Self {
-        OpenError::Config(mistakes)
-    }
-}
-
 fn words(error: &store::Error) -> String {
     error.to_string()
 }
@@ -163,17 +129,5 @@ impl fmt::Display for WriteError {
     }
 }
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Config(mistakes) => mistakes.fmt(out),
-            OpenError::Mismatch(what) => out.write_str(what),
-            OpenError::Read(error) => error.fmt(out),
-            OpenError::Store(error) => out.write_str(&words(error)),
-        }
-    }
-}
-
 impl std::error::Error for ReadError {}
 impl std::error::Error for WriteError {}
-impl std::error::Error for OpenError {}

@@ -22,8 +22,8 @@ use serde_json::Value as Json;
 use store::Tx;
 
 use crate::announced::Rule;
-use crate::collection::{Collection, STAMP_BYTES};
-use crate::engine::{Direction, KeyRange, View};
+use crate::collection::Collection;
+use crate::engine::{Direction, KeyRange, STAMP_BYTES, View};
 use crate::key::Key;
 use crate::readiness::Readiness;
 use crate::rebuild::shown_key;

@@ -10,11 +10,12 @@ use std::ops::{Bound, ControlFlow};
 use binjson::Document;
 use store::{BulkTree, Reader, Store, TreeId};
 
-use crate::collection::{Collection, STAMP_BYTES};
-use crate::engine::{Direction, KeyRange};
-use crate::error::{OpenError, ReadError};
+use crate::collection::Collection;
+use crate::engine::{Direction, KeyRange, STAMP_BYTES};
+use crate::error::ReadError;
 use crate::key::KeyType;
 use crate::loader::{self, LoadError, Loader, Origin, STORED, Targets, Task};
+use crate::open_error::OpenError;
 use crate::row::Shape;
 use crate::stored_catalog::{DROP, Rows, Work, tree_of};
 

@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::database::{CATALOG_TREE, Database, Write};
-use crate::error::{OpenError, WriteError};
+use crate::error::WriteError;
 use crate::gate::Kind;
 use crate::index_build::IndexBuilder;
+use crate::open_error::OpenError;
 use crate::readiness::ReadinessState;
 use crate::rebuild;
 use crate::stored_catalog::{self, Rows};

@@ -5,9 +5,8 @@ use std::ops::{Bound, ControlFlow};
 
 use binjson::Document;
 
-use crate::collection::STAMP_BYTES;
 use crate::database::{CollectionId, Database};
-use crate::engine::{Direction, KeyRange, View};
+use crate::engine::{Direction, KeyRange, STAMP_BYTES, View};
 use crate::error::ReadError;
 use crate::key::Key;
 use crate::views::table::WithViews;

@@ -27,8 +27,9 @@ use crate::announced::{self, Wish};
 use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, IndexInfo, ReferenceInfo, UniqueInfo};
 use crate::config::{CollectionConfig, Config, ExpireConfig};
 use crate::engine::{Direction, KeyRange, View};
-use crate::error::{OpenError, ReadError};
+use crate::error::ReadError;
 use crate::loader::Wanted;
+use crate::open_error::OpenError;
 use crate::readiness::Readiness;
 use crate::schema::Schema;
 

@@ -14,9 +14,9 @@ use binjson::Document;
 
 use crate::announced::Held;
 use crate::catalog::{IndexInfo, UniqueInfo};
-use crate::collection::{Collection, STAMP_BYTES};
+use crate::collection::Collection;
 use crate::database::Database;
-use crate::engine::{Direction, KeyRange, TreeId, View};
+use crate::engine::{Direction, KeyRange, STAMP_BYTES, TreeId, View};
 use crate::error::ReadError;
 use crate::key::Key;
 use crate::row::{Row, Shape, plain};

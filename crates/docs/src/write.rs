@@ -15,12 +15,12 @@ use std::ops::{Bound, ControlFlow};
 use binjson::{Document, Encoder};
 
 use crate::announced::Held;
-use crate::collection::{Collection, Referrer, STAMP_BYTES, key_value};
-use crate::engine::{Change, Direction, KeyRange};
+use crate::collection::{Collection, Referrer, key_value};
+use crate::engine::{Change, Direction, KeyRange, STAMP_BYTES};
 use crate::error::WriteError;
 use crate::expire::Due;
-use crate::generate::Keys;
 use crate::key::Key;
+use crate::made_keys::Keys;
 use crate::order;
 use crate::row::Row;
 use crate::scratch::{Entries, Scratch};

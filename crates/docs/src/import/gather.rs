@@ -22,9 +22,9 @@ use super::{
     BadRecord, ImportError, Input, OnError, Options, Place, Progress, QUEUE_BATCHES, Report, SKIPPED_TOLD_MAX,
     SORT_BYTES, THREADS_MAX,
 };
-use crate::collection::{Collection, STAMP_BYTES};
+use crate::collection::Collection;
 use crate::database::{CollectionId, Database};
-use crate::engine::{Direction, KeyRange};
+use crate::engine::{Direction, KeyRange, STAMP_BYTES};
 use crate::error::WriteError;
 use crate::loader::{LoadError, ORIGIN_BYTES};
 use crate::row::Shape;

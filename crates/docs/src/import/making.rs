@@ -4,8 +4,9 @@
 use binjson::Document;
 use store::{BulkTree, SortedRun, SortedRunWriter, TreeId};
 
-use crate::collection::{Collection, STAMP_BYTES};
+use crate::collection::Collection;
 use crate::database::{CollectionId, Database};
+use crate::engine::STAMP_BYTES;
 use crate::loader::{LoadError, Loader, ORIGIN_BYTES, Origin, Task, Wanted};
 use crate::row::Shape;
 use crate::views::Loading;

@@ -11,12 +11,12 @@ use super::each;
 use super::error::{Fault, QueryError};
 use super::expr::Expr;
 use super::plan::Level;
-use super::row::{CHANGE_NUMBER_BYTES, Frame, Scope, as_key, of_scalar, whole};
+use super::row::{Frame, Scope, as_key, of_scalar, whole};
 use super::run::{Flow, LevelKeys, Run};
 use super::sink::RowSink;
 use super::sort;
 use super::value::Value;
-use crate::engine::{Direction, KeyRange, TreeId};
+use crate::engine::{Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
 
@@ -348,7 +348,7 @@ fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Option<Scalar<'a
 /// Inlined, the view of the document is made where the frame holds it.
 #[inline(always)]
 pub(super) fn parse_document(stored: &[u8]) -> Result<Document<'_>, Fault> {
-    match stored.get(CHANGE_NUMBER_BYTES..).map(Document::from_bytes) {
+    match stored.get(STAMP_BYTES..).map(Document::from_bytes) {
         Some(Ok(document)) => Ok(document),
         _ => Err(Fault::Damaged("a document")),
     }

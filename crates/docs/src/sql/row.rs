@@ -18,9 +18,6 @@ use crate::index::Included;
 use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
 
-/// Bytes before a stored document: its change number.
-pub(crate) const CHANGE_NUMBER_BYTES: usize = 8;
-
 /// Where a field comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {

@@ -25,8 +25,8 @@ use super::stored;
 use super::upper::{self, Built};
 use super::view::{View, ViewState};
 use super::write::distinct_of;
-use crate::collection::{Collection, STAMP_BYTES};
-use crate::engine::{Direction, KeyRange, TreeId};
+use crate::collection::Collection;
+use crate::engine::{Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::rebuild::shown_key;
 use crate::sql::grouping::Memory;
 

@@ -19,8 +19,7 @@ use store::{FoldView, Further, RowChange};
 use super::table::{self, Rendered};
 use super::view::{View, ViewState};
 use super::write::{self, Buffers};
-use crate::collection::STAMP_BYTES;
-use crate::engine::{self, Direction, KeyRange, TreeId};
+use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::error::VIEW_CANNOT_TAKE;
 use crate::sql::IntegerOverflow;
 

@@ -11,8 +11,7 @@ use super::definition::Contribution;
 use super::gather::ImportGather;
 use super::table;
 use super::view::View;
-use crate::collection::STAMP_BYTES;
-use crate::engine::{self, Direction, KeyRange, TreeId};
+use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::error::WriteError;
 use crate::sql::grouping::Memory;
 

@@ -26,7 +26,7 @@ use super::{VIEWS_MAX, Views, table};
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::config::Config;
 use crate::engine::{Direction, KeyRange, TreeId};
-use crate::error::OpenError;
+use crate::open_error::OpenError;
 use crate::stored_catalog::{DROP, Rows};
 
 /// The views of a database that is being opened, and what is to be written for them.

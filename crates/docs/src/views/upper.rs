@@ -14,8 +14,7 @@ use super::chain::{progress_key, progress_value};
 use super::table;
 use super::view::View;
 use super::write::{self, Buffers};
-use crate::collection::STAMP_BYTES;
-use crate::engine::Within;
+use crate::engine::{STAMP_BYTES, Within};
 
 /// Rows read in one transaction.
 const ROWS_PER_TRANSACTION: usize = 64;

@@ -10,8 +10,8 @@ use super::definition::Contribution;
 use super::gather::ImportGather;
 use super::table;
 use super::view::View;
-use crate::collection::{Collection, STAMP_BYTES};
-use crate::engine::{self, Direction, KeyRange, TreeId};
+use crate::collection::Collection;
+use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::error::ReadError;
 use crate::sql::grouping::Memory;
 
