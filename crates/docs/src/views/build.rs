@@ -15,18 +15,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use binjson::Document;
-use store::{Snapshot, Store};
+use store::Snapshot;
 
-use super::Views;
 use super::definition::Contribution;
-use super::fold::{group_operand, value_operand};
 use super::gather::Gather;
+use super::heart::Heart;
+use super::operand::{group_operand, value_operand};
 use super::stored;
 use super::upper::{self, Built};
 use super::view::{View, ViewState};
 use super::write::distinct_of;
-use crate::collection::Collection;
-use crate::engine::{Direction, KeyRange, STAMP_BYTES, TreeId};
+use crate::engine::{Direction, KeyRange, STAMP_BYTES};
 use crate::rebuild::shown_key;
 use crate::sql::grouping::Memory;
 
@@ -40,14 +39,6 @@ const FOLDS_PER_TRANSACTION: usize = 256;
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Most threads of a build.
 pub(crate) const BUILD_THREADS_MAX: usize = 64;
-
-/// What an open database and its builders share.
-pub(crate) struct Heart {
-    pub(crate) store: Store,
-    pub(crate) collections: Vec<Collection>,
-    pub(crate) views: Views,
-    pub(crate) catalog_tree: TreeId,
-}
 
 /// The builders of an open database. Dropped, they stop where they are.
 #[derive(Default)]

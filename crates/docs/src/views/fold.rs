@@ -3,25 +3,16 @@
 //! An operand says all that it takes to lay it on, so that nothing of that depends on which views there are: changed
 //! definitions, a replay or a restart cannot give it another meaning. What follows for views over views is in `chain.rs`.
 //!
-//! ```text
-//!  operand of a group     00 | a state to be added (state.rs)
-//!  operand of a value     01 | how often it came (zigzag varint)
-//!    where it is COUNT(DISTINCT)'s, behind that: tree of the groups (u32, little-endian) | slot (varint) | length of
-//!    the group's key, which the value's key begins with (varint)
-//! ```
-//!
 //! A value's row says how often its group has it; when it comes for the first time or goes for the last one, the group's
 //! distinct count goes up or down.
 
 use store::{FoldView, Folded, Further, RowChange};
 
 use super::chain::Chains;
+use super::operand::{GROUP, VALUE, occurrences};
 use crate::engine::TreeId;
 use crate::varint;
 use crate::views::state;
-
-const GROUP: u8 = 0;
-const VALUE: u8 = 1;
 
 /// Lays operands onto the rows of views.
 #[derive(Default)]
@@ -65,38 +56,6 @@ impl store::Fold for ViewFold {
     ) -> Result<(), store::Error> {
         self.chains.as_ref().map_or(Ok(()), |chains| chains.follow(view as usize, key, change, now, further))
     }
-}
-
-/// What COUNT(DISTINCT) adds to the operand of a value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DistinctOf {
-    pub(crate) groups: TreeId,
-    pub(crate) slot: usize,
-    pub(crate) group_key_bytes: usize,
-}
-
-/// Writes the operand that adds a state to a group.
-pub(crate) fn group_operand(state: &[u8], out: &mut Vec<u8>) {
-    out.clear();
-    out.push(GROUP);
-    out.extend_from_slice(state);
-}
-
-/// Writes the operand that counts a value up or down.
-pub(crate) fn value_operand(by: i64, distinct: Option<DistinctOf>, out: &mut Vec<u8>) {
-    out.clear();
-    out.push(VALUE);
-    varint::push_signed(out, by);
-    if let Some(distinct) = distinct {
-        out.extend_from_slice(&distinct.groups.0.to_le_bytes());
-        varint::push(out, distinct.slot as u64);
-        varint::push(out, distinct.group_key_bytes as u64);
-    }
-}
-
-/// How often a value's row says that it came. `None`: damaged.
-pub(crate) fn occurrences(mut row: &[u8]) -> Option<i64> {
-    varint::take_signed(&mut row)
 }
 
 fn rest(old: Option<&[u8]>, new: &[u8]) -> Folded {
@@ -145,6 +104,7 @@ mod tests {
     use store::Fold;
 
     use super::*;
+    use crate::views::operand::{DistinctOf, value_operand};
     use crate::views::state::State;
 
     const GROUPS: TreeId = TreeId(1);

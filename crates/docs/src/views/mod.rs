@@ -14,7 +14,9 @@ mod chain;
 pub(crate) mod definition;
 pub(crate) mod fold;
 mod gather;
+mod heart;
 mod loading;
+mod operand;
 mod order;
 pub(crate) mod state;
 mod stored;
@@ -28,8 +30,9 @@ use std::sync::Arc;
 
 use crate::engine::{self, TreeId};
 
-pub(crate) use build::{Builder, Heart};
+pub(crate) use build::Builder;
 pub(crate) use chain::Chains;
+pub(crate) use heart::Heart;
 pub(crate) use loading::Loading;
 pub use order::CHAIN_MAX;
 pub(crate) use order::compile;

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use store::Store;
 
-use super::build::Heart;
 use super::chain::{ANSWERS, PROGRESS, progress_key};
 use super::definition::Definition;
+use super::heart::Heart;
 use super::order::{self, CHAIN_MAX};
 use super::view::{View, ViewState};
 use super::{VIEWS_MAX, Views, table};

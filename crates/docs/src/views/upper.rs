@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use binjson::Document;
 
-use super::build::Heart;
 use super::chain::{progress_key, progress_value};
+use super::heart::Heart;
 use super::table;
 use super::view::View;
 use super::write::{self, Buffers};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use binjson::Document;
 
 use super::definition::Contribution;
-use super::fold::{DistinctOf, group_operand, value_operand};
+use super::operand::{DistinctOf, group_operand, value_operand};
 use super::state;
 use super::view::{View, ViewState};
 use crate::engine::{Change, TreeId};

@@ -1,0 +1,46 @@
+//! What a write leaves for a view's rows, as `fold.rs` lays it on.
+//!
+//! ```text
+//!  operand of a group     00 | a state to be added (state.rs)
+//!  operand of a value     01 | how often it came (zigzag varint)
+//!    where it is COUNT(DISTINCT)'s, behind that: tree of the groups (u32, little-endian) | slot (varint) | length of
+//!    the group's key, which the value's key begins with (varint)
+//! ```
+
+use crate::engine::TreeId;
+use crate::varint;
+
+pub(super) const GROUP: u8 = 0;
+pub(super) const VALUE: u8 = 1;
+
+/// What COUNT(DISTINCT) adds to the operand of a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DistinctOf {
+    pub(crate) groups: TreeId,
+    pub(crate) slot: usize,
+    pub(crate) group_key_bytes: usize,
+}
+
+/// Writes the operand that adds a state to a group.
+pub(crate) fn group_operand(state: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.push(GROUP);
+    out.extend_from_slice(state);
+}
+
+/// Writes the operand that counts a value up or down.
+pub(crate) fn value_operand(by: i64, distinct: Option<DistinctOf>, out: &mut Vec<u8>) {
+    out.clear();
+    out.push(VALUE);
+    varint::push_signed(out, by);
+    if let Some(distinct) = distinct {
+        out.extend_from_slice(&distinct.groups.0.to_le_bytes());
+        varint::push(out, distinct.slot as u64);
+        varint::push(out, distinct.group_key_bytes as u64);
+    }
+}
+
+/// How often a value's row says that it came. `None`: damaged.
+pub(crate) fn occurrences(mut row: &[u8]) -> Option<i64> {
+    varint::take_signed(&mut row)
+}
