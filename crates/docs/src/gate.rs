@@ -89,17 +89,22 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Holds everybody back; returns when nobody is inside, or false, open again, where that takes too long.
-    pub(crate) fn close(&self) -> bool {
+    /// Holds those back that may take long; returns when none of them is inside, or false, open again, where that takes too
+    /// long.
+    pub(crate) fn close_to_long(&self) -> bool {
         self.set(CLOSED_TO_LONG);
-        let is_closed = self.empties(Kind::Long, LONG_WAIT) && {
-            self.set(CLOSED);
-            self.empties(Kind::Short, SHORT_WAIT)
-        };
-        if !is_closed {
-            self.open();
-        }
-        is_closed
+        self.empties(Kind::Long, LONG_WAIT) || self.give_up()
+    }
+
+    /// Then everybody.
+    pub(crate) fn close(&self) -> bool {
+        self.set(CLOSED);
+        self.empties(Kind::Short, SHORT_WAIT) || self.give_up()
+    }
+
+    fn give_up(&self) -> bool {
+        self.open();
+        false
     }
 
     fn empties(&self, kind: Kind, most: Duration) -> bool {
@@ -146,7 +151,7 @@ mod tests {
                 });
             }
             for round in 0..200 {
-                assert!(gate.close());
+                assert!(gate.close_to_long() && gate.close());
                 is_closed.store(true, Ordering::SeqCst);
                 std::thread::yield_now();
                 is_closed.store(false, Ordering::SeqCst);

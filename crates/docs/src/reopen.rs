@@ -5,7 +5,7 @@
 //! so none is half by the old and half by the new:
 //!
 //! 1. What cannot be done beside writes is refused, and so are mistakes; nothing has been touched.
-//! 2. Builders stop, writes are held back, those under way end.
+//! 2. Writes are held back, those under way end, builders stop.
 //! 3. The new database is made. Its caller has requests go to it (`publish`).
 //! 4. The old one is superseded: its writes go to the new one, and reads that begin then by its indexes or views are refused
 //!    ([`crate::Moment::check_indexes`]); those that began before go on to their end on their snapshots.
@@ -26,6 +26,9 @@ use crate::readiness::ReadinessState;
 use crate::rebuild;
 use crate::stored_catalog::{self, Rows};
 use crate::views::{self, Builder};
+
+/// Why a view is not there whose build a refused reopening has stopped.
+const STOPPED: &str = "its build was stopped for a change of the configuration that was not done; restart";
 
 /// A write on its way; the database is not superseded while it lives.
 pub(crate) struct Passing {
@@ -57,12 +60,15 @@ impl Database {
         publish: impl FnOnce(&Database) -> Result<(), E>,
     ) -> Result<(Database, Duration), E> {
         self.check_reopen(config)?;
+        let is_busy = || OpenError::Mismatch("statements that write are running: try again".to_string());
+        if !self.inner.gate.close_to_long() {
+            return Err(is_busy().into());
+        }
         self.stop_builders();
         let began = Instant::now();
         if !self.inner.gate.close() {
             self.start_builders();
-            let what = "statements that write are running: try again".to_string();
-            return Err(OpenError::Mismatch(what).into());
+            return Err(is_busy().into());
         }
         let made = self.make(config).map_err(E::from).and_then(|made| publish(&made.0).map(|()| made));
         let (database, drops) = match made {
@@ -114,7 +120,7 @@ impl Database {
         let store = self.store().clone();
         let stored = stored_catalog::read(&store.reader()?.snapshot(), self.inner.heart.catalog_tree)?;
         let (database, rows) = Database::assemble(config, &self.inner.dir, store, &stored)?;
-        let closed = database.inner.gate.close();
+        let closed = database.inner.gate.close_to_long() && database.inner.gate.close();
         debug_assert!(closed, "nobody knows it yet");
         let mut drops: Rows = stored;
         drops.extend(rows);
@@ -127,10 +133,11 @@ impl Database {
         *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = IndexBuilder::default();
     }
 
-    /// After a reopening that was not done. A view's build cannot go on: its state is of a moment that is over.
+    /// After a reopening that was not done. A view's build cannot go on: its state is of a moment that is over. A reopening that
+    /// is done begins it anew ([`Database::has_stopped_builds`]).
     fn start_builders(&self) {
         for view in self.inner.heart.views.list.iter().filter(|view| view.state() == views::ViewState::Building) {
-            view.fail("its build was stopped for a change of the configuration that was not done; restart".to_string());
+            view.fail(STOPPED.to_string());
         }
         match IndexBuilder::start(&self.inner.heart) {
             Ok(builder) => *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = builder,
@@ -168,6 +175,11 @@ impl Database {
     pub fn is_settled(&self) -> bool {
         let views = self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner).is_done();
         views && self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner).is_done()
+    }
+
+    /// Whether a reopening that was refused has stopped builds of views: one with the same configuration begins them anew.
+    pub fn has_stopped_builds(&self) -> bool {
+        self.inner.heart.views.list.iter().any(|view| view.has_failed_for(STOPPED))
     }
 
     /// Whether a rule came into force since it was opened: reopened with the same configuration, queries know it too.

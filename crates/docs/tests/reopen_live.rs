@@ -213,6 +213,33 @@ fn what_is_refused_leaves_all_as_it_was() {
 }
 
 #[test]
+fn a_view_whose_build_a_refused_configuration_stopped_is_built_anew_by_the_one_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut database = open(folder.path(), ITEMS);
+    (0..3 * KEYS).for_each(|id| put(&database, id, id).unwrap());
+    let mut stopped = 0;
+    for round in 0..5 {
+        let text = format!(
+            "{ITEMS}{}",
+            VIEW.replace("sums", &format!("of_round_{round}")).replace("COUNT(*)", "COUNT(DISTINCT x)")
+        );
+        database = reopen(&database, &text).unwrap();
+        let failed = database.reopen(&config(&text), |_| Err(OpenError::Mismatch("not published".to_string())));
+        assert_eq!(failed.map(drop).unwrap_err().to_string(), "not published");
+        put(&database, 3 * KEYS + round, 1).unwrap();
+        if database.has_stopped_builds() {
+            stopped += 1;
+            database = reopen(&database, &text).unwrap();
+            assert!(!database.has_stopped_builds());
+        }
+        check_settled(&database);
+        assert_eq!(rows(&database, &format!("SELECT SUM(n) AS n FROM of_round_{round}")).unwrap()[0]["n"], 3 * KEYS);
+    }
+    assert!(stopped > 0, "every build was done before it could be stopped");
+    check_clean(&database);
+}
+
+#[test]
 fn a_rule_that_came_into_force_is_known_to_queries_after_a_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let database = open(folder.path(), ITEMS);

@@ -169,7 +169,11 @@ impl Reloader {
         // What needs a restart is told until there was one.
         config.file_server = self.config.file_server.clone();
         config.server = self.config.server.clone();
-        let waited = self.take(config).map_err(Refused::Start)?;
+        let taken = self.take(config);
+        if taken.is_err() {
+            self.begin_builds_anew();
+        }
+        let waited = taken.map_err(Refused::Start)?;
         self.gives_up = false;
         let building = !self.switch.current().database.is_settled();
         Ok(json!({
@@ -178,6 +182,16 @@ impl Reloader {
             "is_building": building,
             "writes_waited_ms": waited.as_secs_f64() * 1000.0,
         }))
+    }
+
+    /// A change that was refused late has stopped the views that were being built: what is served is taken once more, which
+    /// begins them again.
+    fn begin_builds_anew(&mut self) {
+        if self.switch.current().database.has_stopped_builds()
+            && let Err(error) = self.take(self.config.clone())
+        {
+            tracing::error!(%error, "views that were being built are not there until a reload or the next start");
+        }
     }
 
     /// Takes the same once more where queries gain by it.

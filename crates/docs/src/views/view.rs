@@ -135,6 +135,10 @@ impl View {
         self.set_state(ViewState::Failed);
     }
 
+    pub(crate) fn has_failed_for(&self, why: &str) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(why)
+    }
+
     pub(crate) fn status(&self) -> ViewStatus {
         let (done, parts) = (self.parts_done.load(Ordering::Relaxed), self.parts.load(Ordering::Relaxed));
         let running = || self.began.get().map_or(Duration::ZERO, Instant::elapsed);
