@@ -3,7 +3,7 @@
 use crate::error::Damaged;
 use crate::limits::TEXT_BYTES_MAX;
 use crate::table::{FieldTable, NestedTables, body_bytes, number_at};
-use crate::tag::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
+use crate::tag::{FORMAT_VERSION, MARK_BYTES, TAG_MARK, TAG_NESTED, TAG_OBJECT};
 use crate::value::Value;
 
 /// Longer bytes are no stored document. The tables of the longest text take less than twice as much again.
@@ -38,17 +38,29 @@ impl<'a> Document<'a> {
         const WIDTH_4: u8 = WIDTH_1 | 2;
         let tag = *bytes.first()?;
         match tag & !(TAG_OBJECT | TAG_NESTED) {
-            WIDTH_1 => Self::read_header_of::<1>(bytes, tag),
-            WIDTH_2 => Self::read_header_of::<2>(bytes, tag),
-            WIDTH_4 => Self::read_header_of::<4>(bytes, tag),
+            WIDTH_1 => Self::read_header_of::<1>(bytes, tag, 1),
+            WIDTH_2 => Self::read_header_of::<2>(bytes, tag, 1),
+            WIDTH_4 => Self::read_header_of::<4>(bytes, tag, 1),
+            _ => Self::read_marked(bytes, tag),
+        }
+    }
+
+    /// The header of a document with a mark. Most have none, and pay nothing for it.
+    #[inline(never)]
+    fn read_marked(bytes: &'a [u8], tag: u8) -> Option<Self> {
+        let at = 1 + MARK_BYTES;
+        match tag & !(TAG_OBJECT | TAG_NESTED) ^ (TAG_MARK | FORMAT_VERSION << 4) {
+            0 => Self::read_header_of::<1>(bytes, tag, at),
+            1 => Self::read_header_of::<2>(bytes, tag, at),
+            2 => Self::read_header_of::<4>(bytes, tag, at),
             _ => None,
         }
     }
 
     #[inline(always)]
-    fn read_header_of<const W: usize>(bytes: &'a [u8], tag: u8) -> Option<Self> {
+    fn read_header_of<const W: usize>(bytes: &'a [u8], tag: u8, mut at: usize) -> Option<Self> {
         let is_object = tag & TAG_OBJECT != 0;
-        let (mut at, mut count, mut nested_len) = (1, 0, 0);
+        let (mut count, mut nested_len) = (0, 0);
         if is_object {
             count = number_at::<W>(bytes, at)?;
             at += W;

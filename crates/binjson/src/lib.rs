@@ -14,7 +14,8 @@
 //! ```
 //!
 //! - `tag`: bits 0-1 the width W of every number here (1, 2 or 4 bytes, little-endian; the text is shorter than `256^W`),
-//!   bit 2 "the root is an object", bit 3 "there are nested tables", bits 4-7 the format version.
+//!   bit 2 "the root is an object", bit 3 "there are nested tables", bits 4-6 the format version, bit 7 "a mark follows"
+//!   (ten bytes that `mark.rs` draws; all that is behind them is as without).
 //! - `table.rs` draws the tables. An inner object or array has one only where it costs at most a sixteenth of its text;
 //!   any other is small, or dense, and is walked.
 //!
@@ -37,6 +38,7 @@ mod key;
 mod lanes;
 mod limits;
 mod lookup;
+mod mark;
 mod parser;
 mod patch;
 mod scan;
@@ -54,6 +56,7 @@ pub use error::{Damaged, JsonError, JsonErrorKind};
 pub use key::FieldName;
 pub use limits::{DEPTH_MAX, TEXT_BYTES_MAX};
 pub use lookup::{FieldCache, Shape};
+pub use mark::{MARK_MAX, MARK_NAME, set_mark};
 pub use patch::merge_patch;
 pub use split::{Element, Elements, Lines, split_array, split_lines};
 pub use value::{Kind, Str, Value};

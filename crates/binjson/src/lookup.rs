@@ -45,8 +45,10 @@ impl<'a> Document<'a> {
     /// The value of the root object's field `name`.
     #[inline]
     pub fn field(&self, name: &str) -> Option<Value<'a>> {
-        let found = find(self.text(), &self.root_table()?, name)?;
-        Some(self.value(found.start, found.end))
+        match find(self.text(), &self.root_table()?, name) {
+            Some(found) => Some(self.value(found.start, found.end)),
+            None => self.mark_named(name),
+        }
     }
 
     /// The same; asks first where `cache` saw the field last.
@@ -129,7 +131,7 @@ fn raw_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -
 #[inline(never)]
 fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
     let document = Document::from_bytes(bytes).ok()?;
-    let found = find(document.text(), &document.root_table()?, name)?;
+    let Some(found) = find(document.text(), &document.root_table()?, name) else { return document.mark_named(name) };
     cache.remember(document.count, found.index);
     Some(document.value(found.start, found.end))
 }
@@ -139,7 +141,9 @@ fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Op
 #[inline(never)]
 fn named_field_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> Option<Value<'a>> {
     let document = Document::from_bytes(bytes).ok()?;
-    let found = document.root_table()?.find(document.text(), &name.key())?;
+    let Some(found) = document.root_table()?.find(document.text(), &name.key()) else {
+        return document.mark_prepared(name);
+    };
     cache.remember(document.count, found.index);
     Some(document.value(found.start, found.end))
 }

@@ -11,6 +11,7 @@ mod categories;
 mod damage;
 mod fuzz_documents;
 mod imports;
+mod marks;
 mod patches;
 mod refusals;
 mod replies;

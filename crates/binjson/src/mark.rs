@@ -1,0 +1,63 @@
+//! The mark: a number that whoever stores a document keeps with it, and that is no part of its JSON.
+//!
+//! ```text
+//!  0     1            11
+//!  +-----+------------+----------------------------+
+//!  | tag | ten digits | the rest, as without one   |
+//!  +-----+------------+----------------------------+
+//! ```
+//!
+//! It stands there as digits, so that it is a value like those of fields: it is found under the name [`MARK_NAME`], which no
+//! document's field can have. Whoever goes through all fields, and whoever takes the text, does not meet it.
+
+use crate::document::Document;
+use crate::key::FieldName;
+use crate::tag::{MARK_BYTES, TAG_MARK};
+use crate::value::Value;
+
+/// The name under which a document's mark is found. No field has it: `\u0000` is refused in documents.
+pub const MARK_NAME: &str = "\0mark";
+/// The same as stored texts would have it.
+const STORED_NAME: &[u8] = b"\\u0000mark";
+/// The largest mark.
+pub const MARK_MAX: u64 = 9_999_999_999;
+
+impl<'a> Document<'a> {
+    /// The document's mark.
+    #[inline]
+    pub fn mark(&self) -> Option<Value<'a>> {
+        if self.bytes.first()? & TAG_MARK == 0 {
+            return None;
+        }
+        let digits = self.bytes.get(1..=MARK_BYTES)?;
+        // Damaged ones are no value that could be entered.
+        digits.iter().all(u8::is_ascii_digit).then(|| Value::new(self.bytes, 1, 1 + MARK_BYTES))
+    }
+
+    /// The same for a field that was not found.
+    #[inline]
+    pub(crate) fn mark_named(&self, name: &str) -> Option<Value<'a>> {
+        self.mark().filter(|_| name == MARK_NAME)
+    }
+
+    /// The same.
+    #[inline]
+    pub(crate) fn mark_prepared(&self, name: &FieldName) -> Option<Value<'a>> {
+        self.mark().filter(|_| name.stored() == STORED_NAME)
+    }
+}
+
+/// Gives the document that `stored` holds from `start` on, and that has no mark, this one; at most [`MARK_MAX`].
+pub fn set_mark(stored: &mut Vec<u8>, start: usize, mark: u64) {
+    let Some(tag) = stored.get_mut(start).filter(|tag| **tag & TAG_MARK == 0) else { return };
+    *tag |= TAG_MARK;
+    let (mut digits, mut rest) = ([0; MARK_BYTES], mark.min(MARK_MAX));
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let end = stored.len();
+    stored.extend_from_slice(&digits);
+    stored.copy_within(start + 1..end, start + 1 + MARK_BYTES);
+    stored[start + 1..=start + MARK_BYTES].copy_from_slice(&digits);
+}
