@@ -72,7 +72,7 @@ pub struct RuleStatus {
     pub collection: String,
     /// The rule: `schema`, `reference`, `expire`.
     pub kind: &'static str,
-    /// Its field; none for a schema.
+    /// Its field; none for a schema, and for the time of the last write.
     pub field: Option<String>,
     /// How far it is.
     pub state: ReadinessState,
@@ -91,6 +91,7 @@ pub(crate) fn announce(
             let mut number = |field: &str| {
                 collection.names.add(field).ok_or(format!("collection {name} uses over {NAMES_MAX} fields"))
             };
+            let marks = matches!(&wish, Wish::Expire(field) if field == expire::LAST_WRITE);
             let rule = match wish {
                 Wish::Schema(schema) => Rule::Schema(schema),
                 Wish::Expire(field) => Rule::Expire { place: number(&field)?, field },
@@ -107,6 +108,7 @@ pub(crate) fn announce(
                     Rule::Reference(reference)
                 }
             };
+            collections[place].marks |= marks;
             collections[place].announced.push(Announced { rule, readiness });
         }
     }
@@ -209,7 +211,7 @@ impl Collection {
             let (kind, field) = match &announced.rule {
                 Rule::Schema(_) => ("schema", None),
                 Rule::Reference(reference) => ("reference", Some(self.names.name(reference.field).to_string())),
-                Rule::Expire { field, .. } => ("expire", Some(field.clone())),
+                Rule::Expire { field, .. } => ("expire", Some(field.clone()).filter(|f| f != expire::LAST_WRITE)),
             };
             RuleStatus { collection: self.info.name.clone(), kind, field, state: announced.readiness.state() }
         })

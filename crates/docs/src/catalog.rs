@@ -166,10 +166,12 @@ pub struct UniqueInfo {
 /// When the documents of a collection go: see [`crate::expire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpireInfo {
-    /// The field that holds a time.
+    /// The field that holds a time; [`crate::expire::LAST_WRITE`]: none, the time of the last write.
     pub field: String,
     /// What is added to it.
     pub after_seconds: i64,
+    /// Of the last write: since when it is noted, in seconds since 1970. What was there before counts as written then.
+    pub since_seconds: Option<i64>,
     /// The place in `indexes` of one that starts with the field. Always there: made where none is declared.
     pub index: usize,
 }

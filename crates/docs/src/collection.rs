@@ -12,7 +12,7 @@ use crate::announced::{Announced, Held};
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::engine::TreeId;
 use crate::error::WriteError;
-use crate::expire::{self, Clock, Due};
+use crate::expire::{self, AtWrite, Clock, Due};
 use crate::index;
 use crate::key::{KEY_BYTES_MAX, Key, KeyType};
 use crate::made_keys::Keys;
@@ -41,6 +41,8 @@ pub struct Collection {
     pub(crate) announced: Vec<Announced>,
     /// The place of the field that holds a document's time.
     pub(crate) expire: Option<usize>,
+    /// Whether its documents are marked with the time of their last write.
+    pub(crate) marks: bool,
     /// What gives a document its key that comes without one.
     pub(crate) keys: Option<Keys>,
     /// The views that read this collection.
@@ -156,6 +158,7 @@ impl Collection {
             });
         }
         let expire = info.expire.as_ref().map(|expire| number(&expire.field)).transpose()?;
+        let marks = info.expire.as_ref().is_some_and(|expire| expire.field == expire::LAST_WRITE);
         let referrers = referrers(catalog, place);
         Ok(Collection {
             info,
@@ -168,6 +171,7 @@ impl Collection {
             referrers,
             announced: Vec::new(),
             expire,
+            marks,
             keys: None,
             views: Vec::new(),
         })
@@ -227,7 +231,25 @@ impl Collection {
     /// What has come due now, where documents expire.
     #[inline]
     pub(crate) fn due(&self, clock: &Clock) -> Option<Due> {
-        self.info.expire.as_ref().map(|expire| Due::at(clock.now_ms(), expire.after_seconds))
+        self.info.expire.as_ref().map(|expire| Due::of(expire, clock.now_ms()))
+    }
+
+    /// Whether writes need to know the time.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.info.expire.is_some() || self.marks
+    }
+
+    /// What a write goes by that is prepared now.
+    #[inline]
+    pub(crate) fn at_write(&self, clock: &Clock) -> AtWrite {
+        if self.is_timed() { self.at_moment(clock.now_ms()) } else { AtWrite::default() }
+    }
+
+    /// The same at a moment.
+    pub(crate) fn at_moment(&self, now_ms: i64) -> AtWrite {
+        let due = self.info.expire.as_ref().map(|expire| Due::of(expire, now_ms));
+        AtWrite { due, mark: self.marks.then(|| expire::mark_at(now_ms)) }
     }
 
     /// Whether a stored document's time has come.

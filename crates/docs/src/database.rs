@@ -285,8 +285,8 @@ impl Database {
     pub(crate) fn prepare(&self, write: &Write, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
         let collection = self.collection_at(write.collection);
         scratch::with(|scratch| {
-            let due = collection.due(&self.inner.clock);
-            write::apply(collection, (&write.op, due.as_ref()), &write.precondition, tx, scratch)
+            let at = collection.at_write(&self.inner.clock);
+            write::apply(collection, (&write.op, &at), &write.precondition, tx, scratch)
         })
     }
 }

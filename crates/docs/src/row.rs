@@ -18,6 +18,8 @@ pub struct Names {
     names: Vec<String>,
     /// As documents store them, for comparing without unescaping.
     stored: Vec<Vec<u8>>,
+    /// The number of [`binjson::MARK_NAME`], where that is among them.
+    mark: Option<usize>,
 }
 
 /// Where the fields of the last document stood: place in the document → number of the field.
@@ -45,6 +47,9 @@ impl Names {
         }
         if self.names.len() == NAMES_MAX {
             return None;
+        }
+        if name == binjson::MARK_NAME {
+            self.mark = Some(self.names.len());
         }
         self.names.push(name.to_string());
         let mut quoted = Vec::new();
@@ -95,6 +100,9 @@ impl Names {
                 Some(number) => values[number] = Some(value),
                 None => unknown = unknown.or(Some(name)),
             }
+        }
+        if let Some(number) = self.mark {
+            values[number] = document.mark();
         }
         each(&Row { values, unknown })
     }

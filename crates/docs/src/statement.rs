@@ -37,7 +37,7 @@ impl Database {
     ) -> Result<u64, ModifyError> {
         let collection = self.collection_at(CollectionId(statement.collection()));
         // What has come due is not there, whoever asks.
-        let now_ms = if collection.info.expire.is_some() { self.clock().now_ms() } else { budget.now_ms };
+        let now_ms = if collection.is_timed() { self.clock().now_ms() } else { budget.now_ms };
         let budget = &Budget { now_ms, ..*budget };
         let mut returned = KeptRows::default();
         let applied =

@@ -3,7 +3,8 @@
 //! The rows lie in the tree `catalog`; keys and values are text.
 //!
 //! ```text
-//!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD, "expire_after": SECONDS
+//!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD, "expire_after": SECONDS;
+//!                          of the last write, with its own name for a field, "expire_since": SECONDS too
 //!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
 //!  unique/NAME/FIELD       {"tree": TREE}                      these two with "state": "building" until it is built
 //!  reference/NAME/FIELD    {"target": NAME}
@@ -28,6 +29,7 @@ use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, IndexInfo, ReferenceIn
 use crate::config::{CollectionConfig, Config, ExpireConfig};
 use crate::engine::{Direction, KeyRange, View};
 use crate::error::ReadError;
+use crate::expire::{LAST_WRITE, mark_at};
 use crate::loader::Wanted;
 use crate::open_error::OpenError;
 use crate::readiness::Readiness;
@@ -158,7 +160,7 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
                 info.refer(field.clone(), place);
             }
         }
-        info.expire(collection.expire.as_ref());
+        info.expire(collection.expire.as_ref(), Some(0));
         catalog.collections.push(info);
     }
     catalog.views = crate::views::tables(config, &catalog)?;
@@ -200,10 +202,11 @@ impl CollectionInfo {
         self.references.push(ReferenceInfo { field, target, index });
     }
 
-    fn expire(&mut self, wanted: Option<&ExpireConfig>) {
+    fn expire(&mut self, wanted: Option<&ExpireConfig>, since: Option<i64>) {
         self.expire = wanted.map(|expire| {
             let index = self.index_of(&expire.field);
-            ExpireInfo { field: expire.field.clone(), after_seconds: expire.after_seconds, index }
+            let since_seconds = since.filter(|_| expire.field == LAST_WRITE);
+            ExpireInfo { field: expire.field.clone(), after_seconds: expire.after_seconds, since_seconds, index }
         });
     }
 }
@@ -223,6 +226,8 @@ struct Identity {
     before: Option<Option<Schema>>,
     /// When documents go now.
     expire: Option<ExpireConfig>,
+    /// Since when the times of last writes are noted, where documents go by those.
+    since: Option<i64>,
     wishes: Vec<(Wish, Readiness)>,
 }
 
@@ -238,13 +243,19 @@ impl Identity {
     }
 
     fn announce_expire(&mut self, wanted: &CollectionConfig, new: &ExpireConfig, stored: &Json, row: &mut Json) {
-        let ready = json!({ "expire": new.field, "expire_after": new.after_seconds }).to_string();
+        let mut ready = json!({ "expire": new.field, "expire_after": new.after_seconds });
+        if let Some(since) = self.since {
+            ready["expire_since"] = json!(since);
+        }
+        let ready = ready.to_string();
         self.wishes.push((Wish::Expire(new.field.clone()), Readiness::building((collection_row(wanted), ready))));
         (row["expire"], row["expire_after"]) = (stored["expire"].clone(), stored["expire_after"].clone());
         let field = stored["expire"].as_str().map(str::to_string);
         // Without a duration in the row (it was written before those were noted) nothing goes until the new time is in force.
         let before = field.zip(stored["expire_after"].as_i64());
         self.expire = before.map(|(field, after_seconds)| ExpireConfig { field, after_seconds });
+        self.since = stored["expire_since"].as_i64();
+        row["expire_since"] = stored["expire_since"].clone();
     }
 }
 
@@ -274,7 +285,7 @@ impl<V: View> Resolver<'_, V> {
             None => None,
             Some(text) => Some(Schema::compile(text).map_err(OpenError::Mismatch)?),
         };
-        let Identity { recheck, before, expire, mut wishes } = self.identity(wanted, empty, schema.as_ref())?;
+        let Identity { recheck, before, expire, since, mut wishes } = self.identity(wanted, empty, schema.as_ref())?;
         let mut work =
             Work { wanted: Wanted { indexes: Vec::new(), unique: Vec::new(), references: Vec::new() }, recheck };
         let (references, new_references) = self.references(wanted, empty, &mut work);
@@ -315,7 +326,7 @@ impl<V: View> Resolver<'_, V> {
         for (field, target) in references {
             info.refer(field, target);
         }
-        info.expire(expire.as_ref());
+        info.expire(expire.as_ref(), since);
         for (field, target, row) in new_references {
             let (index, name) = (info.index_of(&field), reference_row(wanted, &field));
             wishes.push((Wish::Reference { field, target, index }, Readiness::building((name, row))));
@@ -336,8 +347,13 @@ impl<V: View> Resolver<'_, V> {
             row["expire"] = json!(expire.field);
             row["expire_after"] = json!(expire.after_seconds);
         }
-        let mut identity = Identity { recheck: false, before: None, expire: wanted.expire.clone(), wishes: Vec::new() };
         let stored: Option<Json> = self.stored.get(&key).and_then(|row| serde_json::from_str(row).ok());
+        let expire = wanted.expire.clone();
+        let since = expire.as_ref().filter(|expire| expire.field == LAST_WRITE).map(|_| self.since(stored.as_ref()));
+        if let Some(since) = since {
+            row["expire_since"] = json!(since);
+        }
+        let mut identity = Identity { recheck: false, before: None, expire, since, wishes: Vec::new() };
         self.kept.insert(key.clone());
         let stored = match stored.filter(|_| !empty) {
             Some(stored) => stored,
@@ -369,6 +385,12 @@ impl<V: View> Resolver<'_, V> {
         }
         self.rows.insert(key, row.to_string());
         Ok(identity)
+    }
+
+    /// Since when the times of last writes are noted: from now on, where they were not yet.
+    fn since(&self, stored: Option<&Json>) -> i64 {
+        let noted = stored.filter(|row| row["expire"] == LAST_WRITE).and_then(|row| row["expire_since"].as_i64());
+        noted.unwrap_or_else(|| mark_at(self.config.clock.now_ms()) as i64)
     }
 
     /// The references in force, and those that are to be, with their rows.
@@ -495,5 +517,6 @@ fn is_empty(view: &impl View, tree: TreeId) -> Result<bool, ReadError> {
 
 /// A field's name inside the name of a row.
 fn escaped(field: &str) -> String {
-    field.replace('%', "%25").replace('/', "%2F").replace(',', "%2C").replace('#', "%23")
+    let field = field.replace('%', "%25").replace('/', "%2F").replace(',', "%2C").replace('#', "%23");
+    field.replace('\0', "%00")
 }

@@ -8,7 +8,8 @@
 //! - Each index has exactly one entry for the document, each unique tree one where the field is there and not null.
 //! - Each view of the collection has what the document contributes ([`crate::views`]).
 //! - Each reference that is not null names a stored document, and a document that others refer to stays.
-//! - A write that leaves the document byte for byte as it was changes nothing, not even the change number.
+//! - A write that leaves the document byte for byte as it was changes nothing, not even the change number; but where documents
+//!   go so long after their last write it is one, if the second is another.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -18,7 +19,7 @@ use crate::announced::Held;
 use crate::collection::{Collection, Referrer, key_value};
 use crate::engine::{Change, Direction, KeyRange, STAMP_BYTES};
 use crate::error::WriteError;
-use crate::expire::Due;
+use crate::expire::{AtWrite, Due};
 use crate::key::Key;
 use crate::made_keys::Keys;
 use crate::order;
@@ -105,19 +106,19 @@ pub(crate) struct Prepared {
     pub(crate) key: Vec<u8>,
 }
 
-/// Checks one write and puts its changes into the transaction. What has come `due` is not there for it: it goes first.
+/// Checks one write and puts its changes into the transaction. What has come due `at` it is not there for it: that goes first.
 #[inline]
 pub(crate) fn apply<C: Change>(
     collection: &Collection,
-    (op, due): (&Op, Option<&Due>),
+    (op, at): (&Op, &AtWrite),
     precondition: &Precondition,
     change: &mut C,
     scratch: &mut Scratch,
 ) -> Result<Prepared, WriteError> {
-    if let Some(due) = due {
+    if let Some(due) = &at.due {
         clear_due(collection, op, due, change, scratch)?;
     }
-    apply_to_all(collection, op, precondition, change, scratch)
+    apply_to_all(collection, (op, at.mark), precondition, change, scratch)
 }
 
 /// Removes the document that a write is about where its time has come.
@@ -152,7 +153,7 @@ fn clear_due<C: Change>(
         | Op::Delete { key } => key.clone(),
     };
     if is_due(collection, due, &key, change, scratch)? {
-        let cleared = apply_to_all(collection, &Op::Delete { key }, &Precondition::None, change, scratch);
+        let cleared = apply_to_all(collection, (&Op::Delete { key }, None), &Precondition::None, change, scratch);
         // What others refer to stays, and stays hidden.
         cleared.map(drop)?;
     }
@@ -176,15 +177,15 @@ pub(crate) fn is_due<C: Change>(
     Ok(collection.has_come(due, document(old)?))
 }
 
-/// The same as [`apply`], whatever has come due.
+/// The same as [`apply`], whatever has come due. What is stored gets the mark.
 pub(crate) fn apply_to_all<C: Change>(
     collection: &Collection,
-    op: &Op,
+    (op, mark): (&Op, Option<u64>),
     precondition: &Precondition,
     change: &mut C,
     scratch: &mut Scratch,
 ) -> Result<Prepared, WriteError> {
-    let mut work = Work { collection, change };
+    let mut work = Work { collection, mark, change };
     match op {
         Op::Insert { body } => work.insert(body, scratch),
         Op::Update { key, patch } | Op::Patch { key, patch } => {
@@ -221,6 +222,7 @@ enum Naming {
 
 struct Work<'w, C> {
     collection: &'w Collection,
+    mark: Option<u64>,
     change: &'w mut C,
 }
 
@@ -273,6 +275,7 @@ impl<C: Change> Work<'_, C> {
         if let Some(keys) = &self.collection.keys {
             self.complete(keys, encoder, &mut buffers.new)?;
         }
+        self.mark(&mut buffers.new);
         let document = document(&buffers.new)?;
         self.collection.with_row(document, shape, |row| {
             let plain = self.collection.check(document, row)?;
@@ -291,6 +294,13 @@ impl<C: Change> Work<'_, C> {
             }
             Ok(Prepared { unchanged: None, created: true, key: key.as_bytes().to_vec() })
         })
+    }
+
+    #[inline]
+    fn mark(&self, new: &mut Vec<u8>) {
+        if let Some(mark) = self.mark {
+            binjson::set_mark(new, STAMP_BYTES, mark);
+        }
     }
 
     /// Puts a key in front of the fields of a document that has none.
@@ -375,9 +385,10 @@ impl<C: Change> Work<'_, C> {
     /// Stores `scratch.new` under the key, in the place of `scratch.old` where there is one.
     fn store(&mut self, key: &Key<'_>, number: Option<u64>, scratch: &mut Scratch) -> Result<Prepared, WriteError> {
         let Scratch { buffers, shape, old_shape, views, .. } = scratch;
+        self.mark(&mut buffers.new);
         let new = document(&buffers.new)?;
         let prepared = |unchanged| Prepared { unchanged, created: number.is_none(), key: key.as_bytes().to_vec() };
-        if number.is_some() && buffers.old[STAMP_BYTES..] == buffers.new[STAMP_BYTES..] {
+        if number.is_some() && is_same(&buffers.old, &buffers.new)? {
             return Ok(prepared(number));
         }
         let collection = self.collection;
@@ -547,6 +558,16 @@ fn encode(encoder: &mut Encoder, json: &[u8], out: &mut Vec<u8>) -> Result<(), W
     out.clear();
     out.extend_from_slice(&[0; STAMP_BYTES]);
     Ok(encoder.encode(json, out)?)
+}
+
+/// Whether a write leaves a document as it was: but for a mark that nobody keeps any more.
+#[inline]
+fn is_same(old: &[u8], new: &[u8]) -> Result<bool, WriteError> {
+    if old[STAMP_BYTES..] == new[STAMP_BYTES..] {
+        return Ok(true);
+    }
+    let (old, new) = (document(old)?, document(new)?);
+    Ok(old.mark().is_some() && new.mark().is_none() && old.text() == new.text())
 }
 
 /// The document behind its stamp.

@@ -72,6 +72,39 @@ fn keys_are_made_in_a_way_that_fits_their_type() {
 }
 
 #[test]
+fn expiry_says_a_field_a_duration_or_both() {
+    let text = |expire: &str| format!("[collections.c]\n{KEY}expire = {expire}\n");
+    for (expire, field, after) in [
+        ("\"t\"", "t", 0),
+        ("{ field = \"t\" }", "t", 0),
+        ("{ field = \"t\", after_seconds = 60 }", "t", 60),
+        ("{ after_seconds = 1 }", docs::expire::LAST_WRITE, 1),
+    ] {
+        let config = Config::parse("s.toml".as_ref(), &text(expire)).unwrap();
+        let found = config.collections[0].expire.clone().unwrap();
+        assert_eq!((found.field.as_str(), found.after_seconds), (field, after));
+    }
+    for (expire, told) in [
+        (
+            "{}",
+            "s.toml:3:10: `collections.c.expire` says no time; allowed: field = \"FIELD\", after_seconds = N (so long after the last write), or both",
+        ),
+        (
+            "{ after_seconds = 0 }",
+            "s.toml:3:28: `collections.c.expire.after_seconds` is 0; allowed: an integer from 1 to 31557600000",
+        ),
+        (
+            "{ after = \"7d\" }",
+            "s.toml:3:12: unknown key `after` in [collections.c.expire]; allowed: field, after_seconds",
+        ),
+        ("\"\\u0000mark\"", "s.toml:3:10: `collections.c.expire` is the name of no field: it has NUL in it"),
+    ] {
+        let mistakes = Config::parse("s.toml".as_ref(), &text(expire)).unwrap_err().to_string();
+        assert_eq!(mistakes.lines().next(), Some(told));
+    }
+}
+
+#[test]
 fn wrong_types_and_missing_keys_are_told() {
     check("[collections.c]\n", &["s.toml:1:14: [collections.c] needs `key`"]);
     check("[collections]\nc = 5\n", &["s.toml:2:5: `collections.c` is an integer; allowed: a table"]);

@@ -24,6 +24,8 @@ mod concurrency;
 mod config;
 mod counts;
 mod expire;
+mod expire_power;
+mod expire_written;
 mod fuzz_sql;
 mod generated_keys;
 mod import;

@@ -14,6 +14,34 @@ fn unix_seconds() -> u64 {
 }
 
 #[test]
+fn a_document_goes_a_second_after_its_last_write_and_its_going_is_told() {
+    let more = "[collections.sessions]\nkey = { field = \"id\", type = \"u32\" }\nexpire = { after_seconds = 1 }\n\
+        [[endpoints]]\nroute = \"POST /touch/{id}\"\nsteps = [{ sql = \"UPDATE sessions SET n = n + 1 WHERE id = :id\" }]\n\
+        params = { id = \"integer\" }\n";
+    let server = TestServer::start("durability = \"commit\"", more);
+    let put = |id: u32| {
+        server.ask("PUT", &format!("/_/collections/sessions/{id}"), "", format!("{{\"id\":{id},\"n\":0}}").as_bytes())
+    };
+    assert_eq!((put(1).status, put(2).status), (201, 201));
+    let (mut touched, until) = (0, Instant::now() + Duration::from_secs(20));
+    while server.metric("sapsan_expired_total") < 1.0 {
+        assert!(Instant::now() < until, "nobody removes it");
+        assert_eq!(server.ask("POST", "/touch/1", "", b"{}").status, 200);
+        touched += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.get("/_/collections/sessions/2").status, 404);
+    let mut client = server.connect();
+    client.send("GET", "/_/changes?since=0&collection=sessions", "", b"");
+    let mut text = String::new();
+    client.head();
+    while !text.contains("\"op\":\"delete\",\"key\":2") {
+        assert!(client.read_into(&mut text), "the feed ended: {text}");
+    }
+    assert!(!text.contains("mark") && text.contains(&format!("{{\"id\":1,\"n\":{}}}", touched.min(2))), "{text}");
+}
+
+#[test]
 fn a_document_of_the_past_is_never_seen_goes_by_itself_and_its_going_is_told() {
     let server = TestServer::start("durability = \"commit\"", MORE);
     let put = |id: u32, until: u64| {

@@ -3,7 +3,7 @@
 use super::schema_text;
 use super::table::{Item, Table};
 use crate::catalog::KeyInfo;
-use crate::expire::AFTER_SECONDS_MAX;
+use crate::expire::{AFTER_SECONDS_MAX, LAST_WRITE};
 use crate::generate::GENERATORS;
 use crate::key::{KEY_TYPES, KeyType};
 use crate::schema::Schema;
@@ -42,7 +42,7 @@ pub struct CollectionConfig {
 /// The field that holds a document's time, and what is added to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpireConfig {
-    /// The field.
+    /// The field; [`LAST_WRITE`]: none, the time of the document's last write.
     pub field: String,
     /// What is added, in seconds.
     pub after_seconds: i64,
@@ -145,18 +145,28 @@ fn read_references(item: &Item<'_>, fields: &Fields<'_>, names: &[&str]) -> Vec<
     references
 }
 
-/// `"FIELD"`, or `{ field = "FIELD", after_seconds = N }`.
+/// `"FIELD"`, or `{ field = "FIELD", after_seconds = N }`, or `{ after_seconds = N }`: so long after the last write.
 fn read_expire(item: &Item<'_>, fields: &Fields<'_>) -> Option<ExpireConfig> {
     if !item.value().is_table() {
         return fields.name(item).map(|field| ExpireConfig { field, after_seconds: 0 });
     }
     let table = item.table()?;
     table.check_keys(&["field", "after_seconds"], &[]);
-    let after = match table.get("after_seconds") {
-        None => Some(0),
-        Some(item) => item.integer(0..=AFTER_SECONDS_MAX),
+    let (field, after) = (table.get("field"), table.get("after_seconds"));
+    if table.entries().is_empty() {
+        let allowed = "field = \"FIELD\", after_seconds = N (so long after the last write), or both";
+        item.mistake(format!("`{}` says no time", item.path()), allowed);
+    }
+    if field.is_none() && after.is_none() {
+        return None;
+    }
+    // At once after its last write no document would ever be seen.
+    let after_min = i64::from(field.is_none());
+    let after = after.map_or(Some(0), |item| item.integer(after_min..=AFTER_SECONDS_MAX));
+    let field = match field {
+        None => LAST_WRITE.to_string(),
+        Some(item) => fields.name(&item)?,
     };
-    let field = table.require("field").and_then(|item| fields.name(&item))?;
     Some(ExpireConfig { field, after_seconds: after? })
 }
 
@@ -193,6 +203,9 @@ impl Fields<'_> {
     fn check(&self, name: &str, item: &Item<'_>) {
         if name.is_empty() {
             return item.mistake(format!("`{}` is the name of no field: it is empty", item.path()), "");
+        }
+        if name.contains('\0') {
+            return item.mistake(format!("`{}` is the name of no field: it has NUL in it", item.path()), "");
         }
         let Some(schema) = self.schema else { return };
         if schema.is_closed() && !schema.fields().iter().any(|field| field.name == name) {

@@ -1,6 +1,7 @@
 //! Expiry: documents that go after their time.
 //!
-//! A collection names a field that holds a time, and may add a duration to it. From then on:
+//! A collection names a field that holds a time, and may add a duration to it; or a duration alone, which begins with each document's
+//! last write (`written.rs`). From then on:
 //!
 //! - A document whose time has come is **hidden at once**: from lookups, lists and queries, and a write finds no document there
 //!   (an insert with its key takes its place).
@@ -13,16 +14,21 @@
 //! A time is a number (seconds since 1970) or a text, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fff]Z`: those texts whose order is
 //! that of time, so that one range of the index is what has come due. Anything else is refused when it is written.
 //!
-//! The clock is the system's ([`Clock`]): where it is set back, what is hidden and not yet removed is seen again.
+//! The clock is the system's ([`Clock`]): where it is set back, what is hidden and not yet removed is seen again; where it is set
+//! forward, what that makes due is gone.
 
 mod clock;
 mod sweep;
+mod written;
 
 pub use clock::Clock;
 pub use sweep::{Sweep, Swept};
+pub use written::LAST_WRITE;
+pub(crate) use written::{WithoutTime, mark_at};
 
 use std::sync::OnceLock;
 
+use crate::catalog::ExpireInfo;
 use crate::error::WriteError;
 use crate::order::Scalar;
 use crate::row::{Plain, Row, plain};
@@ -41,13 +47,38 @@ pub(crate) struct Due {
     ms: i64,
     /// Written when a field is a text: most are numbers.
     text: OnceLock<String>,
+    without_time: WithoutTime,
+    /// Times before it count as it.
+    since_seconds: i64,
 }
 
 impl Due {
     /// At `now_ms`, milliseconds since 1970, where so many seconds are added to each field.
     pub(crate) fn at(now_ms: i64, after_seconds: i64) -> Due {
         let ms = now_ms.saturating_sub(after_seconds.saturating_mul(1000));
-        Due { ms, text: OnceLock::new() }
+        Due { ms, text: OnceLock::new(), without_time: WithoutTime::Never, since_seconds: i64::MIN }
+    }
+
+    /// At `now_ms` in a collection of which this is said.
+    pub(crate) fn of(expire: &ExpireInfo, now_ms: i64) -> Due {
+        let due = Due::at(now_ms, expire.after_seconds);
+        let Some(since_seconds) = expire.since_seconds else { return due };
+        let without_time =
+            if due.ms < since_seconds.saturating_mul(1000) { WithoutTime::Nothing } else { WithoutTime::All };
+        Due { without_time, since_seconds, ..due }
+    }
+
+    /// What is with documents that have no time.
+    pub(crate) fn without_time(&self) -> WithoutTime {
+        self.without_time
+    }
+
+    /// The time of a document, by what its index's entry says.
+    pub(crate) fn time_of(&self, entry: Option<f64>) -> Option<f64> {
+        match self.without_time {
+            WithoutTime::Never => entry,
+            _ => Some(entry.unwrap_or(f64::MIN).max(self.since_seconds as f64)),
+        }
     }
 
     pub(crate) fn seconds(&self) -> f64 {
@@ -61,13 +92,25 @@ impl Due {
     /// Whether a field's time has come.
     #[inline]
     pub(crate) fn has_come(&self, field: Scalar<'_>) -> bool {
+        if self.without_time == WithoutTime::Nothing {
+            return false;
+        }
         match field {
-            Scalar::Null => false,
+            Scalar::Null => self.without_time == WithoutTime::All,
             Scalar::Integer(seconds) => seconds as f64 <= self.seconds(),
             Scalar::Real(seconds) => seconds <= self.seconds(),
             Scalar::Text(text) => text <= self.text(),
         }
     }
+}
+
+/// What a write goes by at its moment.
+#[derive(Debug, Default)]
+pub(crate) struct AtWrite {
+    /// What has come due is not there.
+    pub(crate) due: Option<Due>,
+    /// What is stored is marked with this.
+    pub(crate) mark: Option<u64>,
 }
 
 /// Checks that a row's field is a time, null, or missing.

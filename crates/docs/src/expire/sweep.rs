@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
-use super::Due;
+use super::{Due, WithoutTime};
 use crate::collection::Collection;
 use crate::database::{CollectionId, Database};
 use crate::engine::{Direction, KeyRange, View};
@@ -58,8 +58,8 @@ impl Database {
         let Some(expire) = &info.expire else {
             return Sweep { collection, due: Due::at(i64::MIN, 0), index: 0, ranges: VecDeque::new() };
         };
-        let due = Due::at(self.clock().now_ms(), expire.after_seconds);
-        let ranges = ranges(&due).into();
+        let due = Due::of(expire, self.clock().now_ms());
+        let ranges = ranges(&due);
         Sweep { collection, due, index: expire.index, ranges }
     }
 
@@ -80,9 +80,10 @@ impl Database {
                 snapshot.check()?;
                 keys
             };
-            if let Some(first) = keys.first_seconds.filter(|_| swept.lag_ms == 0) {
+            let is_first = swept.lag_ms == 0 && !keys.keys.is_empty();
+            if let Some(first) = sweep.due.time_of(keys.first).filter(|_| is_first) {
                 // Not below zero: it has come.
-                swept.lag_ms = ((sweep.due.seconds() - first) * 1000.0) as u64;
+                swept.lag_ms = ((sweep.due.seconds() - first) * 1000.0).round() as u64;
             }
             left -= keys.keys.len();
             self.remove(collection, &sweep.due, &keys.keys, &mut swept)?;
@@ -150,22 +151,28 @@ fn remove_one(
     }
     // By its key alone: for this deletion the document is there.
     let op = Op::Delete { key: key.to_vec() };
-    write::apply_to_all(collection, &op, &Precondition::None, tx, scratch).map(|_| true)
+    write::apply_to_all(collection, (&op, None), &Precondition::None, tx, scratch).map(|_| true)
 }
 
-/// The ranges of an index's first field that have come: numbers, then texts.
-fn ranges(due: &Due) -> [Range; 2] {
+/// The ranges of an index's first field that have come: numbers, then texts; where the time of the last write is noted, that what
+/// has none goes with the numbers.
+fn ranges(due: &Due) -> VecDeque<Range> {
     let (mut numbers, mut texts) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
-    order::upper(Scalar::Null, &mut numbers.0);
     order::upper(Scalar::Real(due.seconds()), &mut numbers.1);
+    match due.without_time() {
+        WithoutTime::Never => order::upper(Scalar::Null, &mut numbers.0),
+        WithoutTime::Nothing => return VecDeque::new(),
+        WithoutTime::All => return [Range { from: Bound::Included(numbers.0), to: numbers.1 }].into(),
+    }
     order::lower(Scalar::Text(""), &mut texts.0);
     order::upper(Scalar::Text(due.text()), &mut texts.1);
-    [numbers, texts].map(|(from, to)| Range { from: Bound::Included(from), to })
+    [numbers, texts].map(|(from, to)| Range { from: Bound::Included(from), to }).into()
 }
 
 struct Keys {
     keys: Vec<Vec<u8>>,
-    first_seconds: Option<f64>,
+    /// The first one's time, where it is a number.
+    first: Option<f64>,
 }
 
 /// The stored keys of up to `most` documents in a range, which is moved behind them.
@@ -178,14 +185,14 @@ fn keys(
 ) -> Result<Keys, ReadError> {
     let fields = collection.info.indexes[index].fields.len();
     let kind = collection.info.key.kind;
-    let mut found = Keys { keys: Vec::new(), first_seconds: None };
+    let mut found = Keys { keys: Vec::new(), first: None };
     let (mut last, mut damaged) = (None, false);
     let from = range.from.as_ref().map(Vec::as_slice);
     let wanted = KeyRange { from, to: Bound::Excluded(&range.to) };
     View::scan(snapshot, collection.info.indexes[index].tree, wanted, Direction::Forward, &mut |entry, _| {
         let (mut rest, mut text, mut first) = (entry, Vec::new(), Vec::new());
         if found.keys.is_empty() {
-            found.first_seconds = match order::decode(&mut &*entry, &mut first) {
+            found.first = match order::decode(&mut &*entry, &mut first) {
                 Some(Scalar::Integer(seconds)) => Some(seconds as f64),
                 Some(Scalar::Real(seconds)) => Some(seconds),
                 _ => None,

@@ -432,6 +432,9 @@ impl<'w, 'd> Worker<'w, 'd> {
         value.extend_from_slice(&place.to_be_bytes());
         value.extend_from_slice(&self.gathering.stamp.to_le_bytes());
         self.encoder.encode(text, value)?;
+        if let Some(mark) = collection.at_write(self.gathering.database.clock()).mark {
+            binjson::set_mark(value, start + ORIGIN_BYTES + STAMP_BYTES, mark);
+        }
         let Ok(document) = Document::from_bytes(&value[start + ORIGIN_BYTES + STAMP_BYTES..]) else {
             return Err(WriteError::invalid("the record cannot be read back", ""));
         };

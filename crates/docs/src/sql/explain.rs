@@ -193,6 +193,11 @@ fn is_whole_index(access: &Access) -> bool {
     matches!(access, Access::Index { equal, from: None, to: None, .. } if equal.is_empty())
 }
 
+/// A field's name, or what stands for one.
+fn named(field: &str) -> &str {
+    if field == binjson::MARK_NAME { "the last write" } else { field }
+}
+
 fn shown(expr: &Expr, logical: &Logical) -> String {
     match expr {
         Expr::Parameter(slot) => format!(":{}", logical.parameters[*slot]),
@@ -222,7 +227,7 @@ fn access(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
                 }
             }
             if parts.is_empty() {
-                parts = fields.clone();
+                parts = fields.iter().map(|field| named(field).to_owned()).collect();
             }
             format!("({}){}", parts.join(", "), backward(direction))
         }

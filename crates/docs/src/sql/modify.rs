@@ -24,7 +24,7 @@ use crate::catalog::{Catalog, FieldKind};
 use crate::collection::Collection;
 use crate::engine::{Change, STAMP_BYTES, View, Within};
 use crate::error::WriteError;
-use crate::expire::Due;
+use crate::expire::AtWrite;
 use crate::key::Key;
 use crate::scratch;
 use crate::write::{self, Op, Precondition};
@@ -200,8 +200,7 @@ impl Modification {
         let kept_max = Budget { output_bytes_max: budget.memory_bytes_max / 2, ..*budget };
         let mut rows = KeptRows::default();
         let mut done = Applied::default();
-        let expire = collection.info.expire.as_ref();
-        let due = expire.map(|expire| Due::at(budget.now_ms, expire.after_seconds));
+        let at = collection.at_moment(budget.now_ms);
         for (number, source) in self.sources.iter().enumerate() {
             rows.clear();
             let view = Within::new(&mut *change);
@@ -214,8 +213,8 @@ impl Modification {
                     return Err(QueryError::Value("a document is found by more than one row of FROM").into());
                 }
                 let forms = self.changing.forms.get(number).map_or(&[][..], |forms| forms);
-                let (names, due) = (&names[..], due.as_ref());
-                let mut one = One { changing: &self.changing, collection, change: &mut *change, forms, names, due };
+                let (names, at) = (&names[..], &at);
+                let mut one = One { changing: &self.changing, collection, change: &mut *change, forms, names, at };
                 one.write(row, &mut tell, &mut scratch)?;
                 done.documents += 1;
                 done.rows_read += ROWS_PER_WRITE;
@@ -276,8 +275,7 @@ struct One<'o, C> {
     collection: &'o Collection,
     change: &'o mut C,
     forms: &'o [Form],
-    /// What has come due is not there.
-    due: Option<&'o Due>,
+    at: &'o AtWrite,
     /// The names of `changing.fields`, quoted.
     names: &'o [Vec<u8>],
 }
@@ -308,7 +306,7 @@ impl<C: Change> One<'_, C> {
     }
 
     fn apply(&mut self, op: &Op) -> Result<Vec<u8>, WriteError> {
-        let (collection, change, op) = (self.collection, &mut *self.change, (op, self.due));
+        let (collection, change, op) = (self.collection, &mut *self.change, (op, self.at));
         scratch::with(|scratch| write::apply(collection, op, &Precondition::None, change, scratch))
             .map(|prepared| prepared.key)
     }

@@ -141,10 +141,10 @@ impl<'c> Resolver<'c> {
     /// What has come due and is not removed yet is not seen: as if the query said so.
     fn hide_expired(&mut self, collection: usize) {
         let Some(expire) = &self.catalog.collections[collection].expire else { return };
-        let (field, after_seconds) = (expire.field.clone(), expire.after_seconds);
+        let expire = expire.clone();
         let table = self.logical.tables.len() - 1;
-        let column = Expr::Column(self.column(table, &field));
-        let condition = expired::is_live(column, after_seconds);
+        let column = Expr::Column(self.column(table, &expire.field));
+        let condition = expired::is_live(column, &expire);
         match self.logical.tables[table].left_on.as_mut() {
             Some(on) => on.push(condition),
             None => self.logical.conditions.push(condition),

@@ -1,12 +1,34 @@
 //! The condition that hides documents whose time has come ([`crate::expire`]), in the terms of a query: its constant parts are
 //! computed once for an execution.
 
+use crate::catalog::ExpireInfo;
 use crate::sql::dates::DateFunction;
 use crate::sql::expr::{Affinity, Comparison, Expr, Literal};
 use crate::sql::functions::Function;
 
+/// True for a document whose field, by this, is that of no time that has come.
+pub(super) fn is_live(field: Expr, expire: &ExpireInfo) -> Expr {
+    match expire.since_seconds {
+        None => has_time_left(field, expire.after_seconds),
+        Some(since) => was_written(field, expire.after_seconds, since),
+    }
+}
+
+/// Of the time of the last write: that it is not so long ago, or that nobody can know yet.
+fn was_written(field: Expr, after_seconds: i64, since: i64) -> Expr {
+    let text = |text: &str| Expr::Literal(Literal::Text(text.as_bytes().into()));
+    let arguments = vec![text("now"), text(&format!("-{after_seconds} seconds")), text("subsec")];
+    let due = Expr::Call(Function::Date(DateFunction::UnixEpoch), arguments);
+    let compare =
+        |left: Expr, how: Comparison, right: Expr| Expr::Compare(how, Affinity::None, Box::new(left), Box::new(right));
+    Expr::Or(vec![
+        compare(due.clone(), Comparison::Less, Expr::Literal(Literal::Integer(since))),
+        compare(field, Comparison::Greater, due),
+    ])
+}
+
 /// True for a field that is NULL, or holds a time that has not come.
-pub(super) fn is_live(field: Expr, after_seconds: i64) -> Expr {
+fn has_time_left(field: Expr, after_seconds: i64) -> Expr {
     let text = |text: &str| Expr::Literal(Literal::Text(text.as_bytes().into()));
     let before = text(&format!("-{after_seconds} seconds"));
     let later =
