@@ -1,9 +1,10 @@
-//! `GET /_/schema`: the collections with their indexes and unique fields, how far those are that are built while the server
-//! serves, and rules that documents are looked at by before they come into force.
+//! `GET /_/schema`: the collections with their indexes (and what those carry), unique fields and expiry, how far those are that
+//! are built while the server serves, and rules that documents are looked at by before they come into force.
 
 use crate::endpoint::JSON;
 use crate::service::Service;
 use docs::catalog::CollectionInfo;
+use docs::expire::LAST_WRITE;
 use docs::{Readiness, ReadinessState};
 use http::{Reply, Status};
 use serde_json::{Value as Json, json};
@@ -43,14 +44,30 @@ fn with_state(mut told: Json, state: ReadinessState) -> Json {
 
 fn told(info: &CollectionInfo) -> Json {
     let with = |told: Json, readiness: &Readiness| with_state(told, readiness.state());
-    let indexes = info.indexes.iter().map(|index| with(json!({ "fields": index.fields }), &index.readiness));
+    // That of the times of last writes is no index on fields.
+    let of_fields = info.indexes.iter().filter(|index| index.fields[0] != LAST_WRITE);
+    let indexes = of_fields.map(|index| {
+        let mut told = json!({ "fields": index.fields });
+        let included: Vec<&String> = index.included.iter().filter(|field| *field != LAST_WRITE).collect();
+        if !included.is_empty() {
+            told["include"] = json!(included);
+        }
+        with(told, &index.readiness)
+    });
     let unique = info.unique.iter().map(|unique| with(json!({ "field": unique.field }), &unique.readiness));
-    json!({
+    let mut told = json!({
         "name": info.name,
         "key": { "field": info.key.field, "type": info.key.kind.name() },
         "indexes": indexes.collect::<Vec<Json>>(),
         "unique": unique.collect::<Vec<Json>>(),
-    })
+    });
+    if let Some(expire) = &info.expire {
+        told["expire"] = match expire.since_seconds {
+            None => json!({ "field": expire.field, "after_seconds": expire.after_seconds }),
+            Some(since) => json!({ "after_seconds": expire.after_seconds, "since": since }),
+        };
+    }
+    told
 }
 
 /// The state of all that was new when the file was read.
