@@ -7,6 +7,7 @@ use http::Server;
 use reactor::Loop;
 use std::fmt::Write as _;
 use std::sync::Weak;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// The media type of the format.
@@ -246,7 +247,7 @@ fn expiry(service: &Service) -> [Metric; 4] {
     ]
 }
 
-fn schema(service: &Service) -> [Metric; 4] {
+fn schema(service: &Service) -> [Metric; 5] {
     let (building, refused) = crate::general::schema::counts(service);
     let (reloads, reloads_refused) = service.reloads.counts();
     [
@@ -264,6 +265,12 @@ fn schema(service: &Service) -> [Metric; 4] {
         ),
         ("config_reloads_total", Type::Counter, "Reloads of the configuration file.", reloads as f64),
         ("config_reloads_refused_total", Type::Counter, "Those of them that changed nothing.", reloads_refused as f64),
+        (
+            "config_held",
+            Type::Gauge,
+            "Configurations in memory: the one that is served, and those before it that something goes on with.",
+            service.services.load(Ordering::Relaxed) as f64,
+        ),
     ]
 }
 

@@ -22,7 +22,7 @@ use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of buffers that a loop keeps between two requests; one that grew beyond is given back.
@@ -42,6 +42,12 @@ pub(crate) struct Service {
     /// Some endpoint runs steps.
     has_steps: bool,
     pub(crate) shared: Arc<Shared>,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.shared.services.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What stays whatever the configuration.
@@ -72,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) backups: Arc<Backups>,
     pub(crate) expiry: Expiry,
     pub(crate) reloads: Reloads,
+    /// How many configurations are held: the one that is served, and those before it that something goes on with.
+    pub(crate) services: AtomicU64,
     pub(crate) sources: OnceLock<Sources>,
 }
 
@@ -136,6 +144,7 @@ impl Shared {
             pool_sessions: Arc::default(),
             backups: Arc::new(Backups::new(config.server.backups.clone())),
             reloads: Reloads::default(),
+            services: AtomicU64::new(0),
             sources: OnceLock::new(),
         }
     }
@@ -162,6 +171,7 @@ impl Service {
             debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
         }
         let (errors, openapi) = (Arc::new(config.errors.clone()), openapi.into_bytes().into());
+        shared.services.fetch_add(1, Ordering::Relaxed);
         Service { database, errors, feed, openapi, router, has_steps, shared }
     }
 

@@ -1,20 +1,24 @@
 //! The service that the HTTP server has: the newest of those that configurations make, for each loop.
 //!
-//! A loop looks for a newer one before each request, with one load; a request that has begun goes on with the one that it began
-//! with, and so does what it handed to other threads. See [`crate::reload`].
+//! A loop looks for a newer one before each request and at the end of each turn, with one load; a request that has begun goes on
+//! with the one that it began with, and so does what it handed to other threads. Loops that sleep are woken, or they would hold the
+//! old one, with its memory and its view of the files, until somebody asks them for something. See [`crate::reload`].
 
 use crate::service::{Local, Service};
 use http::{Order, Reply, Request};
+use reactor::Loop;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// See the module's text.
 pub(crate) struct Switch {
     current: RwLock<Arc<Service>>,
     /// How many there have been.
     number: AtomicU64,
+    /// Those that it is served by, for waking them.
+    loops: Mutex<Vec<Loop>>,
 }
 
 /// What a loop keeps.
@@ -26,7 +30,7 @@ pub(crate) struct Turn {
 
 impl Switch {
     pub(crate) fn new(service: Service) -> Switch {
-        Switch { current: RwLock::new(Arc::new(service)), number: AtomicU64::new(0) }
+        Switch { current: RwLock::new(Arc::new(service)), number: AtomicU64::new(0), loops: Mutex::default() }
     }
 
     pub(crate) fn current(&self) -> Arc<Service> {
@@ -38,6 +42,17 @@ impl Switch {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(service);
         self.number.fetch_add(1, Ordering::Release);
+        drop(current);
+        // Their turn ends with a look.
+        let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        loops.iter().for_each(|lp| lp.run(Box::new(|_| {})));
+    }
+
+    #[inline]
+    fn look(&self, turn: &mut Turn) {
+        if self.number.load(Ordering::Acquire) != turn.number {
+            self.renew(turn);
+        }
     }
 
     #[cold]
@@ -58,7 +73,12 @@ impl Switch {
 impl http::Service for Switch {
     type Local = Turn;
 
-    fn local(&self, _lp: &reactor::Loop) -> Turn {
+    fn local(&self, lp: &Loop) -> Turn {
+        let mut loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        if loops.iter().all(|known| known.index() != lp.index()) {
+            loops.push(lp.clone());
+        }
+        drop(loops);
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         let (service, number) = (Arc::clone(&current), self.number.load(Ordering::Acquire));
         drop(current);
@@ -68,9 +88,7 @@ impl http::Service for Switch {
 
     #[inline]
     fn order(&self, turn: &mut Turn, request: &Request<'_>) -> Order {
-        if self.number.load(Ordering::Acquire) != turn.number {
-            self.renew(turn);
-        }
+        self.look(turn);
         turn.service.order(request)
     }
 
@@ -100,5 +118,6 @@ impl http::Service for Switch {
     #[inline]
     fn tick_ended(&self, turn: &mut Turn) {
         turn.local.tick_ended();
+        self.look(turn);
     }
 }

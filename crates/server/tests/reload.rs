@@ -97,6 +97,29 @@ fn collections_indexes_and_endpoints_switch_beside_requests_that_none_notices() 
 }
 
 #[test]
+fn loops_that_nobody_asks_for_anything_let_the_old_configuration_go() {
+    let text = file(&[ITEMS, GET]).replace("threads = 1", "threads = 3");
+    let server = TestServer::of_file(&text).unwrap();
+    // All is asked on one connection, so that two loops sleep.
+    let mut client = server.connect();
+    let mut held = || {
+        client.send("GET", "/_/metrics", "", b"");
+        let text = client.answer(false).text().to_owned();
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("sapsan_config_held "));
+        lines.next().map(str::to_owned)
+    };
+    assert_eq!(held().as_deref(), Some("1"));
+    for number in 0..3 {
+        check_reloaded(&server.reload(&text.replace("/items/", &format!("/items{number}/"))));
+        let until = Instant::now() + Duration::from_secs(20);
+        while held().as_deref() != Some("1") {
+            assert!(Instant::now() < until, "the configuration before is held");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
 fn a_file_with_a_mistake_changes_nothing_and_is_told_with_its_place() {
     let server = TestServer::of_file(&file(&[ITEMS, GET])).unwrap();
     for (text, place) in [
