@@ -21,6 +21,7 @@ use reactor::{Closed, ConnectionId, Io, Message, Protocol};
 use crate::addresses::Admission;
 use crate::body::More;
 use crate::composer::{JSON, Length, Shape, checked, has_body};
+use crate::crowd::Leave;
 use crate::deadline::{DeadlineClock, Wait};
 use crate::head::Framing;
 use crate::late::{Answer, Nudged, Ticket};
@@ -446,12 +447,29 @@ impl<S: Service> Connection<S> {
     /// The client's time is over.
     fn overdue(&mut self, io: &mut Io<'_>) {
         self.worker().metrics.timed_out.add(1);
+        self.give_up(io);
+    }
+
+    /// Waits for the client no longer.
+    fn give_up(&mut self, io: &mut Io<'_>) {
         match self.clock.wait() {
             Wait::Head => self.refuse(io, Refusal::HeadDeadline),
             Wait::Body => self.refuse(io, Refusal::BodyDeadline),
             Wait::First | Wait::Idle | Wait::Nothing => self.last = true,
         }
         self.end_turn(io, Stop::Full);
+    }
+
+    /// Others wait for its place: it goes, if it has waited for its client long enough.
+    fn leave(&mut self, io: &mut Io<'_>) {
+        let worker = &self.shared.worker;
+        let due_ns = self.clock.leave_ns(&worker.settings.deadlines, self.reader.body_bytes());
+        if self.finished || self.last || io.unsent() > 0 || worker.lp.now_ns() < due_ns {
+            return;
+        }
+        worker.metrics.made_room.add(1);
+        worker.tick();
+        self.give_up(io);
     }
 
     fn finish(&mut self, io: &mut Io<'_>) {
@@ -512,6 +530,7 @@ impl<S: Service> Protocol for Connection<S> {
     fn message(&mut self, message: Message, io: &mut Io<'_>) {
         let is_news = match message.payload.downcast::<Answer>() {
             Ok(answer) => self.ring.answer(message.tag, answer),
+            Err(other) if other.is::<Leave>() => return self.leave(io),
             Err(other) => other.is::<Nudged>() && self.ring.has_stream(),
         };
         if !is_news {
@@ -574,6 +593,7 @@ impl<S: Service> Drop for Connection<S> {
     fn drop(&mut self) {
         self.forget_gathered();
         self.count_ring(0);
+        self.worker().crowd.borrow_mut().leave(self.id);
     }
 }
 

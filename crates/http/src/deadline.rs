@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use crate::limits::Deadlines;
 
+/// A body that arrives may pause for longer than a head: the request has shown what it is.
+const BODY_TIMES: u32 = 4;
+
 /// What a connection waits for from its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
@@ -65,6 +68,16 @@ impl DeadlineClock {
             Wait::First | Wait::Head => deadlines.head,
             Wait::Body => deadlines.body + earned(body_bytes, deadlines.body_rate_min),
             Wait::Idle => deadlines.idle,
+            Wait::Nothing => return u64::MAX,
+        };
+        self.since_ns.saturating_add(nanoseconds(allowed))
+    }
+
+    /// When a client has waited long enough with its place, where others wait for one. `body_bytes` have come so far.
+    pub(crate) fn leave_ns(&self, deadlines: &Deadlines, body_bytes: usize) -> u64 {
+        let allowed = match self.wait {
+            Wait::First | Wait::Head | Wait::Idle => deadlines.crowded,
+            Wait::Body => deadlines.crowded * BODY_TIMES + earned(body_bytes, deadlines.body_rate_min),
             Wait::Nothing => return u64::MAX,
         };
         self.since_ns.saturating_add(nanoseconds(allowed))
@@ -129,7 +142,7 @@ mod tests {
     fn deadlines() -> Deadlines {
         let seconds = Duration::from_secs;
         let deadlines = Deadlines { head: seconds(10), body: seconds(20), body_rate_min: 100, ..Deadlines::default() };
-        Deadlines { idle: seconds(60), write: seconds(30), ..deadlines }
+        Deadlines { idle: seconds(60), write: seconds(30), crowded: seconds(2), ..deadlines }
     }
 
     #[test]
@@ -158,6 +171,20 @@ mod tests {
         clock.note(Wait::Body, SECOND);
         assert_eq!(clock.due_ns(&deadlines(), 0), 21 * SECOND);
         assert_eq!(clock.due_ns(&deadlines(), 500), 26 * SECOND);
+    }
+
+    #[test]
+    fn among_many_a_client_may_wait_less_and_a_service_as_long_as_it_wants() {
+        let mut clock = DeadlineClock::new(SECOND);
+        assert_eq!(clock.leave_ns(&deadlines(), 0), 3 * SECOND);
+        clock.note(Wait::Head, 2 * SECOND);
+        assert_eq!(clock.leave_ns(&deadlines(), 0), 3 * SECOND);
+        clock.note(Wait::Body, 4 * SECOND);
+        assert_eq!(clock.leave_ns(&deadlines(), 500), 17 * SECOND);
+        clock.begin_again();
+        assert_eq!(clock.leave_ns(&deadlines(), 0), u64::MAX);
+        clock.note(Wait::Idle, 20 * SECOND);
+        assert_eq!(clock.leave_ns(&deadlines(), 0), 22 * SECOND);
     }
 
     #[test]

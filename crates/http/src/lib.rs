@@ -9,7 +9,7 @@
 //! | bytes to requests, without I/O | `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `reader` (all) |
 //! | replies to bytes | `composer`, `stream` |
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
-//! | what a loop's connections share | `worker`, with the service `shared` |
+//! | what a loop's connections share | `worker`, with the service `shared`; `crowd` (who goes when there are too many) |
 //! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics` |
 //! | for fuzzing alone | `fuzzing` |
 //! | for applications | `query`, `router`, `queued_writer`, `access_log` |
@@ -24,6 +24,7 @@ mod body;
 mod chunked;
 mod composer;
 mod connection;
+mod crowd;
 mod deadline;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -61,6 +61,9 @@ pub struct Deadlines {
     pub body_rate_min: u64,
     /// From the last reply to the first byte of the next request: a silent close.
     pub idle: Duration,
+    /// Where no more connections may be open and somebody waits for one: how long a client may have one for which it has not begun
+    /// a request, or not ended a head; four times as long for a body, beside what `body_rate_min` gives it. Then as above.
+    pub crowded: Duration,
     /// Longest time in which a client takes nothing of what waits for it: the connection is cut.
     pub write: Duration,
     /// What a fresh connection still has for its first request after the server began to drain.
@@ -74,6 +77,7 @@ impl Default for Deadlines {
             body: Duration::from_secs(30),
             body_rate_min: 64 << 10,
             idle: Duration::from_secs(75),
+            crowded: Duration::from_secs(1),
             write: Duration::from_secs(30),
             drain_grace: Duration::from_millis(500),
         }

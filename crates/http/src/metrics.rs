@@ -39,6 +39,7 @@ pub struct Metrics {
     pub(crate) closed: Counter,
     pub(crate) turned_away: Counter,
     pub(crate) timed_out: Counter,
+    pub(crate) made_room: Counter,
     pub(crate) gathered_bytes: Counter,
     pub(crate) waiting_bytes: Counter,
 }
@@ -79,6 +80,8 @@ pub struct MetricsTotal {
     pub turned_away: u64,
     /// Connections ended by a deadline.
     pub timed_out: u64,
+    /// Connections ended for others that waited for a place.
+    pub made_room: u64,
     /// Bytes of bodies that are arriving, now.
     pub gathered_bytes: u64,
     /// Bytes of requests and replies that wait in their connections' order, now.
@@ -104,6 +107,7 @@ impl MetricsTotal {
             total.open += metrics.accepted.get().saturating_sub(metrics.closed.get());
             total.turned_away += metrics.turned_away.get();
             total.timed_out += metrics.timed_out.get();
+            total.made_room += metrics.made_room.get();
             total.gathered_bytes += metrics.gathered_bytes.get();
             total.waiting_bytes += metrics.waiting_bytes.get();
         }

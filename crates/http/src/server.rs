@@ -6,10 +6,11 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use reactor::{Accept, ConnectionId, Factory, Loop, Protocol};
+use reactor::{Accept, ConnectionId, Factory, Loop, Message, Protocol};
 
 use crate::addresses::Addresses;
 use crate::connection::Connection;
+use crate::crowd::Leave;
 use crate::metrics::{Metrics, MetricsTotal};
 use crate::service::Service;
 use crate::settings::Settings;
@@ -72,7 +73,15 @@ impl<S: Service> Accept for Acceptor<S> {
             return None;
         };
         worker.metrics.accepted.add(1);
+        worker.crowd.borrow_mut().enter(id);
         Some(Box::new(Connection::new(Rc::clone(&self.shared), id, peer, admission)))
+    }
+
+    fn crowded(&mut self) {
+        let worker = &self.shared.worker;
+        for id in worker.crowd.borrow_mut().next() {
+            worker.lp.send(id, Message { tag: 0, payload: Box::new(Leave) });
+        }
     }
 
     fn completions(&self) -> Option<RawFd> {

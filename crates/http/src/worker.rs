@@ -10,6 +10,7 @@ use reactor::Loop;
 
 use crate::access_log::Entry;
 use crate::composer::Composer;
+use crate::crowd::Crowd;
 use crate::metrics::Metrics;
 use crate::plain::Seen;
 use crate::reader::Gathering;
@@ -35,6 +36,8 @@ pub(crate) struct Worker {
     pub(crate) gathered_bytes: Cell<usize>,
     /// Memory of replies and requests that wait in their order, over all connections of the loop.
     pub(crate) ring_bytes: Cell<usize>,
+    /// The loop's connections.
+    pub(crate) crowd: RefCell<Crowd>,
     buffers: RefCell<Vec<Vec<u8>>>,
     #[expect(clippy::vec_box, reason = "a connection holds a pointer; unboxing would move the whole at each change")]
     gatherings: RefCell<Vec<Box<Gathering>>>,
@@ -51,6 +54,7 @@ impl Worker {
             seen: RefCell::default(),
             gathered_bytes: Cell::new(0),
             ring_bytes: Cell::new(0),
+            crowd: RefCell::default(),
             buffers: RefCell::default(),
             gatherings: RefCell::default(),
         }

@@ -8,6 +8,7 @@ mod mutation;
 
 mod abuse;
 mod closing;
+mod crowded;
 mod deadlines;
 mod fuzz_requests;
 mod pipelining;

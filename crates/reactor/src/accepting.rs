@@ -3,7 +3,7 @@
 //! A listener is edge-triggered: after an event it is accepted from until the kernel has no more, `accepts_per_tick` at a
 //! time. When descriptors, kernel memory or `connections_max` run out, connections stay in the backlog, accepting pauses
 //! (events are only remembered), and goes on when this loop closes a connection or after `accept_pause`. So it neither
-//! spins nor gives up, and it is reported once for each shortage.
+//! spins nor gives up, and it is reported once for each shortage. The acceptors are told each time, and may make room.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use mio::net::TcpStream;
 use crate::connection::{Connection, Link, Phase};
 use crate::event_loop::{Draining, EventLoop};
 use crate::fleet::nanoseconds;
-use crate::kernel::{AcceptFailure, accept_failure};
+use crate::kernel::{AcceptFailure, accept_failure, has_waiting};
 use crate::listeners::Listeners;
 use crate::mailbox::Mail;
 use crate::protocol::Accept;
@@ -54,6 +54,7 @@ impl EventLoop {
                     Accepted::One => budget -= 1,
                     Accepted::NoMore => self.listeners.list[index].ready = false,
                     Accepted::Pause => {
+                        self.call_acceptors(|_, _| true, |acceptor| acceptor.crowded());
                         self.pause_accepting();
                         return false;
                     }
@@ -67,6 +68,9 @@ impl EventLoop {
         let Some(socket) = &self.listeners.list[index].socket else { return Accepted::NoMore };
         let fleet = self.core.lp.fleet();
         if !fleet.reserve() {
+            if !has_waiting(socket) {
+                return Accepted::NoMore;
+            }
             self.report_shortage("connections_max is reached");
             return Accepted::Pause;
         }

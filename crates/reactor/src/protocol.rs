@@ -84,6 +84,9 @@ pub trait Protocol {
 pub trait Accept {
     /// A connection was accepted. `None` refuses it (it is closed at once).
     fn accept(&mut self, peer: SocketAddr, id: ConnectionId, lp: &Loop) -> Option<Box<dyn Protocol>>;
+    /// Somebody waits to be accepted, and no connection more may be open: the time to end those that one can do without. What is
+    /// said to connections here goes through the mailbox, which is read in the same tick. A panic is counted, and ends nothing.
+    fn crowded(&mut self) {}
     /// A descriptor that the kernel makes readable when something that these protocols began has ended: reads of a file,
     /// say. Asked for once, before the first event; it stays open as long as this lives.
     fn completions(&self) -> Option<RawFd> {

@@ -301,7 +301,7 @@ fn loops(sources: &Sources) -> [Metric; 10] {
     ]
 }
 
-fn http(server: &Server<Switch>) -> [Metric; 7] {
+fn http(server: &Server<Switch>) -> [Metric; 8] {
     let total = server.metrics();
     [
         ("http_replies_2xx_total", Type::Counter, "Replies with a status of 200 to 299.", total.replies_2xx as f64),
@@ -315,6 +315,7 @@ fn http(server: &Server<Switch>) -> [Metric; 7] {
             total.refusals as f64,
         ),
         ("http_timed_out_total", Type::Counter, "Connections closed by a deadline.", total.timed_out as f64),
+        ("http_made_room_total", Type::Counter, "Waiting connections closed for new ones.", total.made_room as f64),
         ("http_turned_away_total", Type::Counter, "Connections over the limits.", total.turned_away as f64),
     ]
 }

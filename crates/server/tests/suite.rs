@@ -10,6 +10,7 @@ mod mutation;
 mod backup;
 mod changes;
 mod cold_reads;
+mod crowded;
 mod declared;
 mod expiry;
 mod flowing;

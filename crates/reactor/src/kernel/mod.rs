@@ -5,12 +5,14 @@
 
 mod affinity;
 mod alarm;
+mod backlog;
 mod clock;
 mod listening;
 mod poller;
 
 pub(crate) use affinity::pin_to;
 pub(crate) use alarm::Alarm;
+pub(crate) use backlog::has_waiting;
 pub(crate) use clock::now_ns;
 pub(crate) use listening::{AcceptFailure, Listening, accept_failure, connect};
 pub(crate) use poller::{Events, Poller, Readiness, Token};
