@@ -8,6 +8,9 @@ use serde_json::{Value as Json, json};
 
 const MORE: &str = "[collections.notes]\nkey = { field = \"id\", type = \"string\" }\n";
 
+/// Signs of life before an event, one every ten seconds: nothing is waited for longer.
+const SIGNS_MAX: u32 = 6;
+
 /// A consumer of the feed: what its body says, line by line.
 struct Consumer {
     stream: TcpStream,
@@ -66,7 +69,10 @@ impl Consumer {
     /// The next event of a feed in lines; signs of life are passed over.
     #[track_caller]
     fn event(&mut self) -> Json {
+        let mut signs = 0;
         loop {
+            assert!(signs <= SIGNS_MAX, "it lives, and nothing comes");
+            signs += 1;
             let line = self.line().expect("the feed goes on");
             let event: Json = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
             if event.get("op").is_some() || event.get("end").is_some() {
@@ -78,8 +84,9 @@ impl Consumer {
     /// The next event of a feed of server-sent events: id and data.
     #[track_caller]
     fn sent_event(&mut self) -> (String, Json) {
-        let (mut id, mut data) = (String::new(), None);
+        let (mut id, mut data, mut signs) = (String::new(), None, 0);
         loop {
+            assert!(signs <= SIGNS_MAX, "it lives, and nothing comes");
             let line = self.line().expect("the feed goes on");
             match line.split_once(": ") {
                 Some(("id", text)) => id = text.to_owned(),
@@ -88,7 +95,8 @@ impl Consumer {
                     Some(data) => return (id, data),
                     None => id.clear(),
                 },
-                _ => assert!(line.starts_with("retry: ") || line == ":" || line == "event: end", "{line}"),
+                _ if line == ":" => signs += 1,
+                _ => assert!(line.starts_with("retry: ") || line == "event: end", "{line}"),
             }
         }
     }

@@ -4,6 +4,7 @@ mod harness;
 
 use harness::{Client, TestServer};
 use serde_json::json;
+use std::time::Duration;
 
 /// Each of a thousand items with each.
 const MILLION: &str = "SELECT a.id, b.id AS other FROM items a JOIN items b ON a.price + b.price >= 0";
@@ -17,6 +18,19 @@ fn ask(server: &TestServer, sql: &str, accept: &str) -> Client {
     client
 }
 
+/// Waits until a number stays as it is; how much memory has come meanwhile.
+fn settled(server: &TestServer, name: &str, before: f64) -> f64 {
+    let (mut last, mut same, mut grown) = (-1.0, 0, 0.0_f64);
+    while same < 40 {
+        std::thread::sleep(Duration::from_millis(10));
+        let now = server.metric(name);
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+        grown = grown.max(server.metric("sapsan_memory_anonymous_bytes") - before);
+    }
+    grown
+}
+
 #[test]
 fn a_million_rows_come_within_a_small_memory_and_begin_before_they_end() {
     let server = TestServer::start("memory = \"64MiB\"", "");
@@ -26,9 +40,10 @@ fn a_million_rows_come_within_a_small_memory_and_begin_before_they_end() {
     let head = client.head();
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("Transfer-Encoding: chunked"), "{head}");
     assert!(head.contains("Sapsan-Plan: SCAN items AS a"), "{head}");
-    // Nobody has read the rows, so the query waits.
+    // Nobody reads the rows, so the query goes on until what it may hold is full, and waits then.
+    let mut grown = settled(&server, "sapsan_replies_in_flight_bytes", before);
     assert_eq!(server.metric("sapsan_pool_running"), 1.0);
-    let (mut piece, mut rows, mut bytes, mut grown) = (Vec::new(), 0, 0, 0.0_f64);
+    let (mut piece, mut rows, mut bytes) = (Vec::new(), 0, 0);
     while client.chunk(&mut piece) {
         rows += piece.iter().filter(|byte| **byte == b'\n').count();
         bytes += piece.len();

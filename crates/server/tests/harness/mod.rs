@@ -6,7 +6,7 @@ use server::config::ServiceConfig;
 use server::{Running, StartError};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// No test waits longer for anything; it is never waited for where all is well. Of a disk that others use, half a thousand cold
 /// pages can take twenty seconds.
@@ -197,31 +197,55 @@ impl Client {
         more
     }
 
+    /// Reads into a text until it is as wanted. A feed that says no more than that it lives is given up after a while.
+    #[track_caller]
+    pub fn read_until(&mut self, text: &mut String, is_there: impl Fn(&str) -> bool) {
+        let began = Instant::now();
+        while !is_there(text) {
+            assert!(self.read_into(text) && began.elapsed() < PATIENCE, "it never came: {text}");
+        }
+    }
+
     /// The connection, and what came and was not read yet.
     pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
         (self.stream, self.unread)
     }
 
+    /// Reads the chunks that are left of a body; whether the last one came, or the connection ended before it.
+    pub fn rest_is_whole(&mut self, body: &mut Vec<u8>) -> bool {
+        loop {
+            match self.next_chunk(body) {
+                Some(0) => return true,
+                Some(_) => {}
+                None => return false,
+            }
+        }
+    }
+
     /// Reads the next chunk of a body; false behind the last one, and where the connection ended before it.
     pub fn chunk(&mut self, body: &mut Vec<u8>) -> bool {
+        self.next_chunk(body).is_some_and(|size| size > 0)
+    }
+
+    fn next_chunk(&mut self, body: &mut Vec<u8>) -> Option<usize> {
         let end = loop {
             if let Some(at) = self.unread.windows(2).position(|window| window == b"\r\n") {
                 break at + 2;
             }
             if !self.more() {
-                return false;
+                return None;
             }
         };
         let size = std::str::from_utf8(&self.unread[..end - 2]).unwrap();
         let size = usize::from_str_radix(size, 16).unwrap();
         while self.unread.len() < end + size + 2 {
             if !self.more() {
-                return false;
+                return None;
             }
         }
         body.extend_from_slice(&self.unread[end..end + size]);
         self.unread.drain(..end + size + 2);
-        size > 0
+        Some(size)
     }
 
     fn more(&mut self) -> bool {
