@@ -51,7 +51,17 @@ fn mistakes_are_told_with_their_position() {
     );
     check("SELECT (SELECT id, user FROM visits) AS x", Invalid, 1, 9, "has one result column");
     check("WITH RECURSIVE x AS (SELECT 1) SELECT * FROM users", NotYet, 1, 1, "WITH RECURSIVE");
-    check("SELECT id FROM users UNION SELECT id FROM visits", NotYet, 1, 1, "SELECT DISTINCT over UNION ALL");
+    check("SELECT id FROM users UNION DISTINCT SELECT id FROM visits", NotYet, 1, 1, "UNION DISTINCT");
+    check("SELECT id FROM users EXCEPT ALL SELECT id FROM visits", NotYet, 1, 1, "EXCEPT ALL");
+    check("SELECT id FROM users UNION (SELECT id FROM visits)", NotYet, 1, 29, "in parentheses beside UNION (name it");
+    check(
+        "SELECT id FROM users EXCEPT SELECT id, user FROM visits",
+        Invalid,
+        1,
+        29,
+        "the parts of EXCEPT have different",
+    );
+    check(&format!("SELECT 1 AS x{}", " UNION SELECT 1".repeat(70)), Invalid, 1, 966, "more than 64 queries inside");
     check("SELECT id FROM users UNION ALL SELECT id, user FROM visits", Invalid, 1, 32, "different numbers");
     check("SELECT x.a FROM (SELECT id FROM users) x", UnknownName, 1, 10, "no field \"a\"; there are: id");
     check("SELECT * FROM json_each('[]')", NotYet, 1, 8, "name its columns");

@@ -45,6 +45,7 @@ mod sql_parts;
 mod sql_plans;
 mod sql_random;
 mod sql_refusals;
+mod sql_sets;
 mod sql_spill;
 mod sql_store;
 mod sql_travels;

@@ -9,6 +9,7 @@ use super::analysis::{Analysis, LevelCounts};
 use super::expr::Expr;
 use super::plan::{Estimate, InnerPlan, Level, Plan};
 use super::resolve::Logical;
+use super::sets::Combine;
 use crate::catalog::Catalog;
 use crate::engine::Direction;
 
@@ -67,9 +68,18 @@ fn inner_text(inner: &InnerPlan, catalog: &Catalog) -> String {
     let scanned: Vec<&str> = inner.members.iter().flat_map(|member| scans(member, catalog)).collect();
     let what = match inner.joined {
         Some(number) => format!("READ {}", catalog.collections[number].name),
-        None => format!("{} SELECT", inner.members.len()),
+        None => format!("{} SELECT{}", inner.members.len(), operators(inner)),
     };
     if scanned.is_empty() { what } else { format!("{what} SCAN {}", scanned.join(", ")) }
+}
+
+/// What stands between its SELECTs, where that is not UNION ALL alone.
+fn operators(inner: &InnerPlan) -> String {
+    let written: Vec<&str> = inner.combine.iter().skip(1).map(|combine| combine.name()).collect();
+    if inner.combine.iter().all(|combine| *combine == Combine::Append) {
+        return String::new();
+    }
+    format!(" ({})", written.join(", "))
 }
 
 /// The same as JSON: levels with their parts, then the steps. An estimate is there where counts are kept.

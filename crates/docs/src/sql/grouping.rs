@@ -95,7 +95,7 @@ impl Grouping {
     pub(crate) fn compile(sql: &str, catalog: &Catalog) -> Result<Grouping, SqlError> {
         let mut parsed = parse::parse(sql)?;
         let ast::SetExpr::Select(select) = &mut *parsed.query.body else {
-            return refuse("a view is one SELECT … GROUP BY …", None);
+            return refuse("a view is one SELECT … GROUP BY …", Some(parsed.query.body.span().start));
         };
         let rolls_up = take_rollup(select)?;
         let at = select.span().start;

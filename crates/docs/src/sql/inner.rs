@@ -9,11 +9,10 @@ use super::budget::{Budget, Outcome};
 use super::error::{Fault, QueryError};
 use super::execute;
 use super::plan::{InnerPlan, Plan};
-use super::relation::{ROW_OVERHEAD_BYTES, Relation, Relations};
-use super::row::Field;
+use super::relation::{Relation, Relations};
 use super::run::Scratch;
+use super::sets::{Combine, Combined};
 use super::sink::RowSink;
-use super::sort;
 use super::value::Value;
 use crate::engine::View;
 
@@ -90,10 +89,17 @@ impl Relations for InnerQueries<'_> {
 impl InnerQueries<'_> {
     fn run(&self, plan: &InnerPlan) -> Result<Relation, QueryError> {
         let mut scratch = self.scratch.take().unwrap_or_default();
-        let mut relation = Relation::default();
-        let result = plan.members.iter().try_for_each(|member| self.run_member(member, &mut relation, &mut scratch));
+        let mut rows = Combined::default();
+        let compared = plan.combine.iter().rposition(|combine| *combine != Combine::Append);
+        let members = plan.members.iter().zip(&plan.combine).enumerate();
+        let result = members.into_iter().try_for_each(|(place, (member, combine))| {
+            rows.begin(*combine, compared.is_some_and(|last| place <= last));
+            self.run_member(member, &mut rows, &mut scratch)?;
+            Ok::<_, QueryError>(rows.end()?)
+        });
         self.scratch.replace(Some(scratch));
         result?;
+        let mut relation = rows.into_relation();
         for columns in &plan.hashes {
             relation.add_hash(columns)?;
         }
@@ -101,7 +107,7 @@ impl InnerQueries<'_> {
         Ok(relation)
     }
 
-    fn run_member(&self, plan: &Plan, relation: &mut Relation, scratch: &mut Scratch) -> Result<(), QueryError> {
+    fn run_member(&self, plan: &Plan, rows: &mut Combined, scratch: &mut Scratch) -> Result<(), QueryError> {
         const KEPT: &str = "bytes of rows kept for a join or an inner query";
         let (own, kept) = (self.budget, self.kept_bytes.get());
         let budget = Budget {
@@ -112,8 +118,7 @@ impl InnerQueries<'_> {
             deadline: own.deadline,
             now_ms: own.now_ms,
         };
-        let mut sink = KeptRows { relation };
-        let outcome = execute(plan, plan.number, self.view, self.parameters, scratch, &budget, &mut sink);
+        let outcome = execute(plan, plan.number, self.view, self.parameters, scratch, &budget, rows);
         let outcome = outcome.map_err(|error| match error {
             QueryError::Limit { what: "rows read", .. } => QueryError::Limit { what: "rows read", limit: own.rows_max },
             QueryError::Limit { what: "bytes of result", .. } => {
@@ -123,26 +128,5 @@ impl InnerQueries<'_> {
         })?;
         self.rows_read.set(self.rows_read.get() + outcome.rows_read);
         Ok(())
-    }
-}
-
-/// Takes rows into a relation.
-struct KeptRows<'r> {
-    relation: &'r mut Relation,
-}
-
-impl RowSink for KeptRows<'_> {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, field: Field<'_>) {
-        sort::push_field(field, self.relation.bytes());
-    }
-    fn end_row(&mut self) {
-        self.relation.end_row();
-    }
-    fn bytes(&self) -> usize {
-        self.relation.size() + ROW_OVERHEAD_BYTES
-    }
-    fn takes_infinite(&self) -> bool {
-        true
     }
 }

@@ -60,6 +60,7 @@ mod results;
 mod row;
 mod run;
 mod runs;
+mod sets;
 mod sink;
 mod sort;
 mod spill;

@@ -10,6 +10,7 @@ use super::compiled::Compiled;
 use super::constants::Repeatable;
 use super::expr::Expr;
 use super::row::Source;
+use super::sets::Combine;
 use crate::engine::TreeId;
 use crate::key::KeyType;
 
@@ -88,8 +89,10 @@ pub(crate) struct Plan {
 /// A query inside a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct InnerPlan {
-    /// Their rows one behind the other: more than one for UNION ALL.
+    /// More than one for UNION and the like.
     pub(crate) members: Vec<Plan>,
+    /// How each one's rows go with those before.
+    pub(crate) combine: Vec<Combine>,
     /// The columns that its rows are found by, for each hash.
     pub(crate) hashes: Vec<Vec<usize>>,
     /// The collection that is read for a join; `None` for a query of the text.

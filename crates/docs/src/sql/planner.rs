@@ -22,6 +22,7 @@ use super::json_calls::may_be_json;
 use super::plan::{InnerPlan, Level, Plan, number};
 use super::resolve::{Column, Logical, Origin, Output, Table};
 use super::row::{Place, Source};
+use super::sets::Combine;
 use crate::catalog::{Catalog, CollectionInfo, FieldKind};
 
 /// Makes the plan for the optional parameters whose bits are set in `present`; `optional` lists their slots.
@@ -42,6 +43,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
     });
     let inner = logical.inner.iter().map(|inner| InnerPlan {
         members: inner.members.iter().map(|member| plan(member, catalog, optional, present)).collect(),
+        combine: inner.combine.clone(),
         hashes: if inner.sought { vec![(0..inner.width()).collect()] } else { Vec::new() },
         joined: None,
     });
@@ -344,7 +346,8 @@ impl Planner<'_> {
                 let (logical, columns) = self.kept_collection(table, &sides, &mut candidate.fulfilled);
                 let (optional, present) = self.optional;
                 let member = plan(&logical, self.catalog, optional, present);
-                self.plan.inner.push(InnerPlan { members: vec![member], hashes: Vec::new(), joined: Some(collection) });
+                let (members, combine) = (vec![member], vec![Combine::Append]);
+                self.plan.inner.push(InnerPlan { members, combine, hashes: Vec::new(), joined: Some(collection) });
                 *inner = self.plan.inner.len() - 1;
                 columns
             }

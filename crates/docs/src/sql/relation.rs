@@ -56,6 +56,28 @@ impl Relation {
         self.ends.len()
     }
 
+    /// Only the first rows stay. There is no hash yet.
+    pub(crate) fn truncate(&mut self, rows: usize) {
+        self.ends.truncate(rows);
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
+    /// Only these rows stay. There is no hash yet.
+    pub(crate) fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        let (mut start, mut kept, mut rows) = (0, 0, 0);
+        for number in 0..self.ends.len() {
+            let end = self.ends[number];
+            if keep(number) {
+                self.bytes.copy_within(start..end, kept);
+                kept += end - start;
+                self.ends[rows] = kept;
+                rows += 1;
+            }
+            start = end;
+        }
+        self.truncate(rows);
+    }
+
     /// Bytes that it takes.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + self.ends.len() * ROW_OVERHEAD_BYTES

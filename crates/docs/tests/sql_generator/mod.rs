@@ -237,6 +237,14 @@ fn closed(random: &mut Random, columns: Columns<'_>, depth: usize) -> String {
 
 /// A query for IN and EXISTS.
 fn inner(random: &mut Random, width: usize) -> String {
+    if random.chance(6) {
+        let (operator, (first, second)) = (set_operator(random), (one(random, width), one(random, width)));
+        return format!("{first} {operator} {second}");
+    }
+    one(random, width)
+}
+
+fn one(random: &mut Random, width: usize) -> String {
     let table = random.pick(&["t", "u"]);
     let own = columns("q");
     let list: Vec<String> = (0..width).map(|n| format!("{} AS i{n}", plain(random, &own))).collect();
@@ -359,7 +367,8 @@ pub(crate) fn query(random: &mut Random) -> Asked {
         0..=4 => rows(random),
         5..=7 => groups(random),
         8 => union(random),
-        9 | 10 => list(random),
+        9 => sets(random),
+        10 => list(random),
         _ => Asked { sql: format!("SELECT {} AS x", closed(random, &[], 3)), ordered: true },
     }
 }
@@ -486,6 +495,54 @@ fn groups(random: &mut Random) -> Asked {
 /// A number as a real, another value as it is.
 fn real(value: &str) -> String {
     format!("CASE WHEN TYPEOF({value}) IN ('integer', 'real') THEN {value} + 0.0 ELSE {value} END")
+}
+
+/// An operator between two SELECTs.
+fn set_operator(random: &mut Random) -> &'static str {
+    ["UNION", "UNION", "EXCEPT", "INTERSECT", "UNION ALL"][random.below(5)]
+}
+
+/// SELECTs put together by any operators: of rows that are equal one stays, so numbers are shown as reals.
+fn sets(random: &mut Random) -> Asked {
+    let width = 1 + random.below(2);
+    let mut sql = String::new();
+    for place in 0..2 + random.below(3) {
+        if place > 0 {
+            sql += &format!(" {} ", set_operator(random));
+        }
+        sql += &uncast(random, |random| {
+            let (from, known) = from(random);
+            let list: Vec<String> = (0..width)
+                .map(|n| {
+                    let item = match random.below(3) {
+                        0 => known[random.below(known.len())].clone(),
+                        1 => literal(random),
+                        _ => closed(random, &known, 1),
+                    };
+                    format!("{} AS r{n}", if random.chance(2) { real(&item) } else { format!("TYPEOF({item})") })
+                })
+                .collect();
+            let distinct = if random.chance(8) { "DISTINCT " } else { "" };
+            format!("SELECT {distinct}{} FROM {from}{}", list.join(", "), filter(random, &known))
+        });
+    }
+    match random.below(6) {
+        0 => Asked { sql: format!("SELECT COUNT(*) AS n, MAX(TYPEOF(r0)) AS m FROM ({sql}) AS w"), ordered: false },
+        1 => Asked {
+            sql: format!("WITH w AS ({sql}) SELECT x.id, x.a IN (SELECT r0 FROM w) AS i FROM t x"),
+            ordered: false,
+        },
+        2 | 3 => {
+            let order = if width == 1 { "r0" } else { "r0 DESC, r1" };
+            let limit = if random.chance(2) {
+                format!(" LIMIT {} OFFSET {}", random.below(6), random.below(3))
+            } else {
+                String::new()
+            };
+            Asked { sql: format!("{sql} ORDER BY {order}{limit}"), ordered: true }
+        }
+        _ => Asked { sql, ordered: false },
+    }
 }
 
 fn union(random: &mut Random) -> Asked {

@@ -20,6 +20,7 @@ use crate::sql::aggregate::AggregateCall;
 use crate::sql::error::{SqlError, SqlErrorKind};
 use crate::sql::expr::{Affinity, Expr};
 use crate::sql::parse;
+use crate::sql::sets::Combine;
 
 /// Most collections in one FROM.
 pub const TABLES_MAX: usize = 8;
@@ -54,10 +55,12 @@ impl Origin {
     }
 }
 
-/// A query inside another: a part for each SELECT of a UNION ALL.
-#[derive(Clone, Debug)]
+/// A query inside another: a part for each SELECT of a UNION and the like.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Inner {
     pub(crate) members: Vec<Logical>,
+    /// How each part's rows go with those before.
+    pub(crate) combine: Vec<Combine>,
     /// Its rows are looked up by all their columns.
     pub(crate) sought: bool,
 }

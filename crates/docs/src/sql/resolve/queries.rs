@@ -1,8 +1,8 @@
-//! Queries inside queries: FROM's, IN's, EXISTS', single values, WITH, and the parts of UNION ALL.
+//! Queries inside queries: FROM's, IN's, EXISTS', single values, WITH, and the parts of UNION and the like.
 //!
 //! Each is resolved by itself, with the parameters of the whole text; it does not see the fields of the query around it
-//! (a correlated one is refused). UNION ALL becomes a query over the rows of its parts, so its ORDER BY and LIMIT are those
-//! of any query.
+//! (a correlated one is refused). UNION, EXCEPT and INTERSECT become a query over the rows of their parts, so their ORDER BY
+//! and LIMIT are those of any query.
 
 use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, Spanned};
 use sqlparser::tokenizer::Location;
@@ -14,6 +14,7 @@ use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, KeyInfo};
 use crate::engine::TreeId;
 use crate::key::KeyType;
 use crate::sql::expr::{Affinity, Expr};
+use crate::sql::sets::Combine;
 
 impl<'c> Resolver<'c> {
     /// Resolves a whole query. `texts` name its unnamed result columns.
@@ -35,9 +36,8 @@ impl<'c> Resolver<'c> {
                 self.group(select)?;
             }
             SetExpr::SetOperation { .. } => {
-                let mut members = Vec::new();
-                self.members(&query.body, texts, &mut members)?;
-                let number = self.add_inner(Inner { members, sought: false }, query.span().start)?;
+                let parts = self.parts(&query.body, texts)?;
+                let number = self.add_inner(parts, query.span().start)?;
                 self.add_derived(number, String::new(), query.span().start)?;
                 self.wildcard(0, query.span().start)?;
             }
@@ -64,40 +64,59 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// The parts of UNION ALL.
-    fn members(&mut self, body: &'c SetExpr, texts: &[&str], members: &mut Vec<Logical>) -> Resolved<()> {
-        let at = body.span().start;
-        match body {
-            SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier: SetQuantifier::All, right } => {
-                self.members(left, texts, members)?;
-                self.members(right, &[], members)
-            }
-            SetExpr::SetOperation { op: SetOperator::Union, .. } => {
-                not_yet("UNION (use SELECT DISTINCT over UNION ALL)", at)
-            }
-            SetExpr::SetOperation { op, .. } => not_yet(&op.to_string(), at),
-            SetExpr::Select(select) => {
-                refuse_clauses(select)?;
-                let positional = self.positional || !members.is_empty();
-                let member = self.inside(|inner| {
-                    inner.positional = positional;
-                    inner.from(&select.from)?;
-                    inner.outputs(select, texts)?;
-                    if let Some(selection) = &select.selection {
-                        let condition = inner.expr(selection, Clause::Where)?;
-                        inner.add_conditions(condition);
-                    }
-                    inner.group(select)?;
-                    inner.check_groups(select.span().start)
-                })?;
-                if members.first().is_some_and(|first| first.outputs.len() != member.outputs.len()) {
-                    return invalid("the parts of UNION ALL have different numbers of result columns", at);
+    /// The parts of UNION, EXCEPT and INTERSECT, in the order written. As in SQLite none binds more than another: whatever
+    /// tree the parser makes of what has no parentheses, its leaves and operators stand in the order of the text.
+    fn parts(&mut self, body: &'c SetExpr, texts: &[&str]) -> Resolved<Inner> {
+        let (mut parts, mut open) = (Inner::default(), vec![(Combine::Append, body)]);
+        while let Some((combine, body)) = open.pop() {
+            let at = body.span().start;
+            match body {
+                SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                    open.push((combine_of(*op, *set_quantifier, at)?, right));
+                    open.push((combine, left));
                 }
-                members.push(member);
-                Ok(())
+                SetExpr::Select(select) => {
+                    let texts = if parts.members.is_empty() { texts } else { &[] };
+                    self.part(select, (combine, texts), &mut parts)?;
+                }
+                SetExpr::Query(_) => {
+                    return not_yet(&format!("a query in parentheses beside {} (name it in WITH)", combine.name()), at);
+                }
+                _ => return not_yet(&format!("this form of a part of {}", combine.name()), at),
             }
-            _ => not_yet("this form of a part of UNION ALL", at),
         }
+        Ok(parts)
+    }
+
+    fn part(
+        &mut self,
+        select: &'c ast::Select,
+        (combine, texts): (Combine, &[&str]),
+        parts: &mut Inner,
+    ) -> Resolved<()> {
+        let at = select.span().start;
+        refuse_clauses(select)?;
+        if parts.members.len() == INNER_MAX {
+            return invalid(&format!("more than {INNER_MAX} queries inside a query"), at);
+        }
+        let positional = self.positional || !parts.members.is_empty();
+        let member = self.inside(|inner| {
+            inner.positional = positional;
+            inner.from(&select.from)?;
+            inner.outputs(select, texts)?;
+            if let Some(selection) = &select.selection {
+                let condition = inner.expr(selection, Clause::Where)?;
+                inner.add_conditions(condition);
+            }
+            inner.group(select)?;
+            inner.check_groups(at)
+        })?;
+        if parts.members.first().is_some_and(|first| first.outputs.len() != member.outputs.len()) {
+            return invalid(&format!("the parts of {} have different numbers of result columns", combine.name()), at);
+        }
+        parts.members.push(member);
+        parts.combine.push(combine);
+        Ok(())
     }
 
     /// Runs `resolve` on a resolver of a query inside this one.
@@ -128,7 +147,7 @@ impl<'c> Resolver<'c> {
         let mut logical = inner.query(query, &[])?;
         self.logical.parameters = std::mem::take(&mut logical.parameters);
         self.inner_left = self.inner_left.saturating_sub(logical.inner_count());
-        self.add_inner(Inner { members: vec![logical], sought }, at)
+        self.add_inner(Inner { members: vec![logical], combine: vec![Combine::Append], sought }, at)
     }
 
     fn add_inner(&mut self, inner: Inner, at: Location) -> Resolved<usize> {
@@ -209,6 +228,18 @@ impl<'c> Resolver<'c> {
             true => not_yet("a field of the outer query inside an inner one (join them instead)", at),
             false => Ok(()),
         }
+    }
+}
+
+/// What an operator between two SELECTs does.
+fn combine_of(op: SetOperator, quantifier: SetQuantifier, at: Location) -> Resolved<Combine> {
+    match (op, quantifier) {
+        (SetOperator::Union, SetQuantifier::All) => Ok(Combine::Append),
+        (SetOperator::Union, SetQuantifier::None) => Ok(Combine::Union),
+        (SetOperator::Except, SetQuantifier::None) => Ok(Combine::Except),
+        (SetOperator::Intersect, SetQuantifier::None) => Ok(Combine::Intersect),
+        (op, SetQuantifier::None) => not_yet(&op.to_string(), at),
+        (op, quantifier) => not_yet(&format!("{op} {quantifier}"), at),
     }
 }
 

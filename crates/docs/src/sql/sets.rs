@@ -1,0 +1,168 @@
+//! UNION, EXCEPT and INTERSECT: the rows of several SELECTs put together, from left to right.
+//!
+//! Rows are equal as DISTINCT has it: values that compare as equal are, and NULL is NULL. Of equal rows on one side of an
+//! operator the first stays as it was selected, of equal rows on both sides of UNION that on the right: `SELECT 1 UNION
+//! SELECT 1.0` is 1.0, as in SQLite. What stands on the right of EXCEPT and INTERSECT is looked at row by row and not kept,
+//! and of what is on the left only rows that differ.
+
+use bumpalo::Bump;
+use hashbrown::HashMap;
+
+use super::error::Fault;
+use super::relation::{ROW_OVERHEAD_BYTES, Relation, of_row};
+use super::row::Field;
+use super::sink::RowSink;
+use super::sort;
+
+/// The arena for the values of a row is emptied once it is larger than this.
+const ARENA_BYTES_KEPT: usize = 16 << 10;
+
+/// What becomes of a SELECT's rows and of those before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Combine {
+    /// They follow: the first SELECT, and UNION ALL.
+    Append,
+    Union,
+    Except,
+    Intersect,
+}
+
+impl Combine {
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Combine::Append => "UNION ALL",
+            Combine::Union => "UNION",
+            Combine::Except => "EXCEPT",
+            Combine::Intersect => "INTERSECT",
+        }
+    }
+}
+
+/// The rows so far, as a sink of the next SELECT's.
+#[derive(Default)]
+pub(crate) struct Combined {
+    relation: Relation,
+    /// How the SELECT whose rows come goes with those before, and where its rows begin; `None` where no operator from there
+    /// on asks which rows are equal.
+    combine: Option<Combine>,
+    start: usize,
+    /// The rows by their keys.
+    distinct: HashMap<Box<[u8]>, usize>,
+    key_bytes: usize,
+    /// By row: whether the SELECT on the right has it; of UNION, whether one of there that looks different replaces it.
+    met: Vec<bool>,
+    key: Vec<u8>,
+    arena: Bump,
+    failure: Option<Fault>,
+}
+
+impl Combined {
+    /// The rows that follow are those of a SELECT that goes so with those before. `is_compared`: this operator or a later one
+    /// leaves of equal rows one.
+    pub(crate) fn begin(&mut self, combine: Combine, is_compared: bool) {
+        self.combine = is_compared.then_some(combine);
+        self.start = self.relation.len();
+        if is_compared {
+            self.met = vec![false; self.start];
+        } else {
+            (self.distinct, self.key_bytes) = (HashMap::new(), 0);
+        }
+    }
+
+    /// All rows of that SELECT are there.
+    pub(crate) fn end(&mut self) -> Result<(), Fault> {
+        if let Some(fault) = self.failure.take() {
+            return Err(fault);
+        }
+        let met = std::mem::take(&mut self.met);
+        let wanted = self.combine == Some(Combine::Intersect);
+        if wanted || met.contains(&true) {
+            self.keep(|row| met.get(row).copied().unwrap_or(false) == wanted);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn into_relation(self) -> Relation {
+        self.relation
+    }
+
+    /// Only these rows stay.
+    fn keep(&mut self, stays: impl Fn(usize) -> bool) {
+        let (mut places, mut kept) = (Vec::with_capacity(self.relation.len()), 0);
+        for row in 0..self.relation.len() {
+            places.push(kept);
+            kept += usize::from(stays(row));
+        }
+        self.distinct.retain(|_, row| {
+            let stays = stays(*row);
+            *row = places[*row];
+            stays
+        });
+        self.key_bytes = self.distinct.keys().map(|key| key.len() + ROW_OVERHEAD_BYTES).sum();
+        self.relation.retain(stays);
+    }
+
+    /// What a row is compared by.
+    fn make_key(&mut self, row: usize) -> Result<(), Fault> {
+        if self.arena.allocated_bytes() > ARENA_BYTES_KEPT {
+            self.arena.reset();
+        }
+        self.key.clear();
+        let mut fields = self.relation.row(row);
+        while !fields.is_empty() {
+            let value = of_row(fields, 0, &self.arena)?;
+            sort::take_field(&mut fields);
+            sort::push_key(value, false, &mut self.key)?;
+        }
+        Ok(())
+    }
+
+    /// Compares the row that came last with those before.
+    fn compare_last(&mut self, combine: Combine) -> Result<(), Fault> {
+        let last = self.relation.len() - 1;
+        self.make_key(last)?;
+        let adds = matches!(combine, Combine::Append | Combine::Union);
+        let Some(found) = self.distinct.get_mut(&self.key[..]) else {
+            if adds {
+                self.key_bytes += self.key.len() + ROW_OVERHEAD_BYTES;
+                self.distinct.insert(self.key.as_slice().into(), last);
+            } else {
+                self.relation.truncate(last);
+            }
+            return Ok(());
+        };
+        let is_same = *found >= self.start || self.relation.row(*found) == self.relation.row(last);
+        let replaces = combine == Combine::Union && !is_same;
+        if let Some(met) = self.met.get_mut(*found) {
+            *met = replaces || !adds;
+        }
+        if replaces {
+            *found = last;
+        } else {
+            self.relation.truncate(last);
+        }
+        Ok(())
+    }
+}
+
+impl RowSink for Combined {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _column: usize, field: Field<'_>) {
+        sort::push_field(field, self.relation.bytes());
+    }
+    fn end_row(&mut self) {
+        self.relation.end_row();
+        if let Some(combine) = self.combine
+            && let Err(fault) = self.compare_last(combine)
+        {
+            self.failure.get_or_insert(fault);
+        }
+    }
+    fn bytes(&self) -> usize {
+        self.relation.size() + self.key_bytes + ROW_OVERHEAD_BYTES
+    }
+    fn takes_infinite(&self) -> bool {
+        true
+    }
+}
