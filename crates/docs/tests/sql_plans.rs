@@ -247,3 +247,28 @@ fn without_counts_a_way_is_chosen_by_its_kind() {
     shop.check("SELECT day, COUNT(*) AS n FROM orders GROUP BY day", "SCAN orders\nGROUP BY 1 KEYS");
     shop.check("SELECT note FROM orders WHERE day > 5", "SEARCH orders USING INDEX (day>?)");
 }
+
+#[test]
+fn cross_join_keeps_the_order_of_the_text() {
+    let sql = |join: &str| {
+        format!("SELECT o.note FROM orders o {join} customers c ON c.id = o.customer WHERE c.id = :c AND o.day > :d")
+    };
+    let shop = Shop::usual();
+    let by_customer = "LOOKUP customers AS c BY KEY (id=:c)\nSEARCH orders AS o USING INDEX (customer=c.id) FILTER 1";
+    shop.check(&sql("JOIN"), by_customer);
+    let plan = shop.plan(&sql("CROSS JOIN"));
+    assert!(plan.contains("orders AS o") && plan.find("orders AS o") < plan.find("customers AS c"), "{plan}");
+    // A table behind, joined without CROSS, stands where it is best.
+    let three = "SELECT o.note FROM orders o CROSS JOIN orders p ON p.day = o.day JOIN customers c ON c.id = o.customer WHERE c.id = :c";
+    assert!(
+        shop.plan(three).starts_with("LOOKUP customers AS c BY KEY (id=:c)\nSEARCH orders AS o"),
+        "{}",
+        shop.plan(three)
+    );
+    let mut shop = Shop::usual();
+    shop.memory.catalog.counts = Counts::default();
+    shop.check(
+        &sql("CROSS JOIN"),
+        "SEARCH orders AS o USING INDEX (day>:d)\nLOOKUP customers AS c BY KEY (id=o.customer) FILTER 1",
+    );
+}

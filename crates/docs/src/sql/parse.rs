@@ -67,6 +67,9 @@ impl Dialect for SapsanDialect {
     fn supports_comma_separated_trim(&self) -> bool {
         true
     }
+    fn supports_cross_join_constraint(&self) -> bool {
+        true
+    }
     fn supports_filter_during_aggregation(&self) -> bool {
         true
     }

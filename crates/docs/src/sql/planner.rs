@@ -293,7 +293,7 @@ impl Planner<'_> {
 
     pub(super) fn is_ready(&self, table: usize, placed: u32) -> bool {
         let arguments = self.logical.tables[table].origin.expressions().fold(0, |tables, e| tables | self.tables(e));
-        if arguments & !placed != 0 {
+        if (arguments | self.crossed_before(table)) & !placed != 0 {
             return false;
         }
         if self.logical.tables[table].left_on.is_none() {
@@ -301,6 +301,14 @@ impl Planner<'_> {
         }
         let needs = self.left_on[table].iter().fold(0, |tables, on| tables | self.tables(on)) & !(1 << table);
         placed != 0 && needs & !placed == 0
+    }
+
+    /// The tables that CROSS JOIN keeps outside this one: all before it in the text.
+    fn crossed_before(&self, table: usize) -> u32 {
+        if self.logical.crossed >> table & 1 == 0 {
+            return 0;
+        }
+        self.plan.implied.iter().fold((1 << table) - 1, |before, implied| before & !(1 << implied))
     }
 
     fn add_level(&mut self, table: usize, mut candidate: Candidate) {

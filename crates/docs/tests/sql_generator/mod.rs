@@ -313,7 +313,7 @@ fn from(random: &mut Random) -> (String, Vec<String>) {
             3 => on = format!("{on} AND {}", closed(random, &own, 1)),
             _ => {}
         }
-        text += &format!(" {}JOIN {next} ON {on}", random.pick(&["", "LEFT ", "INNER ", "LEFT "]));
+        text += &format!(" {}JOIN {next} ON {on}", random.pick(&["", "LEFT ", "INNER ", "LEFT ", "CROSS "]));
         known = all;
     }
     (text, known)
@@ -419,7 +419,7 @@ fn list(random: &mut Random) -> Asked {
         }
         let before = aliases[random.below(place)];
         let on = format!("{} = {}", field(random, alias), field(random, before));
-        from += &format!(" {}JOIN {table} {alias} ON {on}", random.pick(&["", "", "LEFT "]));
+        from += &format!(" {}JOIN {table} {alias} ON {on}", random.pick(&["", "", "LEFT ", "CROSS "]));
     }
     let any = |random: &mut Random| {
         let alias = aliases[random.below(aliases.len())];

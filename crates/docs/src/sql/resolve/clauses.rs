@@ -82,6 +82,9 @@ impl<'c> Resolver<'c> {
             return not_yet("GLOBAL", at);
         }
         self.table(&join.relation, left.then(Vec::new))?;
+        if matches!(join.join_operator, JoinOperator::CrossJoin(_)) {
+            self.logical.crossed |= 1 << (self.logical.tables.len() - 1);
+        }
         let condition = match constraint {
             JoinConstraint::On(on) => self.expr(on, Clause::Where)?,
             JoinConstraint::None => return Ok(()),

@@ -124,6 +124,8 @@ pub(crate) struct Output {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logical {
     pub(crate) tables: Vec<Table>,
+    /// Bits of the tables that stay behind all before them in the text: on the right of CROSS JOIN.
+    pub(crate) crossed: u32,
     pub(crate) columns: Vec<Column>,
     pub(crate) parameters: Vec<String>,
     /// All must hold.
