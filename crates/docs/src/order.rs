@@ -91,6 +91,12 @@ pub fn lower(value: Scalar<'_>, out: &mut Vec<u8>) {
 #[inline]
 pub fn upper(value: Scalar<'_>, out: &mut Vec<u8>) {
     lower(value, out);
+    raise(out);
+}
+
+/// Makes of the bytes of [`lower`] those of [`upper`].
+#[inline]
+pub fn raise(out: &mut Vec<u8>) {
     out.push(TAIL_FRACTION);
 }
 

@@ -249,6 +249,141 @@ fn without_counts_a_way_is_chosen_by_its_kind() {
 }
 
 #[test]
+fn several_values_are_looked_up_in_the_order_of_the_index() {
+    let shop = Shop::usual();
+    shop.check(
+        "SELECT note FROM orders WHERE customer IN (3, 1, :c)",
+        "SEARCH orders USING INDEX (customer IN (?, ?, :c))",
+    );
+    shop.check("SELECT note FROM orders WHERE id IN (5, 6, 7, 8, 9)", "LOOKUP orders BY KEYS (id IN 5 VALUES)");
+    shop.check("SELECT note FROM orders WHERE id IN (5)", "LOOKUP orders BY KEY (id=?)");
+    // Equalities of one field joined by OR are the same.
+    shop.check(
+        "SELECT note FROM orders WHERE customer = 3 OR :c = customer OR customer IN (1, 2)",
+        "SEARCH orders USING INDEX (customer IN (?, :c, ?, ?))",
+    );
+    shop.check("SELECT note FROM orders WHERE customer = 3 OR day = 4", "SCAN orders FILTER 1");
+    // Beside equalities and bounds of the next field, and for both fields.
+    shop.check(
+        "SELECT id FROM orders WHERE state IN (1, 2) AND day > :d",
+        "SEARCH orders USING COVERING INDEX (state IN (?, ?), day>:d)",
+    );
+    shop.check(
+        "SELECT note FROM orders WHERE state = :s AND day IN (1, 2)",
+        "SEARCH orders USING INDEX (state=:s, day IN (?, ?))",
+    );
+    shop.check(
+        "SELECT note FROM orders WHERE state IN (1, 2) AND day IN (3, 4)",
+        "SEARCH orders USING INDEX (state IN (?, ?), day IN (?, ?))",
+    );
+    // So many values find most of the collection.
+    let days: Vec<String> = (0..600).map(|day| day.to_string()).collect();
+    let many = format!("SELECT note FROM orders WHERE day IN ({})", days.join(", "));
+    shop.check(&many, "SCAN orders FILTER 1");
+}
+
+#[test]
+fn the_order_of_several_values_is_that_of_their_index() {
+    let shop = Shop::usual();
+    let order =
+        |order: &str| format!("SELECT day, id FROM orders WHERE state IN (2, 1) AND day IN (8, 7) ORDER BY {order}");
+    let way = "SEARCH orders USING COVERING INDEX (state IN (?, ?), day IN (?, ?))";
+    shop.check(&order("state, day, id"), &format!("{way}\nORDER BY INDEX"));
+    shop.check(&order("state DESC, day DESC"), &format!("{way} BACKWARD\nORDER BY INDEX"));
+    shop.check(&order("day"), &format!("{way}\nSORT"));
+    shop.check(
+        "SELECT day FROM orders WHERE state = 1 AND day IN (8, 7) ORDER BY day DESC",
+        "SEARCH orders USING COVERING INDEX (state=?, day IN (?, ?)) BACKWARD\nORDER BY INDEX",
+    );
+    shop.check(
+        "SELECT note FROM orders WHERE id IN (3, 2) ORDER BY id",
+        "LOOKUP orders BY KEYS (id IN (?, ?))\nORDER BY INDEX",
+    );
+}
+
+#[test]
+fn values_of_an_inner_query_are_looked_up_where_they_are_few() {
+    let shop = Shop::usual();
+    shop.check(
+        "SELECT note FROM orders WHERE id IN (SELECT value FROM json_each(:ids))",
+        "LOOKUP orders BY KEYS (id IN QUERY 0)\nQUERY 0: 1 SELECT",
+    );
+    shop.check(
+        "SELECT note FROM orders WHERE customer IN (SELECT id FROM customers WHERE country = :l)",
+        "SEARCH orders USING INDEX (customer IN QUERY 0)\nQUERY 0: 1 SELECT",
+    );
+    shop.check(
+        "SELECT note FROM orders WHERE customer IN (SELECT id FROM customers)",
+        "SCAN orders FILTER 1\nQUERY 0: 1 SELECT SCAN customers",
+    );
+}
+
+#[test]
+fn how_a_text_begins_is_a_range() {
+    let mut shop = shop();
+    shop.memory.add(&Shape {
+        name: "people",
+        key: "id",
+        fields: &[
+            ("id", FieldKind::Integer),
+            ("name", FieldKind::Text),
+            ("any", FieldKind::Any),
+            ("bare", FieldKind::Text),
+        ],
+        closed: true,
+        indexes: &[(&["name"], &[]), (&["any"], &[])],
+        references: &[],
+    });
+    shop.memory.catalog.counts = Counts::default();
+    let name = "SEARCH people USING INDEX (name>=?, name<?)";
+    shop.check("SELECT bare FROM people WHERE name GLOB 'ab*'", name);
+    shop.check("SELECT bare FROM people WHERE name GLOB '7*'", name);
+    shop.check("SELECT bare FROM people WHERE name GLOB 'a?c*'", &format!("{name} FILTER 1"));
+    shop.check("SELECT bare FROM people WHERE name LIKE 'аб%'", name);
+    shop.check("SELECT bare FROM people WHERE name LIKE '2024-%'", name);
+    // LIKE does not tell ASCII letters' cases apart.
+    shop.check("SELECT bare FROM people WHERE name LIKE '+a%'", &format!("{name} FILTER 1"));
+    shop.check("SELECT bare FROM people WHERE name LIKE 'ab%'", "SCAN people FILTER 1");
+    // The text of a number may begin so.
+    shop.check("SELECT bare FROM people WHERE any GLOB 'ab*'", "SEARCH people USING INDEX (any>=?, any<?)");
+    shop.check("SELECT bare FROM people WHERE any GLOB '7*'", "SCAN people FILTER 1");
+    shop.check("SELECT bare FROM people WHERE any GLOB '-*'", "SCAN people FILTER 1");
+    shop.check("SELECT any FROM people WHERE bare GLOB 'ab*'", "SCAN people FILTER 1");
+}
+
+#[test]
+fn the_least_and_the_greatest_value_are_the_ends_of_an_index() {
+    let shop = Shop::usual();
+    shop.check(
+        "SELECT MIN(day) FROM orders",
+        "SEARCH orders USING COVERING INDEX (day NOT NULL)\nAGGREGATE OF THE FIRST",
+    );
+    shop.check(
+        "SELECT MAX(day) FROM orders",
+        "SCAN orders USING COVERING INDEX (day) BACKWARD\nAGGREGATE OF THE FIRST",
+    );
+    shop.check("SELECT MAX(id) FROM orders", "SCAN orders BACKWARD\nAGGREGATE OF THE FIRST");
+    shop.check(
+        "SELECT MAX(day) FROM orders WHERE state = :s",
+        "SEARCH orders USING COVERING INDEX (state=:s) BACKWARD\nAGGREGATE OF THE FIRST",
+    );
+    // A customer's few orders are read sooner than one of them is found among all.
+    shop.check("SELECT MAX(day) FROM orders WHERE customer = :c", "SEARCH orders USING INDEX (customer=:c)\nAGGREGATE");
+    for other in ["MIN(day), MAX(day)", "MAX(day + 1)", "MIN(note)", "MAX(day) FILTER (WHERE total > 3)"] {
+        let plan = shop.plan(&format!("SELECT {other} AS a FROM orders").replace("day), MAX", "day) AS b, MAX"));
+        assert!(plan.ends_with("\nAGGREGATE\n"), "{other}: {plan}");
+    }
+    let query = Query::prepare("SELECT MAX(day) FROM orders", &shop.memory.catalog).unwrap();
+    assert_eq!(query.scans(&[]), [""; 0]);
+}
+
+#[test]
+fn entries_are_counted_in_the_smallest_tree() {
+    let shop = Shop::usual();
+    shop.check("SELECT COUNT(*) FROM orders", "SCAN orders USING COVERING INDEX (customer)\nAGGREGATE");
+}
+
+#[test]
 fn cross_join_keeps_the_order_of_the_text() {
     let sql = |join: &str| {
         format!("SELECT o.note FROM orders o {join} customers c ON c.id = o.customer WHERE c.id = :c AND o.day > :d")

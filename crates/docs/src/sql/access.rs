@@ -1,10 +1,9 @@
 //! Access paths: how a collection's entries are found.
 
 use super::expr::Expr;
+pub(crate) use super::points::Limit;
+use super::points::{Points, PointsOf};
 use crate::engine::{Direction, TreeId};
-
-/// A bound of a range: the value, and whether it belongs to the range.
-pub(crate) type Limit = (Expr, bool);
 
 /// How a level finds its entries.
 #[derive(Clone, Debug)]
@@ -23,6 +22,8 @@ pub(crate) enum Access {
         to: Option<Limit>,
         direction: Direction,
     },
+    /// Several values of a key or of an index's first fields.
+    Points(Box<Points>),
     /// Rows kept of the plan's inner query of that number: all, or by a hash those with these values.
     Kept { inner: usize, hash: Option<usize>, keys: Vec<Expr> },
     /// `json_each`: the elements of an array, the fields of an object, or one value.
@@ -39,6 +40,7 @@ impl Access {
             Access::Index { equal, from, to, .. } => {
                 equal.iter().chain(from.iter().chain(to).map(|(value, _)| value)).collect()
             }
+            Access::Points(points) => points.expressions().collect(),
             Access::Kept { keys, .. } => keys.iter().collect(),
             Access::Each { json, path } => std::iter::once(json).chain(path).collect(),
             Access::Scan { from, to, .. } => from.iter().chain(to).collect(),
@@ -52,6 +54,7 @@ impl Access {
             Access::Index { equal, from, to, .. } => {
                 equal.iter_mut().chain(from.iter_mut().chain(to).map(|(value, _)| value)).collect()
             }
+            Access::Points(points) => points.expressions_mut().collect(),
             Access::Kept { keys, .. } => keys.iter_mut().collect(),
             Access::Each { json, path } => std::iter::once(json).chain(path).collect(),
             Access::Scan { from, to, .. } => from.iter_mut().chain(to).collect(),
@@ -61,6 +64,18 @@ impl Access {
     /// Finds at most one entry.
     pub(crate) fn is_single(&self) -> bool {
         matches!(self, Access::Key(_) | Access::Unique { .. })
+    }
+
+    /// The place of the index that it reads among the collection's.
+    pub(crate) fn index(&self) -> Option<usize> {
+        match self {
+            Access::Index { number, .. } => Some(*number),
+            Access::Points(points) => match points.of {
+                PointsOf::Index { number, .. } => Some(number),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 }
 

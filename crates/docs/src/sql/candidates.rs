@@ -3,9 +3,10 @@
 //! Where nothing is counted a way is scored by its kind alone: a key before a unique field, an index by how many of its fields
 //! are bound, a hash, a range of keys, a scan. Where counts are kept, all ways are weighed (`estimate.rs`, `join_order.rs`).
 
-use super::access::{Access, Candidate, Weight};
+use super::access::{Access, Candidate, Limit, Weight};
 use super::expr::{Affinity, Comparison, Expr};
 use super::planner::Planner;
+use super::points::{PointsOf, Sought};
 use super::resolve::Origin;
 use crate::catalog::{CollectionInfo, FieldKind, IndexInfo};
 use crate::engine::Direction;
@@ -19,11 +20,11 @@ const SCORE_KEY_RANGE: u32 = 80;
 const SCORE_SCAN: u32 = 100;
 
 /// One side of a comparison is a column of the table, the other is known by then.
-struct Bound<'a> {
-    condition: usize,
-    column: &'a str,
-    comparison: Comparison,
-    value: &'a Expr,
+pub(super) struct Bound<'a> {
+    pub(super) condition: usize,
+    pub(super) column: &'a str,
+    pub(super) comparison: Comparison,
+    pub(super) value: &'a Expr,
 }
 
 impl Planner<'_> {
@@ -111,6 +112,7 @@ impl Planner<'_> {
                 Candidate::new(SCORE_SCAN, access, Vec::new())
             }));
         }
+        ways.extend(self.point_ways(table, placed, &bounds));
         ways.extend(self.hash_candidate(table, placed, single));
         ways
     }
@@ -149,6 +151,7 @@ impl Planner<'_> {
         }
         let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
         let best = indexes.filter_map(|(number, index)| index_candidate(info, number, index, &bounds));
+        let best = best.chain(self.point_ways(table, placed, &bounds));
         best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| scan_candidate(info, &bounds))
     }
 
@@ -172,16 +175,17 @@ impl Planner<'_> {
         if self.plan.order.is_empty() {
             return;
         }
-        if self.plan.grouped || self.plan.distinct || self.plan.levels.is_empty() {
+        let gathers = self.plan.grouped && !self.plan.first_only || self.plan.distinct;
+        if gathers || self.plan.levels.is_empty() {
             return;
         }
         let single = self.plan.levels.iter().all(|level| level.access.is_single());
         let direction = if single { Some(Direction::Forward) } else { self.order_direction() };
         let Some(direction) = direction else { return };
-        if let Access::Index { direction: own, .. } | Access::Scan { direction: own, .. } =
-            &mut self.plan.levels[0].access
-        {
-            *own = direction;
+        match &mut self.plan.levels[0].access {
+            Access::Index { direction: own, .. } | Access::Scan { direction: own, .. } => *own = direction,
+            Access::Points(points) => points.direction = direction,
+            _ => {}
         }
         self.plan.order.clear();
         self.plan.ordered = true;
@@ -197,7 +201,8 @@ impl Planner<'_> {
         }
         // A whole scan may as well go through an index, if the first rows are all that is wanted.
         let whole = matches!(level.access, Access::Scan { from: None, to: None, .. });
-        if !whole || self.plan.limit.is_none() || self.catalog.counts.are_kept() {
+        let few = self.plan.limit.is_some() || self.plan.first_only;
+        if !whole || !few || self.catalog.counts.are_kept() {
             return None;
         }
         let indexes = &self.info(level.table).indexes;
@@ -218,16 +223,21 @@ impl Planner<'_> {
     /// others find one entry at most.
     pub(super) fn order_of(&self, table: usize, access: &Access, inner_single: bool) -> Option<Direction> {
         let info = self.info(table);
-        let (fields, equal): (&[String], usize) = match access {
-            Access::Index { number, equal, .. } => (&info.indexes[*number].fields, equal.len()),
-            Access::Scan { .. } => (&[], 0),
+        let fields: &[String] = match (access, access.index()) {
+            (_, Some(number)) => &info.indexes[number].fields,
+            (Access::Scan { .. }, None) => &[],
+            (Access::Points(points), None) if matches!(points.of, PointsOf::Key) => &[],
             _ => return None,
         };
         let sequence: Vec<&str> = fields.iter().chain(std::iter::once(&info.key.field)).map(String::as_str).collect();
-        // Of 5 and 5.0, which one value finds, each has its own order of what follows.
-        let (mut next, mut direction) = (equal, None);
-        let mut exact = equal.checked_sub(1).is_none_or(|last| of_one_kind(info, sequence[last]));
+        let fixed = fixed_fields(access);
+        let (mut next, mut direction, mut exact) = (0, None, true);
         for (expr, falling) in &self.plan.order {
+            while fixed.get(next) == Some(&true) {
+                // Of 5 and 5.0, which one value finds, each has its own order of what follows.
+                exact &= of_one_kind(info, sequence[next]);
+                next += 1;
+            }
             if next == sequence.len() && inner_single {
                 break; // The key has decided: no two rows are left to order.
             }
@@ -236,7 +246,8 @@ impl Planner<'_> {
             if column.table != table {
                 return None;
             }
-            if sequence[..equal].contains(&column.name.as_str()) {
+            let is_fixed = |(field, fixed): (&&str, &bool)| *fixed && *field == column.name;
+            if sequence.iter().zip(&fixed).any(is_fixed) {
                 continue;
             }
             let wanted = if *falling { Direction::Backward } else { Direction::Forward };
@@ -246,15 +257,24 @@ impl Planner<'_> {
             }
             direction = Some(wanted);
             // 5 and 5.0 are equal, yet lie apart in the index: what follows is then not in order.
-            exact = next + 1 == sequence.len() || of_one_kind(info, sequence[next]);
+            exact &= next + 1 == sequence.len() || of_one_kind(info, sequence[next]);
             next += 1;
         }
         Some(direction.unwrap_or(Direction::Forward))
     }
 }
 
+/// For each first field of what is read in order: whether all entries have one value there.
+fn fixed_fields(access: &Access) -> Vec<bool> {
+    match access {
+        Access::Index { equal, .. } => vec![true; equal.len()],
+        Access::Points(points) => points.sought.iter().map(|sought| matches!(sought, Sought::One(_))).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// Whether values of the field that are equal are also of one kind, so that they lie together in an index.
-fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
+pub(super) fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
     let kind = info.field(field).map_or(FieldKind::Any, |field| field.kind);
     info.keeps_equal_together()
         || field == info.key.field
@@ -270,22 +290,8 @@ fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, boun
         fulfilled.push(bound.condition);
         exact = of_one_kind(info, field);
     }
-    let (mut from, mut to) = (None, None);
-    if let Some(field) = index.fields.get(equal.len()).filter(|_| exact) {
-        for bound in bounds.iter().filter(|bound| bound.column == field.as_str()) {
-            let (side, inclusive) = match bound.comparison {
-                Comparison::Greater => (&mut from, false),
-                Comparison::GreaterOrEqual => (&mut from, true),
-                Comparison::Less => (&mut to, false),
-                Comparison::LessOrEqual => (&mut to, true),
-                _ => continue,
-            };
-            if side.is_none() {
-                *side = Some((bound.value.clone(), inclusive));
-                fulfilled.push(bound.condition);
-            }
-        }
-    }
+    let next = index.fields.get(equal.len()).filter(|_| exact);
+    let (from, to) = next.map_or((None, None), |field| limits(field, bounds, &mut fulfilled));
     let ranges = u32::from(from.is_some()) + u32::from(to.is_some());
     if equal.is_empty() && ranges == 0 {
         return None;
@@ -293,6 +299,25 @@ fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, boun
     let score = if equal.is_empty() { SCORE_KEY_RANGE - ranges } else { SCORE_INDEX - 4 * equal.len() as u32 - ranges };
     let access = Access::Index { number, tree: index.tree, equal, from, to, direction: Direction::Forward };
     Some(Candidate::new(score, access, fulfilled))
+}
+
+/// The bounds of a field's range, whose conditions become fulfilled.
+pub(super) fn limits(field: &str, bounds: &[Bound<'_>], fulfilled: &mut Vec<usize>) -> (Option<Limit>, Option<Limit>) {
+    let (mut from, mut to) = (None, None);
+    for bound in bounds.iter().filter(|bound| bound.column == field) {
+        let (side, inclusive) = match bound.comparison {
+            Comparison::Greater => (&mut from, false),
+            Comparison::GreaterOrEqual => (&mut from, true),
+            Comparison::Less => (&mut to, false),
+            Comparison::LessOrEqual => (&mut to, true),
+            _ => continue,
+        };
+        if side.is_none() {
+            *side = Some((bound.value.clone(), inclusive));
+            fulfilled.push(bound.condition);
+        }
+    }
+    (from, to)
 }
 
 fn scan_candidate(info: &CollectionInfo, bounds: &[Bound<'_>]) -> Candidate {
@@ -307,7 +332,7 @@ fn scan_candidate(info: &CollectionInfo, bounds: &[Bound<'_>]) -> Candidate {
 }
 
 impl Candidate {
-    fn new(score: u32, access: Access, fulfilled: Vec<usize>) -> Candidate {
+    pub(super) fn new(score: u32, access: Access, fulfilled: Vec<usize>) -> Candidate {
         Candidate { score, access, fulfilled, sides: Vec::new(), weight: Weight::default() }
     }
 }

@@ -55,7 +55,7 @@ impl Compiler<'_> {
 
     fn first(&mut self, level: &Level) -> Option<()> {
         match level.access {
-            Access::Index { .. } => self.index_entry(level),
+            Access::Index { .. } | Access::Points(_) if level.access.index().is_some() => self.index_entry(level),
             Access::Scan { .. } => {
                 self.compiled.fields = self.documents(0)?;
                 for (column, place) in self.columns(0) {

@@ -19,11 +19,11 @@ use crate::order::{self, Scalar};
 const DOCUMENT: f64 = 3.0;
 /// A document found by its key, somewhere in memory. With a document read in order this puts the point from which on a range of
 /// an index is no help at a quarter of the collection.
-const LOOKUP: f64 = 10.0;
+pub(super) const LOOKUP: f64 = 10.0;
 /// Each value that an entry of an index carries.
 const CARRIED: f64 = 0.02;
 /// The way down to where a range begins.
-const SEEK: f64 = 5.0;
+pub(super) const SEEK: f64 = 5.0;
 /// A row kept and hashed, beside reading it; and a look into the hash.
 const HASH_ROW: f64 = 6.0;
 const PROBE: f64 = 3.0;
@@ -91,11 +91,10 @@ impl Planner<'_> {
             Access::Unique { .. } => Weight { once: 0.0, each: 2.0 * LOOKUP, read: 1.0 },
             Access::Index { number, tree, equal, from, to, .. } => {
                 let read = self.index_rows(table, *tree, equal, (from.as_ref(), to.as_ref()));
-                let index = &self.info(table).indexes[*number];
-                let entry = 1.0 + CARRIED * (index.fields.len() + index.included.len()) as f64;
-                let fetched = if self.covers(table, *number, &candidate.fulfilled) { 0.0 } else { LOOKUP };
-                Weight { once: 0.0, each: SEEK + read * (entry + fetched), read }
+                let entry = self.entry_weight(table, *number, &candidate.fulfilled);
+                Weight { once: 0.0, each: SEEK + read * entry, read }
             }
+            Access::Points(points) => self.points_weight(table, points, &candidate.fulfilled),
             Access::Scan { from, to, .. } => {
                 let read = self.scan_rows(table, from.as_ref(), to.as_ref());
                 Weight { once: 0.0, each: SEEK + read * DOCUMENT, read }
@@ -106,6 +105,13 @@ impl Planner<'_> {
                 Weight { once: read * DOCUMENT, each: read, read }
             }
         };
+    }
+
+    /// What an entry of an index costs, with the document where it is wanted.
+    pub(super) fn entry_weight(&self, table: usize, number: usize, fulfilled: &[usize]) -> f64 {
+        let index = &self.info(table).indexes[number];
+        let fetched = if self.covers(table, number, fulfilled) { 0.0 } else { LOOKUP };
+        1.0 + CARRIED * (index.fields.len() + index.included.len()) as f64 + fetched
     }
 
     /// Whether a way is out of the question: a hash of very many rows where an index finds them.
@@ -137,7 +143,7 @@ impl Planner<'_> {
         Weight { once: all * DOCUMENT + kept * HASH_ROW, each: PROBE + read, read }
     }
 
-    fn index_rows(
+    pub(super) fn index_rows(
         &self,
         table: usize,
         tree: TreeId,

@@ -4,13 +4,15 @@ use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
 
-use super::access::Access;
+use super::access::{Access, Limit};
 use super::analysis::{Analysis, LevelCounts};
 use super::expr::Expr;
+use super::extremes::is_least;
 use super::plan::{Estimate, InnerPlan, Level, Plan};
+use super::points::{Points, PointsOf, Sought};
 use super::resolve::Logical;
 use super::sets::Combine;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CollectionInfo};
 use crate::engine::Direction;
 
 /// One line for each step of a plan.
@@ -118,7 +120,7 @@ fn level_json(
         "step": level_text(level, logical, catalog),
         "table": logical.tables[level.table].info(catalog).name,
         "alias": logical.tables[level.table].alias,
-        "covering": matches!(level.access, Access::Index { .. }) && !level.fetch,
+        "covering": level.access.index().is_some() && !level.fetch,
         "conditions": level.before.len() + level.after.len() + level.beyond.len(),
         "left": level.left,
         "whole": matches!(level.access, Access::Scan { from: None, to: None, .. }) || is_whole_index(&level.access),
@@ -142,7 +144,7 @@ fn about(rows: f64) -> Json {
 /// The collections that are read without key or index, inside a loop or not.
 pub(crate) fn scans<'c>(plan: &Plan, catalog: &'c Catalog) -> Vec<&'c str> {
     // Where the first rows in the order of an index are wanted, not all of it is read.
-    let first = plan.ordered && plan.limit.is_some();
+    let first = plan.ordered && plan.limit.is_some() || plan.first_only;
     let is_whole = |access: &Access| matches!(access, Access::Scan { from: None, to: None, .. });
     let whole = plan.levels.iter().filter(|level| is_whole(&level.access) || !first && is_whole_index(&level.access));
     let own = whole.filter_map(|level| level.collection.map(|number| catalog.collections[number].name.as_str()));
@@ -154,6 +156,7 @@ fn steps(plan: &Plan) -> Vec<String> {
     let mut steps = Vec::new();
     if plan.grouped {
         steps.push(match plan.group.len() {
+            0 if plan.first_only => "AGGREGATE OF THE FIRST".to_owned(),
             0 => "AGGREGATE".to_owned(),
             keys => format!("GROUP BY {keys} KEYS"),
         });
@@ -181,11 +184,12 @@ fn level_text(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
     let left = if level.left { "LEFT " } else { "" };
     let whole = is_whole_index(&level.access);
     let mut line = match &level.access {
+        Access::Points(_) if level.access.index().is_none() => format!("{left}LOOKUP {named} BY {access}"),
         Access::Key(_) | Access::Unique { .. } => format!("{left}LOOKUP {named} BY {access}"),
         Access::Index { .. } if whole && level.fetch => format!("{left}SCAN {named} USING INDEX {access}"),
         Access::Index { .. } if whole => format!("{left}SCAN {named} USING COVERING INDEX {access}"),
-        Access::Index { .. } if level.fetch => format!("{left}SEARCH {named} USING INDEX {access}"),
-        Access::Index { .. } => format!("{left}SEARCH {named} USING COVERING INDEX {access}"),
+        Access::Index { .. } | Access::Points(_) if level.fetch => format!("{left}SEARCH {named} USING INDEX {access}"),
+        Access::Index { .. } | Access::Points(_) => format!("{left}SEARCH {named} USING COVERING INDEX {access}"),
         Access::Scan { from: None, to: None, .. } => format!("{left}SCAN {named}{access}"),
         Access::Kept { hash: Some(_), .. } => format!("{left}HASH {named} BY {access}"),
         Access::Kept { .. } => format!("{left}ROWS OF {access}"),
@@ -219,9 +223,53 @@ fn shown(expr: &Expr, logical: &Logical) -> String {
     }
 }
 
+fn backward(direction: &Direction) -> &'static str {
+    if *direction == Direction::Backward { " BACKWARD" } else { "" }
+}
+
+/// Values of a list that are shown one by one.
+const VALUES_SHOWN_MAX: usize = 4;
+
+fn sought_text(field: &str, sought: &Sought, logical: &Logical) -> String {
+    match sought {
+        Sought::One(value) => format!("{field}={}", shown(value, logical)),
+        Sought::List(list) if list.len() > VALUES_SHOWN_MAX => format!("{field} IN {} VALUES", list.len()),
+        Sought::List(list) => {
+            let values: Vec<String> = list.iter().map(|value| shown(value, logical)).collect();
+            format!("{field} IN ({})", values.join(", "))
+        }
+        Sought::Rows(inner) => format!("{field} IN QUERY {inner}"),
+    }
+}
+
+fn points_text(points: &Points, info: &CollectionInfo, logical: &Logical) -> String {
+    let Points { of, sought, from, to, direction } = points;
+    let (what, fields) = match of {
+        PointsOf::Key => ("KEYS ", std::slice::from_ref(&info.key.field)),
+        PointsOf::Unique { field, .. } => ("UNIQUE ", std::slice::from_ref(field)),
+        PointsOf::Index { number, .. } => ("", &info.indexes[*number].fields[..]),
+    };
+    let mut parts: Vec<String> =
+        sought.iter().zip(fields).map(|(sought, field)| sought_text(field, sought, logical)).collect();
+    parts.extend(limits_text(fields.get(sought.len()), (from.as_ref(), to.as_ref()), logical));
+    format!("{what}({}){}", parts.join(", "), backward(direction))
+}
+
+/// The bounds of a range.
+fn limits_text(field: Option<&String>, (from, to): (Option<&Limit>, Option<&Limit>), logical: &Logical) -> Vec<String> {
+    let field = field.map_or("", |field| named(field));
+    let sides = [(from, '>'), (to, '<')].into_iter().filter_map(|(side, sign)| Some((side?, sign)));
+    let text = |((value, inclusive), sign): (&Limit, char)| {
+        if is_least(value) && sign == '>' {
+            return format!("{field} NOT NULL");
+        }
+        format!("{field}{sign}{}{}", if *inclusive { "=" } else { "" }, shown(value, logical))
+    };
+    sides.map(text).collect()
+}
+
 fn access(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
     let info = logical.tables[level.table].info(catalog);
-    let backward = |direction: &Direction| if *direction == Direction::Backward { " BACKWARD" } else { "" };
     match &level.access {
         Access::Key(value) => format!("KEY ({}={})", info.key.field, shown(value, logical)),
         Access::Unique { field, value, .. } => format!("UNIQUE ({field}={})", shown(value, logical)),
@@ -229,18 +277,13 @@ fn access(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
             let fields = &info.indexes[*number].fields;
             let mut parts: Vec<String> =
                 equal.iter().zip(fields).map(|(value, field)| format!("{field}={}", shown(value, logical))).collect();
-            let next = fields.get(equal.len()).map_or("", String::as_str);
-            for (side, sign) in [(from, '>'), (to, '<')] {
-                if let Some((value, inclusive)) = side {
-                    let equal = if *inclusive { "=" } else { "" };
-                    parts.push(format!("{next}{sign}{equal}{}", shown(value, logical)));
-                }
-            }
+            parts.extend(limits_text(fields.get(equal.len()), (from.as_ref(), to.as_ref()), logical));
             if parts.is_empty() {
                 parts = fields.iter().map(|field| named(field).to_owned()).collect();
             }
             format!("({}){}", parts.join(", "), backward(direction))
         }
+        Access::Points(points) => points_text(points, info, logical),
         Access::Kept { inner, hash: None, .. } => format!("QUERY {inner}"),
         Access::Kept { inner, keys, .. } => {
             let keys: Vec<String> = keys.iter().map(|value| shown(value, logical)).collect();

@@ -8,7 +8,7 @@ use super::error::QueryError;
 use super::expr::Expr;
 use super::results::output;
 use super::row::{Field, Fixed, Frame, Scope};
-use super::run::{Flow, GROUP_OVERHEAD_BYTES, Run};
+use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, Run};
 use super::sink::{RowSink, check_finite};
 use super::sort;
 use super::spilled::Distinct;
@@ -50,7 +50,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if self.is_full {
             self.spill_groups()?;
         }
-        Ok(())
+        if plan.first_only { Err(End::Enough) } else { Ok(()) }
     }
 
     fn group_of(&mut self, frame: Option<&Frame<'_>>) -> Result<usize, QueryError> {

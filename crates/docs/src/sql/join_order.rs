@@ -48,7 +48,8 @@ impl Planner<'_> {
     /// The best order found; empty where there is none.
     pub(super) fn join_order(&self) -> Vec<Step> {
         let tables = self.logical.tables.len() - self.plan.implied.len();
-        let mut search = Search { best: None, ways_left: WAYS_MAX, tables, wanted: self.wanted_rows() };
+        let wanted = if self.plan.first_only { 1.0 } else { self.wanted_rows() };
+        let mut search = Search { best: None, ways_left: WAYS_MAX, tables, wanted };
         let begun = Begun { rows: 1.0, single: true, inner_single: true, ..Begun::default() };
         self.go_on(&begun, &mut search);
         search.best.map(|(_, steps)| steps).unwrap_or_default()
@@ -138,7 +139,8 @@ impl Planner<'_> {
 
     /// What a complete order costs, with sorting, and without what is not read where the first rows suffice.
     fn cost(&self, begun: &Begun, wanted: f64) -> f64 {
-        let gathers = self.plan.grouped || self.plan.distinct;
+        let first_only = self.plan.first_only;
+        let gathers = self.plan.grouped && !first_only || self.plan.distinct;
         let ordered = match begun.ordered {
             _ if gathers || self.plan.order.is_empty() => !gathers,
             _ if begun.single => true,
@@ -151,7 +153,11 @@ impl Planner<'_> {
             }
             None => true,
         };
-        let sort = if ordered || self.plan.order.is_empty() { 0.0 } else { estimate::sorting(begun.rows, wanted) };
+        let sort = if ordered || first_only || self.plan.order.is_empty() {
+            0.0
+        } else {
+            estimate::sorting(begun.rows, wanted)
+        };
         let share = if ordered { (wanted / begun.rows.max(f64::MIN_POSITIVE)).min(1.0) } else { 1.0 };
         begun.once + begun.each * share + sort
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!  text → parse.rs → resolve/ (names, bounds) → plan.rs, candidates.rs, join_order.rs (a plan for each set of optional
 //!         parameters, by the counts in counts.rs)
+//!         (alternatives.rs, prefix.rs, extremes.rs say conditions in the form that ways are found by; point_ways.rs: by lists)
 //!       → inner.rs (inner queries, each when its rows are first asked for)
 //!       → execute.rs (rows pushed to a RowSink): pipeline.rs where compiled.rs knows the plan's shape,
 //!         nest.rs (nested loops over a View and over rows kept, relation.rs) for any plan;
@@ -18,6 +19,7 @@
 
 mod access;
 mod aggregate;
+mod alternatives;
 mod analysis;
 mod batch;
 mod budget;
@@ -33,6 +35,7 @@ mod evaluate;
 mod execute;
 mod explain;
 mod expr;
+mod extremes;
 mod format;
 mod functions;
 pub(crate) mod grouping;
@@ -53,6 +56,10 @@ mod pattern;
 mod pipeline;
 mod plan;
 mod planner;
+mod point_keys;
+mod point_ways;
+mod points;
+mod prefix;
 mod query;
 mod relation;
 mod resolve;
@@ -60,6 +67,7 @@ mod results;
 mod row;
 mod run;
 mod runs;
+mod seek;
 mod sets;
 mod sink;
 mod sort;

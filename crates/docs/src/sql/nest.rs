@@ -105,6 +105,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 keys.key = key;
                 flow
             }
+            Access::Points(points) => self.points(number, level, points, outer, keys, found),
             Access::Scan { from, to, direction } => {
                 let low = self.scan_bound(from.as_ref(), level.key, outer, &mut keys.from)?;
                 let high = self.scan_bound(to.as_ref(), level.key, outer, &mut keys.to)?;
@@ -219,7 +220,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 
     /// One document by its key.
     #[inline]
-    fn document(
+    pub(super) fn document(
         &mut self,
         number: usize,
         level: &Level,
@@ -235,7 +236,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 
     #[inline]
-    fn index_entry(
+    pub(super) fn index_entry(
         &mut self,
         number: usize,
         level: &Level,

@@ -112,7 +112,7 @@ fn is_partible(plan: &Plan) -> bool {
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// Has the rows gathered by several threads. False: nothing was done, one thread does it.
     pub(super) fn rows_in_parts(&mut self, workers: &Workers) -> Result<bool, End> {
-        if !is_partible(self.plan) {
+        if !is_partible(self.plan) || self.plan.first_only {
             return Ok(false);
         }
         let view = self.view;

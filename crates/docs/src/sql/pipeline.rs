@@ -16,10 +16,12 @@ use super::compiled::{self, Compiled, Form, KNOWN_MAX, Lookup, SLOTS_MAX, Term, 
 use super::error::{Fault, QueryError};
 use super::expr::Comparison;
 use super::nest::{ARENA_BYTES_KEPT, parse_document};
+use super::points::PointsOf;
 use super::row::{Field, as_key, index_value, of_scalar, whole};
 use super::run::{End, Flow, LevelKeys, Run};
 use super::sink::{RowSink, check_finite};
 use super::value::{self, Value, compare};
+use crate::engine::{Direction, TreeId};
 use crate::index::Included;
 use crate::key::KeyType;
 use crate::order;
@@ -61,30 +63,23 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         let Some(level) = self.plan.levels.first() else { return Ok(()) };
         match &level.access {
             Access::Index { tree, equal, from, to, direction, .. } => {
-                if !self.index_bounds(equal, from.as_ref(), to.as_ref(), None, keys)? {
-                    return Ok(());
+                match self.index_bounds(equal, from.as_ref(), to.as_ref(), None, keys)? {
+                    true => self.index_range(same, (*tree, *direction), keys, arena),
+                    false => Ok(()),
                 }
-                // Only such keys are fetched ahead, and nothing is gathered that a LIMIT might not want.
-                let gathers = |lookup: &&Lookup| lookup.kind == KeyType::U32 && self.wanted == u64::MAX;
-                let Some(lookup) = same.compiled.lookups.first().filter(gathers) else {
-                    return self.scan(*tree, self.within(0, keys.index_range()), *direction, |run, key, value| {
-                        let flow = run.entry(same, arena, key, value);
-                        empty(arena);
-                        flow
-                    });
-                };
-                if self.leaves(same, (*tree, *direction), keys, arena)? {
-                    return Ok(());
-                }
-                let mut batch = std::mem::take(self.batch);
-                let scanned = self.scan(*tree, self.within(0, keys.index_range()), *direction, |run, key, value| {
-                    run.gather(same, lookup, arena, &mut batch, key, value)
-                });
-                let flow = scanned.and_then(|()| self.join(same, lookup, arena, &mut batch));
-                batch.clear();
-                *self.batch = batch;
-                flow
             }
+            Access::Points(points) => match points.of {
+                PointsOf::Index { tree, .. } if self.gather_points(points, level.key, None, keys)? => {
+                    while keys.points.advance(points.direction) {
+                        keys.set_point();
+                        let read = self.outcome.rows_read;
+                        self.index_range(same, (tree, points.direction), keys, arena)?;
+                        self.count_miss(0, read)?;
+                    }
+                    Ok(())
+                }
+                _ => Ok(()),
+            },
             Access::Scan { from, to, direction } => {
                 let low = self.scan_bound(from.as_ref(), level.key, None, &mut keys.from)?;
                 let high = self.scan_bound(to.as_ref(), level.key, None, &mut keys.to)?;
@@ -97,6 +92,37 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             }
             _ => self.joined(same, arena, &mut [&[]; SLOTS_MAX]),
         }
+    }
+
+    /// Runs the range of an index between the bounds in `keys`.
+    fn index_range(
+        &mut self,
+        same: &Same<'e>,
+        (tree, direction): (TreeId, Direction),
+        keys: &mut LevelKeys,
+        arena: &mut Bump,
+    ) -> Flow {
+        // Only such keys are fetched ahead, and nothing is gathered that a LIMIT might not want.
+        let all = self.wanted == u64::MAX && !self.plan.first_only;
+        let gathers = |lookup: &&Lookup| lookup.kind == KeyType::U32 && all;
+        let Some(lookup) = same.compiled.lookups.first().filter(gathers) else {
+            return self.scan(tree, self.within(0, keys.index_range()), direction, |run, key, value| {
+                let flow = run.entry(same, arena, key, value);
+                empty(arena);
+                flow
+            });
+        };
+        if self.leaves(same, (tree, direction), keys, arena)? {
+            return Ok(());
+        }
+        let mut batch = std::mem::take(self.batch);
+        let scanned = self.scan(tree, self.within(0, keys.index_range()), direction, |run, key, value| {
+            run.gather(same, lookup, arena, &mut batch, key, value)
+        });
+        let flow = scanned.and_then(|()| self.join(same, lookup, arena, &mut batch));
+        batch.clear();
+        *self.batch = batch;
+        flow
     }
 
     /// An entry of an index, joined at once.
@@ -174,7 +200,10 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if let Some(slot) = compiled.key {
             slots[slot] = key;
         }
-        self.take_fields(&compiled.fields, parse_document(stored)?, &mut slots);
+        // Of documents that are only counted nothing is touched.
+        if !compiled.fields.is_empty() {
+            self.take_fields(&compiled.fields, parse_document(stored)?, &mut slots);
+        }
         if !same.pass(&compiled.tests, &slots, arena)? {
             return Ok(());
         }
@@ -288,7 +317,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 },
             }
         }
-        Ok(())
+        if self.plan.first_only { Err(End::Enough) } else { Ok(()) }
     }
 
     /// Gives a row that passed to the sink.

@@ -70,6 +70,8 @@ pub(crate) struct Plan {
     pub(crate) order: Vec<(Expr, bool)>,
     /// ORDER BY was asked for and needs no sort.
     pub(crate) ordered: bool,
+    /// The first row decides its one aggregate: MIN or MAX, in the order of the field.
+    pub(crate) first_only: bool,
     pub(crate) limit: Option<Expr>,
     pub(crate) offset: Option<Expr>,
     /// Joined collections left out: a reference guarantees the partner, and none of its fields is used.

@@ -15,11 +15,13 @@ use binjson::FieldName;
 
 use super::access::{Access, Candidate};
 use super::aggregate::AggregateCall;
+use super::alternatives::as_list;
 use super::each;
 use super::expr::{Affinity, Comparison, Expr, Literal, flatten};
 use super::functions::Function;
 use super::json_calls::may_be_json;
 use super::plan::{InnerPlan, Level, Plan, number};
+use super::prefix;
 use super::resolve::{Column, Logical, Origin, Output, Table};
 use super::row::{Place, Source};
 use super::sets::Combine;
@@ -29,17 +31,18 @@ use crate::catalog::{Catalog, CollectionInfo, FieldKind};
 pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], present: u32) -> Plan {
     let known = |slot: usize| optional.iter().position(|&o| o == slot).map(|bit| present >> bit & 1 == 1);
     let specialised = |expr: &Expr| simplify(expr.clone(), &known);
+    let ranged = |condition: Expr| prefix::with_range(condition, logical, catalog);
     let mut conditions = Vec::new();
     for condition in &logical.conditions {
         flatten(filter(specialised(condition)), &mut conditions);
     }
-    let conditions = conditions.into_iter().flat_map(ends_of_between).collect();
+    let conditions = conditions.into_iter().map(as_list).flat_map(ends_of_between).flat_map(ranged).collect();
     let left_on = logical.tables.iter().map(|table| {
         let mut on = Vec::new();
         for condition in table.left_on.iter().flatten() {
             flatten(filter(specialised(condition)), &mut on);
         }
-        on.into_iter().flat_map(ends_of_between).collect()
+        on.into_iter().map(as_list).flat_map(ends_of_between).flat_map(ranged).collect()
     });
     let inner = logical.inner.iter().map(|inner| InnerPlan {
         members: inner.members.iter().map(|member| plan(member, catalog, optional, present)).collect(),
@@ -67,6 +70,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
             having: logical.having.as_ref().map(&specialised),
             order: logical.order.iter().map(|(expr, falling)| (specialised(expr), *falling)).collect(),
             ordered: false,
+            first_only: false,
             limit: logical.limit.as_ref().map(&specialised),
             offset: logical.offset.as_ref().map(&specialised),
             implied: Vec::new(),
@@ -78,9 +82,11 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
         },
     };
     planner.drop_implied();
+    planner.begin_extreme();
     planner.nest();
     planner.note_rows();
     planner.use_order();
+    planner.end_extreme();
     planner.place_conditions();
     planner.place_columns();
     planner.split_conditions();
@@ -323,10 +329,7 @@ impl Planner<'_> {
             !candidate.fulfilled.contains(&(number - 1))
         });
         let info = self.info(table);
-        let key_place = match &candidate.access {
-            Access::Index { number, .. } => info.indexes[*number].fields.len(),
-            _ => 0,
-        };
+        let key_place = candidate.access.index().map_or(0, |number| info.indexes[number].fields.len());
         let level = Level {
             table,
             collection: self.logical.tables[table].collection(),
@@ -452,7 +455,7 @@ impl Planner<'_> {
             if let Some(level) = level
                 && used[number]
                 && place == Place::Document
-                && matches!(self.plan.levels[level].access, Access::Index { .. })
+                && self.plan.levels[level].access.index().is_some()
             {
                 self.plan.levels[level].fetch = true;
             }
@@ -485,10 +488,10 @@ impl Planner<'_> {
             return Place::Row(self.row_place(number));
         }
         let is_key = column.name == info.key.field && !column.inside;
-        let Access::Index { number, .. } = access else {
+        let Some(number) = access.index() else {
             return if is_key { Place::Key(info.key.kind) } else { Place::Document };
         };
-        let index = &info.indexes[*number];
+        let index = &info.indexes[number];
         if is_key {
             return Place::IndexKey(index.fields.len());
         }

@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::access::Access;
 use super::analysis::{self, Analysis};
 use super::budget::{Budget, Outcome};
 use super::constants::Repeatables;
@@ -364,7 +363,7 @@ impl Query {
         for present in 0..self.early.len() {
             let plan = self.plan_for(present);
             for (number, level) in plan.levels.iter().enumerate() {
-                let Access::Index { number: index, .. } = level.access else { continue };
+                let Some(index) = level.access.index() else { continue };
                 for (source, column) in plan.sources.iter().zip(&self.logical.columns) {
                     let here = source.level == number && column.table == level.table;
                     let missing = matches!(source.place, Place::Document | Place::Included(_));

@@ -16,6 +16,7 @@ use super::error::{Fault, QueryError};
 use super::expr::Expr;
 use super::part::Part;
 use super::plan::Plan;
+use super::point_keys::PointKeys;
 use super::row::{Fixed, Frame, Scope};
 use super::sink::RowSink;
 use super::sort::SortBuffer;
@@ -53,6 +54,8 @@ pub(super) struct LevelKeys {
     pub(super) key: Vec<u8>,
     /// Where the rows of `json_each` end.
     pub(super) ends: Vec<usize>,
+    /// The values of points.
+    pub(super) points: PointKeys,
 }
 
 impl LevelKeys {
@@ -62,6 +65,17 @@ impl LevelKeys {
             from: if self.from.is_empty() { Bound::Unbounded } else { Bound::Included(&self.from) },
             to: if self.to.is_empty() { Bound::Unbounded } else { Bound::Excluded(&self.to) },
         }
+    }
+
+    /// Makes the bounds those of the combination at which the walk over the points stands.
+    pub(super) fn set_point(&mut self) {
+        let (points, from, to) = (&self.points, &mut self.from, &mut self.to);
+        from.clear();
+        points.append(from);
+        to.clear();
+        to.extend_from_slice(from);
+        from.extend_from_slice(&points.low);
+        to.extend_from_slice(&points.high);
     }
 
     /// The range of documents between the bounds that there are.

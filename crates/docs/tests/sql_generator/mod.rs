@@ -7,6 +7,8 @@
 
 #![allow(dead_code, reason = "each user takes its part")]
 
+mod terms;
+
 use docs::catalog::Catalog;
 use docs::counts::{Counts, TreeCount};
 use serde_json::Value as Json;
@@ -35,6 +37,10 @@ impl Random {
 
     fn chance(&mut self, of: usize) -> bool {
         self.below(of) == 0
+    }
+
+    fn pick_static(&mut self, list: &[&'static str]) -> &'static str {
+        list[self.below(list.len())]
     }
 
     fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
@@ -363,12 +369,13 @@ fn filter(random: &mut Random, known: Columns<'_>) -> String {
 
 /// A query of any shape.
 pub(crate) fn query(random: &mut Random) -> Asked {
-    match random.below(12) {
+    match random.below(15) {
         0..=4 => rows(random),
         5..=7 => groups(random),
         8 => union(random),
         9 => sets(random),
-        10 => list(random),
+        10..=12 => list(random),
+        13 => terms::extreme(random),
         _ => Asked { sql: format!("SELECT {} AS x", closed(random, &[], 3)), ordered: true },
     }
 }
@@ -425,15 +432,11 @@ fn list(random: &mut Random) -> Asked {
         let alias = aliases[random.below(aliases.len())];
         field(random, alias)
     };
+    let columns: Vec<String> = aliases.iter().flat_map(|alias| columns(alias)).collect();
     let mut terms = Vec::new();
     for _ in 0..random.below(4) {
-        let (column, low, high) = (any(random), literal(random), literal(random));
-        terms.push(match random.below(5) {
-            0 => format!("{column} BETWEEN {low} AND {high}"),
-            1 => format!("{column} = {low}"),
-            2 => format!("{column} IN ({low}, {high})"),
-            _ => format!("{column} {} {low}", random.pick(&["<", "<=", ">", ">="])),
-        });
+        let column = any(random);
+        terms.push(terms::term(random, &column, &columns));
     }
     let condition = if terms.is_empty() { String::new() } else { format!(" WHERE {}", terms.join(" AND ")) };
     let mut order: Vec<String> = (0..random.below(3)).map(|_| any(random)).collect();

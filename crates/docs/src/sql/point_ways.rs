@@ -1,0 +1,180 @@
+//! Ways by several values of a key, a unique field, or the first fields of an index: which there are, and what they cost.
+//!
+//! Of two lists over the fields of one index all combinations are looked up, so each shorter beginning of the fields is a way of
+//! its own: the counts tell which is best.
+
+use super::access::{Access, Candidate, Weight};
+use super::candidates::{Bound, limits, of_one_kind};
+use super::estimate::{LOOKUP, SEEK};
+use super::expr::{Affinity, Comparison, Expr, Literal};
+use super::planner::Planner;
+use super::points::{Points, PointsOf, Sought};
+use crate::catalog::{CollectionInfo, IndexInfo};
+use crate::engine::{Direction, TreeId};
+
+const SCORE_KEYS: u32 = 10;
+const SCORE_UNIQUE: u32 = 11;
+/// Behind an index of which as many fields have one value.
+const SCORE_INDEX: u32 = 42;
+/// The rows of an inner query, of which nothing tells how many there are.
+const SCORE_ROWS: u32 = 70;
+/// Most combinations of literals of which each is looked up when the plan is made; of more these stand for all.
+const COMBINATIONS_ASKED_MAX: usize = 16;
+
+/// A column of the table is one of several values.
+struct OneOf<'a> {
+    condition: usize,
+    column: &'a str,
+    sought: Sought,
+}
+
+impl Planner<'_> {
+    fn one_of(&self, table: usize, placed: u32) -> Vec<OneOf<'_>> {
+        let left = self.logical.tables[table].left_on.is_some();
+        let conditions = if left { &self.left_on[table] } else { &self.conditions };
+        let own = |column: usize| {
+            let column = &self.logical.columns[column];
+            (column.table == table).then_some(column.name.as_str())
+        };
+        let found = conditions.iter().enumerate().filter_map(|(condition, expr)| match expr {
+            Expr::In(of, Affinity::None, list) => {
+                let Expr::Column(column) = **of else { return None };
+                let is_known = list.iter().all(|value| self.tables(value) & !placed == 0);
+                Some((condition, own(column).filter(|_| is_known)?, Sought::List(list.clone())))
+            }
+            Expr::InInner(values, inner) => match values[..] {
+                [(Affinity::None, Expr::Column(column))] => Some((condition, own(column)?, Sought::Rows(*inner))),
+                _ => None,
+            },
+            _ => None,
+        });
+        found.map(|(condition, column, sought)| OneOf { condition, column, sought }).collect()
+    }
+
+    /// The ways by several values.
+    pub(super) fn point_ways(&self, table: usize, placed: u32, bounds: &[Bound<'_>]) -> Vec<Candidate> {
+        let (info, lists) = (self.info(table), self.one_of(table, placed));
+        if lists.is_empty() {
+            return Vec::new();
+        }
+        let mut ways = Vec::new();
+        let whole = |of: PointsOf, list: &OneOf<'_>, score: u32| {
+            let (sought, direction) = (vec![list.sought.clone()], Direction::Forward);
+            candidate(Points { of, sought, from: None, to: None, direction }, score, vec![list.condition])
+        };
+        for list in &lists {
+            if list.column == info.key.field {
+                ways.push(whole(PointsOf::Key, list, SCORE_KEYS));
+            }
+            for unique in info.unique.iter().filter(|unique| unique.readiness.is_ready() && unique.field == list.column)
+            {
+                let of = PointsOf::Unique { tree: unique.tree, field: unique.field.clone() };
+                ways.push(whole(of, list, SCORE_UNIQUE));
+            }
+        }
+        for (number, index) in info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready()) {
+            ways.extend(index_ways(info, (number, index), bounds, &lists));
+        }
+        ways
+    }
+
+    /// What a way by several values costs.
+    pub(super) fn points_weight(&self, table: usize, points: &Points, fulfilled: &[usize]) -> Weight {
+        let rows = self.table_rows(table);
+        let combinations: f64 = points.sought.iter().map(|sought| self.values_of(sought)).product();
+        let (seek, each_entry, read) = match &points.of {
+            PointsOf::Key => (LOOKUP, 0.0, combinations),
+            PointsOf::Unique { .. } => (2.0 * LOOKUP, 0.0, combinations),
+            PointsOf::Index { number, tree } => {
+                let found = self.rows_of_points(table, *tree, points);
+                (SEEK, self.entry_weight(table, *number, fulfilled), combinations * found)
+            }
+        };
+        let read = read.min(rows);
+        Weight { once: 0.0, each: combinations * seek + read * each_entry, read }
+    }
+
+    /// About how many values there are to look up.
+    fn values_of(&self, sought: &Sought) -> f64 {
+        match sought {
+            Sought::One(_) => 1.0,
+            Sought::List(list) => list.len() as f64,
+            Sought::Rows(inner) => {
+                self.plan.inner[*inner].members.iter().map(|member| member.rows).sum::<f64>().max(1.0)
+            }
+        }
+    }
+
+    /// Entries that one combination finds, on average.
+    fn rows_of_points(&self, table: usize, tree: TreeId, points: &Points) -> f64 {
+        // A constant stands for what nobody knows yet.
+        let unknown = Expr::Constant(0);
+        let mut combinations: Vec<Vec<Expr>> = vec![Vec::new()];
+        for sought in &points.sought {
+            let values = match sought {
+                Sought::Rows(_) => std::slice::from_ref(&unknown),
+                known => known.expressions(),
+            };
+            let longer = combinations.iter().flat_map(|begun| {
+                values.iter().map(|value| begun.iter().cloned().chain(std::iter::once(value.clone())).collect())
+            });
+            combinations = longer.take(COMBINATIONS_ASKED_MAX).collect();
+        }
+        let limits = (points.from.as_ref(), points.to.as_ref());
+        let found = combinations.iter().map(|equal| match equal.iter().any(is_null) {
+            true => 0.0,
+            false => self.index_rows(table, tree, equal, limits),
+        });
+        found.sum::<f64>() / combinations.len().max(1) as f64
+    }
+}
+
+fn is_null(value: &Expr) -> bool {
+    matches!(value, Expr::Literal(Literal::Null))
+}
+
+fn candidate(points: Points, score: u32, fulfilled: Vec<usize>) -> Candidate {
+    Candidate::new(score, Access::Points(Box::new(points)), fulfilled)
+}
+
+/// A way for each beginning of the index's fields that ends with the last, the last but one, and so on, of the lists.
+fn index_ways(
+    info: &CollectionInfo,
+    (number, index): (usize, &IndexInfo),
+    bounds: &[Bound<'_>],
+    lists: &[OneOf<'_>],
+) -> Vec<Candidate> {
+    let in_index = index.fields.iter().filter(|field| lists.iter().any(|list| list.column == field.as_str())).count();
+    let ways = (1..=in_index).filter_map(|lists_max| {
+        let (mut sought, mut fulfilled, mut taken, mut exact) = (Vec::new(), Vec::new(), 0, true);
+        for field in &index.fields {
+            let equal = bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field.as_str());
+            let list = lists.iter().find(|list| list.column == field.as_str() && taken < lists_max);
+            let (value, condition) = match (equal, list) {
+                _ if !exact => break,
+                (Some(bound), _) => (Sought::One(bound.value.clone()), bound.condition),
+                (None, Some(list)) => {
+                    taken += 1;
+                    (list.sought.clone(), list.condition)
+                }
+                (None, None) => break,
+            };
+            sought.push(value);
+            fulfilled.push(condition);
+            exact = of_one_kind(info, field);
+        }
+        if taken < lists_max {
+            return None;
+        }
+        let next = index.fields.get(sought.len()).filter(|_| exact);
+        let (from, to) = next.map_or((None, None), |field| limits(field, bounds, &mut fulfilled));
+        let ranges = u32::from(from.is_some()) + u32::from(to.is_some());
+        let score = match sought.iter().any(|sought| matches!(sought, Sought::Rows(_))) {
+            true => SCORE_ROWS,
+            false => SCORE_INDEX.saturating_sub(4 * sought.len() as u32 + ranges),
+        };
+        let of = PointsOf::Index { number, tree: index.tree };
+        Some(candidate(Points { of, sought, from, to, direction: Direction::Forward }, score, fulfilled))
+    });
+    ways.collect()
+}

@@ -1,0 +1,180 @@
+//! Looks points up: the values of each field in order, then one range or document for each combination of them.
+//!
+//! A combination that finds nothing counts as a row read, so that a long list of such ones meets the budget too.
+
+use bumpalo::Bump;
+
+use super::error::{Fault, QueryError};
+use super::plan::Level;
+use super::point_keys::PointKeys;
+use super::points::{Points, PointsOf, Sought};
+use super::relation;
+use super::row::{Frame, as_key};
+use super::run::{Flow, LevelKeys, Run};
+use super::sink::RowSink;
+use super::value::Value;
+use crate::engine::TreeId;
+use crate::key::KeyType;
+use crate::order::{self, Scalar};
+
+/// The values of an inner query's rows are made in an arena that is emptied once it is larger than this.
+const ARENA_BYTES_KEPT: usize = 16 << 10;
+
+/// How values are encoded where they are looked up.
+#[derive(Clone, Copy)]
+enum Encoding {
+    /// As the keys of documents.
+    Key(KeyType),
+    /// As in an index.
+    Ordered,
+}
+
+impl<S: RowSink + ?Sized> Run<'_, S> {
+    /// Goes inwards with each entry that the points find.
+    pub(super) fn points(
+        &mut self,
+        number: usize,
+        level: &Level,
+        points: &Points,
+        outer: Option<&Frame<'_>>,
+        keys: &mut LevelKeys,
+        found: &mut bool,
+    ) -> Flow {
+        if !self.gather_points(points, level.key, outer, keys)? {
+            return Ok(());
+        }
+        while keys.points.advance(points.direction) {
+            let read = self.outcome.rows_read;
+            match &points.of {
+                PointsOf::Key => {
+                    keys.key.clear();
+                    keys.points.append(&mut keys.key);
+                    self.document(number, level, &keys.key, outer, found)?;
+                }
+                PointsOf::Unique { tree, .. } => {
+                    keys.from.clear();
+                    keys.points.append(&mut keys.from);
+                    if let Some(key) = self.view.get(*tree, &keys.from)? {
+                        self.document(number, level, &key, outer, found)?;
+                    }
+                }
+                PointsOf::Index { tree, .. } => self.point(number, level, (*tree, points), outer, keys, found)?,
+            }
+            self.count_miss(number, read)?;
+        }
+        Ok(())
+    }
+
+    fn point(
+        &mut self,
+        number: usize,
+        level: &Level,
+        (tree, points): (TreeId, &Points),
+        outer: Option<&Frame<'_>>,
+        keys: &mut LevelKeys,
+        found: &mut bool,
+    ) -> Flow {
+        keys.set_point();
+        let mut key = std::mem::take(&mut keys.key);
+        let flow = self.scan(tree, keys.index_range(), points.direction, |run, entry, value| {
+            run.index_entry(number, level, (entry, value), outer, &mut key, found)
+        });
+        keys.key = key;
+        flow
+    }
+
+    /// Counts a combination that found nothing since so many rows were read.
+    pub(super) fn count_miss(&mut self, number: usize, read: u64) -> Flow {
+        if self.outcome.rows_read > read {
+            return Ok(());
+        }
+        self.sink.note_read(number);
+        self.count_row()
+    }
+
+    /// Puts the values in order. False: nothing can match.
+    pub(super) fn gather_points(
+        &self,
+        points: &Points,
+        kind: KeyType,
+        outer: Option<&Frame<'_>>,
+        keys: &mut LevelKeys,
+    ) -> Result<bool, QueryError> {
+        let keys = &mut keys.points;
+        keys.clear();
+        let encoding = match points.of {
+            PointsOf::Key => Encoding::Key(kind),
+            PointsOf::Unique { .. } | PointsOf::Index { .. } => Encoding::Ordered,
+        };
+        for sought in &points.sought {
+            for value in sought.expressions() {
+                let value = value.evaluate(&self.scope(outer))?;
+                keys.push(|out| encode(value, encoding, out))?;
+            }
+            if let Sought::Rows(inner) = sought {
+                self.gather_rows(*inner, encoding, keys)?;
+            }
+            if !keys.end_field() {
+                return Ok(false);
+            }
+        }
+        self.gather_limits(points, outer, keys)
+    }
+
+    fn gather_rows(&self, inner: usize, encoding: Encoding, keys: &mut PointKeys) -> Result<(), QueryError> {
+        let relation = self.fixed.relations.ok_or(Fault::Damaged("a plan"))?.get(inner)?;
+        let mut arena = Bump::new();
+        for row in 0..relation.len() {
+            if arena.allocated_bytes() > ARENA_BYTES_KEPT {
+                arena.reset();
+            }
+            let value = relation::of_row(relation.row(row), 0, &arena)?;
+            keys.push(|out| encode(value, encoding, out))?;
+            if keys.size() + relation.size() > self.budget.memory_bytes_max {
+                let limit = self.budget.memory_bytes_max as u64;
+                return Err(QueryError::Limit { what: "bytes of values that are looked up", limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the bounds behind the values add to both ends of each range. False: nothing can match.
+    fn gather_limits(
+        &self,
+        points: &Points,
+        outer: Option<&Frame<'_>>,
+        keys: &mut PointKeys,
+    ) -> Result<bool, QueryError> {
+        let (low, high) = (&mut keys.low, &mut keys.high);
+        for (limit, upper_if, out) in [(&points.from, false, &mut *low), (&points.to, true, &mut *high)] {
+            let Some((value, inclusive)) = limit else { continue };
+            match value.evaluate(&self.scope(outer))? {
+                Value::Null => return Ok(false),
+                value => {
+                    let value = value.scalar().ok_or(Fault::Damaged("a text"))?;
+                    if *inclusive == upper_if { order::upper(value, out) } else { order::lower(value, out) }
+                }
+            }
+        }
+        if points.from.is_none() && points.to.is_some() {
+            // NULL is below every bound, yet fulfils none.
+            order::upper(Scalar::Null, low);
+        }
+        if points.to.is_none() {
+            order::raise(high);
+        }
+        Ok(low < high)
+    }
+}
+
+/// Appends a value; false for one that nothing equals.
+fn encode(value: Value<'_>, encoding: Encoding, out: &mut Vec<u8>) -> Result<bool, Fault> {
+    match encoding {
+        Encoding::Key(kind) => Ok(as_key(value, kind).map(|key| out.extend_from_slice(key.as_bytes())).is_some()),
+        Encoding::Ordered if value.is_null() => Ok(false),
+        Encoding::Ordered => {
+            order::lower(value.scalar().ok_or(Fault::Damaged("a text"))?, out);
+            Ok(true)
+        }
+    }
+}
