@@ -45,7 +45,13 @@ impl Queries {
         Scratch::new().with_workers(Arc::clone(&self.workers))
     }
 
-    /// Counts what a query on the pool did. `plan` tells how it found its rows.
+    /// Whether what a query did is worth a word: it reads a collection whole, or has read many rows.
+    #[inline]
+    pub(crate) fn is_told(&self, outcome: &Outcome) -> bool {
+        outcome.scans || outcome.rows_read >= self.log_rows
+    }
+
+    /// Counts what a query did. `plan` tells how it found its rows.
     pub(crate) fn count(&self, outcome: &Outcome, plan: &str, scans: bool, sql: &str) {
         self.scans.fetch_add(u64::from(scans), Ordering::Relaxed);
         self.rows_read.fetch_add(outcome.rows_read, Ordering::Relaxed);

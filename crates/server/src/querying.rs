@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Rows that a query may look at on a loop: a few milliseconds at worst.
 const LOOP_ROWS_MAX: u64 = 20_000;
+/// What the log says instead of a text.
+const DECLARED: &str = "of a declared endpoint";
 
 /// What one query on the pool may use.
 #[derive(Clone)]
@@ -169,7 +171,15 @@ impl DeclaredQuery {
                 self.answer_cold(service, values.as_slice(), budget.now_ms, unread, reply);
                 count_cold(service, cold);
             }
-            Ok(_) => large::send(&service.replies, &service.errors, reply, Status(200), JSON, out),
+            Ok(outcome) => {
+                let mut reply = reply;
+                if service.queries.is_told(&outcome)
+                    && let Some(plan) = self.tell(&service.queries, &outcome, values.as_slice())
+                {
+                    reply.header(PLAN_FIELD, plan);
+                }
+                large::send(&service.replies, &service.errors, reply, Status(200), JSON, out);
+            }
             // Any other limit would be met on the pool again.
             Err(Ended::Query(QueryError::Limit { limit, .. }))
                 if limit == budget.rows_max && service.scan_rows_max > LOOP_ROWS_MAX
@@ -182,6 +192,14 @@ impl DeclaredQuery {
         }
     }
 
+    /// Counts a run that is worth a word, and gives the plan where the reply is to tell it.
+    #[cold]
+    fn tell(&self, queries: &Queries, outcome: &Outcome, values: &[Value<'_>]) -> Option<&str> {
+        let (plan, _) = self.query.plan_line(values);
+        queries.count(outcome, plan, outcome.scans, DECLARED);
+        outcome.scans.then_some(plan)
+    }
+
     /// Runs it again, from its beginning, where it may wait for the disk.
     fn answer_cold(
         self: &Arc<Self>,
@@ -191,18 +209,23 @@ impl DeclaredQuery {
         required: Option<Unread>,
         reply: Reply<'_>,
     ) {
-        let (query, whole) = (Arc::clone(self), Whole::of(service));
+        let (query, whole, queries) = (Arc::clone(self), Whole::of(service), Arc::clone(&service.queries));
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
         let values: Vec<OwnedValue> = values.iter().map(OwnedValue::new).collect();
         let read = move |session: &docs::Session, room: Room| {
             required.iter().try_for_each(|required| required.check(session))?;
-            match whole.clone().within(room).run(now_ms, |budget| query.run_whole(session, &values, budget)) {
+            match whole.clone().within(room).run(now_ms, |budget| query.run_whole(session, &values, budget, &queries)) {
                 Err(Ended::Query(QueryError::Limit { .. })) if room.is_cold() => Ok(None),
                 outcome => outcome.map(Some).map_err(Ended::failure),
             }
         };
-        cold::read_late(service, &service.errors, reply.later(), read, move |late, body| match body {
-            Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
+        cold::read_late(service, &service.errors, reply.later(), read, move |mut late, body| match body {
+            Ok((body, plan)) => {
+                if let Some(plan) = plan {
+                    late.header(PLAN_FIELD, &plan);
+                }
+                large::send_late(&replies, &errors, late, Status(200), JSON, body);
+            }
             Err(failure) => writing::refuse(&errors, late, &failure),
         });
     }
@@ -239,11 +262,20 @@ impl DeclaredQuery {
         });
     }
 
-    fn run_whole(&self, session: &docs::Session, values: &[OwnedValue], budget: &Budget<'_>) -> Result<Vec<u8>, Ended> {
+    /// The result, and the plan where the reply is to tell it.
+    fn run_whole(
+        &self,
+        session: &docs::Session,
+        values: &[OwnedValue],
+        budget: &Budget<'_>,
+        queries: &Queries,
+    ) -> Result<(Vec<u8>, Option<String>), Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let mut out = Vec::new();
-        self.run(session, &values, &mut docs::sql::Scratch::new(), budget, &mut out)?;
-        Ok(out)
+        let outcome = self.run(session, &values, &mut docs::sql::Scratch::new(), budget, &mut out)?;
+        let is_told = queries.is_told(&outcome);
+        let plan = if is_told { self.tell(queries, &outcome, &values) } else { None };
+        Ok((out, plan.map(str::to_owned)))
     }
 
     /// The same where it may have helpers; it is counted, and the reply tells the plan.
@@ -259,7 +291,7 @@ impl DeclaredQuery {
         let mut out = Vec::new();
         let outcome = self.run(session, &values, &mut queries.scratch(), budget, &mut out)?;
         let (plan, scans) = self.query.plan_line(&values);
-        queries.count(&outcome, plan, scans, "of a declared endpoint");
+        queries.count(&outcome, plan, scans, DECLARED);
         late.header(PLAN_FIELD, plan);
         Ok(out)
     }

@@ -127,3 +127,28 @@ fn a_query_over_the_loops_budget_is_answered_late_and_whole() {
     server.put_items(25_000..31_000);
     check(&server, "/sum/x", 413, "");
 }
+
+#[test]
+fn a_scan_says_so_wherever_it_ran_and_other_queries_say_nothing() {
+    let server = TestServer::start("query_log_rows = 1000000", ENDPOINTS);
+    for id in 1..=3 {
+        let item = serde_json::json!({ "id": id, "group": "g0", "price": id }).to_string();
+        assert_eq!(server.ask("POST", "/_/collections/items", "", item.as_bytes()).status, 201);
+    }
+    let metric = |name: &str| {
+        let metrics = server.get("/_/metrics");
+        let line = metrics.text().lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+    };
+    let plan = |target: &str| {
+        let answer = server.get(target);
+        assert_eq!(answer.status, 200, "{target}: {}", answer.text());
+        answer.field("Sapsan-Plan").map(str::to_owned)
+    };
+    assert_eq!(plan("/sum/g0").as_deref(), Some("SCAN items FILTER 1; AGGREGATE"));
+    assert_eq!((metric("sapsan_query_scans_total "), metric("sapsan_query_rows_read_total ")), (Some(1), Some(3)));
+    // One document by its key; the first two in the order of the keys.
+    assert_eq!(plan("/two/a/b"), None);
+    assert_eq!(plan("/first"), None);
+    assert_eq!(metric("sapsan_query_scans_total "), Some(1));
+}

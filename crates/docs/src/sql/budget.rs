@@ -41,4 +41,6 @@ pub struct Outcome {
     pub rows: u64,
     /// Index entries and documents looked at.
     pub rows_read: u64,
+    /// Its plan reads a collection whole.
+    pub scans: bool,
 }

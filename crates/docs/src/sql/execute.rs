@@ -82,7 +82,7 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
         is_full: false,
         skip,
         wanted,
-        outcome: Outcome::default(),
+        outcome: Outcome { scans: plan.scans, ..Outcome::default() },
         check_at: next_check(0, budget),
         part: None,
         counted: Default::default(),

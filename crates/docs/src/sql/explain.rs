@@ -143,10 +143,10 @@ fn about(rows: f64) -> Json {
 
 /// The collections that are read without key or index, inside a loop or not.
 pub(crate) fn scans<'c>(plan: &Plan, catalog: &'c Catalog) -> Vec<&'c str> {
-    // Where the first rows in the order of an index are wanted, not all of it is read.
+    // Where the first rows in the order of the keys or of an index are wanted, not all of it is read.
     let first = plan.ordered && plan.limit.is_some() || plan.first_only;
     let is_whole = |access: &Access| matches!(access, Access::Scan { from: None, to: None, .. });
-    let whole = plan.levels.iter().filter(|level| is_whole(&level.access) || !first && is_whole_index(&level.access));
+    let whole = plan.levels.iter().filter(|level| !first && (is_whole(&level.access) || is_whole_index(&level.access)));
     let own = whole.filter_map(|level| level.collection.map(|number| catalog.collections[number].name.as_str()));
     let inner = plan.inner.iter().flat_map(|inner| &inner.members).flat_map(|member| scans(member, catalog));
     own.chain(inner).collect()

@@ -84,6 +84,8 @@ pub(crate) struct Plan {
     pub(crate) number: usize,
     /// The same, if it is of the shape that runs without a walk of expressions.
     pub(crate) compiled: Option<Box<Compiled>>,
+    /// It, or a query inside it, reads a collection whole.
+    pub(crate) scans: bool,
     /// EXPLAIN in one line, and whether a collection is read whole; made when it is first asked for.
     pub(crate) line: OnceLock<(String, bool)>,
 }

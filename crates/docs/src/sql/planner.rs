@@ -78,6 +78,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
             rows: 0.0,
             number: number(),
             compiled: None,
+            scans: false,
             line: OnceLock::new(),
         },
     };

@@ -294,6 +294,7 @@ impl Query {
                     plan.compiled = compile::compile(plan).map(Box::new);
                 }
             });
+            plan.scans = !explain::scans(&plan, &self.catalog).is_empty();
             Box::new(plan)
         })
     }
