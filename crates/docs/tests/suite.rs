@@ -40,6 +40,7 @@ mod sql_changes;
 mod sql_compiled;
 mod sql_differential;
 mod sql_leaves;
+mod sql_lists;
 mod sql_pages;
 mod sql_parts;
 mod sql_plans;

@@ -7,7 +7,7 @@
 //!       → inner.rs (inner queries, each when its rows are first asked for)
 //!       → execute.rs (rows pushed to a RowSink): pipeline.rs where compiled.rs knows the plan's shape,
 //!         nest.rs (nested loops over a View and over rows kept, relation.rs) for any plan;
-//!         parts.rs where several threads read the outermost range;
+//!         parts.rs and lists.rs where several threads read the outermost range;
 //!         spilled.rs where sorts and groups exceed their memory
 //! ```
 //!
@@ -27,6 +27,7 @@ mod candidates;
 mod compile;
 mod compiled;
 mod constants;
+mod cut;
 pub(crate) mod dates;
 mod each;
 mod error;
@@ -45,9 +46,11 @@ mod join_order;
 mod json;
 mod json_calls;
 mod leaves;
+mod lists;
 mod modify;
 mod nest;
 mod number;
+mod ordered;
 mod pages;
 mod parse;
 mod part;

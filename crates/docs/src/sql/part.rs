@@ -17,6 +17,8 @@ pub(super) struct Part<'p> {
     pub(super) from: Option<&'p [u8]>,
     pub(super) to: Option<&'p [u8]>,
     pub(super) shared: &'p Shared,
+    /// Called now and then by the thread that gives the rows, while it reads this part: false where nobody wants them.
+    pub(super) turn: Option<&'p dyn Fn() -> bool>,
 }
 
 /// What the parts of one execution count together.
@@ -26,6 +28,8 @@ pub(super) struct Shared {
     pub(super) bytes: AtomicUsize,
     /// Parts from this one on are not wanted: counted from the end, so that 0 is none.
     unwanted: AtomicUsize,
+    /// Where rows may be read that none turns out to have wanted: those of all parts that are given.
+    given: Option<AtomicU64>,
 }
 
 /// The sink of a part: its rows are gathered.
@@ -49,9 +53,10 @@ impl<'p> Part<'p> {
         KeyRange { from: self.from.map_or(range.from, Bound::Included), to: self.to.map_or(range.to, Bound::Excluded) }
     }
 
-    /// Counts rows read; gives those of all parts.
-    pub(super) fn add_rows(&self, rows: u64) -> u64 {
-        self.shared.rows.fetch_add(rows, Ordering::Relaxed) + rows
+    /// Counts rows read, of so many of this part; gives those of all parts, or at least as many as of them are surely read.
+    pub(super) fn add_rows(&self, rows: u64, own: u64) -> u64 {
+        let all = self.shared.rows.fetch_add(rows, Ordering::Relaxed) + rows;
+        self.shared.given.as_ref().map_or(all, |given| given.load(Ordering::Relaxed) + own)
     }
 
     /// Counts bytes kept, where so many were before; gives those of all parts.
@@ -65,11 +70,26 @@ impl<'p> Part<'p> {
     }
 
     pub(super) fn is_unwanted(&self) -> bool {
-        self.shared.is_unwanted(self.number)
+        self.shared.is_unwanted(self.number) || self.turn.is_some_and(|turn| !turn())
     }
 }
 
 impl Shared {
+    /// For parts that are given in their order; `is_limited`: perhaps not all of them.
+    pub(super) fn given_in_order(is_limited: bool) -> Shared {
+        Shared { given: is_limited.then(AtomicU64::default), ..Shared::default() }
+    }
+
+    /// Counts the rows read of a part that is given; gives those of all of them, where that matters.
+    pub(super) fn add_given(&self, rows: u64) -> u64 {
+        self.given.as_ref().map_or(0, |given| given.fetch_add(rows, Ordering::Relaxed) + rows)
+    }
+
+    /// Rows read in all parts.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
     pub(super) fn is_unwanted(&self, part: usize) -> bool {
         part >= usize::MAX - self.unwanted.load(Ordering::Relaxed)
     }

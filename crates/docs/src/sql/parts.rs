@@ -7,37 +7,28 @@
 //! Parts are taken in order and put together as soon as all before them are, so that few wait. All of them count their rows
 //! and bytes against the one budget.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hashbrown::HashSet;
-
-use super::access::Access;
 use super::aggregate::{AggregateKind, State};
-use super::budget::{Budget, Outcome};
+use super::budget::Budget;
+use super::cut::{Common, Cuts};
 use super::error::QueryError;
-use super::part::{OfPart, Part, Shared};
+use super::lists;
+use super::part::{OfPart, Shared};
 use super::plan::Plan;
-use super::relation::{Relation, Relations};
 use super::row::Fixed;
-use super::run::{DEADLINE_ROWS, End, GROUP_OVERHEAD_BYTES, Groups, LevelKeys, Run, Scratch, ended};
+use super::run::{End, GROUP_OVERHEAD_BYTES, Groups, LevelKeys, Run, Scratch};
 use super::sink::RowSink;
 use super::sort::SortBuffer;
 use super::spilled::Spilled;
 use super::spilling::{can_spill, share, write_groups};
-use super::workers::Workers;
-use crate::engine::{Direction, KeyRange, TreeId, View};
-
-/// Parts for each thread: what is uneven in one evens out over many.
-const PARTS_PER_THREAD: usize = 16;
+use super::workers::{Taken, Workers};
+use crate::engine::View;
 
 /// Of the memory, what parts that are done may take, and what they take together.
 const WAITING: (usize, usize) = (1, 4);
-
-/// Where a range is cut, in the direction in which it is read.
-type Cuts = (Vec<Vec<u8>>, Direction);
 
 /// What one part gathers, and what all do.
 #[derive(Default)]
@@ -69,8 +60,7 @@ struct Job<'j> {
     fixed: Common<'j>,
     view: &'j (dyn View + Sync),
     budget: &'j Budget<'j>,
-    cuts: &'j [Vec<u8>],
-    direction: Direction,
+    cuts: &'j Cuts,
     /// Sorted rows that are wanted, with those skipped.
     keep: Option<usize>,
     shared: Shared,
@@ -78,133 +68,54 @@ struct Job<'j> {
     together: Mutex<Together>,
 }
 
-/// The part of [`Fixed`] that threads share.
-struct Common<'j> {
-    parameters: &'j [super::value::Value<'j>],
-    constants: &'j [Result<super::value::Value<'j>, super::error::Fault>],
-    relations: Option<Ready<'j>>,
-    now_ms: i64,
-}
-
-/// The rows of all inner queries, computed.
-struct Ready<'j>(Vec<&'j Relation>);
-
-impl Relations for Ready<'_> {
-    fn get(&self, number: usize) -> Result<&Relation, super::error::Fault> {
-        self.0.get(number).copied().ok_or(super::error::Fault::Damaged("a plan"))
-    }
-}
-
 /// Whether a plan's rows can be gathered in parts: into groups or for a sort, nothing of which depends on another part.
-fn is_partible(plan: &Plan) -> bool {
+fn is_gathered(plan: &Plan) -> bool {
     let gathers = plan.grouped || (!plan.order.is_empty() && !plan.distinct);
-    let ranged = plan
-        .levels
-        .first()
-        .is_some_and(|level| matches!(level.access, Access::Scan { .. } | Access::Index { .. }) && !level.left);
     let joins = plan.aggregates.iter().all(|call| {
         let counts = matches!(call.kind, AggregateKind::Count | AggregateKind::Min | AggregateKind::Max);
         call.kind != AggregateKind::GroupConcat && (counts || !call.distinct)
     });
-    gathers && ranged && joins
+    gathers && joins
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Has the rows gathered by several threads. False: nothing was done, one thread does it.
+    /// Has the rows found by several threads. False: nothing was done, one thread does it.
     pub(super) fn rows_in_parts(&mut self, workers: &Workers) -> Result<bool, End> {
-        if !is_partible(self.plan) || self.plan.first_only {
+        let is_gathered = is_gathered(self.plan);
+        if !self.plan.is_ranged() || !(is_gathered || lists::is_listed(self.plan, self.keep(), workers)) {
             return Ok(false);
         }
         let view = self.view;
         let Some(across) = view.across() else { return Ok(false) };
         let mut keys = self.levels.first_mut().map(std::mem::take).unwrap_or_default();
         let cut = self.cut(workers, &mut keys);
-        let flow = match cut? {
-            Some((cuts, direction)) => {
-                let taken = workers.take();
-                if taken.count == 0 {
-                    Ok(false)
-                } else {
-                    self.share(&cuts, direction, (workers, taken.count), &*across)
-                }
-            }
-            None => Ok(false),
-        };
         if let Some(place) = self.levels.first_mut() {
             *place = keys;
         }
-        flow
+        let Some(cuts) = cut? else { return Ok(false) };
+        let taken = workers.take();
+        if taken.count() == 0 {
+            return Ok(false);
+        }
+        if is_gathered { self.gather_parts(&cuts, &taken, &*across) } else { self.list(&cuts, &taken, &*across) }
     }
 
-    /// Where the outermost range is cut; `None` where it is not worth it.
-    fn cut(&self, workers: &Workers, keys: &mut LevelKeys) -> Result<Option<Cuts>, QueryError> {
-        let Some((tree, range, direction)) = self.outermost(keys)? else { return Ok(None) };
-        if self.view.entries_about(tree, range)?.is_none_or(|about| about < workers.entries_min()) {
-            return Ok(None);
-        }
-        let mut cuts = self.view.cuts(tree, range, (workers.threads_max() + 1) * PARTS_PER_THREAD)?;
-        if direction == Direction::Backward {
-            cuts.reverse();
-        }
-        Ok(Some((cuts, direction)).filter(|(cuts, _)| !cuts.is_empty()))
-    }
-
-    fn outermost<'k>(&self, keys: &'k mut LevelKeys) -> Result<Option<(TreeId, KeyRange<'k>, Direction)>, QueryError> {
-        let Some(level) = self.plan.levels.first() else { return Ok(None) };
-        match &level.access {
-            Access::Index { tree, equal, from, to, direction, .. } => {
-                let some = self.index_bounds(equal, from.as_ref(), to.as_ref(), None, keys)?;
-                Ok(some.then(|| (*tree, keys.index_range(), *direction)))
-            }
-            Access::Scan { from, to, direction } => {
-                let low = self.scan_bound(from.as_ref(), level.key, None, &mut keys.from)?;
-                let high = self.scan_bound(to.as_ref(), level.key, None, &mut keys.to)?;
-                Ok(Some((level.tree, keys.document_range(low, high), *direction)))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn share(
-        &mut self,
-        cuts: &[Vec<u8>],
-        direction: Direction,
-        (workers, helpers): (&Workers, usize),
-        view: &(dyn View + Sync),
-    ) -> Result<bool, End> {
-        let fixed = self.fixed;
-        let relations = match fixed.relations {
-            None => None,
-            Some(relations) => {
-                let all: Result<Vec<&Relation>, _> = (0..self.plan.inner.len()).map(|n| relations.get(n)).collect();
-                // Whether one that fails is ever asked, only the rows tell.
-                let Ok(all) = all else { return Ok(false) };
-                Some(Ready(all))
-            }
-        };
+    fn gather_parts(&mut self, cuts: &Cuts, taken: &Taken<'_>, view: &(dyn View + Sync)) -> Result<bool, End> {
+        let Some(fixed) = Common::of(self.plan, self.fixed) else { return Ok(false) };
         let job = Job {
             plan: self.plan,
-            fixed: Common { parameters: fixed.parameters, constants: fixed.constants, relations, now_ms: fixed.now_ms },
+            fixed,
             view,
             budget: self.budget,
             cuts,
-            direction,
             keep: self.keep(),
             shared: Shared::default(),
             next: AtomicUsize::new(0),
             together: Mutex::default(),
         };
         std::thread::scope(|scope| {
-            for number in 0..helpers.min(cuts.len()) {
-                let thread = std::thread::Builder::new().name(format!("scan-{number}"));
-                let spawned = thread.spawn_scoped(scope, || {
-                    workers.started();
-                    job.work();
-                });
-                if spawned.is_err() {
-                    break; // With fewer threads it takes longer.
-                }
-            }
+            let job = &job;
+            taken.spawn(scope, cuts.parts() - 1, move || job.work());
             job.work();
         });
         let together = job.together.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -225,74 +136,16 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 }
 
-impl<'e> Run<'e, OfPart> {
-    /// The run of one part. `keep` is how many sorted rows are wanted.
-    pub(super) fn of_part(
-        plan: &'e Plan,
-        fixed: &'e Fixed<'e>,
-        view: &'e dyn View,
-        budget: &'e Budget<'e>,
-        scratch: &'e mut Scratch,
-        sink: &'e mut OfPart,
-        (part, keep): (Part<'e>, Option<usize>),
-    ) -> Self {
-        scratch.arena.reset();
-        scratch.states.clear();
-        if plan.grouped && plan.group.is_empty() {
-            scratch.states.resize_with(plan.aggregates.len(), State::default);
-        }
-        Run {
-            plan,
-            fixed,
-            view,
-            budget,
-            arena: &mut scratch.arena,
-            levels: &mut scratch.levels,
-            batch: &mut scratch.batch,
-            sort: &mut scratch.sort,
-            states: &mut scratch.states,
-            key: &mut scratch.key,
-            groups: Groups { next_arrival: part.first_arrival(), ..Groups::default() },
-            distinct: HashSet::new(),
-            distinct_bytes: 0,
-            spilled: None,
-            is_full: false,
-            skip: 0,
-            wanted: keep.map_or(u64::MAX, |keep| keep as u64),
-            outcome: Outcome::default(),
-            check_at: DEADLINE_ROWS,
-            part: Some(part),
-            counted: Default::default(),
-            sink,
-        }
-    }
-
-    /// Gathers the part's rows, and counts them to the end.
-    pub(super) fn gather_part(&mut self) -> Result<(), QueryError> {
-        ended(self.rows())?;
-        ended(self.check_budget())
-    }
-}
-
 impl Job<'_> {
     /// Gathers parts until none is left.
     fn work(&self) {
         let (mut scratch, mut spilled) = (Scratch::default(), Spilled::default());
         scratch.levels.resize_with(self.plan.levels.len(), LevelKeys::default);
-        let caches = vec![Cell::default(); self.plan.sources.len()];
-        let fixed = Fixed {
-            sources: &self.plan.sources,
-            caches: &caches,
-            parameters: self.fixed.parameters,
-            constants: self.fixed.constants,
-            aggregates: &[],
-            group: &[],
-            relations: self.fixed.relations.as_ref().map(|ready| ready as &dyn Relations),
-            now_ms: self.fixed.now_ms,
-        };
+        let caches = self.fixed.caches();
+        let fixed = self.fixed.fixed(&caches);
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            if number > self.cuts.len() || self.shared.is_unwanted(number) {
+            if number >= self.cuts.parts() || self.shared.is_unwanted(number) {
                 return;
             }
             let gathered = self.part(number, &fixed, &mut scratch, &mut spilled);
@@ -310,9 +163,7 @@ impl Job<'_> {
         scratch: &mut Scratch,
         spilled: &mut Spilled,
     ) -> Result<Gathered, QueryError> {
-        let (before, behind) = (number.checked_sub(1).and_then(|n| self.cuts.get(n)), self.cuts.get(number));
-        let (from, to) = if self.direction == Direction::Forward { (before, behind) } else { (behind, before) };
-        let part = Part { number, from: from.map(Vec::as_slice), to: to.map(Vec::as_slice), shared: &self.shared };
+        let part = self.cuts.part(number, &self.shared);
         let sink = &mut OfPart;
         let mut run = Run::of_part(self.plan, fixed, self.view, self.budget, scratch, sink, (part, self.keep));
         run.spilled = self.budget.spill.map(|_| Box::new(std::mem::take(spilled)));

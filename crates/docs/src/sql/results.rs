@@ -16,8 +16,13 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             return self.fold(frame);
         }
         let plan = self.plan;
-        if plan.distinct && !self.is_new(frame)? {
-            return Ok(());
+        if plan.distinct {
+            if self.part.is_some() {
+                return self.hand_over(frame);
+            }
+            if !self.is_new(frame)? {
+                return Ok(());
+            }
         }
         if !plan.order.is_empty() {
             return self.collect(frame);

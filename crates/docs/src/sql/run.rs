@@ -218,7 +218,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             if part.is_unwanted() {
                 return Err(End::Enough);
             }
-            rows_read = part.add_rows(self.outcome.rows_read - self.counted.0);
+            rows_read = part.add_rows(rows_read - self.counted.0, rows_read);
             self.counted.0 = self.outcome.rows_read;
         }
         if rows_read > self.budget.rows_max {

@@ -54,7 +54,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 
     /// Counts bytes that gather; gives those of all parts.
-    fn count_bytes(&self, bytes: usize) -> usize {
+    pub(super) fn count_bytes(&self, bytes: usize) -> usize {
         match self.part {
             None => bytes,
             Some(part) => part.count_bytes(self.counted.1.replace(bytes), bytes),
@@ -212,7 +212,7 @@ pub(super) fn late_row<'a>(
     order: &[(Expr, bool)],
     outputs: impl Iterator<Item = Result<Field<'a>, Fault>>,
     scope: &Scope<'_>,
-) -> Result<Vec<u8>, QueryError> {
+) -> Result<Vec<u8>, Fault> {
     let mut row = vec![0; LENGTH_BYTES];
     for (expr, falling) in order {
         sort::push_key(expr.evaluate(scope)?, *falling, &mut row)?;
@@ -317,7 +317,7 @@ fn push_sized(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-fn take_sized<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], Fault> {
+pub(super) fn take_sized<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], Fault> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>().ok_or(DAMAGED)?;
     let (taken, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(DAMAGED)?;
     *bytes = rest;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{Builder, Scope};
 
 /// A scan of fewer entries is not worth a thread's start.
 const ENTRIES_MIN: u64 = 20_000;
@@ -20,7 +21,44 @@ pub struct Workers {
 /// Helpers taken; given back when dropped.
 pub(super) struct Taken<'w> {
     workers: &'w Workers,
-    pub(super) count: usize,
+    count: AtomicUsize,
+}
+
+impl Taken<'_> {
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Has up to so many threads work, each of which is given back when it ends.
+    pub(super) fn spawn<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        threads_max: usize,
+        work: impl Fn() + Send + Copy + 's,
+    ) {
+        for number in 0..self.count().min(threads_max) {
+            let spawned = Builder::new().name(format!("scan-{number}")).spawn_scoped(scope, move || {
+                let _helper = Helper(self);
+                if let Some(on_start) = &self.workers.on_start {
+                    on_start();
+                }
+                work();
+            });
+            if spawned.is_err() {
+                break; // With fewer threads it takes longer.
+            }
+        }
+    }
+}
+
+/// One of them at work.
+struct Helper<'t, 'w>(&'t Taken<'w>);
+
+impl Drop for Helper<'_, '_> {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::AcqRel);
+        self.0.workers.free.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 impl Workers {
@@ -54,19 +92,13 @@ impl Workers {
 
     pub(super) fn take(&self) -> Taken<'_> {
         let count = self.free.swap(0, Ordering::AcqRel);
-        Taken { workers: self, count }
-    }
-
-    pub(super) fn started(&self) {
-        if let Some(on_start) = &self.on_start {
-            on_start();
-        }
+        Taken { workers: self, count: AtomicUsize::new(count) }
     }
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.workers.free.fetch_add(self.count, Ordering::AcqRel);
+        self.workers.free.fetch_add(self.count(), Ordering::AcqRel);
     }
 }
 

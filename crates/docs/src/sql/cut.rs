@@ -1,0 +1,185 @@
+//! Where the outermost range of a plan is cut, and what threads that read its parts share.
+
+use std::cell::Cell;
+
+use binjson::FieldCache;
+use hashbrown::HashSet;
+
+use super::access::Access;
+use super::aggregate::State;
+use super::budget::{Budget, Outcome};
+use super::error::{Fault, QueryError};
+use super::part::{Part, Shared};
+use super::plan::Plan;
+use super::relation::{Relation, Relations};
+use super::row::Fixed;
+use super::run::{DEADLINE_ROWS, Groups, LevelKeys, Run, Scratch, ended};
+use super::sink::RowSink;
+use super::value::Value;
+use super::workers::Workers;
+use crate::engine::{Direction, KeyRange, TreeId, View};
+
+/// Parts for each thread: what is uneven in one evens out over many.
+const PARTS_PER_THREAD: usize = 16;
+
+/// Where a range is cut, in the direction in which it is read.
+pub(super) struct Cuts {
+    keys: Vec<Vec<u8>>,
+    direction: Direction,
+}
+
+impl Cuts {
+    /// Parts that the range has.
+    pub(super) fn parts(&self) -> usize {
+        self.keys.len() + 1
+    }
+
+    /// One of them, by its number in the direction in which the range is read.
+    pub(super) fn part<'p>(&'p self, number: usize, shared: &'p Shared) -> Part<'p> {
+        let before = number.checked_sub(1).and_then(|before| self.keys.get(before)).map(Vec::as_slice);
+        let behind = self.keys.get(number).map(Vec::as_slice);
+        let (from, to) = if self.direction == Direction::Forward { (before, behind) } else { (behind, before) };
+        Part { number, from, to, shared, turn: None }
+    }
+}
+
+/// The part of [`Fixed`] that threads share.
+pub(super) struct Common<'j> {
+    plan: &'j Plan,
+    parameters: &'j [Value<'j>],
+    constants: &'j [Result<Value<'j>, Fault>],
+    relations: Option<Ready<'j>>,
+    now_ms: i64,
+}
+
+impl<'j> Common<'j> {
+    /// That of an execution. `None`: an inner query fails, and whether its rows are ever asked for, only the rows tell.
+    pub(super) fn of(plan: &'j Plan, fixed: &'j Fixed<'j>) -> Option<Common<'j>> {
+        let relations = match fixed.relations {
+            None => None,
+            Some(relations) => {
+                let all: Result<Vec<&Relation>, _> =
+                    (0..plan.inner.len()).map(|number| relations.get(number)).collect();
+                Some(Ready(all.ok()?))
+            }
+        };
+        let Fixed { parameters, constants, now_ms, .. } = *fixed;
+        Some(Common { plan, parameters, constants, relations, now_ms })
+    }
+
+    /// What a thread's places of fields begin with.
+    pub(super) fn caches(&self) -> Vec<Cell<FieldCache>> {
+        vec![Cell::default(); self.plan.sources.len()]
+    }
+
+    /// The whole of it, with a thread's own places of fields.
+    pub(super) fn fixed<'f>(&'f self, caches: &'f [Cell<FieldCache>]) -> Fixed<'f> {
+        Fixed {
+            sources: &self.plan.sources,
+            caches,
+            parameters: self.parameters,
+            constants: self.constants,
+            aggregates: &[],
+            group: &[],
+            relations: self.relations.as_ref().map(|ready| ready as &dyn Relations),
+            now_ms: self.now_ms,
+        }
+    }
+}
+
+/// The rows of all inner queries, computed.
+struct Ready<'j>(Vec<&'j Relation>);
+
+impl Relations for Ready<'_> {
+    fn get(&self, number: usize) -> Result<&Relation, Fault> {
+        self.0.get(number).copied().ok_or(Fault::Damaged("a plan"))
+    }
+}
+
+impl Plan {
+    /// Whether its outermost rows are a range, parts of which can be read by themselves.
+    pub(super) fn is_ranged(&self) -> bool {
+        let first = self.levels.first().filter(|level| !level.left && !self.first_only);
+        first.is_some_and(|level| matches!(level.access, Access::Scan { .. } | Access::Index { .. }))
+    }
+}
+
+impl<'e, S: RowSink + ?Sized> Run<'e, S> {
+    /// Where the outermost range is cut; `None` where it is not worth it.
+    pub(super) fn cut(&self, workers: &Workers, keys: &mut LevelKeys) -> Result<Option<Cuts>, QueryError> {
+        let Some((tree, range, direction)) = self.outermost(keys)? else { return Ok(None) };
+        if self.view.entries_about(tree, range)?.is_none_or(|about| about < workers.entries_min()) {
+            return Ok(None);
+        }
+        let mut keys = self.view.cuts(tree, range, (workers.threads_max() + 1) * PARTS_PER_THREAD)?;
+        if direction == Direction::Backward {
+            keys.reverse();
+        }
+        Ok(Some(Cuts { keys, direction }).filter(|cuts| cuts.parts() > 1))
+    }
+
+    fn outermost<'k>(&self, keys: &'k mut LevelKeys) -> Result<Option<(TreeId, KeyRange<'k>, Direction)>, QueryError> {
+        let Some(level) = self.plan.levels.first() else { return Ok(None) };
+        match &level.access {
+            Access::Index { tree, equal, from, to, direction, .. } => {
+                let some = self.index_bounds(equal, from.as_ref(), to.as_ref(), None, keys)?;
+                Ok(some.then(|| (*tree, keys.index_range(), *direction)))
+            }
+            Access::Scan { from, to, direction } => {
+                let low = self.scan_bound(from.as_ref(), level.key, None, &mut keys.from)?;
+                let high = self.scan_bound(to.as_ref(), level.key, None, &mut keys.to)?;
+                Ok(Some((level.tree, keys.document_range(low, high), *direction)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl<'e, S: RowSink> Run<'e, S> {
+    /// The run of one part. `keep` is how many rows are wanted of it.
+    pub(super) fn of_part(
+        plan: &'e Plan,
+        fixed: &'e Fixed<'e>,
+        view: &'e dyn View,
+        budget: &'e Budget<'e>,
+        scratch: &'e mut Scratch,
+        sink: &'e mut S,
+        (part, keep): (Part<'e>, Option<usize>),
+    ) -> Self {
+        scratch.arena.reset();
+        scratch.states.clear();
+        if plan.grouped && plan.group.is_empty() {
+            scratch.states.resize_with(plan.aggregates.len(), State::default);
+        }
+        Run {
+            plan,
+            fixed,
+            view,
+            budget,
+            arena: &mut scratch.arena,
+            levels: &mut scratch.levels,
+            batch: &mut scratch.batch,
+            sort: &mut scratch.sort,
+            states: &mut scratch.states,
+            key: &mut scratch.key,
+            groups: Groups { next_arrival: part.first_arrival(), ..Groups::default() },
+            distinct: HashSet::new(),
+            distinct_bytes: 0,
+            spilled: None,
+            is_full: false,
+            skip: 0,
+            wanted: keep.map_or(u64::MAX, |keep| keep as u64),
+            outcome: Outcome::default(),
+            check_at: DEADLINE_ROWS,
+            part: Some(part),
+            counted: Default::default(),
+            sink,
+        }
+    }
+
+    /// Gathers the part's rows, and counts them to the end.
+    pub(super) fn gather_part(&mut self) -> Result<(), QueryError> {
+        ended(self.rows())?;
+        ended(self.check_budget())
+    }
+}

@@ -1,0 +1,359 @@
+//! Rows that several threads find, given in the order in which one thread finds them: plain lists, and those of which
+//! DISTINCT keeps the first of each kind.
+//!
+//! The range is cut into parts (`cut.rs`). Whoever finds rows of one puts them by (`ordered.rs`); the thread of the query
+//! takes them in the order of the parts and gives them to its sink, while others find more, and finds rows itself when
+//! there are none to give. So what leaves is what one thread gives, to the last byte: rows before an error leave before
+//! it, and behind the last row of LIMIT nothing is looked at.
+//!
+//! - With LIMIT the first part is read alone: mostly it is enough. Later parts are read ahead by few.
+//! - Of DISTINCT a part drops what it has seen itself, as far as there is room to know it; the thread of the query decides.
+//!
+//! ```text
+//!  row: length (u32) | fields (sort.rs)
+//!  row of DISTINCT: length (u32) | its values as a key | length (u32), sort key, fields, or the number of the fault in them
+//! ```
+
+use std::cell::RefCell;
+
+use super::budget::Budget;
+use super::cut::{Common, Cuts};
+use super::error::{Fault, QueryError};
+use super::ordered::{self, Next, Ordered, Own};
+use super::part::Shared;
+use super::plan::Plan;
+use super::results::output;
+use super::row::{Field, Fixed, Frame};
+use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, LevelKeys, Run, Scratch};
+use super::sink::RowSink;
+use super::sort;
+use super::spilled::Distinct;
+use super::spilling::{late_row, share, take_sized};
+use super::value::Value;
+use super::workers::{Taken, Workers};
+use crate::engine::View;
+
+/// Of the memory, rows that wait for those before them.
+const WAITING: (usize, usize) = (1, 4);
+/// And what parts know of the rows that they have seen.
+const SEEN: (usize, usize) = (1, 8);
+/// Rows are handed on when they have as many bytes.
+const BATCH_BYTES: usize = 16 << 10;
+/// Parts that each thread may be ahead where LIMIT may end it all.
+const AHEAD_PER_THREAD: usize = 2;
+/// Faults that a row of DISTINCT only has if it is the first of its kind, by number.
+const FAULTS: [Fault; 5] = [Fault::IntegerOverflow, Fault::TextTooLong, Fault::Json, Fault::JsonPath, Fault::JsonLabel];
+const DAMAGED: Fault = Fault::Damaged("a row of a part");
+
+/// Whether a plan's rows, of which `keep` are wanted, are found in parts and given one by one, and that is worth it.
+pub(super) fn is_listed(plan: &Plan, keep: Option<usize>, workers: &Workers) -> bool {
+    let is_list = !plan.grouped && (plan.distinct || plan.order.is_empty());
+    // Where each entry is a row, as many are read as are wanted.
+    let is_each = matches!(&plan.levels[..], [level] if level.before.is_empty() && level.after.is_empty());
+    let is_short = keep.is_some_and(|keep| is_each && (keep as u64) < workers.entries_min());
+    is_list && !is_short
+}
+
+/// What the threads of one execution work on.
+struct List<'j> {
+    plan: &'j Plan,
+    fixed: Common<'j>,
+    view: &'j (dyn View + Sync),
+    budget: &'j Budget<'j>,
+    cuts: &'j Cuts,
+    /// Rows that are wanted, with those skipped.
+    keep: Option<usize>,
+    takes_infinite: bool,
+    shared: Shared,
+    ordered: Ordered,
+}
+
+/// Ends the others' work when who takes their rows is done, in whatever way, or one of them is lost.
+struct Stops<'o> {
+    ordered: &'o Ordered,
+    is_helper: bool,
+}
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        if !self.is_helper || std::thread::panicking() {
+            self.ordered.stop();
+        }
+    }
+}
+
+/// The sink of a part.
+struct PartRows<'p> {
+    ordered: &'p Ordered,
+    number: usize,
+    rows: Vec<u8>,
+    /// Of which so much is whole rows: an error may come inside one.
+    whole: usize,
+    /// Rows until these are handed on, whatever their bytes.
+    wanted: usize,
+    takes_infinite: bool,
+    /// The part is not this thread's any more.
+    is_stopped: bool,
+    turn: Option<&'p dyn Fn() -> bool>,
+}
+
+impl PartRows<'_> {
+    fn hand_on(&mut self) {
+        if self.whole == 0 || self.is_stopped {
+            return;
+        }
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.truncate(std::mem::take(&mut self.whole));
+        self.is_stopped = match self.turn {
+            None => !self.ordered.put(self.number, rows),
+            Some(turn) => {
+                self.ordered.put_own(self.number, rows);
+                loop {
+                    if !turn() {
+                        break true;
+                    }
+                    if let Some(goes_on) = self.ordered.goes_on(self.number) {
+                        break !goes_on;
+                    }
+                }
+            }
+        };
+    }
+}
+
+impl RowSink for PartRows<'_> {
+    fn begin_row(&mut self) {
+        self.rows.extend_from_slice(&[0; 4]);
+    }
+
+    #[inline(always)]
+    fn field(&mut self, _column: usize, field: Field<'_>) {
+        sort::push_field(field, &mut self.rows);
+    }
+
+    fn end_row(&mut self) {
+        let length = (self.rows.len() - self.whole - 4) as u32;
+        self.rows[self.whole..self.whole + 4].copy_from_slice(&length.to_le_bytes());
+        self.whole = self.rows.len();
+        self.wanted = self.wanted.saturating_sub(1);
+        if self.rows.len() >= BATCH_BYTES || self.wanted == 0 {
+            self.hand_on();
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn is_wanted(&self) -> bool {
+        !self.is_stopped
+    }
+
+    fn takes_infinite(&self) -> bool {
+        self.takes_infinite
+    }
+}
+
+/// The thread of the query while it gives rows.
+struct Giver<'g, 'e, S: RowSink + ?Sized> {
+    run: &'g mut Run<'e, S>,
+    end: Option<End>,
+}
+
+impl<'e, S: RowSink + ?Sized> Run<'e, S> {
+    /// Has the rows found by several threads and gives them. False: nothing was done.
+    pub(super) fn list(&mut self, cuts: &Cuts, taken: &Taken<'_>, view: &(dyn View + Sync)) -> Result<bool, End> {
+        let Some(fixed) = Common::of(self.plan, self.fixed) else { return Ok(false) };
+        let keep = self.keep();
+        let ahead_max = if keep.is_some() { (taken.count() + 1) * AHEAD_PER_THREAD } else { cuts.parts() };
+        let list = List {
+            plan: self.plan,
+            fixed,
+            view,
+            budget: self.budget,
+            cuts,
+            keep: keep.filter(|_| !self.plan.distinct),
+            takes_infinite: self.sink.takes_infinite(),
+            shared: Shared::given_in_order(keep.is_some()),
+            ordered: Ordered::new(cuts.parts(), ahead_max, share(self.budget, WAITING)),
+        };
+        let flow = std::thread::scope(|scope| {
+            let list = &list;
+            let _stops = Stops { ordered: &list.ordered, is_helper: false };
+            self.give_parts(list, keep.is_some(), || taken.spawn(scope, cuts.parts() - 1, move || list.help()))
+        });
+        // Those that were read ahead in vain are no reason for an error.
+        self.outcome.rows_read = (self.outcome.rows_read + list.shared.rows()).min(self.budget.rows_max);
+        flow.map(|()| true)
+    }
+
+    /// Gives the rows of all parts. `help` has others find rows too.
+    fn give_parts(&mut self, list: &List<'_>, is_limited: bool, help: impl FnOnce()) -> Flow {
+        let budget = self.budget;
+        let giver = RefCell::new(Giver { run: self, end: None });
+        let turn = || giver.borrow_mut().turn(list);
+        let mut scratch = Scratch::default();
+        let mut help = Some(help);
+        loop {
+            if !turn() {
+                return giver.into_inner().end.map_or(Ok(()), Err);
+            }
+            if !is_limited || list.ordered.given() > 0 {
+                help.take().into_iter().for_each(|help| help());
+            }
+            match list.ordered.own() {
+                Own::Read(number) => list.with_fixed(|fixed| list.find(number, fixed, &mut scratch, Some(&turn))),
+                Own::Look if budget.deadline.is_some_and(|over| over()) => return Err(QueryError::Deadline.into()),
+                Own::Look => {}
+                Own::Done => return Ok(()),
+            }
+        }
+    }
+
+    /// Gives a row of a part.
+    fn give_found(&mut self, mut row: &[u8]) -> Flow {
+        if !self.plan.distinct {
+            return self.give_kept(row);
+        }
+        let (Field::Json(key), found) = (sort::take_field(&mut row), sort::take_field(&mut row)) else {
+            return Err(DAMAGED.into());
+        };
+        let new = self.note_distinct(key)?;
+        let mut row = match found {
+            _ if new == Distinct::Known => return Ok(()),
+            Field::Json(row) => row,
+            Field::Value(Value::Integer(fault)) => {
+                return Err(FAULTS.get(fault as usize).copied().unwrap_or(DAMAGED).into());
+            }
+            Field::Value(_) => return Err(DAMAGED.into()),
+        };
+        if new == Distinct::Late {
+            return Ok(self.keep_late(key, row)?);
+        }
+        let order = take_sized(&mut row)?;
+        if self.plan.order.is_empty() {
+            return self.give_kept(row);
+        }
+        self.sort.begin();
+        self.sort.bytes().extend_from_slice(order);
+        self.sort.end_key();
+        self.sort.bytes().extend_from_slice(row);
+        self.sort.end(self.keep());
+        Ok(self.check_sort()?)
+    }
+
+    /// Hands a row of DISTINCT, found in a part, to who decides, unless it is known here.
+    pub(super) fn hand_over(&mut self, frame: Option<&Frame<'_>>) -> Flow {
+        let mut key = std::mem::take(self.key);
+        key.clear();
+        for expr in &self.plan.outputs {
+            sort::push_key(expr.evaluate(&self.scope(frame))?, false, &mut key)?;
+        }
+        if self.distinct.contains(&key[..]) {
+            *self.key = key;
+            return Ok(());
+        }
+        let bytes = self.distinct_bytes + key.len() + GROUP_OVERHEAD_BYTES;
+        if self.count_bytes(bytes) <= share(self.budget, SEEN) {
+            self.distinct.insert(key.as_slice().into());
+            self.distinct_bytes = bytes;
+        } else {
+            self.count_bytes(self.distinct_bytes);
+        }
+        let outputs = self.plan.outputs.iter();
+        let row = late_row(&self.plan.order, outputs.map(|expr| output(expr, &self.scope(frame))), &self.scope(frame));
+        self.sink.begin_row();
+        self.sink.field(0, Field::Json(&key));
+        match row {
+            Ok(row) => self.sink.field(1, Field::Json(&row)),
+            Err(fault) => match FAULTS.iter().position(|known| *known == fault) {
+                Some(number) => self.sink.field(1, Field::Value(Value::Integer(number as i64))),
+                None => return Err(fault.into()),
+            },
+        }
+        *self.key = key;
+        self.end_row()
+    }
+}
+
+impl<S: RowSink + ?Sized> Giver<'_, '_, S> {
+    /// Gives what there is. False: that was the end.
+    fn turn(&mut self, list: &List<'_>) -> bool {
+        if self.end.is_none() {
+            self.end = self.give_all(list).err();
+        }
+        self.end.is_none()
+    }
+
+    fn give_all(&mut self, list: &List<'_>) -> Flow {
+        loop {
+            match list.ordered.next() {
+                Next::Rows(rows) => {
+                    let mut rows = &rows[..];
+                    while !rows.is_empty() {
+                        self.run.give_found(take_sized(&mut rows)?)?;
+                    }
+                }
+                Next::Ended(read) => list.count_given(read)?,
+                Next::Failed(error) => return Err(error.into()),
+                Next::Nothing => return Ok(()),
+            }
+        }
+    }
+}
+
+impl List<'_> {
+    /// Finds rows of parts until none is left.
+    fn help(&self) {
+        let _stops = Stops { ordered: &self.ordered, is_helper: true };
+        let mut scratch = Scratch::default();
+        self.with_fixed(|fixed| {
+            while let Some(number) = self.ordered.claim() {
+                self.find(number, fixed, &mut scratch, None);
+            }
+        });
+    }
+
+    fn with_fixed(&self, work: impl FnOnce(&Fixed<'_>)) {
+        let caches = self.fixed.caches();
+        work(&self.fixed.fixed(&caches));
+    }
+
+    /// Finds the rows of one part. Who gives the rows takes its `turn` meanwhile.
+    fn find(&self, number: usize, fixed: &Fixed<'_>, scratch: &mut Scratch, turn: Option<&dyn Fn() -> bool>) {
+        scratch.levels.resize_with(self.plan.levels.len(), LevelKeys::default);
+        let mut sink = PartRows {
+            ordered: &self.ordered,
+            number,
+            rows: Vec::new(),
+            whole: 0,
+            wanted: self.keep.unwrap_or(usize::MAX),
+            takes_infinite: self.takes_infinite,
+            is_stopped: false,
+            turn,
+        };
+        let mut part = self.cuts.part(number, &self.shared);
+        part.turn = turn;
+        let mut run = Run::of_part(self.plan, fixed, self.view, self.budget, scratch, &mut sink, (part, self.keep));
+        let found = run.gather_part();
+        let read = run.outcome.rows_read;
+        run.count_bytes(0);
+        sink.hand_on();
+        if sink.is_stopped {
+            return;
+        }
+        match found {
+            Ok(()) => self.ordered.end(number, ordered::End::Complete(read)),
+            Err(error) => {
+                self.shared.want_only_before(number);
+                self.ordered.end(number, ordered::End::Failed(error));
+            }
+        }
+    }
+
+    /// Counts rows read of a part that is given.
+    fn count_given(&self, read: u64) -> Result<(), QueryError> {
+        let limit = self.budget.rows_max;
+        if self.shared.add_given(read) > limit { Err(QueryError::Limit { what: "rows read", limit }) } else { Ok(()) }
+    }
+}
