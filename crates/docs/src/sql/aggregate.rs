@@ -3,7 +3,7 @@
 //! SUM, AVG and TOTAL are exact and rounded once ([`RunningSum`]), as a view's are: the oracle's last digit may be another, and
 //! where its SUM of integers leaves 64 bits only in between, ours is the sum.
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use super::error::{Fault, TEXT_BYTES_MAX};
 use super::expr::Expr;
@@ -46,16 +46,9 @@ impl AggregateCall {
         !self.distinct && self.filter.is_none() && self.kind != AggregateKind::GroupConcat
     }
 
-    /// Whether what it has taken in of some rows can be put on disk, and be joined with what it takes in of later ones:
-    /// not where each value counts once and is more than counted.
-    pub(crate) fn can_spill(&self) -> bool {
-        let counts = matches!(self.kind, AggregateKind::Count | AggregateKind::Min | AggregateKind::Max);
-        !self.distinct || counts
-    }
-
-    /// COUNT(DISTINCT): its values are all that it keeps.
-    pub(crate) fn counts_distinct(&self) -> bool {
-        self.distinct && self.kind == AggregateKind::Count
+    /// Of DISTINCT values, which are all that it keeps: the extremes alone need none of them.
+    pub(crate) fn keeps_values(&self) -> bool {
+        self.distinct && !matches!(self.kind, AggregateKind::Min | AggregateKind::Max)
     }
 
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
@@ -98,8 +91,13 @@ pub(crate) struct State {
 /// What few aggregates keep.
 #[derive(Clone, Debug, Default)]
 struct Rare {
-    /// The values of a DISTINCT aggregate so far.
+    /// The values of a DISTINCT aggregate so far, where that is all that need be known of them.
     seen: HashSet<Box<[u8]>>,
+    /// And where it is not, as what the first of those that are equal is taken in: a summand, or when it arrived (u64) and its
+    /// text.
+    values: HashMap<Box<[u8]>, Box<[u8]>>,
+    /// Texts of GROUP_CONCAT(DISTINCT) with their arrivals, not put together yet.
+    texts: Vec<(u64, Box<[u8]>)>,
     /// The text of GROUP_CONCAT so far, and what would have stood before it had there been any.
     text: Vec<u8>,
     lead: Vec<u8>,
@@ -107,6 +105,10 @@ struct Rare {
 
 /// Bytes that a value of a DISTINCT aggregate costs beside its own.
 const SEEN_OVERHEAD_BYTES: usize = 32;
+/// And if it is kept with what it is taken in as.
+const VALUE_OVERHEAD_BYTES: usize = 80;
+const ARRIVAL_BYTES: usize = 8;
+const DAMAGED: Fault = Fault::Damaged("a group on disk");
 
 #[derive(Clone, Debug, Default)]
 enum Extreme {
@@ -169,12 +171,12 @@ impl State {
     }
 
     /// Takes one row's value into an aggregate that is not plain; gives how many bytes more it keeps now. `separator` is
-    /// GROUP_CONCAT's.
+    /// GROUP_CONCAT's. `arrival` numbers the values that aggregates take in.
     pub(crate) fn step_rare(
         &mut self,
         call: &AggregateCall,
         value: Value<'_>,
-        separator: &[u8],
+        (separator, arrival): (&[u8], u64),
         arena: &bumpalo::Bump,
     ) -> Result<usize, Fault> {
         let mut grown = 0;
@@ -182,11 +184,10 @@ impl State {
             let mut key = Vec::new();
             sort::push_key(value, false, &mut key)?;
             let rare = self.rare.get_or_insert_default();
-            if rare.seen.contains(&key[..]) {
+            if rare.seen.contains(&key[..]) || rare.values.contains_key(&key[..]) {
                 return Ok(0);
             }
-            grown += key.len() + SEEN_OVERHEAD_BYTES;
-            rare.seen.insert(key.into_boxed_slice());
+            grown += rare.keep(key.into_boxed_slice(), call.value_of(value, arrival, arena));
         }
         if call.kind == AggregateKind::GroupConcat
             && let Some(text) = value.to_text(arena)
@@ -224,6 +225,16 @@ impl State {
             self.add_extreme(&part, call.kind);
         }
         match part.rare {
+            Some(rare) if call.distinct && !rare.values.is_empty() => {
+                for (key, value) in rare.values {
+                    let own = self.rare.get_or_insert_default();
+                    if !own.values.contains_key(&key) {
+                        self.step(call.kind, summand_of(&value)?);
+                        grown += self.rare.get_or_insert_default().keep(key, value);
+                    }
+                }
+                return Ok(grown);
+            }
             Some(rare) if call.distinct => {
                 let own = self.rare.get_or_insert_default();
                 for key in rare.seen {
@@ -257,19 +268,50 @@ impl State {
     pub(crate) fn rare_bytes(&self) -> usize {
         self.rare.as_ref().map_or(0, |rare| {
             let seen: usize = rare.seen.iter().map(|key| key.len() + SEEN_OVERHEAD_BYTES).sum();
-            seen + rare.text.len() + rare.lead.len()
+            let values: usize = rare.values.iter().map(|(key, value)| value_bytes(key, value)).sum();
+            seen + values + rare.text.len() + rare.lead.len()
         })
     }
 
-    /// Takes the values of COUNT(DISTINCT) out, as [`sort::push_key`] makes them.
-    pub(crate) fn take_seen(&mut self) -> Vec<Box<[u8]>> {
-        self.count = 0;
-        self.rare.take().map_or_else(Vec::new, |rare| rare.seen.into_iter().collect())
+    /// Takes the values of a DISTINCT aggregate that keeps them out, and with them all that it has taken in: each as
+    /// [`sort::push_key`] makes it, and as what it is taken in.
+    pub(crate) fn take_values(&mut self) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+        let rare = std::mem::take(self).rare.map_or_else(Rare::default, |rare| *rare);
+        let seen = rare.seen.into_iter().map(|key| (key, Box::default()));
+        rare.values.into_iter().chain(seen).collect()
     }
 
-    /// One value more of COUNT(DISTINCT), known to be another than those before.
-    pub(crate) fn count_distinct(&mut self) {
-        self.count += 1;
+    /// Takes one of them in, known to be another than those before. [`Self::end_values`] is to follow.
+    pub(crate) fn add_value(&mut self, call: &AggregateCall, value: &[u8]) -> Result<(), Fault> {
+        match call.kind {
+            AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => {
+                self.step(call.kind, summand_of(value)?);
+            }
+            AggregateKind::GroupConcat => {
+                let (arrival, text) = value.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
+                let rare = self.rare.get_or_insert_default();
+                // Counted here, the texts in memory are never more than one may have.
+                self.count += text.len() as i64 + 1;
+                if self.count > TEXT_BYTES_MAX as i64 + 1 {
+                    return Err(Fault::TextTooLong);
+                }
+                rare.texts.push((u64::from_be_bytes(*arrival), text.into()));
+            }
+            _ => self.count += 1,
+        }
+        Ok(())
+    }
+
+    /// All values are taken in.
+    pub(crate) fn end_values(&mut self) {
+        let Some(rare) = self.rare.as_mut().filter(|rare| !rare.texts.is_empty()) else { return };
+        let mut texts = std::mem::take(&mut rare.texts);
+        texts.sort_unstable_by_key(|(arrival, _)| *arrival);
+        self.count = texts.len() as i64;
+        for (number, (_, text)) in texts.iter().enumerate() {
+            rare.text.extend((number > 0).then_some(b','));
+            rare.text.extend_from_slice(text);
+        }
     }
 
     /// Appends what it has taken in, but for the values of a DISTINCT aggregate.
@@ -288,7 +330,6 @@ impl State {
 
     /// Takes it off the front.
     pub(crate) fn decode(call: &AggregateCall, bytes: &mut &[u8]) -> Result<State, Fault> {
-        const DAMAGED: Fault = Fault::Damaged("a group on disk");
         let mut state = State { count: varint::take_signed(bytes).ok_or(DAMAGED)?, ..State::default() };
         match call.kind {
             AggregateKind::CountRows | AggregateKind::Count => {}
@@ -334,6 +375,49 @@ impl State {
             AggregateKind::Min | AggregateKind::Max => self.extreme.value(),
             AggregateKind::GroupConcat => Value::Text(self.rare.as_ref().map_or(&[], |rare| &rare.text)),
         })
+    }
+}
+
+impl AggregateCall {
+    /// What a value of a DISTINCT aggregate is taken in as, where that is more than its being there.
+    fn value_of(&self, value: Value<'_>, arrival: u64, arena: &bumpalo::Bump) -> Box<[u8]> {
+        let mut out = Vec::new();
+        match self.kind {
+            AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => {
+                sort::push_field(Field::Value(summand(value)), &mut out);
+            }
+            AggregateKind::GroupConcat => {
+                out.extend_from_slice(&arrival.to_be_bytes());
+                out.extend_from_slice(value.to_text(arena).unwrap_or_default());
+            }
+            _ => {}
+        }
+        out.into_boxed_slice()
+    }
+}
+
+impl Rare {
+    /// Keeps a value that is new; gives how many bytes more that are.
+    fn keep(&mut self, key: Box<[u8]>, value: Box<[u8]>) -> usize {
+        if value.is_empty() {
+            let bytes = key.len() + SEEN_OVERHEAD_BYTES;
+            self.seen.insert(key);
+            return bytes;
+        }
+        let bytes = value_bytes(&key, &value);
+        self.values.insert(key, value);
+        bytes
+    }
+}
+
+fn value_bytes(key: &[u8], value: &[u8]) -> usize {
+    key.len() + value.len() + VALUE_OVERHEAD_BYTES
+}
+
+fn summand_of(mut value: &[u8]) -> Result<Value<'_>, Fault> {
+    match sort::take_field(&mut value) {
+        Field::Value(value) => Ok(value),
+        Field::Json(_) => Err(DAMAGED),
     }
 }
 

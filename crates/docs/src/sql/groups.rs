@@ -41,7 +41,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 Some(separator) => separator.evaluate(&scope)?.to_text(self.arena).unwrap_or_default(),
                 None => b",",
             };
-            grown += state.step_rare(call, value, separator, self.arena)?;
+            grown += state.step_rare(call, value, (separator, self.groups.next_value), self.arena)?;
+            self.groups.next_value += 1;
         }
         if grown > 0 {
             self.groups.bytes += grown;

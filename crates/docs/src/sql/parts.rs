@@ -23,7 +23,7 @@ use super::run::{End, GROUP_OVERHEAD_BYTES, Groups, LevelKeys, Run, Scratch};
 use super::sink::RowSink;
 use super::sort::SortBuffer;
 use super::spilled::Spilled;
-use super::spilling::{can_spill, share, write_groups};
+use super::spilling::{share, write_groups};
 use super::workers::{Taken, Workers};
 use crate::engine::View;
 
@@ -71,10 +71,7 @@ struct Job<'j> {
 /// Whether a plan's rows can be gathered in parts: into groups or for a sort, nothing of which depends on another part.
 fn is_gathered(plan: &Plan) -> bool {
     let gathers = plan.grouped || (!plan.order.is_empty() && !plan.distinct);
-    let joins = plan.aggregates.iter().all(|call| {
-        let counts = matches!(call.kind, AggregateKind::Count | AggregateKind::Min | AggregateKind::Max);
-        call.kind != AggregateKind::GroupConcat && (counts || !call.distinct)
-    });
+    let joins = plan.aggregates.iter().all(|call| call.kind != AggregateKind::GroupConcat);
     gathers && joins
 }
 
@@ -183,7 +180,7 @@ impl Job<'_> {
 
     /// Writes to disk what was gathered, if that is allowed, into files that another lends.
     fn spill(&self, gathered: &mut Gathered, lent: &mut Spilled) -> Result<(), QueryError> {
-        if self.budget.spill.is_none() || !can_spill(self.plan) {
+        if self.budget.spill.is_none() {
             return Ok(());
         }
         lent.sorted.write(&mut gathered.sort, self.keep, self.budget)?;

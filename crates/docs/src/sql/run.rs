@@ -148,6 +148,8 @@ pub(super) struct Groups {
     /// The numbers of the groups in the order in which they were first seen, also among those that are on disk.
     pub(super) arrivals: Vec<u64>,
     pub(super) next_arrival: u64,
+    /// The same for values that aggregates keep.
+    pub(super) next_value: u64,
     pub(super) bytes: usize,
 }
 

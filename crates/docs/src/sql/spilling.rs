@@ -5,14 +5,14 @@
 //! - **Sorts.** The rows so far are sorted and written as a run; runs are merged at the end. Equal rows keep their order.
 //! - **Groups.** All groups so far are written as a run in the order of their keys, with what their aggregates have taken in,
 //!   and begin anew. The merge finds what belongs to one group side by side and joins it; a second sort brings the groups back
-//!   into the order in which they were first seen. Values of COUNT(DISTINCT) are entries of their own behind their
-//!   group's, so that none need all of them in memory.
+//!   into the order in which they were first seen. DISTINCT values of an aggregate are entries of their own behind their
+//!   group's, so that none need all of them in memory; of those that are equal the first is taken in.
 //! - **DISTINCT.** Once there is no room for more rows to be known, rows that are none of those known are sorted by themselves; the first
 //!   of each kind is brought back into the order in which they came.
 //!
 //! ```text
 //!  entry of a group:   key | 0 (u16)                                → arrival (u64) | length (u32) | fields | aggregates
-//!  counted value:      key | 1 + place of the aggregate (u16) | value → nothing
+//!  DISTINCT value:     key | 1 + place of the aggregate (u16) | value → nothing, a summand, or arrival (u64) and text
 //!  row of DISTINCT:    values                                       → arrival (u64) | length (u32) | sort key | fields
 //! ```
 //!
@@ -69,7 +69,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Looks at the memory that the groups take: too much is an error, or has them go to disk.
     pub(super) fn check_groups(&mut self) -> Result<(), QueryError> {
         let bytes = self.count_bytes(self.groups.bytes);
-        if self.budget.spill.is_some() && can_spill(self.plan) {
+        if self.budget.spill.is_some() {
             self.is_full = bytes > self.gathered_max();
             return Ok(());
         }
@@ -197,11 +197,6 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 }
 
-/// Whether the groups of a plan can go to disk.
-pub(super) fn can_spill(plan: &Plan) -> bool {
-    plan.aggregates.iter().all(AggregateCall::can_spill)
-}
-
 fn limited(what: &'static str, bytes: usize, budget: &Budget<'_>) -> Result<(), QueryError> {
     let limit = budget.memory_bytes_max;
     if bytes > limit { Err(QueryError::Limit { what, limit: limit as u64 }) } else { Ok(()) }
@@ -265,7 +260,7 @@ pub(super) fn write_groups(
     let (mut run, mut entry, mut payload) = (runs.begin(budget)?, Vec::new(), Vec::new());
     for (key, place) in order {
         let states = &mut states[place * width..(place + 1) * width];
-        let seen: Vec<Vec<Box<[u8]>>> = plan.aggregates.iter().zip(&mut *states).map(seen_in_order).collect();
+        let kept: Vec<Vec<Kept>> = plan.aggregates.iter().zip(&mut *states).map(values_in_order).collect();
         payload.clear();
         payload.extend_from_slice(&groups.arrivals.get(place).copied().unwrap_or(0).to_be_bytes());
         push_sized(groups.fields.get(place).map_or(&[][..], |fields| fields), &mut payload);
@@ -274,19 +269,20 @@ pub(super) fn write_groups(
         entry.extend_from_slice(key);
         entry.extend_from_slice(&0u16.to_be_bytes());
         run.push(&entry, &payload)?;
-        for (values, tag) in seen.iter().zip(1u16..) {
-            for value in values {
+        for (values, tag) in kept.iter().zip(1u16..) {
+            for (value, taken_in) in values {
                 entry.truncate(key.len());
                 entry.extend_from_slice(&tag.to_be_bytes());
                 entry.extend_from_slice(value);
-                run.push(&entry, &[])?;
+                run.push(&entry, taken_in)?;
             }
         }
     }
     run.end()?;
-    let (next_arrival, mut places) = (groups.next_arrival, std::mem::take(&mut groups.places));
+    let (next_arrival, next_value) = (groups.next_arrival, groups.next_value);
+    let mut places = std::mem::take(&mut groups.places);
     places.clear();
-    *groups = Groups { places, next_arrival, ..Groups::default() };
+    *groups = Groups { places, next_arrival, next_value, ..Groups::default() };
     states.clear();
     if plan.group.is_empty() {
         states.resize_with(width, State::default);
@@ -294,14 +290,16 @@ pub(super) fn write_groups(
     Ok(())
 }
 
-/// The values that an aggregate counts once.
-fn seen_in_order((call, state): (&AggregateCall, &mut State)) -> Vec<Box<[u8]>> {
-    if !call.counts_distinct() {
+/// A value that an aggregate takes in once, and as what.
+type Kept = (Box<[u8]>, Box<[u8]>);
+
+fn values_in_order((call, state): (&AggregateCall, &mut State)) -> Vec<Kept> {
+    if !call.keeps_values() {
         return Vec::new();
     }
-    let mut seen = state.take_seen();
-    seen.sort_unstable();
-    seen
+    let mut values = state.take_values();
+    values.sort_unstable();
+    values
 }
 
 fn encode_states(calls: &[AggregateCall], states: &[State], out: &mut Vec<u8>) {
@@ -354,14 +352,16 @@ impl Joined {
             return all.into_iter().try_for_each(|((own, part), call)| own.add_part(part, call).map(drop));
         };
         if self.counted != key {
-            self.states.get_mut(place).ok_or(DAMAGED)?.count_distinct();
+            let call = plan.aggregates.get(place).ok_or(DAMAGED)?;
+            self.states.get_mut(place).ok_or(DAMAGED)?.add_value(call, payload)?;
             self.counted.clear();
             self.counted.extend_from_slice(key);
         }
         Ok(())
     }
 
-    fn encode(&self, plan: &Plan, out: &mut Vec<u8>) {
+    fn encode(mut self, plan: &Plan, out: &mut Vec<u8>) {
+        self.states.iter_mut().for_each(State::end_values);
         push_sized(&self.fields, out);
         encode_states(&plan.aggregates, &self.states, out);
     }
