@@ -371,6 +371,9 @@ impl<S: Service> Connection<S> {
         if self.finished {
             return;
         }
+        if self.ring.is_watched() && io.input_ended() {
+            self.ring.client_ended();
+        }
         self.say_continue(io);
         if !self.last && !io.input().is_empty() && self.is_short(io) {
             self.refuse_for_want_of_buffers(io);
@@ -403,7 +406,9 @@ impl<S: Service> Connection<S> {
     /// Stops reading the socket while much is unread and may not be served yet.
     fn hold_input(&mut self, io: &mut Io<'_>, stop: Stop) {
         let may_not_go_on = matches!(stop, Stop::Blocked | Stop::Full) && !io.congested();
-        let hold = self.last || may_not_go_on && io.input().len() > UNREAD_BYTES_MAX;
+        // A socket that is not read does not tell that its client has ended.
+        let is_done = self.last && !self.ring.is_watched();
+        let hold = is_done || may_not_go_on && io.input().len() > UNREAD_BYTES_MAX;
         if hold != self.paused {
             self.paused = hold;
             if hold { io.pause_input() } else { io.resume_input() }

@@ -4,7 +4,7 @@
 //! mean, by RFC 9112 and on the strict side: whatever two servers could read in two ways is refused. Most heads are
 //! plain and do not come here: see `plain`, which shares what fields mean.
 //!
-//! Only five fields concern us. They are found in one pass, by length and first byte before any comparison.
+//! Only six fields concern us. They are found in one pass, by length and first byte before any comparison.
 
 use std::mem::MaybeUninit;
 
@@ -59,6 +59,8 @@ pub(crate) struct Head<'i> {
     pub(crate) framing: Framing,
     /// The client waits for a word before it sends the body.
     pub(crate) expects_continue: bool,
+    /// An Accept field names something that is neither anything nor JSON.
+    pub(crate) names_media: bool,
 }
 
 /// Parses a head that [`crate::scan::HeadScan`] found whole. Out of line, so that the plain way does not pay for its
@@ -94,6 +96,7 @@ pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &Limits) -> Result<Head<'i>, Re
         persistent: if http10 { meaning.keep_alive && !meaning.close } else { !meaning.close },
         framing: meaning.framing(http10)?,
         expects_continue: meaning.expects_continue(http10)?,
+        names_media: meaning.names_media,
     })
 }
 
@@ -169,6 +172,7 @@ pub(crate) struct Meaning<'i> {
     close: bool,
     keep_alive: bool,
     host_is_checked: bool,
+    pub(crate) names_media: bool,
 }
 
 impl<'i> Meaning<'i> {
@@ -193,6 +197,9 @@ impl<'i> Meaning<'i> {
             }
             (17, b't') if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 set_once(&mut self.coding, value, Refusal::CodingRepeated)?;
+            }
+            (6, b'a') if name.eq_ignore_ascii_case(b"accept") => {
+                self.names_media |= !matches!(value, b"*/*" | b"application/json");
             }
             (6, b'e') if name.eq_ignore_ascii_case(b"expect") => self.expect = Some(value),
             _ => {}

@@ -4,6 +4,7 @@ use reactor::{ConnectionId, Loop, Message};
 
 use crate::body::BodySource;
 use crate::composer::{JSON, append_content_type, append_field};
+use crate::presence::Presence;
 use crate::status::Status;
 
 /// Which reply of which connection.
@@ -56,11 +57,17 @@ pub struct LateReply {
     ticket: Ticket,
     fields: Vec<u8>,
     answered: bool,
+    presence: Presence,
 }
 
 impl LateReply {
-    pub(crate) fn new(lp: Loop, ticket: Ticket, fields: Vec<u8>) -> Self {
-        LateReply { lp, ticket, fields, answered: false }
+    pub(crate) fn new(lp: Loop, ticket: Ticket, fields: Vec<u8>, presence: Presence) -> Self {
+        LateReply { lp, ticket, fields, answered: false, presence }
+    }
+
+    /// Whether its client is still there, if it was asked for as one that is watched.
+    pub fn presence(&self) -> Presence {
+        self.presence.clone()
     }
 
     /// Adds a header field; one that would break the head is left out.

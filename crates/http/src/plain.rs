@@ -34,6 +34,7 @@ pub(crate) struct Seen {
     /// With the blank line; empty: none yet.
     lines: Vec<u8>,
     persistent: bool,
+    names_media: bool,
     misses: u32,
 }
 
@@ -46,6 +47,7 @@ impl Seen {
             self.lines.clear();
             self.lines.extend_from_slice(lines);
             self.persistent = head.persistent;
+            self.names_media = head.names_media;
         }
     }
 }
@@ -66,11 +68,12 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Opt
     let fields_at = end + VERSION.len();
     let rest = input.get(fields_at..)?;
     let known = !seen.lines.is_empty() && rest.starts_with(&seen.lines);
-    let (fields_end, persistent, framing, expects_continue) = if known {
-        (fields_at + seen.lines.len() - 2, seen.persistent, Framing::Length(0), false)
+    let (fields_end, persistent, framing, expects_continue, names_media) = if known {
+        (fields_at + seen.lines.len() - 2, seen.persistent, Framing::Length(0), false, seen.names_media)
     } else {
         let (meaning, fields_end) = read_fields(bytes, fields_at, limits)?;
-        (fields_end, !meaning.closes(), meaning.framing(false).ok()?, meaning.expects_continue(false).ok()?)
+        let (framing, expects_continue) = (meaning.framing(false).ok()?, meaning.expects_continue(false).ok()?);
+        (fields_end, !meaning.closes(), framing, expects_continue, meaning.names_media)
     };
     let head_bytes = fields_end + 2;
     if end - target_at > limits.target_bytes_max || head_bytes > limits.head_bytes_max {
@@ -85,6 +88,7 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Opt
         persistent,
         framing,
         expects_continue,
+        names_media,
     };
     if !known {
         seen.note(&input[fields_at..head_bytes], &head);
@@ -183,6 +187,24 @@ mod tests {
         check("GET /a?b=%20+c HTTP/1.1\r\nHost: h\r\nUser-Agent: x (y; z)\r\nAccept: */*\r\nConnection: close", true);
         check("POST /a?b?c HTTP/1.1\r\nhost: h\r\nContent-Length: 3\r\nExpect: 100-continue", true);
         check("POST / HTTP/1.1\r\nhost:h\r\nConnection:close\r\nContent-Length:3", true);
+    }
+
+    #[test]
+    fn media_other_than_json_are_told() {
+        for (field, told) in [
+            ("X: y", false),
+            ("Accept: */*", false),
+            ("accept: application/json", false),
+            ("Accept: text/csv", true),
+            ("Accept: application/json, */*", true),
+        ] {
+            let (limits, mut seen) = (Limits::default(), Seen::default());
+            let whole = format!("GET / HTTP/1.1\r\nHost: h\r\n{field}\r\n\r\n");
+            for _ in 0..2 {
+                let (head, _) = read(whole.as_bytes(), &limits, &mut seen).expect("a plain head");
+                assert_eq!(head.names_media, told, "{field}");
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::body::BodySource;
 use crate::composer::{Length, Shape, append_field, checked, has_body};
 use crate::late::{LateReply, Ticket};
+use crate::presence::{Presence, Watched};
 use crate::status::Status;
 use crate::stream::{Stream, StreamFraming};
 use crate::worker::Worker;
@@ -19,6 +20,8 @@ pub(crate) enum Outcome {
     /// The head was composed; the body is pulled.
     Stream(Status, Box<Stream>),
     Later,
+    /// The same with somebody who wants to know whether the client stays.
+    Watched(Watched),
 }
 
 /// The duty to answer one request. Dropped unanswered, it answers 500.
@@ -86,9 +89,20 @@ impl Reply<'_> {
     /// Keeps the reply for later, from any thread. The connection's later replies wait behind it.
     pub fn later(self) -> LateReply {
         *self.outcome = Outcome::Later;
+        self.kept(Presence::default())
+    }
+
+    /// The same for work that may be long: [`LateReply::presence`] tells whether the client is still there.
+    pub fn later_watched(self) -> LateReply {
+        let presence = Presence::default();
+        *self.outcome = Outcome::Watched(Watched(presence.clone()));
+        self.kept(presence)
+    }
+
+    fn kept(self, presence: Presence) -> LateReply {
         let fields = self.worker.fields.borrow();
         // An empty Vec costs nothing; most late replies have no fields yet.
-        LateReply::new(self.worker.lp.clone(), self.ticket, fields.clone())
+        LateReply::new(self.worker.lp.clone(), self.ticket, fields.clone(), presence)
     }
 
     /// Answers with a stream: `source` is pulled on the loop's thread whenever the write queue is below its low-water

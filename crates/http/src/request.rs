@@ -38,6 +38,12 @@ impl<'r> Request<'r> {
         fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
+    /// Whether an Accept field names something that is neither anything nor JSON: known without a look at the fields.
+    #[inline]
+    pub fn names_media(&self) -> bool {
+        self.head.names_media
+    }
+
     /// All header fields in the order of arrival.
     pub fn headers(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> + '_ {
         self.head.fields.iter()

@@ -9,7 +9,7 @@
 //! or stands behind something that waits, has a slot.
 //!
 //! Invariants: slot `i` has sequence `first + i`; `writes_unanswered` counts the slots that wait for a request that may
-//! change something; `held_bytes` is the sum over the slots; a slot whose reply ends the connection is the last.
+//! change something; `watched` those whose client is watched; `held_bytes` is the sum over the slots; a slot whose reply ends the connection is the last.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use crate::access_log::Entry;
 use crate::composer::Shape;
 use crate::late::Answer;
 use crate::method::Order;
+use crate::presence::Watched;
 use crate::status::Status;
 use crate::stream::Stream;
 
@@ -41,6 +42,8 @@ pub(crate) struct Slot {
     pub(crate) order: Order,
     pub(crate) held: Held,
     pub(crate) log: Option<Box<Entry>>,
+    /// Somebody wants to know whether the client stays, until the reply has left.
+    pub(crate) watched: Option<Watched>,
 }
 
 /// What a slot takes beside its reply's bytes: itself, an answer's or a stream's box, its small fields.
@@ -57,6 +60,7 @@ pub(crate) struct Ring {
     /// Of these, those whose order is [`Order::Alone`].
     alone_unanswered: usize,
     streams: usize,
+    watched: usize,
     held_bytes: usize,
 }
 
@@ -89,6 +93,16 @@ impl Ring {
         self.streams > 0
     }
 
+    /// Whether somebody wants to know whether the client stays.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched > 0
+    }
+
+    /// The client sends no more.
+    pub(crate) fn client_ended(&self) {
+        self.slots.iter().filter_map(|slot| slot.watched.as_ref()).for_each(Watched::ended);
+    }
+
     /// Bytes of replies that wait for their turn.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
@@ -104,6 +118,7 @@ impl Ring {
         self.writes_unanswered += usize::from(slot.waits_to_write());
         self.alone_unanswered += usize::from(slot.waits_alone());
         self.streams += usize::from(slot.is_stream());
+        self.watched += usize::from(slot.watched.is_some());
         self.slots.push_back(slot);
     }
 
@@ -146,6 +161,7 @@ impl Ring {
         self.writes_unanswered -= usize::from(slot.waits_to_write());
         self.alone_unanswered -= usize::from(slot.waits_alone());
         self.streams -= usize::from(slot.is_stream());
+        self.watched -= usize::from(slot.watched.is_some());
         Some(slot)
     }
 }
@@ -179,7 +195,7 @@ mod tests {
 
     fn slot(order: Order) -> Slot {
         let shape = Shape { http10: false, persistent: true, head_only: false };
-        Slot { shape, order, held: Held::Nothing, log: None }
+        Slot { shape, order, held: Held::Nothing, log: None, watched: None }
     }
 
     fn answer() -> Box<Answer> {

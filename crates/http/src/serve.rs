@@ -67,7 +67,7 @@ pub(crate) fn serve<S: Service>(
         worker.replied(status, target.len() - before, log);
         return Served::Done { persistent: shape.persistent, shared: None };
     }
-    place(worker, ring, Slot { shape, order, held: Held::Nothing, log }, outcome, buffer)
+    place(worker, ring, Slot { shape, order, held: Held::Nothing, log, watched: None }, outcome, buffer)
 }
 
 /// The request's order; `None` if it has to wait. A panic leaves the outcome as it was: unanswered, if nothing was said.
@@ -123,6 +123,11 @@ fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buf
             worker.give_buffer(buffer);
             Held::Nothing
         }
+        Outcome::Watched(watched) => {
+            worker.give_buffer(buffer);
+            slot.watched = Some(watched);
+            Held::Nothing
+        }
     };
     ring.push(slot);
     Served::Done { persistent, shared: None }
@@ -141,7 +146,7 @@ pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_on
     } else {
         let mut buffer = worker.take_buffer();
         compose_problem(worker, &mut buffer, shape, status, detail);
-        ring.push(Slot { shape, order: Order::Read, held: Held::Bytes(status, buffer), log: None });
+        ring.push(Slot { shape, order: Order::Read, held: Held::Bytes(status, buffer), log: None, watched: None });
     }
 }
 

@@ -1,7 +1,7 @@
 //! Closing, limits of connections, drain, and small things about heads.
 
 use crate::harness::TestServer;
-use http::{AccessLog, Limits, QueuedWriter, Settings, Status};
+use http::{AccessLog, Client, Limits, Presence, QueuedWriter, Settings, Status};
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +15,48 @@ fn a_half_closed_client_gets_its_late_reply() {
     client.expect(200, "/late/1");
     client.expect(200, "GET /b []");
     client.expect_end();
+}
+
+/// Waits until so much is known of a client.
+#[track_caller]
+fn wait_for(presence: &Presence, client: Client) {
+    let begun = std::time::Instant::now();
+    while presence.client() != client {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", presence.client());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn who_works_for_a_watched_reply_is_told_what_becomes_of_its_client() {
+    let server = TestServer::start(Settings::default());
+    for more in ["", "Connection: close\r\n"] {
+        let mut client = server.connect();
+        client.send(format!("GET /watched/1 HTTP/1.1\r\nHost: h\r\n{more}\r\n").as_bytes());
+        let late = server.shelf.take("/watched/1");
+        let presence = late.presence();
+        assert_eq!(presence.client(), Client::Here);
+        client.end();
+        wait_for(&presence, Client::Ended);
+        late.send(Status(200), "", b"in spite of all".to_vec());
+        assert_eq!(client.answer().body, "in spite of all");
+        client.expect_end();
+        wait_for(&presence, Client::Gone);
+    }
+    let mut client = server.connect();
+    client.probe("/a");
+    client.send(b"GET /watched/2 HTTP/1.1\r\nHost: h\r\n\r\nGET /large/100000 HTTP/1.1\r\nHost: h\r\n\r\n");
+    let late = server.shelf.take("/watched/2");
+    let presence = late.presence();
+    late.send(Status(200), "", Vec::new());
+    wait_for(&presence, Client::Gone);
+    let mut other = server.connect();
+    other.send(b"GET /late/3 HTTP/1.1\r\nHost: h\r\n\r\n");
+    let unwatched = server.shelf.take("/late/3");
+    other.end();
+    unwatched.send(Status(200), "", Vec::new());
+    other.answer();
+    assert_eq!(client.answer().status, 200);
 }
 
 #[test]

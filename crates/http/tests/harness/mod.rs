@@ -71,6 +71,7 @@ impl Service for TestService {
         };
         match request.path().split('/').nth(1).unwrap_or_default() {
             "late" | "late-read" | "late-alone" => self.shelf.put(key, reply.later()),
+            "watched" => self.shelf.put(key, reply.later_watched()),
             "panic" => panic!("as asked"),
             "drop" => {}
             "drop-late" => drop(reply.later()),
