@@ -88,6 +88,9 @@ pub(crate) struct State {
     rare: Option<Box<Rare>>,
 }
 
+/// A value of a DISTINCT aggregate, as it is compared and as it is taken in.
+pub(crate) type KeyAndValue = (Box<[u8]>, Box<[u8]>);
+
 /// What few aggregates keep.
 #[derive(Clone, Debug, Default)]
 struct Rare {
@@ -275,7 +278,7 @@ impl State {
 
     /// Takes the values of a DISTINCT aggregate that keeps them out, and with them all that it has taken in: each as
     /// [`sort::push_key`] makes it, and as what it is taken in.
-    pub(crate) fn take_values(&mut self) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+    pub(crate) fn take_values(&mut self) -> Vec<KeyAndValue> {
         let rare = std::mem::take(self).rare.map_or_else(Rare::default, |rare| *rare);
         let seen = rare.seen.into_iter().map(|key| (key, Box::default()));
         rare.values.into_iter().chain(seen).collect()
