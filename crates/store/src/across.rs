@@ -53,7 +53,7 @@ impl<'s> Across<'s> {
         direction: Direction,
         visit: &mut VisitEntries<'_, 's>,
     ) -> Result<bool, Error> {
-        if !self.view.scan_leaves(tree, range, direction, visit)? {
+        if !self.view.scan_leaves(None, tree, range, direction, visit)? {
             return Ok(false);
         }
         self.check().map(|()| true)

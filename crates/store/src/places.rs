@@ -16,6 +16,9 @@
 //! impossible; a place is an offset and a length, checked against the map like any other, so that nothing here can
 //! reach outside of it. What does not fit the bits (a tree of a high number, an offset past 512 GB) is not remembered.
 //!
+//! The same memory tells where a range begins that was read before, by the key that it begins with: a leaf, and the rank of
+//! the first entry there in place of a length. Names tell both kinds apart.
+//!
 //! A set says of which state of the tree its entries are. One of another state is empty, so a checkpoint costs nothing
 //! here: emptying the whole table would hold up the reader's loop.
 //!
@@ -31,7 +34,7 @@ use memmap2::{Advice, MmapMut};
 
 use crate::error::Error;
 use crate::key::TreeId;
-use crate::tree::{PageNo, TreeView, VALUE_INLINE_MAX};
+use crate::tree::{Beginning, PAGE_BYTES, PageNo, TreeView, VALUE_INLINE_MAX};
 
 /// Keys that are foreseen at a time: eight connections' batches of sixteen. Their lines fill a good part of a first cache.
 const FORESEEN_MAX: usize = 128;
@@ -39,6 +42,10 @@ const FORESEEN_MAX: usize = 128;
 const TOGETHER_MAX: usize = u32::BITS as usize;
 /// Longest key that is remembered.
 const KEY_BYTES: usize = 8;
+/// Shortest key with which a range begins that is remembered: as many kinds of names as there are bits for.
+const BEGINNING_BYTES_MIN: usize = 3;
+/// What the name of a range's beginning has over its key's length: longer keys than there are.
+const BEGINNING_LENGTHS: u64 = (KEY_BYTES + 2 - BEGINNING_BYTES_MIN) as u64;
 const KEY_BITS: u32 = 4;
 const TREE_BITS: u32 = 10;
 const NAME_BITS: u32 = KEY_BITS + TREE_BITS;
@@ -47,6 +54,7 @@ const OFFSET_BITS: u32 = u64::BITS - NAME_BITS - LENGTH_BITS;
 const NAME_MASK: u64 = (1 << NAME_BITS) - 1;
 const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
 const _: () = assert!(VALUE_INLINE_MAX as u64 <= LENGTH_MASK && KEY_BYTES + 1 < 1 << KEY_BITS);
+const _: () = assert!(KEY_BYTES as u64 + BEGINNING_LENGTHS < 1 << KEY_BITS && PAGE_BYTES as u64 / 8 <= LENGTH_MASK);
 /// 2^64 divided by the golden ratio: spreads neighbouring keys (Knuth, volume 3, section 6.4).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -162,6 +170,31 @@ impl Places {
         Ok(())
     }
 
+    /// Where a range begins, if one that begins with the same key was read in this state of the tree.
+    #[inline]
+    pub(crate) fn beginning(&self, view: &TreeView, tree: TreeId, from: &[u8]) -> Option<Beginning> {
+        let (padded, name) = self.named_beginning(tree, from)?;
+        let place = self.known(view, self.index(padded, name), padded, name)?;
+        let (offset, rank) = (place >> (NAME_BITS + LENGTH_BITS), place >> NAME_BITS & LENGTH_MASK);
+        let leaf = PageNo(u32::try_from(offset / PAGE_BYTES as u64).ok()?);
+        Some(Beginning { leaf, rank: rank as usize })
+    }
+
+    /// Remembers where a range begins.
+    #[inline(never)]
+    pub(crate) fn remember_beginning(&self, view: &TreeView, tree: TreeId, from: &[u8], beginning: Beginning) {
+        if let Some((padded, name)) = self.named_beginning(tree, from) {
+            let (entry, index) = (Entry { key: padded, place: name }, self.index(padded, name));
+            self.put(view, entry, index, beginning.rank, beginning.leaf.offset());
+        }
+    }
+
+    #[inline]
+    fn named_beginning(&self, tree: TreeId, from: &[u8]) -> Option<(u64, u64)> {
+        let (padded, name) = self.named(tree, from).filter(|_| from.len() >= BEGINNING_BYTES_MIN)?;
+        Some((padded, name + BEGINNING_LENGTHS))
+    }
+
     /// Has the set of a key fetched.
     #[inline]
     pub(crate) fn fetch_place(&self, tree: TreeId, key: &[u8]) {
@@ -200,6 +233,11 @@ impl Places {
             *place = Foreseen { key: padded, name, index, leaf: PageNo::default() };
             foreseen.len += 1;
         }
+    }
+
+    #[inline]
+    pub(crate) fn has_foreseen(&self) -> bool {
+        self.foreseen.borrow().len > 0
     }
 
     /// Has the values of the foreseen keys fetched. Where one's place is not known its leaf is found first, of all keys
@@ -260,9 +298,13 @@ impl Places {
         Ok(Some(value))
     }
 
-    fn remember(&self, view: &TreeView, mut entry: Entry, index: usize, value: &[u8], offset: u64) {
+    fn remember(&self, view: &TreeView, entry: Entry, index: usize, value: &[u8], offset: u64) {
+        self.put(view, entry, index, value.len(), offset);
+    }
+
+    fn put(&self, view: &TreeView, mut entry: Entry, index: usize, length: usize, offset: u64) {
         if offset >> OFFSET_BITS == 0 {
-            entry.place |= offset << (NAME_BITS + LENGTH_BITS) | (value.len() as u64) << NAME_BITS;
+            entry.place |= offset << (NAME_BITS + LENGTH_BITS) | (length as u64) << NAME_BITS;
             let table = self.table.get_or_init(|| RefCell::new(Table::new(self.sets_count)));
             table.borrow_mut().put(index, view.meta().sequence, entry);
         }

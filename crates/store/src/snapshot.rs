@@ -66,6 +66,9 @@ impl Reader {
     /// Has the noted keys' values fetched from memory, all at once. Changes nothing that a lookup gives.
     #[inline]
     pub fn fetch(&self) {
+        if !self.places.has_foreseen() {
+            return;
+        }
         let (guard, _) = self.engine.pin(&self.slot);
         self.places.fetch(&guard.tree);
     }
@@ -170,7 +173,7 @@ impl Snapshot<'_> {
         direction: Direction,
         visit: &mut VisitEntries<'_, 's>,
     ) -> Result<bool, Error> {
-        if self.is_asking || !self.view().scan_leaves(tree, range, direction, visit)? {
+        if self.is_asking || !self.view().scan_leaves(Some(self.places), tree, range, direction, visit)? {
             return Ok(false);
         }
         self.check().map(|()| true)
@@ -184,7 +187,7 @@ impl Snapshot<'_> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        self.view().scan_by(self.is_asking, tree, range, direction, visit)?;
+        self.view().scan_by(Some(self.places), self.is_asking, tree, range, direction, visit)?;
         self.check()
     }
 

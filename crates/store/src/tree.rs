@@ -65,6 +65,7 @@ pub(crate) use prefetch::{prefetch, prefetch_all};
 pub use sorter::{SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter};
 pub use verify::{Report, SpaceStat, TreeStat};
 pub use view::{TreeInfo, TreeView};
+pub(crate) use walk::Beginning;
 pub use writer::TreeWriter;
 
 /// Trees that one file can hold: the view's table of roots is an array up to the highest id.

@@ -10,6 +10,7 @@ mod simulation;
 mod attach_beside_commits;
 mod backup;
 mod backup_crash;
+mod beginnings;
 mod bulk;
 mod bulk_faults;
 mod changes;

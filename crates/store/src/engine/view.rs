@@ -105,9 +105,10 @@ impl<'g> View<'g> {
     }
 
     /// Visits the tree's entries of a range leaf by leaf, if no memtable changes any of them; else visits nothing, and
-    /// says so.
+    /// says so. With the reader's memory of places the range's beginning may be known.
     pub(crate) fn scan_leaves(
         &self,
+        places: Option<&Places>,
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
@@ -123,7 +124,16 @@ impl<'g> View<'g> {
                 return Ok(false);
             }
         }
-        generation.tree.scan_leaves(tree, range, direction, visit)?;
+        let asked = match (places, range.from, direction) {
+            (Some(places), Bound::Included(from), Direction::Forward) => Some((places, from)),
+            _ => None,
+        };
+        let known = asked.and_then(|(places, from)| places.beginning(&generation.tree, tree, from));
+        let mut beginning = known;
+        generation.tree.scan_leaves(tree, range, direction, &mut beginning, visit)?;
+        if let (Some((places, from)), None, Some(beginning)) = (asked, known, beginning) {
+            places.remember_beginning(&generation.tree, tree, from, beginning);
+        }
         Ok(true)
     }
 
@@ -134,19 +144,21 @@ impl<'g> View<'g> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        self.scan_by(false, tree, range, direction, visit)
+        self.scan_by(None, false, tree, range, direction, visit)
     }
 
-    /// The same; `is_asking`: refused where the tree's part is not in memory ([`Cursor::asking`]).
+    /// The same, perhaps with the reader's memory of places; `is_asking`: refused where the tree's part is not in memory
+    /// ([`Cursor::asking`]).
     pub(crate) fn scan_by(
         &self,
+        places: Option<&Places>,
         is_asking: bool,
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let scan = PartScan { view: *self, is_asking, tree, direction };
+        let scan = PartScan { view: *self, places, is_asking, tree, direction };
         if !self.has_ranges() {
             return scan.part(range, Hidden::default(), visit).map(drop);
         }
@@ -162,24 +174,43 @@ impl<'g> View<'g> {
 }
 
 /// A scan that goes from one boundary of deleted ranges to the next.
-struct PartScan<'g> {
+struct PartScan<'g, 'p> {
     view: View<'g>,
+    places: Option<&'p Places>,
     is_asking: bool,
     tree: TreeId,
     direction: Direction,
 }
 
-impl<'g> PartScan<'g> {
-    fn cursor(&self) -> Cursor<'g> {
-        let cursor = self.view.generation.tree.cursor(self.tree);
-        if self.is_asking { cursor.asking() } else { cursor }
+impl<'g> PartScan<'g, '_> {
+    /// The tree's part of a range, at its beginning.
+    fn below<'r>(&self, range: KeyRange<'r>) -> Result<Below<'g, 'r>, Error> {
+        let (tree, direction) = (&*self.view.generation.tree, self.direction);
+        let cursor = tree.cursor(self.tree);
+        let mut cursor = if self.is_asking { cursor.asking() } else { cursor };
+        match (self.places, range.from, direction) {
+            (Some(places), Bound::Included(from), Direction::Forward) => {
+                match places.beginning(tree, self.tree, from) {
+                    Some(beginning) => cursor.begin_at(beginning)?,
+                    None => {
+                        cursor.seek(range.from)?;
+                        if let Some(beginning) = cursor.beginning() {
+                            places.remember_beginning(tree, self.tree, from, beginning);
+                        }
+                    }
+                }
+            }
+            (_, _, Direction::Forward) => cursor.seek(range.from)?,
+            (_, _, Direction::Backward) => cursor.seek_back(range.to)?,
+        }
+        Ok(Below { cursor, range, direction })
     }
 
     /// A part over whose keys the same is hidden.
     fn part(&self, range: KeyRange<'_>, hidden: Hidden, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
         let (generation, direction) = (self.view.generation, self.direction);
         let mut below = match hidden {
-            Hidden { in_active: 0, in_frozen: 0 } => Some(Below::seek(self.cursor(), range, direction)?),
+            Hidden { in_active: 0, in_frozen: 0 } => Some(self.below(range)?),
             _ => None,
         };
         let seek = |table, below| Changes::seek(table, self.view.version, self.tree, range, direction, below);
@@ -271,15 +302,7 @@ struct Below<'v, 'r> {
     direction: Direction,
 }
 
-impl<'v, 'r> Below<'v, 'r> {
-    fn seek(mut cursor: Cursor<'v>, range: KeyRange<'r>, direction: Direction) -> Result<Below<'v, 'r>, Error> {
-        match direction {
-            Direction::Forward => cursor.seek(range.from)?,
-            Direction::Backward => cursor.seek_back(range.to)?,
-        }
-        Ok(Below { cursor, range, direction })
-    }
-
+impl Below<'_, '_> {
     /// Shows entries before `limit` and within the range. Without a limit it is the scan's end, and the place after it is
     /// nobody's.
     fn show_until(&mut self, limit: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {

@@ -6,7 +6,7 @@
 use std::ops::Bound;
 
 use super::view::TreeView;
-use super::walk::Walk;
+use super::walk::{Beginning, Walk};
 use crate::{Error, TreeId};
 
 /// See the module's text. Before a seek, and past either end, it is on no entry.
@@ -35,6 +35,18 @@ impl<'v> Cursor<'v> {
             Bound::Included(key) => self.walk.seek(key, true),
             Bound::Excluded(key) => self.walk.seek(key, false),
         }
+    }
+
+    /// To the first entry of a range whose beginning is known.
+    #[inline]
+    pub(crate) fn begin_at(&mut self, beginning: Beginning) -> Result<(), Error> {
+        self.walk.begin_at(beginning)
+    }
+
+    /// Where a range begins whose first entry this is.
+    #[inline]
+    pub(crate) fn beginning(&self) -> Option<Beginning> {
+        self.walk.beginning()
     }
 
     /// To the last entry within an upper bound.

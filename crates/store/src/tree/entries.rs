@@ -10,7 +10,7 @@ use super::node::{Node, Stored};
 use super::page::PageNo;
 use super::shared::Shared;
 use super::view::TreeView;
-use super::walk::Walk;
+use super::walk::{Beginning, Walk};
 use crate::key::Direction;
 use crate::{Error, KeyRange, TreeId};
 
@@ -66,12 +66,14 @@ impl<'v> Entries<'v> {
 }
 
 impl TreeView {
-    /// Visits the entries of a range, leaf by leaf.
+    /// Visits the entries of a range, leaf by leaf. `beginning` is where the range begins, if that is known; else it is put
+    /// there, if the range has one that may be asked for again: upwards from a key.
     pub(crate) fn scan_leaves<'v>(
         &'v self,
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
+        beginning: &mut Option<Beginning>,
         visit: &mut VisitEntries<'_, 'v>,
     ) -> Result<(), Error> {
         let shared = self.shared();
@@ -80,7 +82,11 @@ impl TreeView {
             Direction::Forward => range.from,
             Direction::Backward => range.to,
         };
-        let mut more = walk.start(start, direction)?;
+        let known = *beginning;
+        let mut more = match known {
+            Some(known) => walk.start_in(known).map(|()| true)?,
+            None => walk.start(start, direction)?,
+        };
         let mut is_first = true;
         while more {
             let Some((place, leaf)) = walk.leaf() else { return Ok(()) };
@@ -90,6 +96,7 @@ impl TreeView {
             };
             // The bound where the scan begins cuts the first leaf alone.
             let first = match range.from {
+                _ if is_first && let Some(known) = known => known.rank,
                 Bound::Included(key) if is_first || direction == Direction::Backward => rank(key, false)?,
                 Bound::Excluded(key) if is_first || direction == Direction::Backward => rank(key, true)?,
                 _ => 0,
@@ -99,6 +106,9 @@ impl TreeView {
                 Bound::Excluded(key) if is_first || direction == Direction::Forward => rank(key, false)?,
                 _ => leaf.count(),
             };
+            if is_first && known.is_none() && direction == Direction::Forward && first < leaf.count() {
+                *beginning = Some(Beginning { leaf: place, rank: first });
+            }
             if first < end && visit(&Entries { shared, place, leaf, first, end, direction }).is_break() {
                 return Ok(());
             }

@@ -2,16 +2,21 @@
 //!
 //! The path from the root is kept as page numbers and child indexes, so a step inside a leaf touches the leaf only, and a step to
 //! the next leaf the branch above it. Nothing is allocated after the first entry.
+//!
+//! A walk may also begin in a leaf that is known already ([`Beginning`]). Its path is looked for only when the walk leaves
+//! that leaf, which most short ranges never do.
 
 use std::ops::Bound;
 
 use super::node::{Node, Stored};
-use super::page::{KEY_BYTES_MAX, LEVEL_MAX, PAGE_BYTES, PageNo};
+use super::page::{Damage, LEVEL_MAX, PAGE_BYTES, PageNo};
 use super::root::Root;
 use super::shared::Shared;
 use crate::Error;
 use crate::key::Direction;
 
+/// Room for the keys of most entries, made at once; a longer key makes more.
+const KEY_BYTES_USUAL: usize = 128;
 /// Branches on the longest path.
 const PATH_MAX: usize = LEVEL_MAX as usize;
 
@@ -19,6 +24,13 @@ const PATH_MAX: usize = LEVEL_MAX as usize;
 struct Step {
     branch: PageNo,
     child: u32,
+}
+
+/// Where a range begins: the leaf and the rank of its first entry. That stays so as long as the tree stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Beginning {
+    pub(crate) leaf: PageNo,
+    pub(crate) rank: usize,
 }
 
 /// See the module's text.
@@ -31,6 +43,8 @@ pub(super) struct Walk<'v> {
     is_asking: bool,
     /// `path[l]` is the branch of level l + 1 above the leaf.
     path: [Step; PATH_MAX],
+    /// The walk began in its leaf, so `path` is not known.
+    lacks_path: bool,
     leaf: Option<(PageNo, Node<'v>)>,
     index: usize,
     key: Vec<u8>,
@@ -45,6 +59,7 @@ impl<'v> Walk<'v> {
             checked,
             is_asking: false,
             path: [Step::default(); PATH_MAX],
+            lacks_path: false,
             leaf: None,
             index: 0,
             key: Vec::new(),
@@ -112,6 +127,29 @@ impl<'v> Walk<'v> {
         }
     }
 
+    /// To the leaf where a range begins, on no entry yet.
+    #[inline]
+    pub(super) fn start_in(&mut self, beginning: Beginning) -> Result<(), Error> {
+        self.leaf = None;
+        self.prefetch(beginning.leaf);
+        self.leaf = Some((beginning.leaf, self.node(beginning.leaf, 0)?));
+        self.lacks_path = true;
+        Ok(())
+    }
+
+    /// To the entry where a range begins.
+    #[inline]
+    pub(super) fn begin_at(&mut self, beginning: Beginning) -> Result<(), Error> {
+        self.start_in(beginning)?;
+        self.enter(beginning.rank)
+    }
+
+    /// Where a range begins whose first entry this is; nowhere on no entry.
+    #[inline]
+    pub(super) fn beginning(&self) -> Option<Beginning> {
+        self.leaf.map(|(leaf, _)| Beginning { leaf, rank: self.index })
+    }
+
     /// The leaf and its place.
     #[inline]
     pub(super) fn leaf(&self) -> Option<(PageNo, Node<'v>)> {
@@ -177,9 +215,10 @@ impl<'v> Walk<'v> {
         &mut self,
         mut place: PageNo,
         mut level: u8,
-        choose: impl Fn(&Node<'v>) -> Result<usize, super::page::Damage>,
+        choose: impl Fn(&Node<'v>) -> Result<usize, Damage>,
     ) -> Result<bool, Error> {
         self.leaf = None;
+        self.lacks_path = false;
         if place == PageNo::NONE {
             return Ok(false);
         }
@@ -191,8 +230,32 @@ impl<'v> Walk<'v> {
             place = child;
             level -= 1;
         }
+        self.prefetch(place);
         self.leaf = Some((place, self.node(place, 0)?));
         Ok(true)
+    }
+
+    /// Has a leaf's arrays fetched together with its header, which tells where they are.
+    #[inline]
+    fn prefetch(&self, leaf: PageNo) {
+        // Who asks may have to wait for the page.
+        if !self.is_asking {
+            self.shared.prefetch(leaf);
+        }
+    }
+
+    /// Finds the path to the leaf that the walk began in: that of any of its keys.
+    #[cold]
+    fn find_path(&mut self) -> Result<(), Error> {
+        let Some((place, leaf)) = self.leaf else { return Ok(()) };
+        let mut key = Vec::new();
+        leaf.key_into(0, &mut key).map_err(|damage| self.shared.damage(place, damage))?;
+        self.descend(self.root.page, self.root.level, |branch| branch.child_for(&key))?;
+        if self.leaf_page() == place {
+            return Ok(());
+        }
+        self.leaf = None;
+        Err(self.shared.damage(place, Damage("a leaf whose keys lead elsewhere")))
     }
 
     /// Makes entry `index` of the leaf the current one.
@@ -200,7 +263,7 @@ impl<'v> Walk<'v> {
     fn enter(&mut self, index: usize) -> Result<(), Error> {
         let Some((place, leaf)) = self.leaf else { return Ok(()) };
         if self.key.capacity() == 0 {
-            self.key.reserve_exact(KEY_BYTES_MAX);
+            self.key.reserve_exact(KEY_BYTES_USUAL);
         }
         self.key.clear();
         self.key.extend_from_slice(leaf.prefix());
@@ -283,6 +346,9 @@ impl<'v> Walk<'v> {
         onward: impl Fn(u32) -> u32,
         edge: impl Fn(&Node<'v>) -> usize,
     ) -> Result<bool, Error> {
+        if self.lacks_path {
+            self.find_path()?;
+        }
         if self.leaf.take().is_none() {
             return Ok(false);
         }
