@@ -3,13 +3,13 @@
 //! A transport owns the socket and its readiness; everything above sees bytes. A TLS variant will answer `read` with
 //! clear bytes and keep half a record for itself.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr};
 
 use mio::net::TcpStream;
 use socket2::SockRef;
 
-use crate::kernel::{Poller, Token};
+use crate::kernel::{self, Poller, Token};
 
 /// What follows a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +38,14 @@ impl Transport {
     /// Reads once; `Ok(0)` is the end of the peer's half.
     pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(stream) => uninterrupted(|| stream.read(room)),
+            Self::Plain(stream) => uninterrupted(|| kernel::receive(stream, room)),
         }
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8], then: Then) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => uninterrupted(|| match then {
-                Then::Send => stream.write(bytes),
+                Then::Send => kernel::send(stream, bytes),
                 Then::End => SockRef::from(&*stream).send_with_flags(bytes, LAST),
             }),
         }

@@ -1,4 +1,4 @@
-//! The loop's interface to the kernel: readiness, listening sockets, the alarm, the clock, CPU affinity.
+//! The loop's interface to the kernel: readiness, listening sockets, traffic, the alarm, the clock, CPU affinity.
 //!
 //! Everything else of the crate is ordinary code over these few types, so that another kernel interface is a matter of
 //! this folder.
@@ -9,6 +9,7 @@ mod backlog;
 mod clock;
 mod listening;
 mod poller;
+mod traffic;
 
 pub(crate) use affinity::pin_to;
 pub(crate) use alarm::Alarm;
@@ -16,3 +17,4 @@ pub(crate) use backlog::has_waiting;
 pub(crate) use clock::now_ns;
 pub(crate) use listening::{AcceptFailure, Listening, accept_failure, connect};
 pub(crate) use poller::{Events, Poller, Readiness, Token};
+pub(crate) use traffic::{receive, send};
