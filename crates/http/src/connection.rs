@@ -506,6 +506,9 @@ impl<S: Service> Protocol for Connection<S> {
         }
         let Shared { worker, service, local } = &*self.shared;
         let (mut seen, mut local) = (worker.seen.borrow_mut(), local.borrow_mut());
+        if let Some(path) = plain::only_path(input, &seen) {
+            return service.foresee(&mut local, Method::Get, path);
+        }
         let mut rest = input;
         for _ in 0..FORESEEN_MAX {
             let Some((head, head_bytes)) = plain::read(rest, &worker.settings.limits, &mut seen) else { return };

@@ -45,6 +45,19 @@ struct Shortcut {
     /// With the slash behind the parameter; empty where that is the last segment.
     suffix: Box<str>,
     value: usize,
+    /// The prefix's first bytes, and which bits of such a word they are.
+    head: u64,
+    head_mask: u64,
+}
+
+/// The first eight bytes of a text, the first one lowest; zeros behind its end.
+#[inline]
+fn head_of(text: &str) -> u64 {
+    match text.as_bytes().first_chunk() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        // A copy of a length that only the run knows would be a call.
+        None => text.bytes().rev().fold(0, |head, byte| head << 8 | u64::from(byte)),
+    }
 }
 
 impl Shortcut {
@@ -54,7 +67,14 @@ impl Shortcut {
         let is_plain = |text: &str| !text.contains(['{', '}', '*']);
         let is_segment = prefix.ends_with('/') && (suffix.is_empty() || suffix.starts_with('/') && suffix.len() > 1);
         let is_one = is_segment && is_plain(suffix) && is_plain(name) && !name.is_empty();
-        is_one.then(|| Shortcut { prefix: prefix.into(), name: name.into(), suffix: suffix.into(), value })
+        is_one.then(|| Shortcut {
+            prefix: prefix.into(),
+            name: name.into(),
+            suffix: suffix.into(),
+            value,
+            head: head_of(prefix),
+            head_mask: u64::MAX >> (64 - 8 * prefix.len().min(8)),
+        })
     }
 
     /// Whether another pattern may take a path that this one takes. One with a parameter further to the left does not:
@@ -74,15 +94,16 @@ impl Shortcut {
         }
     }
 
-    /// What the parameter is in a path, if this route takes it.
+    /// What the parameter is in a path, if this route takes it. `head` is the path's.
     #[inline]
-    fn parameter<'p>(&self, path: &'p str) -> Option<&'p str> {
-        // Length and the prefix's last byte are compared first, without a call: they tell most other routes apart.
+    fn parameter<'p>(&self, path: &'p str, head: u64) -> Option<&'p str> {
+        // The first bytes and the length are compared first, without a call: they tell most other routes apart.
         let (prefix, suffix) = (&*self.prefix, &*self.suffix);
-        if path.len() <= prefix.len() + suffix.len() || path.as_bytes().get(prefix.len() - 1) != Some(&b'/') {
+        if (head ^ self.head) & self.head_mask != 0 || path.len() <= prefix.len() + suffix.len() {
             return None;
         }
-        let rest = path.strip_prefix(prefix)?;
+        let is_told = prefix.len() <= size_of::<u64>();
+        let rest = if is_told { path.get(prefix.len()..)? } else { path.strip_prefix(prefix)? };
         let parameter = if suffix.is_empty() { rest } else { rest.strip_suffix(suffix)? };
         (!parameter.bytes().any(|byte| byte == b'/')).then_some(parameter)
     }
@@ -253,8 +274,9 @@ impl Tree {
 
     #[inline]
     fn find<'r, 'p>(&'r self, path: &'p str) -> Option<(usize, Params<'r, 'p>)> {
+        let head = head_of(path);
         for shortcut in &self.shortcuts {
-            if let Some(parameter) = shortcut.parameter(path) {
+            if let Some(parameter) = shortcut.parameter(path, head) {
                 return Some((shortcut.value, Params(Found::One(&shortcut.name, parameter))));
             }
         }

@@ -1,8 +1,8 @@
-//! Runs of visible ASCII, found eight bytes at a time.
+//! Runs of visible ASCII, found eight bytes at a time, and in targets sixteen where the processor has such registers.
 //!
 //! A request target of visible ASCII is text by construction; asking `str::from_utf8` again would cost as much as the
-//! search. That is the one use of `unsafe` here.
-#![allow(unsafe_code)] // text that was just checked to be ASCII is not checked again
+//! search. That, and reading sixteen bytes into a register, are the uses of `unsafe` here.
+#![allow(unsafe_code)] // text that was just checked to be ASCII is not checked again; vector registers
 
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -33,17 +33,31 @@ impl<'i> Bytes<'i> {
     /// which no target may.
     #[inline]
     pub(crate) fn target(self, at: usize) -> Option<Target<'i>> {
-        let path_end = self.end_of(at, |word| not_visible(word) | equal(word, b'#') | equal(word, b'?'));
+        let path_end = self.visible_end(at, [b'#', b'?']);
         let path = self.text(at, path_end);
         match self.0.get(path_end) {
             Some(b'?') => {
-                let end = self.end_of(path_end + 1, |word| not_visible(word) | equal(word, b'#'));
+                let end = self.visible_end(path_end + 1, [b'#'; 2]);
                 let query = self.text(path_end + 1, end);
                 (self.0.get(end) != Some(&b'#')).then_some(Target { path, query, end })
             }
             Some(b'#') => None,
             _ => Some(Target { path, query: "", end: path_end }),
         }
+    }
+
+    /// The first place from `at` on that is not visible ASCII, or one of two marks, or the end.
+    #[inline]
+    fn visible_end(self, mut at: usize, marks: [u8; 2]) -> usize {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        while let Some(Some(bytes)) = self.0.get(at..).map(<[u8]>::first_chunk) {
+            let ends = ends_among(bytes, marks);
+            if ends != 0 {
+                return at + ends.trailing_zeros() as usize;
+            }
+            at += bytes.len();
+        }
+        self.end_of(at, |word| not_visible(word) | equal(word, marks[0]) | equal(word, marks[1]))
     }
 
     /// Where the value that begins at `at` ends: before the first byte that is neither visible ASCII nor a blank.
@@ -88,6 +102,26 @@ impl<'i> Bytes<'i> {
     }
 }
 
+/// The bytes that are not visible ASCII, or one of two marks, each a bit, the first one lowest.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+fn ends_among(bytes: &[u8; 16], marks: [u8; 2]) -> u32 {
+    use std::arch::x86_64::{
+        _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
+    };
+    // SAFETY: every x86-64 processor has SSE2, to which these belong; the load reads the 16 bytes of `bytes`, whatever
+    // their alignment.
+    unsafe {
+        let word = _mm_loadu_si128(bytes.as_ptr().cast());
+        let equal = |byte: u8| _mm_cmpeq_epi8(word, _mm_set1_epi8(byte.cast_signed()));
+        // As signed numbers bytes over 0x7f are below all others.
+        let over_blank = _mm_cmpgt_epi8(word, _mm_set1_epi8(0x20));
+        let others = _mm_or_si128(equal(0x7f), _mm_or_si128(equal(marks[0]), equal(marks[1])));
+        let bits = |flags| _mm_movemask_epi8(flags).cast_unsigned();
+        bits(over_blank) ^ 0xffff | bits(others)
+    }
+}
+
 /// Flags (in their highest bits) bytes under `bound`, which is 0x80 at most. A borrow goes upwards only, so the lowest
 /// flag is exact; that holds for all these functions and for any union of them.
 fn below(word: u64, bound: u8) -> u64 {
@@ -127,22 +161,22 @@ mod tests {
     #[test]
     fn every_byte_at_every_place_of_a_word_is_seen() {
         for byte in 0..=255 {
-            for place in 0..20 {
-                let mut bytes = *b"abcdefghijklmnopqrst";
+            for place in 0..40 {
+                let mut bytes = *b"abcdefghijklmnopqrstABCDEFGHIJKLMNOPQRST";
                 bytes[place] = byte;
-                (0..20).for_each(|at| check(&bytes, at));
+                (0..40).for_each(|at| check(&bytes, at));
             }
         }
     }
 
     proptest! {
         #[test]
-        fn runs_end_where_a_slow_search_ends_them(bytes in proptest::collection::vec(any::<u8>(), 0..40), at in 0usize..40) {
+        fn runs_end_where_a_slow_search_ends_them(bytes in proptest::collection::vec(any::<u8>(), 0..60), at in 0usize..60) {
             check(&bytes, at.min(bytes.len()));
         }
 
         #[test]
-        fn runs_of_text_end_where_a_slow_search_ends_them(text in "[a-c ?#\u{7f}\u{80}]{0,40}", at in 0usize..40) {
+        fn runs_of_text_end_where_a_slow_search_ends_them(text in "[a-p ?#\u{7f}\u{80}]{0,60}", at in 0usize..60) {
             check(text.as_bytes(), at.min(text.len()));
         }
     }
