@@ -131,14 +131,20 @@ impl Endpoint {
         matches!(self.action, Action::Steps(_))
     }
 
+    /// The document that a request asks for first, if its path names one.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&Named> {
+        match (&self.require, &self.action) {
+            (Some(require), _) => Some(require),
+            (None, Action::Get(named)) => Some(named),
+            _ => None,
+        }
+    }
+
     /// Notes the document that a request will ask for first.
     #[inline]
     pub(crate) fn foresee(&self, local: &mut Local, params: &Params<'_, '_>) {
-        let first = match (&self.require, &self.action) {
-            (Some(require), _) => require,
-            (None, Action::Get(named)) => named,
-            _ => return,
-        };
+        let Some(first) = self.first() else { return };
         if let Some(key) = first.key(params, &mut local.text) {
             local.session.foresee(first.collection, &key);
         }
