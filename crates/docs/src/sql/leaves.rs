@@ -1,4 +1,6 @@
-//! Runs a range of an index with its first join, a leaf's entries at a time.
+//! Runs a range of an index, a leaf's entries at a time: alone, or with its first join.
+//!
+//! Where the entries have all that is asked for, they are tested and given out as they lie.
 //!
 //! A joined document lies anywhere: looking it up waits for memory twice, for its place and for itself. So the entries of a
 //! leaf are laid out and tested first, then all partners of those that passed are looked up together, and only then are the
@@ -68,6 +70,48 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         keys.key = key;
         let scanned = scanned?;
         flow.map(|()| scanned)
+    }
+
+    /// Runs a range of an index with nothing to join. False: nothing was done, the range cannot be had so.
+    pub(super) fn covered(
+        &mut self,
+        same: &Same<'e>,
+        (tree, direction): (TreeId, Direction),
+        keys: &mut LevelKeys,
+        arena: &mut Bump,
+    ) -> Result<bool, End> {
+        let mut key = std::mem::take(&mut keys.key);
+        let (mut flow, view) = (Ok(()), self.view);
+        let scanned = view.scan_leaves(tree, self.within(0, keys.index_range()), direction, &mut |entries| {
+            flow = (0..entries.len()).try_for_each(|number| {
+                let flow = self.covered_entry(same, entries, number, arena, &mut key);
+                empty(arena);
+                flow
+            });
+            if flow.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        keys.key = key;
+        let scanned = scanned?;
+        flow.map(|()| scanned)
+    }
+
+    /// Tests an entry, and gives it out if it passes.
+    #[inline(always)]
+    fn covered_entry(
+        &mut self,
+        same: &Same<'e>,
+        entries: &Entries<'e>,
+        number: usize,
+        arena: &Bump,
+        key: &mut Vec<u8>,
+    ) -> Flow {
+        self.count_row()?;
+        let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
+        lay_out_entry(same.compiled, entries, (number, entries.value(number)?), key, &mut slots)?;
+        if same.pass(&same.compiled.tests, &slots, arena)? {
+            self.join_each(&[], same, arena, &mut slots)?;
+        }
+        Ok(())
     }
 
     fn leaf(&mut self, join: Join<'_, 'e>, entries: &Entries<'e>, arena: &mut Bump, key: &mut Vec<u8>) -> Flow {

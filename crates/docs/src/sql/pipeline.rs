@@ -106,6 +106,9 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         let all = self.wanted == u64::MAX && !self.plan.first_only;
         let gathers = |lookup: &&Lookup| lookup.kind == KeyType::U32 && all;
         let Some(lookup) = same.compiled.lookups.first().filter(gathers) else {
+            if same.compiled.lookups.is_empty() && self.covered(same, (tree, direction), keys, arena)? {
+                return Ok(());
+            }
             return self.scan(tree, self.within(0, keys.index_range()), direction, |run, key, value| {
                 let flow = run.entry(same, arena, key, value);
                 empty(arena);

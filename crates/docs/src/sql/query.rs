@@ -440,16 +440,19 @@ struct FirstRow<'o> {
 }
 
 impl RowSink for FirstRow<'_> {
+    #[inline(always)]
     fn begin_row(&mut self) {
         if !self.done {
             self.rows.begin_row();
         }
     }
+    #[inline(always)]
     fn field(&mut self, column: usize, field: super::row::Field<'_>) {
         if !self.done {
             self.rows.field(column, field);
         }
     }
+    #[inline(always)]
     fn end_row(&mut self) {
         if !self.done {
             self.rows.end_row();
