@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: both sides built, pinned to different cores, run alternating; medians and ratios recorded.
 
 mod adhoc;
+mod feed;
 mod http;
 mod import;
 mod indexed;
@@ -67,12 +68,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("http"), only) => http::run(effort, only),
         (Some("latency"), None) => latency::run(effort),
         (Some("writes"), None) => writes::run(effort),
+        (Some("feed"), None) => feed::run(effort),
         (Some("import"), None) => import::run(effort),
         (Some("import"), Some("full")) => import::run_full(effort),
         (Some("memory"), None) => memory::run(effort),
         (Some("json"), None) => json::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, import [full], memory, json, store, large, query, adhoc",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, store, large, query, adhoc",
             other.unwrap_or("")
         )),
     }
