@@ -171,7 +171,7 @@ fn build(
             if stop.load(Ordering::Acquire) {
                 return Ok(false);
             }
-            enter(heart, collection, targets, batch)?;
+            enter_in_parts(heart, collection, targets, batch)?;
             targets.iter().for_each(|target| target.readiness.count(batch.len() as u64));
         }
         let is_end = keys.len() < PAGE_KEYS;
@@ -189,7 +189,25 @@ fn build(
     Ok(true)
 }
 
-/// Brings some documents as they are now in line with what is new.
+/// Brings some documents in line with what is new: fewer at a time where their entries, which may carry large fields, do not fit
+/// into one transaction. A single one that does not fit was refused when it was written, or is an error.
+fn enter_in_parts(
+    heart: &Heart,
+    collection: &Collection,
+    targets: &mut [Target<'_>],
+    keys: &[Vec<u8>],
+) -> Result<(), store::Error> {
+    match enter(heart, collection, targets, keys) {
+        Err(store::Error::Limit { .. }) if keys.len() > 1 => {
+            let (first, second) = keys.split_at(keys.len() / 2);
+            enter_in_parts(heart, collection, targets, first)?;
+            enter_in_parts(heart, collection, targets, second)
+        }
+        other => other,
+    }
+}
+
+/// Brings some documents as they are now in line with what is new, in one transaction.
 fn enter(
     heart: &Heart,
     collection: &Collection,

@@ -115,6 +115,33 @@ fn an_index_is_built_beside_writes_and_used_when_it_is_whole() {
 }
 
 #[test]
+fn an_index_that_carries_large_fields_is_built_in_transactions_that_fit() {
+    const LARGE: u32 = 100;
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = |text: &str, carries: bool| {
+        let mut config = Config::parse("c.toml".as_ref(), text).expect("a config");
+        config.builds_indexes_later = true;
+        if carries {
+            config.include("items", &["x".to_owned()], &["note".to_owned()]);
+        }
+        let mut options = store::Options::default();
+        options.transaction_bytes_max = 100_000;
+        Database::open(&config, folder.path(), options).expect("opened").0
+    };
+    let database = open(PLAIN, false);
+    for id in 0..LARGE {
+        let body = format!("{{\"id\":{id},\"x\":{},\"note\":\"{}\"}}", id % 3, "n".repeat(20_000));
+        write(&database, Op::Insert { body: body.into_bytes() }).expect("stored");
+    }
+    drop(database);
+    let database = open(INDEXED, true);
+    database.wait_for_indexes();
+    let readiness = &database.catalog().collections[0].indexes[0].readiness;
+    assert_eq!(readiness.state(), ReadinessState::Ready);
+    check_whole(&database, u64::from(LARGE));
+}
+
+#[test]
 fn a_build_that_was_stopped_begins_again_and_leaves_nothing_wrong() {
     let folder = tempfile::tempdir().expect("a folder");
     fill(&open(folder.path(), PLAIN));
