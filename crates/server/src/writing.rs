@@ -99,6 +99,10 @@ pub(crate) fn of_store(error: store::Error) -> Failure {
 
 /// What a failed read is to the client.
 pub(crate) fn of_read(error: &ReadError) -> Failure {
+    if matches!(error, ReadError::Store(store::Error::Busy)) {
+        // No reader is free, or the configuration has just changed.
+        return Failure::new(Kind::Busy, error.to_string());
+    }
     tracing::error!(%error, "a read failed");
     Failure::new(Kind::Internal, error.to_string())
 }
