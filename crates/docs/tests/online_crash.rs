@@ -6,11 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::dying_disk::Dying;
+use crate::lives::{self, Random};
 use crate::service::config;
 use docs::{Database, Op, OpenError, Precondition, ReadinessState, Write, WriteError};
 use serde_json::json;
-use store::{Options, Store};
 
 const SEEDS: u64 = 16;
 const LIVES: u64 = 10;
@@ -27,17 +26,6 @@ const LINES: [&str; 4] = [
     "references = { owner = \"owners\" }\n",
     "schema = { type = \"object\", properties = { x = { type = \"integer\", maximum = 90 } } }\n",
 ];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-}
 
 /// What lives came to.
 #[derive(Debug, Default)]
@@ -62,20 +50,17 @@ fn settings(text: &str) -> docs::config::Config {
 }
 
 fn open(dir: &Path, text: &str, left: &Arc<AtomicI64>) -> Option<Database> {
-    let mut options = Options::default();
-    // Room for checkpoints in the course of a life.
-    options.memtable_bytes = 1 << 20;
-    options.log_segment_bytes = 1 << 20;
-    let (store, _) = Store::open_on(Arc::new(Dying::new(dir, left)), options).ok()?;
-    Database::with_store(&settings(text), dir, store).ok()
+    lives::open(dir, &settings(text), left)
 }
 
 /// False where the disk has ended. What breaks a rule is refused, and that is right.
 fn write(database: &Database, random: &mut Random) -> bool {
     let id = random.below(KEYS) as u32;
     let key = id.to_be_bytes().to_vec();
-    // Most documents hold to all that may be declared, some do not.
-    let is_odd = random.below(400) == 0;
+    // Most documents hold to all that may be declared, some do not: more of them while the thread is at it, for what it has
+    // passed is held to by writes alone.
+    let is_building = states(database).iter().any(|state| matches!(state, ReadinessState::Building(_)));
+    let is_odd = random.below(if is_building { 6 } else { 400 }) == 0;
     let (name, op) = match random.below(8) {
         0 => ("items", Op::Delete { key }),
         1 => {
@@ -89,7 +74,7 @@ fn write(database: &Database, random: &mut Random) -> bool {
         _ => {
             let (x, u) = if is_odd { (random.below(200), 7) } else { (random.below(90), 10_000 + u64::from(id)) };
             let mut body = json!({ "id": id, "x": x, "u": u, "tag": format!("t{}", random.below(9)) });
-            if random.below(200) == 0 {
+            if random.below(if is_building { 6 } else { 200 }) == 0 {
                 body["owner"] = json!(random.below(30));
             }
             ("items", Op::Put { key, body: body.to_string().into_bytes() })

@@ -12,6 +12,7 @@ mod simulation {
 }
 mod dying_disk;
 mod fuzz_check;
+mod lives;
 #[path = "../../../fuzz/mutation.rs"]
 mod mutation;
 mod service;

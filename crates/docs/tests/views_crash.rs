@@ -5,13 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::dying_disk::Dying;
+use crate::lives::{self, Random};
 use crate::service::config;
 use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write};
 use serde_json::{Value as Json, json};
-use store::{Options, Store};
 
 const SEEDS: u64 = 8;
 const LIVES: u64 = 10;
@@ -30,17 +29,6 @@ const QUERIES: [&str; 6] = [
     "SELECT id, TOTAL(amount) AS t FROM items GROUP BY id",
     "SELECT COUNT(*) AS n, AVG(amount) AS a FROM items",
 ];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-}
 
 /// What one life came to.
 #[derive(Debug, Default)]
@@ -61,13 +49,7 @@ fn open(dir: &Path, definitions: &Definitions, left: &Arc<AtomicI64>) -> Option<
     let views = definitions.iter().map(|(name, query)| format!("[views.{name}]\nquery = \"{query}\"\n"));
     let mut settings = config(&(ITEMS.to_string() + &views.collect::<String>()));
     settings.build_threads = 2;
-    let disk = Dying::new(dir, left);
-    let mut options = Options::default();
-    // Room for checkpoints in the course of a life.
-    options.memtable_bytes = 1 << 20;
-    options.log_segment_bytes = 1 << 20;
-    let (store, _) = Store::open_on(Arc::new(disk), options).ok()?;
-    Database::with_store(&settings, dir, store).ok()
+    lives::open(dir, &settings, left)
 }
 
 fn write(database: &Database, random: &mut Random) -> bool {

@@ -1,0 +1,34 @@
+//! Lives of a database that end anywhere: on a disk that dies after so many operations, with choices that a seed decides.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use crate::dying_disk::Dying;
+use docs::Database;
+use docs::config::Config;
+use store::{Options, Store};
+
+/// Numbers that a seed decides (xorshift).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// The next one, below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+/// Opens a database on a disk that dies when `left` is used up; none if that happens meanwhile.
+pub(crate) fn open(dir: &Path, settings: &Config, left: &Arc<AtomicI64>) -> Option<Database> {
+    let mut options = Options::default();
+    // Room for checkpoints in the course of a life.
+    options.memtable_bytes = 1 << 20;
+    options.log_segment_bytes = 1 << 20;
+    let (store, _) = Store::open_on(Arc::new(Dying::new(dir, left)), options).ok()?;
+    Database::with_store(settings, dir, store).ok()
+}
