@@ -141,7 +141,8 @@ impl Database {
         drop(reader);
         let chains = Some(views::Chains::new(&watched.views.list, catalog_tree));
         store.set_fold(Arc::new(ViewFold { chains }));
-        let heart = Arc::new(Heart { store, collections, views: watched.views, catalog_tree });
+        let heart =
+            Arc::new(Heart { store, collections, views: watched.views, catalog_tree, build_bytes: config.build_bytes });
         let builder = Builder::start(&heart, config.build_threads)?;
         let index_builder = IndexBuilder::start(&heart)?;
         catalog.counts = counter::counts(&heart);
@@ -233,7 +234,7 @@ impl Database {
             Some(collection) => views::Source::Collection(&heart.collections[collection]),
             None => views::Source::View(heart.views.lower(view).unwrap_or(view)),
         };
-        let mut report = views::verify(now.snapshot(), &heart.store, source, view)?;
+        let mut report = views::verify(now.snapshot(), &heart.store, source, view, heart.build_bytes)?;
         now.check_indexes()?;
         report.version = now.version();
         Ok(Some(report))

@@ -38,7 +38,8 @@ impl Server {
     fn start(settings: &str) -> Server {
         let folder = tempfile::tempdir().expect("a folder");
         let config = format!(
-            "[collections.items]\nkey = {{ field = \"id\", type = \"u32\" }}\nindexes = [[\"group\"]]\n\
+            "[views.groups]\nquery = \"SELECT \\\"group\\\" AS g, COUNT(*) AS n, SUM(id) AS s FROM items GROUP BY \\\"group\\\"\"\n\
+             [collections.items]\nkey = {{ field = \"id\", type = \"u32\" }}\nindexes = [[\"group\"]]\n\
              [[endpoints]]\nroute = \"GET /items/{{id}}\"\nget = \"items/{{id}}\"\n\
              [[endpoints]]\nroute = \"GET /groups/{{group}}\"\nquery = \"SELECT id, note FROM items WHERE \\\"group\\\" = :group ORDER BY note\"\n\
              [server]\nhttp = \"127.0.0.1:0\"\n{settings}\n"
@@ -223,6 +224,24 @@ impl Load<'_> {
     }
 }
 
+/// What a file may have more: an index that carries large notes, and a view of many groups with a count of many values.
+const MORE: &str = "[views.pieces]\nquery = \"SELECT id / 3 AS piece, COUNT(*) AS n, MAX(id) AS last, COUNT(DISTINCT id) AS ids FROM items GROUP BY id / 3\"\n\
+    [[endpoints]]\nroute = \"GET /tagged/{tag}\"\nquery = \"SELECT id, note FROM items WHERE tag = :tag ORDER BY note\"\n";
+
+/// The file with more and without it, in turns: what is new is built beside all else.
+fn change_the_file(load: &Load<'_>) {
+    let file = load.server.folder.path().join("service.toml");
+    let plain = std::fs::read_to_string(&file).expect("a file");
+    let more = plain.replace("indexes = [[\"group\"]]", "indexes = [[\"group\"], [\"tag\"]]") + "\n" + MORE;
+    let number = AtomicU64::new(0);
+    load.ask("reload", || {
+        let is_more = number.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        std::thread::sleep(Duration::from_millis(if is_more { 50 } else { 700 }));
+        std::fs::write(&file, if is_more { &more } else { &plain }).expect("a file");
+        ("POST", "/_/config/reload".to_owned(), Vec::new())
+    });
+}
+
 /// Every kind of client at once.
 fn run(load: &Load<'_>) {
     let get = |target: String| ("GET", target, Vec::new());
@@ -247,6 +266,40 @@ fn run(load: &Load<'_>) {
             scope.spawn(|| load.ask("group", || query("SELECT note, COUNT(*) AS n FROM items GROUP BY note LIMIT 9")));
             scope.spawn(|| load.ask("rows", || query("SELECT id, note FROM items WHERE id > 100 LIMIT 800")));
         }
+        // Statements that write many rows.
+        scope.spawn(|| {
+            load.ask("update", || {
+                let from = LARGE_DOCUMENTS + load.any(SMALL_DOCUMENTS);
+                let to = from + 300;
+                query(&format!("UPDATE items SET tag = id % {} WHERE id >= {from} AND id < {to}", 1 + load.any(40)))
+            });
+        });
+        scope.spawn(|| {
+            load.ask("delete", || {
+                let from = LARGE_DOCUMENTS + load.any(SMALL_DOCUMENTS);
+                query(&format!("DELETE FROM items WHERE id >= {from} AND id < {}", from + 400))
+            });
+        });
+        scope.spawn(|| {
+            load.ask("copy", || {
+                let (from, to) = (LARGE_DOCUMENTS + load.any(SMALL_DOCUMENTS), 1_000_000 + load.any(1 << 30));
+                let copied = format!("SELECT id + {to}, \\\"group\\\", note FROM items WHERE id >= {from} LIMIT 400");
+                query(&format!("INSERT INTO items (id, \\\"group\\\", note) {copied}"))
+            });
+        });
+        scope.spawn(|| load.ask("verify", || ("POST", "/_/views/groups/verify".to_owned(), Vec::new())));
+        scope.spawn(|| change_the_file(load));
+        // A stream without end that nobody reads, a few times a second.
+        scope.spawn(|| {
+            let body = "{\"sql\":\"SELECT a.id, b.note FROM items a JOIN items b ON a.id + b.id >= 0\"}";
+            while load.goes_on() {
+                if let Ok(mut client) = load.server.connect() {
+                    let _ = client.send("POST", "/_/query", body.as_bytes());
+                    std::thread::sleep(Duration::from_millis(150));
+                }
+                std::thread::sleep(Duration::from_millis(150));
+            }
+        });
         // Patches of few bytes whose documents are large, many on their way at once.
         scope.spawn(|| {
             load.ask_and_hold(8, || {
@@ -313,11 +366,15 @@ fn check(settings: &str, ceiling: u64, large_bytes: usize) {
     assert!(peak <= ceiling, "{peak} bytes of {ceiling}");
     assert!(peak > ceiling / 4, "{peak} bytes are no load");
     assert!(told.keys().all(|(_, status)| CLEAR.contains(status)), "{told:?}");
-    for kind in ["bulk", "put large", "get large", "get", "list", "declared", "sort", "group", "rows"] {
+    let writing = ["update", "delete", "copy", "verify", "reload"];
+    for kind in ["bulk", "put large", "get large", "get", "list", "declared", "sort", "group", "rows"]
+        .into_iter()
+        .chain(writing)
+    {
         let served = load.count(kind, &CLEAR);
         assert!(served > 0, "nothing of `{kind}` was answered: {told:?}");
     }
-    for kind in ["bulk", "put large", "get large", "get", "rows"] {
+    for kind in ["bulk", "put large", "get large", "get", "rows", "update", "reload"] {
         assert!(load.count(kind, &[200, 201]) > 0, "nothing of `{kind}` was done: {told:?}");
     }
     check_goes_on(&server, ceiling);

@@ -18,6 +18,18 @@ pub(crate) const INPUT_BYTES_MAX: usize = 32 * 1024;
 pub(crate) const OUTPUT_HIGH_WATER: usize = 32 * 1024;
 /// Threads for queries of the general API.
 pub(crate) const POOL_THREADS: usize = 2;
+/// Such a thread: the stack that statements touch, which stays touched: 0.5 MB where
+/// queries nest ten deep in one another, 0.9 MB where they nest twenty deep.
+const POOL_THREAD_BYTES: usize = 896 << 10;
+/// A thread that helps with a scan, or builds a view or an index: its stack while it lives, which knows no statement's tree.
+const HELPER_BYTES: usize = 72 << 10;
+/// Views are built by as many threads as there are loops, and indexes by one.
+const INDEX_BUILDERS: usize = 1;
+/// A part of the memory for views that are built. One that is verified takes as much of its pool thread's part for a query.
+const PARTS_FOR_BUILDING: usize = 256;
+const BUILDING_BYTES_MOST: usize = 16 << 20;
+/// A map that has grown, and its rows in order while they leave it.
+const PER_BUILDING_BYTE: usize = 2;
 /// Result of a read on a thread that waits for the disk: larger ones go on to the pool.
 pub(crate) const COLD_RESULT_BYTES: usize = 64 << 10;
 /// Reads that may wait for each of those threads.
@@ -138,7 +150,11 @@ pub(crate) struct Division {
     pub(crate) buffers_bytes: usize,
     /// Connections, idle ones counted.
     pub(crate) connections: usize,
+    /// What views gather while they are built, and a view that is verified.
+    pub(crate) building_bytes: usize,
     threads: usize,
+    /// Threads that help with scans, and that build.
+    helpers: usize,
 }
 
 impl Division {
@@ -156,6 +172,8 @@ impl Division {
             memtable_bytes,
             transaction_bytes,
             threads,
+            helpers: config.query_threads.saturating_sub(1) + threads + INDEX_BUILDERS,
+            building_bytes: (memory / PARTS_FOR_BUILDING).min(BUILDING_BYTES_MOST),
             places_bytes: (memory / 32 / (threads + POOL_THREADS)).min(PLACES_BYTES_MOST),
             cold_threads: (memory / MEMORY_PER_COLD_THREAD).clamp(COLD_THREADS_LEAST, COLD_THREADS_MOST),
             direct_places: (memory / PARTS_FOR_DIRECT_PLACES / DIRECT_PLACE_BYTES / threads)
@@ -274,12 +292,14 @@ impl Division {
     }
 
     /// The parts by name, for metrics and the log.
-    pub(crate) fn parts(&self) -> [(&'static str, usize); 12] {
+    pub(crate) fn parts(&self) -> [(&'static str, usize); 14] {
         let threads = self.threads;
         let queries = threads * self.loop_query_bytes + POOL_THREADS * self.query_bytes;
         let documents = (threads + COMMITTERS) * COPIES_PER_WRITE * self.transaction_bytes;
         [
             ("process", PROCESS_BYTES + threads * THREAD_BYTES),
+            ("query_threads", POOL_THREADS * POOL_THREAD_BYTES + self.helpers * HELPER_BYTES),
+            ("building", PER_BUILDING_BYTE * self.building_bytes),
             ("memtables", MEMTABLES * self.memtable_bytes),
             ("documents", documents),
             ("log_batches", COMMITTERS * self.batch_bytes()),
@@ -326,11 +346,30 @@ fn enough(config: &ServerConfig, does: impl Fn(&ServerConfig) -> bool) -> String
 
 #[cfg(test)]
 mod division {
-    use super::{Division, PER_QUERY_BYTE};
+    use super::{Division, HELPER_BYTES, PER_BUILDING_BYTE, PER_QUERY_BYTE, POOL_THREAD_BYTES};
     use crate::config::ServerConfig;
 
     fn config(memory_bytes: u64, threads: usize) -> ServerConfig {
         ServerConfig { memory_bytes, threads, ..ServerConfig::default() }
+    }
+
+    #[test]
+    fn threads_of_queries_and_of_builds_have_their_part() {
+        let of = |query_threads| {
+            let division = Division::of(&ServerConfig { query_threads, ..config(64 << 20, 1) });
+            division.parts().into_iter().find(|(name, _)| *name == "query_threads").expect("a part").1
+        };
+        // Two that run queries; one that builds views, one that builds indexes.
+        assert_eq!(of(1), 2 * POOL_THREAD_BYTES + 2 * HELPER_BYTES);
+        assert_eq!(of(5) - of(1), 4 * HELPER_BYTES);
+        for memory in [32 << 20, 64 << 20, 1_000_000_000] {
+            let division = Division::of(&ServerConfig { query_threads: 8, ..config(memory, 1) });
+            let verified = PER_BUILDING_BYTE * division.building_bytes;
+            assert!(verified <= PER_QUERY_BYTE * division.query_bytes, "what is verified runs as a query");
+        }
+        assert!(Division::check(&ServerConfig { query_threads: 8, ..config(32 << 20, 1) }).is_ok());
+        let short = Division::check(&ServerConfig { query_threads: 256, ..config(32 << 20, 1) });
+        assert!(short.is_err_and(|short| short.key == "memory"), "they do not fit");
     }
 
     #[test]
@@ -352,7 +391,7 @@ mod division {
         let megabytes = |memory| Division::of(&config(memory, 2)).memtable_bytes >> 20;
         assert_eq!([32 << 20, 256 << 20, 1_000_000_000, 64 << 30].map(megabytes), [0, 5, 54, 96]);
         let default = Division::of(&config(1_000_000_000, 2));
-        assert!(default.transaction_bytes > 7 << 20 && default.query_bytes > 7 << 20, "{default:?}");
+        assert!(default.transaction_bytes > 7 << 20 && default.query_bytes > 6 << 20, "{default:?}");
     }
 
     #[test]

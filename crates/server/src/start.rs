@@ -174,6 +174,7 @@ pub(crate) fn routes(config: &ServiceConfig, database: &Database) -> Result<(Vec
 pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartError> {
     let mut docs = config.docs.clone();
     docs.sort_bytes = Division::sort_bytes(&config.server);
+    docs.build_bytes = Division::of(&config.server).building_bytes;
     docs.build_threads = config.server.threads;
     let catalog = docs::outline(&docs).map_err(StartError::Open)?;
     for (_, declared) in prepare(config, &catalog).map_err(StartError::Config)?.into_iter().flatten() {

@@ -59,6 +59,8 @@ pub struct Config {
     pub included: Vec<Included>,
     /// Memory for sorting while the database is opened and brought in line with the file; not in the file either.
     pub sort_bytes: usize,
+    /// Memory for building views while the database is open, and as much for each that is verified; not in the file either.
+    pub build_bytes: usize,
     /// Threads that build views; not in the file either.
     pub build_threads: usize,
     /// Whether indexes and unique fields that are new for a collection with documents are built while it is open, and not before;
@@ -71,12 +73,25 @@ pub struct Config {
 /// Memory for the same where nobody says how much.
 pub const SORT_BYTES_DEFAULT: usize = 64 << 20;
 
+/// Memory for building views where nobody says how much.
+pub const BUILD_BYTES_DEFAULT: usize = 16 << 20;
+
 impl Default for Config {
     fn default() -> Config {
         let (collections, views, params, included) = Default::default();
         let (sort_bytes, build_threads, clock) = (SORT_BYTES_DEFAULT, build_threads(), Clock::default());
-        let builds_indexes_later = false;
-        Config { collections, views, params, included, sort_bytes, build_threads, builds_indexes_later, clock }
+        let (build_bytes, builds_indexes_later) = (BUILD_BYTES_DEFAULT, false);
+        Config {
+            collections,
+            views,
+            params,
+            included,
+            sort_bytes,
+            build_bytes,
+            build_threads,
+            builds_indexes_later,
+            clock,
+        }
     }
 }
 
@@ -109,6 +124,7 @@ impl Config {
             params: params.iter().filter_map(Parameter::read).collect(),
             included: Vec::new(),
             sort_bytes: SORT_BYTES_DEFAULT,
+            build_bytes: BUILD_BYTES_DEFAULT,
             build_threads: build_threads(),
             builds_indexes_later: false,
             clock: Clock::default(),

@@ -290,7 +290,10 @@ impl<'w> Worker<'w> {
         let views = collections.flat_map(|(number, _)| work.building(Some(number)).map(move |view| (number, view)));
         let views: Vec<_> = views.map(|(number, view)| (Arc::clone(view), number)).collect();
         let count = views.len() * work.threads;
-        let gathers = views.into_iter().map(|(view, number)| (view, number, Gather::one_of(count))).collect();
+        let gathers = views
+            .into_iter()
+            .map(|(view, number)| (view, number, Gather::one_of(work.heart.build_bytes, count)))
+            .collect();
         Worker { work, gathers, memory: Memory::default(), contribution: Contribution::default() }
     }
 

@@ -12,7 +12,7 @@ use super::view::View;
 use super::write::value_key;
 use crate::varint;
 
-/// Memory of all gatherings of a build or an import.
+/// Memory of all gatherings of an import, and of a build where nobody says how much.
 pub(crate) const GATHER_BYTES_MAX: usize = 16 << 20;
 /// What each has at least.
 const GATHER_BYTES_MIN: usize = 64 << 10;
@@ -38,10 +38,10 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// One of `count` that share the memory.
-    pub(crate) fn one_of(count: usize) -> Gather {
+    /// One of `count` that share so much memory.
+    pub(crate) fn one_of(bytes: usize, count: usize) -> Gather {
         Gather {
-            bytes_max: (GATHER_BYTES_MAX / count.max(1)).max(GATHER_BYTES_MIN),
+            bytes_max: (bytes / count.max(1)).max(GATHER_BYTES_MIN),
             groups: HashMap::new(),
             values: HashMap::new(),
             bytes: 0,
@@ -122,9 +122,9 @@ pub(crate) struct ImportGather {
 pub(crate) type TakeRow<'t> = &'t mut dyn FnMut(&[u8], &[u8]) -> Result<(), store::Error>;
 
 impl ImportGather {
-    /// One of `count`; sorts with about `bytes` of memory.
-    pub(crate) fn new(store: &Store, bytes: usize, count: usize) -> ImportGather {
-        ImportGather { gather: Gather::one_of(count), groups: store.sorter(bytes / 2), values: store.sorter(bytes / 2) }
+    /// Gathers in `gather`, and sorts with about `bytes` of memory.
+    pub(crate) fn new(store: &Store, gather: Gather, bytes: usize) -> ImportGather {
+        ImportGather { gather, groups: store.sorter(bytes / 2), values: store.sorter(bytes / 2) }
     }
 
     /// Adds what one document contributes.

@@ -12,4 +12,6 @@ pub(crate) struct Heart {
     pub(crate) collections: Vec<Collection>,
     pub(crate) views: Views,
     pub(crate) catalog_tree: TreeId,
+    /// Memory for building views, and as much for each that is verified.
+    pub(crate) build_bytes: usize,
 }

@@ -7,7 +7,7 @@ use binjson::Document;
 use store::Store;
 
 use super::definition::Contribution;
-use super::gather::ImportGather;
+use super::gather::{Gather, ImportGather};
 use super::table;
 use super::view::View;
 use crate::collection::Collection;
@@ -17,8 +17,6 @@ use crate::sql::grouping::Memory;
 
 /// Most differences told; the rest are counted.
 const FAULTS_MAX: usize = 20;
-/// Memory for sorting what is computed again.
-const SORT_BYTES: usize = 16 << 20;
 
 /// A row that is not what its documents make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,15 +83,16 @@ impl Source<'_> {
     }
 }
 
-/// Computes a view again.
+/// Computes a view again, in about so many bytes of memory.
 pub(crate) fn verify(
     engine: &impl engine::View,
     store: &Store,
     source: Source<'_>,
     view: &View,
+    bytes: usize,
 ) -> Result<ViewReport, ReadError> {
     let mut report = ViewReport { view: view.name.clone(), ..ViewReport::default() };
-    let mut gather = ImportGather::new(store, SORT_BYTES, 1);
+    let mut gather = ImportGather::new(store, Gather::one_of(bytes / 2, 1), bytes / 2);
     let (mut memory, mut contribution, mut failure) = (Memory::default(), Contribution::default(), None);
     source.each(engine, view, &mut |key, stored| {
         report.documents += 1;
