@@ -74,6 +74,8 @@ pub struct CollectionInfo {
     pub references: Vec<ReferenceInfo>,
     /// When documents go.
     pub expire: Option<ExpireInfo>,
+    /// The fields that together tell its rows apart; none where no fields do: of a view with ROLLUP, of a query in FROM.
+    pub identity: Option<Vec<String>>,
 }
 
 impl CollectionInfo {

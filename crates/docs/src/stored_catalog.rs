@@ -181,6 +181,7 @@ fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -
         unique: Vec::new(),
         references: Vec::new(),
         expire: None,
+        identity: Some(vec![wanted.key.field.clone()]),
     }
 }
 

@@ -1,6 +1,9 @@
 //! Random queries over random documents, here and in SQLite: equal answers.
 
-use crate::sql_generator::{Random, query, world};
+use crate::sql_generator::{Asked, Random, query, world};
+use crate::sql_oracle::Both;
+use docs::sql::{Budget, PageAt, Paged, Scratch, Value};
+use serde_json::Value as Json;
 
 /// Queries asked of one pair of collections.
 const QUERIES_OF_A_WORLD: u64 = 25;
@@ -11,7 +14,7 @@ const SHOWN_MAX: usize = 20;
 /// Asks so many queries, with seeds from the first on.
 #[track_caller]
 fn check(first: u64, queries: u64) {
-    let (mut rows, mut both_failed, mut differences) = (0usize, 0usize, Vec::new());
+    let (mut rows, mut both_failed, mut paged, mut differences) = (0usize, 0usize, 0usize, Vec::new());
     for seed in first..first + queries / QUERIES_OF_A_WORLD {
         let mut random = Random::new(seed);
         let both = world(&mut random);
@@ -22,12 +25,61 @@ fn check(first: u64, queries: u64) {
                 Ok(None) => both_failed += 1,
                 Err(difference) => differences.push(format!("seed {seed}: {difference}")),
             }
+            match compare_pages(&both, &asked) {
+                Ok(has_pages) => paged += usize::from(has_pages),
+                Err(difference) => differences.push(format!("seed {seed}: {difference}")),
+            }
         }
     }
     let shown = differences[..differences.len().min(SHOWN_MAX)].join("\n");
     assert!(differences.is_empty(), "{} differences, such as\n{shown}", differences.len());
-    println!("{queries} queries, {rows} rows, {both_failed} failed in both");
+    println!("{queries} queries, {rows} rows, {both_failed} failed in both, {paged} had pages");
     assert!(rows as u64 > queries && (both_failed as u64) < queries / 10, "{rows} rows, {both_failed} failed in both");
+    assert!(paged as u64 > queries / 4, "{paged} had pages");
+}
+
+/// Whether a query has pages; they are together what the whole query gives.
+fn compare_pages(both: &Both, asked: &Asked) -> Result<bool, String> {
+    let sql = match asked.sql.contains(" ORDER BY ") {
+        true => asked.sql.clone(),
+        // By whichever column comes first, an aggregate or a key.
+        false => format!("{} ORDER BY 1 DESC", asked.sql),
+    };
+    let (Ok(paged), Ok(mut whole)) = (Paged::prepare(&sql, &both.memory.catalog), both.ours(&sql)) else {
+        return Ok(false);
+    };
+    let names: Vec<&str> = paged.columns().collect();
+    let values = vec![Value::Null; paged.parameters().len()];
+    let (rows_max, mut found, mut after) = (1 + whole.len() as u64 / 3, Vec::new(), None);
+    loop {
+        let (mut out, at) = (b"[".to_vec(), PageAt { rows_max, after: after.as_deref() });
+        match paged.write((&both.memory, at), &values, &mut Scratch::new(), &Budget::default(), &mut out) {
+            // What rows are ordered by may be infinite where no result is.
+            Err(error) if error.to_string().contains("infinite") => return Ok(false),
+            Err(error) => return Err(format!("{sql}\n pages: {error}")),
+            Ok((_, end)) => after = end,
+        }
+        out.push(b']');
+        let rows: Vec<Json> = serde_json::from_slice(&out).map_err(|error| format!("{sql}\n pages: {error}"))?;
+        found.extend(rows.iter().map(|row| Json::Array(names.iter().map(|name| row[*name].clone()).collect())));
+        if after.is_none() {
+            break;
+        }
+        if found.len() > whole.len() {
+            return Err(format!("{sql}\n pages: {found:?}\n whole: {whole:?}"));
+        }
+    }
+    // Which of 1 and 1.0 stands for both is for whichever plan finds one first.
+    for cell in whole.iter_mut().chain(&mut found).filter_map(Json::as_array_mut).flatten() {
+        if let Some(real) = cell.as_f64() {
+            *cell = Json::from(real);
+        }
+    }
+    if !asked.ordered {
+        whole.sort_by_key(Json::to_string);
+        found.sort_by_key(Json::to_string);
+    }
+    if whole == found { Ok(true) } else { Err(format!("{sql}\n pages: {found:?}\n whole: {whole:?}")) }
 }
 
 #[test]

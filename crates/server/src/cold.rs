@@ -145,18 +145,34 @@ pub(crate) fn read_late<T>(
     read: impl Fn(&Session, Room) -> Result<Option<T>, Failure> + Send + 'static,
     done: impl FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
 ) {
-    let (database, sessions) = (service.database.clone(), Arc::clone(&service.cold.sessions));
-    let (pool, pool_sessions) = (Arc::clone(&service.pool), Arc::clone(&service.pool_sessions));
-    let for_pool = Arc::clone(errors);
-    background::run(&service.cold.pool, errors, late, move |late| {
-        if let Some(result) = sessions.with(&database, |session| read(session, Room::COLD)).transpose() {
-            return done(late, result);
-        }
+    let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
+    let (pool, for_pool) = (Arc::clone(&service.pool), Arc::clone(errors));
+    read_or(service, errors, late, (read, done), move |late, (read, done)| {
         background::run(&pool, &for_pool, late, move |late| {
-            let result = pool_sessions.with(&database, |session| read(session, Room::WHOLE));
+            let result = sessions.with(&database, |session| read(session, Room::WHOLE));
             let too_large = || Failure::new(Kind::Internal, "a read has no end");
             done(late, result.and_then(|result| result.ok_or_else(too_large)));
         });
+    });
+}
+
+/// The same, but that `go_on` is called where the room of a thread that waits is too small.
+pub(crate) fn read_or<T, R, D>(
+    service: &Service,
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    (read, done): (R, D),
+    go_on: impl FnOnce(LateReply, (R, D)) + Send + 'static,
+) where
+    R: Fn(&Session, Room) -> Result<Option<T>, Failure> + Send + 'static,
+    D: FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
+{
+    let (database, sessions) = (service.database.clone(), Arc::clone(&service.cold.sessions));
+    background::run(&service.cold.pool, errors, late, move |late| {
+        match sessions.with(&database, |session| read(session, Room::COLD)).transpose() {
+            Some(result) => done(late, result),
+            None => go_on(late, (read, done)),
+        }
     });
 }
 

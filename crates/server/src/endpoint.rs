@@ -7,6 +7,7 @@ use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::InFlight;
 use crate::keys::KeyTold;
 use crate::large;
+pub(crate) use crate::media::JSON;
 use crate::params;
 use crate::querying::DeclaredQuery;
 use crate::service::{Local, Service};
@@ -20,9 +21,6 @@ use docs::{CollectionId, Op, Precondition, ReadError, Session, Stored, Write};
 use http::{LateReply, Method, Params, Reply, Request, Status};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// The media type of every document and result.
-pub(crate) const JSON: &str = "application/json";
 
 /// One endpoint, its names resolved.
 pub(crate) struct Endpoint {

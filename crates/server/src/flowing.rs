@@ -157,7 +157,7 @@ impl<'f> Reply<'f> {
             replies,
             errors,
             media,
-            is_lines: media == crate::rows::NDJSON,
+            is_lines: media == crate::media::NDJSON,
             bytes_max,
             nudge: late.nudge(),
             late: Some(late),

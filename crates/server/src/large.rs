@@ -5,9 +5,9 @@
 //! no snapshot pins pages. Rows cannot be read again, so their bytes are kept, under a bound over all clients; past it a
 //! request is told to come again.
 
-use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::{InFlight, Taken};
+use crate::media::JSON;
 use crate::writing;
 use docs::key::{Key, KeyType};
 use docs::{CollectionId, Session};

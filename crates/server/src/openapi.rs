@@ -3,13 +3,16 @@
 //! Made once, when the server starts, from what requests are really checked by: declared parameters, schemas of bodies and
 //! collections, the columns of prepared statements. What a column holds is not said: SQL has no types.
 
-use crate::config::{Action, EndpointConfig, SORT, ServiceConfig, SortConfig, Target};
+use crate::config::{Action, EndpointConfig, PageConfig, SORT, ServiceConfig, SortConfig, Target};
 use crate::endpoint::path_parameters;
 use crate::failure::{ErrorRules, Kind};
 use crate::general::Door;
+use crate::media::Shape;
+use crate::paging::{AFTER, ITEMS, LIMIT};
 use docs::catalog::{Catalog, CollectionInfo};
 use docs::config::{CollectionConfig, Parameter, ParameterDefault, ParameterKind, ParameterValue};
 use docs::key::KeyType;
+use docs::sql::PAGE_ROWS_MAX;
 use http::Method;
 use serde_json::{Map, Value as Json, json};
 
@@ -120,7 +123,12 @@ impl Described<'_> {
             operation["requestBody"] =
                 json!({ "required": true, "content": { "application/json": { "schema": schema } } });
         }
-        let content = json!({ "application/json": { "schema": reply } });
+        let mut content = json!({ "application/json": { "schema": reply } });
+        if matches!(self.endpoint.action, Action::Query { page: None, one_row: false, .. }) {
+            for shape in [Shape::Lines, Shape::Csv] {
+                content[shape.media()] = json!({ "schema": { "type": "string" } });
+            }
+        }
         operation["responses"] = self.failures();
         operation["responses"][status.to_string()] = json!({ "description": "done", "content": content });
         operation
@@ -152,6 +160,13 @@ impl Described<'_> {
                 (format!("Puts a document in another's place in {name}"), Some(self.whole(name)), written(200))
             }
             Action::Delete(target) => (format!("Removes a document of {}", target.collection), None, written(200)),
+            Action::Query { page: Some(_), wrap, .. } => {
+                let wrap = wrap.as_deref().unwrap_or(ITEMS);
+                let mut reply = self.rows(false, Some(wrap));
+                reply["properties"][AFTER] = json!({ "type": ["string", "null"], "description": "the cursor for the next page, if there is one" });
+                reply["required"] = json!([wrap, AFTER]);
+                ("A page of a query's rows".to_owned(), None, (200, reply))
+            }
             Action::Query { one_row, wrap, .. } => {
                 ("Rows of a query".to_owned(), None, (200, self.rows(*one_row, wrap.as_deref())))
             }
@@ -216,11 +231,12 @@ impl Described<'_> {
             let schema = parameter_schema(parameter);
             json!({ "name": parameter.name, "in": "query", "required": parameter.required, "schema": schema })
         });
-        let sort = match &endpoint.action {
-            Action::Query { sort, .. } => sort.as_slice(),
-            _ => &[],
+        let (sort, page) = match &endpoint.action {
+            Action::Query { sort, page, .. } => (sort.as_slice(), *page),
+            _ => (&[][..], None),
         };
-        of_path.chain(of_query).chain(sort_parameter(sort)).collect()
+        let of_page = page.into_iter().flat_map(page_parameters);
+        of_path.chain(of_query).chain(sort_parameter(sort)).chain(of_page).collect()
     }
 
     /// A part of the path: declared, or the key of the collection that it finds a document in, else text.
@@ -250,7 +266,8 @@ impl Described<'_> {
         let mut add = |status: u16, what: &str| failures[status.to_string()] = failure(what, rules);
         let (endpoint, writes) =
             (self.endpoint, !matches!(self.endpoint.action, Action::Get(_) | Action::Query { .. }));
-        if writes || !endpoint.params.is_empty() {
+        let has_pages = matches!(endpoint.action, Action::Query { page: Some(_), .. });
+        if writes || has_pages || !endpoint.params.is_empty() {
             add(rules.status(Kind::Invalid).0, "a parameter or the body is wrong");
         }
         if writes {
@@ -281,6 +298,16 @@ fn sort_parameter(sort: &[SortConfig]) -> Option<Json> {
     let first = names.first()?;
     let schema = json!({ "type": "string", "enum": names, "default": first });
     Some(json!({ "name": SORT, "in": "query", "required": false, "schema": schema }))
+}
+
+fn page_parameters(page: PageConfig) -> [Json; 2] {
+    let limit = json!({ "type": "integer", "minimum": 1, "maximum": page.max, "default": page.limit });
+    let after = json!({ "type": "string", "minLength": 1 });
+    let parameter = |name: &str, what: &str, schema: Json| json!({ "name": name, "in": "query", "required": false, "description": what, "schema": schema });
+    [
+        parameter(LIMIT, "rows of the page", limit),
+        parameter(AFTER, "the cursor that the page before came with; without it the first page", after),
+    ]
 }
 
 fn parameter_schema(parameter: &Parameter) -> Json {
@@ -431,7 +458,12 @@ fn taken(door: Door) -> Json {
             "type": "object",
             "required": ["sql"],
             "additionalProperties": false,
-            "properties": { "sql": { "type": "string" }, "params": { "type": "object" } },
+            "properties": {
+                "sql": { "type": "string" },
+                "params": { "type": "object" },
+                "limit": { "type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX },
+                "after": { "type": ["string", "null"] },
+            },
         }),
         Door::Bulk => json!({ "type": "string" }),
         _ => json!({ "type": "object" }),

@@ -2,20 +2,28 @@
 //! makes a larger result, is run again on the pool with the service's whole budget, and answered late: a loop is never held for long.
 
 use crate::background;
-use crate::cold::{self, Room};
+use crate::client::Watch;
+use crate::cold::{self, Room, Sessions};
 use crate::config::{Action, EndpointConfig};
-use crate::endpoint::{JSON, Unread, count_cold, path_parameters};
-use crate::failure::{Failure, Kind};
+use crate::endpoint::{Unread, count_cold, path_parameters};
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::flowing;
+use crate::in_flight::InFlight;
 use crate::large;
+use crate::media::{JSON, Shape};
+use crate::paging::{self, ITEMS, Page, Pages};
 use crate::params;
 use crate::queries::{PLAN_FIELD, Queries};
 use crate::service::{Local, PathTexts, Service};
+use crate::streaming;
 use crate::writing;
+use docs::Database;
 use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault, ParameterKind};
 use docs::key::KeyType;
 use docs::order::Scalar;
 use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, SpillSpace, SqlError, Value};
+use executor::Pool;
 use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,11 +72,25 @@ impl Whole {
 
     /// Runs a query within it, from now on.
     pub(crate) fn run<R>(self, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
+        self.run_until(&|_| false, now_ms, run)
+    }
+
+    /// The same for a client that may go.
+    pub(crate) fn run_for<R>(self, client: &Watch, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
+        self.run_until(&|now| client.is_over(now), now_ms, run)
+    }
+
+    fn run_until<R>(
+        self,
+        is_over: &(dyn Fn(Instant) -> bool + Sync),
+        now_ms: i64,
+        run: impl FnOnce(&Budget<'_>) -> R,
+    ) -> R {
         let ends = Instant::now() + self.time_max;
         let over = || {
             let now = Instant::now();
             executor::let_others(now);
-            now > ends
+            now > ends || is_over(now)
         };
         let (rows_max, output_bytes_max) = (self.rows_max, self.bytes_max);
         let (memory_bytes_max, spill) = (self.bytes_max, self.spill.as_ref());
@@ -86,9 +108,11 @@ pub(crate) struct DeclaredQuery {
     /// It calls date functions, so it is told the time.
     uses_clock: bool,
     one_row: bool,
-    /// Bytes before and behind the rows.
+    /// Bytes before and behind the rows; of a page all that stands before its first row.
     before: Box<[u8]>,
     behind: Box<[u8]>,
+    /// Where it gives pages.
+    pages: Option<Box<Pages>>,
 }
 
 /// Where a parameter of the statement comes from.
@@ -108,7 +132,7 @@ impl DeclaredQuery {
         file: &[Parameter],
         catalog: &Catalog,
     ) -> Option<Result<DeclaredQuery, String>> {
-        let Action::Query { sql, one_row, wrap, limit, .. } = &endpoint.action else { return None };
+        let Action::Query { sql, one_row, wrap, limit, page, .. } = &endpoint.action else { return None };
         let prepared = Query::prepare(sql, catalog).map_err(|error: SqlError| error.to_string());
         Some(prepared.and_then(|query| {
             let query = match limit {
@@ -117,7 +141,11 @@ impl DeclaredQuery {
             };
             let sources = query.parameters().iter().map(|name| source(name, endpoint, file, catalog));
             let slots = sources.collect::<Result<Vec<Source>, String>>()?;
-            let before = wrap.as_ref().map(|name| format!("{{{}:", serde_json::Value::from(name.as_str())));
+            let pages = page.map(|page| Pages::prepare(sql, page, catalog)).transpose();
+            let pages = pages.map_err(|error| error.to_string())?.map(Box::new);
+            let wrap = wrap.as_deref().or(pages.as_ref().map(|_| ITEMS));
+            let array = if pages.is_some() { "[" } else { "" };
+            let before = wrap.map(|name| format!("{{{}:{array}", serde_json::Value::from(name)));
             Ok(DeclaredQuery {
                 uses_clock: query.uses_clock(),
                 query,
@@ -126,6 +154,7 @@ impl DeclaredQuery {
                 one_row: *one_row,
                 behind: before.iter().map(|_| b'}').collect(),
                 before: before.unwrap_or_default().into_bytes().into(),
+                pages,
             })
         }))
     }
@@ -153,28 +182,43 @@ impl DeclaredQuery {
             Err(failure) if unread.is_some() => return self.fail_late(service, failure, unread, reply),
             Err(failure) => return service.fail(&failure, reply),
         }
+        let page = match self.pages.as_deref().map(|pages| self.page(pages, request, values.as_slice())) {
+            None => None,
+            Some(Ok(page)) => Some(page),
+            Some(Err(failure)) if unread.is_some() => return self.fail_late(service, failure, unread, reply),
+            Some(Err(failure)) => return service.fail(&failure, reply),
+        };
+        if request.names_media() && !self.one_row {
+            let shape = Shape::of_accept(request.header("accept").unwrap_or_default());
+            if shape != Shape::Json && page.is_none() {
+                let streamed = Streamed::new(self, service, (values.as_slice(), shape), self.now_ms());
+                return streamed.start(reply.later_watched(), unread);
+            } else if shape != Shape::Json {
+                return service.fail(&paging::not_json(), reply);
+            }
+        }
         let budget = Budget {
             rows_max: service.scan_rows_max.min(LOOP_ROWS_MAX),
             output_bytes_max: service.loop_query_bytes,
             memory_bytes_max: service.loop_query_bytes,
             spill: None,
             deadline: None,
-            now_ms: if self.uses_clock { params::unix_ms() } else { 0 },
+            now_ms: self.now_ms(),
         };
         let ran = if unread.is_some() {
             Err(Ended::Query(QueryError::Store(store::Error::NotInMemory)))
         } else {
-            self.run(session, values.as_slice(), scratch, &budget, out)
+            self.run(session, (values.as_slice(), page.as_ref()), scratch, &budget, out)
         };
         match ran {
             Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
-                self.answer_cold(service, values.as_slice(), budget.now_ms, unread, reply);
+                self.answer_cold(service, (values.as_slice(), page), budget.now_ms, unread, reply);
                 count_cold(service, cold);
             }
             Ok(outcome) => {
                 let mut reply = reply;
                 if service.queries.is_told(&outcome)
-                    && let Some(plan) = self.tell(&service.queries, &outcome, values.as_slice())
+                    && let Some(plan) = self.tell(&service.queries, &outcome, (values.as_slice(), page.as_ref()))
                 {
                     reply.header(PLAN_FIELD, plan);
                 }
@@ -186,40 +230,79 @@ impl DeclaredQuery {
                     || limit == service.loop_query_bytes as u64 =>
             {
                 out.clear();
-                self.answer_late(service, values.as_slice(), budget.now_ms, reply);
+                match page {
+                    None if !self.one_row => {
+                        let values = (values.as_slice(), Shape::Json);
+                        Streamed::new(self, service, values, budget.now_ms).start(reply.later_watched(), None);
+                    }
+                    page => self.answer_late(service, (values.as_slice(), page), budget.now_ms, reply),
+                }
             }
             Err(ended) => service.fail(&ended.failure(), reply),
         }
     }
 
+    /// How the rows of a run are found, in one line, and whether a collection is read whole.
+    fn plan_of(&self, (values, page): (&[Value<'_>], Option<&Page>)) -> (&str, bool) {
+        match self.pages.as_deref().zip(page) {
+            Some((pages, page)) => pages.plan_line(page, values),
+            None => self.query.plan_line(values),
+        }
+    }
+
     /// Counts a run that is worth a word, and gives the plan where the reply is to tell it.
     #[cold]
-    fn tell(&self, queries: &Queries, outcome: &Outcome, values: &[Value<'_>]) -> Option<&str> {
-        let (plan, _) = self.query.plan_line(values);
+    fn tell(&self, queries: &Queries, outcome: &Outcome, asked: (&[Value<'_>], Option<&Page>)) -> Option<&str> {
+        let (plan, _) = self.plan_of(asked);
         queries.count(outcome, plan, outcome.scans, DECLARED);
         outcome.scans.then_some(plan)
+    }
+
+    /// What the statement is told of the time.
+    #[inline]
+    fn now_ms(&self) -> i64 {
+        if self.uses_clock { params::unix_ms() } else { 0 }
+    }
+
+    /// Which page a request wants. A cursor is of the values that the request gave, and not of what is filled in.
+    #[cold]
+    fn page(&self, pages: &Pages, request: &Request<'_>, values: &[Value<'_>]) -> Result<Page, Failure> {
+        let query = request.query();
+        let is_given = |slot: &Source| match slot {
+            Source::Path(_) => true,
+            Source::File(_) => false,
+            Source::Request(place) => self.declared.get(*place).is_some_and(|parameter| {
+                let clock = parameter.default == ParameterDefault::Clock;
+                !clock || http::query::pairs(query).any(|(name, _)| name == parameter.name)
+            }),
+        };
+        let given = self.slots.iter().zip(values).filter(|(slot, _)| is_given(slot));
+        pages.wanted(query, given.map(|(_, value)| value))
     }
 
     /// Runs it again, from its beginning, where it may wait for the disk.
     fn answer_cold(
         self: &Arc<Self>,
         service: &Service,
-        values: &[Value<'_>],
+        (values, page): (&[Value<'_>], Option<Page>),
         now_ms: i64,
         required: Option<Unread>,
         reply: Reply<'_>,
     ) {
         let (query, whole, queries) = (Arc::clone(self), Whole::of(service), Arc::clone(&service.queries));
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
+        let streams = page.is_none() && !self.one_row;
+        let streamed = streams.then(|| Streamed::new(self, service, (values, Shape::Json), now_ms));
         let values: Vec<OwnedValue> = values.iter().map(OwnedValue::new).collect();
         let read = move |session: &docs::Session, room: Room| {
             required.iter().try_for_each(|required| required.check(session))?;
-            match whole.clone().within(room).run(now_ms, |budget| query.run_whole(session, &values, budget, &queries)) {
+            let run = |budget: &Budget<'_>| query.run_whole(session, (&values, page.as_ref()), budget, &queries);
+            match whole.clone().within(room).run(now_ms, run) {
                 Err(Ended::Query(QueryError::Limit { .. })) if room.is_cold() => Ok(None),
                 outcome => outcome.map(Some).map_err(Ended::failure),
             }
         };
-        cold::read_late(service, &service.errors, reply.later(), read, move |mut late, body| match body {
+        let done = move |mut late: LateReply, told: Result<(Vec<u8>, Option<String>), Failure>| match told {
             Ok((body, plan)) => {
                 if let Some(plan) = plan {
                     late.header(PLAN_FIELD, &plan);
@@ -227,21 +310,37 @@ impl DeclaredQuery {
                 large::send_late(&replies, &errors, late, Status(200), JSON, body);
             }
             Err(failure) => writing::refuse(&errors, late, &failure),
-        });
+        };
+        match streamed {
+            None => cold::read_late(service, &service.errors, reply.later(), read, done),
+            Some(streamed) => {
+                let late = reply.later_watched();
+                cold::read_or(service, &service.errors, late, (read, done), |late, _| streamed.start(late, None));
+            }
+        }
     }
 
     /// Runs it again, from its beginning, on the pool.
-    fn answer_late(self: &Arc<Self>, service: &Service, values: &[Value<'_>], now_ms: i64, reply: Reply<'_>) {
+    fn answer_late(
+        self: &Arc<Self>,
+        service: &Service,
+        (values, page): (&[Value<'_>], Option<Page>),
+        now_ms: i64,
+        reply: Reply<'_>,
+    ) {
         let (query, database) = (Arc::clone(self), service.database.clone());
         let sessions = Arc::clone(&service.pool_sessions);
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
         let whole = Whole::of(service);
         let values: Vec<OwnedValue> = values.iter().map(OwnedValue::new).collect();
         let queries = Arc::clone(&service.queries);
-        background::run(&service.pool, &service.errors, reply.later(), move |mut late| {
+        let late = reply.later_watched();
+        let client = Watch::of(&late);
+        background::run(&service.pool, &service.errors, late, move |mut late| {
             let body = sessions.with(&database, |session| {
-                let ran = whole.run(now_ms, |budget| query.run_long(session, &values, budget, &queries, &mut late));
-                ran.map_err(Ended::failure)
+                let values = (&values[..], page.as_ref());
+                let run = |budget: &Budget<'_>| query.run_long(session, values, budget, &queries, &mut late);
+                whole.run_for(&client, now_ms, run).map_err(|ended| client.failure(ended.failure()))
             });
             match body {
                 Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
@@ -266,15 +365,15 @@ impl DeclaredQuery {
     fn run_whole(
         &self,
         session: &docs::Session,
-        values: &[OwnedValue],
+        (values, page): (&[OwnedValue], Option<&Page>),
         budget: &Budget<'_>,
         queries: &Queries,
     ) -> Result<(Vec<u8>, Option<String>), Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let mut out = Vec::new();
-        let outcome = self.run(session, &values, &mut docs::sql::Scratch::new(), budget, &mut out)?;
+        let outcome = self.run(session, (&values, page), &mut docs::sql::Scratch::new(), budget, &mut out)?;
         let is_told = queries.is_told(&outcome);
-        let plan = if is_told { self.tell(queries, &outcome, &values) } else { None };
+        let plan = if is_told { self.tell(queries, &outcome, (&values, page)) } else { None };
         Ok((out, plan.map(str::to_owned)))
     }
 
@@ -282,15 +381,15 @@ impl DeclaredQuery {
     fn run_long(
         &self,
         session: &docs::Session,
-        values: &[OwnedValue],
+        (values, page): (&[OwnedValue], Option<&Page>),
         budget: &Budget<'_>,
         queries: &Queries,
         late: &mut LateReply,
     ) -> Result<Vec<u8>, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let mut out = Vec::new();
-        let outcome = self.run(session, &values, &mut queries.scratch(), budget, &mut out)?;
-        let (plan, scans) = self.query.plan_line(&values);
+        let outcome = self.run(session, (&values, page), &mut queries.scratch(), budget, &mut out)?;
+        let (plan, scans) = self.plan_of((&values, page));
         queries.count(&outcome, plan, scans, DECLARED);
         late.header(PLAN_FIELD, plan);
         Ok(out)
@@ -299,7 +398,7 @@ impl DeclaredQuery {
     fn run(
         &self,
         session: &docs::Session,
-        values: &[Value<'_>],
+        (values, page): (&[Value<'_>], Option<&Page>),
         scratch: &mut docs::sql::Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
@@ -307,6 +406,11 @@ impl DeclaredQuery {
         out.clear();
         out.extend_from_slice(&self.before);
         let now = session.now();
+        if let Some((pages, page)) = self.pages.as_deref().zip(page) {
+            let outcome = pages.write((&now, page), values, scratch, budget, out).map_err(Ended::Query)?;
+            now.check_indexes().map_err(|error| Ended::Query(QueryError::Store(error)))?;
+            return Ok(outcome);
+        }
         let run = if self.one_row { Query::write_row } else { Query::write_array };
         let outcome = run(&self.query, now.view(), values, scratch, budget, out).map_err(Ended::Query)?;
         // Rows are copies; what they were copied from was really there.
@@ -341,6 +445,81 @@ impl DeclaredQuery {
                 }
             };
         }
+        Ok(())
+    }
+}
+
+/// A declared query on the pool, whose rows leave while they are made.
+struct Streamed {
+    query: Arc<DeclaredQuery>,
+    values: Vec<OwnedValue>,
+    shape: Shape,
+    now_ms: i64,
+    database: Database,
+    sessions: Arc<Sessions>,
+    pool: Arc<Pool>,
+    errors: Arc<ErrorRules>,
+    replies: InFlight,
+    whole: Whole,
+    queries: Arc<Queries>,
+}
+
+impl Streamed {
+    #[cold]
+    fn new(
+        query: &Arc<DeclaredQuery>,
+        service: &Service,
+        (values, shape): (&[Value<'_>], Shape),
+        now_ms: i64,
+    ) -> Streamed {
+        Streamed {
+            query: Arc::clone(query),
+            values: values.iter().map(OwnedValue::new).collect(),
+            shape,
+            now_ms,
+            database: service.database.clone(),
+            sessions: Arc::clone(&service.pool_sessions),
+            pool: Arc::clone(&service.pool),
+            errors: Arc::clone(&service.errors),
+            replies: service.replies.clone(),
+            whole: Whole::of(service),
+            queries: Arc::clone(&service.queries),
+        }
+    }
+
+    /// Answers, where a required document exists.
+    fn start(self, late: LateReply, required: Option<Unread>) {
+        let (pool, errors, client) = (Arc::clone(&self.pool), Arc::clone(&self.errors), Watch::of(&late));
+        background::run(&pool, &Arc::clone(&errors), late, move |late| {
+            let (media, bytes_max) = (self.shape.media(), self.whole.bytes_max());
+            let mut reply = flowing::Reply::new(late, (&self.replies, &errors), media, bytes_max);
+            let mut rest = Vec::new();
+            let ran = self.sessions.with(&self.database, |session| {
+                required.iter().try_for_each(|required| required.check(session))?;
+                self.run(session, &client, (&mut reply, &mut rest))
+            });
+            reply.end(rest, ran);
+        });
+    }
+
+    fn run(
+        &self,
+        session: &docs::Session,
+        client: &Watch,
+        (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
+    ) -> Result<(), Failure> {
+        let DeclaredQuery { query, before, behind, .. } = &*self.query;
+        let values: Vec<Value<'_>> = self.values.iter().map(OwnedValue::value).collect();
+        let (plan, scans) = query.plan_line(&values);
+        reply.header(PLAN_FIELD, plan);
+        let now = session.now();
+        let run = |reply: &mut flowing::Reply<'_>, budget: &Budget<'_>| {
+            let rows = (&now, &values[..], self.shape);
+            streaming::stream(query, rows, (before, behind), &mut self.queries.scratch(), budget, (reply, rest))
+        };
+        let ran = self.whole.clone().run_for(client, self.now_ms, |budget| reply.run(budget, run));
+        let outcome = ran.map_err(|error| client.failure(of_query(&error)))?;
+        self.queries.count(&outcome, plan, scans, DECLARED);
         Ok(())
     }
 }

@@ -1,10 +1,8 @@
 //! Result rows as CSV (RFC 4180).
 
 use crate::flowing::Written;
+pub use crate::media::NDJSON;
 use docs::sql::{Field, RowSink, Value};
-
-/// The media type of lines of JSON.
-pub const NDJSON: &str = "application/x-ndjson";
 
 /// Writes rows as CSV with a head line. NULL is an empty field; text that needs it is quoted; stored JSON text comes
 /// without its quotes, other JSON as it is.

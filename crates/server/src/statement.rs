@@ -2,7 +2,9 @@
 
 use crate::explaining::{Explained, PLAN};
 use crate::flowing;
+pub use crate::media::Shape;
 use crate::rows::Csv;
+use crate::streaming;
 use docs::catalog::Catalog;
 use docs::sql::{Budget, Explain, Outcome, Query, QueryError, RowSink, Scratch, SqlError, Value, Workers};
 use docs::{Moment, Session};
@@ -17,17 +19,6 @@ pub struct Statement {
     explain: Option<Explain>,
     /// Threads that may help.
     workers: Option<Arc<Workers>>,
-}
-
-/// How rows are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// An array of objects.
-    Json,
-    /// One object on each line.
-    Lines,
-    /// RFC 4180, with a head line.
-    Csv,
 }
 
 /// Values given to a statement by name, and the JSON text of each: what SQL sees of arrays and objects (rule 3).
@@ -131,30 +122,12 @@ impl Statement {
         (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
     ) -> Result<Outcome, QueryError> {
         let now = session.now();
-        // Now, while an answer can still say so.
-        now.check_indexes().map_err(QueryError::Store)?;
-        let outcome = match shape {
-            _ if self.explain.is_some() => self.write_rows(&now, values, shape, budget, rest)?,
-            Shape::Csv => {
-                let csv = Csv::new(self.columns().into_iter(), rest);
-                self.execute(&now, values, budget, &mut reply.sink(csv, &now, budget))?
-            }
-            Shape::Json => {
-                rest.push(b'[');
-                let rows = self.query.json_rows(rest, b',');
-                let outcome = self.execute(&now, values, budget, &mut reply.sink(rows, &now, budget))?;
-                rest.push(b']');
-                outcome
-            }
-            Shape::Lines => {
-                let rows = self.query.json_rows(rest, b'\n');
-                let outcome = self.execute(&now, values, budget, &mut reply.sink(rows, &now, budget))?;
-                rest.extend((outcome.rows > 0).then_some(b'\n'));
-                outcome
-            }
-        };
-        now.check_indexes().map_err(QueryError::Store)?;
-        Ok(outcome)
+        if self.explain.is_some() {
+            let outcome = self.write_rows(&now, values, shape, budget, rest)?;
+            now.check_indexes().map_err(QueryError::Store)?;
+            return Ok(outcome);
+        }
+        streaming::stream(&self.query, (&now, values, shape), (b"", b""), &mut self.scratch(), budget, (reply, rest))
     }
 
     /// Runs it on the newest state and appends its rows.

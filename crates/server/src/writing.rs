@@ -1,9 +1,9 @@
 //! From a write's outcome to its reply, on whatever thread the outcome is told.
 
-use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::Taken;
 use crate::keys::KeyTold;
+use crate::media::JSON;
 use crate::querying::of_query;
 use crate::service::{Local, Service};
 use docs::sql::ModifyError;

@@ -12,8 +12,28 @@ const MILLION: &str = "SELECT a.id, b.id AS other FROM items a JOIN items b ON a
 const FAILING: &str = "SELECT a.id, ABS((a.id = 999) * (-9223372036854775807 - 1)) AS x FROM items a JOIN items b ON a.price + b.price >= 0";
 const SORTED: &str = "SELECT a.id, b.id AS other FROM items a JOIN items b ON a.price + b.price >= 0 ORDER BY b.id * 7919 % 1009 + a.price - a.price";
 
+/// The same as declared queries.
+const DECLARED: &str = r#"
+[[endpoints]]
+route = "GET /pairs"
+wrap = "pairs"
+query = "SELECT a.id, b.id AS other FROM items a JOIN items b ON a.price + b.price >= :least"
+params = { least = { type = "integer", default = 0 } }
+[[endpoints]]
+route = "GET /groups/{id}/pairs"
+require = "items/{id}"
+query = "SELECT a.id, ABS((a.id = :id) * (-9223372036854775807 - 1)) AS x FROM items a JOIN items b ON a.price + b.price >= 0"
+[[endpoints]]
+route = "GET /triples"
+query = "SELECT b.price % 7 AS rest, COUNT(*) AS n FROM items a JOIN items b ON a.price + b.price >= 0 JOIN items c ON b.price + c.price >= 0 GROUP BY rest"
+[[endpoints]]
+route = "GET /triples/sorted"
+query = "SELECT a.id FROM items a JOIN items b ON a.price + b.price >= 0 JOIN items c ON b.price + c.price >= 0 ORDER BY b.price * c.price % 13"
+limit = 10
+"#;
+
 fn start(settings: &str) -> TestServer {
-    let server = TestServer::start(settings, "");
+    let server = TestServer::start(settings, DECLARED);
     server.put_items(0..ITEMS);
     server
 }
@@ -123,4 +143,89 @@ fn the_disk_that_sorts_may_take_is_a_setting() {
         assert!(answer.status == 413 && answer.text().contains(told), "{}", answer.text());
         assert_eq!(server.metric("sapsan_query_spill_bytes"), 0.0);
     }
+}
+
+fn get(server: &TestServer, target: &str, fields: &str) -> Client {
+    let mut client = server.connect();
+    client.send("GET", target, fields, b"");
+    client
+}
+
+#[test]
+fn rows_of_declared_queries_leave_while_they_are_made_in_the_shape_that_is_asked_for() {
+    let server = start("memory = \"64MiB\"");
+    let mut client = get(&server, "/pairs", "");
+    let head = client.head();
+    assert!(head.contains("Transfer-Encoding: chunked") && head.contains("Sapsan-Plan: "), "{head}");
+    let mut body = Vec::new();
+    while client.chunk(&mut body) {}
+    let rows = server.metric("sapsan_query_rows_read_total");
+    assert!(rows >= 1e6, "{rows}");
+    let whole: serde_json::Value = serde_json::from_slice(&body).expect("one object around the rows");
+    assert_eq!(whole["pairs"].as_array().map(Vec::len), Some(1_000_000));
+    let lines = get(&server, "/pairs", "Accept: application/x-ndjson\r\n").answer(false);
+    assert_eq!((lines.field("Content-Type"), lines.text().lines().count()), (Some("application/x-ndjson"), 1_000_000));
+    let csv = get(&server, "/pairs", "Accept: text/csv\r\n").answer(false);
+    assert!(csv.text().starts_with("id,other\r\n0,0\r\n") && csv.text().lines().count() == 1_000_001);
+    // What a loop could do as well comes in the same shape.
+    let few = get(&server, "/pairs?least=19970", "Accept: application/x-ndjson\r\n").answer(false);
+    assert_eq!(few.text(), "{\"id\":998,\"other\":999}\n{\"id\":999,\"other\":998}\n{\"id\":999,\"other\":999}\n");
+    let few = get(&server, "/pairs?least=19980", "Accept: text/html, */*\r\n").answer(false);
+    assert_eq!(few.text(), r#"{"pairs":[{"id":999,"other":999}]}"#);
+}
+
+#[test]
+fn a_declared_query_that_fails_on_its_way_is_cut_and_one_that_fails_before_has_its_status() {
+    let server = start("");
+    let lines = get(&server, "/groups/999/pairs", "Accept: application/x-ndjson\r\n").answer(false);
+    assert!(
+        lines.status == 200
+            && lines.text().ends_with("\"detail\":\"integer overflow\",\"title\":\"Invalid request\"}}\n")
+    );
+    let mut array = get(&server, "/groups/999/pairs", "");
+    let (mut body, head) = (Vec::new(), array.head());
+    while array.chunk(&mut body) {}
+    assert!(head.starts_with("HTTP/1.1 200") && body.len() > 1 << 20 && !body.ends_with(b"]"));
+    assert_eq!(get(&server, "/groups/0/pairs", "").answer(false).status, 400);
+    assert_eq!(get(&server, "/groups/1000/pairs", "Accept: text/csv\r\n").answer(false).status, 404);
+}
+
+/// A query of which no row has left, and which takes minutes, ends when its client goes.
+#[track_caller]
+fn check_ended(server: &TestServer, ask: impl Fn() -> Client) {
+    let client = ask();
+    wait_until("the query", || server.metric("sapsan_pool_running") == 1.0);
+    drop(client);
+    wait_until("the query's end", || server.metric("sapsan_pool_running") == 0.0);
+}
+
+#[test]
+fn a_query_without_a_row_ends_with_its_client() {
+    let server = start("scan_rows_max = 1000000000000\nquery_seconds = 600");
+    let triples = "FROM items a JOIN items b ON a.price + b.price >= 0 JOIN items c ON b.price + c.price >= 0";
+    let counted = format!("SELECT COUNT(*) AS n {triples}");
+    check_ended(&server, || ask(&server, &counted, "*/*"));
+    check_ended(&server, || get(&server, "/triples", ""));
+    check_ended(&server, || get(&server, "/triples/sorted", ""));
+    check_ended(&server, || get(&server, "/triples/sorted", "Accept: text/csv\r\n"));
+    // One that asks for the end of its connection is not read from any more.
+    check_ended(&server, || get(&server, "/triples", "Connection: close\r\n"));
+    check_ended(&server, || {
+        let mut client = server.connect();
+        let body = json!({ "sql": format!("SELECT b.id, COUNT(*) AS n {triples} GROUP BY b.id"), "limit": 5 });
+        client.send("POST", "/_/query", "", body.to_string().as_bytes());
+        client
+    });
+}
+
+#[test]
+fn a_client_that_has_ended_its_half_is_answered_soon_or_told() {
+    let server = start("scan_rows_max = 1000000000000\nquery_seconds = 600");
+    let mut soon = ask(&server, "SELECT id FROM items LIMIT 100", "*/*");
+    soon.stream.shutdown(std::net::Shutdown::Write).expect("a half that is open");
+    assert_eq!(soon.answer(false).status, 200);
+    let mut late = get(&server, "/triples", "");
+    late.stream.shutdown(std::net::Shutdown::Write).expect("a half that is open");
+    let told = late.answer(false);
+    assert!(told.status == 400 && told.text().contains("keep it open"), "{} {}", told.status, told.text());
 }

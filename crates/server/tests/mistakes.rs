@@ -128,6 +128,33 @@ fn ways_to_sort_are_checked_with_their_places() {
 }
 
 #[test]
+fn pages_are_checked_with_their_places() {
+    let of = |sql: &str, more: &str| format!("route = \"GET /x\"\nquery = \"{sql}\"\n{more}");
+    let query = |more: &str| of("SELECT id FROM items", more);
+    check_endpoint(&query("page = { limit = 5 }"), &[]);
+    check_endpoint(&query("page = { limit = 5, max = 10000 }\nwrap = \"rows\""), &[]);
+    check_endpoint(&query("page = 5"), &["6:8", "`endpoints[0].page` is an integer", "a table"]);
+    check_endpoint(&query("page = { max = 5 }"), &["6:1", "needs `limit`"]);
+    check_endpoint(&query("page = { limit = 0 }"), &["6:18", "is 0", "from 1 to 10000"]);
+    check_endpoint(&query("page = { limit = 5, max = 4 }"), &["6:27", "is 4", "from 5 to 10000"]);
+    check_endpoint(&query("page = { limit = 5, most = 9 }"), &["6:21", "unknown key `most`", "limit, max"]);
+    check_endpoint(&query("page = { limit = 5 }\nlimit = 7"), &["7:9", "`limit` beside `page`"]);
+    check_endpoint(&query("page = { limit = 5 }\nresult = \"row\""), &["7:10", "a page of one row"]);
+    check_endpoint(&query("page = { limit = 5 }\nwrap = \"after\""), &["7:8", "the name of the cursor"]);
+    let clash = "page = { limit = 5 }\nparams = { after = \"integer\" }";
+    check_endpoint(&query(clash), &["6:8", "`after` is a parameter of its own of `page`"]);
+    check_endpoint("route = \"GET /x/{id}\"\nget = \"items/{id}\"\npage = {}", &["6:8", "`page` belongs to `query`"]);
+    let page = "page = { limit = 5 }";
+    check_endpoint(&of("SELECT id FROM items LIMIT 3", page), &["5:9", "line 1, column 28: ", "no LIMIT and OFFSET"]);
+    check_endpoint(&of("SELECT 1 AS one", page), &["5:9", "line 1, column 1: a query without FROM is one row"]);
+    let rolled = format!(
+        "{COLLECTION}[views.v]\nquery = \"SELECT a, b, COUNT(*) AS n FROM items GROUP BY ROLLUP (a, b)\"\n[[endpoints]]\n{}",
+        of("SELECT a, n FROM v", page)
+    );
+    check(&rolled, &["7:9", "line 1, column 18: the view \"v\" with ROLLUP has no pages"]);
+}
+
+#[test]
 fn a_file_that_is_not_utf_8_is_told_with_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("service.toml");

@@ -114,6 +114,17 @@ fn the_document_says_what_a_request_is_checked_by() {
     let shelf = &shop["paths"]["/shelves/{shelf}"]["get"];
     let sort = shelf["parameters"].as_array().into_iter().flatten().find(|one| one["name"] == "sort");
     assert_eq!(sort.map(|sort| &sort["schema"]["enum"]), Some(&json!(["price", "name"])));
+    let named =
+        |name: &str| shelf["parameters"].as_array().into_iter().flatten().find(|one| one["name"] == name).cloned();
+    assert_eq!(named("limit").map(|limit| limit["schema"]["maximum"].clone()), Some(json!(100)));
+    assert_eq!(named("after").map(|after| after["required"].clone()), Some(json!(false)));
+    let reply = &shelf["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_eq!(
+        (&reply["required"], &reply["properties"]["after"]["type"]),
+        (&json!(["goods", "after"]), &json!(["string", "null"]))
+    );
+    let lines = &shop["paths"]["/orders/{id}/lines"]["get"]["responses"]["200"]["content"];
+    assert!(lines["application/x-ndjson"].is_object() && lines["application/json"].is_object(), "{lines}");
     let customer = &shop["paths"]["/customers"]["post"];
     let taken = &customer["requestBody"]["content"]["application/json"]["schema"];
     assert_eq!(taken["required"], json!(["email", "name"]), "the key is made");

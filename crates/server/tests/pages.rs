@@ -53,11 +53,148 @@ fn wrong_and_foreign_tokens_and_what_has_no_pages_are_refused() {
     check_refused(&server, &of(SQL, 50, &json!("00ff")), "no token of this statement");
     check_refused(&server, &of(SQL, 50, &json!(7)), "a token or null");
     check_refused(&server, &json!({ "sql": "SELECT id FROM items", "limit": 0 }), "allowed: 1 to 10000");
-    check_refused(&server, &json!({ "sql": "SELECT COUNT(*) AS n FROM items", "limit": 5 }), "groups");
+    check_refused(&server, &json!({ "sql": "SELECT COUNT(*) AS n FROM items", "limit": 5 }), "without GROUP BY");
     check_refused(&server, &json!({ "sql": "SELECT id FROM items LIMIT 3", "limit": 5 }), "LIMIT");
     check_refused(&server, &json!({ "sql": "DELETE FROM items", "limit": 5 }), "");
     let body = json!({ "sql": "SELECT id FROM items", "limit": 5 }).to_string();
     let lines = server.ask("POST", "/_/query", "Accept: application/x-ndjson\r\n", body.as_bytes());
     assert!(lines.status == 400 && lines.text().contains("a page is JSON"), "{}", lines.text());
     assert_eq!(server.get("/_/collections/items?limit=1000").json()["items"].as_array().map(Vec::len), Some(100));
+}
+
+/// Lists of declared queries.
+const LISTS: &str = r#"
+[views.by_price]
+query = "SELECT price / 100 AS step, COUNT(*) AS n FROM items GROUP BY price / 100"
+[[endpoints]]
+route = "GET /items"
+query = "SELECT id, price FROM items WHERE price >= :least AND price < :now"
+page = { limit = 10, max = 50 }
+params = { least = { type = "integer", default = 0 }, now = { type = "integer", default = "clock" } }
+[endpoints.sort]
+group = "ORDER BY \"group\" DESC"
+note = "ORDER BY note NULLS LAST, id"
+[[endpoints]]
+route = "GET /groups/{group}/items"
+wrap = "found"
+query = "SELECT id FROM items WHERE \"group\" = :group"
+page = { limit = 7 }
+[[endpoints]]
+route = "GET /steps"
+query = "SELECT step, n FROM by_price ORDER BY n DESC"
+page = { limit = 3 }
+[[endpoints]]
+route = "GET /sums"
+query = "SELECT price / 50 AS half, SUM(price) AS sum FROM items GROUP BY half"
+page = { limit = 4 }
+"#;
+
+/// The pages of a list from the first on, and what happens between two of them.
+#[track_caller]
+fn pages(server: &TestServer, list: &str, rows: &str, mut between: impl FnMut()) -> Vec<Value> {
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let answer = server.get(&format!("{list}{after}"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let page = answer.json();
+        assert_eq!(page.as_object().map(serde_json::Map::len), Some(2), "{page}");
+        found.extend(page[rows].as_array().expect("rows").iter().cloned());
+        match page["after"].as_str() {
+            Some(cursor) => after = format!("{}after={cursor}", if list.contains('?') { "&" } else { "?" }),
+            None => return found,
+        }
+        between();
+    }
+}
+
+#[test]
+fn pages_of_declared_queries_are_continued_by_their_cursors_while_writes_go_on() {
+    let server = TestServer::start("", LISTS);
+    server.put_items(0..100);
+    let mut next = 100;
+    let mut put = || {
+        server.put_items(next..next + 1);
+        next += 1;
+    };
+    let found = pages(&server, "/items?least=50", "items", &mut put);
+    let ids: Vec<u64> = found.iter().filter_map(|row| row["id"].as_u64()).filter(|id| *id < 100).collect();
+    let mut expected: Vec<u64> = (5..100).collect();
+    expected.sort_by_key(|id| (std::cmp::Reverse(id % 3), std::cmp::Reverse(*id)));
+    assert_eq!(ids, expected);
+    let found = pages(&server, "/items?sort=note&limit=33", "items", &mut put);
+    let ids: Vec<u64> = found.iter().filter_map(|row| row["id"].as_u64()).filter(|id| *id < 100).collect();
+    assert_eq!(ids, (0..100).collect::<Vec<_>>());
+    let found = pages(&server, "/groups/g1/items", "found", &mut put);
+    assert!(found.len() >= 33 && found.iter().enumerate().all(|(at, row)| row["id"] == json!(at * 3 + 1)), "{found:?}");
+}
+
+#[test]
+fn views_and_groups_have_pages_too() {
+    let server = TestServer::start("", LISTS);
+    server.put_items(0..95);
+    let steps = pages(&server, "/steps", "items", || {});
+    let expected: Vec<Value> = [8, 7, 6, 5, 4, 3, 2, 1, 0].map(|step| json!({ "step": step, "n": 10 })).into();
+    assert_eq!(steps[..9], expected);
+    assert_eq!(steps[9..], [json!({ "step": 9, "n": 5 })]);
+    let mut next = 95;
+    let sums = pages(&server, "/sums", "items", || {
+        server.put_items(next..next + 1);
+        next += 1;
+    });
+    let sum = |half: u64| (half * 5..half * 5 + 5).map(|id| id * 10).sum::<u64>();
+    let expected: Vec<Value> = (0..19).map(|half| json!({ "half": half, "sum": sum(half) })).collect();
+    assert_eq!(sums[..19], expected);
+}
+
+#[test]
+fn wrong_cursors_and_limits_of_declared_queries_are_refused() {
+    let server = TestServer::start("", LISTS);
+    server.put_items(0..100);
+    let cursor = |list: &str| server.get(list).json()["after"].as_str().expect("more pages").to_owned();
+    let of_items = cursor("/items?least=5");
+    assert_eq!(server.get(&format!("/items?least=5&limit=50&after={of_items}")).status, 200, "another limit");
+    let explicit = cursor("/items?least=5&now=9999");
+    for (target, told) in [
+        (format!("/items?after={of_items}"), "`after` is no cursor of this list with these parameters"),
+        (format!("/items?least=6&after={of_items}"), "no cursor of this list"),
+        (format!("/items?least=5&sort=note&after={of_items}"), "no cursor of this list"),
+        (format!("/items?least=5&now=9998&after={explicit}"), "no cursor of this list"),
+        (format!("/groups/g2/items?after={}", cursor("/groups/g1/items")), "no cursor of this list"),
+        (format!("/items?least=5&after={}", &of_items[2..]), "no cursor of this list"),
+        ("/items?after=%zz".to_owned(), "parameter `after`"),
+        ("/items?after=".to_owned(), "parameter `after` is empty"),
+        ("/items?limit=51".to_owned(), "parameter `limit` is `51`; allowed: 1 to 50"),
+        ("/groups/g1/items?limit=8".to_owned(), "allowed: 1 to 7"),
+        ("/items?limit=0".to_owned(), "allowed: 1 to 50"),
+        ("/items?limit=x".to_owned(), "allowed: 1 to 50"),
+        ("/items?least=x".to_owned(), "parameter `least`"),
+    ] {
+        let answer = server.get(&target);
+        assert!(answer.status == 400 && answer.text().contains(told), "{target}: {} {}", answer.status, answer.text());
+    }
+    let lines = server.ask("GET", "/items", "Accept: application/x-ndjson\r\n", b"");
+    assert!(lines.status == 400 && lines.text().contains("a page is JSON"), "{}", lines.text());
+}
+
+#[test]
+fn a_page_for_which_many_rows_are_looked_at_is_made_in_the_background() {
+    let server = TestServer::start("", LISTS);
+    server.put_items(0..21_000);
+    let found = pages(&server, "/items?least=209500&limit=17", "items", || {});
+    assert_eq!(found.len(), 50);
+    let answer = server.get("/items");
+    assert!(answer.field("Sapsan-Plan").is_some(), "{}", answer.head);
+}
+
+#[test]
+fn a_cursor_that_would_be_too_long_for_a_request_is_told() {
+    let server = TestServer::start("", LISTS);
+    let text = "n".repeat(3_100);
+    for id in 0..12 {
+        let body = json!({ "id": id, "group": "g", "price": 1, "note": text }).to_string();
+        assert_eq!(server.ask("PUT", &format!("/_/collections/items/{id}"), "", body.as_bytes()).status, 201);
+    }
+    let answer = server.get("/items?sort=note");
+    assert!(answer.status == 413 && answer.text().contains("of a cursor"), "{} {}", answer.status, answer.text());
+    assert_eq!(server.get("/items?sort=note&limit=12").status, 200, "no cursor is needed");
 }

@@ -1,198 +1,156 @@
 //! Pages of a query by keyset: where a page ended is told by values, so that a page can begin behind them while writes go on.
 //!
-//! A query's ORDER BY is completed by the keys of its collections, which makes it total. What the last row of a page has
-//! there is its place ([`Paged::write`] gives it); the next page is the same query with the condition that a row lies behind
+//! A query's ORDER BY is completed so that it tells all rows apart (`keyset.rs`). What the last row of a page has there is
+//! its place ([`Paged::write`] gives it); the next page is the same query with the condition that a row lies behind
 //! that place. A row that was there all the time and whose values in ORDER BY did not change comes exactly once, whatever
 //! was written in between.
 //!
-//! The values are selected as columns behind those of the text, which no sink sees. Where the first of them is in the
-//! order of an index, or of the keys, the condition is a bound of that range.
+//! Values that are not among the results are selected behind those of the text, and no sink sees them. Where the first of
+//! them is in the order of an index, or of the keys, the condition is a bound of that range.
 
 use bumpalo::Bump;
 
 use super::budget::{Budget, Outcome};
-use super::error::{QueryError, SqlError, SqlErrorKind};
-use super::expr::{Affinity, Comparison, Expr, Literal};
+use super::error::{QueryError, SqlError};
+use super::expr::Expr;
+use super::keyset;
 use super::parse;
 use super::query::Query;
-use super::resolve::{self, Column, Logical, Output};
+use super::resolve::{self, Output};
 use super::row::Field;
 use super::run::Scratch;
 use super::sink::{JsonRows, RowSink};
 use super::value::{self, OwnedValue, Value};
-use crate::catalog::{Catalog, FieldKind};
+use crate::catalog::Catalog;
 use crate::engine::View;
 
 /// Most rows of a page.
 pub const PAGE_ROWS_MAX: u64 = 10_000;
 
-/// A query that gives a page. See the module's text.
+/// A query that gives pages, prepared once for all of them. See the module's text.
 #[derive(Debug)]
 pub struct Paged {
-    query: Query,
+    first: Query,
+    next: Query,
     /// Result columns of the text.
     columns: usize,
-    rows_max: u64,
+    /// Parameters of the text: behind them those of the place, then the limit.
+    parameters: usize,
+    /// For each term of the order, the column that has its value.
+    places: Vec<usize>,
+}
+
+/// Which page is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct PageAt<'w> {
+    /// Most rows: at least one, at most [`PAGE_ROWS_MAX`].
+    pub rows_max: u64,
+    /// Where the page before ended; without it the first page is wanted.
+    pub after: Option<&'w [OwnedValue]>,
+}
+
+impl PageAt<'_> {
+    fn rows_max(&self) -> u64 {
+        self.rows_max.clamp(1, PAGE_ROWS_MAX)
+    }
 }
 
 impl Paged {
-    /// Prepares a page of at most so many rows behind a place, or from the beginning.
-    pub fn prepare(
-        sql: &str,
-        catalog: &Catalog,
-        rows_max: u64,
-        after: Option<&[OwnedValue]>,
-    ) -> Result<Paged, SqlError> {
+    /// Prepares a query whose rows something tells apart; any other is refused with its place.
+    pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Paged, SqlError> {
         let parsed = parse::parse(sql)?;
         let catalog = catalog.with_views();
         let mut logical = resolve::resolve(sql, &parsed, &catalog)?;
-        check(&logical, &catalog)?;
-        let rows_max = rows_max.clamp(1, PAGE_ROWS_MAX);
-        let columns = logical.outputs.len();
-        complete_order(&mut logical, &catalog);
-        if let Some(after) = after {
-            if after.len() != logical.order.len() {
-                return Err(refused("this place is of another query"));
-            }
-            let conditions = behind(&logical, &catalog, after);
-            logical.conditions.extend(conditions);
+        let (columns, parameters) = (logical.outputs.len(), logical.parameters.len());
+        keyset::complete(&mut logical, &catalog, &parsed.query)?;
+        let mut places = Vec::new();
+        for (expr, _) in &logical.order {
+            let known = logical.outputs.iter().position(|output| output.expr == *expr);
+            places.push(known.unwrap_or_else(|| {
+                logical.outputs.push(Output { name: String::new(), expr: expr.clone() });
+                logical.outputs.len() - 1
+            }));
         }
-        let places = logical.order.iter().map(|(expr, _)| Output { name: String::new(), expr: expr.clone() });
-        logical.outputs.extend(places.collect::<Vec<_>>());
-        // One row more tells whether there is another page.
-        let query = Query::of(logical, catalog).with_limit(rows_max + 1);
-        Ok(Paged { query, columns, rows_max })
+        let mut next = logical.clone();
+        keyset::behind(&mut next, &catalog);
+        let [first, next] = [logical, next].map(|mut logical| {
+            // One row more tells whether there is another page.
+            logical.limit = Some(Expr::Parameter(logical.parameters.len()));
+            logical.parameters.push("rows max".to_owned());
+            Query::of(logical, catalog.clone())
+        });
+        Ok(Paged { first, next, columns, parameters, places })
     }
 
-    /// The query.
-    pub fn query(&self) -> &Query {
-        &self.query
+    /// The query of the first page, or of those behind it.
+    pub fn query(&self, is_first: bool) -> &Query {
+        if is_first { &self.first } else { &self.next }
+    }
+
+    /// The names of the text's parameters, by slot.
+    pub fn parameters(&self) -> &[String] {
+        &self.first.parameters()[..self.parameters]
+    }
+
+    /// The names of the result columns.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.first.columns().take(self.columns)
+    }
+
+    /// What the plan for these values does, in one line of ASCII, and whether it reads a collection whole.
+    pub fn plan_line(&self, parameters: &[Value<'_>], wanted: PageAt<'_>) -> (&str, bool) {
+        let values = self.values(parameters, wanted).unwrap_or_default();
+        self.query(wanted.after.is_none()).plan_line(&values)
     }
 
     /// Runs it and appends its rows as JSON objects, with commas between them. Gives the place of the last one, where more
-    /// follow.
+    /// follow. `parameters` are the values of the text's, by slot.
     pub fn write(
         &self,
-        view: &dyn View,
+        (view, wanted): (&dyn View, PageAt<'_>),
         parameters: &[Value<'_>],
         scratch: &mut Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(Outcome, Option<Vec<OwnedValue>>), QueryError> {
-        let rows = self.query.json_rows(out, b',');
-        let mut sink = Page { rows, paged: self, number: 0, place: Vec::new(), arena: Bump::new(), is_damaged: false };
-        let outcome = self.query.execute(view, parameters, scratch, budget, &mut sink)?;
+        let (values, rows_max) = (self.values(parameters, wanted)?, wanted.rows_max());
+        let query = self.query(wanted.after.is_none());
+        let mut sink = Page {
+            rows: query.json_rows(out, b','),
+            paged: self,
+            rows_max,
+            number: 0,
+            place: vec![OwnedValue::Null; self.places.len()],
+            arena: Bump::new(),
+            is_damaged: false,
+        };
+        let outcome = query.execute(view, &values, scratch, budget, &mut sink)?;
         if sink.is_damaged {
             return Err(QueryError::Damaged("a field that rows are ordered by"));
         }
-        let more = sink.number > self.rows_max;
-        Ok((Outcome { rows: outcome.rows.min(self.rows_max), ..outcome }, more.then_some(sink.place)))
+        let more = sink.number > rows_max;
+        Ok((Outcome { rows: outcome.rows.min(rows_max), ..outcome }, more.then_some(sink.place)))
     }
-}
 
-fn refused(message: &str) -> SqlError {
-    parse::error(SqlErrorKind::NotYet, message, None)
-}
-
-/// What has pages: rows of collections, each of which its keys tell apart.
-fn check(logical: &Logical, catalog: &Catalog) -> Result<(), SqlError> {
-    let is_view = |name: &str| catalog.views.iter().any(|view| view.name == name);
-    for (is_there, what) in [
-        (logical.grouped, "pages of groups or aggregates are not supported yet"),
-        (logical.distinct, "pages of DISTINCT are not supported yet"),
-        (
-            logical.tables.is_empty() || logical.tables.iter().any(|table| table.collection().is_none()),
-            "pages of anything but collections are not supported yet",
-        ),
-        (logical.tables.iter().any(|table| is_view(&table.info(catalog).name)), "pages of views are not supported yet"),
-        (
-            logical.limit.is_some() || logical.offset.is_some(),
-            "a query that is asked for by pages takes no LIMIT and OFFSET of its own",
-        ),
-    ] {
-        if is_there {
-            return Err(refused(what));
+    /// The values of all parameters.
+    fn values<'v>(&self, parameters: &[Value<'v>], wanted: PageAt<'v>) -> Result<Vec<Value<'v>>, QueryError> {
+        if parameters.len() != self.parameters {
+            return Err(QueryError::Parameters { expected: self.parameters, given: parameters.len() });
         }
-    }
-    Ok(())
-}
-
-/// Orders by the keys too, in the direction of the last term, so that an index whose order was asked for gives them.
-fn complete_order(logical: &mut Logical, catalog: &Catalog) {
-    let falling = logical.order.last().is_some_and(|(_, falling)| *falling);
-    for table in 0..logical.tables.len() {
-        let name = logical.tables[table].info(catalog).key.field.clone();
-        let known = logical.columns.iter().position(|column| column.table == table && column.name == name);
-        let column = known.unwrap_or_else(|| {
-            let kind = (Affinity::None, false);
-            logical.columns.push(Column { table, name, bare: false, inside: false, kind });
-            logical.columns.len() - 1
-        });
-        let is_there = |(expr, _): &(Expr, bool)| matches!(expr, Expr::Column(other) if *other == column);
-        if !logical.order.iter().any(is_there) {
-            logical.order.push((Expr::Column(column), falling));
+        if wanted.after.is_some_and(|after| after.len() != self.places.len()) {
+            return Err(QueryError::Value("this place is of another query"));
         }
+        let place = wanted.after.into_iter().flatten().map(OwnedValue::value);
+        let most = Value::Integer(wanted.rows_max() as i64 + 1);
+        Ok(parameters.iter().copied().chain(place).chain(std::iter::once(most)).collect())
     }
-}
-
-/// The conditions of rows behind a place. They say the same; the first is for the planner.
-fn behind(logical: &Logical, catalog: &Catalog, place: &[OwnedValue]) -> Vec<Expr> {
-    let terms = logical.order.iter().zip(place);
-    let whole = terms.rev().fold(None, |rest: Option<Expr>, ((expr, falling), value)| {
-        let beyond = beyond(expr, *falling, value);
-        Some(match rest {
-            None => beyond,
-            Some(rest) => Expr::Or(vec![beyond, Expr::And(vec![same(expr, value), rest])]),
-        })
-    });
-    let bound = logical.order.first().zip(place.first()).and_then(|((expr, falling), value)| {
-        let is_bound = !value.value().is_null() && (!falling || !may_be_null(expr, logical, catalog));
-        let comparison = if *falling { Comparison::LessOrEqual } else { Comparison::GreaterOrEqual };
-        is_bound.then(|| compare(comparison, expr, value))
-    });
-    bound.into_iter().chain(whole).collect()
-}
-
-fn compare(comparison: Comparison, expr: &Expr, value: &OwnedValue) -> Expr {
-    let literal = match value {
-        OwnedValue::Null => Literal::Null,
-        OwnedValue::Integer(integer) => Literal::Integer(*integer),
-        OwnedValue::Real(real) => Literal::Real(*real),
-        OwnedValue::Text(text) => Literal::Text(text.clone()),
-    };
-    Expr::Compare(comparison, Affinity::None, Box::new(expr.clone()), Box::new(Expr::Literal(literal)))
-}
-
-/// NULL stands before all other values.
-fn beyond(expr: &Expr, falling: bool, value: &OwnedValue) -> Expr {
-    let expr_box = || Box::new(expr.clone());
-    match (value.value().is_null(), falling) {
-        (true, false) => Expr::NotNull(expr_box()),
-        (true, true) => Expr::integer(0),
-        (false, false) => compare(Comparison::Greater, expr, value),
-        (false, true) => Expr::Or(vec![compare(Comparison::Less, expr, value), Expr::IsNull(expr_box())]),
-    }
-}
-
-fn same(expr: &Expr, value: &OwnedValue) -> Expr {
-    match value.value().is_null() {
-        true => Expr::IsNull(Box::new(expr.clone())),
-        false => compare(Comparison::Equal, expr, value),
-    }
-}
-
-fn may_be_null(expr: &Expr, logical: &Logical, catalog: &Catalog) -> bool {
-    let Expr::Column(column) = expr else { return true };
-    let Column { table, name, .. } = &logical.columns[*column];
-    let (table, info) = (&logical.tables[*table], logical.tables[*table].info(catalog));
-    let is_required = info.field(name).is_some_and(|field| field.required && field.kind != FieldKind::Any);
-    table.left_on.is_some() || !(*name == info.key.field || is_required)
 }
 
 /// Takes a page's rows, and the place of its last one.
 struct Page<'p> {
     rows: JsonRows<'p>,
     paged: &'p Paged,
+    rows_max: u64,
     /// Of the row, from 1.
     number: u64,
     place: Vec<OwnedValue>,
@@ -200,33 +158,39 @@ struct Page<'p> {
     is_damaged: bool,
 }
 
+impl Page<'_> {
+    fn note(&mut self, column: usize, field: Field<'_>) {
+        let value = match field {
+            Field::Json(json) => value::of_json(json, &self.arena).unwrap_or_else(|_| {
+                self.is_damaged = true;
+                Value::Null
+            }),
+            Field::Value(value) => value,
+        };
+        let here = self.paged.places.iter().zip(&mut self.place).filter(|(place, _)| **place == column);
+        here.for_each(|(_, place)| *place = OwnedValue::new(&value));
+    }
+}
+
 impl RowSink for Page<'_> {
     fn begin_row(&mut self) {
         self.number += 1;
-        if self.number <= self.paged.rows_max {
+        if self.number <= self.rows_max {
             self.rows.begin_row();
         }
     }
 
     fn field(&mut self, column: usize, field: Field<'_>) {
-        if column < self.paged.columns {
-            if self.number <= self.paged.rows_max {
-                self.rows.field(column, field);
-            }
-        } else if self.number == self.paged.rows_max {
-            let value = match field {
-                Field::Json(json) => value::of_json(json, &self.arena).unwrap_or_else(|_| {
-                    self.is_damaged = true;
-                    Value::Null
-                }),
-                Field::Value(value) => value,
-            };
-            self.place.push(OwnedValue::new(&value));
+        if self.number == self.rows_max {
+            self.note(column, field);
+        }
+        if column < self.paged.columns && self.number <= self.rows_max {
+            self.rows.field(column, field);
         }
     }
 
     fn end_row(&mut self) {
-        if self.number <= self.paged.rows_max {
+        if self.number <= self.rows_max {
             self.rows.end_row();
         }
     }

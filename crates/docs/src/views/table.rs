@@ -30,6 +30,7 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
         let column = definition.columns.iter().find(|(_, shown)| *shown == Shown::Group(group));
         column.map(|(name, _)| name.clone())
     };
+    let grouping = &definition.grouping;
     let fields = all.iter().map(|name| FieldInfo { name: name.clone(), kind: FieldKind::Any, required: false });
     CollectionInfo {
         name: name.to_string(),
@@ -38,7 +39,7 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
         key: KeyInfo { field: String::new(), kind: KeyType::String, generate: None },
         fields: fields.collect(),
         closed: true,
-        indexes: match definition.grouping.group_len() {
+        indexes: match grouping.group_len() {
             0 => Vec::new(),
             groups => vec![IndexInfo {
                 fields: (0..groups).filter_map(group_field).collect(),
@@ -50,6 +51,8 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
         unique: Vec::new(),
         references: Vec::new(),
         expire: None,
+        // A sum of groups has NULL in place of what it sums over, which may be a value of a group too.
+        identity: (!grouping.rolls_up).then(|| (0..grouping.group_len()).filter_map(group_field).collect()),
     }
 }
 

@@ -81,6 +81,7 @@ impl Memory {
             references: references.collect(),
             indexes,
             unique: Vec::new(),
+            identity: Some(vec![shape.key.to_owned()]),
         };
         self.catalog.collections.push(info);
         let tree = self.tree();

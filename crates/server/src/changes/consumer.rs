@@ -29,7 +29,7 @@ impl Form {
     pub(crate) fn media(self) -> &'static str {
         match self {
             Form::Events => "text/event-stream",
-            Form::Lines => crate::rows::NDJSON,
+            Form::Lines => crate::media::NDJSON,
         }
     }
 }

@@ -2,22 +2,26 @@
 
 use super::steps::{self, StepConfig};
 use crate::endpoint::path_parameters;
+pub use crate::paging::PageConfig;
+use crate::paging::{AFTER, LIMIT};
 use crate::params::DECLARED_MAX;
 use docs::config::{Item, Parameter, ParameterDefault, Table};
+use docs::sql::PAGE_ROWS_MAX;
 use http::Method;
 use std::sync::Arc;
 
 const ACTIONS: [&str; 7] = ["get", "insert", "update", "replace", "delete", "query", "steps"];
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "route", "get", "insert", "update", "replace", "delete", "query", "steps", "require", "params", "body", "result",
-    "wrap", "sort", "reply", "status", "limit",
+    "wrap", "sort", "page", "reply", "status", "limit",
 ];
 /// Names kept for later.
 const LATER: [&str; 2] = ["auth", "allow"];
 
 /// Keys, and the actions that they belong to.
-const BELONGS: [(&str, &[&str]); 6] = [
+const BELONGS: [(&str, &[&str]); 7] = [
     ("sort", &["query"]),
+    ("page", &["query"]),
     ("result", &["query", "steps"]),
     ("wrap", &["query", "steps"]),
     ("limit", &["query"]),
@@ -27,6 +31,7 @@ const BELONGS: [(&str, &[&str]); 6] = [
 
 /// The parameter of the request that chooses a way to sort.
 pub(crate) const SORT: &str = "sort";
+const PAGE: &str = "page";
 /// Most ways to sort.
 const SORTS_MAX: usize = 32;
 
@@ -88,6 +93,8 @@ pub enum Action {
         wrap: Option<String>,
         /// Most rows.
         limit: Option<u64>,
+        /// Its rows come by pages.
+        page: Option<PageConfig>,
         /// How the statement may end; the request's `sort` chooses, the first where it does not.
         sort: Vec<SortConfig>,
     },
@@ -136,10 +143,14 @@ impl EndpointConfig {
         let require = table.get("require").and_then(|item| Target::read(&item, &pattern, collections));
         let params = table.get("params").and_then(|item| item.table());
         let (path_params, params) = params.map_or_else(Default::default, |params| read_params(&params, &pattern));
-        if let Some(item) = table.get(SORT)
-            && (params.iter().any(|known| known.name == SORT) || path_parameters(&pattern).any(|name| name == SORT))
-        {
-            item.mistake("`sort` is a parameter of its own, and one of the endpoint's is named so", "another name");
+        for (key, own) in [(SORT, SORT), (PAGE, LIMIT), (PAGE, AFTER)] {
+            let is_there =
+                || params.iter().any(|known| known.name == own) || path_parameters(&pattern).any(|name| name == own);
+            if let Some(item) = table.get(key).filter(|_| is_there()) {
+                let of = if key == own { String::new() } else { format!(" of `{key}`") };
+                let what = format!("`{own}` is a parameter of its own{of}, and one of the endpoint's is named so");
+                item.mistake(what, "another name");
+            }
         }
         let reply = table.get("reply").and_then(|item| reply(&item, &action));
         let body = table.get("body").and_then(|item| read_body(&item, &pattern, &params));
@@ -163,13 +174,13 @@ impl EndpointConfig {
 impl EndpointConfig {
     /// The same with each of the ways to sort as the statement's end, by name; one without a name where there are none.
     pub(crate) fn sorted(&self) -> Vec<(String, EndpointConfig)> {
-        let Action::Query { sql, one_row, wrap, limit, sort } = &self.action else { return Vec::new() };
+        let Action::Query { sql, one_row, wrap, limit, page, sort } = &self.action else { return Vec::new() };
         if sort.is_empty() {
             return vec![(String::new(), self.clone())];
         }
         let one = |way: &SortConfig| {
             let (sql, one_row, wrap) = (format!("{sql}\n{}", way.end), *one_row, wrap.clone());
-            let action = Action::Query { sql, one_row, wrap, limit: *limit, sort: Vec::new() };
+            let action = Action::Query { sql, one_row, wrap, limit: *limit, page: *page, sort: Vec::new() };
             (way.name.clone(), EndpointConfig { action, span: way.span.clone(), ..self.clone() })
         };
         sort.iter().map(one).collect()
@@ -275,7 +286,27 @@ fn query(item: &Item<'_>, table: &Table<'_>) -> Option<Action> {
     let (one_row, wrap) = rows_of(table);
     let limit = table.get("limit").and_then(|item| item.integer(1..=1_000_000)).map(i64::unsigned_abs);
     let sort = table.get("sort").map(|item| read_sort(&item)).unwrap_or_default();
-    Some(Action::Query { sql, one_row, wrap, limit, sort })
+    let page = table.get(PAGE).and_then(|item| read_page(&item, table, (one_row, wrap.as_deref())));
+    Some(Action::Query { sql, one_row, wrap, limit, page, sort })
+}
+
+/// `{ limit = 20, max = 100 }`.
+fn read_page(item: &Item<'_>, endpoint: &Table<'_>, (one_row, wrap): (bool, Option<&str>)) -> Option<PageConfig> {
+    let table = item.table()?;
+    table.check_keys(&[LIMIT, "max"], &[]);
+    let most = PAGE_ROWS_MAX as i64;
+    let limit = table.require(LIMIT)?.integer(1..=most)?;
+    let max = table.get("max").map_or(Some(limit), |item| item.integer(limit..=most))?;
+    if let Some(other) = endpoint.get(LIMIT) {
+        other.mistake("`limit` beside `page`: all rows come, by pages", "`limit` inside `page`");
+    }
+    if let Some(other) = endpoint.get("result").filter(|_| one_row) {
+        other.mistake("a page of one row", "result = \"rows\", or no `page`");
+    }
+    if let Some(other) = endpoint.get("wrap").filter(|_| wrap == Some(AFTER)) {
+        other.mistake("`after` is the name of the cursor beside the rows", "another name");
+    }
+    Some(PageConfig { limit: limit.unsigned_abs(), max: max.unsigned_abs() })
 }
 
 fn read_sort(item: &Item<'_>) -> Vec<SortConfig> {

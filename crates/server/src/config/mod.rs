@@ -11,7 +11,7 @@ pub(crate) mod size;
 mod steps;
 
 pub(crate) use endpoint::SORT;
-pub use endpoint::{Action, EndpointConfig, SortConfig, Target};
+pub use endpoint::{Action, EndpointConfig, PageConfig, SortConfig, Target};
 pub use listen::{Durability, ServerConfig};
 pub use steps::StepConfig;
 

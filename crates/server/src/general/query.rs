@@ -6,17 +6,17 @@
 use super::pages::PageWanted;
 use super::{fail, modify};
 use crate::background;
-use crate::endpoint::JSON;
+use crate::client::Watch;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::flowing;
 use crate::in_flight::Taken;
+use crate::media::Shape;
 use crate::modify::Change;
 use crate::params;
 use crate::queries::{PLAN_FIELD, Queries};
 use crate::querying::{Whole, of_query};
-use crate::rows::NDJSON;
 use crate::service::Service;
-use crate::statement::{Arguments, Shape, Statement};
+use crate::statement::{Arguments, Statement};
 use crate::writing;
 use docs::Database;
 use docs::sql::Budget;
@@ -29,7 +29,7 @@ const BODY_BYTES_MAX: usize = 128 << 10;
 const WAITING_PER_BYTE: usize = 4;
 
 pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
-    let shape = shape(request.header("accept").unwrap_or_default());
+    let shape = Shape::of_accept(request.header("accept").unwrap_or_default());
     let (taken, (sql, arguments, page)) =
         match admit(service, request.body()).and_then(|taken| Ok((taken, read(request.body())?))) {
             Ok(admitted) => admitted,
@@ -39,38 +39,21 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
         return page.answer(service, (sql, arguments, taken), shape, reply);
     }
     if Change::is_one(&sql) {
-        return modify::run(service, (sql, arguments, taken), (shape, media(shape)), reply);
+        return modify::run(service, (sql, arguments, taken), (shape, shape.media()), reply);
     }
     let (database, replies) = (service.database.clone(), service.replies.clone());
     let whole = Whole::of(service);
+    let late = reply.later_watched();
+    let client = Watch::of(&late);
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
-    background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |late| {
-        let mut reply = flowing::Reply::new(late, (&replies, &errors), media(shape), whole.bytes_max());
+    background::run(&service.pool, &Arc::clone(&errors), late, move |late| {
+        let mut reply = flowing::Reply::new(late, (&replies, &errors), shape.media(), whole.bytes_max());
         let mut rest = Vec::new();
-        let ran = execute(&database, (&sql, &arguments), shape, whole, &queries, (&mut reply, &mut rest));
+        let ran = execute(&database, (&sql, &arguments), shape, (whole, &client), &queries, (&mut reply, &mut rest));
         drop((sql, arguments, taken));
         reply.end(rest, ran);
     });
-}
-
-fn shape(accept: &[u8]) -> Shape {
-    let accept = String::from_utf8_lossy(accept).to_ascii_lowercase();
-    if accept.contains("ndjson") {
-        Shape::Lines
-    } else if accept.contains("text/csv") {
-        Shape::Csv
-    } else {
-        Shape::Json
-    }
-}
-
-fn media(shape: Shape) -> &'static str {
-    match shape {
-        Shape::Json => JSON,
-        Shape::Lines => NDJSON,
-        Shape::Csv => "text/csv; charset=utf-8",
-    }
 }
 
 /// Counts the request as waiting.
@@ -110,7 +93,7 @@ fn execute(
     database: &Database,
     (sql, arguments): (&str, &Arguments),
     shape: Shape,
-    whole: Whole,
+    (whole, client): (Whole, &Watch),
     queries: &Queries,
     (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
 ) -> Result<(), Failure> {
@@ -126,7 +109,8 @@ fn execute(
     let run = |reply: &mut flowing::Reply<'_>, budget: &Budget<'_>| {
         statement.flow(&session, &values, shape, budget, (reply, rest))
     };
-    let outcome = whole.run(params::unix_ms(), |budget| reply.run(budget, run)).map_err(|error| of_query(&error))?;
+    let ran = whole.run_for(client, params::unix_ms(), |budget| reply.run(budget, run));
+    let outcome = ran.map_err(|error| client.failure(of_query(&error)))?;
     queries.count(&outcome, plan, scans, sql);
     Ok(())
 }

@@ -256,5 +256,6 @@ pub(super) fn unstored(name: &str, fields: Vec<FieldInfo>) -> CollectionInfo {
         unique: Vec::new(),
         references: Vec::new(),
         expire: None,
+        identity: None,
     }
 }

@@ -1,0 +1,47 @@
+//! Whether the client of a long query still wants it: asked between rows, so that a query ends with its client also where no
+//! row has left yet.
+//!
+//! A client that has only ended its half of the connection may still read its reply, and to a server looks as one that has
+//! closed its socket. It has a moment more: what a person pipes through a program that ends its half at once is mostly done by
+//! then.
+
+use crate::failure::{Failure, Kind};
+use http::{Client, LateReply, Presence};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How long a query goes on whose client sends no more.
+const ENDED_MAX: Duration = Duration::from_secs(1);
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    presence: Presence,
+    /// When it was first seen to send no more.
+    ended: OnceLock<Instant>,
+}
+
+impl Watch {
+    /// Of a reply that is watched.
+    pub(crate) fn of(late: &LateReply) -> Watch {
+        Watch { presence: late.presence(), ended: OnceLock::new() }
+    }
+
+    /// Whether nobody waits for the reply.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        match self.presence.client() {
+            Client::Here => false,
+            Client::Ended => now.saturating_duration_since(*self.ended.get_or_init(|| now)) > ENDED_MAX,
+            Client::Gone => true,
+        }
+    }
+
+    /// What a query that was ended is to a client that may still read.
+    pub(crate) fn failure(&self, failure: Failure) -> Failure {
+        if failure.kind != Kind::TooLarge || !self.is_over(Instant::now()) {
+            return failure;
+        }
+        let told = "the client ended its side of the connection while its query ran: keep it open until the reply";
+        Failure::new(Kind::Invalid, told)
+    }
+}

@@ -1,0 +1,122 @@
+//! Pages of declared queries: `page = { limit = 20, max = 100 }` in an endpoint.
+//!
+//! A request's `limit` says how many rows it wants, up to `max`, and `after` is the cursor that the page before came with
+//! (`cursor.rs`). The reply is `{"items":[…],"after":CURSOR}`, with null behind the last page; `wrap` gives `items` another
+//! name. The statement is prepared once for all pages (`docs::sql::Paged`).
+
+use crate::cursor::{self, Asked};
+use crate::failure::{Failure, Kind};
+use docs::catalog::Catalog;
+use docs::sql::{Budget, Outcome, OwnedValue, PageAt, Paged, QueryError, Scratch, SqlError, Value};
+use http::query;
+
+/// The parameters of the request that choose a page.
+pub(crate) const LIMIT: &str = "limit";
+pub(crate) const AFTER: &str = "after";
+/// The name of the rows where `wrap` gives no other.
+pub(crate) const ITEMS: &str = "items";
+/// Bytes of a cursor at most, so that it fits into a request's target: its default is 8 KiB, and there is more in it.
+const CURSOR_BYTES_MAX: usize = 6 << 10;
+
+/// How long pages are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageConfig {
+    /// Rows where the request's `limit` does not say how many.
+    pub limit: u64,
+    /// The most that it may say.
+    pub max: u64,
+}
+
+/// A declared query that gives pages.
+pub(crate) struct Pages {
+    paged: Paged,
+    config: PageConfig,
+    /// Of the statement.
+    asked: Asked,
+}
+
+/// Which page a request wants.
+#[derive(Clone)]
+pub(crate) struct Page {
+    rows_max: u64,
+    after: Option<Vec<OwnedValue>>,
+    asked: Asked,
+}
+
+impl Page {
+    fn at(&self) -> PageAt<'_> {
+        PageAt { rows_max: self.rows_max, after: self.after.as_deref() }
+    }
+}
+
+impl Pages {
+    pub(crate) fn prepare(sql: &str, page: PageConfig, catalog: &Catalog) -> Result<Pages, SqlError> {
+        Ok(Pages { paged: Paged::prepare(sql, catalog)?, config: page, asked: Asked::of(sql) })
+    }
+
+    /// Which page is wanted; `values` are those of the statement that the request gave.
+    pub(crate) fn wanted<'v>(&self, text: &str, values: impl Iterator<Item = &'v Value<'v>>) -> Result<Page, Failure> {
+        let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
+        let asked = values.fold(self.asked, |asked, value| asked.and_value(value));
+        let rows_max = match parameter(text, LIMIT)? {
+            None => self.config.limit,
+            Some(limit) => {
+                let number = limit.parse().ok().filter(|rows| (1..=self.config.max).contains(rows));
+                number.ok_or_else(|| {
+                    invalid(format!("parameter `limit` is `{limit}`; allowed: 1 to {}", self.config.max))
+                })?
+            }
+        };
+        let after = match parameter(text, AFTER)? {
+            None => None,
+            Some(text) => Some(cursor::read(&text, asked).ok_or_else(|| {
+                invalid("parameter `after` is no cursor of this list with these parameters".to_owned())
+            })?),
+        };
+        Ok(Page { rows_max, after, asked })
+    }
+
+    /// Runs the query and appends a page behind the beginning of its rows: the rows, and what closes them.
+    pub(crate) fn write(
+        &self,
+        (now, page): (&docs::Moment<'_>, &Page),
+        values: &[Value<'_>],
+        scratch: &mut Scratch,
+        budget: &Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, QueryError> {
+        let (outcome, end) = self.paged.write((now.view(), page.at()), values, scratch, budget, out)?;
+        out.extend_from_slice(b"],\"after\":");
+        match end.map(|end| cursor::write(&end, page.asked)) {
+            Some(cursor) if cursor.len() > CURSOR_BYTES_MAX => {
+                let limit = CURSOR_BYTES_MAX as u64;
+                return Err(QueryError::Limit {
+                    what: "bytes of a cursor, which holds what rows are ordered by",
+                    limit,
+                });
+            }
+            Some(cursor) => out.extend_from_slice(format!("\"{cursor}\"}}").as_bytes()),
+            None => out.extend_from_slice(b"null}"),
+        }
+        Ok(outcome)
+    }
+
+    /// How the page's rows are found, in one line, and whether a collection is read whole.
+    pub(crate) fn plan_line(&self, page: &Page, values: &[Value<'_>]) -> (&str, bool) {
+        self.paged.plan_line(values, page.at())
+    }
+}
+
+/// A page was asked for as lines or CSV.
+pub(crate) fn not_json() -> Failure {
+    Failure::new(Kind::Invalid, "a page is JSON: its end is told beside its rows")
+}
+
+/// A parameter's text: of repeated ones the first counts.
+fn parameter(text: &str, name: &str) -> Result<Option<String>, Failure> {
+    let refused = |why: String| Failure::new(Kind::Invalid, format!("parameter `{name}` {why}"));
+    let Some((_, value)) = query::pairs(text).find(|(given, _)| *given == name) else { return Ok(None) };
+    let mut decoded = Vec::new();
+    let value = query::decode(value, &mut decoded).map_err(|error| refused(error.to_string()))?;
+    if value.is_empty() { Err(refused("is empty".to_owned())) } else { Ok(Some(value.to_owned())) }
+}
