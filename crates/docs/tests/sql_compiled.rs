@@ -142,7 +142,7 @@ proptest! {
         t in documents(),
         u in documents(),
         outputs in outputs(),
-        first in select(vec!["t.a = :p", "t.b = :p AND t.c > :q", "t.b = :p", "t.id = :p", "t.id > :q", "1 = 1", "t.c <= :p"]),
+        first in select(vec!["t.a = :p", "t.b = :p AND t.c > :q", "t.b = :p", "t.id = :p", "t.id > :q", "1 = 1", "t.c <= :p", "t.a IN (:p, 2, :q, 'm')", "t.b IN (1, :p) AND t.c > :q", "t.b = 'm' AND t.c IN (1, :q)", "t.a GLOB 'm*'", "t.id IN (1, :p)"]),
         on in select(vec!["u.id = t.a", "u.id = t.d", "u.id = t.id", "t.id = u.b", "u.id = :q"]),
         conditions in prop::collection::vec(condition(), 0..3),
         tail in select(vec!["", "", " LIMIT 2", " LIMIT 3 OFFSET 1"]),
@@ -187,6 +187,8 @@ fn ranges_and_keys_are_compiled_and_other_shapes_are_not() {
         "SELECT id, a FROM t WHERE id > :p AND c BETWEEN 1 AND 4",
         "SELECT t.id, u.id AS u, u.b FROM t JOIN u ON u.id = t.a WHERE t.b = 'm' AND t.c > :p AND u.d < 0",
         "SELECT COUNT(*) AS n, SUM(d) AS s FROM t WHERE a = :p AND d IS NOT NULL",
+        "SELECT id, d FROM t WHERE a IN (:p, 0) AND c >= 1",
+        "SELECT MAX(a) AS m FROM t WHERE d < :p",
     ] {
         assert!(check(&memory, sql, &one), "{sql}");
     }

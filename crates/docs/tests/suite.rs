@@ -45,6 +45,7 @@ mod sql_lists;
 mod sql_pages;
 mod sql_parts;
 mod sql_plans;
+mod sql_points;
 mod sql_random;
 mod sql_refusals;
 mod sql_sets;

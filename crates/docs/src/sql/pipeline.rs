@@ -16,7 +16,8 @@ use super::compiled::{self, Compiled, Form, KNOWN_MAX, Lookup, SLOTS_MAX, Term, 
 use super::error::{Fault, QueryError};
 use super::expr::Comparison;
 use super::nest::{ARENA_BYTES_KEPT, parse_document};
-use super::points::PointsOf;
+use super::plan::Level;
+use super::points::{Points, PointsOf};
 use super::row::{Field, as_key, index_value, of_scalar, whole};
 use super::run::{End, Flow, LevelKeys, Run};
 use super::sink::{RowSink, check_finite};
@@ -68,18 +69,11 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                     false => Ok(()),
                 }
             }
-            Access::Points(points) => match points.of {
-                PointsOf::Index { tree, .. } if self.gather_points(points, level.key, None, keys)? => {
-                    while keys.points.advance(points.direction) {
-                        keys.set_point();
-                        let read = self.outcome.rows_read;
-                        self.index_range(same, (tree, points.direction), keys, arena)?;
-                        self.count_miss(0, read)?;
-                    }
-                    Ok(())
-                }
-                _ => Ok(()),
-            },
+            Access::Points(points) => {
+                let flow = self.points_ranges(same, level, points, keys, arena);
+                keys.points.clear();
+                flow
+            }
             Access::Scan { from, to, direction } => {
                 let low = self.scan_bound(from.as_ref(), level.key, None, &mut keys.from)?;
                 let high = self.scan_bound(to.as_ref(), level.key, None, &mut keys.to)?;
@@ -92,6 +86,28 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             }
             _ => self.joined(same, arena, &mut [&[]; SLOTS_MAX]),
         }
+    }
+
+    /// Runs the range of each combination of values.
+    fn points_ranges(
+        &mut self,
+        same: &Same<'e>,
+        level: &Level,
+        points: &Points,
+        keys: &mut LevelKeys,
+        arena: &mut Bump,
+    ) -> Flow {
+        let PointsOf::Index { tree, .. } = points.of else { return Ok(()) };
+        if !self.gather_points(points, level.key, None, keys)? {
+            return Ok(());
+        }
+        while keys.points.advance(points.direction) {
+            keys.set_point();
+            let read = self.outcome.rows_read;
+            self.index_range(same, (tree, points.direction), keys, arena)?;
+            self.count_miss(0, read)?;
+        }
+        Ok(())
     }
 
     /// Runs the range of an index between the bounds in `keys`.

@@ -5,7 +5,10 @@
 
 use crate::engine::Direction;
 
-/// See the module's text. Its memory is kept for the next execution.
+/// Bytes of values that are kept room for until the next execution.
+const BYTES_KEPT_MAX: usize = 64 << 10;
+
+/// See the module's text. Its memory is kept for the next execution, if it is little.
 #[derive(Default)]
 pub(super) struct PointKeys {
     bytes: Vec<u8>,
@@ -22,6 +25,9 @@ pub(super) struct PointKeys {
 
 impl PointKeys {
     pub(super) fn clear(&mut self) {
+        if self.bytes.capacity() + self.values.capacity() * size_of::<(usize, usize)>() > BYTES_KEPT_MAX {
+            *self = PointKeys::default();
+        }
         self.bytes.clear();
         self.values.clear();
         self.fields.clear();

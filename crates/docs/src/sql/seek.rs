@@ -40,6 +40,20 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         keys: &mut LevelKeys,
         found: &mut bool,
     ) -> Flow {
+        let flow = self.each_point(number, level, points, outer, keys, found);
+        keys.points.clear();
+        flow
+    }
+
+    fn each_point(
+        &mut self,
+        number: usize,
+        level: &Level,
+        points: &Points,
+        outer: Option<&Frame<'_>>,
+        keys: &mut LevelKeys,
+        found: &mut bool,
+    ) -> Flow {
         if !self.gather_points(points, level.key, outer, keys)? {
             return Ok(());
         }

@@ -56,6 +56,12 @@ fn alike(ours: &[Json], theirs: &[Json]) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| row(a, b))
 }
 
+/// What the schema would say of a field: in an index of integers the fields behind keep their order, and entries tell all.
+fn kind(field: &str, documents: &[Json]) -> FieldKind {
+    let is_integer = |document: &Json| document.get(field).is_none_or(|value| value.is_null() || value.is_i64());
+    if documents.iter().all(is_integer) { FieldKind::Integer } else { FieldKind::Any }
+}
+
 /// The same documents here and in SQLite.
 pub(crate) struct Both {
     pub(crate) memory: Memory,
@@ -74,7 +80,7 @@ impl Both {
             memory.add(&Shape {
                 name,
                 key: "id",
-                fields: &FIELDS.map(|field| (field, FieldKind::Any)),
+                fields: &FIELDS.map(|field| (field, kind(field, documents))),
                 closed: false,
                 indexes,
                 references: &[],
