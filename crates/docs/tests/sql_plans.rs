@@ -8,7 +8,7 @@ use crate::sql_memory::{Memory, Shape};
 use docs::catalog::FieldKind;
 use docs::counts::{Counts, TreeCount};
 use docs::engine::TreeId;
-use docs::sql::{Budget, Query, Scratch};
+use docs::sql::{Budget, Means, Query, Scratch, Workers};
 
 /// Sizes of ranges by the tree, told whatever the range's ends are.
 type Ranges = Arc<Mutex<HashMap<TreeId, u64>>>;
@@ -406,4 +406,33 @@ fn cross_join_keeps_the_order_of_the_text() {
         &sql("CROSS JOIN"),
         "SEARCH orders AS o USING INDEX (day>:d)\nLOOKUP customers AS c BY KEY (id=o.customer) FILTER 1",
     );
+}
+
+#[test]
+fn what_may_go_to_disk_and_how_many_threads_may_read_is_said() {
+    let shop = Shop::usual();
+    let workers = Workers::new(3);
+    let check = |means: &Means<'_>, sql: &str, expected: &str| {
+        let query = Query::prepare(sql, &shop.memory.catalog).unwrap();
+        let values = vec![docs::sql::Value::Null; query.parameters().len()];
+        assert_eq!(query.explain_run(&values, means, None).unwrap().trim_end(), expected, "{sql}");
+        query.explain_run_json(&values, means, None).unwrap()
+    };
+    let all = Means { spills: true, workers: Some(&workers) };
+    let grouped = "SELECT note, COUNT(*) AS n FROM orders GROUP BY note";
+    let json = check(&all, grouped, "SCAN orders BY UP TO 4 THREADS\nGROUP BY 1 KEYS (MAY SPILL)");
+    assert_eq!((&json["threads"], &json["may_spill"]), (&serde_json::json!(4), &serde_json::json!(true)));
+    let json = check(&Means::default(), grouped, "SCAN orders\nGROUP BY 1 KEYS");
+    assert_eq!((&json["threads"], &json["may_spill"]), (&serde_json::json!(1), &serde_json::json!(false)));
+    // Few rows are not worth a thread's start, and one sum is kept in memory.
+    check(
+        &all,
+        "SELECT note FROM orders WHERE customer = :c ORDER BY note",
+        "SEARCH orders USING INDEX (customer=:c)\nSORT (MAY SPILL)",
+    );
+    check(&all, "SELECT SUM(total + note) AS s FROM orders", "SCAN orders BY UP TO 4 THREADS\nAGGREGATE");
+    let disk = Means { spills: true, workers: None };
+    check(&disk, "SELECT DISTINCT note FROM orders", "SCAN orders\nDISTINCT (MAY SPILL)");
+    check(&disk, "SELECT COUNT(DISTINCT note) AS n FROM orders", "SCAN orders\nAGGREGATE (MAY SPILL)");
+    check(&disk, "SELECT note FROM orders ORDER BY note LIMIT 5", "SCAN orders\nTOP-N SORT (MAY SPILL)\nLIMIT");
 }

@@ -1,7 +1,7 @@
 //! `EXPLAIN` of a query: its plan as rows of text or as one JSON object, with `ANALYZE` after a run of it.
 
 use docs::Moment;
-use docs::sql::{Budget, Explain, Field, Outcome, Query, QueryError, RowSink, Value};
+use docs::sql::{Budget, Explain, Field, Means, Outcome, Query, QueryError, RowSink, Value, Workers};
 use serde_json::Value as Json;
 
 /// The one column of a plan's rows.
@@ -21,26 +21,16 @@ impl Explained {
         explain: Explain,
         now: &Moment<'_>,
         values: &[Value<'_>],
-        budget: &Budget<'_>,
+        (budget, workers): (&Budget<'_>, Option<&Workers>),
     ) -> Result<Explained, QueryError> {
         let analysis = explain.analyze.then(|| query.analyze(now.view(), values, budget)).transpose()?;
-        let text = match (explain.json, &analysis) {
-            (true, _) => {
-                return Ok(Explained {
-                    rows: vec![query.explain_run_json(values, analysis.as_ref())?],
-                    outcome: analysis.map(|analysis| analysis.outcome).unwrap_or_default(),
-                });
-            }
-            (false, Some(analysis)) => query.explain_run(values, analysis)?,
-            (false, None) => {
-                let named = query.parameters().iter().zip(values);
-                let present: Vec<&str> =
-                    named.filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str()).collect();
-                query.explain(&present)
-            }
+        let means = Means { spills: budget.spill.is_some(), workers };
+        let rows = match explain.json {
+            true => vec![query.explain_run_json(values, &means, analysis.as_ref())?],
+            false => query.explain_run(values, &means, analysis.as_ref())?.lines().map(Json::from).collect(),
         };
         let outcome = analysis.map(|analysis| analysis.outcome).unwrap_or_default();
-        Ok(Explained { rows: text.lines().map(Json::from).collect(), outcome })
+        Ok(Explained { rows, outcome })
     }
 
     /// What running the query looked at; its rows were dropped.

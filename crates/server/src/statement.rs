@@ -105,7 +105,7 @@ impl Statement {
         sink: &mut S,
     ) -> Result<Outcome, QueryError> {
         if let Some(explain) = self.explain {
-            let explained = Explained::of(&self.query, explain, now, values, budget)?;
+            let explained = Explained::of(&self.query, explain, now, values, (budget, self.workers.as_deref()))?;
             explained.give(sink);
             return Ok(explained.outcome());
         }
@@ -154,7 +154,7 @@ impl Statement {
         out: &mut Vec<u8>,
     ) -> Result<Outcome, QueryError> {
         if let Some(explain) = self.explain.filter(|_| shape != Shape::Csv) {
-            let explained = Explained::of(&self.query, explain, now, values, budget)?;
+            let explained = Explained::of(&self.query, explain, now, values, (budget, self.workers.as_deref()))?;
             match shape {
                 Shape::Lines => {
                     explained.objects().for_each(|row| out.extend_from_slice(format!("{row}\n").as_bytes()))

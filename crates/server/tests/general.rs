@@ -194,6 +194,9 @@ fn explain_gives_json_with_what_is_expected_and_after_a_run_what_was_done() {
     assert_eq!(plan["levels"][1]["actual"]["rows"], 10, "{plan}");
     assert_eq!(plan["actual"]["rows"], 10, "{plan}");
     assert!(plan["actual"]["milliseconds"].as_f64() > Some(0.0), "{plan}");
+    assert_eq!((&plan["threads"], &plan["may_spill"]), (&json!(1), &json!(false)), "{plan}");
+    let sorted = server.query(&json!({ "sql": "EXPLAIN SELECT price FROM items ORDER BY price" })).json();
+    assert_eq!(sorted[1]["plan"], "SORT (MAY SPILL)", "{sorted}");
     let text = ask("EXPLAIN ANALYZE");
     let lines: Vec<&str> = text.as_array().expect("rows").iter().filter_map(|row| row["plan"].as_str()).collect();
     assert!(

@@ -8,6 +8,7 @@ use super::access::{Access, Limit};
 use super::analysis::{Analysis, LevelCounts};
 use super::expr::Expr;
 use super::extremes::is_least;
+use super::means::Means;
 use super::plan::{Estimate, InnerPlan, Level, Plan};
 use super::points::{Points, PointsOf, Sought};
 use super::resolve::Logical;
@@ -15,23 +16,20 @@ use super::sets::Combine;
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::engine::Direction;
 
-/// One line for each step of a plan.
-pub(crate) fn text(plan: &Plan, logical: &Logical, catalog: &Catalog) -> String {
-    text_with(plan, logical, catalog, None)
-}
-
-/// The same with what each level was expected to do and did, and at the end the whole.
-pub(crate) fn text_of_run(plan: &Plan, logical: &Logical, catalog: &Catalog, analysis: &Analysis) -> String {
-    let mut out = text_with(plan, logical, catalog, Some(analysis));
-    let Analysis { outcome, elapsed, .. } = analysis;
-    let _ = writeln!(out, "{} ROWS, {} READ, {:.3} MS", outcome.rows, outcome.rows_read, elapsed.as_secs_f64() * 1e3);
-    out
-}
-
-fn text_with(plan: &Plan, logical: &Logical, catalog: &Catalog, analysis: Option<&Analysis>) -> String {
+/// One line for each step of a plan. After a run each level tells what it was expected to do and did, and a last line the whole.
+pub(crate) fn text(
+    plan: &Plan,
+    logical: &Logical,
+    catalog: &Catalog,
+    means: &Means<'_>,
+    analysis: Option<&Analysis>,
+) -> String {
     let mut out = String::new();
     for (number, level) in plan.levels.iter().enumerate() {
         let _ = write!(out, "{}", level_text(level, logical, catalog));
+        if let Some(threads) = means.threads(plan).filter(|_| number == 0) {
+            let _ = write!(out, " BY UP TO {threads} THREADS");
+        }
         if let Some(LevelCounts { read, rows }) = analysis.and_then(|analysis| analysis.levels.get(number)) {
             let about = |estimate: Estimate| format!("; about {:.0} and {:.0} expected", estimate.read, estimate.rows);
             let _ = write!(out, " ({read} read, {rows} rows{})", level.estimate.map(about).unwrap_or_default());
@@ -41,7 +39,7 @@ fn text_with(plan: &Plan, logical: &Logical, catalog: &Catalog, analysis: Option
     for &table in &plan.implied {
         let _ = writeln!(out, "IMPLIED {} BY REFERENCE", logical.tables[table].alias);
     }
-    for step in steps(plan) {
+    for step in steps(plan, means) {
         let _ = writeln!(out, "{step}");
     }
     for (number, inner) in plan.inner.iter().enumerate() {
@@ -51,6 +49,10 @@ fn text_with(plan: &Plan, logical: &Logical, catalog: &Catalog, analysis: Option
         }
         out.push('\n');
     }
+    if let Some(Analysis { outcome, elapsed, .. }) = analysis {
+        let milliseconds = elapsed.as_secs_f64() * 1e3;
+        let _ = writeln!(out, "{} ROWS, {} READ, {milliseconds:.3} MS", outcome.rows, outcome.rows_read);
+    }
     out
 }
 
@@ -59,7 +61,7 @@ const LINE_BYTES_MAX: usize = 512;
 
 /// The same in one line that a field of an HTTP head can hold, and whether a collection is read whole.
 pub(crate) fn line(plan: &Plan, logical: &Logical, catalog: &Catalog) -> (String, bool) {
-    let text = text(plan, logical, catalog);
+    let text = text(plan, logical, catalog, &Means::default(), None);
     let shown = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     let line: String = text.trim_end().replace('\n', "; ").chars().map(shown).take(LINE_BYTES_MAX).collect();
     (line, !scans(plan, catalog).is_empty())
@@ -85,7 +87,13 @@ fn operators(inner: &InnerPlan) -> String {
 }
 
 /// The same as JSON: levels with their parts, then the steps. An estimate is there where counts are kept.
-pub(crate) fn json(plan: &Plan, logical: &Logical, catalog: &Catalog, analysis: Option<&Analysis>) -> Json {
+pub(crate) fn json(
+    plan: &Plan,
+    logical: &Logical,
+    catalog: &Catalog,
+    means: &Means<'_>,
+    analysis: Option<&Analysis>,
+) -> Json {
     let levels = plan.levels.iter().enumerate();
     let levels: Vec<Json> =
         levels.map(|(number, level)| level_json(number, level, (logical, catalog), analysis)).collect();
@@ -98,7 +106,9 @@ pub(crate) fn json(plan: &Plan, logical: &Logical, catalog: &Catalog, analysis: 
         shown
     });
     let mut shown = json!({
-        "levels": levels, "implied": implied, "steps": steps(plan), "queries": inner.collect::<Vec<_>>(),
+        "levels": levels, "implied": implied, "steps": steps(plan, means), "queries": inner.collect::<Vec<_>>(),
+        "may_spill": means.spills_groups(plan) || means.spills_distinct(plan) || means.spills_sort(plan),
+        "threads": means.threads(plan).unwrap_or(1),
     });
     if plan.levels.iter().any(|level| level.estimate.is_some()) {
         shown["estimated_rows"] = about(plan.rows);
@@ -152,21 +162,23 @@ pub(crate) fn scans<'c>(plan: &Plan, catalog: &'c Catalog) -> Vec<&'c str> {
     own.chain(inner).collect()
 }
 
-fn steps(plan: &Plan) -> Vec<String> {
+fn steps(plan: &Plan, means: &Means<'_>) -> Vec<String> {
+    let step = |what: &str, spills: bool| if spills { format!("{what} (MAY SPILL)") } else { what.to_owned() };
     let mut steps = Vec::new();
     if plan.grouped {
+        let spills = means.spills_groups(plan);
         steps.push(match plan.group.len() {
             0 if plan.first_only => "AGGREGATE OF THE FIRST".to_owned(),
-            0 => "AGGREGATE".to_owned(),
-            keys => format!("GROUP BY {keys} KEYS"),
+            0 => step("AGGREGATE", spills),
+            keys => step(&format!("GROUP BY {keys} KEYS"), spills),
         });
     }
     if plan.distinct {
-        steps.push("DISTINCT".to_owned());
+        steps.push(step("DISTINCT", means.spills_distinct(plan)));
     }
     match (plan.order.is_empty(), plan.limit.is_some()) {
-        (false, true) => steps.push("TOP-N SORT".to_owned()),
-        (false, false) => steps.push("SORT".to_owned()),
+        (false, true) => steps.push(step("TOP-N SORT", means.spills_sort(plan))),
+        (false, false) => steps.push(step("SORT", means.spills_sort(plan))),
         (true, _) if plan.ordered => steps.push("ORDER BY INDEX".to_owned()),
         _ => {}
     }

@@ -75,11 +75,15 @@ fn is_gathered(plan: &Plan) -> bool {
     gathers && joins
 }
 
+/// Whether a plan's rows, of which `keep` are wanted, are found in parts, if there are enough.
+pub(super) fn is_partible(plan: &Plan, keep: Option<usize>, workers: &Workers) -> bool {
+    plan.is_ranged() && (is_gathered(plan) || lists::is_listed(plan, keep, workers))
+}
+
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// Has the rows found by several threads. False: nothing was done, one thread does it.
     pub(super) fn rows_in_parts(&mut self, workers: &Workers) -> Result<bool, End> {
-        let is_gathered = is_gathered(self.plan);
-        if !self.plan.is_ranged() || !(is_gathered || lists::is_listed(self.plan, self.keep(), workers)) {
+        if !is_partible(self.plan, self.keep(), workers) {
             return Ok(false);
         }
         let view = self.view;
@@ -94,7 +98,11 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if taken.count() == 0 {
             return Ok(false);
         }
-        if is_gathered { self.gather_parts(&cuts, &taken, &*across) } else { self.list(&cuts, &taken, &*across) }
+        if is_gathered(self.plan) {
+            self.gather_parts(&cuts, &taken, &*across)
+        } else {
+            self.list(&cuts, &taken, &*across)
+        }
     }
 
     fn gather_parts(&mut self, cuts: &Cuts, taken: &Taken<'_>, view: &(dyn View + Sync)) -> Result<bool, End> {

@@ -9,6 +9,7 @@ use super::constants::Repeatables;
 use super::error::{QueryError, SqlError};
 use super::expr::{Affinity, Comparison, Expr};
 use super::functions::Function;
+use super::means::Means;
 use super::plan::{self, Plan};
 use super::resolve::{self, Logical};
 use super::row::Place;
@@ -308,7 +309,7 @@ impl Query {
 
     /// What the plan does when the named optional parameters are present, one step on each line.
     pub fn explain(&self, present: &[&str]) -> String {
-        explain::text(self.plan_with(present), &self.logical, &self.catalog)
+        explain::text(self.plan_with(present), &self.logical, &self.catalog, &Means::default(), None)
     }
 
     /// Runs it for EXPLAIN ANALYZE: by one thread, its rows are counted and dropped.
@@ -321,23 +322,29 @@ impl Query {
         analysis::analyze(self.plan(parameters)?, view, parameters, budget)
     }
 
-    /// What the plan for these values does, one step on each line, and what a run of it did.
-    pub fn explain_run(&self, parameters: &[Value<'_>], analysis: &Analysis) -> Result<String, QueryError> {
-        Ok(explain::text_of_run(self.plan(parameters)?, &self.logical, &self.catalog, analysis))
+    /// What the plan for these values does with these means, one step on each line, and where it was run what it did.
+    pub fn explain_run(
+        &self,
+        parameters: &[Value<'_>],
+        means: &Means<'_>,
+        analysis: Option<&Analysis>,
+    ) -> Result<String, QueryError> {
+        Ok(explain::text(self.plan(parameters)?, &self.logical, &self.catalog, means, analysis))
     }
 
     /// The same as [`Self::explain`] as JSON.
     pub fn explain_json(&self, present: &[&str]) -> serde_json::Value {
-        explain::json(self.plan_with(present), &self.logical, &self.catalog, None)
+        explain::json(self.plan_with(present), &self.logical, &self.catalog, &Means::default(), None)
     }
 
     /// The plan for these values as JSON, with what is expected of it and, where it was run, what it did.
     pub fn explain_run_json(
         &self,
         parameters: &[Value<'_>],
+        means: &Means<'_>,
         analysis: Option<&Analysis>,
     ) -> Result<serde_json::Value, QueryError> {
-        Ok(explain::json(self.plan(parameters)?, &self.logical, &self.catalog, analysis))
+        Ok(explain::json(self.plan(parameters)?, &self.logical, &self.catalog, means, analysis))
     }
 
     /// What the plan for these values does, in one line of ASCII, and whether it reads a collection whole.
