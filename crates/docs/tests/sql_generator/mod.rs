@@ -244,7 +244,9 @@ fn closed(random: &mut Random, columns: Columns<'_>, depth: usize) -> String {
 /// A query for IN and EXISTS.
 fn inner(random: &mut Random, width: usize) -> String {
     if random.chance(6) {
-        let (operator, (first, second)) = (set_operator(random), (one(random, width), one(random, width)));
+        // Whose affinity the column has is another question of SQLite's.
+        let part = |random: &mut Random| uncast(random, |random| one(random, width));
+        let (operator, (first, second)) = (set_operator(random), (part(random), part(random)));
         return format!("{first} {operator} {second}");
     }
     one(random, width)
