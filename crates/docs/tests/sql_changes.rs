@@ -78,6 +78,10 @@ fn statements_do_what_sqlite_does() {
         "UPDATE notes SET n = n + 1, s = s || n WHERE n >= 2 RETURNING id, n, s",
         "UPDATE notes SET n = NULL WHERE id = 2",
         "UPDATE notes SET n = id, s = 'all' WHERE id IN (SELECT n / 10 FROM tags) RETURNING id",
+        "UPDATE notes AS d SET s = (SELECT COUNT(*) FROM tags t WHERE t.n >= d.id * 10) \
+         WHERE EXISTS (SELECT 1 FROM tags WHERE tags.n = d.id * 10) RETURNING id, s",
+        "UPDATE notes SET n = n + (SELECT MAX(t.n) FROM tags t WHERE t.n <= notes.id * 10)",
+        "DELETE FROM notes WHERE id IN (SELECT t.n / 10 FROM tags t WHERE t.n = notes.n) RETURNING id",
         "UPDATE notes SET s = (SELECT COUNT(*) FROM notes)",
         "UPDATE notes SET n = 7 WHERE s = 'nobody' RETURNING id",
         "DELETE FROM notes WHERE n IS NULL RETURNING id, s",

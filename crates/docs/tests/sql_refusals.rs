@@ -36,18 +36,33 @@ fn mistakes_are_told_with_their_position() {
         "sought in 2 result columns",
     );
     check(
-        "SELECT id FROM users u WHERE EXISTS (SELECT 1 FROM visits WHERE user = u.id)",
-        NotYet,
+        "SELECT id FROM users u WHERE EXISTS (SELECT 1 FROM visits WHERE user = u.nosuch)",
+        UnknownName,
         1,
         72,
-        "the outer query",
+        "no field \"u\"; there are: id, location",
     );
+    check("SELECT u.id FROM users u JOIN (SELECT u.email AS k) AS w ON 1 = 1", UnknownName, 1, 39, "no field \"u\"");
     check(
-        "SELECT id FROM users WHERE id = (SELECT MAX(id) FROM visits WHERE email = '')",
+        "SELECT (SELECT MAX(u.id) FROM visits) AS x FROM users u",
         NotYet,
         1,
-        67,
-        "the outer query",
+        16,
+        "an aggregate of fields of the outer query",
+    );
+    check(
+        "SELECT id FROM users u WHERE EXISTS (WITH w AS (SELECT u.id AS k) SELECT k FROM w)",
+        NotYet,
+        1,
+        56,
+        "the query around inside WITH",
+    );
+    check(
+        "SELECT id + 1 AS k FROM users WHERE EXISTS (SELECT 1 FROM visits WHERE user = k)",
+        UnknownName,
+        1,
+        79,
+        "no field \"k\"",
     );
     check("SELECT (SELECT id, user FROM visits) AS x", Invalid, 1, 9, "has one result column");
     check("WITH RECURSIVE x AS (SELECT 1) SELECT * FROM users", NotYet, 1, 1, "WITH RECURSIVE");

@@ -39,6 +39,7 @@ mod reopen_live;
 mod schema;
 mod sql_changes;
 mod sql_compiled;
+mod sql_correlated;
 mod sql_differential;
 mod sql_leaves;
 mod sql_lists;

@@ -24,8 +24,9 @@ pub(crate) enum Access {
     },
     /// Several values of a key or of an index's first fields.
     Points(Box<Points>),
-    /// Rows kept of the plan's inner query of that number: all, or by a hash those with these values.
-    Kept { inner: usize, hash: Option<usize>, keys: Vec<Expr> },
+    /// Rows kept of the plan's inner query of that number: all, or by a hash those with these values. `outer`: what it is
+    /// told of the query around.
+    Kept { inner: usize, hash: Option<usize>, keys: Vec<Expr>, outer: Vec<Expr> },
     /// `json_each`: the elements of an array, the fields of an object, or one value.
     Each { json: Expr, path: Option<Expr> },
     /// Documents in key order; the bounds only narrow, the conditions are checked as well.
@@ -41,7 +42,7 @@ impl Access {
                 equal.iter().chain(from.iter().chain(to).map(|(value, _)| value)).collect()
             }
             Access::Points(points) => points.expressions().collect(),
-            Access::Kept { keys, .. } => keys.iter().collect(),
+            Access::Kept { keys, outer, .. } => keys.iter().chain(outer).collect(),
             Access::Each { json, path } => std::iter::once(json).chain(path).collect(),
             Access::Scan { from, to, .. } => from.iter().chain(to).collect(),
         }
@@ -55,7 +56,7 @@ impl Access {
                 equal.iter_mut().chain(from.iter_mut().chain(to).map(|(value, _)| value)).collect()
             }
             Access::Points(points) => points.expressions_mut().collect(),
-            Access::Kept { keys, .. } => keys.iter_mut().collect(),
+            Access::Kept { keys, outer, .. } => keys.iter_mut().chain(outer).collect(),
             Access::Each { json, path } => std::iter::once(json).chain(path).collect(),
             Access::Scan { from, to, .. } => from.iter_mut().chain(to).collect(),
         }

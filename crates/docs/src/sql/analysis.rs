@@ -47,6 +47,8 @@ pub struct Analysis {
     pub(crate) levels: Vec<LevelCounts>,
     /// Rows kept of each inner query; `None` where nobody asked for them.
     pub(crate) kept: Vec<Option<u64>>,
+    /// Of each correlated query: how often it was asked, and how often run.
+    pub(crate) asked: Vec<Option<(u64, u64)>>,
 }
 
 impl RowSink for Analysis {
@@ -65,6 +67,9 @@ impl RowSink for Analysis {
     fn note_kept(&mut self, inner: usize, rows: usize) {
         self.kept[inner] = Some(rows as u64);
     }
+    fn note_asked(&mut self, inner: usize, asked: u64, runs: u64) {
+        self.asked[inner] = Some((asked, runs));
+    }
 }
 
 /// Runs a plan and counts.
@@ -76,7 +81,7 @@ pub(crate) fn analyze(
 ) -> Result<Analysis, QueryError> {
     let plan = Plan { compiled: None, ..plan.clone() };
     let (levels, kept) = (vec![LevelCounts::default(); plan.levels.len()], vec![None; plan.inner.len()]);
-    let mut analysis = Analysis { levels, kept, ..Analysis::default() };
+    let mut analysis = Analysis { levels, kept, asked: vec![None; plan.inner.len()], ..Analysis::default() };
     let (began, scratch) = (Instant::now(), &mut Scratch::new());
     let outcome = inner::execute(&plan, plan.number, view, parameters, scratch, budget, &mut analysis)?;
     Ok(Analysis { outcome, elapsed: began.elapsed(), ..analysis })

@@ -56,7 +56,6 @@ impl Planner<'_> {
     }
 
     pub(super) fn candidate(&self, table: usize, placed: u32) -> Candidate {
-        let kept = |inner: usize| Access::Kept { inner, hash: None, keys: Vec::new() };
         let plain = |access| Candidate::new(SCORE_SCAN, access, Vec::new());
         match &self.logical.tables[table].origin {
             Origin::Collection(_) => {
@@ -68,19 +67,26 @@ impl Planner<'_> {
                     self.hash_candidate(table, placed, single).unwrap_or(found)
                 }
             }
-            Origin::Inner { number, .. } => {
+            Origin::Inner { number, outer, .. } => {
                 let single = self.plan.levels.iter().all(|level| level.access.is_single());
-                self.inner_candidate(table, *number, placed, single).unwrap_or_else(|| plain(kept(*number)))
+                let kept = || Access::Kept { inner: *number, hash: None, keys: Vec::new(), outer: outer.clone() };
+                self.inner_candidate(table, (*number, outer), placed, single).unwrap_or_else(|| plain(kept()))
             }
             Origin::Each { json, path, .. } => plain(Access::Each { json: json.clone(), path: path.clone() }),
         }
     }
 
     /// The rows of an inner query found by a hash.
-    fn inner_candidate(&self, table: usize, number: usize, placed: u32, single: bool) -> Option<Candidate> {
+    fn inner_candidate(
+        &self,
+        table: usize,
+        (number, told): (usize, &[Expr]),
+        placed: u32,
+        single: bool,
+    ) -> Option<Candidate> {
         let mut candidate = self.hash_candidate(table, placed, single)?;
-        if let Access::Kept { inner, .. } = &mut candidate.access {
-            *inner = number;
+        if let Access::Kept { inner, outer, .. } = &mut candidate.access {
+            (*inner, *outer) = (number, told.to_vec());
         }
         Some(candidate)
     }
@@ -90,9 +96,10 @@ impl Planner<'_> {
         let plain = |access| Candidate::new(SCORE_SCAN, access, Vec::new());
         match &self.logical.tables[table].origin {
             Origin::Collection(_) => self.collection_ways(table, placed, single),
-            Origin::Inner { number, .. } => {
-                let kept = Access::Kept { inner: *number, hash: None, keys: Vec::new() };
-                vec![self.inner_candidate(table, *number, placed, single).unwrap_or_else(|| plain(kept))]
+            Origin::Inner { number, outer, .. } => {
+                let kept = || Access::Kept { inner: *number, hash: None, keys: Vec::new(), outer: outer.clone() };
+                let found = self.inner_candidate(table, (*number, outer), placed, single);
+                vec![found.unwrap_or_else(|| plain(kept()))]
             }
             Origin::Each { json, path, .. } => vec![plain(Access::Each { json: json.clone(), path: path.clone() })],
         }
@@ -131,7 +138,7 @@ impl Planner<'_> {
             let Expr::Compare(Comparison::Equal, Affinity::None, a, b) = condition else { continue };
             let pair = [(a, b), (b, a)].into_iter().find(|(side, value)| {
                 let other = self.tables(value);
-                self.tables(side) == own && other != 0 && other & !placed == 0 && !side.has_inner()
+                self.tables(side) == own && other != 0 && other & !placed == 0 && !side.has_inner() && !side.has_outer()
             });
             // The rows of an inner query are hashed by their columns only.
             if let Some((side, value)) = pair.filter(|(side, _)| whole || matches!(***side, Expr::Column(_))) {
@@ -140,7 +147,7 @@ impl Planner<'_> {
                 fulfilled.push(number);
             }
         }
-        let access = Access::Kept { inner: usize::MAX, hash: None, keys };
+        let access = Access::Kept { inner: usize::MAX, hash: None, keys, outer: Vec::new() };
         (!sides.is_empty()).then(|| Candidate { sides, ..Candidate::new(SCORE_HASH, access, fulfilled) })
     }
 

@@ -149,7 +149,7 @@ impl Compiler<'_> {
     fn term(&mut self, expr: &Expr) -> Option<Term> {
         match expr {
             Expr::Column(column) => self.terms[*column],
-            Expr::Literal(_) | Expr::Parameter(_) | Expr::Constant(_) => {
+            Expr::Literal(_) | Expr::Parameter(_) | Expr::Constant(_) | Expr::Outer(_) => {
                 let number = self.compiled.known.len();
                 self.compiled.known.push(expr.clone());
                 (number < KNOWN_MAX).then_some(Term { number, form: Form::Known, whole: false })
@@ -185,6 +185,10 @@ impl Compiler<'_> {
     fn results(&mut self) -> Option<()> {
         let plan = self.plan;
         if !plan.grouped {
+            // As a value known ahead it would no longer be what is stored.
+            if plan.outputs.iter().any(|output| matches!(output, Expr::Outer(_))) {
+                return None;
+            }
             let outputs: Option<Vec<Term>> = plan.outputs.iter().map(|output| self.term(output)).collect();
             self.compiled.outputs = outputs?;
             return Some(());

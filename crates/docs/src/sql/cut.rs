@@ -1,6 +1,7 @@
 //! Where the outermost range of a plan is cut, and what threads that read its parts share.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use binjson::FieldCache;
 use hashbrown::HashSet;
@@ -15,7 +16,7 @@ use super::relation::{Relation, Relations};
 use super::row::Fixed;
 use super::run::{DEADLINE_ROWS, Groups, LevelKeys, Run, Scratch, ended};
 use super::sink::RowSink;
-use super::value::Value;
+use super::value::{OuterValue, Value};
 use super::workers::Workers;
 use crate::engine::{Direction, KeyRange, TreeId, View};
 
@@ -48,6 +49,7 @@ pub(super) struct Common<'j> {
     plan: &'j Plan,
     parameters: &'j [Value<'j>],
     constants: &'j [Result<Value<'j>, Fault>],
+    outer: &'j [OuterValue<'j>],
     relations: Option<Ready<'j>>,
     now_ms: i64,
 }
@@ -63,8 +65,8 @@ impl<'j> Common<'j> {
                 Some(Ready(all.ok()?))
             }
         };
-        let Fixed { parameters, constants, now_ms, .. } = *fixed;
-        Some(Common { plan, parameters, constants, relations, now_ms })
+        let Fixed { parameters, constants, outer, now_ms, .. } = *fixed;
+        Some(Common { plan, parameters, constants, outer, relations, now_ms })
     }
 
     /// What a thread's places of fields begin with.
@@ -81,6 +83,7 @@ impl<'j> Common<'j> {
             constants: self.constants,
             aggregates: &[],
             group: &[],
+            outer: self.outer,
             relations: self.relations.as_ref().map(|ready| ready as &dyn Relations),
             now_ms: self.now_ms,
         }
@@ -94,13 +97,19 @@ impl Relations for Ready<'_> {
     fn get(&self, number: usize) -> Result<&Relation, Fault> {
         self.0.get(number).copied().ok_or(Fault::Damaged("a plan"))
     }
+
+    fn ask(&self, _number: usize, _outer: &[OuterValue<'_>]) -> Result<Rc<Relation>, Fault> {
+        Err(Fault::Damaged("a plan"))
+    }
 }
 
 impl Plan {
-    /// Whether its outermost rows are a range, parts of which can be read by themselves.
+    /// Whether its outermost rows are a range, parts of which can be read by themselves: a correlated query is asked by one
+    /// thread.
     pub(super) fn is_ranged(&self) -> bool {
         let first = self.levels.first().filter(|level| !level.left && !self.first_only);
-        first.is_some_and(|level| matches!(level.access, Access::Scan { .. } | Access::Index { .. }))
+        let asks = self.inner.iter().any(|inner| inner.is_correlated);
+        !asks && first.is_some_and(|level| matches!(level.access, Access::Scan { .. } | Access::Index { .. }))
     }
 }
 

@@ -1,7 +1,9 @@
 //! What an expression's value is on a row, as in SQLite.
 
 use std::cmp::Ordering;
+use std::rc::Rc;
 
+use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 
 use super::error::{Fault, TEXT_BYTES_MAX};
@@ -12,7 +14,7 @@ use super::json_calls;
 use super::pattern;
 use super::relation::{self, Relation};
 use super::row::{Fixed, Scope};
-use super::value::{self, Value, compare};
+use super::value::{self, Field, OuterValue, Value, compare};
 
 /// Longest pattern of LIKE and GLOB.
 const PATTERN_BYTES_MAX: usize = 50_000;
@@ -34,6 +36,7 @@ impl Expr {
             Expr::Literal(literal) => Ok(literal.value()),
             Expr::Parameter(slot) => Ok(fixed.parameters[*slot]),
             Expr::Constant(slot) => fixed.constants[*slot],
+            Expr::Outer(place) => Ok(fixed.outer[*place].value),
             _ => Err(Fault::Damaged("a value known ahead")),
         }
     }
@@ -50,6 +53,19 @@ impl Expr {
                 Ok(compared(*op, *affinity, a, b, scope))
             }
             other => other.evaluate_rest(scope),
+        }
+    }
+
+    /// A field as it is stored, of anything else its value.
+    #[inline]
+    pub(crate) fn field<'a>(&'a self, scope: &Scope<'a>) -> Result<Field<'a>, Fault> {
+        match self {
+            Expr::Column(column) => scope.cell(*column),
+            Expr::Path(column, steps) => {
+                Ok(scope.stored_path(*column, steps)?.map_or(Field::Value(Value::Null), Field::Json))
+            }
+            Expr::Outer(place) => Ok(scope.fixed.outer[*place].field),
+            other => other.evaluate(scope).map(Field::Value),
         }
     }
 
@@ -80,12 +96,28 @@ impl Expr {
             Expr::And(list) => connect(list, false, scope),
             Expr::Or(list) => connect(list, true, scope),
             Expr::In(e, affinity, list) => within(e.evaluate(scope)?, *affinity, list, scope),
-            Expr::InInner(values, number) => within_inner(values, scope.relation(*number)?, scope),
-            Expr::ScalarInner(number) => match scope.relation(*number)? {
-                relation if relation.len() == 0 => Ok(Value::Null),
-                relation => relation::of_row(relation.row(0), 0, scope.arena),
-            },
-            Expr::ExistsInner(number) => Ok(Value::of_truth(Some(scope.relation(*number)?.len() > 0))),
+            Expr::Outer(place) => Ok(scope.fixed.outer[*place].value),
+            Expr::InInner(values, asked) if asked.outer.is_empty() => {
+                within_inner(values, scope.relation(asked.number)?, scope)
+            }
+            Expr::InInner(values, asked) => within_inner(values, &*ask(asked.number, &asked.outer, scope)?, scope),
+            Expr::ScalarInner(asked) if asked.outer.is_empty() => {
+                first_value(scope.relation(asked.number)?, scope.arena)
+            }
+            Expr::ScalarInner(asked) => {
+                let relation = ask(asked.number, &asked.outer, scope)?;
+                // The rows may be forgotten before the value is.
+                Ok(match first_value(&relation, scope.arena)? {
+                    Value::Null => Value::Null,
+                    Value::Integer(integer) => Value::Integer(integer),
+                    Value::Real(real) => Value::Real(real),
+                    Value::Text(text) => Value::Text(scope.arena.alloc_slice_copy(text)),
+                })
+            }
+            Expr::ExistsInner(asked) if asked.outer.is_empty() => {
+                Ok(Value::of_truth(Some(scope.relation(asked.number)?.len() > 0)))
+            }
+            Expr::ExistsInner(asked) => Ok(Value::of_truth(Some(ask(asked.number, &asked.outer, scope)?.len() > 0))),
             Expr::Between(e, a, low, b, high) => {
                 let value = e.evaluate(scope)?;
                 let from = compared(Comparison::GreaterOrEqual, *a, value, low.evaluate(scope)?, scope).truth();
@@ -248,9 +280,27 @@ fn real(value: Value<'_>) -> Value<'_> {
     }
 }
 
+/// The rows of a correlated query for the row in scope.
+pub(crate) fn ask<'a>(number: usize, outer: &'a [Expr], scope: &Scope<'a>) -> Result<Rc<Relation>, Fault> {
+    let mut told = BumpVec::with_capacity_in(outer.len(), scope.arena);
+    for expr in outer {
+        let field = expr.field(scope)?;
+        let value = match field {
+            Field::Json(json) => value::of_json(json, scope.arena)?,
+            Field::Value(value) => value,
+        };
+        told.push(OuterValue { field, value });
+    }
+    scope.fixed.relations.ok_or(Fault::Damaged("a plan"))?.ask(number, &told)
+}
+
+fn first_value<'a>(relation: &'a Relation, arena: &'a Bump) -> Result<Value<'a>, Fault> {
+    if relation.len() == 0 { Ok(Value::Null) } else { relation::of_row(relation.row(0), 0, arena) }
+}
+
 fn within_inner<'a>(
     values: &'a [(Affinity, Expr)],
-    relation: &'a Relation,
+    relation: &Relation,
     scope: &Scope<'a>,
 ) -> Result<Value<'a>, Fault> {
     let mut sought = BumpVec::with_capacity_in(values.len(), scope.arena);

@@ -20,7 +20,7 @@ use super::relation::Relations;
 use super::row::{Fixed, Scope};
 use super::run::{Flow, Groups, LevelKeys, Run, Scratch, ended, next_check};
 use super::sink::RowSink;
-use super::value::Value;
+use super::value::{OuterValue, Value};
 use super::workers::Workers;
 use crate::engine::View;
 
@@ -32,7 +32,7 @@ const CACHE_SLOTS: usize = 64;
 pub(crate) fn execute<S: RowSink + ?Sized>(
     plan: &Plan,
     query: usize,
-    (view, relations): (&dyn View, Option<&dyn Relations>),
+    (view, relations, outer): (&dyn View, Option<&dyn Relations>, &[OuterValue<'_>]),
     parameters: &[Value<'_>],
     scratch: &mut Scratch,
     budget: &Budget<'_>,
@@ -58,6 +58,7 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
         constants: &[],
         aggregates: &[],
         group: &[],
+        outer,
         relations,
         now_ms: budget.now_ms,
     };

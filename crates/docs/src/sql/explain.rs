@@ -43,7 +43,11 @@ pub(crate) fn text(
         let _ = writeln!(out, "{step}");
     }
     for (number, inner) in plan.inner.iter().enumerate() {
-        let _ = write!(out, "QUERY {number}: {}", inner_text(inner, catalog));
+        let _ = write!(out, "QUERY {number}: {}", inner_text((number, inner), logical, catalog));
+        if let Some((asked, runs)) = analysis.and_then(|analysis| analysis.asked.get(number).copied().flatten()) {
+            let _ = writeln!(out, " (asked {asked} times, run {runs} times)");
+            continue;
+        }
         if let Some(kept) = analysis.and_then(|analysis| analysis.kept.get(number)) {
             let _ = write!(out, " ({})", kept.map_or("never asked".to_owned(), |rows| format!("{rows} rows kept")));
         }
@@ -67,8 +71,16 @@ pub(crate) fn line(plan: &Plan, logical: &Logical, catalog: &Catalog) -> (String
     (line, !scans(plan, catalog).is_empty())
 }
 
-/// A query inside a plan: what it is for, or which collections it reads whole.
-fn inner_text(inner: &InnerPlan, catalog: &Catalog) -> String {
+/// A query inside a plan: what it is for, or which collections it reads whole; how a correlated one finds its rows.
+fn inner_text((number, inner): (usize, &InnerPlan), logical: &Logical, catalog: &Catalog) -> String {
+    if inner.is_correlated {
+        let members = inner.members.iter().zip(logical.inner.get(number).into_iter().flat_map(|inner| &inner.members));
+        let levels =
+            members.flat_map(|(plan, member)| plan.levels.iter().map(|level| level_text(level, member, catalog)));
+        let levels: Vec<String> = levels.collect();
+        let rows = if levels.is_empty() { String::new() } else { format!(": {}", levels.join(", ")) };
+        return format!("CORRELATED {} SELECT{}{rows}", inner.members.len(), operators(inner));
+    }
     let scanned: Vec<&str> = inner.members.iter().flat_map(|member| scans(member, catalog)).collect();
     let what = match inner.joined {
         Some(number) => format!("READ {}", catalog.collections[number].name),
@@ -99,7 +111,11 @@ pub(crate) fn json(
         levels.map(|(number, level)| level_json(number, level, (logical, catalog), analysis)).collect();
     let implied: Vec<&str> = plan.implied.iter().map(|&table| logical.tables[table].alias.as_str()).collect();
     let inner = plan.inner.iter().enumerate().map(|(number, inner)| {
-        let mut shown = json!({ "step": inner_text(inner, catalog) });
+        let mut shown = json!({ "step": inner_text((number, inner), logical, catalog) });
+        if let Some((asked, runs)) = analysis.and_then(|analysis| analysis.asked.get(number).copied().flatten()) {
+            (shown["asked"], shown["runs"]) = (json!(asked), json!(runs));
+            return shown;
+        }
         if let Some(kept) = analysis.and_then(|analysis| analysis.kept.get(number)) {
             shown["rows"] = json!(kept);
         }
@@ -227,6 +243,7 @@ fn named(field: &str) -> &str {
 fn shown(expr: &Expr, logical: &Logical) -> String {
     match expr {
         Expr::Parameter(slot) => format!(":{}", logical.parameters[*slot]),
+        Expr::Outer(place) => logical.outer[*place].name(),
         Expr::Column(column) => {
             let column = &logical.columns[*column];
             format!("{}.{}", logical.tables[column.table].alias, column.name)

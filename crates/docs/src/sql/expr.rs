@@ -109,6 +109,13 @@ pub(crate) enum CastType {
     Numeric,
 }
 
+/// An inner query, by its number, and what of the row it is told: nothing, unless it is correlated.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) number: usize,
+    pub(crate) outer: Vec<Expr>,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expr {
     Literal(Literal),
@@ -120,6 +127,8 @@ pub(crate) enum Expr {
     Column(usize),
     /// What lies inside a field.
     Path(usize, Vec<Step>),
+    /// What an inner query is told of a row of the query around, by its number.
+    Outer(usize),
     /// A finished aggregate, by its number.
     Aggregate(usize),
     /// A value of the group's key, by its place in GROUP BY.
@@ -138,11 +147,11 @@ pub(crate) enum Expr {
     And(Vec<Expr>),
     Or(Vec<Expr>),
     In(Box<Expr>, Affinity, Vec<Expr>),
-    /// Whether the rows of an inner query, by its number, have one that equals these values.
-    InInner(Vec<(Affinity, Expr)>, usize),
+    /// Whether the rows of an inner query have one that equals these values.
+    InInner(Vec<(Affinity, Expr)>, Asked),
     /// The first value of an inner query's first row.
-    ScalarInner(usize),
-    ExistsInner(usize),
+    ScalarInner(Asked),
+    ExistsInner(Asked),
     Between(Box<Expr>, Affinity, Box<Expr>, Affinity, Box<Expr>),
     Like(Box<Expr>, Box<Expr>, Option<Box<Expr>>),
     Glob(Box<Expr>, Box<Expr>),
@@ -154,6 +163,12 @@ pub(crate) enum Expr {
     Cast(CastType, Box<Expr>),
     Arrow(bool, Box<Expr>, Box<Expr>),
     Call(Function, Vec<Expr>),
+}
+
+impl Asked {
+    fn map(self, change: &mut dyn FnMut(Expr) -> Expr) -> Asked {
+        Asked { number: self.number, outer: self.outer.into_iter().map(change).collect() }
+    }
 }
 
 impl Expr {
@@ -179,11 +194,11 @@ impl Expr {
             | Expr::Constant(_)
             | Expr::Column(_)
             | Expr::Path(..)
+            | Expr::Outer(_)
             | Expr::Aggregate(_)
-            | Expr::ScalarInner(_)
-            | Expr::ExistsInner(_)
             | Expr::GroupKey(_) => Vec::new(),
-            Expr::InInner(values, _) => values.iter().map(|(_, value)| value).collect(),
+            Expr::ScalarInner(asked) | Expr::ExistsInner(asked) => asked.outer.iter().collect(),
+            Expr::InInner(values, asked) => values.iter().map(|(_, value)| value).chain(&asked.outer).collect(),
             Expr::Not(e) | Expr::BitNot(e) | Expr::IsNull(e) | Expr::NotNull(e) | Expr::IsTruth(e, ..) => vec![e],
             Expr::Cast(_, e) => vec![e],
             Expr::Arithmetic(_, a, b) | Expr::Concat(a, b) | Expr::Compare(_, _, a, b) | Expr::Is(_, _, a, b) => {
@@ -228,9 +243,12 @@ impl Expr {
                 let e = boxed(e);
                 Expr::In(e, affinity, list.into_iter().map(change).collect())
             }
-            Expr::InInner(values, number) => {
-                Expr::InInner(values.into_iter().map(|(affinity, value)| (affinity, change(value))).collect(), number)
+            Expr::InInner(values, asked) => {
+                let values = values.into_iter().map(|(affinity, value)| (affinity, change(value))).collect();
+                Expr::InInner(values, asked.map(change))
             }
+            Expr::ScalarInner(asked) => Expr::ScalarInner(asked.map(change)),
+            Expr::ExistsInner(asked) => Expr::ExistsInner(asked.map(change)),
             Expr::Between(e, a, low, b, high) => Expr::Between(boxed(e), a, boxed(low), b, boxed(high)),
             Expr::Like(a, b, escape) => Expr::Like(boxed(a), boxed(b), escape.map(boxed)),
             Expr::Case(arms, last) => {
@@ -250,6 +268,13 @@ impl Expr {
     pub(crate) fn has_inner(&self) -> bool {
         let mut has = false;
         self.walk(&mut |part| has |= matches!(part, Expr::InInner(..) | Expr::ScalarInner(_) | Expr::ExistsInner(_)));
+        has
+    }
+
+    /// Whether it takes anything of the query around.
+    pub(crate) fn has_outer(&self) -> bool {
+        let mut has = false;
+        self.walk(&mut |part| has |= matches!(part, Expr::Outer(_)));
         has
     }
 

@@ -220,6 +220,7 @@ impl Grouping {
             constants: &[],
             aggregates: &[],
             group: &[],
+            outer: &[],
             relations: None,
             now_ms: NO_TIME_MS,
         };

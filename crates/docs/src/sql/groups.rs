@@ -6,7 +6,6 @@ use bumpalo::collections::Vec as BumpVec;
 use super::aggregate::State;
 use super::error::QueryError;
 use super::expr::Expr;
-use super::results::output;
 use super::row::{Field, Fixed, Frame, Scope};
 use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, Run};
 use super::sink::{RowSink, check_finite};
@@ -66,7 +65,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             None => {
                 let mut fields = Vec::new();
                 for expr in &plan.group {
-                    sort::push_field(output(expr, &self.scope(frame))?, &mut fields);
+                    sort::push_field(expr.field(&self.scope(frame))?, &mut fields);
                 }
                 let states: usize = plan.aggregates.iter().map(|call| State::bytes(call.kind)).sum();
                 self.groups.bytes += key.len() + fields.len() + states + GROUP_OVERHEAD_BYTES;

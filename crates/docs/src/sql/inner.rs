@@ -1,19 +1,24 @@
 //! Runs a plan with inner queries: each runs when its rows are first asked for, once for an execution, and they are kept.
 //!
+//! A correlated one runs for each row that asks, and its rows are remembered by what it was told of the row. What inside it is
+//! told nothing is kept for the whole execution: it runs once, however often the query around it does.
+//!
 //! What the inner ones read and keep counts against the same budget. An inner query whose rows nobody asks for, because
 //! the outer one has none, never runs. One that fails ends the execution with its own error.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
 
+use super::answers::Answers;
 use super::budget::{Budget, Outcome};
 use super::error::{Fault, QueryError};
 use super::execute;
 use super::plan::{InnerPlan, Plan};
 use super::relation::{Relation, Relations};
-use super::run::Scratch;
+use super::run::{DEADLINE_ROWS, Scratch};
 use super::sets::{Combine, Combined};
 use super::sink::RowSink;
-use super::value::Value;
+use super::value::{OuterValue, Value};
 use crate::engine::View;
 
 /// Runs a plan once. `query` numbers the query, so that its field caches are found again.
@@ -27,98 +32,193 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
     sink: &mut S,
 ) -> Result<Outcome, QueryError> {
     if plan.inner.is_empty() {
-        return execute::execute(plan, query, (view, None), parameters, scratch, budget, sink);
+        return execute::execute(plan, query, (view, None, &[]), parameters, scratch, budget, sink);
     }
-    let inner = InnerQueries {
-        plans: &plan.inner,
-        relations: plan.inner.iter().map(|_| OnceCell::new()).collect(),
-        view,
-        parameters,
-        budget,
-        scratch: RefCell::new(scratch.take_inner()),
-        kept_bytes: Cell::new(0),
-        rows_read: Cell::new(0),
-        failure: Cell::new(None),
-    };
-    let result = execute::execute(plan, query, (view, Some(&inner)), parameters, scratch, budget, sink);
-    scratch.keep_inner(inner.scratch.take());
-    for (number, relation) in inner.relations.iter().enumerate() {
-        relation.get().into_iter().for_each(|relation| sink.note_kept(number, relation.len()));
+    let whole = Whole { view, parameters, budget, used: Used::default() };
+    let mut outcome = whole.execute((plan, &Kept::of(plan)), query, &[], scratch, budget, sink)?;
+    outcome.rows_read += whole.used.rows_read.get();
+    if outcome.rows_read > budget.rows_max {
+        return Err(QueryError::Limit { what: "rows read", limit: budget.rows_max });
     }
-    match result {
-        Ok(mut outcome) => {
-            outcome.rows_read += inner.rows_read.get();
-            if outcome.rows_read > budget.rows_max {
-                return Err(QueryError::Limit { what: "rows read", limit: budget.rows_max });
-            }
-            Ok(outcome)
-        }
-        Err(error) if error.is_of_inner() => Err(inner.failure.take().unwrap_or(error)),
-        Err(error) => Err(error),
-    }
+    Ok(outcome)
 }
 
-struct InnerQueries<'a> {
-    plans: &'a [InnerPlan],
-    relations: Vec<OnceCell<Relation>>,
+/// The outermost execution.
+struct Whole<'a> {
     view: &'a dyn View,
     parameters: &'a [Value<'a>],
     budget: &'a Budget<'a>,
-    scratch: RefCell<Option<Box<Scratch>>>,
-    kept_bytes: Cell<usize>,
+    used: Used,
+}
+
+/// What all inner queries have used of the budget.
+#[derive(Default)]
+struct Used {
     rows_read: Cell<u64>,
+    /// Rows read, and runs, since the deadline was asked for.
+    unasked: Cell<u64>,
+    kept_bytes: Cell<usize>,
+    /// Of what is kept, answers of correlated queries: bounded by a part of the memory.
+    answer_bytes: Cell<usize>,
+}
+
+/// What the queries inside a plan have kept, by number.
+struct Kept(Vec<KeptQuery>);
+
+struct KeptQuery {
+    /// The rows of one that is told nothing.
+    relation: OnceCell<Relation>,
+    /// Those of a correlated one, and what the queries inside its members have kept.
+    answers: RefCell<Answers>,
+    members: Vec<Kept>,
+}
+
+impl Kept {
+    fn of(plan: &Plan) -> Kept {
+        let query = |inner: &InnerPlan| {
+            let members: &[Plan] = if inner.is_correlated { &inner.members } else { &[] };
+            let members = members.iter().map(Kept::of).collect();
+            KeptQuery { relation: OnceCell::new(), answers: RefCell::default(), members }
+        };
+        Kept(plan.inner.iter().map(query).collect())
+    }
+}
+
+impl Whole<'_> {
+    /// Runs a plan, its inner queries with what they have kept. Rows that these read are not in the outcome.
+    fn execute<S: RowSink + ?Sized>(
+        &self,
+        (plan, kept): (&Plan, &Kept),
+        query: usize,
+        outer: &[OuterValue<'_>],
+        scratch: &mut Scratch,
+        budget: &Budget<'_>,
+        sink: &mut S,
+    ) -> Result<Outcome, QueryError> {
+        if plan.inner.is_empty() {
+            return execute::execute(plan, query, (self.view, None, outer), self.parameters, scratch, budget, sink);
+        }
+        let own = RefCell::new(scratch.take_inner());
+        let inner = InnerQueries { whole: self, plans: &plan.inner, kept, scratch: own, failure: Cell::new(None) };
+        let told = (self.view, Some(&inner as &dyn Relations), outer);
+        let result = execute::execute(plan, query, told, self.parameters, scratch, budget, sink);
+        scratch.keep_inner(inner.scratch.take());
+        for (number, query) in kept.0.iter().enumerate() {
+            query.relation.get().into_iter().for_each(|relation| sink.note_kept(number, relation.len()));
+            if plan.inner[number].is_correlated {
+                let (asked, runs) = query.answers.borrow().counts();
+                sink.note_asked(number, asked, runs);
+            }
+        }
+        result.map_err(|error| if error.is_of_inner() { inner.failure.take().unwrap_or(error) } else { error })
+    }
+}
+
+/// The inner queries of one plan.
+struct InnerQueries<'a> {
+    whole: &'a Whole<'a>,
+    plans: &'a [InnerPlan],
+    kept: &'a Kept,
+    scratch: RefCell<Option<Box<Scratch>>>,
     failure: Cell<Option<QueryError>>,
 }
 
 impl Relations for InnerQueries<'_> {
     fn get(&self, number: usize) -> Result<&Relation, Fault> {
-        let place = self.relations.get(number).ok_or(Fault::Damaged("a plan"))?;
-        if let Some(relation) = place.get() {
+        let kept = self.kept.0.get(number).ok_or(Fault::Damaged("a plan"))?;
+        if let Some(relation) = kept.relation.get() {
             return Ok(relation);
         }
-        match self.run(&self.plans[number]) {
-            Ok(relation) => Ok(place.get_or_init(|| relation)),
-            Err(error) => {
-                self.failure.set(Some(error));
-                Err(Fault::Inner)
-            }
+        let relation = self.run(&self.plans[number], None, &[]).map_err(|error| self.fail(error))?;
+        let bytes = &self.whole.used.kept_bytes;
+        bytes.set(bytes.get() + relation.size());
+        Ok(kept.relation.get_or_init(|| relation))
+    }
+
+    fn ask(&self, number: usize, outer: &[OuterValue<'_>]) -> Result<Rc<Relation>, Fault> {
+        let kept = self.kept.0.get(number).ok_or(Fault::Damaged("a plan"))?;
+        if let Some(known) = kept.answers.borrow_mut().find(outer) {
+            return Ok(known);
         }
+        let relation = self.run(&self.plans[number], Some(&kept.members), outer).map_err(|error| self.fail(error))?;
+        let relation = Rc::new(relation);
+        let (used, memory) = (&self.whole.used, self.whole.budget.memory_bytes_max);
+        kept.answers.borrow_mut().keep(outer, &relation, &used.answer_bytes, memory);
+        self.check_deadline().map_err(|error| self.fail(error))?;
+        Ok(relation)
     }
 }
 
 impl InnerQueries<'_> {
-    fn run(&self, plan: &InnerPlan) -> Result<Relation, QueryError> {
+    fn fail(&self, error: QueryError) -> Fault {
+        self.failure.set(Some(error));
+        Fault::Inner
+    }
+
+    /// Runs of few rows never come to where an execution asks for it.
+    fn check_deadline(&self) -> Result<(), QueryError> {
+        let (unasked, deadline) = (&self.whole.used.unasked, self.whole.budget.deadline);
+        unasked.set(unasked.get() + 1);
+        if unasked.get() < DEADLINE_ROWS {
+            return Ok(());
+        }
+        unasked.set(0);
+        if deadline.is_some_and(|over| over()) { Err(QueryError::Deadline) } else { Ok(()) }
+    }
+
+    /// `kept`: what the queries inside a correlated one keep, by member.
+    fn run(&self, plan: &InnerPlan, kept: Option<&[Kept]>, outer: &[OuterValue<'_>]) -> Result<Relation, QueryError> {
         let mut scratch = self.scratch.take().unwrap_or_default();
+        // For one row of the query around other threads are not worth their while.
+        let workers = kept.is_some().then(|| std::mem::take(&mut scratch.workers));
         let mut rows = Combined::default();
         let compared = plan.combine.iter().rposition(|combine| *combine != Combine::Append);
         let members = plan.members.iter().zip(&plan.combine).enumerate();
         let result = members.into_iter().try_for_each(|(place, (member, combine))| {
             rows.begin(*combine, compared.is_some_and(|last| place <= last));
-            self.run_member(member, &mut rows, &mut scratch)?;
+            match kept.and_then(|kept| kept.get(place)) {
+                Some(kept) => self.run_member((member, kept), outer, &mut rows, &mut scratch)?,
+                None => {
+                    let used = &self.whole.used;
+                    let before = (used.kept_bytes.get(), used.answer_bytes.get());
+                    self.run_member((member, &Kept::of(member)), outer, &mut rows, &mut scratch)?;
+                    used.kept_bytes.set(before.0);
+                    used.answer_bytes.set(before.1);
+                }
+            }
             Ok::<_, QueryError>(rows.end()?)
         });
+        if let Some(workers) = workers {
+            scratch.workers = workers;
+        }
         self.scratch.replace(Some(scratch));
         result?;
         let mut relation = rows.into_relation();
         for columns in &plan.hashes {
             relation.add_hash(columns)?;
         }
-        self.kept_bytes.set(self.kept_bytes.get() + relation.size());
         Ok(relation)
     }
 
-    fn run_member(&self, plan: &Plan, rows: &mut Combined, scratch: &mut Scratch) -> Result<(), QueryError> {
+    fn run_member(
+        &self,
+        (plan, kept): (&Plan, &Kept),
+        outer: &[OuterValue<'_>],
+        rows: &mut Combined,
+        scratch: &mut Scratch,
+    ) -> Result<(), QueryError> {
         const KEPT: &str = "bytes of rows kept for a join or an inner query";
-        let (own, kept) = (self.budget, self.kept_bytes.get());
+        let (own, used) = (self.whole.budget, &self.whole.used);
+        let memory = own.memory_bytes_max.saturating_sub(used.kept_bytes.get() + used.answer_bytes.get());
         let budget = Budget {
-            rows_max: own.rows_max.saturating_sub(self.rows_read.get()),
-            output_bytes_max: own.memory_bytes_max.saturating_sub(kept),
-            memory_bytes_max: own.memory_bytes_max.saturating_sub(kept),
+            rows_max: own.rows_max.saturating_sub(used.rows_read.get()),
+            output_bytes_max: memory,
+            memory_bytes_max: memory,
             spill: own.spill,
             deadline: own.deadline,
             now_ms: own.now_ms,
         };
-        let outcome = execute(plan, plan.number, self.view, self.parameters, scratch, &budget, rows);
+        let outcome = self.whole.execute((plan, kept), plan.number, outer, scratch, &budget, rows);
         let outcome = outcome.map_err(|error| match error {
             QueryError::Limit { what: "rows read", .. } => QueryError::Limit { what: "rows read", limit: own.rows_max },
             QueryError::Limit { what: "bytes of result", .. } => {
@@ -126,7 +226,8 @@ impl InnerQueries<'_> {
             }
             other => other,
         })?;
-        self.rows_read.set(self.rows_read.get() + outcome.rows_read);
+        used.rows_read.set(used.rows_read.get() + outcome.rows_read);
+        used.unasked.set(used.unasked.get() + outcome.rows_read);
         Ok(())
     }
 }

@@ -22,7 +22,6 @@ use super::error::{Fault, QueryError};
 use super::ordered::{self, Next, Ordered, Own};
 use super::part::Shared;
 use super::plan::Plan;
-use super::results::output;
 use super::row::{Field, Fixed, Frame};
 use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, LevelKeys, Run, Scratch};
 use super::sink::RowSink;
@@ -261,7 +260,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             self.count_bytes(self.distinct_bytes);
         }
         let outputs = self.plan.outputs.iter();
-        let row = late_row(&self.plan.order, outputs.map(|expr| output(expr, &self.scope(frame))), &self.scope(frame));
+        let row = late_row(&self.plan.order, outputs.map(|expr| expr.field(&self.scope(frame))), &self.scope(frame));
         self.sink.begin_row();
         self.sink.field(0, Field::Json(&key));
         match row {

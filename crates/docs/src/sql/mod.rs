@@ -21,6 +21,7 @@ mod access;
 mod aggregate;
 mod alternatives;
 mod analysis;
+mod answers;
 mod batch;
 mod budget;
 mod candidates;

@@ -9,6 +9,7 @@ use binjson::Document;
 use super::access::{Access, Limit};
 use super::each;
 use super::error::{Fault, QueryError};
+use super::evaluate;
 use super::expr::Expr;
 use super::plan::Level;
 use super::row::{Frame, Scope, as_key, of_scalar, whole};
@@ -72,8 +73,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         found: &mut bool,
     ) -> Flow {
         match &level.access {
-            Access::Kept { inner, hash, keys: sought, .. } => {
-                self.kept_rows(number, level, (*inner, *hash, sought), outer, keys, found)
+            Access::Kept { inner, hash, keys: sought, outer: told } => {
+                self.kept_rows(number, level, (*inner, *hash, sought, told), outer, keys, found)
             }
             Access::Each { json, path } => self.elements(number, level, (json, path.as_ref()), outer, keys, found),
             Access::Key(value) => {
@@ -137,27 +138,42 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         &mut self,
         number: usize,
         level: &Level,
-        (inner, hash, sought): (usize, Option<usize>, &[Expr]),
+        (inner, hash, sought, told): (usize, Option<usize>, &[Expr], &[Expr]),
         outer: Option<&Frame<'_>>,
         keys: &mut LevelKeys,
         found: &mut bool,
     ) -> Flow {
         let frame = |row| Frame { level: number, key: &[], value: row, document: None, absent: false, outer };
+        if hash.is_some() && !self.hash_key(sought, outer, &mut keys.key)? {
+            return Ok(());
+        }
         let relations = self.fixed.relations.ok_or(Fault::Damaged("a plan"))?;
-        let Some(hash) = hash else {
-            let relation = relations.get(inner)?;
-            return (0..relation.len()).try_for_each(|row| self.row(number, level, &frame(relation.row(row)), found));
+        let asked;
+        let relation = if told.is_empty() {
+            relations.get(inner)?
+        } else {
+            asked = evaluate::ask(inner, told, &self.scope(outer))?;
+            &*asked
         };
-        keys.key.clear();
+        match hash {
+            None => (0..relation.len()).try_for_each(|row| self.row(number, level, &frame(relation.row(row)), found)),
+            Some(hash) => {
+                relation.matching(hash, &keys.key).try_for_each(|row| self.row(number, level, &frame(row), found))
+            }
+        }
+    }
+
+    /// What rows with these values are found by; false where one is NULL, which equals nothing.
+    fn hash_key(&self, sought: &[Expr], outer: Option<&Frame<'_>>, key: &mut Vec<u8>) -> Result<bool, QueryError> {
+        key.clear();
         for value in sought {
             let value = value.evaluate(&self.scope(outer))?;
             if value.is_null() {
-                return Ok(());
+                return Ok(false);
             }
-            sort::push_key(value, false, &mut keys.key)?;
+            sort::push_key(value, false, key)?;
         }
-        let relation = relations.get(inner)?;
-        relation.matching(hash, &keys.key).try_for_each(|row| self.row(number, level, &frame(row), found))
+        Ok(true)
     }
 
     /// The elements of an array or the fields of an object.

@@ -97,6 +97,8 @@ pub(crate) struct InnerPlan {
     pub(crate) members: Vec<Plan>,
     /// How each one's rows go with those before.
     pub(crate) combine: Vec<Combine>,
+    /// It is told of the row that asks, and asked for each.
+    pub(crate) is_correlated: bool,
     /// The columns that its rows are found by, for each hash.
     pub(crate) hashes: Vec<Vec<usize>>,
     /// The collection that is read for a join; `None` for a query of the text.

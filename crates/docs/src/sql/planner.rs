@@ -47,6 +47,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
     let inner = logical.inner.iter().map(|inner| InnerPlan {
         members: inner.members.iter().map(|member| plan(member, catalog, optional, present)).collect(),
         combine: inner.combine.clone(),
+        is_correlated: inner.is_correlated(),
         hashes: if inner.sought { vec![(0..inner.width()).collect()] } else { Vec::new() },
         joined: None,
     });
@@ -359,7 +360,8 @@ impl Planner<'_> {
                 let (optional, present) = self.optional;
                 let member = plan(&logical, self.catalog, optional, present);
                 let (members, combine) = (vec![member], vec![Combine::Append]);
-                self.plan.inner.push(InnerPlan { members, combine, hashes: Vec::new(), joined: Some(collection) });
+                let (is_correlated, hashes, joined) = (false, Vec::new(), Some(collection));
+                self.plan.inner.push(InnerPlan { members, combine, is_correlated, hashes, joined });
                 *inner = self.plan.inner.len() - 1;
                 columns
             }
@@ -387,7 +389,8 @@ impl Planner<'_> {
         let mut logical = Logical::default();
         logical.tables.push(Table { origin: source.origin.clone(), alias: source.alias.clone(), left_on: None });
         for (place, condition) in conditions.iter().enumerate() {
-            if self.tables(condition) == 1 << table && !condition.has_inner() {
+            // Kept for all rows of the query around, it takes nothing of one.
+            if self.tables(condition) == 1 << table && !condition.has_inner() && !condition.has_outer() {
                 logical.conditions.push(own(condition));
                 fulfilled.push(place);
             }
@@ -557,7 +560,7 @@ fn renumber(expr: Expr, number: &dyn Fn(usize) -> usize) -> Expr {
 }
 
 fn hoist(expr: Expr, constants: &mut Vec<Expr>) -> Expr {
-    if matches!(expr, Expr::Literal(_) | Expr::Parameter(_) | Expr::Constant(_)) {
+    if matches!(expr, Expr::Literal(_) | Expr::Parameter(_) | Expr::Constant(_) | Expr::Outer(_)) {
         return expr;
     }
     let mut varies = false;

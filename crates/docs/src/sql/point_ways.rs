@@ -42,8 +42,9 @@ impl Planner<'_> {
                 let is_known = list.iter().all(|value| self.tables(value) & !placed == 0);
                 Some((condition, own(column).filter(|_| is_known)?, Sought::List(list.clone())))
             }
-            Expr::InInner(values, inner) => match values[..] {
-                [(Affinity::None, Expr::Column(column))] => Some((condition, own(column)?, Sought::Rows(*inner))),
+            // One that is told of the row has rows only for a row that was found.
+            Expr::InInner(values, asked) if asked.outer.is_empty() => match values[..] {
+                [(Affinity::None, Expr::Column(column))] => Some((condition, own(column)?, Sought::Rows(asked.number))),
                 _ => None,
             },
             _ => None,

@@ -4,13 +4,14 @@
 //! are equal there where SQL's `=` holds, so no row with a NULL among these columns is found.
 
 use std::cmp::Ordering;
+use std::rc::Rc;
 
 use bumpalo::Bump;
 use hashbrown::HashMap;
 
 use super::error::Fault;
 use super::sort;
-use super::value::{self, Field, Value, compare};
+use super::value::{self, Field, OuterValue, Value, compare};
 
 /// Bytes that a row costs beside its fields: its end, and its links in a hash.
 pub(crate) const ROW_OVERHEAD_BYTES: usize = 64;
@@ -40,6 +41,8 @@ struct Hash {
 pub(crate) trait Relations {
     /// The relation of that number.
     fn get(&self, number: usize) -> Result<&Relation, Fault>;
+    /// That of a correlated query for what it is told of a row.
+    fn ask(&self, number: usize, outer: &[OuterValue<'_>]) -> Result<Rc<Relation>, Fault>;
 }
 
 impl Relation {

@@ -1,14 +1,12 @@
 //! What becomes of a row that passed: to the sink, kept for sorting, or taken into its group.
 
-use super::error::{Fault, QueryError};
-use super::expr::Expr;
-use super::row::{Field, Frame, Scope};
+use super::error::QueryError;
+use super::row::{Frame, Scope};
 use super::run::{End, Flow, Run};
 use super::sink::{RowSink, check_finite};
 use super::sort;
 use super::spilled::Distinct;
 use super::spilling::{each_sorted, late_row};
-use super::value::Value;
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
     pub(super) fn emit(&mut self, frame: Option<&Frame<'_>>) -> Flow {
@@ -34,7 +32,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         self.sink.begin_row();
         let scope = Scope { frame, fixed: self.fixed, arena: self.arena };
         for (column, expr) in plan.outputs.iter().enumerate() {
-            let field = output(expr, &scope)?;
+            let field = expr.field(&scope)?;
             check_finite(field, self.sink)?;
             self.sink.field(column, field);
         }
@@ -67,11 +65,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             Distinct::Known => false,
             Distinct::Late => {
                 let outputs = self.plan.outputs.iter();
-                let row = late_row(
-                    &self.plan.order,
-                    outputs.map(|expr| output(expr, &self.scope(frame))),
-                    &self.scope(frame),
-                )?;
+                let row =
+                    late_row(&self.plan.order, outputs.map(|expr| expr.field(&self.scope(frame))), &self.scope(frame))?;
                 self.keep_late(&key, &row)?;
                 false
             }
@@ -90,7 +85,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         }
         self.sort.end_key();
         for expr in &plan.outputs {
-            let field = output(expr, &Scope { frame, fixed: self.fixed, arena: self.arena })?;
+            let field = expr.field(&Scope { frame, fixed: self.fixed, arena: self.arena })?;
             sort::push_field(field, self.sort.bytes());
         }
         self.sort.end(self.keep());
@@ -124,17 +119,5 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             self.sink.field(column, field);
         }
         self.end_row()
-    }
-}
-
-/// A result column: a field as stored, anything else as its value.
-#[inline]
-pub(super) fn output<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Field<'a>, Fault> {
-    match expr {
-        Expr::Column(column) => scope.cell(*column),
-        Expr::Path(column, steps) => {
-            Ok(scope.stored_path(*column, steps)?.map_or(Field::Value(Value::Null), Field::Json))
-        }
-        other => other.evaluate(scope).map(Field::Value),
     }
 }

@@ -13,7 +13,7 @@ use super::error::Fault;
 use super::json::{self, Step};
 use super::relation::{self, Relation, Relations};
 pub use super::value::Field;
-use super::value::{self, Value};
+use super::value::{self, OuterValue, Value};
 use crate::index::Included;
 use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
@@ -65,6 +65,8 @@ pub(crate) struct Fixed<'a> {
     pub(crate) constants: &'a [Result<Value<'a>, Fault>],
     pub(crate) aggregates: &'a [Value<'a>],
     pub(crate) group: &'a [Value<'a>],
+    /// What the query is told by the one around it.
+    pub(crate) outer: &'a [OuterValue<'a>],
     /// The rows of the plan's inner queries, where it has any.
     pub(crate) relations: Option<&'a dyn Relations>,
     pub(crate) now_ms: i64,

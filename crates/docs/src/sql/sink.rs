@@ -33,6 +33,9 @@ pub trait RowSink {
     /// So many rows of an inner query were kept.
     #[inline(always)]
     fn note_kept(&mut self, _inner: usize, _rows: usize) {}
+    /// A correlated query was asked so often, and had to be run so often.
+    #[inline(always)]
+    fn note_asked(&mut self, _inner: usize, _asked: u64, _runs: u64) {}
 }
 
 /// Pieces of JSON around the values of a row, made once for a query.

@@ -64,6 +64,13 @@ impl OwnedValue {
     }
 }
 
+/// What an inner query is told of a row of the query around: a field of it, and as a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OuterValue<'a> {
+    pub(crate) field: Field<'a>,
+    pub(crate) value: Value<'a>,
+}
+
 /// A field as it is found: stored JSON, or a value that its place has decoded.
 #[derive(Clone, Copy, Debug)]
 pub enum Field<'a> {

@@ -226,11 +226,11 @@ fn expression(random: &mut Random, columns: Columns<'_>, depth: usize) -> String
         14 => {
             format!("(({a}, {b}) {} ({}, {}))", random.pick(&["=", "<", ">=", "<>", "IS"]), part(random), part(random))
         }
-        15 => format!("({a} {}IN ({}))", random.pick(&["", "NOT "]), inner(random, 1)),
-        16 => format!("(({a}, {b}) IN ({}))", inner(random, 2)),
+        15 => format!("({a} {}IN ({}))", random.pick(&["", "NOT "]), inner(random, 1, columns)),
+        16 => format!("(({a}, {b}) IN ({}))", inner(random, 2, columns)),
         _ => match random.below(3) {
-            0 => format!("({})", scalar(random)),
-            1 => format!("{}EXISTS ({})", random.pick(&["", "NOT "]), inner(random, 1)),
+            0 => format!("({})", scalar(random, columns)),
+            1 => format!("{}EXISTS ({})", random.pick(&["", "NOT "]), inner(random, 1, columns)),
             _ => format!("ROUND({a}, {})", random.below(4)),
         },
     }
@@ -242,31 +242,69 @@ fn closed(random: &mut Random, columns: Columns<'_>, depth: usize) -> String {
 }
 
 /// A query for IN and EXISTS.
-fn inner(random: &mut Random, width: usize) -> String {
+fn inner(random: &mut Random, width: usize, outer: Columns<'_>) -> String {
     if random.chance(6) {
         // Whose affinity the column has is another question of SQLite's.
-        let part = |random: &mut Random| uncast(random, |random| one(random, width));
+        let part = |random: &mut Random| uncast(random, |random| one(random, width, outer));
         let (operator, (first, second)) = (set_operator(random), (part(random), part(random)));
         return format!("{first} {operator} {second}");
     }
-    one(random, width)
+    one(random, width, outer)
 }
 
-fn one(random: &mut Random, width: usize) -> String {
-    let table = random.pick(&["t", "u"]);
-    let own = columns("q");
-    let list: Vec<String> = (0..width).map(|n| format!("{} AS i{n}", plain(random, &own))).collect();
-    let condition = if random.chance(2) { format!(" WHERE {}", plain(random, &own)) } else { String::new() };
-    format!("SELECT {} FROM {table} q{condition}", list.join(", "))
+fn one(random: &mut Random, width: usize, outer: Columns<'_>) -> String {
+    let (table, alias) = (random.pick(&["t", "u"]), inner_alias(outer));
+    let own = columns(&alias);
+    let known = seen(random, &own, outer);
+    let list: Vec<String> = (0..width).map(|n| format!("{} AS i{n}", plain(random, &known))).collect();
+    format!("SELECT {} FROM {table} {alias}{}", list.join(", "), correlated(random, &own, &known, outer))
+}
+
+/// The alias of a query inside one that knows these columns: another than those of the queries around.
+fn inner_alias(outer: Columns<'_>) -> String {
+    let taken = |alias: &str| outer.iter().any(|column| column.starts_with(&format!("{alias}.")));
+    ["q", "p", "o"].into_iter().find(|alias| !taken(alias)).unwrap_or("n").to_owned()
+}
+
+/// The columns that an inner query names: its own, and sometimes those around.
+fn seen(random: &mut Random, own: Columns<'_>, outer: Columns<'_>) -> Vec<String> {
+    let mut known = own.to_vec();
+    if random.chance(3) {
+        known.extend(outer.iter().cloned());
+    }
+    known
+}
+
+/// A condition of an inner query: none, one of its own, or one that ties it to a row of the query around.
+fn correlated(random: &mut Random, own: Columns<'_>, known: Columns<'_>, outer: Columns<'_>) -> String {
+    let mut terms = Vec::new();
+    if !outer.is_empty() && random.chance(2) {
+        let (mine, other) = (&own[random.below(own.len())], &outer[random.below(outer.len())]);
+        terms.push(format!("{mine} {} {other}", random.pick(&["=", "=", "=", "<", ">=", "IS"])));
+    }
+    if random.chance(3) {
+        terms.push(plain(random, known));
+    }
+    // Each level multiplies the work: only so deep.
+    if !known.is_empty() && inner_alias(known) != "n" && random.chance(8) {
+        let more: Vec<String> = own.iter().chain(outer).cloned().collect();
+        terms.push(format!("{}EXISTS ({})", random.pick(&["", "NOT "]), inner(random, 1, &more)));
+    }
+    if terms.is_empty() { String::new() } else { format!(" WHERE {}", terms.join(" AND ")) }
 }
 
 /// A query of one row and column.
-fn scalar(random: &mut Random) -> String {
-    let table = random.pick(&["t", "u"]);
-    match random.below(3) {
-        0 => format!("SELECT {}(q.b) AS s FROM {table} q", random.pick(&["MAX", "COUNT", "MIN"])),
-        1 => format!("SELECT q.a AS s FROM {table} q ORDER BY q.id DESC LIMIT 1"),
-        _ => format!("SELECT q.c AS s FROM {table} q WHERE q.id = {}", random.below(12)),
+fn scalar(random: &mut Random, outer: Columns<'_>) -> String {
+    let (table, alias) = (random.pick(&["t", "u"]), inner_alias(outer));
+    let own = columns(&alias);
+    let condition = correlated(random, &own, &own, outer);
+    match random.below(4) {
+        0 => {
+            format!("SELECT {}({alias}.b) AS s FROM {table} {alias}{condition}", random.pick(&["MAX", "COUNT", "MIN"]))
+        }
+        1 => format!("SELECT {alias}.a AS s FROM {table} {alias}{condition} ORDER BY {alias}.id DESC LIMIT 1"),
+        2 => format!("SELECT COUNT(*) AS s FROM {table} {alias} JOIN u r ON r.b = {alias}.b{condition}"),
+        _ => format!("SELECT {alias}.c AS s FROM {table} {alias} WHERE {alias}.id = {}", random.below(12)),
     }
 }
 

@@ -105,6 +105,7 @@ impl<'c> Resolver<'c> {
         let argument = argument.map(&mut resolve).transpose()?;
         let separator = separator.map(&mut resolve).transpose()?;
         let filter = filter.map(|filter| self.expr(filter, Clause::Aggregate)).transpose()?;
+        self.check_own(argument.iter().chain(&separator).chain(&filter), at)?;
         let call = AggregateCall { kind, argument, distinct, filter, separator };
         let aggregates = &mut self.logical.aggregates;
         let slot = aggregates.iter().position(|known| *known == call).unwrap_or_else(|| {

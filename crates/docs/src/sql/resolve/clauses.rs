@@ -8,6 +8,7 @@ use sqlparser::tokenizer::Location;
 
 use super::calls::plain_argument;
 use super::expired;
+use super::outer::Stands;
 use super::queries::unstored;
 use super::{
     COLUMNS_MAX, Clause, Column, Origin, Output, Resolved, Resolver, TABLES_MAX, Table, invalid, not_yet, unknown,
@@ -101,10 +102,10 @@ impl<'c> Resolver<'c> {
     pub(super) fn table(&mut self, factor: &'c TableFactor, left_on: Option<Vec<Expr>>) -> Resolved<()> {
         let at = factor.span().start;
         if let TableFactor::Derived { lateral: false, subquery, alias, sample: None } = factor {
-            let number = self.inner(subquery, false)?;
+            let asked = self.inner(subquery, false, Stands::From)?;
             let name = alias.as_ref().map_or("", |alias| &alias.name.value).to_owned();
             refuse_columns(alias.as_ref(), at)?;
-            self.add_derived(number, name, at)?;
+            self.add_derived((asked.number, asked.outer), name, at)?;
             return self.joined_left(left_on);
         }
         let TableFactor::Table { name, alias, args, with_hints, version, partitions, sample, json_path, .. } = factor
@@ -127,10 +128,11 @@ impl<'c> Resolver<'c> {
             let before = self.named.iter().position(|table| std::ptr::eq(&*table.query, query)).unwrap_or(0);
             let all = self.named.clone();
             self.named.truncate(before);
-            let number = self.inner(query, false);
-            self.named = all;
-            let number = number?;
-            self.add_derived(number, named, at)?;
+            let sealed = std::mem::replace(&mut self.sealed, self.around.len());
+            let asked = self.inner(query, false, Stands::From);
+            (self.named, self.sealed) = (all, sealed);
+            let asked = asked?;
+            self.add_derived((asked.number, asked.outer), named, at)?;
             return self.joined_left(left_on);
         }
         let collection = self.collection_named(ident)?;
@@ -267,6 +269,7 @@ impl<'c> Resolver<'c> {
         match &expr {
             Expr::Column(column) => self.logical.columns[*column].bare = true,
             Expr::Path(column, _) => self.logical.columns[*column].inside = true,
+            Expr::Outer(place) => self.logical.outer[*place].whole = true,
             _ => {}
         }
         self.logical.outputs.push(Output { name, expr });
@@ -299,7 +302,7 @@ impl<'c> Resolver<'c> {
     }
 
     /// What a column brings to comparisons: of an inner query what its result does.
-    fn column_kind(&self, table: usize, name: &str) -> (Affinity, bool) {
+    pub(super) fn column_kind(&self, table: usize, name: &str) -> (Affinity, bool) {
         let Origin::Inner { number, .. } = &self.logical.tables[table].origin else { return (Affinity::None, false) };
         let member = self.logical.inner[*number].members.first();
         let output = member.and_then(|member| member.outputs.iter().find(|output| output.name == name));

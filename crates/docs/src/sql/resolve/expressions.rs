@@ -102,12 +102,12 @@ impl<'c> Resolver<'c> {
                 }
                 Expr::Call(Function::Trim, arguments)
             }
-            E::Subquery(query) => self.scalar_query(query)?,
+            E::Subquery(query) => self.scalar_query(query, clause)?,
             E::InSubquery { expr: inner, subquery, negated } => {
                 let values = rows::parts(inner).unwrap_or(std::slice::from_ref(inner));
                 negate(*negated, self.in_query(values, subquery, clause)?)
             }
-            E::Exists { subquery, negated } => negate(*negated, self.exists(subquery)?),
+            E::Exists { subquery, negated } => negate(*negated, self.exists(subquery, clause)?),
             E::Collate { .. } => return not_yet("COLLATE (compare LOWER(…) of both sides instead)", at),
             E::Tuple(_) => return invalid("a row value stands only in a comparison, BETWEEN or IN", at),
             _ => return not_yet(&format!("\"{}\"", shortened(&expr.to_string())), at),

@@ -9,11 +9,14 @@ mod clauses;
 mod expired;
 mod expressions;
 mod names;
+mod outer;
 mod queries;
 mod rows;
 
 use sqlparser::ast;
 use sqlparser::tokenizer::Location;
+
+use outer::{AroundTable, OuterField};
 
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::sql::aggregate::AggregateCall;
@@ -38,20 +41,21 @@ const DEPTH_MAX: usize = 128;
 pub(crate) enum Origin {
     /// A collection, by its place in the catalog.
     Collection(usize),
-    /// A query inside this one, by its number; what its columns are named.
-    Inner { number: usize, info: Box<CollectionInfo> },
+    /// A query inside this one, by its number; what its columns are named; what it is told of queries around this one.
+    Inner { number: usize, info: Box<CollectionInfo>, outer: Vec<Expr> },
     /// `json_each`.
     Each { json: Expr, path: Option<Expr>, info: Box<CollectionInfo> },
 }
 
 impl Origin {
-    /// What a row of other tables is looked at for.
+    /// What its rows are found by: of rows of other tables, and of queries around this one.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
-        let (json, path) = match self {
-            Origin::Each { json, path, .. } => (Some(json), path.as_ref()),
-            _ => (None, None),
+        let (json, path, outer) = match self {
+            Origin::Each { json, path, .. } => (Some(json), path.as_ref(), &[][..]),
+            Origin::Inner { outer, .. } => (None, None, &outer[..]),
+            Origin::Collection(_) => (None, None, &[][..]),
         };
-        json.into_iter().chain(path)
+        json.into_iter().chain(path).chain(outer)
     }
 }
 
@@ -66,6 +70,11 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// It is told of the row that asks.
+    pub(crate) fn is_correlated(&self) -> bool {
+        self.members.last().is_some_and(|member| !member.outer.is_empty())
+    }
+
     /// Its result columns.
     pub(crate) fn width(&self) -> usize {
         self.members.first().map_or(0, |member| member.outputs.len())
@@ -142,6 +151,8 @@ pub(crate) struct Logical {
     pub(crate) offset: Option<Expr>,
     /// The queries inside, by number.
     pub(crate) inner: Vec<Inner>,
+    /// What it is told of the queries around it, by number. The parts of a UNION share these: each knows its beginning.
+    pub(crate) outer: Vec<OuterField>,
 }
 
 impl Logical {
@@ -151,13 +162,23 @@ impl Logical {
             Expr::Column(column) => self.columns[*column].kind,
             Expr::Path(..) => (Affinity::None, false),
             Expr::GroupKey(place) => self.kind(&self.group[*place]),
-            Expr::ScalarInner(number) => {
-                let member = self.inner[*number].members.last();
-                let output = member.and_then(|member| Some((member, member.outputs.first()?)));
-                output.map_or((Affinity::None, true), |(member, output)| member.kind(&output.expr))
+            Expr::Outer(place) => self.outer[*place].kind,
+            Expr::ScalarInner(asked) => {
+                let member = self.inner[asked.number].members.last();
+                member.map_or((Affinity::None, true), |member| member.kind_of_result(0))
             }
             other => (other.affinity(), true),
         }
+    }
+
+    /// The same of a result column beside which the query stands: of UNION and the like it is that of the last part.
+    pub(crate) fn kind_of_result(&self, place: usize) -> (Affinity, bool) {
+        let parts = match &self.tables[..] {
+            [Table { origin: Origin::Inner { number, .. }, .. }] => &self.inner[*number].members[..],
+            _ => &[],
+        };
+        let of = parts.last().filter(|_| parts.len() > 1).unwrap_or(self);
+        of.outputs.get(place).map_or((Affinity::None, true), |output| of.kind(&output.expr))
     }
 
     /// Visits the conditions and results, where a test for NULL may specialise a plan; of the queries inside too.
@@ -233,8 +254,10 @@ struct Resolver<'c> {
     depth: usize,
     /// What WITH names.
     named: Vec<&'c ast::Cte>,
-    /// The tables of the queries around.
-    outer: Vec<Table>,
+    /// The tables of the queries around, from the outermost one on.
+    around: Vec<Vec<AroundTable>>,
+    /// Of these, those that a query of WITH does not see: the ones around where it is used.
+    sealed: usize,
     /// Nobody names its result columns: they may be named alike.
     positional: bool,
     /// How many more queries may stand inside.
@@ -245,10 +268,10 @@ struct Resolver<'c> {
 
 impl<'c> Resolver<'c> {
     fn new(catalog: &'c Catalog) -> Self {
-        let (logical, aliases, named, outer) = (Logical::default(), Vec::new(), Vec::new(), Vec::new());
-        let (positional, hides_expired) = (false, true);
+        let (logical, aliases, named, around) = (Logical::default(), Vec::new(), Vec::new(), Vec::new());
+        let (positional, hides_expired, sealed) = (false, true, 0);
         let (depth, inner_left) = (0, INNER_MAX);
-        Resolver { catalog, logical, aliases, depth, named, outer, positional, inner_left, hides_expired }
+        Resolver { catalog, logical, aliases, depth, named, around, sealed, positional, inner_left, hides_expired }
     }
 }
 

@@ -42,12 +42,26 @@ impl<'c> Resolver<'c> {
                 };
                 (table, name, rest)
             }
-            (None, Some((field, _))) if self.field_unknown(&first.value) => {
-                self.check_correlated(&first.value, Some(&field.value), at)?;
+            (None, Some(_)) if self.is_table_around(&first.value) && !self.declares(&first.value) => {
+                return match self.outer(idents, &more, at)? {
+                    Some(told) => Ok(told),
+                    None => self.no_field(&first.value, &(0..self.logical.tables.len()).collect::<Vec<_>>(), at),
+                };
+            }
+            (None, Some(_)) if self.field_unknown(&first.value) => {
+                if let Some(told) = self.outer(idents, &more, at)? {
+                    return Ok(told);
+                }
                 return self.no_field(&first.value, &(0..self.logical.tables.len()).collect::<Vec<_>>(), at);
             }
             _ => match self.unqualified(first, rest.is_empty() && more.is_empty(), clause)? {
                 Unqualified::Alias(expr) => return Ok(expr),
+                Unqualified::Unknown => {
+                    return match self.outer(idents, &more, at)? {
+                        Some(told) => Ok(told),
+                        None => self.no_field(&first.value, &(0..self.logical.tables.len()).collect::<Vec<_>>(), at),
+                    };
+                }
                 Unqualified::Field(table, name) => (table, name, rest),
             },
         };
@@ -59,6 +73,11 @@ impl<'c> Resolver<'c> {
         }
         self.logical.columns[column].inside = true;
         Ok(Expr::Path(column, steps))
+    }
+
+    /// Whether a table here declares a field of that name.
+    fn declares(&self, name: &str) -> bool {
+        (0..self.logical.tables.len()).any(|table| self.field(table, name).is_some())
     }
 
     /// Whether no table here can have a field of that name.
@@ -89,10 +108,7 @@ impl<'c> Resolver<'c> {
         let open: Vec<usize> = tables.iter().copied().filter(|&table| !self.info(table).closed).collect();
         match open[..] {
             [table] => Ok(Unqualified::Field(table, ident.value.clone())),
-            [] => {
-                self.check_correlated(&ident.value, None, at)?;
-                self.no_field(&ident.value, &tables, at)
-            }
+            [] => Ok(Unqualified::Unknown),
             _ => invalid(&format!("\"{}\" may be in several collections: name one", ident.value), at),
         }
     }
@@ -166,4 +182,5 @@ impl<'c> Resolver<'c> {
 enum Unqualified {
     Alias(Expr),
     Field(usize, String),
+    Unknown,
 }

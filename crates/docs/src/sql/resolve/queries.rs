@@ -1,19 +1,20 @@
 //! Queries inside queries: FROM's, IN's, EXISTS', single values, WITH, and the parts of UNION and the like.
 //!
-//! Each is resolved by itself, with the parameters of the whole text; it does not see the fields of the query around it
-//! (a correlated one is refused). UNION, EXCEPT and INTERSECT become a query over the rows of their parts, so their ORDER BY
-//! and LIMIT are those of any query.
+//! Each is resolved by itself, with the parameters of the whole text and what it is told of the queries around it
+//! (`outer.rs`). UNION, EXCEPT and INTERSECT become a query over the rows of their parts, so their ORDER BY and LIMIT are those
+//! of any query.
 
 use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, Spanned};
 use sqlparser::tokenizer::Location;
 
 use super::clauses::{refuse_clauses, refuse_query_clauses};
 use super::expressions::between;
-use super::{Clause, INNER_MAX, Inner, Logical, Origin, Resolved, Resolver, Table, invalid, not_yet};
+use super::outer::Stands;
+use super::{Clause, INNER_MAX, Inner, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
 use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, KeyInfo};
 use crate::engine::TreeId;
 use crate::key::KeyType;
-use crate::sql::expr::{Affinity, Expr};
+use crate::sql::expr::{Affinity, Asked, Expr};
 use crate::sql::sets::Combine;
 
 impl<'c> Resolver<'c> {
@@ -38,7 +39,8 @@ impl<'c> Resolver<'c> {
             SetExpr::SetOperation { .. } => {
                 let parts = self.parts(&query.body, texts)?;
                 let number = self.add_inner(parts, query.span().start)?;
-                self.add_derived(number, String::new(), query.span().start)?;
+                let outer = self.tell(number, Stands::From)?.outer;
+                self.add_derived((number, outer), String::new(), query.span().start)?;
                 self.wildcard(0, query.span().start)?;
             }
             SetExpr::Query(_) => return not_yet("a query in parentheses here", query.span().start),
@@ -100,8 +102,10 @@ impl<'c> Resolver<'c> {
             return invalid(&format!("more than {INNER_MAX} queries inside a query"), at);
         }
         let positional = self.positional || !parts.members.is_empty();
+        let outer = parts.members.last().map(|before| before.outer.clone()).unwrap_or_default();
         let member = self.inside(|inner| {
             inner.positional = positional;
+            inner.logical.outer = outer;
             inner.from(&select.from)?;
             inner.outputs(select, texts)?;
             if let Some(selection) = &select.selection {
@@ -121,33 +125,35 @@ impl<'c> Resolver<'c> {
 
     /// Runs `resolve` on a resolver of a query inside this one.
     fn inside(&mut self, resolve: impl FnOnce(&mut Resolver<'c>) -> Resolved<()>) -> Resolved<Logical> {
-        let mut inner = self.inner_resolver();
+        let mut inner = self.inner_resolver(Stands::From);
         let result = resolve(&mut inner);
         self.logical.parameters = std::mem::take(&mut inner.logical.parameters);
         self.inner_left = inner.inner_left;
         result.map(|()| inner.logical)
     }
 
-    fn inner_resolver(&mut self) -> Resolver<'c> {
+    fn inner_resolver(&mut self, stands: Stands) -> Resolver<'c> {
         let mut inner = Resolver::new(self.catalog);
         inner.named.clone_from(&self.named);
         inner.logical.parameters = std::mem::take(&mut self.logical.parameters);
         inner.depth = self.depth;
         inner.inner_left = self.inner_left;
         inner.hides_expired = self.hides_expired;
-        inner.outer = self.outer.iter().chain(&self.logical.tables).cloned().collect();
+        inner.around = self.around(stands);
+        inner.sealed = self.sealed;
         inner
     }
 
-    /// A query inside this one, resolved: its number.
-    pub(super) fn inner(&mut self, query: &'c ast::Query, sought: bool) -> Resolved<usize> {
+    /// A query inside this one, resolved: its number, and what it is told.
+    pub(super) fn inner(&mut self, query: &'c ast::Query, sought: bool, stands: Stands) -> Resolved<Asked> {
         let at = query.span().start;
-        let mut inner = self.inner_resolver();
+        let mut inner = self.inner_resolver(stands);
         inner.positional = sought;
         let mut logical = inner.query(query, &[])?;
         self.logical.parameters = std::mem::take(&mut logical.parameters);
         self.inner_left = self.inner_left.saturating_sub(logical.inner_count());
-        self.add_inner(Inner { members: vec![logical], combine: vec![Combine::Append], sought }, at)
+        let number = self.add_inner(Inner { members: vec![logical], combine: vec![Combine::Append], sought }, at)?;
+        self.tell(number, stands)
     }
 
     fn add_inner(&mut self, inner: Inner, at: Location) -> Resolved<usize> {
@@ -160,7 +166,12 @@ impl<'c> Resolver<'c> {
     }
 
     /// The rows of an inner query as a table of FROM.
-    pub(super) fn add_derived(&mut self, number: usize, alias: String, at: Location) -> Resolved<()> {
+    pub(super) fn add_derived(
+        &mut self,
+        (number, outer): (usize, Vec<Expr>),
+        alias: String,
+        at: Location,
+    ) -> Resolved<()> {
         let names = self.logical.inner[number].members.first().map(|member| &member.outputs);
         let fields = names.into_iter().flatten().map(|output| FieldInfo {
             name: output.name.clone(),
@@ -168,7 +179,7 @@ impl<'c> Resolver<'c> {
             required: false,
         });
         let info = Box::new(unstored(&alias, fields.collect()));
-        self.add_table(Table { origin: Origin::Inner { number, info }, alias, left_on: None }, at)
+        self.add_table(Table { origin: Origin::Inner { number, info, outer }, alias, left_on: None }, at)
     }
 
     /// `values IN (SELECT …)`.
@@ -180,54 +191,45 @@ impl<'c> Resolver<'c> {
     ) -> Resolved<Expr> {
         let at = query.span().start;
         let values = self.list(values, clause)?;
-        let number = self.inner(query, true)?;
-        let member = &self.logical.inner[number].members[0];
+        let asked = self.inner(query, true, Stands::In(clause))?;
+        let member = &self.logical.inner[asked.number].members[0];
         if member.outputs.len() != values.len() {
             let message = format!("{} values are sought in {} result columns", values.len(), member.outputs.len());
             return invalid(&message, at);
         }
-        let columns: Vec<(Affinity, bool)> = member.outputs.iter().map(|output| member.kind(&output.expr)).collect();
+        let columns: Vec<(Affinity, bool)> =
+            (0..member.outputs.len()).map(|place| member.kind_of_result(place)).collect();
         let sides = values.into_iter().zip(columns);
         let pairs = sides.map(|(value, column)| (between(self.logical.kind(&value), column), value));
-        Ok(Expr::InInner(pairs.collect(), number))
+        Ok(Expr::InInner(pairs.collect(), asked))
     }
 
     /// The one value of a query's first row.
-    pub(super) fn scalar_query(&mut self, query: &'c ast::Query) -> Resolved<Expr> {
-        let number = self.inner(query, false)?;
-        let member = &mut self.logical.inner[number].members[0];
+    pub(super) fn scalar_query(&mut self, query: &'c ast::Query, clause: Clause) -> Resolved<Expr> {
+        let asked = self.inner(query, false, Stands::In(clause))?;
+        let member = &mut self.logical.inner[asked.number].members[0];
         if member.outputs.len() != 1 {
             return invalid("a query that stands for a value has one result column", query.span().start);
         }
         member.limit.get_or_insert_with(|| Expr::integer(1));
-        Ok(Expr::ScalarInner(number))
+        Ok(Expr::ScalarInner(asked))
     }
 
-    pub(super) fn exists(&mut self, query: &'c ast::Query) -> Resolved<Expr> {
-        let number = self.inner(query, false)?;
-        self.logical.inner[number].members[0].limit.get_or_insert_with(|| Expr::integer(1));
-        Ok(Expr::ExistsInner(number))
+    pub(super) fn exists(&mut self, query: &'c ast::Query, clause: Clause) -> Resolved<Expr> {
+        let asked = self.inner(query, false, Stands::In(clause))?;
+        let member = &mut self.logical.inner[asked.number].members[0];
+        member.limit.get_or_insert_with(|| Expr::integer(1));
+        member.order.clear();
+        if !member.distinct {
+            member.outputs = vec![Output { name: String::new(), expr: Expr::integer(1) }];
+        }
+        Ok(Expr::ExistsInner(asked))
     }
 
     /// The query that WITH gives a name.
     pub(super) fn named_query(&self, name: &str) -> Option<&'c ast::Query> {
         let found = self.named.iter().rev().find(|table| table.alias.name.value.eq_ignore_ascii_case(name));
         found.map(|table| &*table.query)
-    }
-
-    /// An error where a name that is unknown here is one of the query around.
-    pub(super) fn check_correlated(&self, name: &str, field: Option<&str>, at: Location) -> Resolved<()> {
-        let of_outer = self.outer.iter().any(|table| match field {
-            Some(_) => table.alias.eq_ignore_ascii_case(name),
-            None => {
-                let info = table.info(self.catalog);
-                info.field(name).is_some() || info.key.field == name
-            }
-        });
-        match of_outer {
-            true => not_yet("a field of the outer query inside an inner one (join them instead)", at),
-            false => Ok(()),
-        }
     }
 }
 

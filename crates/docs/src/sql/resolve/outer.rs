@@ -1,0 +1,170 @@
+//! What an inner query takes of the queries around it: a correlated query.
+//!
+//! A name that is unknown in a query is looked for in the one around it, and so on outwards. What is found becomes a value that
+//! the inner query is told ([`Expr::Outer`]), as a parameter is; the query around gives it where it asks ([`Asked`]). One that
+//! lies between hands it on.
+
+use sqlparser::ast::Ident;
+use sqlparser::tokenizer::Location;
+
+use super::{Clause, Resolved, Resolver, invalid, not_yet};
+use crate::sql::expr::{Affinity, Asked, Expr};
+use crate::sql::json::Step;
+
+/// Most queries around an inner one that it sees.
+pub(super) const AROUND_MAX: usize = 8;
+
+/// A value that a query is told of those around it.
+#[derive(Clone, Debug)]
+pub(crate) struct OuterField {
+    idents: Vec<Ident>,
+    steps: Vec<Step>,
+    at: Location,
+    /// What it brings to a comparison; see [`super::Column::kind`].
+    pub(crate) kind: (Affinity, bool),
+    /// It is selected by itself, so that a path may go on into it.
+    pub(super) whole: bool,
+}
+
+impl OuterField {
+    /// As it is written.
+    pub(crate) fn name(&self) -> String {
+        self.idents.iter().map(|ident| ident.value.as_str()).collect::<Vec<_>>().join(".")
+    }
+
+    fn is_same(&self, idents: &[Ident], steps: &[Step]) -> bool {
+        self.idents.iter().map(|ident| &ident.value).eq(idents.iter().map(|ident| &ident.value)) && self.steps == steps
+    }
+}
+
+/// A table of a query around.
+#[derive(Clone, Debug)]
+pub(super) struct AroundTable {
+    alias: String,
+    /// Names that it declares, and what they bring to a comparison.
+    fields: Vec<(String, (Affinity, bool))>,
+    /// It may have others.
+    is_open: bool,
+}
+
+impl AroundTable {
+    fn kind(&self, name: &str) -> Option<(Affinity, bool)> {
+        let exact = self.fields.iter().find(|(field, _)| field == name);
+        let found = exact.or_else(|| self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)));
+        found.map(|(_, kind)| *kind)
+    }
+}
+
+/// Where an inner query stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stands {
+    /// In FROM, where the tables beside it are not seen.
+    From,
+    /// In a clause that sees the row.
+    In(Clause),
+}
+
+impl<'c> Resolver<'c> {
+    /// The tables that a query inside this one sees.
+    pub(super) fn around(&self, stands: Stands) -> Vec<Vec<AroundTable>> {
+        let mut around = self.around.clone();
+        if stands != Stands::From {
+            around.push((0..self.logical.tables.len()).map(|table| self.seen_from_inside(table)).collect());
+        }
+        around
+    }
+
+    fn seen_from_inside(&self, table: usize) -> AroundTable {
+        let info = self.info(table);
+        let names = info.fields.iter().map(|field| &field.name).chain(std::iter::once(&info.key.field));
+        AroundTable {
+            alias: self.logical.tables[table].alias.clone(),
+            fields: names.map(|name| (name.clone(), self.column_kind(table, name))).collect(),
+            is_open: !info.closed,
+        }
+    }
+
+    /// Which query around knows a name, and what that brings to a comparison.
+    fn kind_around(&self, idents: &[Ident]) -> Option<(usize, (Affinity, bool))> {
+        const PLAIN: (Affinity, bool) = (Affinity::None, false);
+        let (first, rest) = idents.split_first()?;
+        let named = |table: &&AroundTable| table.alias.eq_ignore_ascii_case(&first.value);
+        let mut levels = self.around.iter().enumerate().rev();
+        let qualified = levels.clone().find_map(|(level, tables)| Some((level, tables.iter().find(named)?)));
+        if let (Some((level, table)), Some(field)) = (qualified, rest.first()) {
+            let kind = table.kind(&field.value).or_else(|| table.is_open.then_some(PLAIN));
+            if let Some(kind) = kind {
+                return Some((level, if rest.len() == 1 { kind } else { PLAIN }));
+            }
+        }
+        levels.find_map(|(level, tables)| {
+            let declared = tables.iter().find_map(|table| table.kind(&first.value));
+            let kind = declared.or_else(|| tables.iter().any(|table| table.is_open).then_some(PLAIN))?;
+            Some((level, if rest.is_empty() { kind } else { PLAIN }))
+        })
+    }
+
+    /// Whether a name before a dot is that of a table of a query around.
+    pub(super) fn is_table_around(&self, alias: &str) -> bool {
+        self.around.iter().flatten().any(|table| table.alias.eq_ignore_ascii_case(alias))
+    }
+
+    /// A name of a query around; `None` if none knows it.
+    pub(super) fn outer(&mut self, idents: &[Ident], steps: &[Step], at: Location) -> Resolved<Option<Expr>> {
+        let Some((level, kind)) = self.kind_around(idents) else { return Ok(None) };
+        if level < self.sealed {
+            return not_yet("a field of the query around inside WITH (say the query where it is used)", at);
+        }
+        if self.around.len() > AROUND_MAX {
+            return invalid(&format!("an inner query sees at most {AROUND_MAX} queries around it"), at);
+        }
+        let kind = if steps.is_empty() { kind } else { (Affinity::None, false) };
+        Ok(Some(self.told(OuterField { idents: idents.to_vec(), steps: steps.to_vec(), at, kind, whole: false })))
+    }
+
+    fn told(&mut self, field: OuterField) -> Expr {
+        let outer = &mut self.logical.outer;
+        let known = outer.iter().position(|known| known.is_same(&field.idents, &field.steps));
+        Expr::Outer(known.unwrap_or_else(|| {
+            outer.push(field);
+            outer.len() - 1
+        }))
+    }
+
+    /// What a query inside this one is told.
+    pub(super) fn tell(&mut self, number: usize, stands: Stands) -> Resolved<Asked> {
+        let fields = self.logical.inner[number].members.last().map(|member| member.outer.clone()).unwrap_or_default();
+        let outer = fields.into_iter().map(|field| self.value_told(field, stands)).collect::<Resolved<_>>()?;
+        Ok(Asked { number, outer })
+    }
+
+    fn value_told(&mut self, field: OuterField, stands: Stands) -> Resolved<Expr> {
+        let OuterField { at, whole, .. } = field;
+        let told = match stands {
+            Stands::From => self.told(field),
+            Stands::In(clause) => self.name(&field.idents, field.steps, clause)?,
+        };
+        match told {
+            Expr::Column(column) => self.logical.columns[column].inside |= whole,
+            Expr::Outer(place) => self.logical.outer[place].whole |= whole,
+            Expr::Path(..) => {}
+            _ => return not_yet("a name that AS gives in the query around, inside an inner one", at),
+        }
+        Ok(told)
+    }
+
+    /// Refuses an aggregate that in SQLite is one of the query around: all that it is computed of is from there.
+    pub(super) fn check_own<'e>(&self, mut parts: impl Iterator<Item = &'e Expr>, at: Location) -> Resolved<()> {
+        let (mut own, mut outer) = (false, false);
+        parts.by_ref().for_each(|expr| {
+            expr.walk(&mut |part| {
+                own |= matches!(part, Expr::Column(_) | Expr::Path(..));
+                outer |= matches!(part, Expr::Outer(_));
+            });
+        });
+        match outer && !own {
+            true => not_yet("an aggregate of fields of the outer query inside an inner one", at),
+            false => Ok(()),
+        }
+    }
+}
