@@ -122,7 +122,7 @@ fn rows_are_found_by_index_and_answers_are_remembered() {
         let query = Query::prepare(sql, &both.memory.catalog).unwrap();
         let outcome = query.write_array(&both.memory, &[], &mut Scratch::new(), &Budget::default(), &mut Vec::new());
         let analysis = query.analyze(&both.memory, &[], &Budget::default()).unwrap();
-        (outcome.unwrap().rows_read, query.explain_run(&[], &analysis).unwrap())
+        (outcome.unwrap().rows_read, query.explain_run(&[], &docs::sql::Means::default(), Some(&analysis)).unwrap())
     };
     let (read, plan) = run("SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM u WHERE u.a = x.b)");
     assert!(plan.contains("QUERY 0: CORRELATED 1 SELECT: SEARCH u USING COVERING INDEX (a=x.b)"), "{plan}");
@@ -153,7 +153,7 @@ fn answers_take_a_bounded_part_of_the_memory() {
         query.write_array(&both.memory, &[], &mut Scratch::new(), &budget, &mut out).unwrap();
         assert_eq!(String::from_utf8_lossy(&out), r#"[{"n":1000}]"#);
         let analysis = query.analyze(&both.memory, &[], &budget).unwrap();
-        let plan = query.explain_run(&[], &analysis).unwrap();
+        let plan = query.explain_run(&[], &docs::sql::Means::default(), Some(&analysis)).unwrap();
         // With room enough each value is looked for once; without, none is found again before it is forgotten.
         let runs = if memory_bytes_max == 100_000 { "run 3000 times" } else { "run 1000 times" };
         assert!(plan.contains(runs), "{memory_bytes_max}: {plan}");

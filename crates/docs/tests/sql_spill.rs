@@ -91,7 +91,11 @@ fn check(both: &Both, sql: &str, spills: bool) {
 }
 
 fn many() -> Both {
-    let documents: Vec<_> = (0..3_000i64)
+    Both::new(&many_documents(3_000), &[])
+}
+
+fn many_documents(count: i64) -> Vec<serde_json::Value> {
+    (0..count)
         .map(|id| {
             let mixed = match id % 4 {
                 0 => json!(id % 13),
@@ -101,8 +105,7 @@ fn many() -> Both {
             };
             json!({ "id": id, "a": mixed, "b": id * 7_919 % 1_009, "c": (id as f64) * 0.1, "d": "x".repeat(id as usize % 40) })
         })
-        .collect();
-    Both::new(&documents, &[])
+        .collect()
 }
 
 #[test]
@@ -170,6 +173,33 @@ fn sums_and_texts_of_distinct_values_go_to_disk() {
     // More than one text may have.
     let long = "SELECT GROUP_CONCAT(DISTINCT id || REPLACE(d, 'x', 'xxxxxxxxxxxxxxxxxxxxxxxxx')) AS s FROM t";
     check(&both, long, true);
+}
+
+#[test]
+fn rows_of_joins_go_to_disk() {
+    let (t, u) = (many_documents(700), many_documents(900));
+    let both = Both::new(&t, &u);
+    check(&both, "SELECT t.id, u.id AS other FROM t JOIN u ON u.c = t.c", true);
+    check(&both, "SELECT t.id, u.id AS other, u.d FROM t LEFT JOIN u ON u.c = t.c + 0.1 AND u.b > 300", true);
+    check(&both, "SELECT t.id, u.b FROM t JOIN u ON u.d = t.d WHERE t.b < 40 LIMIT 900 OFFSET 20", true);
+    check(&both, "SELECT t.d, COUNT(*) AS n, SUM(u.c) AS s FROM t JOIN u ON u.d = t.d GROUP BY t.d ORDER BY n", true);
+    check(&both, "SELECT t.id, k.n FROM t JOIN (SELECT d, COUNT(*) AS n FROM u GROUP BY d) AS k ON k.d = t.d", true);
+    check(&both, "SELECT COUNT(*) AS n FROM t, (SELECT a, b FROM u WHERE b < 90) AS k WHERE k.a <> t.a", true);
+    // Keys of all kinds, and none.
+    check(&both, "SELECT t.id, u.id AS other FROM t JOIN u ON u.a || '' = t.a || '' WHERE t.id > 500", true);
+}
+
+#[test]
+fn rows_that_an_expression_asks_for_stay_in_memory_and_more_of_them_is_told() {
+    let (both, disk) = (many(), Disk::new(SPACE_BYTES));
+    for sql in
+        ["SELECT id FROM t WHERE c IN (SELECT c FROM t)", "SELECT id FROM t WHERE (c, d) IN (SELECT c, d FROM t)"]
+    {
+        let query = Query::prepare(sql, &both.memory.catalog).unwrap();
+        let refused = run(&query, &both, &mut Scratch::new(), &disk.budget(2_000)).expect_err(sql);
+        let told = "the query exceeds its limit of 2000 bytes of rows kept for a join or an inner query";
+        assert_eq!(refused, told, "{sql}");
+    }
 }
 
 #[test]

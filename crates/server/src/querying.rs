@@ -22,7 +22,7 @@ use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault, ParameterKind};
 use docs::key::KeyType;
 use docs::order::Scalar;
-use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, SpillSpace, SqlError, Value};
+use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, ROWS_KEPT, SpillSpace, SqlError, Value};
 use executor::Pool;
 use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::Arc;
@@ -611,6 +611,11 @@ pub(crate) fn value_of(scalar: Scalar<'_>) -> Value<'_> {
 /// What a query that ended without its whole result is to the client.
 pub(crate) fn of_query(error: &QueryError) -> Failure {
     let kind = match error {
+        QueryError::Limit { what: ROWS_KEPT, .. } => {
+            let detail =
+                format!("{error}, a part of `[server] memory`; allowed: fewer, or rows that are joined instead");
+            return Failure::new(Kind::TooLarge, detail);
+        }
         QueryError::Limit { .. } | QueryError::Deadline => Kind::TooLarge,
         QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
         QueryError::Value(_) | QueryError::Parameters { .. } => Kind::Invalid,

@@ -88,8 +88,8 @@ pub(crate) struct State {
     rare: Option<Box<Rare>>,
 }
 
-/// A value of a DISTINCT aggregate, as it is compared and as it is taken in.
-pub(crate) type KeyAndValue = (Box<[u8]>, Box<[u8]>);
+/// A value that an aggregate takes in once, and as what.
+pub(crate) type Kept = (Box<[u8]>, Box<[u8]>);
 
 /// What few aggregates keep.
 #[derive(Clone, Debug, Default)]
@@ -278,7 +278,7 @@ impl State {
 
     /// Takes the values of a DISTINCT aggregate that keeps them out, and with them all that it has taken in: each as
     /// [`sort::push_key`] makes it, and as what it is taken in.
-    pub(crate) fn take_values(&mut self) -> Vec<KeyAndValue> {
+    pub(crate) fn take_values(&mut self) -> Vec<Kept> {
         let rare = std::mem::take(self).rare.map_or_else(Rare::default, |rare| *rare);
         let seen = rare.seen.into_iter().map(|key| (key, Box::default()));
         rare.values.into_iter().chain(seen).collect()

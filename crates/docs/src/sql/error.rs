@@ -78,6 +78,9 @@ pub enum QueryError {
     },
 }
 
+/// The bound on rows that are kept for a join or for an expression, by its name in [`QueryError::Limit`].
+pub const ROWS_KEPT: &str = "bytes of rows kept for a join or an inner query";
+
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -9,12 +9,14 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
+use super::access::Access;
 use super::answers::Answers;
 use super::budget::{Budget, Outcome};
-use super::error::{Fault, QueryError};
+use super::error::{Fault, QueryError, ROWS_KEPT};
 use super::execute;
-use super::plan::{InnerPlan, Plan};
+use super::plan::{InnerPlan, Level, Plan};
 use super::relation::{Relation, Relations};
+use super::row::Field;
 use super::run::{DEADLINE_ROWS, Scratch};
 use super::sets::{Combine, Combined};
 use super::sink::RowSink;
@@ -99,7 +101,8 @@ impl Whole<'_> {
             return execute::execute(plan, query, (self.view, None, outer), self.parameters, scratch, budget, sink);
         }
         let own = RefCell::new(scratch.take_inner());
-        let inner = InnerQueries { whole: self, plans: &plan.inner, kept, scratch: own, failure: Cell::new(None) };
+        let (plans, levels) = (&plan.inner[..], &plan.levels[..]);
+        let inner = InnerQueries { whole: self, plans, levels, kept, scratch: own, failure: Cell::new(None) };
         let told = (self.view, Some(&inner as &dyn Relations), outer);
         let result = execute::execute(plan, query, told, self.parameters, scratch, budget, sink);
         scratch.keep_inner(inner.scratch.take());
@@ -118,6 +121,8 @@ impl Whole<'_> {
 struct InnerQueries<'a> {
     whole: &'a Whole<'a>,
     plans: &'a [InnerPlan],
+    /// Those of the plan.
+    levels: &'a [Level],
     kept: &'a Kept,
     scratch: RefCell<Option<Box<Scratch>>>,
     failure: Cell<Option<QueryError>>,
@@ -129,7 +134,7 @@ impl Relations for InnerQueries<'_> {
         if let Some(relation) = kept.relation.get() {
             return Ok(relation);
         }
-        let relation = self.run(&self.plans[number], None, &[]).map_err(|error| self.fail(error))?;
+        let relation = self.run(number, None, &[]).map_err(|error| self.fail(error))?;
         let bytes = &self.whole.used.kept_bytes;
         bytes.set(bytes.get() + relation.size());
         Ok(kept.relation.get_or_init(|| relation))
@@ -140,7 +145,7 @@ impl Relations for InnerQueries<'_> {
         if let Some(known) = kept.answers.borrow_mut().find(outer) {
             return Ok(known);
         }
-        let relation = self.run(&self.plans[number], Some(&kept.members), outer).map_err(|error| self.fail(error))?;
+        let relation = self.run(number, Some(&kept.members), outer).map_err(|error| self.fail(error))?;
         let relation = Rc::new(relation);
         let (used, memory) = (&self.whole.used, self.whole.budget.memory_bytes_max);
         kept.answers.borrow_mut().keep(outer, &relation, &used.answer_bytes, memory);
@@ -167,21 +172,27 @@ impl InnerQueries<'_> {
     }
 
     /// `kept`: what the queries inside a correlated one keep, by member.
-    fn run(&self, plan: &InnerPlan, kept: Option<&[Kept]>, outer: &[OuterValue<'_>]) -> Result<Relation, QueryError> {
+    fn run(&self, number: usize, kept: Option<&[Kept]>, outer: &[OuterValue<'_>]) -> Result<Relation, QueryError> {
+        let plan = &self.plans[number];
+        // What expressions ask for stays in memory: the rows of IN, EXISTS, and a value; and what a correlated query gives.
+        let is_joined = |level: &Level| matches!(&level.access, Access::Kept { inner, .. } if *inner == number);
+        let spills = kept.is_none() && self.whole.budget.spill.is_some() && self.levels.iter().any(is_joined);
         let mut scratch = self.scratch.take().unwrap_or_default();
         // For one row of the query around other threads are not worth their while.
         let workers = kept.is_some().then(|| std::mem::take(&mut scratch.workers));
         let mut rows = Combined::default();
         let compared = plan.combine.iter().rposition(|combine| *combine != Combine::Append);
+        // Rows that are compared stay, too.
+        let spills = spills && compared.is_none();
         let members = plan.members.iter().zip(&plan.combine).enumerate();
         let result = members.into_iter().try_for_each(|(place, (member, combine))| {
             rows.begin(*combine, compared.is_some_and(|last| place <= last));
             match kept.and_then(|kept| kept.get(place)) {
-                Some(kept) => self.run_member((member, kept), outer, &mut rows, &mut scratch)?,
+                Some(kept) => self.run_member((member, kept), outer, (&mut rows, false), &mut scratch)?,
                 None => {
                     let used = &self.whole.used;
                     let before = (used.kept_bytes.get(), used.answer_bytes.get());
-                    self.run_member((member, &Kept::of(member)), outer, &mut rows, &mut scratch)?;
+                    self.run_member((member, &Kept::of(member)), outer, (&mut rows, spills), &mut scratch)?;
                     used.kept_bytes.set(before.0);
                     used.answer_bytes.set(before.1);
                 }
@@ -194,9 +205,7 @@ impl InnerQueries<'_> {
         self.scratch.replace(Some(scratch));
         result?;
         let mut relation = rows.into_relation();
-        for columns in &plan.hashes {
-            relation.add_hash(columns)?;
-        }
+        relation.complete(&plan.hashes, self.whole.budget)?;
         Ok(relation)
     }
 
@@ -204,10 +213,9 @@ impl InnerQueries<'_> {
         &self,
         (plan, kept): (&Plan, &Kept),
         outer: &[OuterValue<'_>],
-        rows: &mut Combined,
+        (rows, spills): (&mut Combined, bool),
         scratch: &mut Scratch,
     ) -> Result<(), QueryError> {
-        const KEPT: &str = "bytes of rows kept for a join or an inner query";
         let (own, used) = (self.whole.budget, &self.whole.used);
         let memory = own.memory_bytes_max.saturating_sub(used.kept_bytes.get() + used.answer_bytes.get());
         let budget = Budget {
@@ -218,16 +226,51 @@ impl InnerQueries<'_> {
             deadline: own.deadline,
             now_ms: own.now_ms,
         };
-        let outcome = self.whole.execute((plan, kept), plan.number, outer, scratch, &budget, rows);
+        let mut sink = KeptRows { rows, spills: spills.then_some(&budget), failure: None };
+        let outcome = self.whole.execute((plan, kept), plan.number, outer, scratch, &budget, &mut sink);
+        let failure = sink.failure;
         let outcome = outcome.map_err(|error| match error {
+            QueryError::Unwanted if let Some(failure) = failure => failure,
             QueryError::Limit { what: "rows read", .. } => QueryError::Limit { what: "rows read", limit: own.rows_max },
             QueryError::Limit { what: "bytes of result", .. } => {
-                QueryError::Limit { what: KEPT, limit: own.memory_bytes_max as u64 }
+                QueryError::Limit { what: ROWS_KEPT, limit: own.memory_bytes_max as u64 }
             }
             other => other,
         })?;
         used.rows_read.set(used.rows_read.get() + outcome.rows_read);
         used.unasked.set(used.unasked.get() + outcome.rows_read);
         Ok(())
+    }
+}
+
+/// Takes rows, and has them go to disk.
+struct KeptRows<'r> {
+    rows: &'r mut Combined,
+    /// Where the rows may go to disk.
+    spills: Option<&'r Budget<'r>>,
+    failure: Option<QueryError>,
+}
+
+impl RowSink for KeptRows<'_> {
+    fn begin_row(&mut self) {
+        self.rows.begin_row();
+    }
+    fn field(&mut self, column: usize, field: Field<'_>) {
+        self.rows.field(column, field);
+    }
+    fn end_row(&mut self) {
+        self.rows.end_row();
+        if let Some(budget) = self.spills {
+            self.failure = self.rows.make_room(budget).err();
+        }
+    }
+    fn is_wanted(&self) -> bool {
+        self.failure.is_none()
+    }
+    fn bytes(&self) -> usize {
+        if self.spills.is_some() { 0 } else { self.rows.bytes() }
+    }
+    fn takes_infinite(&self) -> bool {
+        true
     }
 }

@@ -8,7 +8,7 @@
 //!       → execute.rs (rows pushed to a RowSink): pipeline.rs where compiled.rs knows the plan's shape,
 //!         nest.rs (nested loops over a View and over rows kept, relation.rs) for any plan;
 //!         parts.rs and lists.rs where several threads read the outermost range;
-//!         spilled.rs where sorts and groups exceed their memory
+//!         spilling.rs where sorts and groups exceed their memory, kept.rs where rows kept for joins do
 //! ```
 //!
 //! - Where a query runs both here and in SQLite, the answers are equal: `value.rs`, `number.rs`, `dates/`,
@@ -46,6 +46,7 @@ mod inner;
 mod join_order;
 mod json;
 mod json_calls;
+mod kept;
 mod keyset;
 mod leaves;
 mod lists;
@@ -89,7 +90,7 @@ pub(crate) use aggregate::summand;
 pub use analysis::{Analysis, Explain};
 pub use budget::{Budget, Outcome};
 pub(crate) use error::IntegerOverflow;
-pub use error::{QueryError, SqlError, SqlErrorKind, TEXT_BYTES_MAX};
+pub use error::{QueryError, ROWS_KEPT, SqlError, SqlErrorKind, TEXT_BYTES_MAX};
 pub use means::Means;
 pub(crate) use modify::{KeptRows, ROWS_READ};
 pub use modify::{Modification, ModifyError};

@@ -143,7 +143,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         keys: &mut LevelKeys,
         found: &mut bool,
     ) -> Flow {
-        let frame = |row| Frame { level: number, key: &[], value: row, document: None, absent: false, outer };
+        let frame = |row| Frame::kept(number, row, outer);
         if hash.is_some() && !self.hash_key(sought, outer, &mut keys.key)? {
             return Ok(());
         }
@@ -155,6 +155,13 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             asked = evaluate::ask(inner, told, &self.scope(outer))?;
             &*asked
         };
+        if let Some(disk) = relation.on_disk() {
+            let each = |row: &[u8]| self.row(number, level, &Frame::kept(number, row, outer), found);
+            return match hash {
+                None => disk.each(&mut keys.from, each),
+                Some(hash) => disk.each_with((hash, &keys.key[..]), &mut keys.from, each),
+            };
+        }
         match hash {
             None => (0..relation.len()).try_for_each(|row| self.row(number, level, &frame(relation.row(row)), found)),
             Some(hash) => {

@@ -2,6 +2,8 @@
 //!
 //! A row is its fields one behind the other (`sort.rs`). A hash finds the rows whose columns have certain values: two rows
 //! are equal there where SQL's `=` holds, so no row with a NULL among these columns is found.
+//!
+//! Rows that are only joined may go to disk ([`Relation::make_room`]); then all of them are there once they are complete.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -9,7 +11,9 @@ use std::rc::Rc;
 use bumpalo::Bump;
 use hashbrown::HashMap;
 
-use super::error::Fault;
+use super::budget::Budget;
+use super::error::{Fault, QueryError};
+use super::kept::{self, OnDisk, Sorting};
 use super::sort;
 use super::value::{self, Field, OuterValue, Value, compare};
 
@@ -25,6 +29,7 @@ pub(crate) struct Relation {
     /// Where each row ends.
     ends: Vec<usize>,
     hashes: Vec<Hash>,
+    disk: Option<Box<OnDisk>>,
 }
 
 /// Rows by the values of some columns. Those of one key are linked, in their order.
@@ -56,7 +61,7 @@ impl Relation {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.ends.len()
+        self.ends.len() + self.disk.as_ref().map_or(0, |disk| disk.len())
     }
 
     /// Only the first rows stay. There is no hash yet.
@@ -81,9 +86,48 @@ impl Relation {
         self.truncate(rows);
     }
 
-    /// Bytes that it takes.
+    /// Bytes that it takes in memory.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len() + self.ends.len() * ROW_OVERHEAD_BYTES
+        let disk = self.disk.as_ref().map_or(0, |disk| disk.size());
+        self.bytes.len() + self.ends.len() * ROW_OVERHEAD_BYTES + disk
+    }
+
+    /// Puts the rows on disk if they take too much.
+    pub(crate) fn make_room(&mut self, budget: &Budget<'_>) -> Result<(), QueryError> {
+        if kept::is_full(self.size(), budget) { self.put_on_disk(budget) } else { Ok(()) }
+    }
+
+    fn put_on_disk(&mut self, budget: &Budget<'_>) -> Result<(), QueryError> {
+        let mut disk = self.disk.take().unwrap_or_default();
+        disk.write((0..self.ends.len()).map(|number| self.row(number)), budget)?;
+        self.bytes.clear();
+        self.ends.clear();
+        self.disk = Some(disk);
+        Ok(())
+    }
+
+    /// All rows are there: has them found by these columns.
+    pub(crate) fn complete(&mut self, hashes: &[Vec<usize>], budget: &Budget<'_>) -> Result<(), QueryError> {
+        if self.disk.is_none() {
+            return Ok(hashes.iter().try_for_each(|columns| self.add_hash(columns))?);
+        }
+        self.put_on_disk(budget)?;
+        (self.bytes, self.ends) = Default::default();
+        let Some(disk) = &mut self.disk else { return Ok(()) };
+        for columns in hashes {
+            let (mut sorting, mut key, mut arena) = (Sorting::default(), Vec::new(), Bump::new());
+            disk.each(&mut Vec::new(), |row| {
+                arena.reset();
+                if make_key(row, columns, &mut key, &arena)? { sorting.push(&key, row, budget) } else { Ok(()) }
+            })?;
+            disk.add(sorting, budget)?;
+        }
+        Ok(())
+    }
+
+    /// Its rows, where they are on disk.
+    pub(crate) fn on_disk(&self) -> Option<&OnDisk> {
+        self.disk.as_deref()
     }
 
     pub(crate) fn row(&self, number: usize) -> &[u8] {
@@ -97,15 +141,8 @@ impl Relation {
         let (mut key, mut arena) = (Vec::new(), Bump::new());
         for number in 0..self.len() {
             arena.reset();
-            key.clear();
-            let mut known = true;
-            for &column in columns {
-                let value = of_row(self.row(number), column, &arena)?;
-                known &= !value.is_null();
-                sort::push_key(value, false, &mut key)?;
-            }
             let place = number as u32;
-            if !known {
+            if !make_key(self.row(number), columns, &mut key, &arena)? {
                 hash.unknown.push(place);
                 continue;
             }
@@ -170,6 +207,18 @@ impl Relation {
         }
         Ok(true)
     }
+}
+
+/// What a row is found by; false where one of the columns is NULL.
+fn make_key(row: &[u8], columns: &[usize], key: &mut Vec<u8>, arena: &Bump) -> Result<bool, Fault> {
+    key.clear();
+    let mut known = true;
+    for &column in columns {
+        let value = of_row(row, column, arena)?;
+        known &= !value.is_null();
+        sort::push_key(value, false, key)?;
+    }
+    Ok(known)
 }
 
 /// A field of a row.

@@ -56,6 +56,13 @@ pub(crate) struct Frame<'a> {
     pub(crate) outer: Option<&'a Frame<'a>>,
 }
 
+impl<'a> Frame<'a> {
+    /// That of a row that was kept.
+    pub(crate) fn kept(level: usize, row: &'a [u8], outer: Option<&'a Frame<'a>>) -> Frame<'a> {
+        Frame { level, key: &[], value: row, document: None, absent: false, outer }
+    }
+}
+
 /// What expressions see besides the row: the same for a whole execution, but for a group's results.
 #[derive(Clone, Copy)]
 pub(crate) struct Fixed<'a> {

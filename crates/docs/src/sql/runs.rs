@@ -93,6 +93,11 @@ impl Runs {
         Ok(())
     }
 
+    /// A reader of each run, in the order in which they were written.
+    pub(super) fn readers(&self) -> impl Iterator<Item = Reader> {
+        self.extents.iter().cloned().map(Reader::new)
+    }
+
     /// All entries in order. With `keep` only so many are wanted.
     pub(super) fn merge<'b>(self, keep: Option<usize>, budget: &'b Budget<'_>) -> Result<Merge<'b>, QueryError> {
         let mut extents = self.extents;
@@ -158,6 +163,11 @@ impl RunWriter<'_> {
         if self.waiting.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
     }
 
+    /// Where the next entry will be, for [`Reader::begin_at`].
+    pub(super) fn place(&self) -> u64 {
+        self.extent.file.end() - self.extent.start + self.waiting.len() as u64
+    }
+
     fn flush(&mut self) -> Result<(), QueryError> {
         check_deadline(self.budget)?;
         self.extent.file.append(&self.waiting)?;
@@ -181,7 +191,7 @@ fn check_deadline(budget: &Budget<'_>) -> Result<(), QueryError> {
 }
 
 /// Reads one run.
-struct Reader {
+pub(super) struct Reader {
     extent: Extent,
     block: Vec<u8>,
     /// The entry, and what of the block is behind it.
@@ -195,12 +205,33 @@ impl Reader {
         Reader { extent, block: Vec::new(), at: 0, key: 0, end: 0 }
     }
 
-    fn key(&self) -> &[u8] {
+    /// Begins at a place inside the run.
+    pub(super) fn begin_at(&mut self, place: u64) {
+        self.extent.start = self.extent.end.min(self.extent.start + place);
+    }
+
+    /// Reads into memory that is there.
+    pub(super) fn read_into(&mut self, block: &mut Vec<u8>) {
+        self.block = std::mem::take(block);
+        self.block.clear();
+    }
+
+    /// That memory.
+    pub(super) fn into_block(self) -> Vec<u8> {
+        self.block
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
         &self.block[self.at..self.key]
     }
 
+    /// What belongs to the key.
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.block[self.key..self.end]
+    }
+
     /// Goes to the next entry; false at the end.
-    fn advance(&mut self) -> Result<bool, QueryError> {
+    pub(super) fn advance(&mut self) -> Result<bool, QueryError> {
         self.at = self.end;
         if !self.has(HEAD_BYTES)? {
             return Ok(false);
@@ -288,10 +319,7 @@ impl<'b> Merge<'b> {
 
     /// And what belongs to it.
     pub(super) fn payload(&self) -> &[u8] {
-        self.heap.first().map_or(&[], |&top| {
-            let reader = &self.readers[top];
-            &reader.block[reader.key..reader.end]
-        })
+        self.heap.first().map_or(&[], |&top| self.readers[top].payload())
     }
 
     fn compare(&self, a: usize, b: usize) -> Ordering {

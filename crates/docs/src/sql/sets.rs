@@ -8,7 +8,8 @@
 use bumpalo::Bump;
 use hashbrown::HashMap;
 
-use super::error::Fault;
+use super::budget::Budget;
+use super::error::{Fault, QueryError};
 use super::relation::{ROW_OVERHEAD_BYTES, Relation, of_row};
 use super::row::Field;
 use super::sink::RowSink;
@@ -81,6 +82,11 @@ impl Combined {
             self.keep(|row| met.get(row).copied().unwrap_or(false) == wanted);
         }
         Ok(())
+    }
+
+    /// Puts the rows on disk if they take too much: only those that are not compared with others.
+    pub(crate) fn make_room(&mut self, budget: &Budget<'_>) -> Result<(), QueryError> {
+        self.relation.make_room(budget)
     }
 
     pub(crate) fn into_relation(self) -> Relation {

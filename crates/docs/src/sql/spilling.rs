@@ -19,7 +19,7 @@
 //! No key of a group is the beginning of another. Of the memory that the budget gives, a half is for rows or groups that
 //! gather, a quarter for rows known to DISTINCT, and a quarter for the blocks of a merge.
 
-use super::aggregate::{AggregateCall, State};
+use super::aggregate::{AggregateCall, Kept, State};
 use super::budget::Budget;
 use super::error::{Fault, QueryError};
 use super::expr::Expr;
@@ -289,9 +289,6 @@ pub(super) fn write_groups(
     }
     Ok(())
 }
-
-/// A value that an aggregate takes in once, and as what.
-type Kept = (Box<[u8]>, Box<[u8]>);
 
 fn values_in_order((call, state): (&AggregateCall, &mut State)) -> Vec<Kept> {
     if !call.keeps_values() {
