@@ -1,7 +1,7 @@
 //! Inner queries that refer to the query around them: SQLite's answers wherever they stand, found by index for each row,
 //! remembered, within the budget.
 
-use docs::sql::{Budget, Query, QueryError, Scratch};
+use docs::sql::{Budget, Means, Query, QueryError, Scratch};
 use serde_json::{Value as Json, json};
 
 use crate::sql_oracle::Both;
@@ -122,7 +122,7 @@ fn rows_are_found_by_index_and_answers_are_remembered() {
         let query = Query::prepare(sql, &both.memory.catalog).unwrap();
         let outcome = query.write_array(&both.memory, &[], &mut Scratch::new(), &Budget::default(), &mut Vec::new());
         let analysis = query.analyze(&both.memory, &[], &Budget::default()).unwrap();
-        (outcome.unwrap().rows_read, query.explain_run(&[], &docs::sql::Means::default(), Some(&analysis)).unwrap())
+        (outcome.unwrap().rows_read, query.explain_run(&[], &Means::default(), Some(&analysis)).unwrap())
     };
     let (read, plan) = run("SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM u WHERE u.a = x.b)");
     assert!(plan.contains("QUERY 0: CORRELATED 1 SELECT: SEARCH u USING COVERING INDEX (a=x.b)"), "{plan}");
@@ -136,7 +136,7 @@ fn rows_are_found_by_index_and_answers_are_remembered() {
         run("SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM u WHERE u.a = x.b AND u.b IN (SELECT b FROM t))");
     assert_eq!(read, 600 + 900 + 600);
     let (read, _) = run(
-        "SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM u WHERE u.a = x.b AND u.id IN (SELECT b FROM t WHERE b > 0))",
+        "SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM u WHERE u.a = x.b AND u.c IN (SELECT b FROM t WHERE b > 0))",
     );
     assert_eq!(read, 600 + 501 + 599);
 }
@@ -153,7 +153,7 @@ fn answers_take_a_bounded_part_of_the_memory() {
         query.write_array(&both.memory, &[], &mut Scratch::new(), &budget, &mut out).unwrap();
         assert_eq!(String::from_utf8_lossy(&out), r#"[{"n":1000}]"#);
         let analysis = query.analyze(&both.memory, &[], &budget).unwrap();
-        let plan = query.explain_run(&[], &docs::sql::Means::default(), Some(&analysis)).unwrap();
+        let plan = query.explain_run(&[], &Means::default(), Some(&analysis)).unwrap();
         // With room enough each value is looked for once; without, none is found again before it is forgotten.
         let runs = if memory_bytes_max == 100_000 { "run 3000 times" } else { "run 1000 times" };
         assert!(plan.contains(runs), "{memory_bytes_max}: {plan}");

@@ -2,7 +2,7 @@
 //!
 //! What the two sides are known to do differently is not generated: a bare column outside GROUP BY, whose row SQLite
 //! chooses; functions that fail for some values, where the two may evaluate terms in another order; and computed values in
-//! a part of UNION ALL whose column others compare, for whether its affinity is that of the first part or its own
+//! a part of UNION and the like whose column others compare, for whether its affinity is that of the first part or its own
 //! depends in SQLite on whether the query around is moved into the parts.
 
 #![allow(dead_code, reason = "each user takes its part")]
