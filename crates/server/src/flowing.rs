@@ -194,9 +194,13 @@ impl<'f> Reply<'f> {
 
     /// Sends a piece, if anybody takes it.
     fn send(&mut self, piece: Vec<u8>, budget: &Budget<'_>) {
-        if self.begin() {
+        let is_large = piece.len() > OWN_BYTES;
+        let taken = is_large.then(|| self.replies.take(piece.len())).flatten();
+        if is_large && taken.is_none() && self.late.is_some() {
+            self.cut = Some(Cut::Busy);
+        } else if self.begin() {
             let is_over = || budget.deadline.is_some_and(|over| over());
-            self.cut = self.push(piece, is_over).err();
+            self.cut = self.push(piece, taken, is_over).err();
         }
     }
 
@@ -214,21 +218,25 @@ impl<'f> Reply<'f> {
         true
     }
 
-    fn push(&self, bytes: Vec<u8>, is_over: impl Fn() -> bool) -> Result<(), Cut> {
+    fn push(&self, bytes: Vec<u8>, mut taken: Option<Taken>, is_over: impl Fn() -> bool) -> Result<(), Cut> {
         let mut state = self.pipe.lock();
         let taken = loop {
             if self.pipe.is_gone.load(Ordering::Acquire) {
                 return Err(Cut::Nobody);
             }
-            // One that is larger than the pipe goes where there is nothing else.
-            if state.own_bytes + bytes.len() <= OWN_BYTES || state.pieces.is_empty() {
+            if taken.is_some() {
+                break taken;
+            }
+            if state.own_bytes + bytes.len() <= OWN_BYTES {
                 state.own_bytes += bytes.len();
                 break None;
             }
-            if state.bytes + bytes.len() <= self.bytes_max
-                && let Some(taken) = self.replies.take(bytes.len())
-            {
-                break Some(taken);
+            // One that is larger than the pipe goes where there is nothing else.
+            if state.bytes + bytes.len() <= self.bytes_max || state.pieces.is_empty() {
+                taken = self.replies.take(bytes.len());
+                if taken.is_some() {
+                    break taken;
+                }
             }
             if is_over() {
                 return Err(Cut::TooSlow);
