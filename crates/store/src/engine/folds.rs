@@ -19,7 +19,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::changes::{Change, Changes};
 use super::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use super::overlay::Overlay;
+use super::overlay::{Ordered, Overlay, Row};
 use super::room::Need;
 use super::view::View;
 use crate::error::Error;
@@ -56,9 +56,6 @@ pub(crate) struct Folds {
     ordered: Ordered,
 }
 
-/// Places of rows by tree and key.
-pub(super) type Ordered = Vec<(TreeId, BTreeMap<Vec<u8>, u32>)>;
-
 /// Derived rows, each once, with what they were before the transaction.
 #[derive(Default)]
 struct Touched {
@@ -70,14 +67,6 @@ struct DerivedRow {
     number: u32,
     key: Vec<u8>,
     before: Vec<u8>,
-}
-
-pub(super) struct Row {
-    tree: TreeId,
-    key: Vec<u8>,
-    /// What the trees have.
-    old: Option<Vec<u8>>,
-    pub(super) new: Option<Vec<u8>>,
 }
 
 /// What putting the rows takes.
@@ -381,17 +370,6 @@ impl Touched {
     fn clear(&mut self) {
         self.rows.clear();
         self.index.clear();
-    }
-}
-
-impl Row {
-    pub(super) fn is(&self, tree: TreeId, key: &[u8]) -> bool {
-        self.tree == tree && self.key == key
-    }
-
-    fn operation(&self) -> Operation<'_> {
-        let edit = self.new.as_deref().map_or(Edit::Delete, Edit::Put);
-        Operation { tree: self.tree.0, key: &self.key, edit }
     }
 }
 

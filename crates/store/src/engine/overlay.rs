@@ -7,11 +7,34 @@ use std::ops::{Bound, ControlFlow};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::folds::{Ordered, Row};
 use super::view::View;
 use crate::error::Error;
 use crate::fold::FoldView;
 use crate::key::{Direction, KeyRange, TreeId, Visit};
+use crate::log::{Edit, Operation};
+
+/// Places of rows by tree and key.
+pub(super) type Ordered = Vec<(TreeId, BTreeMap<Vec<u8>, u32>)>;
+
+/// What a batch has made of one key.
+pub(super) struct Row {
+    pub(super) tree: TreeId,
+    pub(super) key: Vec<u8>,
+    /// What the trees have.
+    pub(super) old: Option<Vec<u8>>,
+    pub(super) new: Option<Vec<u8>>,
+}
+
+impl Row {
+    pub(super) fn is(&self, tree: TreeId, key: &[u8]) -> bool {
+        self.tree == tree && self.key == key
+    }
+
+    pub(super) fn operation(&self) -> Operation<'_> {
+        let edit = self.new.as_deref().map_or(Edit::Delete, Edit::Put);
+        Operation { tree: self.tree.0, key: &self.key, edit }
+    }
+}
 
 /// See the module's text.
 pub(super) struct Overlay<'f> {
