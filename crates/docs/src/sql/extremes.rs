@@ -2,12 +2,14 @@
 //!
 //! The query is planned as if it asked for its first row in that order. Where a way gives the order, the first row that passes
 //! decides, and nothing more is read ([`Plan::first_only`]); where none does, the aggregate takes all rows as any other.
+//! Only where equal values are written alike: for integers and texts, as the schema says.
 //! NULL comes before all values and is none of them, so MIN begins behind it.
 
 use super::aggregate::AggregateKind;
 use super::expr::{Affinity, Comparison, Expr, Literal};
 use super::planner::Planner;
 use super::resolve::Origin;
+use crate::catalog::FieldKind;
 
 #[cfg(doc)]
 use super::plan::Plan;
@@ -54,9 +56,12 @@ impl Planner<'_> {
             return None;
         }
         let info = self.info(source.table);
+        // 5 and 5.0 are equal, and which of them is met first tells the order of documents, not that of an index.
+        let kind = info.field(&source.name).map_or(FieldKind::Any, |field| field.kind);
+        let is_told = info.key.field == source.name || matches!(kind, FieldKind::Integer | FieldKind::Text);
         let mut indexes = info.indexes.iter().filter(|index| index.readiness.is_ready());
         let is_ordered = info.key.field == source.name || indexes.any(|index| index.fields.contains(&source.name));
-        is_ordered.then_some((column, falling))
+        (is_told && is_ordered).then_some((column, falling))
     }
 }
 
