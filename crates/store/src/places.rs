@@ -44,8 +44,8 @@ const TOGETHER_MAX: usize = u32::BITS as usize;
 const KEY_BYTES: usize = 8;
 /// Shortest key with which a range begins that is remembered: as many kinds of names as there are bits for.
 const BEGINNING_BYTES_MIN: usize = 3;
-/// What the name of a range's beginning has over its key's length: longer keys than there are.
-const BEGINNING_LENGTHS: u64 = (KEY_BYTES + 2 - BEGINNING_BYTES_MIN) as u64;
+/// What the name of a range's beginning has over that of its key: more than any key's length makes, and within the same bits.
+const BEGINNING_LENGTHS: u64 = (KEY_BYTES + 1 - BEGINNING_BYTES_MIN) as u64;
 const KEY_BITS: u32 = 4;
 const TREE_BITS: u32 = 10;
 const NAME_BITS: u32 = KEY_BITS + TREE_BITS;
@@ -54,7 +54,8 @@ const OFFSET_BITS: u32 = u64::BITS - NAME_BITS - LENGTH_BITS;
 const NAME_MASK: u64 = (1 << NAME_BITS) - 1;
 const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
 const _: () = assert!(VALUE_INLINE_MAX as u64 <= LENGTH_MASK && KEY_BYTES + 1 < 1 << KEY_BITS);
-const _: () = assert!(KEY_BYTES as u64 + BEGINNING_LENGTHS < 1 << KEY_BITS && PAGE_BYTES as u64 / 8 <= LENGTH_MASK);
+const _: () = assert!(KEY_BYTES as u64 + 1 + BEGINNING_LENGTHS < 1 << KEY_BITS && PAGE_BYTES as u64 / 8 <= LENGTH_MASK);
+const _: () = assert!(BEGINNING_BYTES_MIN as u64 + 1 + BEGINNING_LENGTHS > KEY_BYTES as u64 + 1);
 /// 2^64 divided by the golden ratio: spreads neighbouring keys (Knuth, volume 3, section 6.4).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
