@@ -409,7 +409,8 @@ fn sixty_four_mebibytes_are_not_exceeded_under_any_mix() {
 
 #[test]
 fn the_smallest_setting_is_not_exceeded_either() {
-    check("threads = 1", 32 << 20, 100_000);
+    // Of so large a document three copies fit a transaction: two indexes may carry it at a time.
+    check("threads = 1", 32 << 20, 80_000);
 }
 
 #[test]
