@@ -373,6 +373,18 @@ fn the_least_and_the_greatest_value_are_the_ends_of_an_index() {
         let plan = shop.plan(&format!("SELECT {other} AS a FROM orders").replace("day), MAX", "day) AS b, MAX"));
         assert!(plan.ends_with("\nAGGREGATE\n"), "{other}: {plan}");
     }
+    let mut untyped = self::shop();
+    untyped.memory.add(&Shape {
+        name: "people",
+        key: "id",
+        fields: &[("id", FieldKind::Integer), ("any", FieldKind::Any)],
+        closed: true,
+        indexes: &[(&["any"], &[])],
+        references: &[],
+    });
+    // Of 5 and 5.0, which are equal, the first document's counts and not the first entry's.
+    let plan = untyped.plan("SELECT MIN(any) AS a FROM people");
+    assert!(plan.ends_with("\nAGGREGATE\n"), "{plan}");
     let query = Query::prepare("SELECT MAX(day) FROM orders", &shop.memory.catalog).unwrap();
     assert_eq!(query.scans(&[]), [""; 0]);
 }
