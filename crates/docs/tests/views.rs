@@ -62,14 +62,14 @@ fn alike(a: &Json, b: &Json) -> bool {
 
 #[track_caller]
 fn check(database: &Database, view: &str, query: &str) {
-    let found = rows(database, &format!("SELECT * FROM {view}"));
-    let expected = rows(database, query);
-    assert!(
-        alike(&Json::Array(found.clone()), &Json::Array(expected.clone())),
-        "{view}: {}\nexpected {}",
-        Json::Array(found),
-        Json::Array(expected)
-    );
+    let found = try_rows(database, &format!("SELECT * FROM {view}")).map(Json::Array);
+    let expected = try_rows(database, query).map(Json::Array);
+    // Of integers whose sum goes beyond 64 bits both say so.
+    let same = match (&found, &expected) {
+        (Ok(found), Ok(expected)) => alike(found, expected),
+        (found, expected) => found == expected,
+    };
+    assert!(same, "{view}: {found:?}\nexpected {expected:?}");
 }
 
 #[track_caller]
