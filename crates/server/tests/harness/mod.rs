@@ -250,9 +250,13 @@ impl Client {
 
     fn more(&mut self) -> bool {
         let mut piece = [0; 16 << 10];
-        let read = match self.stream.read(&mut piece) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("nothing came for {PATIENCE:?}"),
-            read => read.unwrap_or(0),
+        let read = loop {
+            match self.stream.read(&mut piece) {
+                // The kernel does so to a thread that has made a ring and closed it: its end is a task of that thread.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("nothing came for {PATIENCE:?}"),
+                read => break read.unwrap_or(0),
+            }
         };
         self.unread.extend_from_slice(&piece[..read]);
         read > 0
