@@ -110,7 +110,7 @@ struct Rare {
 const SEEN_OVERHEAD_BYTES: usize = 32;
 /// And if it is kept with what it is taken in as.
 const VALUE_OVERHEAD_BYTES: usize = 80;
-const ARRIVAL_BYTES: usize = 8;
+pub(super) const ARRIVAL_BYTES: usize = 8;
 const DAMAGED: Fault = Fault::Damaged("a group on disk");
 
 #[derive(Clone, Debug, Default)]

@@ -13,16 +13,13 @@ use super::evaluate;
 use super::expr::Expr;
 use super::plan::Level;
 use super::row::{Frame, Scope, as_key, of_scalar, whole};
-use super::run::{Flow, LevelKeys, Run};
+use super::run::{ARENA_BYTES_KEPT, Flow, LevelKeys, Run};
 use super::sink::RowSink;
 use super::sort;
 use super::value::Value;
 use crate::engine::{Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
-
-/// The arena is emptied between rows once it is larger than this.
-pub(super) const ARENA_BYTES_KEPT: usize = 16 << 10;
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// Finds the level's entries for the row outside, and goes inwards with each.

@@ -10,15 +10,12 @@ use super::point_keys::PointKeys;
 use super::points::{Points, PointsOf, Sought};
 use super::relation;
 use super::row::{Frame, as_key};
-use super::run::{Flow, LevelKeys, Run};
+use super::run::{ARENA_BYTES_KEPT, Flow, LevelKeys, Run};
 use super::sink::RowSink;
 use super::value::Value;
 use crate::engine::TreeId;
 use crate::key::KeyType;
 use crate::order::{self, Scalar};
-
-/// The values of an inner query's rows are made in an arena that is emptied once it is larger than this.
-const ARENA_BYTES_KEPT: usize = 16 << 10;
 
 /// How values are encoded where they are looked up.
 #[derive(Clone, Copy)]

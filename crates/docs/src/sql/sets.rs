@@ -12,11 +12,9 @@ use super::budget::Budget;
 use super::error::{Fault, QueryError};
 use super::relation::{ROW_OVERHEAD_BYTES, Relation, of_row};
 use super::row::Field;
+use super::run::ARENA_BYTES_KEPT;
 use super::sink::RowSink;
 use super::sort;
-
-/// The arena for the values of a row is emptied once it is larger than this.
-const ARENA_BYTES_KEPT: usize = 16 << 10;
 
 /// What becomes of a SELECT's rows and of those before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

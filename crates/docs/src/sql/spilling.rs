@@ -19,7 +19,7 @@
 //! No key of a group is the beginning of another. Of the memory that the budget gives, a half is for rows or groups that
 //! gather, a quarter for rows known to DISTINCT, and a quarter for the blocks of a merge.
 
-use super::aggregate::{AggregateCall, Kept, State};
+use super::aggregate::{ARRIVAL_BYTES, AggregateCall, Kept, State};
 use super::budget::Budget;
 use super::error::{Fault, QueryError};
 use super::expr::Expr;
@@ -39,7 +39,6 @@ const KNOWN: (usize, usize) = (1, 4);
 pub(super) const GATHERED_BY_PARTS: (usize, usize) = (3, 4);
 
 const TAG_BYTES: usize = 2;
-const ARRIVAL_BYTES: usize = 8;
 const LENGTH_BYTES: usize = 4;
 const DAMAGED: Fault = Fault::Damaged("rows on disk");
 
