@@ -44,8 +44,24 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    fn at(&self) -> PageAt<'_> {
+    /// `asked` is what the cursor belongs to.
+    pub(crate) fn new(rows_max: u64, after: Option<Vec<OwnedValue>>, asked: Asked) -> Page {
+        Page { rows_max, after, asked }
+    }
+
+    pub(crate) fn at(&self) -> PageAt<'_> {
         PageAt { rows_max: self.rows_max, after: self.after.as_deref() }
+    }
+
+    /// Closes a page behind its rows: where it ended, if there are more. Gives the bytes of the cursor.
+    pub(crate) fn close(&self, end: Option<Vec<OwnedValue>>, out: &mut Vec<u8>) -> usize {
+        out.extend_from_slice(b"],\"after\":");
+        let Some(cursor) = end.map(|end| cursor::write(&end, self.asked)) else {
+            out.extend_from_slice(b"null}");
+            return 0;
+        };
+        out.extend_from_slice(format!("\"{cursor}\"}}").as_bytes());
+        cursor.len()
     }
 }
 
@@ -73,7 +89,7 @@ impl Pages {
                 invalid("parameter `after` is no cursor of this list with these parameters".to_owned())
             })?),
         };
-        Ok(Page { rows_max, after, asked })
+        Ok(Page::new(rows_max, after, asked))
     }
 
     /// Runs the query and appends a page behind the beginning of its rows: the rows, and what closes them.
@@ -86,17 +102,9 @@ impl Pages {
         out: &mut Vec<u8>,
     ) -> Result<Outcome, QueryError> {
         let (outcome, end) = self.paged.write((now.view(), page.at()), values, scratch, budget, out)?;
-        out.extend_from_slice(b"],\"after\":");
-        match end.map(|end| cursor::write(&end, page.asked)) {
-            Some(cursor) if cursor.len() > CURSOR_BYTES_MAX => {
-                let limit = CURSOR_BYTES_MAX as u64;
-                return Err(QueryError::Limit {
-                    what: "bytes of a cursor, which holds what rows are ordered by",
-                    limit,
-                });
-            }
-            Some(cursor) => out.extend_from_slice(format!("\"{cursor}\"}}").as_bytes()),
-            None => out.extend_from_slice(b"null}"),
+        if page.close(end, out) > CURSOR_BYTES_MAX {
+            let limit = CURSOR_BYTES_MAX as u64;
+            return Err(QueryError::Limit { what: "bytes of a cursor, which holds what rows are ordered by", limit });
         }
         Ok(outcome)
     }

@@ -34,7 +34,13 @@ impl Switch {
     }
 
     pub(crate) fn current(&self) -> Arc<Service> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        self.numbered().0
+    }
+
+    /// The current one, and which it is.
+    fn numbered(&self) -> (Arc<Service>, u64) {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        (Arc::clone(&current), self.number.load(Ordering::Acquire))
     }
 
     /// Has requests that begin from now on go to this one.
@@ -57,9 +63,7 @@ impl Switch {
 
     #[cold]
     fn renew(&self, turn: &mut Turn) {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        let (service, number) = (Arc::clone(&current), self.number.load(Ordering::Acquire));
-        drop(current);
+        let (service, number) = self.numbered();
         // Where no reader is free the old one goes on for this request.
         let Ok(session) = service.database.session() else { return };
         if let Some(direct) = &mut turn.local.direct {
@@ -79,9 +83,7 @@ impl http::Service for Switch {
             loops.push(lp.clone());
         }
         drop(loops);
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        let (service, number) = (Arc::clone(&current), self.number.load(Ordering::Acquire));
-        drop(current);
+        let (service, number) = self.numbered();
         let local = service.local();
         Turn { service, number, local }
     }

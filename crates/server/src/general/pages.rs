@@ -10,7 +10,7 @@ use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::{InFlight, Taken};
 use crate::large;
 use crate::media::{JSON, Shape};
-use crate::paging;
+use crate::paging::{self, Page};
 use crate::params;
 use crate::queries::{PLAN_FIELD, Queries};
 use crate::querying::{Whole, of_query};
@@ -18,7 +18,7 @@ use crate::service::Service;
 use crate::statement::Arguments;
 use crate::writing;
 use docs::Database;
-use docs::sql::{OwnedValue, PAGE_ROWS_MAX, PageAt, Paged, QueryError, Value};
+use docs::sql::{PAGE_ROWS_MAX, Paged, QueryError, Value};
 use http::{LateReply, Reply, Status};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
@@ -27,11 +27,7 @@ use std::sync::Arc;
 const ROWS_DEFAULT: u64 = 100;
 
 /// Which page is wanted.
-pub(super) struct PageWanted {
-    rows_max: u64,
-    after: Option<Vec<OwnedValue>>,
-    of: Asked,
-}
+pub(super) struct PageWanted(Page);
 
 impl PageWanted {
     /// What a request says of it; nothing, if it asks for all rows.
@@ -62,7 +58,7 @@ impl PageWanted {
             ),
             Some(other) => return Err(invalid(format!("after is {other}; allowed: a token or null"))),
         };
-        Ok(Some(PageWanted { rows_max, after, of }))
+        Ok(Some(PageWanted(Page::new(rows_max, after, of))))
     }
 
     /// Answers with the page.
@@ -98,7 +94,7 @@ impl PageWanted {
     ) -> Result<Vec<u8>, Failure> {
         let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
         let paged = Paged::prepare(sql, database.catalog()).map_err(|error| invalid(error.to_string()))?;
-        let at = PageAt { rows_max: self.rows_max, after: self.after.as_deref() };
+        let at = self.0.at();
         let names = paged.parameters().iter();
         let values = names.map(|name| arguments.value(name).ok_or(name));
         let values: Result<Vec<Value<'_>>, &String> = values.collect();
@@ -115,8 +111,8 @@ impl PageWanted {
         let (plan, scans) = paged.plan_line(&values, at);
         queries.count(&outcome, plan, scans, sql);
         late.header(PLAN_FIELD, plan);
-        let after = end.map_or_else(|| "null".to_owned(), |end| format!("\"{}\"", cursor::write(&end, self.of)));
-        out.extend_from_slice(format!("],\"after\":{after}}}").as_bytes());
+        // Its cursor comes back in a body, which has its own bound.
+        self.0.close(end, &mut out);
         Ok(out)
     }
 }
