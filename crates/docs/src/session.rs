@@ -9,6 +9,7 @@ use crate::database::{CollectionId, Database};
 use crate::engine::{Direction, KeyRange, STAMP_BYTES, View};
 use crate::error::ReadError;
 use crate::key::Key;
+use crate::sql::FirstRange;
 use crate::views::table::WithViews;
 
 /// A registered thread. Not shared between threads.
@@ -75,7 +76,14 @@ impl Session {
         self.reader.foresee(self.database.collection_at(collection).info.tree, key.as_bytes());
     }
 
-    /// Has the noted documents fetched from memory, all at once.
+    /// Notes a range that a query will begin with soon; `from` is its first key, as [`crate::order::lower`] makes it of the values of
+    /// [`FirstRange::slots`].
+    #[inline]
+    pub fn foresee_range(&self, range: &FirstRange<'_>, from: &[u8]) {
+        self.reader.foresee_range(range.tree(), from);
+    }
+
+    /// Has the noted documents and ranges fetched from memory, all at once.
     #[inline]
     pub fn fetch(&self) {
         self.reader.fetch();

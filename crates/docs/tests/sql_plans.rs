@@ -448,3 +448,23 @@ fn what_may_go_to_disk_and_how_many_threads_may_read_is_said() {
     check(&disk, "SELECT COUNT(DISTINCT note) AS n FROM orders", "SCAN orders\nAGGREGATE (MAY SPILL)");
     check(&disk, "SELECT note FROM orders ORDER BY note LIMIT 5", "SCAN orders\nTOP-N SORT (MAY SPILL)\nLIMIT");
 }
+
+#[test]
+fn the_range_that_a_query_begins_with_is_told_by_its_parameters() {
+    let shop = shop();
+    let slots = |sql: &str| {
+        let query = Query::prepare(sql, &shop.memory.catalog).unwrap();
+        query.first_range().map(|range| {
+            let names = range.slots().map(|slot| query.parameters()[slot].clone());
+            names.collect::<Vec<String>>().join(" ")
+        })
+    };
+    let some = |names: &str| Some(names.to_owned());
+    assert_eq!(slots("SELECT note FROM orders WHERE state = :state AND day = :day"), some("state day"));
+    assert_eq!(slots("SELECT note FROM orders WHERE day > :day AND state = :state"), some("state"));
+    // A value that is computed is not known ahead, nor what follows it.
+    assert_eq!(slots("SELECT note FROM orders WHERE state = :state + 1 AND day = :day"), some(""));
+    assert_eq!(slots("SELECT note FROM orders WHERE state = :state ORDER BY day DESC"), None);
+    assert_eq!(slots("SELECT note FROM orders WHERE id = :id"), None);
+    assert_eq!(slots("SELECT note FROM orders"), None);
+}

@@ -35,6 +35,7 @@ use crate::serve::{self, Served};
 use crate::service::Service;
 use crate::shared::Shared;
 use crate::stream::{Stream, StreamFraming};
+use crate::visible::Target;
 use crate::worker::Worker;
 
 /// Bytes left unread while the connection may not go on, above which the socket is not read either.
@@ -506,8 +507,8 @@ impl<S: Service> Protocol for Connection<S> {
         }
         let Shared { worker, service, local } = &*self.shared;
         let (mut seen, mut local) = (worker.seen.borrow_mut(), local.borrow_mut());
-        if let Some(path) = plain::only_path(input, &seen) {
-            return service.foresee(&mut local, Method::Get, path);
+        if let Some(Target { path, query, .. }) = plain::only_target(input, &seen) {
+            return service.foresee(&mut local, Method::Get, path, query);
         }
         let mut rest = input;
         for _ in 0..FORESEEN_MAX {
@@ -515,7 +516,7 @@ impl<S: Service> Protocol for Connection<S> {
             if head.framing != Framing::Length(0) {
                 return;
             }
-            service.foresee(&mut local, head.method, head.path);
+            service.foresee(&mut local, head.method, head.path, head.query);
             rest = rest.get(head_bytes..).unwrap_or_default();
         }
     }

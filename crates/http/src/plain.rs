@@ -52,14 +52,14 @@ impl Seen {
     }
 }
 
-/// The path of a GET that is all of the input, as far as that is told without a look at its fields: they are as long as
+/// The target of a GET that is all of the input, as far as that is told without a look at its fields: they are as long as
 /// those that are remembered. For who only wants to know early what will be asked for.
 #[inline]
-pub(crate) fn only_path<'i>(input: &'i [u8], seen: &Seen) -> Option<&'i str> {
+pub(crate) fn only_target<'i>(input: &'i [u8], seen: &Seen) -> Option<Target<'i>> {
     let [b'G', b'E', b'T', b' ', b'/', ..] = input else { return None };
-    let Target { path, end, .. } = Bytes::of(input)?.target(4)?;
-    let is_all = input.len() == end + VERSION.len() + seen.lines.len();
-    (is_all && !seen.lines.is_empty()).then_some(path)
+    let target = Bytes::of(input)?.target(4)?;
+    let is_all = input.len() == target.end + VERSION.len() + seen.lines.len();
+    (is_all && !seen.lines.is_empty()).then_some(target)
 }
 
 /// Reads the plain head at the input's front, and tells its length. `limits` are the same at each call with one `seen`.

@@ -18,8 +18,9 @@ pub trait Service: Send + Sync + 'static {
         if request.method().is_safe() { Order::Read } else { Order::Write }
     }
     /// A request without a body has arrived, and will be called soon after others: the time to note what it will touch.
-    /// A hint that comes for part of the requests; the path is as [`Request::path`] gives it.
-    fn foresee(&self, _local: &mut Self::Local, _method: Method, _path: &str) {}
+    /// A hint that comes for part of the requests; path and query are as [`Request::path`] and
+    /// [`Request::query`] give them.
+    fn foresee(&self, _local: &mut Self::Local, _method: Method, _path: &str, _query: &str) {}
     /// Some requests were foreseen and are called next: the time to fetch what was noted.
     fn prepare(&self, _local: &mut Self::Local) {}
     /// Answers now through `reply`, or takes `reply.later()` and answers from any thread, or `reply.stream(...)`.

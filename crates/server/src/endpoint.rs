@@ -139,12 +139,21 @@ impl Endpoint {
         }
     }
 
-    /// Notes the document that a request will ask for first.
+    /// Whether a request tells what it will ask for.
+    pub(crate) fn looks_ahead(&self) -> bool {
+        self.first().is_some() || matches!(self.action, Action::Query(_))
+    }
+
+    /// Notes what a request will ask for first: a document, a query's range.
     #[inline]
-    pub(crate) fn foresee(&self, local: &mut Local, params: &Params<'_, '_>) {
-        let Some(first) = self.first() else { return };
-        if let Some(key) = first.key(params, &mut local.text) {
+    pub(crate) fn foresee(&self, local: &mut Local, params: &Params<'_, '_>, query: &str) {
+        if let Some(first) = self.first()
+            && let Some(key) = first.key(params, &mut local.text)
+        {
             local.session.foresee(first.collection, &key);
+        }
+        if let Action::Query(declared) = &self.action {
+            declared.foresee(local, params, query);
         }
     }
 

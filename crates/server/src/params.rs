@@ -97,6 +97,18 @@ fn read_plain<'v>(declared: &'v [Parameter], query: &'v str, given: &mut Given<'
     Some(())
 }
 
+/// The value that a query of the usual kind has of one parameter: a hint, for only the first pair of that name is looked at, and
+/// none of its bounds.
+pub(crate) fn sent<'q>(parameter: &Parameter, query: &'q str) -> Option<Scalar<'q>> {
+    let pair = query.split('&').find(|pair| is_named(pair, &parameter.name))?;
+    let text = pair.get(parameter.name.len() + 1..)?;
+    match parameter.kind {
+        ParameterKind::Integer => plain_integer(text).map(|(value, _)| value),
+        ParameterKind::Text => plain_text(text).map(|(value, _)| value),
+        ParameterKind::Number | ParameterKind::Boolean => None,
+    }
+}
+
 /// Whether a pair of this name begins the query.
 #[inline]
 fn is_named(query: &str, name: &str) -> bool {
@@ -398,6 +410,24 @@ mod contract {
         check("from=-5&age=0", Some([Scalar::Integer(-5), NONE, NONE, Scalar::Integer(0)]));
         check("country=%D0%A0%d1%83+a%20b&gender=m", Some([NONE, Scalar::Text("Ру a b"), Scalar::Text("m"), NONE]));
         check("fr%6fm=7", Some([Scalar::Integer(7), NONE, NONE, NONE]));
+    }
+
+    #[test]
+    fn one_value_is_found_early_where_it_is_written_plainly() {
+        let declared = declared();
+        for (query, at, expected) in [
+            ("from=7", 0, Some(Scalar::Integer(7))),
+            ("x=1&from=-7&from=8&age=1", 0, Some(Scalar::Integer(-7))),
+            ("xfrom=1&country=a-b&", 1, Some(Scalar::Text("a-b"))),
+            ("xfrom=1", 0, None),
+            ("from=7x", 0, None),
+            ("from=", 0, None),
+            ("from", 0, None),
+            ("", 0, None),
+            ("country=a%20b", 1, None),
+        ] {
+            assert_eq!(super::sent(&declared[at], query), expected, "{query}");
+        }
     }
 
     #[test]

@@ -164,6 +164,28 @@ impl DeclaredQuery {
         &self.query
     }
 
+    /// Notes the range that a request's run will begin with.
+    #[inline]
+    pub(crate) fn foresee(&self, local: &mut Local, params: &Params<'_, '_>, query: &str) {
+        let Some(range) = self.query.first_range() else { return };
+        let Local { session, text, out: from, .. } = local;
+        from.clear();
+        for slot in range.slots() {
+            let value = match self.slots.get(slot) {
+                Some(Source::Request(place)) => {
+                    self.declared.get(*place).and_then(|parameter| params::sent(parameter, query))
+                }
+                Some(Source::File(parameter)) => Some(params::default_of(parameter)),
+                Some(Source::Path(parameter)) => params::of_path(parameter, params, text).ok(),
+                None => None,
+            };
+            // The range begins there or later; and who says what is wrong is the run.
+            let Some(value) = value else { break };
+            docs::order::lower(value, from);
+        }
+        session.foresee_range(&range, from);
+    }
+
     /// Answers one request.
     pub(crate) fn answer(
         self: &Arc<Self>,

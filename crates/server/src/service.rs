@@ -42,7 +42,7 @@ pub(crate) struct Service {
     /// Some endpoint runs steps.
     has_steps: bool,
     /// The path of some endpoint names a document.
-    names_documents: bool,
+    looks_ahead: bool,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -163,7 +163,7 @@ impl Service {
     ) -> Service {
         let mut router = Router::new();
         let has_steps = endpoints.iter().any(Endpoint::has_steps);
-        let names_documents = endpoints.iter().any(|endpoint| endpoint.first().is_some());
+        let looks_ahead = endpoints.iter().any(Endpoint::looks_ahead);
         for endpoint in endpoints {
             let (method, pattern) = (endpoint.method, endpoint.pattern.clone());
             let added = router.route(method, &pattern, Route::Declared(Box::new(endpoint)));
@@ -175,7 +175,7 @@ impl Service {
         }
         let (errors, openapi) = (Arc::new(config.errors.clone()), openapi.into_bytes().into());
         shared.services.fetch_add(1, Ordering::Relaxed);
-        Service { database, errors, feed, openapi, router, has_steps, names_documents, shared }
+        Service { database, errors, feed, openapi, router, has_steps, looks_ahead, shared }
     }
 
     /// Steps may go on to the pool: their turn among the writes of their connection is kept by letting none beside them.
@@ -217,13 +217,13 @@ impl Service {
         }
     }
 
-    pub(crate) fn foresee(&self, local: &mut Local, method: http::Method, path: &str) {
-        // While reads wait for the disk, looking for a document's leaf may wait too: it would hold up the whole loop.
-        if !self.names_documents || local.cold.was_asking() {
+    pub(crate) fn foresee(&self, local: &mut Local, method: http::Method, path: &str, query: &str) {
+        // While reads wait for the disk, looking for a leaf may wait too: it would hold up the whole loop.
+        if !self.looks_ahead || local.cold.was_asking() {
             return;
         }
         if let Lookup::Found { value: Route::Declared(endpoint), params } = self.router.find(method, path) {
-            endpoint.foresee(local, &params);
+            endpoint.foresee(local, &params, query);
         }
     }
 

@@ -95,8 +95,8 @@ impl http::Service for Switch {
     }
 
     #[inline]
-    fn foresee(&self, turn: &mut Turn, method: http::Method, path: &str) {
-        turn.service.foresee(&mut turn.local, method, path);
+    fn foresee(&self, turn: &mut Turn, method: http::Method, path: &str, query: &str) {
+        turn.service.foresee(&mut turn.local, method, path, query);
     }
 
     #[inline]

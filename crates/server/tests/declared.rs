@@ -16,6 +16,13 @@ group = { type = "string", enum = ["g0", "g1", "g2"] }
 price = { type = "integer", min = 0, max = 1000 }
 
 [[endpoints]]
+route = "GET /by"
+query = "SELECT id FROM goods WHERE \"group\" = :group AND price = :price"
+[endpoints.params]
+group = "string"
+price = "integer"
+
+[[endpoints]]
 route = "GET /checked/{id}"
 get = "items/{id}"
 [endpoints.params]
@@ -47,6 +54,10 @@ query = "SELECT COUNT(*) AS n, :group AS g FROM items WHERE price >= 0"
 route = "GET /none"
 result = "row"
 query = "SELECT id FROM items WHERE price = -1"
+
+[collections.goods]
+key = { field = "id", type = "u32" }
+indexes = [["group", "price"]]
 
 [params.clock]
 type = "integer"
@@ -86,6 +97,44 @@ fn a_declared_part_of_a_path_has_its_type_and_what_is_none_of_it_is_404() {
         "[[endpoints]]\nroute = \"GET /{n}\"\nquery = \"SELECT 1 AS one FROM x\"\nparams = { n = { type = \"integer\", default = 1 } }",
     );
     assert!(told.contains("`n` is a part of the path"), "{told}");
+}
+
+/// What requests that arrive together will read is looked for ahead, whatever they say.
+#[test]
+fn queries_that_arrive_together_have_their_own_answers() {
+    let server = TestServer::start("", ENDPOINTS);
+    server.put_items(0..100);
+    let good = |id: u32| format!("{{\"id\":{id},\"group\":\"g{}\",\"price\":{}}}\n", id % 3, id * 10);
+    let goods: String = (0..100).map(good).collect();
+    assert_eq!(server.ask("POST", "/_/collections/goods/bulk", "", goods.as_bytes()).status, 200);
+    let found = |id: u32| (200, Some(format!("[{{\"id\":{id}}}]")));
+    let mut asked = Vec::new();
+    for price in (0..1000).step_by(10) {
+        let group = format!("g{}", price / 10 % 3);
+        asked.push((format!("/by?price={price}&group={group}"), found(price / 10)));
+        asked.push((format!("/by?other=1&group={group}&price={price}&price=x"), found(price / 10)));
+        asked.push((format!("/by?group=%67{}&price={price}", &group[1..]), found(price / 10)));
+        asked.push((format!("/by?price={price}"), (200, Some("[]".to_owned()))));
+        asked.push((format!("/typed/{group}/{price}"), found(price / 10)));
+    }
+    for wrong in [
+        "/by?price=x&group=g1",
+        "/by?price=&group=g1",
+        "/by?group=g1&price=10%",
+        "/by?group=g1&price=9999999999999999999",
+    ] {
+        asked.push((wrong.to_owned(), (400, None)));
+    }
+    asked.push(("/typed/g9/1".to_owned(), (404, None)));
+    let mut client = server.connect();
+    for together in asked.chunks(50) {
+        together.iter().for_each(|(target, _)| client.send("GET", target, "", b""));
+        for (target, (status, body)) in together {
+            let answer = client.answer(false);
+            assert_eq!(answer.status, *status, "{target}: {}", answer.text());
+            assert!(body.as_ref().is_none_or(|body| answer.text() == body), "{target}: {}", answer.text());
+        }
+    }
 }
 
 #[test]

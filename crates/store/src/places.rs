@@ -90,8 +90,10 @@ struct Foreseen {
     key: u64,
     name: u64,
     index: usize,
-    /// Where a key without a remembered place must be.
+    /// Where a key without a remembered place must be, or a range's beginning.
     leaf: PageNo,
+    /// The rank of a range's beginning, if it is remembered.
+    rank: Option<usize>,
 }
 
 /// The sets: pages of the kernel's, large ones where it has them. A lookup in a table that is larger than the processor's
@@ -175,10 +177,7 @@ impl Places {
     #[inline]
     pub(crate) fn beginning(&self, view: &TreeView, tree: TreeId, from: &[u8]) -> Option<Beginning> {
         let (padded, name) = self.named_beginning(tree, from)?;
-        let place = self.known(view, self.index(padded, name), padded, name)?;
-        let (offset, rank) = (place >> (NAME_BITS + LENGTH_BITS), place >> NAME_BITS & LENGTH_MASK);
-        let leaf = PageNo(u32::try_from(offset / PAGE_BYTES as u64).ok()?);
-        Some(Beginning { leaf, rank: rank as usize })
+        beginning_at(self.known(view, self.index(padded, name), padded, name)?)
     }
 
     /// Remembers where a range begins.
@@ -220,8 +219,21 @@ impl Places {
     /// Notes a key that will be looked up soon, and has its set fetched. Keys over [`FORESEEN_MAX`] are left out.
     #[inline]
     pub(crate) fn foresee(&self, tree: TreeId, key: &[u8]) {
-        let Some((padded, name)) = self.named(tree, key) else { return };
-        let index = self.index(padded, name);
+        if let Some((padded, name)) = self.named(tree, key) {
+            self.note(padded, name);
+        }
+    }
+
+    /// The same of a range that will be read from this key on.
+    #[inline]
+    pub(crate) fn foresee_beginning(&self, tree: TreeId, from: &[u8]) {
+        if let Some((padded, name)) = self.named_beginning(tree, from) {
+            self.note(padded, name);
+        }
+    }
+
+    fn note(&self, key: u64, name: u64) {
+        let index = self.index(key, name);
         if let Some(table) = self.table.get() {
             table.borrow().prefetch(index);
         }
@@ -231,7 +243,7 @@ impl Places {
         }
         let at = foreseen.len;
         if let Some(place) = foreseen.keys.get_mut(at) {
-            *place = Foreseen { key: padded, name, index, leaf: PageNo::default() };
+            *place = Foreseen { key, name, index, leaf: PageNo::default(), rank: None };
             foreseen.len += 1;
         }
     }
@@ -241,23 +253,36 @@ impl Places {
         self.foreseen.borrow().len > 0
     }
 
-    /// Has the values of the foreseen keys fetched. Where one's place is not known its leaf is found first, of all keys
-    /// before the first leaf is looked into: so what one search waits for comes together with what the others do.
+    /// Has the values of the foreseen keys fetched, and the first entries of the ranges. Where one's place is not known its
+    /// leaf is found first, of all keys before the first leaf is looked into: so what one search waits for comes together with
+    /// what the others do.
     pub(crate) fn fetch(&self, view: &TreeView) {
         let mut foreseen = self.foreseen.borrow_mut();
         let count = std::mem::take(&mut foreseen.len);
         let keys = foreseen.keys.get_mut(..count).unwrap_or_default();
         for key in &mut *keys {
             match self.known(view, key.index, key.key, key.name) {
+                Some(place) if key.is_beginning() => {
+                    let Some(Beginning { leaf, rank }) = beginning_at(place) else { continue };
+                    view.fetch_leaf(leaf);
+                    (key.leaf, key.rank) = (leaf, Some(rank));
+                }
                 // Only to have it fetched: whoever asks for it is told of damage.
                 Some(place) => drop(value_of(view, place)),
                 None => key.leaf = view.leaf_of(key.tree(), key.bytes(&mut [0; KEY_BYTES])).unwrap_or_default(),
             }
         }
         for key in keys.iter().filter(|key| key.leaf != PageNo::default()) {
-            let bytes = &mut [0; KEY_BYTES];
-            if let Ok(Some((value, Some(offset)))) = view.find_in(key.leaf, key.bytes(bytes)) {
-                self.remember(view, Entry { key: key.key, place: key.name }, key.index, value, offset);
+            let mut bytes = [0; KEY_BYTES];
+            let bytes = key.bytes(&mut bytes);
+            let entry = Entry { key: key.key, place: key.name };
+            if key.is_beginning() {
+                let found = view.begin_in(key.leaf, bytes, key.rank);
+                if let (Ok(Some(rank)), None) = (found, key.rank) {
+                    self.put(view, entry, key.index, rank, key.leaf.offset());
+                }
+            } else if let Ok(Some((value, Some(offset)))) = view.find_in(key.leaf, bytes) {
+                self.remember(view, entry, key.index, value, offset);
             }
         }
     }
@@ -319,15 +344,32 @@ fn value_of(view: &TreeView, place: u64) -> Result<&[u8], Error> {
     view.value_at(offset, length as usize)
 }
 
+/// The beginning at a remembered place.
+#[inline]
+fn beginning_at(place: u64) -> Option<Beginning> {
+    let (offset, rank) = (place >> (NAME_BITS + LENGTH_BITS), place >> NAME_BITS & LENGTH_MASK);
+    let leaf = PageNo(u32::try_from(offset / PAGE_BYTES as u64).ok()?);
+    Some(Beginning { leaf, rank: rank as usize })
+}
+
 impl Foreseen {
+    /// The length in its name, plus 1, and of a beginning with what tells it apart.
+    fn length_named(&self) -> u64 {
+        self.name & ((1 << KEY_BITS) - 1)
+    }
+
+    fn is_beginning(&self) -> bool {
+        self.length_named() > KEY_BYTES as u64 + 1
+    }
+
     fn tree(&self) -> TreeId {
         TreeId((self.name >> KEY_BITS) as u32)
     }
 
     fn bytes<'b>(&self, bytes: &'b mut [u8; KEY_BYTES]) -> &'b [u8] {
         *bytes = self.key.to_be_bytes();
-        let length = (self.name & ((1 << KEY_BITS) - 1)) as usize - 1;
-        bytes.get(..length).unwrap_or_default()
+        let beside = 1 + if self.is_beginning() { BEGINNING_LENGTHS } else { 0 };
+        bytes.get(..(self.length_named() - beside) as usize).unwrap_or_default()
     }
 }
 
@@ -439,6 +481,26 @@ mod tests {
         check(&table, SETS - 1, 5, &[1]);
         table.put(SETS, 5, entry(1));
         check(&table, SETS - 1, 5, &[1]);
+    }
+
+    #[test]
+    fn what_is_foreseen_gives_back_its_tree_and_key_and_tells_a_beginning() {
+        let places = Places::new(LINE_BYTES);
+        let key = [0, 1, 2, 3, 4, 5, 6, 0];
+        for (tree, length) in
+            [0, 7, 1023].into_iter().flat_map(|tree| (0..=KEY_BYTES).map(move |length| (tree, length)))
+        {
+            let key = &key[..length];
+            places.foresee(TreeId(tree), key);
+            places.foresee_beginning(TreeId(tree), key);
+            let mut foreseen = places.foreseen.borrow_mut();
+            let count = std::mem::take(&mut foreseen.len);
+            assert_eq!(count, if length < BEGINNING_BYTES_MIN { 1 } else { 2 });
+            for (noted, is_beginning) in foreseen.keys[..count].iter().zip([false, true]) {
+                assert_eq!((noted.tree(), noted.is_beginning()), (TreeId(tree), is_beginning));
+                assert_eq!(noted.bytes(&mut [0; KEY_BYTES]), key);
+            }
+        }
     }
 
     #[test]

@@ -63,7 +63,13 @@ impl Reader {
         self.places.foresee(tree, key);
     }
 
-    /// Has the noted keys' values fetched from memory, all at once. Changes nothing that a lookup gives.
+    /// The same of a range that will be read upwards from this key on.
+    #[inline]
+    pub fn foresee_range(&self, tree: TreeId, from: &[u8]) {
+        self.places.foresee_beginning(tree, from);
+    }
+
+    /// Has the noted keys' values and the ranges' first entries fetched from memory, all at once. Changes nothing that a lookup gives.
     #[inline]
     pub fn fetch(&self) {
         if !self.places.has_foreseen() {

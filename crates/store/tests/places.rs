@@ -2,8 +2,9 @@
 //! written, deleted and checkpointed in between, and for snapshots that are held over it.
 
 use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
 
-use store::{Options, Store, TreeId};
+use store::{Direction, KeyRange, Options, Store, TreeId};
 
 const KEYS: u32 = 3_000;
 
@@ -53,12 +54,24 @@ fn check(snapshot: &store::Snapshot<'_>, tree: TreeId, model: &Model) {
         let found = snapshot.get(tree, &key).expect("read");
         assert_eq!(found.as_deref(), model.get(&key).map(Vec::as_slice), "{key:?}");
     }
+    for number in (0..KEYS).step_by(7) {
+        let (from, mut found) = (key(number), Vec::new());
+        let range = KeyRange { from: Bound::Included(&from), to: Bound::Unbounded };
+        let scanned = snapshot.scan(tree, range, Direction::Forward, &mut |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            if found.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        scanned.expect("read");
+        let expected = model.range(from.clone()..).take(3).map(|(key, value)| (key.clone(), value.clone()));
+        assert!(found.iter().cloned().eq(expected), "from {from:?}: {found:?}");
+    }
 }
 
-/// Has keys fetched before they are looked up, more at a time than are noted, too.
+/// Has keys fetched before they are looked up, and beginnings of ranges, more at a time than are noted, too.
 fn foresee(reader: &store::Reader, tree: TreeId) {
     for number in 0..KEYS {
         reader.foresee(tree, &key(number));
+        reader.foresee_range(tree, &key(number));
         if number.is_multiple_of(70) || number == KEYS / 2 {
             reader.fetch();
         }

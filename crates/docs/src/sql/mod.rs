@@ -19,6 +19,7 @@
 
 mod access;
 mod aggregate;
+mod ahead;
 mod alternatives;
 mod analysis;
 mod answers;
@@ -87,6 +88,7 @@ mod value;
 mod workers;
 
 pub(crate) use aggregate::summand;
+pub use ahead::FirstRange;
 pub use analysis::{Analysis, Explain};
 pub use budget::{Budget, Outcome};
 pub(crate) use error::IntegerOverflow;

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::ahead::FirstRange;
 use super::analysis::{self, Analysis};
 use super::budget::{Budget, Outcome};
 use super::constants::Repeatables;
@@ -149,6 +150,12 @@ impl Query {
         let mut note = |expr: &Expr| expr.walk(&mut |part| uses |= matches!(part, Expr::Call(Function::Date(_), _)));
         self.logical.each(&mut note);
         uses
+    }
+
+    /// The range that it begins with where no optional parameter is present: most often the one that it begins with at all.
+    #[inline]
+    pub fn first_range(&self) -> Option<FirstRange<'_>> {
+        FirstRange::of(self.plan_for(0))
     }
 
     /// The names of the parameters, by slot.

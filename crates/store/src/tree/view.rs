@@ -131,6 +131,29 @@ impl TreeView {
         Ok(place)
     }
 
+    /// Has the first lines of a leaf fetched.
+    #[inline]
+    pub(crate) fn fetch_leaf(&self, place: PageNo) {
+        self.shared.prefetch(place);
+    }
+
+    /// The rank in this leaf of the first entry from `from` on, looked for if it is not known; its value is fetched. None
+    /// where the leaf has no such entry.
+    #[inline]
+    pub(crate) fn begin_in(&self, place: PageNo, from: &[u8], known: Option<usize>) -> Result<Option<usize>, Error> {
+        let shared = &*self.shared;
+        let leaf = shared.node(place, 0)?;
+        let rank = known.map_or_else(|| leaf.rank(from).map(|(rank, _)| rank), Ok);
+        let rank = rank.map_err(|damage| shared.damage(place, damage))?;
+        if rank >= leaf.count() {
+            return Ok(None);
+        }
+        if let Stored::Inline(value) = leaf.stored(rank).map_err(|damage| shared.damage(place, damage))? {
+            prefetch_all(value);
+        }
+        Ok(Some(rank))
+    }
+
     /// The same as [`TreeView::find`], in the leaf that [`TreeView::leaf_of`] gave.
     #[inline]
     pub(crate) fn find_in(&self, place: PageNo, key: &[u8]) -> Result<Option<Found<'_>>, Error> {
