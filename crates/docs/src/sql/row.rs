@@ -18,6 +18,9 @@ use crate::index::Included;
 use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
 
+/// An arena of what rows compute is emptied between them once it is larger than this.
+pub(super) const ARENA_BYTES_KEPT: usize = 16 << 10;
+
 /// Where a field comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {

@@ -27,8 +27,6 @@ use crate::engine::{KeyRange, View};
 /// Rows between two questions to [`Budget::deadline`]: some ten microseconds of rows of a kilobyte. Whoever asks uses them to
 /// let others have the core.
 pub(super) const DEADLINE_ROWS: u64 = 64;
-/// An arena of what rows compute is emptied between them once it is larger than this.
-pub(super) const ARENA_BYTES_KEPT: usize = 16 << 10;
 /// Bytes that a group or distinct row costs beside its own.
 pub(super) const GROUP_OVERHEAD_BYTES: usize = 64;
 

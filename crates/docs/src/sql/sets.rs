@@ -11,8 +11,7 @@ use hashbrown::HashMap;
 use super::budget::Budget;
 use super::error::{Fault, QueryError};
 use super::relation::{ROW_OVERHEAD_BYTES, Relation, of_row};
-use super::row::Field;
-use super::run::ARENA_BYTES_KEPT;
+use super::row::{ARENA_BYTES_KEPT, Field};
 use super::sink::RowSink;
 use super::sort;
 
