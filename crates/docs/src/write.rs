@@ -470,7 +470,11 @@ impl<C: Change> Work<'_, C> {
             let what = format!("another document of {} has this \"{field}\"", collection.info.name);
             return Err(WriteError::Conflict { what });
         }
-        if had {
+        // Of one that is being built the value may have gone to another document before this one was entered.
+        let is_its_own = had
+            && (collection.unique[number].readiness.is_ready()
+                || self.change.get(tree, &entries.old_key)?.is_some_and(|named| *named == *key.as_bytes()));
+        if is_its_own {
             self.change.delete(tree, &entries.old_key);
         }
         if has {

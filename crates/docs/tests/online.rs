@@ -159,6 +159,33 @@ fn a_build_that_was_stopped_begins_again_and_leaves_nothing_wrong() {
 }
 
 #[test]
+fn a_value_that_went_to_another_document_while_a_field_becomes_unique_stays_with_it() {
+    const LAST: u32 = DOCUMENTS - 1;
+    let took_it_in_time = (0..20).any(|_| {
+        let folder = tempfile::tempdir().expect("a folder");
+        fill(&open(folder.path(), PLAIN));
+        let database = open(folder.path(), UNIQUE);
+        let state = || database.catalog().collections[0].unique[0].readiness.state();
+        while state() == ReadinessState::Building(0) {
+            std::thread::yield_now();
+        }
+        // The first document, which is entered, takes the value of the last, which is not; then that one goes.
+        let body = format!("{{\"id\":0,\"x\":{LAST}}}").into_bytes();
+        let taken = write(&database, Op::Put { key: key(0), body });
+        write(&database, Op::Delete { key: key(LAST) }).expect("deleted");
+        database.wait_for_indexes();
+        // Otherwise the thread was there before.
+        let is_in_time = taken.is_ok() && state() == ReadinessState::Ready;
+        if is_in_time {
+            check_whole(&database, u64::from(LAST));
+            assert!(matches!(insert(&database, LAST, LAST), Err(WriteError::Conflict { .. })));
+        }
+        is_in_time
+    });
+    assert!(took_it_in_time, "the thread was always faster");
+}
+
+#[test]
 fn a_field_becomes_unique_or_is_refused_by_the_keys_of_two_documents() {
     let folder = tempfile::tempdir().expect("a folder");
     fill(&open(folder.path(), PLAIN));
