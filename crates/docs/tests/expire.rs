@@ -3,28 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use crate::service::NoRows;
 use docs::config::Config;
 use docs::expire::{Clock, Swept};
 use docs::key::KeyType;
-use docs::sql::{Budget, Field, Modification, RowSink, Scratch};
+use docs::sql::{Budget, Modification, Scratch};
 use docs::{Database, Op, Precondition, Write, WriteError};
 
 const CONFIG: &str = "[collections.sessions]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"until\"\nunique = [\"token\"]\n\
     [collections.notes]\nkey = { field = \"id\", type = \"u32\" }\nexpire = { field = \"made\", after_seconds = 100 }\n\
     references = { session = \"sessions\" }\n\
     [views.by_user]\nquery = \"SELECT user, COUNT(*) AS n FROM sessions GROUP BY user\"\n";
-
-/// What RETURNING gives, where there is none.
-struct NoRows;
-
-impl RowSink for NoRows {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _: usize, _: Field<'_>) {}
-    fn end_row(&mut self) {}
-    fn bytes(&self) -> usize {
-        0
-    }
-}
 
 struct Service {
     database: Database,

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use crate::service::NoRows;
 use docs::config::Config;
 use docs::expire::{Clock, Swept};
 use docs::import::{Input, Options};
 use docs::key::KeyType;
-use docs::sql::{Budget, Field, Modification, RowSink, Scratch};
+use docs::sql::{Budget, Modification, Scratch};
 use docs::{Database, Op, Precondition, Write, WriteError, Written};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -23,18 +24,6 @@ const VIEW: &str = "[views.counts]\nquery = \"SELECT n, COUNT(*) AS c FROM items
 fn file(after: Option<i64>) -> String {
     let rule = after.map(|after| format!("expire = {{ after_seconds = {after} }}\n"));
     format!("{ITEMS}{}{VIEW}", rule.unwrap_or_default())
-}
-
-/// What RETURNING gives, where there is none.
-struct NoRows;
-
-impl RowSink for NoRows {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _: usize, _: Field<'_>) {}
-    fn end_row(&mut self) {}
-    fn bytes(&self) -> usize {
-        0
-    }
 }
 
 struct Service {

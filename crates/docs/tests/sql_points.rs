@@ -1,6 +1,6 @@
 //! Lists of values that are looked up one by one: what they find, in which order, and what bounds them.
 
-use crate::service::Service;
+use crate::service::{NoRows, Service};
 use crate::sql_oracle::Both;
 use docs::sql::{Budget, Modification, Query, QueryError, Scratch};
 use serde_json::json;
@@ -91,7 +91,7 @@ indexes = [["n"]]
     let apply = |sql: &str, rows_max: u64| {
         let statement = Modification::prepare(sql, service.database.catalog()).unwrap();
         let budget = Budget { rows_max, ..Budget::default() };
-        service.database.modify(&statement, &[], &budget, &mut Nothing)
+        service.database.modify(&statement, &[], &budget, &mut NoRows)
     };
     let rows: Vec<String> = (0..500).map(|id| format!("({id}, {})", id % 250)).collect();
     apply(&format!("INSERT INTO notes (id, n) VALUES {}", rows.join(", ")), 1_000_000).unwrap();
@@ -100,16 +100,4 @@ indexes = [["n"]]
     assert_eq!(apply("UPDATE notes SET m = 2 WHERE id = 1 OR id = 2 OR id = 7000", 100).unwrap(), 2);
     assert_eq!(apply("DELETE FROM notes WHERE n IN (SELECT value FROM json_each('[3, 3, 5]'))", 100).unwrap(), 4);
     assert!(apply("DELETE FROM notes WHERE m IN (1, 2)", 100).is_err());
-}
-
-/// Takes what RETURNING gives: nothing here.
-pub(crate) struct Nothing;
-
-impl docs::sql::RowSink for Nothing {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, _field: docs::sql::Field<'_>) {}
-    fn end_row(&mut self) {}
-    fn bytes(&self) -> usize {
-        0
-    }
 }
