@@ -1,17 +1,19 @@
 //! Lists that several threads find are given as one thread gives them, row by row, and end when nobody wants more.
 
-use std::borrow::Cow;
-use std::ops::ControlFlow;
+use std::ops::Bound;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::sql_memory::Memory;
 use crate::sql_oracle::Both;
-use docs::engine::{Direction, KeyRange, TreeId, View};
 use docs::sql::{Budget, Field, Outcome, Query, QueryError, RowSink, Scratch, Workers};
 use serde_json::json;
 
 const DOCUMENTS: i64 = 3_000;
+/// Of a part, where it matters that there are several of some size.
+const PART_ENTRIES: usize = 100;
 /// From here on `c` is no JSON.
 const MALFORMED_FROM: i64 = 2_000;
 
@@ -106,6 +108,8 @@ fn lists_come_in_the_order_of_one_thread_wherever_they_begin_and_end() {
         check(&both, "SELECT id, a + b AS s FROM t WHERE a = 3 ORDER BY id DESC", &budget);
         check(&both, "SELECT id FROM t WHERE b > 200 LIMIT 300 OFFSET 1000", &budget);
         check(&both, "SELECT id FROM t WHERE b = 7 LIMIT 2 OFFSET 1", &budget);
+        // As many as the first part has.
+        assert_eq!(check(&both, "SELECT id FROM t WHERE a >= 0 LIMIT 2 OFFSET 1", &budget), 2);
         check(&both, "SELECT id, d FROM t LIMIT 2999", &budget);
         assert_eq!(check(&both, "SELECT id FROM t WHERE b < 0", &budget), 0);
     }
@@ -137,7 +141,14 @@ fn a_fault_in_a_rows_order_counts_only_for_the_first_of_its_kind() {
 
 #[test]
 fn what_is_read_ahead_is_no_reason_for_an_error() {
-    let both = many();
+    let mut both = many();
+    both.memory.part_entries = Some(PART_ENTRIES);
+    // The last part but one that is needed is read late: those behind it are read before.
+    both.memory.on_scan = Some(Box::new(|range| {
+        if range.from == Bound::Included(&1_200u32.to_be_bytes()) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }));
     let sql = "SELECT id FROM t WHERE a + 0 = 6 LIMIT 200";
     let enough = Budget { rows_max: 200 * 7, ..Budget::default() };
     assert_eq!(check(&both, sql, &enough), 200);
@@ -168,6 +179,60 @@ fn who_goes_ends_all_threads() {
 }
 
 #[test]
+fn for_one_who_has_gone_no_further_part_is_read() {
+    let (mut both, own) = (many(), std::thread::current().id());
+    let (has_gone, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (sees_gone, counts) = (Arc::clone(&has_gone), Arc::clone(&begun));
+    both.memory.part_entries = Some(PART_ENTRIES);
+    // Helpers begin the later parts, and read them when nobody wants more.
+    both.memory.on_scan = Some(Box::new(move |range| {
+        let is_later = matches!(range.from, Bound::Included(from) if *from > 0u32.to_be_bytes()[..]);
+        if is_later && std::thread::current().id() != own {
+            counts.fetch_add(1, Ordering::Relaxed);
+            while !sees_gone.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // So that all are told before they could read everything.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }));
+    let goes = Box::new(move || has_gone.store(true, Ordering::Relaxed));
+    let mut rows = Rows { wanted: Some(1), stands_still: Some(goes), ..Rows::default() };
+    let mut scratch = Scratch::new().with_workers(workers());
+    let ended = run("SELECT * FROM t", &both.memory, (&mut scratch, &Budget::default()), &mut rows);
+    assert!(matches!(ended, Err(QueryError::Unwanted)), "{ended:?}");
+    let begun = begun.load(Ordering::Relaxed);
+    assert!(begun < DOCUMENTS as usize / PART_ENTRIES / 2, "{begun} parts");
+}
+
+#[test]
+fn who_waits_for_a_helper_looks_at_the_time() {
+    /// Fewer than after which a thread that reads looks itself.
+    const FEW: usize = 60;
+    let (mut both, own) = (many(), std::thread::current().id());
+    let (is_told, has_begun) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
+    let sees_told = Arc::clone(&is_told);
+    both.memory.part_entries = Some(FEW);
+    // A helper begins a part, and reads it when the time is over.
+    both.memory.on_scan = Some(Box::new(move |_| {
+        let is_helper = std::thread::current().id() != own;
+        has_begun.fetch_or(is_helper, Ordering::Relaxed);
+        let (waits_for, since) = (if is_helper { &*sees_told } else { &has_begun }, Instant::now());
+        while !waits_for.load(Ordering::Relaxed) && since.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }));
+    let over = || {
+        is_told.store(true, Ordering::Relaxed);
+        true
+    };
+    let budget = Budget { deadline: Some(&over), ..Budget::default() };
+    let mut scratch = Scratch::new().with_workers(workers());
+    let ended = run("SELECT * FROM t", &both.memory, (&mut scratch, &budget), &mut Rows::default());
+    assert!(matches!(ended, Err(QueryError::Deadline)), "{ended:?}");
+}
+
+#[test]
 fn who_stands_still_keeps_no_helpers() {
     let (both, workers) = (many(), workers());
     let waits_for = Arc::clone(&workers);
@@ -187,43 +252,20 @@ fn who_stands_still_keeps_no_helpers() {
     assert!(rows.whole() == alone.whole(), "{} rows", rows.count);
 }
 
-/// Its helpers cannot read.
-struct Panics<'m>(&'m Memory, std::thread::ThreadId);
-
-#[allow(clippy::type_complexity, reason = "as for the trait")]
-impl View for Panics<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
-        self.0.get(tree, key)
-    }
-    fn scan(
-        &self,
-        tree: TreeId,
-        range: KeyRange<'_>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
-        assert_eq!(std::thread::current().id(), self.1, "no helper can read");
+#[test]
+fn a_helper_that_panics_ends_the_query() {
+    let (mut both, own, since) = (many(), std::thread::current().id(), Instant::now());
+    both.memory.on_scan = Some(Box::new(move |_| {
+        assert_eq!(std::thread::current().id(), own, "no helper can read");
         // So that the helpers find parts.
         std::thread::sleep(Duration::from_millis(5));
-        self.0.scan(tree, range, direction, visit)
-    }
-    fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
-        Some(Box::new(Panics(self.0, self.1)))
-    }
-    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
-        self.0.cuts(tree, range, count)
-    }
-    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
-        self.0.entries_about(tree, range)
-    }
-}
-
-#[test]
-#[should_panic(expected = "a scoped thread panicked")]
-fn a_helper_that_panics_ends_the_query() {
-    let both = many();
-    let query = Query::prepare("SELECT * FROM t", &both.memory.catalog).unwrap();
-    let view = Panics(&both.memory, std::thread::current().id());
-    let mut scratch = Scratch::new().with_workers(workers());
-    drop(query.execute(&view, &[], &mut scratch, &Budget::default(), &mut Rows::default()));
+    }));
+    let is_late = || since.elapsed() > Duration::from_secs(30);
+    let (workers, budget) = (workers(), Budget { deadline: Some(&is_late), ..Budget::default() });
+    let mut scratch = Scratch::new().with_workers(Arc::clone(&workers));
+    let mut rows = Rows::default();
+    let run = || run("SELECT * FROM t", &both.memory, (&mut scratch, &budget), &mut rows);
+    let ended = std::panic::catch_unwind(AssertUnwindSafe(run)).map_err(drop);
+    assert!(ended.is_err(), "{ended:?}");
+    assert_eq!((is_late(), workers.busy()), (false, 0), "whether it waited for what never comes, and helpers");
 }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::ops::{Bound, ControlFlow};
 
 use docs::catalog::{Catalog, CollectionInfo, FieldInfo, FieldKind, IndexInfo, KeyInfo, ReferenceInfo};
@@ -13,10 +13,19 @@ use docs::key::KeyType;
 use docs::order::{self, Scalar};
 use serde_json::Value as Json;
 
+/// Entries of a part where a test does not say how many.
+const PART_ENTRIES: usize = 3;
+
+/// Called with the range that a thread begins to read.
+type OnScan = Box<dyn Fn(KeyRange<'_>) + Send + Sync>;
+
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) catalog: Catalog,
     trees: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Entries of a part that a thread reads; the last has what is left.
+    pub(crate) part_entries: Option<usize>,
+    pub(crate) on_scan: Option<OnScan>,
 }
 
 /// How a test describes a collection.
@@ -110,6 +119,16 @@ impl Memory {
         }
         self.trees[info.tree.0 as usize].insert(key.as_bytes().to_vec(), stored);
     }
+
+    /// None where the range ends before it begins.
+    fn entries(&self, tree: TreeId, range: KeyRange<'_>) -> Option<btree_map::Range<'_, Vec<u8>, Vec<u8>>> {
+        let empty = match (range.from, range.to) {
+            (Bound::Included(from), Bound::Included(to)) => from > to,
+            (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
+            _ => false,
+        };
+        (!empty).then(|| self.trees[tree.0 as usize].range::<[u8], _>((range.from, range.to)))
+    }
 }
 
 /// What other threads see of it.
@@ -136,14 +155,11 @@ impl View for Memory {
         Some(Box::new(Across(self)))
     }
 
-    /// Before every third entry.
+    /// Behind as many entries as a part has.
     fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
-        let mut keys = Vec::new();
-        self.scan(tree, range, Direction::Forward, &mut |key, _| {
-            keys.push(key.to_vec());
-            ControlFlow::Continue(())
-        })?;
-        Ok(keys.into_iter().skip(2).step_by(3).take(count - 1).collect())
+        let keys = self.entries(tree, range).into_iter().flatten().map(|(key, _)| key.clone());
+        let entries = self.part_entries.unwrap_or(PART_ENTRIES);
+        Ok(keys.skip(entries).step_by(entries).take(count - 1).collect())
     }
 
     fn entries_about(&self, tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
@@ -161,15 +177,10 @@ impl View for Memory {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error> {
-        let empty = match (range.from, range.to) {
-            (Bound::Included(from), Bound::Included(to)) => from > to,
-            (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
-            _ => false,
-        };
-        if empty {
-            return Ok(());
+        if let Some(on_scan) = &self.on_scan {
+            on_scan(range);
         }
-        let mut entries = self.trees[tree.0 as usize].range::<[u8], _>((range.from, range.to));
+        let Some(mut entries) = self.entries(tree, range) else { return Ok(()) };
         loop {
             let next = if direction == Direction::Forward { entries.next() } else { entries.next_back() };
             let Some((key, value)) = next else { return Ok(()) };
