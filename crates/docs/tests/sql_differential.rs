@@ -158,7 +158,13 @@ proptest! {
     ) {
         let select = select.replace(", MAX(t.a, u.a) IS NULL AS never", "");
         let join = if left { "LEFT JOIN" } else { "JOIN" };
-        Both::new(&t, &u).check(&format!("SELECT {select} FROM t {join} u ON {on} WHERE {condition} IS NOT NULL"), false);
+        let both = Both::new(&t, &u);
+        // Of which rows a condition that fails is asked depends on where the join begins: `u` may have none.
+        let alone = both.compare(&format!("SELECT id FROM t WHERE {condition} IS NOT NULL"), false);
+        if alone.unwrap_or_else(|difference| panic!("{difference}")).is_none() {
+            return Ok(());
+        }
+        both.check(&format!("SELECT {select} FROM t {join} u ON {on} WHERE {condition} IS NOT NULL"), false);
     }
 }
 

@@ -44,6 +44,7 @@ fn check(both: &Both, sql: &str, whole: &str) {
             let (more, place) = page((&paged, &both.memory), rows, after.as_deref());
             assert!(more.len() as u64 == rows || place.is_none(), "{sql}");
             found.extend(more);
+            assert!(found.len() <= expected.len(), "pages of {rows} without an end: {sql}");
             after = place;
             if after.is_none() {
                 break;
