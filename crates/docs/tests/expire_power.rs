@@ -2,10 +2,10 @@
 //! force: a document that was acknowledged is there until its duration is over, and not a moment longer.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use crate::lives;
 use crate::service::config;
 use crate::simulation::content::Files;
 use crate::simulation::disk::SimulatedDisk;
@@ -14,8 +14,6 @@ use docs::key::KeyType;
 use docs::{Database, Op, Precondition, Write, WriteError};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::disk::Disk;
-use store::{Options, Store};
 
 const SEEDS: u64 = 24;
 const LIVES: u32 = 6;
@@ -45,13 +43,7 @@ impl History {
         let mut settings = config(&format!("{ITEMS}{rule}"));
         settings.clock = Clock::given(Arc::clone(&self.now));
         settings.builds_indexes_later = true;
-        let mut options = Options::default();
-        options.memtable_bytes = 256 * 1024;
-        options.log_segment_bytes = 64 * 1024;
-        options.map_bytes = 1 << 30;
-        let disk: Arc<dyn Disk> = Arc::clone(disk) as Arc<dyn Disk>;
-        let (store, _) = Store::open_on(disk, options).ok()?;
-        Database::with_store(&settings, Path::new("nowhere"), store).ok()
+        lives::open_powered(disk, &settings)
     }
 
     fn second(&self) -> i64 {

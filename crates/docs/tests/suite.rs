@@ -10,6 +10,7 @@ mod simulation {
     pub(crate) mod disk;
     pub(crate) mod platter;
 }
+mod declared_views;
 mod dying_disk;
 mod fuzz_check;
 mod lives;

@@ -1,5 +1,6 @@
 //! Views: after whatever writes, definitions and openings, a view equals its query run from scratch.
 
+use crate::declared_views::{self, rows, try_rows};
 use crate::service::{Service, config, open};
 use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
@@ -29,23 +30,7 @@ const ROLLED_BY_HAND: &str = "SELECT kind, tag AS t, COUNT(*) AS n, TOTAL(amount
                               WHERE amount IS NOT NULL";
 
 fn with_views(views: &[(&str, &str)]) -> docs::config::Config {
-    let views = views.iter().map(|(name, query)| format!("[views.{name}]\nquery = \"\"\"{query}\"\"\"\n"));
-    config(&(ITEMS.to_string() + &views.collect::<String>()))
-}
-
-fn rows(database: &Database, sql: &str) -> Vec<Json> {
-    try_rows(database, sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
-}
-
-fn try_rows(database: &Database, sql: &str) -> Result<Vec<Json>, String> {
-    let query = database.prepare_query(sql).map_err(|why| why.to_string())?;
-    let session = database.session().unwrap();
-    let (now, mut out) = (session.now(), Vec::new());
-    let run = query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out);
-    run.map_err(|why| why.to_string())?;
-    let mut rows: Vec<Json> = serde_json::from_slice(&out).unwrap();
-    rows.sort_by_key(Json::to_string);
-    Ok(rows)
+    declared_views::with_views(ITEMS, views)
 }
 
 /// Equal to the last bit, but for 5 in the place of 5.0: which of the two a MIN or MAX shows is nobody's business.

@@ -1,16 +1,14 @@
 //! Views over views: whatever is written, and however definitions change, each equals its query over the one below.
 
-use crate::service::{Service, config, open};
+use crate::declared_views::{self, Views, check, rows};
+use crate::service::{Service, open};
 use docs::config::Config;
-use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write, WriteError};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
-
-type Views = Vec<(&'static str, &'static str)>;
 
 const BY_TAG: &str = "SELECT kind, tag, COUNT(*) AS n, SUM(amount) AS s, MIN(at) AS first, MAX(amount) AS hi, \
                       COUNT(DISTINCT amount) AS d FROM items GROUP BY kind, tag";
@@ -46,33 +44,7 @@ fn definitions(set: usize) -> Views {
 const SETS: usize = 5;
 
 fn with_views(views: &Views) -> Config {
-    let views = views.iter().map(|(name, query)| format!("[views.{name}]\nquery = \"\"\"{query}\"\"\"\n"));
-    let mut config = config(&(ITEMS.to_string() + &views.collect::<String>()));
-    config.build_threads = 2;
-    config
-}
-
-fn rows(database: &Database, sql: &str) -> Vec<Json> {
-    let query = database.prepare_query(sql).unwrap_or_else(|why| panic!("{sql}: {why}"));
-    let session = database.session().unwrap();
-    let (now, mut out) = (session.now(), Vec::new());
-    query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
-    let mut rows: Vec<Json> = serde_json::from_slice(&out).unwrap();
-    rows.sort_by_key(Json::to_string);
-    rows
-}
-
-/// What ROLLUP gives is checked by verification alone.
-#[track_caller]
-fn check(database: &Database, views: &Views) {
-    for (name, query) in views {
-        // COUNT(DISTINCT) of reals counts 1 and 1.0 once, as the view does.
-        if !query.contains("ROLLUP") {
-            assert_eq!(rows(database, &format!("SELECT * FROM {name}")), rows(database, query), "{name}: {query}");
-        }
-        let report = database.verify_view(name).unwrap().unwrap();
-        assert!(report.is_clean(), "{report:?}");
-    }
+    declared_views::with_views(ITEMS, views)
 }
 
 #[derive(Clone, Debug)]

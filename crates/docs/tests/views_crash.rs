@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use crate::declared_views::{Views, check, with_views};
 use crate::lives::{self, Random};
-use crate::service::config;
-use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write};
 use serde_json::{Value as Json, json};
@@ -20,7 +19,7 @@ const OPERATIONS: u64 = 120;
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
 const NAMES: [&str; 3] = ["v", "w", "x"];
-/// Definitions that take turns under these names; some with the same columns, so that one serves until the other is built.
+/// Views that take turns under these names; some with the same columns, so that one serves until the other is built.
 const QUERIES: [&str; 6] = [
     "SELECT kind, COUNT(*) AS n, SUM(amount) AS s FROM items GROUP BY kind",
     "SELECT kind, COUNT(tag) AS n, SUM(amount * 2) AS s FROM items WHERE amount > 0 GROUP BY kind",
@@ -38,18 +37,13 @@ struct Ends {
     whole: u32,
 }
 
-type Definitions = Vec<(&'static str, &'static str)>;
-
-fn definitions(random: &mut Random) -> Definitions {
+fn definitions(random: &mut Random) -> Views {
     let chosen = NAMES.into_iter().filter(|_| random.0.is_multiple_of(2) || random.below(4) > 0).collect::<Vec<_>>();
     chosen.into_iter().map(|name| (name, QUERIES[random.below(QUERIES.len() as u64) as usize])).collect()
 }
 
-fn open(dir: &Path, definitions: &Definitions, left: &Arc<AtomicI64>) -> Option<Database> {
-    let views = definitions.iter().map(|(name, query)| format!("[views.{name}]\nquery = \"{query}\"\n"));
-    let mut settings = config(&(ITEMS.to_string() + &views.collect::<String>()));
-    settings.build_threads = 2;
-    lives::open(dir, &settings, left)
+fn open(dir: &Path, definitions: &Views, left: &Arc<AtomicI64>) -> Option<Database> {
+    lives::open(dir, &with_views(ITEMS, definitions), left)
 }
 
 fn write(database: &Database, random: &mut Random) -> bool {
@@ -74,7 +68,7 @@ fn write(database: &Database, random: &mut Random) -> bool {
 }
 
 /// A life of writes under these definitions that ends when the disk does.
-fn live(dir: &Path, definitions: &Definitions, operations: i64, random: &mut Random, ends: &mut Ends) {
+fn live(dir: &Path, definitions: &Views, operations: i64, random: &mut Random, ends: &mut Ends) {
     let left = Arc::new(AtomicI64::new(operations));
     let Some(database) = open(dir, definitions, &left) else {
         ends.killed += 1;
@@ -92,27 +86,11 @@ fn live(dir: &Path, definitions: &Definitions, operations: i64, random: &mut Ran
         // A verification writes too, for it sorts.
         left.store(i64::MAX, Ordering::Release);
         assert!(!states.contains(&ViewState::Failed), "{:?}", database.views());
-        definitions.iter().for_each(|(name, query)| check(&database, name, query));
+        check(&database, definitions);
     } else {
         ends.killed += 1;
         ends.killed_in_a_build += u32::from(states.iter().any(|state| *state != ViewState::Ready));
     }
-}
-
-#[track_caller]
-fn check(database: &Database, view: &str, query: &str) {
-    let rows = |sql: &str| {
-        let query = database.prepare_query(sql).unwrap();
-        let session = database.session().unwrap();
-        let (now, mut out) = (session.now(), Vec::new());
-        query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
-        let mut rows: Vec<Json> = serde_json::from_slice(&out).unwrap();
-        rows.sort_by_key(Json::to_string);
-        rows
-    };
-    assert_eq!(rows(&format!("SELECT * FROM {view}")), rows(query), "{view}: {query}");
-    let report = database.verify_view(view).unwrap().unwrap();
-    assert!(report.is_clean(), "{report:?}");
 }
 
 #[test]

@@ -2,21 +2,18 @@
 //! What was acknowledged is there, and every view equals its query run from scratch.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::service::config;
+use crate::declared_views::{self, Views, rows, with_views};
+use crate::lives;
 use crate::simulation::content::Files;
 use crate::simulation::disk::SimulatedDisk;
-use docs::sql::{Budget, Scratch};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write, WriteError};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value as Json, json};
-use store::disk::Disk;
-use store::{Options, Store};
 
 /// Time after which no further history is begun; VIEWS_POWER_SECONDS sets another for the long run, VIEWS_POWER_SEED repeats one (as
 /// far as threads allow: which operation is the n-th differs).
@@ -59,11 +56,9 @@ const CHOICES: [(&str, &[&str]); 5] = [
     ("o", &["SELECT COUNT(*) AS n, AVG(amount) AS a, MAX(tag) AS t FROM items"]),
 ];
 
-type Definitions = Vec<(&'static str, &'static str)>;
-
-fn definitions(rng: &mut SmallRng) -> Definitions {
+fn definitions(rng: &mut SmallRng) -> Views {
     let chosen = CHOICES.iter().map(|(name, queries)| (*name, queries[rng.random_range(0..queries.len())]));
-    let mut chosen: Definitions = chosen.collect();
+    let mut chosen: Views = chosen.collect();
     let left_out = rng.random_range(0..8);
     // What others stand on stays.
     chosen.retain(|(name, _)| {
@@ -72,17 +67,8 @@ fn definitions(rng: &mut SmallRng) -> Definitions {
     chosen
 }
 
-fn open(disk: &Arc<SimulatedDisk>, definitions: &Definitions) -> Option<Database> {
-    let views = definitions.iter().map(|(name, query)| format!("[views.{name}]\nquery = \"{query}\"\n"));
-    let mut settings = config(&(ITEMS.to_string() + &views.collect::<String>()));
-    settings.build_threads = 2;
-    let mut options = Options::default();
-    options.memtable_bytes = 256 * 1024;
-    options.log_segment_bytes = 64 * 1024;
-    options.map_bytes = 1 << 30;
-    let disk: Arc<dyn Disk> = Arc::clone(disk) as Arc<dyn Disk>;
-    let (store, _) = Store::open_on(disk, options).ok()?;
-    Database::with_store(&settings, Path::new("nowhere"), store).ok()
+fn open(disk: &Arc<SimulatedDisk>, definitions: &Views) -> Option<Database> {
+    lives::open_powered(disk, &with_views(ITEMS, definitions))
 }
 
 /// What was acknowledged, and the one write of which nobody knows.
@@ -128,30 +114,9 @@ fn write(database: &Database, rng: &mut SmallRng, model: &mut Model) -> bool {
     true
 }
 
-fn rows(database: &Database, sql: &str) -> Vec<Json> {
-    let query = database.prepare_query(sql).unwrap();
-    let session = database.session().unwrap();
-    let (now, mut out) = (session.now(), Vec::new());
-    query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
-    let mut rows: Vec<Json> = serde_json::from_slice(&out).unwrap();
-    rows.sort_by_key(Json::to_string);
-    rows
-}
-
-#[track_caller]
-fn check_views(database: &Database, definitions: &Definitions) {
-    for (name, query) in definitions {
-        if !query.contains("ROLLUP") {
-            assert_eq!(rows(database, &format!("SELECT * FROM {name}")), rows(database, query), "{name}: {query}");
-        }
-        let report = database.verify_view(name).unwrap().unwrap();
-        assert!(report.is_clean(), "{report:?}");
-    }
-}
-
 /// Opens what the failure left, with power: all that was acknowledged is there, and every view, those built before at once.
 #[track_caller]
-fn check(files: &Files, definitions: &Definitions, model: &mut Model) {
+fn check(files: &Files, definitions: &Views, model: &mut Model) {
     let disk = Arc::new(SimulatedDisk::powered(files, u64::MAX));
     let database = open(&disk, definitions).unwrap();
     let found: BTreeMap<u32, Json> = rows(&database, "SELECT id, kind, tag, amount, at FROM items")
@@ -165,11 +130,11 @@ fn check(files: &Files, definitions: &Definitions, model: &mut Model) {
     }
     assert_eq!(found, model.items);
     if database.views().iter().all(|view| view.state == ViewState::Ready) {
-        check_views(&database, definitions);
+        declared_views::check(&database, definitions);
     }
     database.wait_for_views();
     assert!(database.views().iter().all(|view| view.state != ViewState::Failed), "{:?}", database.views());
-    check_views(&database, definitions);
+    declared_views::check(&database, definitions);
 }
 
 #[derive(Debug, Default)]
@@ -183,7 +148,7 @@ struct Tally {
 fn history(seed: u64, tally: &mut Tally) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let (mut files, mut model) = (Files::new(), Model::default());
-    let mut declared = Definitions::new();
+    let mut declared = Views::new();
     for life in 0..LIVES {
         let operations =
             if life == 0 || rng.random_range(0..5) == 0 { u64::MAX } else { rng.random_range(0..OPERATIONS) };
@@ -217,7 +182,7 @@ fn history(seed: u64, tally: &mut Tally) {
 #[test]
 fn a_view_that_goes_and_comes_back_is_whole_wherever_the_power_fails_between() {
     let mut rng = SmallRng::seed_from_u64(5);
-    let declared: Definitions = CHOICES.iter().map(|(name, queries)| (*name, queries[0])).collect();
+    let declared: Views = CHOICES.iter().map(|(name, queries)| (*name, queries[0])).collect();
     let (mut model, empty) = (Model::default(), Files::new());
     let disk = Arc::new(SimulatedDisk::powered(&empty, u64::MAX));
     let database = open(&disk, &declared).unwrap();

@@ -1,4 +1,5 @@
-//! Lives of a database that end anywhere: on a disk that dies after so many operations, with choices that a seed decides.
+//! Lives of a database that end anywhere: on a disk that dies after so many operations, or loses what was not synced, with choices
+//! that a seed decides.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::path::Path;
@@ -6,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use crate::dying_disk::Dying;
+use crate::simulation::disk::SimulatedDisk;
 use docs::Database;
 use docs::config::Config;
+use store::disk::Disk;
 use store::{Options, Store};
 
 /// Numbers that a seed decides (xorshift).
@@ -31,4 +34,15 @@ pub(crate) fn open(dir: &Path, settings: &Config, left: &Arc<AtomicI64>) -> Opti
     options.log_segment_bytes = 1 << 20;
     let (store, _) = Store::open_on(Arc::new(Dying::new(dir, left)), options).ok()?;
     Database::with_store(settings, dir, store).ok()
+}
+
+/// Opens a database on a disk whose power may fail; none if that happens meanwhile.
+pub(crate) fn open_powered(disk: &Arc<SimulatedDisk>, settings: &Config) -> Option<Database> {
+    let mut options = Options::default();
+    options.memtable_bytes = 256 << 10;
+    options.log_segment_bytes = 64 << 10;
+    options.map_bytes = 1 << 30;
+    let disk: Arc<dyn Disk> = Arc::clone(disk) as Arc<dyn Disk>;
+    let (store, _) = Store::open_on(disk, options).ok()?;
+    Database::with_store(settings, Path::new("nowhere"), store).ok()
 }
