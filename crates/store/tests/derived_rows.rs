@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 
+use crate::folding::{self, number};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{
-    Direction, Error, Fold, FoldView, Folded, Further, KeyRange, Options, RowChange, Snapshot, Store, TreeId, Tx,
-};
+use store::{Direction, Error, Fold, FoldView, Folded, Further, KeyRange, RowChange, Snapshot, Store, TreeId, Tx};
 
 /// Values of `values` say how often the key came. Its first byte is a group; a group's row is how many keys it has, its
 /// first and its last. `rows` counts the groups of each row, `ends` the rows of each last key, as long as there is one.
@@ -20,10 +18,6 @@ struct Ends {
 
 /// A group that no transaction may have.
 const REFUSED: u8 = 99;
-
-fn number(bytes: &[u8]) -> i64 {
-    i64::from_le_bytes(bytes.try_into().unwrap())
-}
 
 fn scan(view: &dyn FoldView, tree: TreeId, group: u8, direction: Direction, each: &mut dyn FnMut(&[u8])) {
     let (from, to) = ([group], [group + 1]);
@@ -116,13 +110,8 @@ struct Bench {
 
 fn bench() -> Bench {
     let directory = tempfile::tempdir().unwrap();
-    let mut options = Options::default();
-    options.map_bytes = 1 << 32;
-    options.memtable_bytes = 256 * 1024;
-    options.log_segment_bytes = 256 * 1024;
-    let (store, _) = Store::open(directory.path(), options).unwrap();
-    let of @ [values, rows, ends] = ["values", "rows", "ends"].map(|name| store.tree(name).unwrap());
-    store.set_fold(Arc::new(Ends { values, rows, ends }));
+    let ends = |[values, rows, ends]: [TreeId; 3]| Ends { values, rows, ends };
+    let (store, of) = folding::open(directory.path(), ["values", "rows", "ends"], ends);
     Bench { store, of, _directory: directory }
 }
 

@@ -4,9 +4,10 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
+use crate::folding::{self, number, options};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::{Abort, Commit, Direction, Error, Fold, Folded, Further, KeyRange, Options, Store, Submit, Transaction};
+use store::{Abort, Commit, Direction, Error, Fold, Folded, Further, KeyRange, Store, Submit, Transaction};
 use store::{TreeId, Tx};
 
 /// Values are numbers. What is added to a key of `counts` goes on to `totals`, all of it to one key; a count that comes to
@@ -18,10 +19,6 @@ struct Counting {
 
 /// An operand that makes [`Counting`] panic.
 const PANIC: i64 = 1_000_000;
-
-fn number(bytes: &[u8]) -> i64 {
-    i64::from_le_bytes(bytes.try_into().unwrap())
-}
 
 impl Fold for Counting {
     fn fold(
@@ -59,24 +56,14 @@ struct Bench {
     directory: tempfile::TempDir,
 }
 
-/// Small memtables and batches: they change hands and are sent in the middle of everything.
-fn options() -> Options {
-    let mut options = Options::default();
-    options.map_bytes = 1 << 32;
-    options.memtable_bytes = 256 * 1024;
-    options.log_segment_bytes = 256 * 1024;
-    options
-}
-
 fn bench() -> Bench {
     let directory = tempfile::tempdir().unwrap();
     open(directory)
 }
 
 fn open(directory: tempfile::TempDir) -> Bench {
-    let (store, _) = Store::open(directory.path(), options()).unwrap();
-    let [items, counts, totals] = ["items", "counts", "totals"].map(|name| store.tree(name).unwrap());
-    store.set_fold(Arc::new(Counting { counts, totals }));
+    let counting = |[_, counts, totals]: [TreeId; 3]| Counting { counts, totals };
+    let (store, [items, counts, totals]) = folding::open(directory.path(), ["items", "counts", "totals"], counting);
     Bench { store, items, counts, totals, directory }
 }
 

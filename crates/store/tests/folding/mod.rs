@@ -1,0 +1,32 @@
+//! Stores of numbers that are folded, for the tests of folds and of what is derived.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use store::{Fold, Options, Store, TreeId};
+
+/// What a value or an operand says.
+pub(crate) fn number(bytes: &[u8]) -> i64 {
+    i64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+/// Small memtables and batches: they change hands and are sent in the middle of everything.
+pub(crate) fn options() -> Options {
+    let mut options = Options::default();
+    options.map_bytes = 1 << 32;
+    options.memtable_bytes = 256 * 1024;
+    options.log_segment_bytes = 256 * 1024;
+    options
+}
+
+/// A store of these trees, with what folds into them.
+pub(crate) fn open<F: Fold + 'static>(
+    directory: &Path,
+    names: [&str; 3],
+    fold: impl FnOnce([TreeId; 3]) -> F,
+) -> (Store, [TreeId; 3]) {
+    let (store, _) = Store::open(directory, options()).unwrap();
+    let trees = names.map(|name| store.tree(name).unwrap());
+    store.set_fold(Arc::new(fold(trees)));
+    (store, trees)
+}
