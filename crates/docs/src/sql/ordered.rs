@@ -325,7 +325,14 @@ mod tests {
         assert!(ordered.put(0, vec![0; 2 * BYTES_MAX]), "a row that is larger than the room goes where there is none");
         assert_eq!(ordered.claim(), Some(2));
         assert!(!ordered.put(2, rows(2, 0)));
-        assert!(matches!(ordered.next(), Next::Rows(_)));
+        // The first one waits: rows of it may be taken already.
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| ordered.put(0, rows(0, 1)));
+            std::thread::sleep(2 * PATIENCE);
+            assert!(matches!(ordered.next(), Next::Rows(rows) if rows.len() == 2 * BYTES_MAX));
+            assert!(waits.join().unwrap());
+        });
+        assert!(matches!(ordered.next(), Next::Rows(found) if found == rows(0, 1)));
         ordered.end(0, End::Complete(0));
         assert!(matches!((ordered.next(), ordered.next()), (Next::Ended(0), Next::Nothing)));
         assert_eq!(ordered.own(), Own::Read(1));
