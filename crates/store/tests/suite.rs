@@ -7,6 +7,7 @@ mod folding;
 mod fuzz_check;
 mod hooked_disk;
 mod simulation;
+mod tree_file;
 
 mod attach_beside_commits;
 mod backup;

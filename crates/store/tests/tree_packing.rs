@@ -2,28 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::tree_file::{no_pace, open};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::disk::SystemDisk;
 use store::log::LogPosition;
-use store::tree::{Pace, TreeFile};
+use store::tree::TreeFile;
 use store::{TreeId, Version};
 
-const NAME: &str = "trees";
 const TREE: TreeId = TreeId(0);
 const VALUE: [u8; 400] = [7; 400];
-
-fn open(directory: &tempfile::TempDir) -> TreeFile {
-    let disk = SystemDisk::new(directory.path()).unwrap();
-    if !directory.path().join(NAME).exists() {
-        TreeFile::create(&disk, NAME, Version(0), LogPosition::default()).unwrap();
-    }
-    TreeFile::open(&disk, NAME, 1 << 32).unwrap().choose(0).unwrap()
-}
-
-fn no_pace() -> Pace {
-    Box::new(|_, _, _| Ok(()))
-}
 
 fn put(file: &TreeFile, keys: impl IntoIterator<Item = u64>) {
     let edits: BTreeMap<_, _> = keys.into_iter().map(|key| (key.to_be_bytes(), VALUE)).collect();

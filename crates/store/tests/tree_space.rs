@@ -8,28 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::hooked_disk::{HookedDisk, Hooks};
+use crate::tree_file::{NAME, no_pace, open};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use store::disk::{DiskFile, SystemDisk};
+use store::disk::DiskFile;
 use store::log::LogPosition;
-use store::tree::{BulkBuilder, Pace, TreeFile, TreeView};
+use store::tree::{BulkBuilder, TreeFile, TreeView};
 use store::{Error, TreeId, Version};
 
-const NAME: &str = "trees";
 const TREE: TreeId = TreeId(0);
 const OTHER: TreeId = TreeId(1);
-
-fn open(directory: &tempfile::TempDir) -> TreeFile {
-    let disk = SystemDisk::new(directory.path()).unwrap();
-    if !directory.path().join(NAME).exists() {
-        TreeFile::create(&disk, NAME, Version(0), LogPosition::default()).unwrap();
-    }
-    TreeFile::open(&disk, NAME, 1 << 32).unwrap().choose(0).unwrap()
-}
-
-fn no_pace() -> Pace {
-    Box::new(|_, _, _| Ok(()))
-}
 
 fn fill(builder: &mut BulkBuilder, entries: u64, value: &[u8]) {
     for number in 0..entries {
