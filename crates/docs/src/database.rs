@@ -53,6 +53,8 @@ pub(crate) struct Inner {
     /// The one that has taken over, with another configuration.
     pub(crate) successor: OnceLock<Database>,
     pub(crate) is_superseded: AtomicBool,
+    /// The same for all that have taken over from one another: each that is in memory has its part.
+    pub(crate) generations: Arc<()>,
 }
 
 /// A collection of an open database, by its place in the catalog.
@@ -84,7 +86,7 @@ impl Database {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let stored = stored_catalog::read(&store.reader()?.snapshot(), catalog_tree)?;
         rebuild::drop_trees(&store, catalog_tree, &stored)?;
-        let (database, rows) = Database::assemble(config, dir, store, &rebuild::after_drops(stored))?;
+        let (database, rows) = Database::assemble(config, dir, store, &rebuild::after_drops(stored), Arc::default())?;
         rebuild::drop_trees(database.store(), catalog_tree, &rows)?;
         Ok(database)
     }
@@ -96,6 +98,7 @@ impl Database {
         dir: &Path,
         store: Store,
         stored: &Rows,
+        generations: Arc<()>,
     ) -> Result<(Database, Rows), OpenError> {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let reader = store.reader()?;
@@ -158,6 +161,7 @@ impl Database {
             gate: Gate::default(),
             successor: OnceLock::new(),
             is_superseded: AtomicBool::new(false),
+            generations,
         };
         Ok((Database { inner: Arc::new(inner) }, rows))
     }

@@ -12,8 +12,8 @@
 //! 5. Writes go on. What is no longer declared is removed.
 
 use std::ops::Deref;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
@@ -119,7 +119,8 @@ impl Database {
     fn make(&self, config: &Config) -> Result<(Database, Rows), OpenError> {
         let store = self.store().clone();
         let stored = stored_catalog::read(&store.reader()?.snapshot(), self.inner.heart.catalog_tree)?;
-        let (database, rows) = Database::assemble(config, &self.inner.dir, store, &stored)?;
+        let generations = Arc::clone(&self.inner.generations);
+        let (database, rows) = Database::assemble(config, &self.inner.dir, store, &stored, generations)?;
         let closed = database.inner.gate.close_to_long() && database.inner.gate.close();
         debug_assert!(closed, "nobody knows it yet");
         let mut drops: Rows = stored;
@@ -162,13 +163,18 @@ impl Database {
 
     /// Whether it is the same open database.
     pub fn is_same(&self, other: &Database) -> bool {
-        std::sync::Arc::ptr_eq(&self.inner, &other.inner)
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// Whether another database has taken over.
     #[inline]
     pub fn is_superseded(&self) -> bool {
         self.inner.is_superseded.load(Ordering::SeqCst)
+    }
+
+    /// How many of those that have taken over from one another are in memory: this one, and others that something holds.
+    pub fn generations_held(&self) -> usize {
+        Arc::strong_count(&self.inner.generations)
     }
 
     /// Whether all is built and looked at, as far as it was not refused.

@@ -109,6 +109,11 @@ pub(crate) struct ColdReads {
 }
 
 impl ColdReads {
+    /// See [`Sessions::let_go`].
+    pub(crate) fn let_go(&self) {
+        self.sessions.let_go();
+    }
+
     pub(crate) fn start(threads: usize) -> Result<ColdReads, StartError> {
         let queue_max = threads * COLD_WAITING_PER_THREAD;
         let pool = Pool::new(executor::Settings { threads, queue_max, name: "cold".to_owned() })?;
@@ -207,8 +212,22 @@ impl Sessions {
             }
         };
         let outcome = read(&session);
-        idle().push(session);
+        let mut idle = idle();
+        // Under the lock: what `let_go` does not see here sees that another has taken over.
+        if !session.database().is_superseded() {
+            idle.push(session);
+        }
         outcome
+    }
+
+    /// Lets the sessions go whose database another has taken over from: they would hold it until somebody reads.
+    pub(crate) fn let_go(&self) {
+        let is_old = |session: &mut Session| session.database().is_superseded();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let old: Vec<Session> = idle.extract_if(.., is_old).collect();
+        drop(idle);
+        // The last one ends its database, for which no reader waits.
+        drop(old);
     }
 }
 

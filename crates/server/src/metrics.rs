@@ -274,7 +274,7 @@ fn schema(service: &Service) -> [Metric; 5] {
             "config_held",
             Type::Gauge,
             "Configurations in memory: the one that is served, and those before it that something goes on with.",
-            service.services.load(Ordering::Relaxed) as f64,
+            service.services.load(Ordering::Relaxed).max(service.database.generations_held() as u64) as f64,
         ),
     ]
 }

@@ -16,6 +16,7 @@ use crate::service::Service;
 use crate::start::{self, StartError};
 use crate::switch::Switch;
 use crate::writing;
+use docs::catalog::CollectionInfo;
 use docs::{Database, OpenError};
 use http::{LateReply, Reply, Status};
 use serde_json::{Value as Json, json};
@@ -226,22 +227,25 @@ impl Reloader {
         let current = self.switch.current();
         let expiry = current.expiry.start(&current.database);
         let (_, waited) = reopened?;
+        current.pool_sessions.let_go();
+        current.cold.let_go();
         self.config = config;
         if new_feed {
             // Who follows goes on at the new one, by the number that it was told last.
             old.feed.end();
             current.feed.start(&current.database).map_err(StartError::System)?;
+        } else {
+            current.feed.move_on(&current.database);
         }
         expiry.map_err(StartError::System)?;
         Ok(waited)
     }
 }
 
-/// Whether a collection's number means the same in both.
+/// Whether a collection's number means the same in both, and so do its keys.
 fn has_same_collections(a: &Database, b: &Database) -> bool {
-    let names = |database: &Database| {
-        let infos = database.catalog().collections.iter();
-        infos.map(|info| info.name.clone()).collect::<Vec<String>>()
-    };
-    names(a) == names(b)
+    let (a, b) = (&a.catalog().collections, &b.catalog().collections);
+    let is_same =
+        |a: &CollectionInfo, b: &CollectionInfo| (&a.name, a.tree, a.key.kind) == (&b.name, b.tree, b.key.kind);
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
 }

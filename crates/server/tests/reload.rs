@@ -120,6 +120,27 @@ fn loops_that_nobody_asks_for_anything_let_the_old_configuration_go() {
 }
 
 #[test]
+fn pools_that_nobody_asks_for_anything_let_the_old_configuration_go() {
+    let page =
+        "[[endpoints]]\nroute = \"GET /all\"\nquery = \"SELECT a.id FROM items a, items b WHERE a.t + 0 = b.t + 1\"\n";
+    let text = file(&[ITEMS, GET, page]);
+    let server = TestServer::of_file(&text).unwrap();
+    fill(&server, 2_000);
+    for number in 0..3 {
+        // What reads much is done by the pool.
+        let found = server.query(&json!({ "sql": "SELECT a.id FROM items a, items b WHERE a.t + 0 = b.t + 1" }));
+        assert_eq!(found.json().as_array().map(Vec::len), Some(1_999));
+        assert_eq!(server.get("/all").json().as_array().map(Vec::len), Some(1_999));
+        check_reloaded(&server.reload(&text.replace("/items/", &format!("/items{number}/"))));
+        let until = Instant::now() + Duration::from_secs(20);
+        while server.metric("sapsan_config_held") != 1.0 {
+            assert!(Instant::now() < until, "the configuration before is held");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
 fn a_file_with_a_mistake_changes_nothing_and_is_told_with_its_place() {
     let server = TestServer::of_file(&file(&[ITEMS, GET])).unwrap();
     for (text, place) in [

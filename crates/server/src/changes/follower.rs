@@ -78,7 +78,9 @@ impl Follower {
 
     /// Does what is to be done; gives when to look again though nobody rings, `None`: not at all.
     fn turn(&mut self, orders: Orders) -> Option<Instant> {
-        let Orders { arrivals, wanting, seated, has_members, .. } = orders;
+        let Orders { arrivals, wanting, seated, has_members, database, .. } = orders;
+        // Readers go on: the collections are the same.
+        database.into_iter().for_each(|database| self.database = database);
         self.seats.retain(|seat| seated.contains(&seat.member));
         if !has_members && arrivals.is_empty() {
             self.live = None;

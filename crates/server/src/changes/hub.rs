@@ -15,6 +15,7 @@ use super::place::Place;
 use super::window::{Chunk, Window};
 use crate::failure::{Failure, Kind};
 use crate::in_flight::{InFlight, Taken};
+use docs::Database;
 use http::{LateReply, Nudge, Status};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,6 +84,8 @@ pub(crate) struct Orders {
     pub(crate) seated: Vec<u64>,
     pub(crate) has_members: bool,
     pub(crate) is_ending: bool,
+    /// One that has taken over.
+    pub(crate) database: Option<Database>,
 }
 
 struct Member {
@@ -122,6 +125,7 @@ struct State {
     next_member: u64,
     beat: u64,
     is_ending: bool,
+    database: Option<Database>,
 }
 
 /// See the module's text.
@@ -287,6 +291,13 @@ impl Hub {
         self.ring();
     }
 
+    /// Has the follower go on with a database that has taken over.
+    pub(crate) fn move_on(&self, database: Database) {
+        let before = self.lock().database.replace(database);
+        drop(before);
+        self.ring();
+    }
+
     // The follower's side.
 
     /// Wakes the follower.
@@ -323,6 +334,7 @@ impl Hub {
             has_members: !state.members.is_empty(),
             is_ending: state.is_ending,
             arrivals: std::mem::take(&mut state.arrivals),
+            database: state.database.take(),
         }
     }
 

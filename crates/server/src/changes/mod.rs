@@ -60,6 +60,11 @@ impl Feed {
         Ok(())
     }
 
+    /// Goes on with a database that has taken over, with the same collections: the one before is held no longer.
+    pub(crate) fn move_on(&self, database: &Database) {
+        self.hub.move_on(database.clone());
+    }
+
     /// Takes on a consumer.
     pub(crate) fn arrive(&self, arrival: impl FnOnce() -> Option<Arrival>) -> Result<(), Failure> {
         self.hub.arrive(arrival)
