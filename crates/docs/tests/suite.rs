@@ -43,6 +43,7 @@ mod sql_compiled;
 mod sql_correlated;
 mod sql_differential;
 mod sql_leaves;
+mod sql_limits;
 mod sql_lists;
 mod sql_pages;
 mod sql_parts;

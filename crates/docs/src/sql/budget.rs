@@ -1,5 +1,6 @@
 //! What an execution may use, and what it used.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::spill::SpillSpace;
@@ -7,7 +8,9 @@ use super::spill::SpillSpace;
 /// What an execution may use.
 #[derive(Clone, Copy)]
 pub struct Budget<'b> {
-    /// Index entries and documents looked at.
+    /// Index entries and documents looked at, those of inner queries included: with one more it is an error, and with as many
+    /// it is none. Threads that read parts of a range count 64 rows at a time, so each may have looked at so many more before
+    /// the error; what they read ahead of a LIMIT in vain does not count.
     pub rows_max: u64,
     /// Bytes of the result.
     pub output_bytes_max: usize,
@@ -43,4 +46,20 @@ pub struct Outcome {
     pub rows_read: u64,
     /// Its plan reads a collection whole.
     pub scans: bool,
+}
+
+/// Rows that an execution has read, and all inner queries in it, as they go.
+#[derive(Default)]
+pub(super) struct Tally(Cell<u64>);
+
+impl Tally {
+    /// Counts rows; gives all.
+    pub(super) fn add(&self, rows: u64) -> u64 {
+        self.0.set(self.0.get() + rows);
+        self.0.get()
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.0.get()
+    }
 }

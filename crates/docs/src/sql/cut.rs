@@ -14,7 +14,7 @@ use super::part::{Part, Shared};
 use super::plan::Plan;
 use super::relation::{Relation, Relations};
 use super::row::Fixed;
-use super::run::{DEADLINE_ROWS, Groups, LevelKeys, Run, Scratch, ended};
+use super::run::{Groups, LevelKeys, Run, Scratch, ended};
 use super::sink::RowSink;
 use super::value::{OuterValue, Value};
 use super::workers::Workers;
@@ -101,6 +101,10 @@ impl Relations for Ready<'_> {
     fn ask(&self, _number: usize, _outer: &[OuterValue<'_>]) -> Result<Rc<Relation>, Fault> {
         Err(Fault::Damaged("a plan"))
     }
+
+    fn may_read(&self) -> bool {
+        false
+    }
 }
 
 impl Plan {
@@ -160,7 +164,7 @@ impl<'e, S: RowSink> Run<'e, S> {
         if plan.grouped && plan.group.is_empty() {
             scratch.states.resize_with(plan.aggregates.len(), State::default);
         }
-        Run {
+        let mut run = Run {
             plan,
             fixed,
             view,
@@ -179,11 +183,14 @@ impl<'e, S: RowSink> Run<'e, S> {
             skip: 0,
             wanted: keep.map_or(u64::MAX, |keep| keep as u64),
             outcome: Outcome::default(),
-            check_at: DEADLINE_ROWS,
+            check_at: 0,
             part: Some(part),
+            tally: None,
             counted: Default::default(),
             sink,
-        }
+        };
+        run.check_at = run.next_check(part.add_rows(0, 0));
+        run
     }
 
     /// Gathers the part's rows, and counts them to the end.

@@ -11,14 +11,14 @@ use bumpalo::Bump;
 use hashbrown::HashSet;
 
 use super::aggregate::State;
-use super::budget::{Budget, Outcome};
+use super::budget::{Budget, Outcome, Tally};
 use super::constants;
 use super::error::QueryError;
 use super::expr::Expr;
 use super::plan::Plan;
 use super::relation::Relations;
 use super::row::{Fixed, Scope};
-use super::run::{Flow, Groups, LevelKeys, Run, Scratch, ended, next_check};
+use super::run::{Flow, Groups, LevelKeys, Run, Scratch, ended};
 use super::sink::RowSink;
 use super::value::{OuterValue, Value};
 use super::workers::Workers;
@@ -27,17 +27,30 @@ use crate::engine::View;
 /// Queries whose field caches one [`Scratch`] keeps apart.
 const CACHE_SLOTS: usize = 64;
 
-/// Runs a plan once, its inner queries being run by `relations`. `query` numbers the query, so that its field caches are
+/// What an execution is part of.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) view: &'a dyn View,
+    /// Runs its inner queries.
+    pub(super) relations: Option<&'a dyn Relations>,
+    /// What it is told of the row that asks.
+    pub(super) outer: &'a [OuterValue<'a>],
+    /// Where the rows of the whole are counted, if it has more than one query.
+    pub(super) tally: Option<&'a Tally>,
+}
+
+/// Runs a plan once. `query` numbers the query, so that its field caches are
 /// found again.
-pub(crate) fn execute<S: RowSink + ?Sized>(
+pub(super) fn execute<S: RowSink + ?Sized>(
     plan: &Plan,
     query: usize,
-    (view, relations, outer): (&dyn View, Option<&dyn Relations>, &[OuterValue<'_>]),
+    around: Around<'_>,
     parameters: &[Value<'_>],
     scratch: &mut Scratch,
     budget: &Budget<'_>,
     sink: &mut S,
 ) -> Result<Outcome, QueryError> {
+    let Around { view, relations, outer, tally } = around;
     scratch.arena.reset();
     scratch.constants.reset();
     scratch.sort.clear();
@@ -84,13 +97,17 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
         skip,
         wanted,
         outcome: Outcome { scans: plan.scans, ..Outcome::default() },
-        check_at: next_check(0, budget),
+        check_at: 0,
         part: None,
+        tally,
         counted: Default::default(),
         sink,
     };
-    run.run(scratch.workers.as_deref())?;
-    Ok(run.outcome)
+    run.check_at = run.next_check(tally.map_or(0, Tally::rows));
+    let ran = run.run(scratch.workers.as_deref());
+    let uncounted = run.outcome.rows_read - run.counted.0;
+    tally.into_iter().for_each(|tally| _ = tally.add(uncounted));
+    ran.map(|()| run.outcome)
 }
 
 /// OFFSET and LIMIT. A negative limit is none, a negative offset is 0; anything but an integer is refused.

@@ -11,9 +11,9 @@ use std::rc::Rc;
 
 use super::access::Access;
 use super::answers::Answers;
-use super::budget::{Budget, Outcome};
+use super::budget::{Budget, Outcome, Tally};
 use super::error::{Fault, QueryError, ROWS_KEPT};
-use super::execute;
+use super::execute::{self, Around};
 use super::plan::{InnerPlan, Level, Plan};
 use super::relation::{Relation, Relations};
 use super::row::Field;
@@ -34,14 +34,12 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
     sink: &mut S,
 ) -> Result<Outcome, QueryError> {
     if plan.inner.is_empty() {
-        return execute::execute(plan, query, (view, None, &[]), parameters, scratch, budget, sink);
+        let alone = Around { view, relations: None, outer: &[], tally: None };
+        return execute::execute(plan, query, alone, parameters, scratch, budget, sink);
     }
     let whole = Whole { view, parameters, budget, used: Used::default() };
     let mut outcome = whole.execute((plan, &Kept::of(plan)), query, &[], scratch, budget, sink)?;
-    outcome.rows_read += whole.used.rows_read.get();
-    if outcome.rows_read > budget.rows_max {
-        return Err(QueryError::Limit { what: "rows read", limit: budget.rows_max });
-    }
+    outcome.rows_read = whole.used.tally.rows();
     Ok(outcome)
 }
 
@@ -53,10 +51,10 @@ struct Whole<'a> {
     used: Used,
 }
 
-/// What all inner queries have used of the budget.
+/// What has been used of the budget: of its rows by all queries, else by the inner ones.
 #[derive(Default)]
 struct Used {
-    rows_read: Cell<u64>,
+    tally: Tally,
     /// Rows read, and runs, since the deadline was asked for.
     unasked: Cell<u64>,
     kept_bytes: Cell<usize>,
@@ -97,14 +95,15 @@ impl Whole<'_> {
         budget: &Budget<'_>,
         sink: &mut S,
     ) -> Result<Outcome, QueryError> {
+        let alone = Around { view: self.view, relations: None, outer, tally: Some(&self.used.tally) };
         if plan.inner.is_empty() {
-            return execute::execute(plan, query, (self.view, None, outer), self.parameters, scratch, budget, sink);
+            return execute::execute(plan, query, alone, self.parameters, scratch, budget, sink);
         }
         let own = RefCell::new(scratch.take_inner());
         let (plans, levels) = (&plan.inner[..], &plan.levels[..]);
         let inner = InnerQueries { whole: self, plans, levels, kept, scratch: own, failure: Cell::new(None) };
-        let told = (self.view, Some(&inner as &dyn Relations), outer);
-        let result = execute::execute(plan, query, told, self.parameters, scratch, budget, sink);
+        let around = Around { relations: Some(&inner), ..alone };
+        let result = execute::execute(plan, query, around, self.parameters, scratch, budget, sink);
         scratch.keep_inner(inner.scratch.take());
         for (number, query) in kept.0.iter().enumerate() {
             query.relation.get().into_iter().for_each(|relation| sink.note_kept(number, relation.len()));
@@ -151,6 +150,10 @@ impl Relations for InnerQueries<'_> {
         kept.answers.borrow_mut().keep(outer, &relation, &used.answer_bytes, memory);
         self.check_deadline().map_err(|error| self.fail(error))?;
         Ok(relation)
+    }
+
+    fn may_read(&self) -> bool {
+        self.plans.iter().zip(&self.kept.0).any(|(plan, kept)| plan.is_correlated || kept.relation.get().is_none())
     }
 }
 
@@ -219,7 +222,7 @@ impl InnerQueries<'_> {
         let (own, used) = (self.whole.budget, &self.whole.used);
         let memory = own.memory_bytes_max.saturating_sub(used.kept_bytes.get() + used.answer_bytes.get());
         let budget = Budget {
-            rows_max: own.rows_max.saturating_sub(used.rows_read.get()),
+            rows_max: own.rows_max,
             output_bytes_max: memory,
             memory_bytes_max: memory,
             spill: own.spill,
@@ -231,13 +234,11 @@ impl InnerQueries<'_> {
         let failure = sink.failure;
         let outcome = outcome.map_err(|error| match error {
             QueryError::Unwanted if let Some(failure) = failure => failure,
-            QueryError::Limit { what: "rows read", .. } => QueryError::Limit { what: "rows read", limit: own.rows_max },
             QueryError::Limit { what: "bytes of result", .. } => {
                 QueryError::Limit { what: ROWS_KEPT, limit: own.memory_bytes_max as u64 }
             }
             other => other,
         })?;
-        used.rows_read.set(used.rows_read.get() + outcome.rows_read);
         used.unasked.set(used.unasked.get() + outcome.rows_read);
         Ok(())
     }

@@ -10,15 +10,15 @@
 //! - Of DISTINCT a part drops what it has seen itself, as far as there is room to know it; the thread of the query decides.
 //!
 //! ```text
-//!  row: length (u32) | fields (sort.rs)
-//!  row of DISTINCT: length (u32) | its values as a key | length (u32), sort key, fields, or the number of the fault in them
+//!  row: length (u32) | rows of the part that were read (u64) | fields (sort.rs)
+//!  row of DISTINCT: length (u32) | rows read (u64) | its values as a key | length (u32), sort key, fields, or the number of the fault in them
 //! ```
 
 use std::cell::RefCell;
 
-use super::budget::Budget;
+use super::budget::{Budget, Tally};
 use super::cut::{Common, Cuts};
-use super::error::{Fault, QueryError};
+use super::error::{Fault, QueryError, ROWS_READ};
 use super::ordered::{self, Next, Ordered, Own};
 use super::part::Shared;
 use super::plan::Plan;
@@ -42,6 +42,9 @@ const BATCH_BYTES: usize = 16 << 10;
 const AHEAD_PER_THREAD: usize = 2;
 /// Faults that a row of DISTINCT only has if it is the first of its kind, by number.
 const FAULTS: [Fault; 5] = [Fault::IntegerOverflow, Fault::TextTooLong, Fault::Json, Fault::JsonPath, Fault::JsonLabel];
+const LENGTH_BYTES: usize = size_of::<u32>();
+/// What a row begins with.
+const HEAD_BYTES: usize = LENGTH_BYTES + size_of::<u64>();
 const DAMAGED: Fault = Fault::Damaged("a row of a part");
 
 /// Whether a plan's rows, of which `keep` are wanted, are found in parts and given one by one, and that is worth it.
@@ -122,7 +125,7 @@ impl PartRows<'_> {
 
 impl RowSink for PartRows<'_> {
     fn begin_row(&mut self) {
-        self.rows.extend_from_slice(&[0; 4]);
+        self.rows.extend_from_slice(&[0; HEAD_BYTES]);
     }
 
     #[inline(always)]
@@ -131,8 +134,14 @@ impl RowSink for PartRows<'_> {
     }
 
     fn end_row(&mut self) {
-        let length = (self.rows.len() - self.whole - 4) as u32;
-        self.rows[self.whole..self.whole + 4].copy_from_slice(&length.to_le_bytes());
+        self.end_row_at(0);
+    }
+
+    fn end_row_at(&mut self, rows_read: u64) {
+        let length = (self.rows.len() - self.whole - LENGTH_BYTES) as u32;
+        let head = &mut self.rows[self.whole..self.whole + HEAD_BYTES];
+        head[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        head[LENGTH_BYTES..].copy_from_slice(&rows_read.to_le_bytes());
         self.whole = self.rows.len();
         self.wanted = self.wanted.saturating_sub(1);
         if self.rows.len() >= BATCH_BYTES || self.wanted == 0 {
@@ -163,7 +172,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// Has the rows found by several threads and gives them. False: nothing was done.
     pub(super) fn list(&mut self, cuts: &Cuts, taken: &Taken<'_>, view: &(dyn View + Sync)) -> Result<bool, End> {
         let Some(fixed) = Common::of(self.plan, self.fixed) else { return Ok(false) };
-        let keep = self.keep();
+        let (keep, before) = (self.keep(), self.tally.map_or(0, Tally::rows));
         let ahead_max = if keep.is_some() { (taken.count() + 1) * AHEAD_PER_THREAD } else { cuts.parts() };
         let list = List {
             plan: self.plan,
@@ -173,7 +182,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             cuts,
             keep: keep.filter(|_| !self.plan.distinct),
             takes_infinite: self.sink.takes_infinite(),
-            shared: Shared::given_in_order(keep.is_some()),
+            shared: Shared::given_in_order(before, keep.is_some()),
             ordered: Ordered::new(cuts.parts(), ahead_max, share(self.budget, WAITING)),
         };
         let flow = std::thread::scope(|scope| {
@@ -182,7 +191,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             self.give_parts(list, keep.is_some(), || taken.spawn(scope, cuts.parts() - 1, move || list.help()))
         });
         // Those that were read ahead in vain are no reason for an error.
-        self.outcome.rows_read = (self.outcome.rows_read + list.shared.rows()).min(self.budget.rows_max);
+        let left = self.budget.rows_max.saturating_sub(before);
+        self.outcome.rows_read = (self.outcome.rows_read + list.shared.rows()).min(left);
         flow.map(|()| true)
     }
 
@@ -290,7 +300,10 @@ impl<S: RowSink + ?Sized> Giver<'_, '_, S> {
                 Next::Rows(rows) => {
                     let mut rows = &rows[..];
                     while !rows.is_empty() {
-                        self.run.give_found(take_sized(&mut rows)?)?;
+                        let row = take_sized(&mut rows)?;
+                        let (read, row) = row.split_first_chunk().ok_or(DAMAGED)?;
+                        list.check_read(u64::from_le_bytes(*read))?;
+                        self.run.give_found(row)?;
                     }
                 }
                 Next::Ended(read) => list.count_given(read)?,
@@ -335,10 +348,11 @@ impl List<'_> {
         part.turn = turn;
         let mut run = Run::of_part(self.plan, fixed, self.view, self.budget, scratch, &mut sink, (part, self.keep));
         let found = run.gather_part();
-        let read = run.outcome.rows_read;
+        let (read, counted) = (run.outcome.rows_read, run.counted.0);
         run.count_bytes(0);
         sink.hand_on();
         if sink.is_stopped {
+            self.shared.uncount(counted);
             return;
         }
         match found {
@@ -350,9 +364,17 @@ impl List<'_> {
         }
     }
 
+    /// Whether a row is given for which so many of its part were read.
+    fn check_read(&self, read: u64) -> Result<(), QueryError> {
+        if self.shared.is_late(read, self.budget.rows_max) { Err(self.too_many()) } else { Ok(()) }
+    }
+
     /// Counts rows read of a part that is given.
     fn count_given(&self, read: u64) -> Result<(), QueryError> {
-        let limit = self.budget.rows_max;
-        if self.shared.add_given(read) > limit { Err(QueryError::Limit { what: "rows read", limit }) } else { Ok(()) }
+        if self.shared.add_given(read) > self.budget.rows_max { Err(self.too_many()) } else { Ok(()) }
+    }
+
+    fn too_many(&self) -> QueryError {
+        QueryError::Limit { what: ROWS_READ, limit: self.budget.rows_max }
     }
 }

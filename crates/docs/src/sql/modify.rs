@@ -11,7 +11,7 @@ use hashbrown::HashSet;
 use sqlparser::ast::Statement;
 
 use super::budget::Budget;
-use super::error::{QueryError, SqlError};
+use super::error::{QueryError, ROWS_READ, SqlError};
 use super::query::Query;
 use super::resolve::changes::{Action, Changing, Form};
 use super::row::as_key;
@@ -40,8 +40,6 @@ pub struct Modification {
 
 /// A document written counts as so many rows read: about as much work.
 const ROWS_PER_WRITE: u64 = 16;
-/// The name of the limit on rows.
-pub(crate) const ROWS_READ: &str = "rows read";
 
 /// What a statement did.
 #[derive(Clone, Copy, Debug, Default)]

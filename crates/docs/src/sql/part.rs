@@ -24,11 +24,14 @@ pub(super) struct Part<'p> {
 /// What the parts of one execution count together.
 #[derive(Default)]
 pub(super) struct Shared {
+    /// Rows that inner queries had read before.
+    before: u64,
+    /// Rows read in all parts, with those.
     rows: AtomicU64,
     pub(super) bytes: AtomicUsize,
     /// Parts from this one on are not wanted: counted from the end, so that 0 is none.
     unwanted: AtomicUsize,
-    /// Where rows may be read that none turns out to have wanted: those of all parts that are given.
+    /// Where rows may be read that none turns out to have wanted: those of all parts that are given, with those.
     given: Option<AtomicU64>,
 }
 
@@ -75,9 +78,24 @@ impl<'p> Part<'p> {
 }
 
 impl Shared {
+    /// Inner queries have read so many rows before.
+    pub(super) fn after(before: u64) -> Shared {
+        Shared { before, rows: AtomicU64::new(before), ..Shared::default() }
+    }
+
     /// For parts that are given in their order; `is_limited`: perhaps not all of them.
-    pub(super) fn given_in_order(is_limited: bool) -> Shared {
-        Shared { given: is_limited.then(AtomicU64::default), ..Shared::default() }
+    pub(super) fn given_in_order(before: u64, is_limited: bool) -> Shared {
+        Shared { given: is_limited.then(|| AtomicU64::new(before)), ..Shared::after(before) }
+    }
+
+    /// A part is given back: its rows are read again, by whoever takes it.
+    pub(super) fn uncount(&self, rows: u64) {
+        self.rows.fetch_sub(rows, Ordering::Relaxed);
+    }
+
+    /// Whether a row at which so many of its part were read comes after too many, where that matters.
+    pub(super) fn is_late(&self, read: u64, rows_max: u64) -> bool {
+        self.given.as_ref().is_some_and(|given| given.load(Ordering::Relaxed) + read > rows_max)
     }
 
     /// Counts the rows read of a part that is given; gives those of all of them, where that matters.
@@ -87,7 +105,7 @@ impl Shared {
 
     /// Rows read in all parts.
     pub(super) fn rows(&self) -> u64 {
-        self.rows.load(Ordering::Relaxed)
+        self.rows.load(Ordering::Relaxed) - self.before
     }
 
     pub(super) fn is_unwanted(&self, part: usize) -> bool {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::aggregate::{AggregateKind, State};
-use super::budget::Budget;
+use super::budget::{Budget, Tally};
 use super::cut::{Common, Cuts};
 use super::error::QueryError;
 use super::lists;
@@ -114,7 +114,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             budget: self.budget,
             cuts,
             keep: self.keep(),
-            shared: Shared::default(),
+            shared: Shared::after(self.tally.map_or(0, Tally::rows)),
             next: AtomicUsize::new(0),
             together: Mutex::default(),
         };

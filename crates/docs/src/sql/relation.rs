@@ -48,6 +48,8 @@ pub(crate) trait Relations {
     fn get(&self, number: usize) -> Result<&Relation, Fault>;
     /// That of a correlated query for what it is told of a row.
     fn ask(&self, number: usize, outer: &[OuterValue<'_>]) -> Result<Rc<Relation>, Fault>;
+    /// Whether what is asked may read rows yet.
+    fn may_read(&self) -> bool;
 }
 
 impl Relation {

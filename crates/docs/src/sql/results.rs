@@ -41,7 +41,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
 
     #[inline(always)]
     pub(super) fn end_row(&mut self) -> Flow {
-        self.sink.end_row();
+        self.sink.end_row_at(self.outcome.rows_read);
         self.outcome.rows += 1;
         if self.sink.bytes() > self.budget.output_bytes_max {
             let limit = self.budget.output_bytes_max as u64;

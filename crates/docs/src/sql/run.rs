@@ -10,13 +10,14 @@ use hashbrown::{HashMap, HashSet};
 
 use super::aggregate::State;
 use super::batch::Batch;
-use super::budget::{Budget, Outcome};
+use super::budget::{Budget, Outcome, Tally};
 use super::constants::Remembered;
-use super::error::{Fault, QueryError};
+use super::error::{Fault, QueryError, ROWS_READ};
 use super::expr::Expr;
 use super::part::Part;
 use super::plan::Plan;
 use super::point_keys::PointKeys;
+use super::relation::Relations;
 use super::row::{Fixed, Frame, Scope};
 use super::sink::RowSink;
 use super::sort::SortBuffer;
@@ -179,7 +180,9 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) check_at: u64,
     /// The part of the outermost range that is read, where several threads read it.
     pub(super) part: Option<Part<'e>>,
-    /// Rows and bytes that the part has counted with the others.
+    /// Where the rows of all queries of the execution are counted, if there are inner ones.
+    pub(super) tally: Option<&'e Tally>,
+    /// Rows and bytes that have been counted with those of other parts or queries.
     pub(super) counted: (u64, Cell<usize>),
     pub(super) sink: &'e mut S,
 }
@@ -222,22 +225,31 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             }
             rows_read = part.add_rows(rows_read - self.counted.0, rows_read);
             self.counted.0 = self.outcome.rows_read;
+        } else if let Some(tally) = self.tally {
+            rows_read = tally.add(rows_read - self.counted.0);
+            self.counted.0 = self.outcome.rows_read;
         }
         if rows_read > self.budget.rows_max {
-            return Err(QueryError::Limit { what: "rows read", limit: self.budget.rows_max }.into());
+            return Err(QueryError::Limit { what: ROWS_READ, limit: self.budget.rows_max }.into());
         }
         if self.outcome.rows_read.is_multiple_of(DEADLINE_ROWS) && self.budget.deadline.is_some_and(|over| over()) {
             return Err(QueryError::Deadline.into());
         }
-        self.check_at = next_check(self.outcome.rows_read, self.budget);
+        self.check_at = self.next_check(rows_read);
         Ok(())
     }
-}
 
-/// The next row that is one of [`DEADLINE_ROWS`], or one too many.
-pub(super) fn next_check(rows_read: u64, budget: &Budget<'_>) -> u64 {
-    let deadline = (rows_read / DEADLINE_ROWS + 1) * DEADLINE_ROWS;
-    deadline.min(budget.rows_max.saturating_add(1))
+    /// The next row that is one of [`DEADLINE_ROWS`], or one too many where so many were read in all. An inner query that is
+    /// asked next reads rows beside these: then each row is counted at once.
+    pub(super) fn next_check(&self, all: u64) -> u64 {
+        let own = self.outcome.rows_read;
+        if self.fixed.relations.is_some_and(Relations::may_read) {
+            return own + 1;
+        }
+        let deadline = (own / DEADLINE_ROWS + 1) * DEADLINE_ROWS;
+        let left = self.budget.rows_max.saturating_sub(all);
+        deadline.min(own.saturating_add(left).saturating_add(1))
+    }
 }
 
 /// The loops' end as the caller sees it.

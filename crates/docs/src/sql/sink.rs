@@ -12,6 +12,11 @@ pub trait RowSink {
     fn field(&mut self, column: usize, field: Field<'_>);
     /// The row is complete.
     fn end_row(&mut self);
+    /// The same, told how many rows the execution had read by then.
+    #[inline(always)]
+    fn end_row_at(&mut self, _rows_read: u64) {
+        self.end_row();
+    }
     /// Bytes taken so far: what the limit on a result's size counts.
     fn bytes(&self) -> usize;
     /// Whether anybody wants the rows that follow: asked after each row.
