@@ -1,7 +1,7 @@
 //! Work that would hold a loop: it runs on a pool, and its reply comes late.
 
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::writing;
+use crate::refusal;
 use executor::{Pool, Refused};
 use http::LateReply;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl Drop for Owed {
     fn drop(&mut self) {
         if let Some(late) = self.late.take() {
             let busy = Failure::new(Kind::Busy, "too many requests wait for a thread");
-            writing::refuse(&self.errors, late, &busy);
+            refusal::refuse(&self.errors, late, &busy);
         }
     }
 }

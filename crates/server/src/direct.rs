@@ -12,8 +12,8 @@ use crate::endpoint::{self, Unread};
 use crate::failure::ErrorRules;
 use crate::general::documents;
 use crate::memory::DIRECT_PLACE_BYTES;
+use crate::refusal;
 use crate::service::Service;
-use crate::writing;
 use docs::direct::{DirectReads, Got, Outcome};
 use docs::key::Key;
 use docs::{CollectionId, Database, Moment, Precondition, ReadError};
@@ -76,7 +76,7 @@ impl Direct {
                     waiting.document.collection = collection;
                     *place = Some(waiting);
                 }
-                None => writing::refuse(&old.errors, waiting.late, &endpoint::missing()),
+                None => refusal::refuse(&old.errors, waiting.late, &endpoint::missing()),
             }
         }
     }
@@ -106,7 +106,7 @@ impl Waiting {
                     Kind::General(precondition) => documents::read_elsewhere(service, document, precondition, late),
                 };
             }
-            Err(error) => Err(writing::of_read(&error)),
+            Err(error) => Err(refusal::of_read(&error)),
         };
         match kind {
             Kind::Declared => {

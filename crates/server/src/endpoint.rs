@@ -10,6 +10,7 @@ use crate::large;
 pub(crate) use crate::media::JSON;
 use crate::params;
 use crate::querying::DeclaredQuery;
+use crate::refusal;
 use crate::service::{Local, Service};
 use crate::stepping::DeclaredSteps;
 use crate::writing::{self, Answer};
@@ -259,7 +260,7 @@ impl Unread {
             now.check()?;
             Ok(Some(text))
         };
-        text().map_err(|error| writing::of_read(&error))?.ok_or_else(missing)
+        text().map_err(|error| refusal::of_read(&error))?.ok_or_else(missing)
     }
 
     /// 404 unless the document exists.
@@ -283,14 +284,14 @@ pub(crate) fn read_elsewhere(service: &Service, required: Option<Unread>, docume
 pub(crate) fn answer_late(replies: &InFlight, errors: &ErrorRules, late: LateReply, text: Result<Vec<u8>, Failure>) {
     match text {
         Ok(text) => large::send_late(replies, errors, late, Status(200), JSON, text),
-        Err(failure) => writing::refuse(errors, late, &failure),
+        Err(failure) => refusal::refuse(errors, late, &failure),
     }
 }
 
 /// The text of a document that was found, or not.
 pub(crate) fn text_of(found: Option<Stored<'_>>) -> Result<Vec<u8>, Failure> {
     let stored = found.ok_or_else(missing)?;
-    stored.text().map(<[u8]>::to_vec).map_err(|error| writing::of_read(&error))
+    stored.text().map(<[u8]>::to_vec).map_err(|error| refusal::of_read(&error))
 }
 
 /// Counts a read that leaves its loop.
@@ -307,7 +308,7 @@ impl Named {
             Ok(Some(_)) => Ok(None),
             Ok(None) => Err(missing()),
             Err(ReadError::Store(store::Error::NotInMemory)) => Ok(Some(self.unread(&key))),
-            Err(error) => Err(writing::of_read(&error)),
+            Err(error) => Err(refusal::of_read(&error)),
         }
     }
 
@@ -344,7 +345,7 @@ impl Named {
                     _ => read_elsewhere(service, None, document, late),
                 };
             }
-            Err(error) => return service.fail(&writing::of_read(&error), reply),
+            Err(error) => return service.fail(&refusal::of_read(&error), reply),
         };
         match stored.text() {
             Ok(text) if text.len() > large::WHOLE_BYTES_MAX => match stored.change_number() {
@@ -352,7 +353,7 @@ impl Named {
                     let seen = (number, text.len());
                     large::send_document(session, self.collection, self.kind, &key, seen, reply);
                 }
-                Err(error) => service.fail(&writing::of_read(&error), reply),
+                Err(error) => service.fail(&refusal::of_read(&error), reply),
             },
             Ok(text) => {
                 // Copied before it is checked, checked before it leaves: see `Moment::check`.
@@ -360,10 +361,10 @@ impl Named {
                 out.extend_from_slice(text);
                 match now.check() {
                     Ok(()) => reply.send(Status(200), JSON, out),
-                    Err(error) => service.fail(&writing::of_read(&error), reply),
+                    Err(error) => service.fail(&refusal::of_read(&error), reply),
                 }
             }
-            Err(error) => service.fail(&writing::of_read(&error), reply),
+            Err(error) => service.fail(&refusal::of_read(&error), reply),
         }
     }
 

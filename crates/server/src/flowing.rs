@@ -10,7 +10,7 @@
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::{InFlight, Taken};
 use crate::large::{self, WHOLE_BYTES_MAX};
-use crate::writing;
+use crate::refusal;
 use docs::Moment;
 use docs::sql::{Budget, Field, RowSink};
 use http::{BodySource, LateReply, More, Nudge, Status};
@@ -268,7 +268,7 @@ impl<'f> Reply<'f> {
         if let Some(late) = self.late.take() {
             return match outcome {
                 Ok(()) => large::send_late(self.replies, self.errors, late, Status(200), self.media, rest),
-                Err(failure) => writing::refuse(self.errors, late, &failure),
+                Err(failure) => refusal::refuse(self.errors, late, &failure),
             };
         }
         let end = match outcome {

@@ -8,7 +8,7 @@
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::{InFlight, Taken};
 use crate::media::JSON;
-use crate::writing;
+use crate::refusal;
 use docs::key::{Key, KeyType};
 use docs::{CollectionId, Session};
 use http::{BodySource, LateReply, More, Reply, Status};
@@ -60,7 +60,7 @@ pub(crate) fn send_late(
             late.send_charged(status, media, body, Box::new(taken));
         }
         Some(kept) => late.stream(status, media, kept.body.len() as u64, Box::new(kept)),
-        None => writing::refuse(errors, late, &busy()),
+        None => refusal::refuse(errors, late, &busy()),
     }
 }
 

@@ -37,6 +37,7 @@ mod paging;
 mod params;
 mod queries;
 mod querying;
+mod refusal;
 mod reload;
 pub mod rows;
 mod service;

@@ -14,15 +14,15 @@ use crate::media::{JSON, Shape};
 use crate::paging::{self, ITEMS, Page, Pages};
 use crate::params;
 use crate::queries::{PLAN_FIELD, Queries};
+use crate::refusal;
 use crate::service::{Local, PathTexts, Service};
 use crate::streaming;
-use crate::writing;
 use docs::Database;
 use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault, ParameterKind};
 use docs::key::KeyType;
 use docs::order::Scalar;
-use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, ROWS_KEPT, SpillSpace, SqlError, Value};
+use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, SpillSpace, SqlError, Value};
 use executor::Pool;
 use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::Arc;
@@ -331,7 +331,7 @@ impl DeclaredQuery {
                 }
                 large::send_late(&replies, &errors, late, Status(200), JSON, body);
             }
-            Err(failure) => writing::refuse(&errors, late, &failure),
+            Err(failure) => refusal::refuse(&errors, late, &failure),
         };
         match streamed {
             None => cold::read_late(service, &service.errors, reply.later(), read, done),
@@ -366,7 +366,7 @@ impl DeclaredQuery {
             });
             match body {
                 Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
-                Err(failure) => writing::refuse(&errors, late, &failure),
+                Err(failure) => refusal::refuse(&errors, late, &failure),
             }
         });
     }
@@ -379,7 +379,7 @@ impl DeclaredQuery {
             required.iter().try_for_each(|required| required.check(session)).map(Some)
         };
         cold::read_late(service, &service.errors, reply.later(), read, move |late, checked| {
-            writing::refuse(&errors, late, &checked.err().unwrap_or(failure));
+            refusal::refuse(&errors, late, &checked.err().unwrap_or(failure));
         });
     }
 
@@ -540,7 +540,7 @@ impl Streamed {
             streaming::stream(query, rows, (before, behind), &mut self.queries.scratch(), budget, (reply, rest))
         };
         let ran = self.whole.clone().run_for(client, self.now_ms, |budget| reply.run(budget, run));
-        let outcome = ran.map_err(|error| client.failure(of_query(&error)))?;
+        let outcome = ran.map_err(|error| client.failure(refusal::of_query(&error)))?;
         self.queries.count(&outcome, plan, scans, DECLARED);
         Ok(())
     }
@@ -581,7 +581,7 @@ enum Ended {
 impl Ended {
     fn failure(self) -> Failure {
         match self {
-            Ended::Query(error) => of_query(&error),
+            Ended::Query(error) => refusal::of_query(&error),
             Ended::NoRow => Failure::new(Kind::NotFound, "the query has no row"),
         }
     }
@@ -628,26 +628,4 @@ pub(crate) fn value_of(scalar: Scalar<'_>) -> Value<'_> {
         Scalar::Real(real) => Value::Real(real),
         Scalar::Text(text) => Value::text(text),
     }
-}
-
-/// What a query that ended without its whole result is to the client.
-pub(crate) fn of_query(error: &QueryError) -> Failure {
-    let kind = match error {
-        QueryError::Limit { what: ROWS_KEPT, .. } => {
-            let detail =
-                format!("{error}, a part of `[server] memory`; allowed: fewer, or rows that are joined instead");
-            return Failure::new(Kind::TooLarge, detail);
-        }
-        QueryError::Limit { .. } | QueryError::Deadline => Kind::TooLarge,
-        QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
-        QueryError::Value(_) | QueryError::Parameters { .. } => Kind::Invalid,
-        QueryError::Store(store::Error::Busy) => {
-            return Failure::new(Kind::Busy, "the configuration has just changed: try again");
-        }
-        _ => {
-            tracing::error!(%error, "a query failed");
-            Kind::Internal
-        }
-    };
-    Failure::new(kind, error.to_string())
 }

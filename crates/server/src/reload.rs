@@ -12,10 +12,10 @@ use crate::config::{ConfigError, ServiceConfig};
 use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::memory::Division;
+use crate::refusal;
 use crate::service::Service;
 use crate::start::{self, StartError};
 use crate::switch::Switch;
-use crate::writing;
 use docs::catalog::CollectionInfo;
 use docs::{Database, OpenError};
 use http::{LateReply, Reply, Status};
@@ -57,7 +57,7 @@ impl Reloads {
         };
         if let Ask::Reload(Some(late)) = refused {
             let busy = Failure::new(Kind::Busy, "other reloads wait already");
-            writing::refuse(&ErrorRules::default(), late, &busy);
+            refusal::refuse(&ErrorRules::default(), late, &busy);
         }
     }
 
@@ -157,7 +157,7 @@ impl Reloader {
             }
         };
         match (late, outcome, failure) {
-            (Some(late), _, Some(failure)) => writing::refuse(&ErrorRules::default(), late, &failure),
+            (Some(late), _, Some(failure)) => refusal::refuse(&ErrorRules::default(), late, &failure),
             (Some(late), Ok(told), None) => late.send(Status(200), JSON, told.to_string().into_bytes()),
             _ => {}
         }

@@ -9,6 +9,7 @@ use crate::in_flight::{InFlight, Taken};
 use crate::large;
 use crate::params;
 use crate::querying::{Whole, of_target, value_of};
+use crate::refusal;
 use crate::service::{Local, PathTexts, Service};
 use crate::writing;
 use docs::catalog::Catalog;
@@ -120,7 +121,7 @@ impl DeclaredSteps {
         };
         let bytes: usize = parameters.iter().map(|value| size_of::<OwnedValue>() + value.bytes()).sum();
         let Some(taken) = service.writes.take(writing::WAITING_BYTES + bytes + REPLY_BYTES_MAX) else {
-            return service.fail(&writing::of_write(&WriteError::Busy), reply);
+            return service.fail(&refusal::of_write(&WriteError::Busy), reply);
         };
         let call = StepsCall {
             steps: Arc::clone(&self.steps),
@@ -161,7 +162,7 @@ impl DeclaredSteps {
             values.push(owned(params::of_path(parameter, params, text)?));
         }
         if let Some(body) = &self.body {
-            values.extend(body.values(request.body()).map_err(|error| writing::of_write(&error))?);
+            values.extend(body.values(request.body()).map_err(|error| refusal::of_write(&error))?);
         }
         values.extend(self.file.iter().map(|parameter| owned(params::default_of(parameter))));
         Ok(values)
@@ -195,7 +196,7 @@ impl Answered {
 
     fn failure(&self, error: StepsError) -> Failure {
         match error {
-            StepsError::Failed { error, .. } => writing::of_modify(&error),
+            StepsError::Failed { error, .. } => refusal::of_modify(&error),
             StepsError::Unmet { step, rows } => {
                 let told = self.otherwise.get(step);
                 let (status, detail) = told.map_or((409, ""), |(status, detail)| (*status, detail.as_str()));
@@ -204,7 +205,7 @@ impl Answered {
             }
             StepsError::NoRow => Failure::new(Kind::NotFound, "the last step has no row"),
             StepsError::Missing => Failure::new(Kind::NotFound, "there is no such document"),
-            StepsError::Store(error) => writing::of_store(error),
+            StepsError::Store(error) => refusal::of_store(error),
             other => Failure::new(Kind::Internal, format!("{other:?}")),
         }
     }
@@ -228,7 +229,7 @@ impl Owed {
         match outcome {
             Ok(rows) => self.late.send(self.reply.status, JSON, self.reply.body(&rows)),
             Err(StepsError::Failed { error: ModifyError::Query(QueryError::Limit { .. }), .. }) => self.run(call),
-            Err(error) => writing::refuse(&self.errors, self.late, &self.reply.failure(error)),
+            Err(error) => refusal::refuse(&self.errors, self.late, &self.reply.failure(error)),
         }
     }
 
@@ -240,7 +241,7 @@ impl Owed {
             drop((call, taken));
             match outcome {
                 Ok(rows) => large::send_late(&replies, &errors, late, reply.status, JSON, reply.body(&rows)),
-                Err(error) => writing::refuse(&errors, late, &reply.failure(error)),
+                Err(error) => refusal::refuse(&errors, late, &reply.failure(error)),
             }
         });
     }

@@ -11,8 +11,8 @@ use super::fail;
 use crate::background;
 use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::refusal;
 use crate::service::Service;
-use crate::writing;
 use docs::Database;
 use http::{Reply, Request, Status};
 use std::ops::ControlFlow;
@@ -120,7 +120,7 @@ pub(super) fn make(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
         drop(turn);
         match result {
             Ok(body) => late.send(Status(200), JSON, body),
-            Err(failure) => writing::refuse(&errors, late, &failure),
+            Err(failure) => refusal::refuse(&errors, late, &failure),
         }
     });
 }

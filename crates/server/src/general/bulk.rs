@@ -8,6 +8,7 @@ use super::{collection, fail};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::{InFlight, Taken};
 use crate::large;
+use crate::refusal;
 use crate::rows::NDJSON;
 use crate::service::{Local, Service};
 use crate::writing;
@@ -99,11 +100,11 @@ fn admit(service: &Service, body: &[u8]) -> Result<Taken, Failure> {
         return Err(Failure::new(Kind::TooLarge, format!("{what}: send fewer at once")));
     }
     let taken = service.writes.take(bytes);
-    taken.ok_or_else(|| writing::of_write(&WriteError::Busy))
+    taken.ok_or_else(|| refusal::of_write(&WriteError::Busy))
 }
 
 fn describe(line: usize, error: &WriteError) -> String {
-    let failure = writing::of_write(error);
+    let failure = refusal::of_write(error);
     let status = ErrorRules::default().status(failure.kind).0;
     serde_json::json!({ "line": line, "status": status, "detail": failure.detail }).to_string()
 }

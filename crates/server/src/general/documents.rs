@@ -9,6 +9,7 @@ use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::InFlight;
 use crate::keys;
 use crate::large;
+use crate::refusal;
 use crate::service::{Local, Service};
 use crate::writing;
 use docs::catalog::CollectionInfo;
@@ -85,11 +86,11 @@ fn get_stored<'r>(
         Ok(Got::Now(None)) => return refuse(&no_document(), reply),
         Ok(Got::Later(place)) => return Some((Got::Later(place), reply)),
         Ok(Got::Elsewhere) => return Some((Got::Elsewhere, reply)),
-        Err(error) => return refuse(&writing::of_read(&error), reply),
+        Err(error) => return refuse(&refusal::of_read(&error), reply),
     };
     let (number, text) = match stored.change_number().and_then(|number| Ok((number, stored.text()?))) {
         Ok(read) => read,
-        Err(error) => return refuse(&writing::of_read(&error), reply),
+        Err(error) => return refuse(&refusal::of_read(&error), reply),
     };
     // A large one is read again for each piece. Copied before it is checked, checked before it leaves.
     if text.len() <= large::WHOLE_BYTES_MAX {
@@ -97,7 +98,7 @@ fn get_stored<'r>(
         out.extend_from_slice(text);
     }
     if let Err(error) = now.check() {
-        return refuse(&writing::of_read(&error), reply);
+        return refuse(&refusal::of_read(&error), reply);
     }
     reply.header("ETag", Tag::new(number).as_str());
     match preconditions::judge(precondition, number) {
@@ -118,7 +119,7 @@ pub(crate) fn read_elsewhere(service: &Service, document: Unread, precondition: 
     let Unread { collection, kind, key } = document;
     let read = move |session: &Session, room: Room| {
         let key = kind.of_bytes(&key).ok_or_else(no_document)?;
-        let found = read_whole(session, collection, &key, room.bytes_max).map_err(|error| writing::of_read(&error))?;
+        let found = read_whole(session, collection, &key, room.bytes_max).map_err(|error| refusal::of_read(&error))?;
         let (number, text) = found.ok_or_else(no_document)?;
         Ok(text.map(|text| (number, text)))
     };
@@ -137,12 +138,12 @@ pub(crate) fn answer_late(
 ) {
     let (number, text) = match found {
         Ok(found) => found,
-        Err(failure) => return writing::refuse(errors, late, &failure),
+        Err(failure) => return refusal::refuse(errors, late, &failure),
     };
     late.header("ETag", Tag::new(number).as_str());
     match preconditions::judge(precondition, number) {
         Verdict::NotModified => late.send(Status(304), "", Vec::new()),
-        Verdict::Failed => writing::refuse(errors, late, &other_number()),
+        Verdict::Failed => refusal::refuse(errors, late, &other_number()),
         Verdict::Holds => large::send_late(replies, errors, late, Status(200), JSON, text),
     }
 }
@@ -151,7 +152,7 @@ pub(crate) fn answer_late(
 pub(crate) fn numbered_text_of(found: Option<Stored<'_>>) -> Result<(u64, Vec<u8>), Failure> {
     let stored = found.ok_or_else(no_document)?;
     let read = || -> Result<_, ReadError> { Ok((stored.change_number()?, stored.text()?.to_vec())) };
-    read().map_err(|error| writing::of_read(&error))
+    read().map_err(|error| refusal::of_read(&error))
 }
 
 /// A change number, and a text.
@@ -249,7 +250,7 @@ fn submit(
         drop(taken);
         match outcome {
             Ok(written) => done(late, &written),
-            Err(error) => writing::refuse(&ErrorRules::default(), late, &writing::of_write(&error)),
+            Err(error) => refusal::refuse(&ErrorRules::default(), late, &refusal::of_write(&error)),
         }
     };
     service.database.write(&local.session, write, Box::new(told));

@@ -6,8 +6,8 @@ use crate::cold::Asking;
 use crate::endpoint::{JSON, count_cold};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::large;
+use crate::refusal;
 use crate::service::{Local, Service};
-use crate::writing;
 use docs::key::{Key, KeyType};
 use docs::order::Scalar;
 use docs::{CollectionId, ReadError, Session};
@@ -60,7 +60,7 @@ pub(super) fn list(
             let after = after.map(|key| key.as_bytes().to_vec());
             list_late(service, (id, info.key.kind), after, (limit, bytes_max), reply);
         }
-        Err(error) => fail(&writing::of_read(&error), reply),
+        Err(error) => fail(&refusal::of_read(&error), reply),
     }
 }
 
@@ -80,11 +80,11 @@ fn list_late(
             let mut out = Vec::new();
             let after = after.as_deref().and_then(|key| kind.of_bytes(key));
             let written = write_page(session, id, after.as_ref(), limits, &mut out);
-            written.map(|()| out).map_err(|error| writing::of_read(&error))
+            written.map(|()| out).map_err(|error| refusal::of_read(&error))
         });
         match body {
             Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
-            Err(failure) => writing::refuse(&errors, late, &failure),
+            Err(failure) => refusal::refuse(&errors, late, &failure),
         }
     });
 }

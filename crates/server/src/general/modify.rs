@@ -11,9 +11,9 @@ use crate::large;
 use crate::modify::Change;
 use crate::params;
 use crate::querying::Whole;
+use crate::refusal;
 use crate::service::Service;
 use crate::statement::{Arguments, Shape};
-use crate::writing;
 use docs::Database;
 use http::{Reply, Request, Status};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) fn run(
                 late.header(CHANGED, &count.to_string());
                 large::send_late(&replies, &errors, late, Status(200), media, body);
             }
-            Err(failure) => writing::refuse(&errors, late, &failure),
+            Err(failure) => refusal::refuse(&errors, late, &failure),
         }
     });
 }
@@ -66,5 +66,5 @@ fn execute(
         .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
     let mut out = Vec::new();
     let count = whole.run(params::unix_ms(), |budget| change.write(database, &values, shape, budget, &mut out));
-    Ok((count.map_err(|error| writing::of_modify(&error))?, out))
+    Ok((count.map_err(|error| refusal::of_modify(&error))?, out))
 }

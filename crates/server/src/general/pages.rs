@@ -13,10 +13,10 @@ use crate::media::{JSON, Shape};
 use crate::paging::{self, Page};
 use crate::params;
 use crate::queries::{PLAN_FIELD, Queries};
-use crate::querying::{Whole, of_query};
+use crate::querying::Whole;
+use crate::refusal;
 use crate::service::Service;
 use crate::statement::Arguments;
-use crate::writing;
 use docs::Database;
 use docs::sql::{PAGE_ROWS_MAX, Paged, QueryError, Value};
 use http::{LateReply, Reply, Status};
@@ -107,7 +107,7 @@ impl PageWanted {
             now.check_indexes().map_err(QueryError::Store)?;
             Ok(ran)
         });
-        let (outcome, end) = ran.map_err(|error| client.failure(of_query(&error)))?;
+        let (outcome, end) = ran.map_err(|error| client.failure(refusal::of_query(&error)))?;
         let (plan, scans) = paged.plan_line(&values, at);
         queries.count(&outcome, plan, scans, sql);
         late.header(PLAN_FIELD, plan);
@@ -120,6 +120,6 @@ impl PageWanted {
 fn send(replies: &InFlight, errors: &ErrorRules, late: LateReply, page: Result<Vec<u8>, Failure>) {
     match page {
         Ok(body) => large::send_late(replies, errors, late, Status(200), JSON, body),
-        Err(failure) => writing::refuse(errors, late, &failure),
+        Err(failure) => refusal::refuse(errors, late, &failure),
     }
 }

@@ -14,7 +14,8 @@ use crate::media::Shape;
 use crate::modify::Change;
 use crate::params;
 use crate::queries::{PLAN_FIELD, Queries};
-use crate::querying::{Whole, of_query};
+use crate::querying::Whole;
+use crate::refusal;
 use crate::service::Service;
 use crate::statement::{Arguments, Statement};
 use crate::writing;
@@ -110,7 +111,7 @@ fn execute(
         statement.flow(&session, &values, shape, budget, (reply, rest))
     };
     let ran = whole.run_for(client, params::unix_ms(), |budget| reply.run(budget, run));
-    let outcome = ran.map_err(|error| client.failure(of_query(&error)))?;
+    let outcome = ran.map_err(|error| client.failure(refusal::of_query(&error)))?;
     queries.count(&outcome, plan, scans, sql);
     Ok(())
 }

@@ -5,8 +5,8 @@ use super::fail;
 use crate::background;
 use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::refusal;
 use crate::service::Service;
-use crate::writing;
 use docs::Database;
 use docs::views::{ViewState, ViewStatus};
 use http::{Params, Reply, Request, Status};
@@ -36,7 +36,7 @@ pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'
     background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |late| {
         match verified(&database, &view.name) {
             Ok(report) => late.send(Status(200), JSON, report.to_string().into_bytes()),
-            Err(failure) => writing::refuse(&errors, late, &failure),
+            Err(failure) => refusal::refuse(&errors, late, &failure),
         }
     });
 }
@@ -70,7 +70,7 @@ fn told(view: &ViewStatus) -> Json {
 }
 
 fn verified(database: &Database, name: &str) -> Result<Json, Failure> {
-    let found = database.verify_view(name).map_err(|error| writing::of_read(&error))?;
+    let found = database.verify_view(name).map_err(|error| refusal::of_read(&error))?;
     let unbuilt = || Failure::new(Kind::Unavailable, format!("the view `{name}` is not built"));
     let report = found.ok_or_else(unbuilt)?;
     let faults: Vec<&str> = report.faults.iter().map(|fault| fault.what.as_str()).collect();

@@ -1,0 +1,75 @@
+//! What errors of the database are to a client, and how a request hears of one whose reply is late.
+
+use crate::failure::{ErrorRules, Failure, Kind};
+use docs::sql::{ModifyError, QueryError, ROWS_KEPT};
+use docs::{ReadError, WriteError};
+use http::LateReply;
+
+/// Answers a failure late.
+pub(crate) fn refuse(errors: &ErrorRules, late: LateReply, failure: &Failure) {
+    let (status, media, body) = errors.reply(failure);
+    late.send(status, media, body.into_owned());
+}
+
+/// What a refused or failed write is to the client.
+pub(crate) fn of_write(error: &WriteError) -> Failure {
+    let kind = match error {
+        WriteError::NotFound => Kind::NotFound,
+        WriteError::PreconditionFailed => Kind::PreconditionFailed,
+        WriteError::Invalid { .. } => Kind::Invalid,
+        WriteError::Conflict { .. } => Kind::Conflict,
+        WriteError::TooLarge { .. } => Kind::TooLarge,
+        WriteError::Busy => Kind::Busy,
+        _ => Kind::Unavailable,
+    };
+    match error {
+        WriteError::Invalid { why, pointer } if !pointer.is_empty() => Failure::new(kind, format!("{pointer}: {why}")),
+        other => Failure::new(kind, other.to_string()),
+    }
+}
+
+/// What a statement that changed nothing is to the client.
+pub(crate) fn of_modify(error: &ModifyError) -> Failure {
+    match error {
+        ModifyError::Write(error) => of_write(error),
+        ModifyError::Query(error) => of_query(error),
+        other => Failure::new(Kind::Internal, other.to_string()),
+    }
+}
+
+/// What a transaction that the store did not take is to the client.
+pub(crate) fn of_store(error: store::Error) -> Failure {
+    of_write(&WriteError::from(error))
+}
+
+/// What a failed read is to the client.
+pub(crate) fn of_read(error: &ReadError) -> Failure {
+    if matches!(error, ReadError::Store(store::Error::Busy)) {
+        // No reader is free, or the configuration has just changed.
+        return Failure::new(Kind::Busy, error.to_string());
+    }
+    tracing::error!(%error, "a read failed");
+    Failure::new(Kind::Internal, error.to_string())
+}
+
+/// What a query that ended without its whole result is to the client.
+pub(crate) fn of_query(error: &QueryError) -> Failure {
+    let kind = match error {
+        QueryError::Limit { what: ROWS_KEPT, .. } => {
+            let detail =
+                format!("{error}, a part of `[server] memory`; allowed: fewer, or rows that are joined instead");
+            return Failure::new(Kind::TooLarge, detail);
+        }
+        QueryError::Limit { .. } | QueryError::Deadline => Kind::TooLarge,
+        QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
+        QueryError::Value(_) | QueryError::Parameters { .. } => Kind::Invalid,
+        QueryError::Store(store::Error::Busy) => {
+            return Failure::new(Kind::Busy, "the configuration has just changed: try again");
+        }
+        _ => {
+            tracing::error!(%error, "a query failed");
+            Kind::Internal
+        }
+    };
+    Failure::new(kind, error.to_string())
+}
