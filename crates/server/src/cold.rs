@@ -14,13 +14,10 @@
 //! Declared `get` and `query` ask, and the general API's documents and lists; a scan asks for each of its pages. What
 //! writes read while they are prepared, and the later pieces of a large document, are not asked for.
 
-use crate::background;
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{Failure, Kind};
 use crate::memory::{COLD_RESULT_BYTES, COLD_WAITING_PER_THREAD};
-use crate::service::Service;
 use docs::{Database, Session};
 use executor::{Pool, StartError};
-use http::LateReply;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -105,7 +102,7 @@ impl Drop for Asking {
 /// The threads that wait, and their sessions.
 pub(crate) struct ColdReads {
     pub(crate) pool: Pool,
-    sessions: Arc<Sessions>,
+    pub(crate) sessions: Arc<Sessions>,
 }
 
 impl ColdReads {
@@ -131,54 +128,14 @@ pub(crate) struct Room {
 
 impl Room {
     /// On a thread for cold reads.
-    const COLD: Room = Room { bytes_max: COLD_RESULT_BYTES, rows_max: ROWS_MAX };
+    pub(crate) const COLD: Room = Room { bytes_max: COLD_RESULT_BYTES, rows_max: ROWS_MAX };
     /// On the pool, within the service's own limits alone.
-    const WHOLE: Room = Room { bytes_max: usize::MAX, rows_max: u64::MAX };
+    pub(crate) const WHOLE: Room = Room { bytes_max: usize::MAX, rows_max: u64::MAX };
 
     /// Whether there is more elsewhere.
     pub(crate) fn is_cold(self) -> bool {
         self.rows_max != u64::MAX
     }
-}
-
-/// Reads where it may be waited for the disk, and then calls `done`, which answers. `read` gives nothing where its room is
-/// too small: then it is called again on the pool.
-pub(crate) fn read_late<T>(
-    service: &Service,
-    errors: &Arc<ErrorRules>,
-    late: LateReply,
-    read: impl Fn(&Session, Room) -> Result<Option<T>, Failure> + Send + 'static,
-    done: impl FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
-) {
-    let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
-    let (pool, for_pool) = (Arc::clone(&service.pool), Arc::clone(errors));
-    read_or(service, errors, late, (read, done), move |late, (read, done)| {
-        background::run(&pool, &for_pool, late, move |late| {
-            let result = sessions.with(&database, |session| read(session, Room::WHOLE));
-            let too_large = || Failure::new(Kind::Internal, "a read has no end");
-            done(late, result.and_then(|result| result.ok_or_else(too_large)));
-        });
-    });
-}
-
-/// The same, but that `go_on` is called where the room of a thread that waits is too small.
-pub(crate) fn read_or<T, R, D>(
-    service: &Service,
-    errors: &Arc<ErrorRules>,
-    late: LateReply,
-    (read, done): (R, D),
-    go_on: impl FnOnce(LateReply, (R, D)) + Send + 'static,
-) where
-    R: Fn(&Session, Room) -> Result<Option<T>, Failure> + Send + 'static,
-    D: FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
-{
-    let (database, sessions) = (service.database.clone(), Arc::clone(&service.cold.sessions));
-    background::run(&service.cold.pool, errors, late, move |late| {
-        match sessions.with(&database, |session| read(session, Room::COLD)).transpose() {
-            Some(result) => done(late, result),
-            None => go_on(late, (read, done)),
-        }
-    });
 }
 
 /// Sessions of a pool's threads: as many as have been in use at the same moment.

@@ -8,10 +8,11 @@
 //! Taken on are `get` of declared endpoints and of the general API, of documents that fit a place. All else that would wait
 //! goes to the threads of `cold`: queries, lists, large documents, what was asked for lately and should stay in memory.
 
-use crate::endpoint::{self, Unread};
+use crate::endpoint;
 use crate::failure::ErrorRules;
 use crate::general::documents;
 use crate::memory::DIRECT_PLACE_BYTES;
+use crate::named::{self, Unread};
 use crate::refusal;
 use crate::service::Service;
 use docs::direct::{DirectReads, Got, Outcome};
@@ -76,7 +77,7 @@ impl Direct {
                     waiting.document.collection = collection;
                     *place = Some(waiting);
                 }
-                None => refusal::refuse(&old.errors, waiting.late, &endpoint::missing()),
+                None => refusal::refuse(&old.errors, waiting.late, &named::missing()),
             }
         }
     }

@@ -1,15 +1,17 @@
 //! A declared endpoint at work. The checks run in this order: path key, `require` or target (404), parameters, body.
 
-use crate::cold::{self, Asking, Room, Watch};
+use crate::cold::{Asking, Room};
 use crate::config::{Action as Declared, EndpointConfig, SORT, Target};
 use crate::direct::{self, Waiting};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::InFlight;
 use crate::keys::KeyTold;
 use crate::large;
-pub(crate) use crate::media::JSON;
+use crate::media::JSON;
+use crate::named::{Named, Unread, missing};
 use crate::params;
 use crate::querying::DeclaredQuery;
+use crate::reading;
 use crate::refusal;
 use crate::service::{Local, Service};
 use crate::stepping::DeclaredSteps;
@@ -17,11 +19,9 @@ use crate::writing::{self, Answer};
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::direct::Got;
-use docs::key::{Key, KeyType};
-use docs::{CollectionId, Op, Precondition, ReadError, Session, Stored, Write};
+use docs::{CollectionId, Op, Precondition, Session, Stored, Write};
 use http::{LateReply, Method, Params, Reply, Request, Status};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// One endpoint, its names resolved.
 pub(crate) struct Endpoint {
@@ -55,33 +55,6 @@ enum Action {
     /// By the names of the ways to sort.
     Sorted(Vec<(String, Arc<DeclaredQuery>)>),
     Steps(Box<DeclaredSteps>),
-}
-
-/// A document that the path names.
-#[derive(Clone, Debug)]
-pub(crate) struct Named {
-    pub(crate) collection: CollectionId,
-    kind: KeyType,
-    parameter: String,
-}
-
-impl Named {
-    fn new(target: &Target, catalog: &Catalog) -> Option<Named> {
-        let collection = catalog.number(&target.collection)?;
-        let kind = catalog.collections.get(collection)?.key.kind;
-        Some(Named { collection: CollectionId(collection), kind, parameter: target.parameter.clone() })
-    }
-
-    /// The key in the path. Text that is no key of the collection's type names nothing: 404, never 400.
-    pub(crate) fn key<'k>(&self, params: &Params<'_, 'k>, text: &'k mut Vec<u8>) -> Option<Key<'k>> {
-        if self.kind != KeyType::String
-            && let Some(key) = self.kind.of_text(params.get_raw(&self.parameter)?)
-        {
-            return Some(key); // digits as sent: there was nothing to unescape
-        }
-        let text = params.get(&self.parameter, text)?.ok()?;
-        self.kind.of_text(text)
-    }
 }
 
 impl Endpoint {
@@ -186,7 +159,7 @@ impl Endpoint {
                 return service.fail(&failure, reply);
             }
         }
-        let unread = match self.require.as_ref().map(|require| require.check(local, params)) {
+        let unread = match self.require.as_ref().map(|require| require.check(&local.session, params, &mut local.text)) {
             None => None,
             Some(Ok(unread)) => unread,
             Some(Err(failure)) => return service.fail(&failure, reply),
@@ -237,38 +210,6 @@ fn chosen<'q>(
     })
 }
 
-pub(crate) fn missing() -> Failure {
-    Failure::new(Kind::NotFound, "there is no such document")
-}
-
-/// A document whose existence is still to be looked at: that would have waited for the disk.
-pub(crate) struct Unread {
-    pub(crate) collection: CollectionId,
-    pub(crate) kind: KeyType,
-    pub(crate) key: Vec<u8>,
-}
-
-impl Unread {
-    /// The document's text, read on a thread that may wait; nothing where it has over so many bytes, 404 where there is none.
-    fn read(&self, session: &Session, bytes_max: usize) -> Result<Option<Vec<u8>>, Failure> {
-        let key = self.kind.of_bytes(&self.key).ok_or_else(missing)?;
-        let now = session.now();
-        let text = || -> Result<Option<Option<Vec<u8>>>, ReadError> {
-            let Some(stored) = now.get(self.collection, &key)? else { return Ok(None) };
-            let text = stored.text()?;
-            let text = (text.len() <= bytes_max).then(|| text.to_vec());
-            now.check()?;
-            Ok(Some(text))
-        };
-        text().map_err(|error| refusal::of_read(&error))?.ok_or_else(missing)
-    }
-
-    /// 404 unless the document exists.
-    pub(crate) fn check(&self, session: &Session) -> Result<(), Failure> {
-        self.read(session, 0).map(drop)
-    }
-}
-
 /// Reads a document on a thread that may wait, where another one that is required exists, and answers.
 #[cold]
 pub(crate) fn read_elsewhere(service: &Service, required: Option<Unread>, document: Unread, late: LateReply) {
@@ -277,7 +218,9 @@ pub(crate) fn read_elsewhere(service: &Service, required: Option<Unread>, docume
         required.iter().try_for_each(|required| required.check(session))?;
         document.read(session, room.bytes_max)
     };
-    cold::read_late(service, &service.errors, late, read, move |late, text| answer_late(&replies, &errors, late, text));
+    reading::read_late(service, &service.errors, late, read, move |late, text| {
+        answer_late(&replies, &errors, late, text)
+    });
 }
 
 /// Answers with a document's text.
@@ -294,28 +237,8 @@ pub(crate) fn text_of(found: Option<Stored<'_>>) -> Result<Vec<u8>, Failure> {
     stored.text().map(<[u8]>::to_vec).map_err(|error| refusal::of_read(&error))
 }
 
-/// Counts a read that leaves its loop.
-pub(crate) fn count_cold(service: &Service, cold: &mut Watch) {
-    service.cold_reads.fetch_add(1, Ordering::Relaxed);
-    cold.handed_over();
-}
-
+/// What a declared endpoint does with the document.
 impl Named {
-    /// 404 unless the document exists; what it gives is still to be checked.
-    fn check(&self, local: &mut Local, params: &Params<'_, '_>) -> Result<Option<Unread>, Failure> {
-        let key = self.key(params, &mut local.text).ok_or_else(missing)?;
-        match local.session.now().get(self.collection, &key) {
-            Ok(Some(_)) => Ok(None),
-            Ok(None) => Err(missing()),
-            Err(ReadError::Store(store::Error::NotInMemory)) => Ok(Some(self.unread(&key))),
-            Err(error) => Err(refusal::of_read(&error)),
-        }
-    }
-
-    fn unread(&self, key: &Key<'_>) -> Unread {
-        Unread { collection: self.collection, kind: self.kind, key: key.as_bytes().to_vec() }
-    }
-
     #[inline]
     fn get(
         &self,
@@ -328,7 +251,7 @@ impl Named {
         let Local { session, text: scratch, out, cold, direct, .. } = local;
         let Some(key) = self.key(params, scratch) else { return service.fail(&missing(), reply) };
         if unread.is_some() {
-            count_cold(service, cold);
+            reading::count_cold(service, cold);
             return read_elsewhere(service, unread, self.unread(&key), reply.later());
         }
         let now = session.now();
@@ -336,7 +259,7 @@ impl Named {
             Ok(Got::Now(Some(stored))) => stored,
             Ok(Got::Now(None)) => return service.fail(&missing(), reply),
             Ok(not_yet) => {
-                count_cold(service, cold);
+                reading::count_cold(service, cold);
                 let (document, late) = (self.unread(&key), reply.later());
                 return match (not_yet, direct) {
                     (Got::Later(place), Some(direct)) => {
@@ -383,9 +306,4 @@ impl Named {
         let write = Write { collection: self.collection, op: op(key), precondition: Precondition::None };
         writing::submit(service, local, write, answer, reply);
     }
-}
-
-/// Parameters of the route's path that no target takes are text parameters of the query.
-pub(crate) fn path_parameters(pattern: &str) -> impl Iterator<Item = &str> {
-    pattern.split('{').skip(1).filter_map(|part| part.split('}').next())
 }

@@ -1,7 +1,7 @@
 //! What a reply says of the key that a document was given.
 
-use crate::config::{Action, EndpointConfig};
-use crate::endpoint::{JSON, path_parameters};
+use crate::config::{Action, EndpointConfig, path_parameters};
+use crate::media::JSON;
 use docs::catalog::CollectionInfo;
 use docs::key::{Key, KeyType};
 use docs::order::Scalar;

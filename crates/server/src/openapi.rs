@@ -3,8 +3,7 @@
 //! Made once, when the server starts, from what requests are really checked by: declared parameters, schemas of bodies and
 //! collections, the columns of prepared statements. What a column holds is not said: SQL has no types.
 
-use crate::config::{Action, EndpointConfig, PageConfig, SORT, ServiceConfig, SortConfig, Target};
-use crate::endpoint::path_parameters;
+use crate::config::{Action, EndpointConfig, PageConfig, SORT, ServiceConfig, SortConfig, Target, path_parameters};
 use crate::failure::{ErrorRules, Kind};
 use crate::general::Door;
 use crate::media::Shape;

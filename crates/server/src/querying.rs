@@ -3,17 +3,18 @@
 
 use crate::background;
 use crate::client::Watch;
-use crate::cold::{self, Room, Sessions};
-use crate::config::{Action, EndpointConfig};
-use crate::endpoint::{Unread, count_cold, path_parameters};
+use crate::cold::{Room, Sessions};
+use crate::config::{Action, EndpointConfig, path_parameters};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::flowing;
 use crate::in_flight::InFlight;
 use crate::large;
 use crate::media::{JSON, Shape};
+use crate::named::Unread;
 use crate::paging::{self, ITEMS, Page, Pages};
 use crate::params;
 use crate::queries::{PLAN_FIELD, Queries};
+use crate::reading;
 use crate::refusal;
 use crate::service::{Local, PathTexts, Service};
 use crate::streaming;
@@ -235,7 +236,7 @@ impl DeclaredQuery {
         match ran {
             Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
                 self.answer_cold(service, (values.as_slice(), page), budget.now_ms, unread, reply);
-                count_cold(service, cold);
+                reading::count_cold(service, cold);
             }
             Ok(outcome) => {
                 let mut reply = reply;
@@ -334,10 +335,10 @@ impl DeclaredQuery {
             Err(failure) => refusal::refuse(&errors, late, &failure),
         };
         match streamed {
-            None => cold::read_late(service, &service.errors, reply.later(), read, done),
+            None => reading::read_late(service, &service.errors, reply.later(), read, done),
             Some(streamed) => {
                 let late = reply.later_watched();
-                cold::read_or(service, &service.errors, late, (read, done), |late, _| streamed.start(late, None));
+                reading::read_or(service, &service.errors, late, (read, done), |late, _| streamed.start(late, None));
             }
         }
     }
@@ -378,7 +379,7 @@ impl DeclaredQuery {
         let read = move |session: &docs::Session, _: Room| {
             required.iter().try_for_each(|required| required.check(session)).map(Some)
         };
-        cold::read_late(service, &service.errors, reply.later(), read, move |late, checked| {
+        reading::read_late(service, &service.errors, reply.later(), read, move |late, checked| {
             refusal::refuse(&errors, late, &checked.err().unwrap_or(failure));
         });
     }

@@ -9,8 +9,8 @@
 
 use crate::changes::Feed;
 use crate::config::{ConfigError, ServiceConfig};
-use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::media::JSON;
 use crate::memory::Division;
 use crate::refusal;
 use crate::service::Service;

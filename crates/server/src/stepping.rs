@@ -2,11 +2,12 @@
 //! than that, or makes a larger reply, is run again on the pool with the service's whole budget.
 
 use crate::background;
-use crate::config::{Action, EndpointConfig, StepConfig};
-use crate::endpoint::{JSON, Named, path_parameters};
+use crate::config::{Action, EndpointConfig, StepConfig, path_parameters};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::{InFlight, Taken};
 use crate::large;
+use crate::media::JSON;
+use crate::named::Named;
 use crate::params;
 use crate::querying::{Whole, of_target, value_of};
 use crate::refusal;

@@ -1,7 +1,6 @@
 //! `[[endpoints]]`: a route and one action.
 
 use super::steps::{self, StepConfig};
-use crate::endpoint::path_parameters;
 pub use crate::paging::PageConfig;
 use crate::paging::{AFTER, LIMIT};
 use crate::params::DECLARED_MAX;
@@ -396,4 +395,9 @@ fn reply(item: &Item<'_>, action: &Action) -> Option<String> {
         item.mistake("`reply` belongs to an endpoint that writes", "");
     }
     Some(docs::config::json_text(item))
+}
+
+/// Parameters of the route's path that no target takes are text parameters of the query.
+pub(crate) fn path_parameters(pattern: &str) -> impl Iterator<Item = &str> {
+    pattern.split('{').skip(1).filter_map(|part| part.split('}').next())
 }

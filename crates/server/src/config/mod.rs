@@ -10,8 +10,8 @@ mod listen;
 pub(crate) mod size;
 mod steps;
 
-pub(crate) use endpoint::SORT;
 pub use endpoint::{Action, EndpointConfig, PageConfig, SortConfig, Target};
+pub(crate) use endpoint::{SORT, path_parameters};
 pub use listen::{Durability, ServerConfig};
 pub use steps::StepConfig;
 

@@ -2,13 +2,15 @@
 
 use super::preconditions::{self, Tag, Verdict};
 use super::{collection, fail};
-use crate::cold::{self, Asking, Room};
+use crate::cold::{Asking, Room};
 use crate::direct::{self, Direct, Waiting};
-use crate::endpoint::{JSON, Unread, count_cold};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::InFlight;
 use crate::keys;
 use crate::large;
+use crate::media::JSON;
+use crate::named::Unread;
+use crate::reading;
 use crate::refusal;
 use crate::service::{Local, Service};
 use crate::writing;
@@ -56,7 +58,7 @@ pub(super) fn get(
         get_stored(session, direct, out, (id, info), &key, &precondition, reply)
     };
     let Some((not_yet, reply)) = unanswered else { return };
-    count_cold(service, cold);
+    reading::count_cold(service, cold);
     let document = Unread { collection: id, kind: info.key.kind, key: key.as_bytes().to_vec() };
     match (not_yet, direct) {
         (Got::Later(place), Some(direct)) => {
@@ -123,7 +125,7 @@ pub(crate) fn read_elsewhere(service: &Service, document: Unread, precondition: 
         let (number, text) = found.ok_or_else(no_document)?;
         Ok(text.map(|text| (number, text)))
     };
-    cold::read_late(service, &Arc::clone(&errors), late, read, move |late, found| {
+    reading::read_late(service, &Arc::clone(&errors), late, read, move |late, found| {
         answer_late(&replies, &errors, late, &precondition, found);
     });
 }

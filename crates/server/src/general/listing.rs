@@ -3,9 +3,10 @@
 use super::{collection, fail};
 use crate::background;
 use crate::cold::Asking;
-use crate::endpoint::{JSON, count_cold};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::large;
+use crate::media::JSON;
+use crate::reading;
 use crate::refusal;
 use crate::service::{Local, Service};
 use docs::key::{Key, KeyType};
@@ -56,7 +57,7 @@ pub(super) fn list(
         Ok(()) => large::send(&service.replies, &ErrorRules::default(), reply, Status(200), JSON, out),
         Err(ReadError::Store(store::Error::NotInMemory)) => {
             out.clear();
-            count_cold(service, cold);
+            reading::count_cold(service, cold);
             let after = after.map(|key| key.as_bytes().to_vec());
             list_late(service, (id, info.key.kind), after, (limit, bytes_max), reply);
         }

@@ -114,7 +114,7 @@ impl Door {
             Door::Reload => service.reloads.ask(reply),
             Door::Health => health(service, is_loopback(request), reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
-            Door::OpenApi => reply.send_shared(Status(200), crate::endpoint::JSON, Arc::clone(&service.openapi)),
+            Door::OpenApi => reply.send_shared(Status(200), crate::media::JSON, Arc::clone(&service.openapi)),
             Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),
         }
     }
@@ -165,5 +165,5 @@ fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
         // Keys are for this machine only.
         told["schema"] = if is_near { format!("refused: {why}") } else { "refused".to_owned() }.into();
     }
-    reply.send(Status(200), crate::endpoint::JSON, told.to_string().as_bytes());
+    reply.send(Status(200), crate::media::JSON, told.to_string().as_bytes());
 }

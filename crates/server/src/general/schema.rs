@@ -1,7 +1,7 @@
 //! `GET /_/schema`: the collections with their indexes (and what those carry), unique fields and expiry, how far those are that
 //! are built while the server serves, and rules that documents are looked at by before they come into force.
 
-use crate::endpoint::JSON;
+use crate::media::JSON;
 use crate::service::Service;
 use docs::catalog::CollectionInfo;
 use docs::expire::LAST_WRITE;

@@ -3,8 +3,8 @@
 
 use super::fail;
 use crate::background;
-use crate::endpoint::JSON;
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::media::JSON;
 use crate::refusal;
 use crate::service::Service;
 use docs::Database;

@@ -1,0 +1,88 @@
+//! The document that the path of a declared endpoint names, and one that has to be read elsewhere.
+
+use crate::config::Target;
+use crate::failure::{Failure, Kind};
+use crate::refusal;
+use docs::catalog::Catalog;
+use docs::key::{Key, KeyType};
+use docs::{CollectionId, ReadError, Session};
+use http::Params;
+
+/// A document that the path names.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) collection: CollectionId,
+    pub(crate) kind: KeyType,
+    parameter: String,
+}
+
+impl Named {
+    pub(crate) fn new(target: &Target, catalog: &Catalog) -> Option<Named> {
+        let collection = catalog.number(&target.collection)?;
+        let kind = catalog.collections.get(collection)?.key.kind;
+        Some(Named { collection: CollectionId(collection), kind, parameter: target.parameter.clone() })
+    }
+
+    /// The key in the path. Text that is no key of the collection's type names nothing: 404, never 400.
+    pub(crate) fn key<'k>(&self, params: &Params<'_, 'k>, text: &'k mut Vec<u8>) -> Option<Key<'k>> {
+        if self.kind != KeyType::String
+            && let Some(key) = self.kind.of_text(params.get_raw(&self.parameter)?)
+        {
+            return Some(key); // digits as sent: there was nothing to unescape
+        }
+        let text = params.get(&self.parameter, text)?.ok()?;
+        self.kind.of_text(text)
+    }
+
+    /// 404 unless the document exists; what it gives is still to be checked.
+    pub(crate) fn check(
+        &self,
+        session: &Session,
+        params: &Params<'_, '_>,
+        text: &mut Vec<u8>,
+    ) -> Result<Option<Unread>, Failure> {
+        let key = self.key(params, text).ok_or_else(missing)?;
+        match session.now().get(self.collection, &key) {
+            Ok(Some(_)) => Ok(None),
+            Ok(None) => Err(missing()),
+            Err(ReadError::Store(store::Error::NotInMemory)) => Ok(Some(self.unread(&key))),
+            Err(error) => Err(refusal::of_read(&error)),
+        }
+    }
+
+    pub(crate) fn unread(&self, key: &Key<'_>) -> Unread {
+        Unread { collection: self.collection, kind: self.kind, key: key.as_bytes().to_vec() }
+    }
+}
+
+pub(crate) fn missing() -> Failure {
+    Failure::new(Kind::NotFound, "there is no such document")
+}
+
+/// A document whose existence is still to be looked at: that would have waited for the disk.
+pub(crate) struct Unread {
+    pub(crate) collection: CollectionId,
+    pub(crate) kind: KeyType,
+    pub(crate) key: Vec<u8>,
+}
+
+impl Unread {
+    /// The document's text, read on a thread that may wait; nothing where it has over so many bytes, 404 where there is none.
+    pub(crate) fn read(&self, session: &Session, bytes_max: usize) -> Result<Option<Vec<u8>>, Failure> {
+        let key = self.kind.of_bytes(&self.key).ok_or_else(missing)?;
+        let now = session.now();
+        let text = || -> Result<Option<Option<Vec<u8>>>, ReadError> {
+            let Some(stored) = now.get(self.collection, &key)? else { return Ok(None) };
+            let text = stored.text()?;
+            let text = (text.len() <= bytes_max).then(|| text.to_vec());
+            now.check()?;
+            Ok(Some(text))
+        };
+        text().map_err(|error| refusal::of_read(&error))?.ok_or_else(missing)
+    }
+
+    /// 404 unless the document exists.
+    pub(crate) fn check(&self, session: &Session) -> Result<(), Failure> {
+        self.read(session, 0).map(drop)
+    }
+}

@@ -1,0 +1,56 @@
+//! Reads that leave their loop, since they would wait there for the disk: on the threads that wait (`cold`), or on the pool.
+
+use crate::background;
+use crate::cold::{Room, Watch};
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::service::Service;
+use docs::Session;
+use http::LateReply;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Counts a read that leaves its loop.
+pub(crate) fn count_cold(service: &Service, cold: &mut Watch) {
+    service.cold_reads.fetch_add(1, Ordering::Relaxed);
+    cold.handed_over();
+}
+
+/// Reads where it may be waited for the disk, and then calls `done`, which answers. `read` gives nothing where its room is
+/// too small: then it is called again on the pool.
+pub(crate) fn read_late<T>(
+    service: &Service,
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    read: impl Fn(&Session, Room) -> Result<Option<T>, Failure> + Send + 'static,
+    done: impl FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
+) {
+    let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
+    let (pool, for_pool) = (Arc::clone(&service.pool), Arc::clone(errors));
+    read_or(service, errors, late, (read, done), move |late, (read, done)| {
+        background::run(&pool, &for_pool, late, move |late| {
+            let result = sessions.with(&database, |session| read(session, Room::WHOLE));
+            let too_large = || Failure::new(Kind::Internal, "a read has no end");
+            done(late, result.and_then(|result| result.ok_or_else(too_large)));
+        });
+    });
+}
+
+/// The same, but that `go_on` is called where the room of a thread that waits is too small.
+pub(crate) fn read_or<T, R, D>(
+    service: &Service,
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    (read, done): (R, D),
+    go_on: impl FnOnce(LateReply, (R, D)) + Send + 'static,
+) where
+    R: Fn(&Session, Room) -> Result<Option<T>, Failure> + Send + 'static,
+    D: FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
+{
+    let (database, sessions) = (service.database.clone(), Arc::clone(&service.cold.sessions));
+    background::run(&service.cold.pool, errors, late, move |late| {
+        match sessions.with(&database, |session| read(session, Room::COLD)).transpose() {
+            Some(result) => done(late, result),
+            None => go_on(late, (read, done)),
+        }
+    });
+}
