@@ -13,6 +13,7 @@
 //! typed: a query or `EXPLAIN` of one; `modify` the same where it writes. `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
 
 mod background;
+mod backups;
 mod changes;
 mod client;
 mod cold;
@@ -41,8 +42,10 @@ mod querying;
 mod reading;
 mod refusal;
 mod reload;
+mod reloads;
 pub mod rows;
 mod service;
+mod sources;
 mod start;
 pub mod statement;
 mod stepping;

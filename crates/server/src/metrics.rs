@@ -2,24 +2,14 @@
 
 use crate::memory::Division;
 use crate::service::Service;
-use crate::switch::Switch;
-use http::Server;
+use crate::sources::Sources;
+use http::MetricsTotal;
 use reactor::Loop;
 use std::fmt::Write as _;
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 /// The media type of the format.
 pub(crate) const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// What the metrics are read from; known once everything runs.
-pub(crate) struct Sources {
-    pub(crate) http: Weak<Server<Switch>>,
-    pub(crate) loops: Vec<Loop>,
-    pub(crate) division: Division,
-    pub(crate) started: Instant,
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Type {
@@ -51,8 +41,8 @@ pub(crate) fn text(service: &Service) -> String {
     put(&process());
     if let Some(sources) = service.sources.get() {
         put(&loops(sources));
-        if let Some(server) = sources.http.upgrade() {
-            put(&http(&server));
+        if let Some(total) = (sources.http)() {
+            put(&http(&total));
         }
         put(&[("uptime_seconds", Type::Gauge, "Time since start.", sources.started.elapsed().as_secs_f64())]);
         let parts = sources.division.parts().map(|(part, bytes)| (part, bytes as u64));
@@ -77,7 +67,7 @@ fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 6] {
     let store = service.database.store().stats();
     let loops: Vec<_> = sources.loops.iter().map(Loop::metrics).collect();
     let sum = |counter: fn(&reactor::LoopMetrics) -> u64| loops.iter().map(counter).sum::<u64>();
-    let http = sources.http.upgrade().map(|server| server.metrics()).unwrap_or_default();
+    let http = (sources.http)().unwrap_or_default();
     [
         ("memtables", store.memtable_bytes + store.frozen_bytes),
         ("bodies", http.gathered_bytes),
@@ -306,8 +296,7 @@ fn loops(sources: &Sources) -> [Metric; 10] {
     ]
 }
 
-fn http(server: &Server<Switch>) -> [Metric; 8] {
-    let total = server.metrics();
+fn http(total: &MetricsTotal) -> [Metric; 8] {
     [
         ("http_replies_2xx_total", Type::Counter, "Replies with a status of 200 to 299.", total.replies_2xx as f64),
         ("http_replies_3xx_total", Type::Counter, "Replies with a status of 300 to 399.", total.replies_3xx as f64),

@@ -1,9 +1,15 @@
 //! What errors of the database are to a client, and how a request hears of one whose reply is late.
 
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{ErrorRules, Failure, Kind, PROBLEM, problem};
 use docs::sql::{ModifyError, QueryError, ROWS_KEPT};
 use docs::{ReadError, WriteError};
-use http::LateReply;
+use http::{LateReply, Reply};
+
+/// Answers a failure as a problem document.
+pub(crate) fn fail(failure: &Failure, reply: Reply<'_>) {
+    let status = failure.kind.status();
+    reply.send(status, PROBLEM, &problem(status, failure));
+}
 
 /// Answers a failure late.
 pub(crate) fn refuse(errors: &ErrorRules, late: LateReply, failure: &Failure) {

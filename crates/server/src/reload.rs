@@ -13,65 +13,22 @@ use crate::failure::{ErrorRules, Failure, Kind};
 use crate::media::JSON;
 use crate::memory::Division;
 use crate::refusal;
+use crate::reloads::{Ask, WAITING_MAX};
 use crate::service::Service;
 use crate::start::{self, StartError};
 use crate::switch::Switch;
 use docs::catalog::CollectionInfo;
 use docs::{Database, OpenError};
-use http::{LateReply, Reply, Status};
+use http::{LateReply, Status};
 use serde_json::{Value as Json, json};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Requests that may wait for the one that is being done.
-const WAITING_MAX: usize = 8;
 /// Between two looks at whether rules came into force.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// What the thread is asked for.
-enum Ask {
-    Reload(Option<LateReply>),
-    Stop,
-}
-
-/// The way to the thread, and what it has done.
-#[derive(Default)]
-pub(crate) struct Reloads {
-    asks: OnceLock<SyncSender<Ask>>,
-    done: AtomicU64,
-    refused: AtomicU64,
-}
-
-impl Reloads {
-    /// Answers when it is done or refused.
-    pub(crate) fn ask(&self, reply: Reply<'_>) {
-        let Some(asks) = self.asks.get() else {
-            return crate::general::fail(&Failure::new(Kind::Unavailable, "the server is starting"), reply);
-        };
-        let refused = match asks.try_send(Ask::Reload(Some(reply.later()))) {
-            Ok(()) => return,
-            Err(TrySendError::Full(ask) | TrySendError::Disconnected(ask)) => ask,
-        };
-        if let Ask::Reload(Some(late)) = refused {
-            let busy = Failure::new(Kind::Busy, "other reloads wait already");
-            refusal::refuse(&ErrorRules::default(), late, &busy);
-        }
-    }
-
-    /// The same without an answer but in the log.
-    pub(crate) fn ask_by_signal(&self) {
-        // Where so many wait the file will be read after this moment all the same.
-        let _ = self.asks.get().map(|asks| asks.try_send(Ask::Reload(None)));
-    }
-
-    /// How many were done, and refused.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.done.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
-    }
-}
 
 /// The thread; ends when it is dropped.
 pub(crate) struct ReloadThread {

@@ -1,5 +1,6 @@
 //! The service: which route a request takes, and what each loop keeps for itself.
 
+use crate::backups::Backups;
 use crate::changes::Feed;
 use crate::cold::{ColdReads, Sessions, Watch};
 use crate::config::ServiceConfig;
@@ -8,13 +9,12 @@ use crate::endpoint::Endpoint;
 use crate::expiry::Expiry;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::general::Door;
-use crate::general::backup::Backups;
 use crate::general::modify;
 use crate::in_flight::InFlight;
 use crate::memory::Division;
-use crate::metrics::Sources;
 use crate::queries::Queries;
-use crate::reload::Reloads;
+use crate::reloads::Reloads;
+use crate::sources::Sources;
 use docs::{Database, Session};
 use executor::Pool;
 use http::{Lookup, Order, Reply, Request, Router};

@@ -5,11 +5,11 @@ use crate::cold::ColdReads;
 use crate::config::{Durability, ServerConfig, ServiceConfig};
 use crate::endpoint::Endpoint;
 use crate::memory::{Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER, POOL_THREADS};
-use crate::metrics::Sources;
 use crate::openapi::{self, Columns};
 use crate::querying::DeclaredQuery;
 use crate::reload::ReloadThread;
 use crate::service::{Pools, Service, Shared};
+use crate::sources::Sources;
 use crate::stepping::DeclaredSteps;
 use crate::switch::Switch;
 use docs::catalog::Catalog;
@@ -298,7 +298,9 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         query_result_bytes_max = division.query_bytes,
         "the memory is divided"
     );
-    let sources = Sources { http: Arc::downgrade(&server), loops: reactor.loops().to_vec(), division, started };
+    let weak = Arc::downgrade(&server);
+    let http = Box::new(move || weak.upgrade().map(|server| server.metrics()));
+    let sources = Sources { http, loops: reactor.loops().to_vec(), division, started };
     // Set once, here: nobody else has the server yet.
     let _ = server.service().current().sources.set(sources);
     let reloads = ReloadThread::start(server.service(), config.clone()).map_err(StartError::System)?;

@@ -9,81 +9,20 @@
 
 use super::fail;
 use crate::background;
+use crate::backups::{Backups, UnderWay};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::media::JSON;
 use crate::refusal;
 use crate::service::Service;
 use docs::Database;
 use http::{Reply, Request, Status};
-use std::ops::ControlFlow;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
-use store::Progress;
 
 /// Bytes of a request.
 const BODY_BYTES_MAX: usize = 1024;
 /// Longest name of a backup.
 const NAME_BYTES_MAX: usize = 100;
-
-/// Backups of a server: where they go, and the one under way.
-#[derive(Debug)]
-pub(crate) struct Backups {
-    folder: Option<PathBuf>,
-    under_way: Mutex<Option<UnderWay>>,
-    is_ending: AtomicBool,
-}
-
-#[derive(Clone, Debug)]
-struct UnderWay {
-    name: String,
-    progress: Progress,
-}
-
-/// The right to make a backup; given back when it is dropped, whatever became of it.
-struct Turn {
-    backups: Arc<Backups>,
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        *self.backups.under_way() = None;
-    }
-}
-
-impl Backups {
-    pub(crate) fn new(folder: Option<PathBuf>) -> Backups {
-        Backups { folder, under_way: Mutex::new(None), is_ending: AtomicBool::new(false) }
-    }
-
-    /// The server ends: what is under way does too.
-    pub(crate) fn give_up(&self) {
-        self.is_ending.store(true, Ordering::Relaxed);
-    }
-
-    fn under_way(&self) -> MutexGuard<'_, Option<UnderWay>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take_turn(self: &Arc<Backups>, name: &str) -> Result<Turn, Failure> {
-        let mut under_way = self.under_way();
-        if let Some(other) = under_way.as_ref() {
-            let detail =
-                format!("the backup `{}` is under way: one at a time; GET /_/backup tells how far", other.name);
-            return Err(Failure::new(Kind::Conflict, detail));
-        }
-        *under_way = Some(UnderWay { name: name.to_owned(), progress: Progress::default() });
-        Ok(Turn { backups: Arc::clone(self) })
-    }
-
-    fn note(&self, progress: Progress) -> ControlFlow<()> {
-        if let Some(under_way) = self.under_way().as_mut() {
-            under_way.progress = progress;
-        }
-        if self.is_ending.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
 
 /// Tells how far the backup is that is under way.
 pub(super) fn tell(service: &Service, reply: Reply<'_>) {

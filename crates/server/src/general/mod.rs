@@ -3,7 +3,7 @@
 //! Without a configured token it answers loopback only, health excepted. Errors are problem documents (RFC 9457) with
 //! the standard statuses, whatever `[errors]` says about declared endpoints.
 
-pub(crate) mod backup;
+mod backup;
 mod bulk;
 mod changes;
 pub(crate) mod documents;
@@ -15,8 +15,9 @@ mod query;
 pub(crate) mod schema;
 mod views;
 
-use crate::failure::{Failure, Kind, PROBLEM, problem};
+use crate::failure::{Failure, Kind};
 use crate::metrics;
+use crate::refusal::fail;
 use crate::service::{Local, Service};
 use docs::catalog::CollectionInfo;
 use docs::{CollectionId, Op};
@@ -123,12 +124,6 @@ impl Door {
 /// Loopback, also where IPv6 carries an IPv4 address.
 fn is_loopback(request: &Request<'_>) -> bool {
     request.peer().ip().to_canonical().is_loopback()
-}
-
-/// Answers a failure as a problem document.
-pub(crate) fn fail(failure: &Failure, reply: Reply<'_>) {
-    let status = failure.kind.status();
-    reply.send(status, PROBLEM, &problem(status, failure));
 }
 
 /// The collection that the path names.

@@ -1,0 +1,68 @@
+//! Which backup is under way: one at a time, and none goes on when the server ends.
+
+use crate::failure::{Failure, Kind};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use store::Progress;
+
+/// Backups of a server: where they go, and the one under way.
+#[derive(Debug)]
+pub(crate) struct Backups {
+    pub(crate) folder: Option<PathBuf>,
+    under_way: Mutex<Option<UnderWay>>,
+    is_ending: AtomicBool,
+}
+
+/// The one under way, and how far it is.
+#[derive(Clone, Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) name: String,
+    pub(crate) progress: Progress,
+}
+
+/// The right to make a backup; given back when it is dropped, whatever became of it.
+pub(crate) struct Turn {
+    pub(crate) backups: Arc<Backups>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *self.backups.under_way() = None;
+    }
+}
+
+impl Backups {
+    pub(crate) fn new(folder: Option<PathBuf>) -> Backups {
+        Backups { folder, under_way: Mutex::new(None), is_ending: AtomicBool::new(false) }
+    }
+
+    /// The server ends: what is under way does too.
+    pub(crate) fn give_up(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn under_way(&self) -> MutexGuard<'_, Option<UnderWay>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn take_turn(self: &Arc<Backups>, name: &str) -> Result<Turn, Failure> {
+        let mut under_way = self.under_way();
+        if let Some(other) = under_way.as_ref() {
+            let detail =
+                format!("the backup `{}` is under way: one at a time; GET /_/backup tells how far", other.name);
+            return Err(Failure::new(Kind::Conflict, detail));
+        }
+        *under_way = Some(UnderWay { name: name.to_owned(), progress: Progress::default() });
+        Ok(Turn { backups: Arc::clone(self) })
+    }
+
+    /// Notes how far it is, and tells whether it may go on.
+    pub(crate) fn note(&self, progress: Progress) -> ControlFlow<()> {
+        if let Some(under_way) = self.under_way().as_mut() {
+            under_way.progress = progress;
+        }
+        if self.is_ending.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
