@@ -8,19 +8,15 @@
 //! Taken on are `get` of declared endpoints and of the general API, of documents that fit a place. All else that would wait
 //! goes to the threads of `cold`: queries, lists, large documents, what was asked for lately and should stay in memory.
 
-use crate::endpoint;
 use crate::failure::ErrorRules;
-use crate::general::documents;
 use crate::memory::DIRECT_PLACE_BYTES;
 use crate::named::{self, Unread};
 use crate::refusal;
-use crate::service::Service;
 use docs::direct::{DirectReads, Got, Outcome};
 use docs::key::Key;
 use docs::{CollectionId, Database, Moment, Precondition, ReadError};
 use http::LateReply;
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering;
 
 /// One loop's reads past the page cache, and whom they answer.
 pub(crate) struct Direct {
@@ -67,58 +63,29 @@ impl Direct {
         }
     }
 
-    /// The service is another one from now on: what waits is of collections that may have other numbers there. A request for
+    /// The database is another one from now on: what waits is of collections that may have other numbers there. A request for
     /// one that is not there any more has ended.
-    pub(crate) fn move_on(&mut self, old: &Service, new: &Service) {
+    pub(crate) fn move_on(&mut self, (old, errors): (&Database, &ErrorRules), new: &Database) {
         for place in &mut self.waiting {
             let Some(mut waiting) = place.take() else { continue };
-            match new.database.collection(&old.database.collection_at(waiting.document.collection).info.name) {
+            match new.collection(&old.collection_at(waiting.document.collection).info.name) {
                 Some(collection) => {
                     waiting.document.collection = collection;
                     *place = Some(waiting);
                 }
-                None => refusal::refuse(&old.errors, waiting.late, &named::missing()),
+                None => refusal::refuse(errors, waiting.late, &named::missing()),
             }
         }
     }
 
-    /// Answers what has ended.
-    pub(crate) fn answer(&mut self, service: &Service) {
+    /// Gives out what has ended: who waits, and what was read.
+    pub(crate) fn ended(&mut self, mut give: impl FnMut(Waiting, Result<Outcome<'_>, ReadError>)) {
         let Direct { reads, waiting } = self;
         reads.ended(&mut |place, outcome| {
             if let Some(waiting) = waiting.get_mut(place).and_then(Option::take) {
-                waiting.answer(service, outcome);
+                give(waiting, outcome);
             }
         });
-    }
-}
-
-impl Waiting {
-    fn answer(self, service: &Service, outcome: Result<Outcome<'_>, ReadError>) {
-        let Waiting { late, document, kind } = self;
-        let found = match outcome {
-            Ok(Outcome::Found(found)) => {
-                service.direct_reads.fetch_add(1, Ordering::Relaxed);
-                Ok(found)
-            }
-            Ok(Outcome::Elsewhere) => {
-                return match kind {
-                    Kind::Declared => endpoint::read_elsewhere(service, None, document, late),
-                    Kind::General(precondition) => documents::read_elsewhere(service, document, precondition, late),
-                };
-            }
-            Err(error) => Err(refusal::of_read(&error)),
-        };
-        match kind {
-            Kind::Declared => {
-                let text = found.and_then(endpoint::text_of);
-                endpoint::answer_late(&service.replies, &service.errors, late, text);
-            }
-            Kind::General(precondition) => {
-                let found = found.and_then(documents::numbered_text_of);
-                documents::answer_late(&service.replies, &ErrorRules::default(), late, &precondition, found);
-            }
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`config`] reads the file, [`start()`] opens the data folder and serves it, [`Running`] ends it. A request's way:
 //!
 //! ```text
-//!  service (router) ─► endpoint   declared: get, insert, update, replace, delete ─► writing (late replies)
+//!  routing (router) ─► endpoint   declared: get, insert, update, replace, delete ─► writing (late replies)
 //!                  │            └ querying   declared queries, on the loop within a budget, then in the background
 //!                  │            └ stepping   several statements in one transaction
 //!                  └─► general    /_/: documents, listing, bulk, query (on the pool), health, metrics
@@ -43,6 +43,7 @@ mod reading;
 mod refusal;
 mod reload;
 mod reloads;
+mod routing;
 pub mod rows;
 mod service;
 mod sources;

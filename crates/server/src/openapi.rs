@@ -5,7 +5,7 @@
 
 use crate::config::{Action, EndpointConfig, PageConfig, SORT, ServiceConfig, SortConfig, Target, path_parameters};
 use crate::failure::{ErrorRules, Kind};
-use crate::general::Door;
+use crate::general::door::Door;
 use crate::media::Shape;
 use crate::paging::{AFTER, ITEMS, LIMIT};
 use docs::catalog::{Catalog, CollectionInfo};

@@ -14,6 +14,7 @@ use crate::media::JSON;
 use crate::memory::Division;
 use crate::refusal;
 use crate::reloads::{Ask, WAITING_MAX};
+use crate::routing::Routing;
 use crate::service::Service;
 use crate::start::{self, StartError};
 use crate::switch::Switch;
@@ -42,7 +43,7 @@ impl ReloadThread {
         let reloader = Reloader { switch: Arc::clone(switch), config, gives_up: false };
         let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
         // Set once, here.
-        let _ = switch.current().reloads.asks.set(asks.clone());
+        let _ = switch.current().service.reloads.asks.set(asks.clone());
         Ok(ReloadThread { asks, thread: Some(thread) })
     }
 }
@@ -99,7 +100,8 @@ impl Reloader {
 
     fn answer(&mut self, late: Option<LateReply>) {
         let outcome = self.reload();
-        let reloads = &self.switch.current().reloads;
+        let current = self.switch.current();
+        let reloads = &current.service.reloads;
         let failure = match &outcome {
             Ok(told) => {
                 reloads.done.fetch_add(1, Ordering::Relaxed);
@@ -133,7 +135,7 @@ impl Reloader {
         }
         let waited = taken.map_err(Refused::Start)?;
         self.gives_up = false;
-        let building = !self.switch.current().database.is_settled();
+        let building = !self.switch.current().service.database.is_settled();
         Ok(json!({
             "reloaded": true,
             "needs_restart": restart,
@@ -145,7 +147,7 @@ impl Reloader {
     /// A change that was refused late has stopped the views that were being built: what is served is taken once more, which
     /// begins them again.
     fn begin_builds_anew(&mut self) {
-        if self.switch.current().database.has_stopped_builds()
+        if self.switch.current().service.database.has_stopped_builds()
             && let Err(error) = self.take(self.config.clone())
         {
             tracing::error!(%error, "views that were being built are not there until a reload or the next start");
@@ -154,7 +156,7 @@ impl Reloader {
 
     /// Takes the same once more where queries gain by it.
     fn look(&mut self) {
-        let database = self.switch.current().database.clone();
+        let database = self.switch.current().service.database.clone();
         if self.gives_up || !database.gains_by_reopening() || !database.is_settled() {
             return;
         }
@@ -169,19 +171,23 @@ impl Reloader {
 
     fn take(&mut self, config: ServiceConfig) -> Result<Duration, StartError> {
         let old = self.switch.current();
+        let old = &old.service;
         let mut documents = start::complete(&config)?;
         documents.builds_indexes_later = true;
         let (division, mut new_feed) = (Division::of(&config.server), false);
         old.expiry.stop();
         let reopened = old.database.reopen::<StartError>(&documents, |database| {
-            let routes = start::routes(&config, database)?;
+            let (endpoints, openapi) = start::routes(&config, database)?;
             new_feed = !has_same_collections(&old.database, database);
             let feed =
                 if new_feed { Arc::new(Feed::new(old.replies.clone(), &division)) } else { Arc::clone(&old.feed) };
-            self.switch.put(Service::new(&config, database.clone(), routes, Arc::clone(&old.shared), feed));
+            let shared = Arc::clone(&old.shared);
+            let service = Service::new(config.errors.clone(), openapi, database.clone(), shared, feed);
+            self.switch.put(Routing::new(service, endpoints));
             Ok(())
         });
         let current = self.switch.current();
+        let current = &current.service;
         let expiry = current.expiry.start(&current.database);
         let (_, waited) = reopened?;
         current.pool_sessions.let_go();

@@ -1,15 +1,12 @@
-//! The service: which route a request takes, and what each loop keeps for itself.
+//! The service: what all that answers requests works on, and what each loop keeps for itself. It knows no route: see `routing`.
 
 use crate::backups::Backups;
 use crate::changes::Feed;
 use crate::cold::{ColdReads, Sessions, Watch};
-use crate::config::ServiceConfig;
+use crate::config::ServerConfig;
 use crate::direct::Direct;
-use crate::endpoint::Endpoint;
 use crate::expiry::Expiry;
-use crate::failure::{ErrorRules, Failure, Kind};
-use crate::general::Door;
-use crate::general::modify;
+use crate::failure::{ErrorRules, Failure};
 use crate::in_flight::InFlight;
 use crate::memory::Division;
 use crate::queries::Queries;
@@ -17,7 +14,7 @@ use crate::reloads::Reloads;
 use crate::sources::Sources;
 use docs::{Database, Session};
 use executor::Pool;
-use http::{Lookup, Order, Reply, Request, Router};
+use http::Reply;
 use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -31,18 +28,13 @@ const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// Most parameters of a declared route's path.
 pub(crate) const PATH_PARAMETERS_MAX: usize = 8;
 
-/// What one configuration makes of the server: its collections and its routes.
+/// What one configuration makes of the server, apart from its routes.
 pub(crate) struct Service {
     pub(crate) database: Database,
     pub(crate) errors: Arc<ErrorRules>,
     pub(crate) feed: Arc<Feed>,
     /// The OpenAPI document.
     pub(crate) openapi: Arc<[u8]>,
-    router: Router<Route>,
-    /// Some endpoint runs steps.
-    has_steps: bool,
-    /// The path of some endpoint names a document.
-    looks_ahead: bool,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -100,12 +92,6 @@ pub(crate) struct Pools {
     pub(crate) backup: Option<Pool>,
 }
 
-/// What a path leads to.
-enum Route {
-    Declared(Box<Endpoint>),
-    General(Door),
-}
-
 /// A buffer for each parameter of a path.
 pub(crate) type PathTexts = [Vec<u8>; PATH_PARAMETERS_MAX];
 
@@ -128,13 +114,13 @@ pub(crate) struct Local {
 }
 
 impl Shared {
-    pub(crate) fn new(config: &ServiceConfig, pools: Pools, (division, folder): (&Division, &Path)) -> Shared {
+    pub(crate) fn new(config: &ServerConfig, pools: Pools, (division, folder): (&Division, &Path)) -> Shared {
         Shared {
             cold: pools.cold,
             pool: Arc::new(pools.long),
             backup_thread: pools.backup,
-            scan_rows_max: config.server.scan_rows_max,
-            queries: Arc::new(Queries::new(&config.server, folder)),
+            scan_rows_max: config.scan_rows_max,
+            queries: Arc::new(Queries::new(config, folder)),
             writes: InFlight::new(division.writes_bytes),
             replies: InFlight::new(division.replies_bytes),
             expiry: Expiry::default(),
@@ -144,7 +130,7 @@ impl Shared {
             direct_reads: AtomicU64::new(0),
             direct_places: division.direct_places,
             pool_sessions: Arc::default(),
-            backups: Arc::new(Backups::new(config.server.backups.clone())),
+            backups: Arc::new(Backups::new(config.backups.clone())),
             reloads: Reloads::default(),
             services: AtomicU64::new(0),
             sources: OnceLock::new(),
@@ -153,35 +139,15 @@ impl Shared {
 }
 
 impl Service {
-    /// Joins the declared endpoints and the general API.
     pub(crate) fn new(
-        config: &ServiceConfig,
+        errors: ErrorRules,
+        openapi: String,
         database: Database,
-        (endpoints, openapi): (Vec<Endpoint>, String),
         shared: Arc<Shared>,
         feed: Arc<Feed>,
     ) -> Service {
-        let mut router = Router::new();
-        let has_steps = endpoints.iter().any(Endpoint::has_steps);
-        let looks_ahead = endpoints.iter().any(Endpoint::looks_ahead);
-        for endpoint in endpoints {
-            let (method, pattern) = (endpoint.method, endpoint.pattern.clone());
-            let added = router.route(method, &pattern, Route::Declared(Box::new(endpoint)));
-            debug_assert!(added.is_ok(), "clashes were told when the file was read: {added:?}");
-        }
-        for (method, pattern, door) in Door::ALL {
-            let added = router.route(method, pattern, Route::General(door));
-            debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
-        }
-        let (errors, openapi) = (Arc::new(config.errors.clone()), openapi.into_bytes().into());
         shared.services.fetch_add(1, Ordering::Relaxed);
-        Service { database, errors, feed, openapi, router, has_steps, looks_ahead, shared }
-    }
-
-    /// Steps may go on to the pool: their turn among the writes of their connection is kept by letting none beside them.
-    fn leads_to_steps(&self, method: http::Method, path: &str) -> bool {
-        let found = self.router.find(method, path);
-        matches!(found, Lookup::Found { value: Route::Declared(endpoint), .. } if endpoint.has_steps())
+        Service { database, errors: Arc::new(errors), feed, openapi: openapi.into_bytes().into(), shared }
     }
 
     /// Answers a failure as the file's `[errors]` say.
@@ -191,14 +157,14 @@ impl Service {
     }
 }
 
-/// What the server asks for: see [`http::Service`].
-impl Service {
-    pub(crate) fn local(&self) -> Local {
-        let session = self.database.session().expect("there are more reader slots than loops (see start)");
+impl Local {
+    /// Of a new loop.
+    pub(crate) fn new(service: &Service) -> Local {
+        let session = service.database.session().expect("there are more reader slots than loops (see start)");
         Local {
             session: Rc::new(session),
             cold: Watch::default(),
-            direct: Direct::new(&self.database, self.direct_places),
+            direct: Direct::new(&service.database, service.direct_places),
             text: Vec::new(),
             path_texts: PathTexts::default(),
             scratch: docs::sql::Scratch::new(),
@@ -206,57 +172,6 @@ impl Service {
         }
     }
 
-    pub(crate) fn order(&self, request: &Request<'_>) -> Order {
-        match request.path() {
-            // A query is a POST that only reads.
-            Door::QUERY if !modify::may_change(request) => Order::Read,
-            Door::QUERY => Order::Alone,
-            _ if request.method().is_safe() => Order::Read,
-            path if self.has_steps && self.leads_to_steps(request.method(), path) => Order::Alone,
-            _ => Order::Write,
-        }
-    }
-
-    pub(crate) fn foresee(&self, local: &mut Local, method: http::Method, path: &str, query: &str) {
-        // While reads wait for the disk, looking for a leaf may wait too: it would hold up the whole loop.
-        if !self.looks_ahead || local.cold.was_asking() {
-            return;
-        }
-        if let Lookup::Found { value: Route::Declared(endpoint), params } = self.router.find(method, path) {
-            endpoint.foresee(local, &params, query);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
-        match self.router.find(request.method(), request.path()) {
-            Lookup::Found { value: Route::Declared(endpoint), params } => {
-                endpoint.answer(self, local, request, &params, reply);
-            }
-            Lookup::Found { value: Route::General(door), params } => {
-                door.answer(self, local, request, &params, reply);
-            }
-            Lookup::NotFound => self.fail(&Failure::new(Kind::NotFound, "no route has this path"), reply),
-            Lookup::MethodNotAllowed { allow } => {
-                reply.header("Allow", &allow);
-                self.fail(&Failure::new(Kind::MethodNotAllowed, format!("this path takes {allow}")), reply);
-            }
-            Lookup::Options { allow } => {
-                reply.header("Allow", &allow);
-                reply.send(http::Status(204), "", b"");
-            }
-        }
-        local.shrink();
-    }
-
-    pub(crate) fn completed(&self, local: &mut Local) {
-        if let Some(direct) = &mut local.direct {
-            direct.answer(self);
-        }
-    }
-}
-
-impl Local {
     pub(crate) fn completions(&self) -> Option<RawFd> {
         self.direct.as_ref().map(Direct::completions)
     }
@@ -272,7 +187,7 @@ impl Local {
     /// Gives back what one unusual request made large. Path texts are no longer than a request's target, which has its
     /// own bound, and stay.
     #[inline]
-    fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.out.clear();
         let buffers = [&mut self.text, &mut self.out];
         let kept = buffers.iter().fold(0, |kept, buffer| kept | buffer.capacity());

@@ -8,6 +8,7 @@ use crate::memory::{Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER, POO
 use crate::openapi::{self, Columns};
 use crate::querying::DeclaredQuery;
 use crate::reload::ReloadThread;
+use crate::routing::Routing;
 use crate::service::{Pools, Service, Shared};
 use crate::sources::Sources;
 use crate::stepping::DeclaredSteps;
@@ -96,7 +97,8 @@ impl Running {
     /// Takes no more connections, lets the open ones finish until the configured deadline, and cuts the rest. A backup
     /// under way is given up, and consumers of changes are told.
     pub fn drain(&self) {
-        let service = self.server.service().current();
+        let current = self.server.service().current();
+        let service = &current.service;
         service.backups.give_up();
         service.feed.end();
         self.reactor.drain(self.drain);
@@ -104,7 +106,7 @@ impl Running {
 
     /// Has the configuration file read again, as `POST /_/config/reload` does; the log tells what became of it.
     pub fn reload(&self) {
-        self.server.service().current().reloads.ask_by_signal();
+        self.server.service().current().service.reloads.ask_by_signal();
     }
 
     /// Waits for the loops to end, then closes the store.
@@ -276,16 +278,19 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let (database, recovery) = opened.map_err(|source| StartError::Folder { folder: data.to_owned(), source })?;
     let torn = recovery.torn_bytes;
     tracing::info!(batches = recovery.batches, torn, elapsed = ?recovery.elapsed, "the store is open");
-    let routes = routes(config, &database)?;
+    let (endpoints, openapi) = routes(config, &database)?;
     let pools = start_pools(settings, &division)
         .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
-    let shared = Arc::new(Shared::new(config, pools, (&division, data)));
+    let shared = Arc::new(Shared::new(settings, pools, (&division, data)));
     let feed = Arc::new(Feed::new(shared.replies.clone(), &division));
-    let service = Service::new(config, database, routes, shared, feed);
+    let service = Service::new(config.errors.clone(), openapi, database, shared, feed);
     service.feed.start(&service.database).map_err(StartError::System)?;
     service.expiry.start(&service.database).map_err(StartError::System)?;
     let (access_log, log) = access_log(config)?;
-    let server = Arc::new(Server::new(Switch::new(service), http_settings(config, &division, access_log)));
+    let server = Arc::new(Server::new(
+        Switch::new(Routing::new(service, endpoints)),
+        http_settings(config, &division, access_log),
+    ));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
     let address = reactor
         .listen(settings.http, factory)
@@ -302,7 +307,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let http = Box::new(move || weak.upgrade().map(|server| server.metrics()));
     let sources = Sources { http, loops: reactor.loops().to_vec(), division, started };
     // Set once, here: nobody else has the server yet.
-    let _ = server.service().current().sources.set(sources);
+    let _ = server.service().current().service.sources.set(sources);
     let reloads = ReloadThread::start(server.service(), config.clone()).map_err(StartError::System)?;
     Ok(Running { reactor, reloads, server, address, drain: settings.drain, log })
 }

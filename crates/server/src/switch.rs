@@ -4,7 +4,8 @@
 //! with the one that it began with, and so does what it handed to other threads. Loops that sleep are woken, or they would hold the
 //! old one, with its memory and its view of the files, until somebody asks them for something. See [`crate::reload`].
 
-use crate::service::{Local, Service};
+use crate::routing::Routing;
+use crate::service::Local;
 use http::{Order, Reply, Request};
 use reactor::Loop;
 use std::os::fd::RawFd;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// See the module's text.
 pub(crate) struct Switch {
-    current: RwLock<Arc<Service>>,
+    current: RwLock<Arc<Routing>>,
     /// How many there have been.
     number: AtomicU64,
     /// Those that it is served by, for waking them.
@@ -23,30 +24,30 @@ pub(crate) struct Switch {
 
 /// What a loop keeps.
 pub(crate) struct Turn {
-    service: Arc<Service>,
+    routing: Arc<Routing>,
     number: u64,
     local: Local,
 }
 
 impl Switch {
-    pub(crate) fn new(service: Service) -> Switch {
-        Switch { current: RwLock::new(Arc::new(service)), number: AtomicU64::new(0), loops: Mutex::default() }
+    pub(crate) fn new(routing: Routing) -> Switch {
+        Switch { current: RwLock::new(Arc::new(routing)), number: AtomicU64::new(0), loops: Mutex::default() }
     }
 
-    pub(crate) fn current(&self) -> Arc<Service> {
+    pub(crate) fn current(&self) -> Arc<Routing> {
         self.numbered().0
     }
 
     /// The current one, and which it is.
-    fn numbered(&self) -> (Arc<Service>, u64) {
+    fn numbered(&self) -> (Arc<Routing>, u64) {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         (Arc::clone(&current), self.number.load(Ordering::Acquire))
     }
 
     /// Has requests that begin from now on go to this one.
-    pub(crate) fn put(&self, service: Service) {
+    pub(crate) fn put(&self, routing: Routing) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(service);
+        *current = Arc::new(routing);
         self.number.fetch_add(1, Ordering::Release);
         drop(current);
         // Their turn ends with a look.
@@ -63,14 +64,15 @@ impl Switch {
 
     #[cold]
     fn renew(&self, turn: &mut Turn) {
-        let (service, number) = self.numbered();
+        let (routing, number) = self.numbered();
         // Where no reader is free the old one goes on for this request.
-        let Ok(session) = service.database.session() else { return };
+        let Ok(session) = routing.service.database.session() else { return };
         if let Some(direct) = &mut turn.local.direct {
-            direct.move_on(&turn.service, &service);
+            let old = &turn.routing.service;
+            direct.move_on((&old.database, &old.errors), &routing.service.database);
         }
         turn.local.session = Rc::new(session);
-        (turn.service, turn.number) = (service, number);
+        (turn.routing, turn.number) = (routing, number);
     }
 }
 
@@ -83,20 +85,20 @@ impl http::Service for Switch {
             loops.push(lp.clone());
         }
         drop(loops);
-        let (service, number) = self.numbered();
-        let local = service.local();
-        Turn { service, number, local }
+        let (routing, number) = self.numbered();
+        let local = Local::new(&routing.service);
+        Turn { routing, number, local }
     }
 
     #[inline]
     fn order(&self, turn: &mut Turn, request: &Request<'_>) -> Order {
         self.look(turn);
-        turn.service.order(request)
+        turn.routing.order(request)
     }
 
     #[inline]
     fn foresee(&self, turn: &mut Turn, method: http::Method, path: &str, query: &str) {
-        turn.service.foresee(&mut turn.local, method, path, query);
+        turn.routing.foresee(&mut turn.local, method, path, query);
     }
 
     #[inline]
@@ -106,7 +108,7 @@ impl http::Service for Switch {
 
     #[inline]
     fn call(&self, turn: &mut Turn, request: &Request<'_>, reply: Reply<'_>) {
-        turn.service.call(&mut turn.local, request, reply);
+        turn.routing.call(&mut turn.local, request, reply);
     }
 
     fn completions(&self, turn: &Turn) -> Option<RawFd> {
@@ -114,7 +116,7 @@ impl http::Service for Switch {
     }
 
     fn completed(&self, turn: &mut Turn) {
-        turn.service.completed(&mut turn.local);
+        turn.routing.completed(&mut turn.local);
     }
 
     #[inline]

@@ -7,6 +7,7 @@ mod backup;
 mod bulk;
 mod changes;
 pub(crate) mod documents;
+pub(crate) mod door;
 mod listing;
 pub(crate) mod modify;
 mod pages;
@@ -16,115 +17,11 @@ pub(crate) mod schema;
 mod views;
 
 use crate::failure::{Failure, Kind};
-use crate::metrics;
 use crate::refusal::fail;
-use crate::service::{Local, Service};
+use crate::service::Service;
+use docs::CollectionId;
 use docs::catalog::CollectionInfo;
-use docs::{CollectionId, Op};
-use http::{Method, Params, Reply, Request, Status};
-use std::sync::Arc;
-
-/// What the general API offers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
-    GetDocument,
-    PutDocument,
-    PatchDocument,
-    DeleteDocument,
-    InsertDocument,
-    ListDocuments,
-    Bulk,
-    Query,
-    MakeBackup,
-    TellBackup,
-    ListViews,
-    TellView,
-    VerifyView,
-    Changes,
-    Schema,
-    Reload,
-    Health,
-    Metrics,
-    OpenApi,
-    NotYet,
-}
-
-impl Door {
-    /// The path of queries, which read although they are POSTs.
-    pub(crate) const QUERY: &str = "/_/query";
-
-    /// Every route of the general API.
-    pub(crate) const ALL: [(Method, &str, Door); 20] = [
-        (Method::Get, "/_/collections/{name}/{id}", Door::GetDocument),
-        (Method::Put, "/_/collections/{name}/{id}", Door::PutDocument),
-        (Method::Patch, "/_/collections/{name}/{id}", Door::PatchDocument),
-        (Method::Delete, "/_/collections/{name}/{id}", Door::DeleteDocument),
-        (Method::Post, "/_/collections/{name}", Door::InsertDocument),
-        (Method::Get, "/_/collections/{name}", Door::ListDocuments),
-        (Method::Post, "/_/collections/{name}/bulk", Door::Bulk),
-        (Method::Post, Door::QUERY, Door::Query),
-        (Method::Post, "/_/backup", Door::MakeBackup),
-        (Method::Get, "/_/backup", Door::TellBackup),
-        (Method::Get, "/_/health", Door::Health),
-        (Method::Get, "/_/metrics", Door::Metrics),
-        (Method::Get, "/_/views", Door::ListViews),
-        (Method::Get, "/_/views/{name}", Door::TellView),
-        (Method::Post, "/_/views/{name}/verify", Door::VerifyView),
-        (Method::Get, "/_/changes", Door::Changes),
-        (Method::Get, "/_/schema", Door::Schema),
-        (Method::Post, "/_/config/reload", Door::Reload),
-        (Method::Get, "/_/openapi.json", Door::OpenApi),
-        (Method::Get, "/_/", Door::NotYet),
-    ];
-
-    /// Answers one request.
-    pub(crate) fn answer(
-        self,
-        service: &Service,
-        local: &mut Local,
-        request: &Request<'_>,
-        params: &Params<'_, '_>,
-        reply: Reply<'_>,
-    ) {
-        if self != Door::Health && !is_loopback(request) {
-            let detail = "the general API answers requests from this machine only: no token is configured";
-            return fail(&Failure::new(Kind::Forbidden, detail), reply);
-        }
-        match self {
-            Door::GetDocument => documents::get(service, local, request, params, reply),
-            Door::PutDocument => {
-                documents::change(service, local, request, params, reply, |key, body| Op::Put { key, body });
-            }
-            Door::PatchDocument => {
-                documents::change(service, local, request, params, reply, |key, patch| Op::Patch { key, patch });
-            }
-            Door::DeleteDocument => {
-                documents::change(service, local, request, params, reply, |key, _| Op::Delete { key });
-            }
-            Door::InsertDocument => documents::insert(service, local, request, params, reply),
-            Door::ListDocuments => listing::list(service, local, request, params, reply),
-            Door::Bulk => bulk::load(service, local, request, params, reply),
-            Door::Query => query::run(service, request, reply),
-            Door::MakeBackup => backup::make(service, request, reply),
-            Door::TellBackup => backup::tell(service, reply),
-            Door::ListViews => views::list(service, reply),
-            Door::TellView => views::get(service, params, reply),
-            Door::VerifyView => views::verify(service, request, params, reply),
-            Door::Changes => changes::follow(service, request, reply),
-            Door::Schema => schema::tell(service, reply),
-            Door::Reload => service.reloads.ask(reply),
-            Door::Health => health(service, is_loopback(request), reply),
-            Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
-            Door::OpenApi => reply.send_shared(Status(200), crate::media::JSON, Arc::clone(&service.openapi)),
-            Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),
-        }
-    }
-}
-
-/// Loopback, also where IPv6 carries an IPv4 address.
-fn is_loopback(request: &Request<'_>) -> bool {
-    request.peer().ip().to_canonical().is_loopback()
-}
+use http::Params;
 
 /// The collection that the path names.
 fn collection<'s>(
@@ -139,26 +36,4 @@ fn collection<'s>(
         Failure::new(Kind::NotFound, format!("there is no collection `{name}`; there are: {}", known.join(", ")))
     })?;
     Ok((CollectionId(place), &catalog.collections[place]))
-}
-
-/// Health: whether writes are taken. A service that only reads any more is not healthy; one whose last change of the schema was
-/// refused is.
-fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
-    let stats = service.database.store().stats();
-    let refusal = match stats {
-        stats if stats.is_poisoned => Some("the store takes no writes after a failed sync: restart it"),
-        stats if stats.is_full => {
-            Some("the disk is full: the store takes no writes until there is room, and reads go on")
-        }
-        _ => None,
-    };
-    if let Some(refusal) = refusal {
-        return fail(&Failure::new(Kind::Unavailable, refusal), reply);
-    }
-    let mut told = serde_json::json!({ "status": "ok" });
-    if let Some(why) = schema::refusal(service) {
-        // Keys are for this machine only.
-        told["schema"] = if is_near { format!("refused: {why}") } else { "refused".to_owned() }.into();
-    }
-    reply.send(Status(200), crate::media::JSON, told.to_string().as_bytes());
 }

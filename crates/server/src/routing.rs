@@ -1,0 +1,133 @@
+//! Which route a request takes, and what answers it: the one place that knows the service and all that works on it.
+
+use crate::direct::{Kind as Asker, Waiting};
+use crate::endpoint::{self, Endpoint};
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::general::door::Door;
+use crate::general::{documents, modify};
+use crate::refusal;
+use crate::service::{Local, Service};
+use docs::ReadError;
+use docs::direct::Outcome;
+use http::{Lookup, Method, Order, Reply, Request, Router, Status};
+use std::sync::atomic::Ordering;
+
+/// What a path leads to.
+enum Route {
+    Declared(Box<Endpoint>),
+    General(Door),
+}
+
+/// A service and its routes.
+pub(crate) struct Routing {
+    pub(crate) service: Service,
+    router: Router<Route>,
+    /// Some endpoint runs steps.
+    has_steps: bool,
+    /// Some endpoint's request tells what it will ask for.
+    looks_ahead: bool,
+}
+
+/// What the server asks for: see [`http::Service`].
+impl Routing {
+    /// Joins the declared endpoints and the general API.
+    pub(crate) fn new(service: Service, endpoints: Vec<Endpoint>) -> Routing {
+        let mut router = Router::new();
+        let has_steps = endpoints.iter().any(Endpoint::has_steps);
+        let looks_ahead = endpoints.iter().any(Endpoint::looks_ahead);
+        for endpoint in endpoints {
+            let (method, pattern) = (endpoint.method, endpoint.pattern.clone());
+            let added = router.route(method, &pattern, Route::Declared(Box::new(endpoint)));
+            debug_assert!(added.is_ok(), "clashes were told when the file was read: {added:?}");
+        }
+        for (method, pattern, door) in Door::ALL {
+            let added = router.route(method, pattern, Route::General(door));
+            debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
+        }
+        Routing { service, router, has_steps, looks_ahead }
+    }
+
+    pub(crate) fn order(&self, request: &Request<'_>) -> Order {
+        match request.path() {
+            // A query is a POST that only reads.
+            Door::QUERY if !modify::may_change(request) => Order::Read,
+            Door::QUERY => Order::Alone,
+            _ if request.method().is_safe() => Order::Read,
+            path if self.has_steps && self.leads_to_steps(request.method(), path) => Order::Alone,
+            _ => Order::Write,
+        }
+    }
+
+    /// Steps may go on to the pool: their turn among the writes of their connection is kept by letting none beside them.
+    fn leads_to_steps(&self, method: Method, path: &str) -> bool {
+        let found = self.router.find(method, path);
+        matches!(found, Lookup::Found { value: Route::Declared(endpoint), .. } if endpoint.has_steps())
+    }
+
+    pub(crate) fn foresee(&self, local: &mut Local, method: Method, path: &str, query: &str) {
+        // While reads wait for the disk, looking for a leaf may wait too: it would hold up the whole loop.
+        if !self.looks_ahead || local.cold.was_asking() {
+            return;
+        }
+        if let Lookup::Found { value: Route::Declared(endpoint), params } = self.router.find(method, path) {
+            endpoint.foresee(local, &params, query);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
+        let service = &self.service;
+        match self.router.find(request.method(), request.path()) {
+            Lookup::Found { value: Route::Declared(endpoint), params } => {
+                endpoint.answer(service, local, request, &params, reply);
+            }
+            Lookup::Found { value: Route::General(door), params } => {
+                door.answer(service, local, request, &params, reply);
+            }
+            Lookup::NotFound => service.fail(&Failure::new(Kind::NotFound, "no route has this path"), reply),
+            Lookup::MethodNotAllowed { allow } => {
+                reply.header("Allow", &allow);
+                service.fail(&Failure::new(Kind::MethodNotAllowed, format!("this path takes {allow}")), reply);
+            }
+            Lookup::Options { allow } => {
+                reply.header("Allow", &allow);
+                reply.send(Status(204), "", b"");
+            }
+        }
+        local.shrink();
+    }
+
+    /// Answers what was read past the page cache.
+    pub(crate) fn completed(&self, local: &mut Local) {
+        if let Some(direct) = &mut local.direct {
+            direct.ended(|waiting, outcome| answer_waiting(&self.service, waiting, outcome));
+        }
+    }
+}
+
+fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<Outcome<'_>, ReadError>) {
+    let Waiting { late, document, kind } = waiting;
+    let found = match outcome {
+        Ok(Outcome::Found(found)) => {
+            service.direct_reads.fetch_add(1, Ordering::Relaxed);
+            Ok(found)
+        }
+        Ok(Outcome::Elsewhere) => {
+            return match kind {
+                Asker::Declared => endpoint::read_elsewhere(service, None, document, late),
+                Asker::General(precondition) => documents::read_elsewhere(service, document, precondition, late),
+            };
+        }
+        Err(error) => Err(refusal::of_read(&error)),
+    };
+    match kind {
+        Asker::Declared => {
+            let text = found.and_then(endpoint::text_of);
+            endpoint::answer_late(&service.replies, &service.errors, late, text);
+        }
+        Asker::General(precondition) => {
+            let found = found.and_then(documents::numbered_text_of);
+            documents::answer_late(&service.replies, &ErrorRules::default(), late, &precondition, found);
+        }
+    }
+}
