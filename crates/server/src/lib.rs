@@ -1,6 +1,6 @@
 //! The database server: one configuration file becomes an HTTP service.
 //!
-//! [`config`] reads the file, [`start()`] opens the data folder and serves it, [`Running`] ends it. A request's way:
+//! [`config`] is what the file says, read by `loading`; [`start()`] opens the data folder and serves it, [`Running`] ends it. A request's way:
 //!
 //! ```text
 //!  routing (router) ─► endpoint   declared: get, insert, update, replace, delete ─► writing (late replies)
@@ -29,6 +29,7 @@ mod general;
 mod in_flight;
 mod keys;
 mod large;
+mod loading;
 mod media;
 mod memory;
 mod metrics;

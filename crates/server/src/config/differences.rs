@@ -1,6 +1,6 @@
 //! Which settings of `[server]` two files have differently, by their names: they need a restart.
 
-use super::listen::ServerConfig;
+use super::server::ServerConfig;
 
 impl ServerConfig {
     /// The names of the keys that differ.

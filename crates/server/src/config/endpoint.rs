@@ -130,7 +130,7 @@ pub struct Target {
 
 impl EndpointConfig {
     /// Reads one entry of the list; what is wrong is noted, and a wrong entry left out.
-    pub(super) fn read(item: &Item<'_>, collections: &[String]) -> Option<EndpointConfig> {
+    pub(crate) fn read(item: &Item<'_>, collections: &[String]) -> Option<EndpointConfig> {
         let table = item.table()?;
         table.check_keys(&KEYS, &LATER);
         let (method, pattern) = route(&table.require("route")?)?;

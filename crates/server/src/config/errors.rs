@@ -7,7 +7,7 @@ use docs::config::Table;
 const BODY_BYTES_MAX: usize = 4096;
 
 /// Reads the section; what is not given keeps its default.
-pub(super) fn read(table: &Table<'_>) -> ErrorRules {
+pub(crate) fn read(table: &Table<'_>) -> ErrorRules {
     table.check_keys(&["invalid", "conflict", "not_found", "body"], &[]);
     let mut rules = ErrorRules::default();
     for (name, status) in

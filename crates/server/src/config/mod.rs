@@ -1,28 +1,24 @@
 //! The whole configuration file: documents (read by `docs`), endpoints, errors, and where the server listens.
 //!
-//! All mistakes of a file are told at once, each with its place and what is allowed. SQL is among
-//! them wherever the collections could be read, and is prepared again against the catalog of the opened database.
+//! All mistakes of a file are told at once, each with its place and what is allowed. Here is what a file can say, and how its
+//! sections are read; `loading` reads it whole and prepares its SQL, which takes what answers requests.
 
 mod differences;
 mod endpoint;
-mod errors;
+pub(crate) mod errors;
 mod listen;
+mod server;
 pub(crate) mod size;
 mod steps;
 
 pub use endpoint::{Action, EndpointConfig, PageConfig, SortConfig, Target};
 pub(crate) use endpoint::{SORT, path_parameters};
-pub use listen::{Durability, ServerConfig};
+pub use server::{Durability, ServerConfig};
 pub use steps::StepConfig;
 
 use crate::failure::ErrorRules;
-use crate::params;
-use crate::querying::DeclaredQuery;
-use crate::stepping::DeclaredSteps;
-use docs::config::{Config, Mistake, Mistakes, Source, Table};
-use http::Router;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use docs::config::{Config, Mistake, Mistakes, Source};
+use std::path::PathBuf;
 
 /// Most bytes of a configuration file.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -79,62 +75,6 @@ impl std::fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl ServiceConfig {
-    /// Reads a file. `set` fixes values of `[params]`: `NAME=VALUE` each.
-    pub fn load(path: &Path, set: &[String]) -> Result<ServiceConfig, ConfigError> {
-        let read = || -> std::io::Result<Vec<u8>> {
-            let bytes = std::fs::metadata(path)?.len();
-            if bytes > FILE_BYTES_MAX {
-                return Err(std::io::Error::other(format!("it has {bytes} bytes, allowed are {FILE_BYTES_MAX}")));
-            }
-            // A device or a pipe has no length: what is read is bounded too.
-            let mut text = Vec::new();
-            std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
-            if text.len() as u64 > FILE_BYTES_MAX {
-                return Err(std::io::Error::other(format!("it has over {FILE_BYTES_MAX} bytes")));
-            }
-            Ok(text)
-        };
-        let bytes = read().map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        let text = utf8(path, bytes).map_err(ConfigError::Mistakes)?;
-        let mut config = ServiceConfig::parse(path, text).map_err(ConfigError::Mistakes)?;
-        for given in set {
-            params::fix(&mut config.docs.params, given)
-                .map_err(|problem| ConfigError::Set(format!("--set {given}: {problem}")))?;
-        }
-        config.set = set.to_vec();
-        Ok(config)
-    }
-
-    /// The same from text; `path` is what messages show and what paths inside are relative to.
-    pub fn parse(path: &Path, text: String) -> Result<ServiceConfig, Mistakes> {
-        let source = Source::new(path, &text);
-        let document = source.document();
-        let root = Table::root(&source, &document);
-        let docs = Config::read(&root);
-        // SQL is checked against the collections; where those have mistakes it would only bring mistakes that are none.
-        let catalog = if source.is_clean() { docs::outline(&docs).ok() } else { None };
-        let collections: Vec<String> = docs.collections.iter().map(|collection| collection.name.clone()).collect();
-        let endpoints = read_endpoints(&root, &collections);
-        let section = |name: &str| root.get(name).and_then(|item| item.table());
-        let errors = section("errors").map_or_else(ErrorRules::default, |table| errors::read(&table));
-        let server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
-        if let Some(catalog) = catalog {
-            for endpoint in &endpoints {
-                for (_, endpoint) in endpoint.sorted() {
-                    if let Some(Err(what)) = DeclaredQuery::prepare(&endpoint, &docs.params, &catalog) {
-                        source.mistake(endpoint.span.clone(), what, "");
-                    }
-                }
-                if let Some(Err((span, what))) = DeclaredSteps::prepare(endpoint, &docs.params, &catalog) {
-                    source.mistake(span, what, "");
-                }
-            }
-        }
-        source.finish()?;
-        let file_server = server.clone();
-        Ok(ServiceConfig { path: path.to_owned(), text, docs, endpoints, errors, server, file_server, set: Vec::new() })
-    }
-
     /// A mistake found later, at these bytes of the file.
     pub fn mistake_at(&self, span: std::ops::Range<usize>, what: impl Into<String>) -> Mistake {
         let source = Source::new(&self.path, &self.text);
@@ -144,36 +84,4 @@ impl ServiceConfig {
             Ok(()) => unreachable!("a mistake was noted just before"),
         }
     }
-}
-
-/// The file as text; what is none is a mistake with its place.
-fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Mistakes> {
-    String::from_utf8(bytes).map_err(|error| {
-        let text = String::from_utf8_lossy(error.as_bytes());
-        let at = error.utf8_error().valid_up_to();
-        let source = Source::new(path, &text);
-        source.mistake(at..at, "not UTF-8 from here on", "text in UTF-8");
-        match source.finish() {
-            Err(mistakes) => mistakes,
-            Ok(()) => unreachable!("a mistake was noted just before"),
-        }
-    })
-}
-
-fn read_endpoints(root: &Table<'_>, collections: &[String]) -> Vec<EndpointConfig> {
-    let Some(items) = root.get("endpoints").and_then(|item| item.list()) else { return Vec::new() };
-    if items.len() > ENDPOINTS_MAX {
-        root.mistake(format!("{} endpoints", items.len()), format!("up to {ENDPOINTS_MAX}"));
-    }
-    let mut router = Router::new();
-    let mut endpoints = Vec::new();
-    for item in &items {
-        let Some(endpoint) = EndpointConfig::read(item, collections) else { continue };
-        // Routes that clash are told here, with their place.
-        if let Err(error) = router.route(endpoint.method, &endpoint.pattern, ()) {
-            item.mistake(error.to_string(), "");
-        }
-        endpoints.push(endpoint);
-    }
-    endpoints
 }

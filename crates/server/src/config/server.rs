@@ -1,0 +1,67 @@
+//! `[server]`: where the service listens, and its bounds.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is on disk.
+    Commit,
+    /// At once; the log is synced at this interval.
+    Interval(Duration),
+    /// At once; the log is synced at checkpoints only.
+    None,
+}
+
+/// The values of `[server]`, each checked, defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerConfig {
+    /// Where HTTP listens.
+    pub http: SocketAddr,
+    /// Event loops.
+    pub threads: usize,
+    /// Ceiling of anonymous memory in bytes: the sum of all named bounds must stay under it.
+    pub memory_bytes: u64,
+    /// Connections at once; `None`: as many as the memory allows, up to 10,000.
+    pub connections_max: Option<usize>,
+    /// Connections at once from one address.
+    pub connections_per_address_max: usize,
+    /// Bytes of a request's head.
+    pub head_bytes_max: usize,
+    /// Bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// Time for a head to arrive.
+    pub head: Duration,
+    /// Time for a body to arrive.
+    pub body: Duration,
+    /// Time a connection may be idle.
+    pub idle: Duration,
+    /// Time for connections to end on SIGTERM.
+    pub drain: Duration,
+    /// Whether replies carry a Date.
+    pub date: bool,
+    /// Whether each request is logged.
+    pub access_log: bool,
+    /// When a write counts as done.
+    pub durability: Durability,
+    /// Bytes of the log kept for readers of changes, beside what a restart needs. 0: none.
+    pub changes_kept_bytes: u64,
+    /// Time for which they are kept at most; `None`: for ever.
+    pub changes_kept: Option<Duration>,
+    /// Rows that one query may look at.
+    pub scan_rows_max: u64,
+    /// Threads that one query may use.
+    pub query_threads: usize,
+    /// How long one query may run on the pool.
+    pub query: Duration,
+    /// A query that looks at so many rows is told in the log.
+    pub query_log_rows: u64,
+    /// Bytes on disk for what queries sort and group beyond their memory. 0: that is an error.
+    pub query_spill_bytes: u64,
+    /// The folder into which `POST /_/backup` writes; without it there are no backups of the running server.
+    pub backups: Option<PathBuf>,
+    /// See `store::Options::read_ahead`. Not a key of the file: the store knows best.
+    pub read_ahead: Option<bool>,
+}
