@@ -38,6 +38,7 @@ mod named;
 mod openapi;
 mod paging;
 mod params;
+mod preparing;
 mod queries;
 mod querying;
 mod reading;
@@ -56,5 +57,6 @@ mod switch;
 mod view_metrics;
 mod writing;
 
+pub use preparing::{StartError, check, complete};
 pub use reactor::signals::{Signal, Termination};
-pub use start::{Running, StartError, capacity, check, complete, start, store_options};
+pub use start::{Running, capacity, start, store_options};

@@ -12,11 +12,11 @@ use crate::config::{ConfigError, ServiceConfig};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::media::JSON;
 use crate::memory::Division;
+use crate::preparing::{StartError, complete, routes};
 use crate::refusal;
 use crate::reloads::{Ask, WAITING_MAX};
 use crate::routing::Routing;
 use crate::service::Service;
-use crate::start::{self, StartError};
 use crate::switch::Switch;
 use docs::catalog::CollectionInfo;
 use docs::{Database, OpenError};
@@ -172,12 +172,12 @@ impl Reloader {
     fn take(&mut self, config: ServiceConfig) -> Result<Duration, StartError> {
         let old = self.switch.current();
         let old = &old.service;
-        let mut documents = start::complete(&config)?;
+        let mut documents = complete(&config)?;
         documents.builds_indexes_later = true;
         let (division, mut new_feed) = (Division::of(&config.server), false);
         old.expiry.stop();
         let reopened = old.database.reopen::<StartError>(&documents, |database| {
-            let (endpoints, openapi) = start::routes(&config, database)?;
+            let (endpoints, openapi) = routes(&config, database)?;
             new_feed = !has_same_collections(&old.database, database);
             let feed =
                 if new_feed { Arc::new(Feed::new(old.replies.clone(), &division)) } else { Arc::clone(&old.feed) };
