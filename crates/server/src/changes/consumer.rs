@@ -3,11 +3,12 @@
 //! It copies events from the shared window, and while it is behind that from its seat's piece. It keeps none of them between
 //! two pulls.
 
-use super::hub::{End, Hub, Next};
+use super::hub::{Arrival, End, Hub, Next, refuse};
 use super::place::Place;
+use super::wanted::{Form, Wanted};
 use super::window::Chunk;
-use docs::CollectionId;
-use http::{BodySource, More};
+use crate::failure::{Failure, Kind};
+use http::{BodySource, More, Status};
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -15,34 +16,6 @@ use std::sync::Arc;
 const PULL_BYTES: usize = 32 << 10;
 /// How long an EventSource is to wait before it connects again.
 const RETRY_MS: u32 = 1000;
-
-/// How events are framed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Server-sent events: the HTML standard, section 9.2.
-    Events,
-    /// A line of JSON each.
-    Lines,
-}
-
-impl Form {
-    pub(crate) fn media(self) -> &'static str {
-        match self {
-            Form::Events => "text/event-stream",
-            Form::Lines => crate::media::NDJSON,
-        }
-    }
-}
-
-/// What a consumer asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    /// After which place; `None`: from now on.
-    pub(crate) since: Option<Place>,
-    /// `None`: all.
-    pub(crate) collection: Option<CollectionId>,
-    pub(crate) form: Form,
-}
 
 /// See the module's text.
 pub(crate) struct Consumer {
@@ -57,11 +30,18 @@ pub(crate) struct Consumer {
     beat: Option<u64>,
 }
 
-impl Consumer {
-    pub(crate) fn new(hub: Arc<Hub>, number: u64, wanted: Wanted, place: Place) -> Consumer {
-        Consumer { hub, number, wanted, place, chunk: None, beat: None }
-    }
+/// Takes a request for the feed on: from here its reply is a consumer's.
+pub(crate) fn begin(hub: &Arc<Hub>, arrival: Arrival, place: Place) {
+    let Arrival { mut late, wanted } = arrival;
+    let Some(number) = hub.join(late.nudge(), wanted, place) else {
+        return refuse(late, &Failure::new(Kind::Unavailable, "the server stops"));
+    };
+    late.header("Cache-Control", "no-store");
+    let consumer = Consumer { hub: Arc::clone(hub), number, wanted, place, chunk: None, beat: None };
+    late.stream_open(Status(200), wanted.form.media(), Box::new(consumer));
+}
 
+impl Consumer {
     /// Copies what is wanted of a chunk; whether it is copied to its end.
     fn copy(&mut self, chunk: &Chunk, out: &mut Vec<u8>) -> bool {
         let (start, mut number) = (out.len(), chunk.first_after(self.place));

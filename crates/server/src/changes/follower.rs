@@ -1,6 +1,7 @@
 //! The thread that reads changes from the log for all consumers: once for those who follow, and in turns for those who are
 //! behind. While nobody consumes it sleeps and reads nothing.
 
+use super::consumer;
 use super::hub::{Arrival, End, Hub, Orders, Wanting, refuse};
 use super::place::Place;
 use super::window::{Chunk, Window};
@@ -110,7 +111,7 @@ impl Follower {
 
     fn admit(&mut self, arrival: Arrival) {
         match self.place(&arrival) {
-            Ok(place) => self.hub.join(arrival, place),
+            Ok(place) => consumer::begin(&self.hub, arrival, place),
             Err(Refusal::Failure(failure)) => refuse(arrival.late, &failure),
             Err(Refusal::Gone { since, oldest }) => say_gone(arrival.late, since, oldest),
         }

@@ -10,13 +10,13 @@
 //!
 //! The lock is held for look-ups and hand-overs alone: nothing is read, encoded or sent under it.
 
-use super::consumer::{Consumer, Wanted};
 use super::place::Place;
+use super::wanted::Wanted;
 use super::window::{Chunk, Window};
 use crate::failure::{Failure, Kind};
 use crate::in_flight::{InFlight, Taken};
 use docs::Database;
-use http::{LateReply, Nudge, Status};
+use http::{LateReply, Nudge};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -349,24 +349,18 @@ impl Hub {
         drop(before);
     }
 
-    /// A new consumer.
-    pub(crate) fn join(self: &Arc<Hub>, arrival: Arrival, place: Place) {
-        let Arrival { mut late, wanted } = arrival;
+    /// A new consumer's number; none where the server stops.
+    pub(crate) fn join(&self, nudge: Nudge, wanted: Wanted, place: Place) -> Option<u64> {
         let mut state = self.lock();
         if state.is_ending {
-            drop(state);
-            return refuse(late, &Failure::new(Kind::Unavailable, "the server stops"));
+            return None;
         }
         let number = state.next_member;
         state.next_member += 1;
         let is_behind = state.window.as_ref().is_none_or(|window| place < window.after());
         let behind = is_behind.then(|| Behind::at(place));
-        let nudge = late.nudge();
         state.members.insert(number, Member { nudge, wanted, waits: false, behind, end: None, known: place });
-        drop(state);
-        late.header("Cache-Control", "no-store");
-        let consumer = Consumer::new(Arc::clone(self), number, wanted, place);
-        late.stream_open(Status(200), wanted.form.media(), Box::new(consumer));
+        Some(number)
     }
 
     /// Adds what has changed, and tells those who wait for it.

@@ -16,11 +16,12 @@ mod consumer;
 mod follower;
 mod hub;
 mod place;
+mod wanted;
 mod window;
 
-pub(crate) use consumer::{Form, Wanted};
 pub(crate) use hub::{Arrival, Numbers};
 pub(crate) use place::Place;
+pub(crate) use wanted::{Form, Wanted};
 
 use crate::failure::Failure;
 use crate::in_flight::InFlight;
