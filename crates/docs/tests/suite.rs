@@ -53,6 +53,7 @@ mod sql_random;
 mod sql_refusals;
 mod sql_sets;
 mod sql_spill;
+mod sql_stack;
 mod sql_store;
 mod sql_travels;
 mod steps;

@@ -18,9 +18,8 @@ pub(crate) const INPUT_BYTES_MAX: usize = 32 * 1024;
 pub(crate) const OUTPUT_HIGH_WATER: usize = 32 * 1024;
 /// Threads for queries of the general API.
 pub(crate) const POOL_THREADS: usize = 2;
-/// Such a thread: the stack that statements touch, which stays touched: 0.5 MB where
-/// queries nest ten deep in one another, 0.9 MB where they nest twenty deep.
-const POOL_THREAD_BYTES: usize = 896 << 10;
+/// Such a thread: the stack that the deepest statements touch, which stays touched.
+const POOL_THREAD_BYTES: usize = docs::sql::STACK_BYTES_MAX;
 /// A thread that helps with a scan, or builds a view or an index: its stack while it lives, which knows no statement's tree.
 const HELPER_BYTES: usize = 72 << 10;
 /// Views are built by as many threads as there are loops, and indexes by one.

@@ -90,7 +90,7 @@ mod workers;
 pub(crate) use aggregate::summand;
 pub use ahead::FirstRange;
 pub use analysis::{Analysis, Explain};
-pub use budget::{Budget, Outcome};
+pub use budget::{Budget, Outcome, STACK_BYTES_MAX};
 pub(crate) use error::{IntegerOverflow, ROWS_READ};
 pub use error::{QueryError, ROWS_KEPT, SqlError, SqlErrorKind, TEXT_BYTES_MAX};
 pub use means::Means;

@@ -1,0 +1,129 @@
+//! What statements touch of their thread's stack stays within what is counted for it, however deep they nest.
+
+use docs::sql::{Budget, Query, STACK_BYTES_MAX, Scratch};
+use serde_json::json;
+
+use crate::sql_memory::Memory;
+use crate::sql_oracle::Both;
+
+/// More than any statement is to touch, so that one that does is measured too.
+const STACK_BYTES: usize = 64 << 20;
+/// Deeper than any statement may nest.
+const DEPTH_MOST: usize = 4_096;
+
+/// Statements that nest in one way, by depth.
+type Kind = (&'static str, fn(usize) -> String);
+
+fn around(depth: usize, begin: &str, inside: &str, end: &str) -> String {
+    format!("{}{inside}{}", begin.repeat(depth), end.repeat(depth))
+}
+
+fn tests(condition: &str) -> String {
+    format!("SELECT id FROM t WHERE {condition}")
+}
+
+fn sum() -> String {
+    around(70, "", "a", " + a")
+}
+
+const KINDS: [Kind; 18] = [
+    ("parentheses", |depth| tests(&around(depth, "(", "a = 1", ")"))),
+    ("sums", |depth| tests(&around(depth, "", "a", " + a"))),
+    ("sums to the right", |depth| tests(&around(depth, "a + (", "a", ")"))),
+    ("texts", |depth| tests(&around(depth, "", "c", " || c"))),
+    ("conditions", |depth| tests(&around(depth, "", "a = 1", " AND b = 1 OR d = 2"))),
+    ("comparisons", |depth| tests(&around(depth, "", "a", " = 1"))),
+    ("signs", |depth| tests(&around(depth, "- ", "a", ""))),
+    ("negations", |depth| tests(&around(depth, "NOT ", "a", ""))),
+    ("functions", |depth| tests(&around(depth, "abs(", "a", ")"))),
+    ("cases", |depth| tests(&around(depth, "CASE WHEN a THEN ", "a", " ELSE 1 END"))),
+    ("FROM", |depth| around(depth, "SELECT id, a FROM (", "SELECT id, a FROM t", ") x")),
+    ("FROM with groups", |depth| {
+        around(depth, "SELECT a, COUNT(*) AS n FROM (", "SELECT id, a FROM t", ") x GROUP BY a ORDER BY a")
+    }),
+    ("FROM around sums", |depth| {
+        around(depth, "SELECT id, a FROM (", &format!("SELECT id, {} AS a FROM t", sum()), ") x")
+    }),
+    ("FROM around conditions", |depth| {
+        around(
+            depth,
+            "SELECT id, a FROM (",
+            &tests(&around(200, "", "a = 1", " AND b = 1 OR d = 2")).replace("id", "id, a"),
+            ") x",
+        )
+    }),
+    ("functions around sums", |depth| tests(&around(depth, "abs(", &sum(), ")"))),
+    ("inner queries around sums", |depth| {
+        tests(&around(depth, &format!("a + 0 IN (SELECT {} FROM u WHERE ", sum()), "a = 1", ")"))
+    }),
+    ("inner queries", |depth| tests(&around(depth, "a + 0 IN (SELECT a FROM u WHERE ", "a = 1", ")"))),
+    ("correlated queries", |depth| {
+        let inner = (0..depth).rev().fold("1".to_owned(), |inner, level| {
+            format!("EXISTS (SELECT 1 FROM u x{level} WHERE x{level}.a <> t.id + 100 AND {inner})")
+        });
+        tests(&inner)
+    }),
+];
+
+/// What was touched of the stack of the thread that asks.
+fn touched() -> usize {
+    let place = 0u8;
+    let address = std::ptr::from_ref(&place).addr();
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut is_here = false;
+    for line in maps.lines() {
+        let first = line.split(' ').next().unwrap_or_default();
+        if let Some((from, to)) = first.split_once('-') {
+            let [from, to] = [from, to].map(|text| usize::from_str_radix(text, 16).unwrap());
+            is_here = (from..to).contains(&address);
+        } else if first == "Rss:" && is_here {
+            let kilobytes = line.split_whitespace().nth(1).unwrap();
+            return kilobytes.parse::<usize>().unwrap() << 10;
+        }
+    }
+    panic!("no mapping has the stack");
+}
+
+/// On a thread of its own: what it touches, or nothing where the statement is refused.
+fn run(memory: &Memory, sql: &str) -> Option<usize> {
+    std::thread::scope(|scope| {
+        let work = || {
+            let query = Query::prepare(sql, &memory.catalog).ok()?;
+            let outcome = query.write_array(memory, &[], &mut Scratch::new(), &Budget::default(), &mut Vec::new());
+            // Too large a sum, say, after all levels were entered.
+            drop((outcome, query));
+            Some(touched())
+        };
+        std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work).unwrap().join().unwrap()
+    })
+}
+
+/// The depth of the deepest accepted statement, and what it touches.
+fn deepest(memory: &Memory, kind: fn(usize) -> String) -> (usize, usize) {
+    let (mut least, mut most) = (1, DEPTH_MOST);
+    let mut bytes = run(memory, &kind(least)).unwrap();
+    while most - least > 1 {
+        let middle = least + (most - least) / 2;
+        match run(memory, &kind(middle)) {
+            Some(touched) => (least, bytes) = (middle, touched),
+            None => most = middle,
+        }
+    }
+    (least, bytes)
+}
+
+#[test]
+fn the_deepest_statement_of_each_kind_stays_within_what_is_counted() {
+    let documents: Vec<_> = (0..3).map(|id| json!({ "id": id, "a": 1, "b": 1, "c": "c", "d": 2 })).collect();
+    let both = Both::new(&documents, &documents);
+    let mut over = Vec::new();
+    for (name, kind) in KINDS {
+        let (depth, bytes) = deepest(&both.memory, kind);
+        println!("{name}: {depth} deep, {} KiB", bytes >> 10);
+        assert!((2..DEPTH_MOST - 1).contains(&depth), "{name}: {depth} deep");
+        if bytes > STACK_BYTES_MAX {
+            over.push(format!("{name}, {depth} deep: {bytes}"));
+        }
+    }
+    assert!(over.is_empty(), "{over:?} of {STACK_BYTES_MAX}");
+}
