@@ -100,6 +100,21 @@ pub(crate) enum Affinity {
     Text,
 }
 
+impl Affinity {
+    /// What a comparison converts to, by the affinities of its sides and whether they are computed values: a number beside a
+    /// CAST to one, text where a CAST to it meets no field. A field alone converts nothing and is not made text.
+    pub(crate) fn between(a: (Affinity, bool), b: (Affinity, bool)) -> Affinity {
+        use Affinity::{Numeric, Real};
+        match (a, b) {
+            ((Real, _), (Affinity::None, true)) | ((Affinity::None, true), (Real, _)) => Real,
+            ((Numeric | Real, _), _) | (_, (Numeric | Real, _)) => Numeric,
+            ((Affinity::Text, _), (_, true)) | ((_, true), (Affinity::Text, _)) => Affinity::Text,
+            ((Affinity::Text, _), (Affinity::Text, _)) => Affinity::Text,
+            _ => Affinity::None,
+        }
+    }
+}
+
 /// The target of a CAST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CastType {

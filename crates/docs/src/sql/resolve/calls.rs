@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::Location;
 
-use super::clauses::single;
+use super::syntax::{plain_argument, single};
 use super::{Clause, Column, Origin, Resolved, Resolver, invalid, not_yet, shortened, unknown};
 use crate::sql::aggregate::{AGGREGATES, AggregateCall, AggregateKind};
 use crate::sql::expr::{Affinity, Expr, Literal};
@@ -113,13 +113,6 @@ impl<'c> Resolver<'c> {
             aggregates.len() - 1
         });
         Ok(Expr::Aggregate(slot))
-    }
-}
-
-pub(super) fn plain_argument(argument: &ast::FunctionArg, at: Location) -> Resolved<&ast::Expr> {
-    match argument {
-        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Ok(expr),
-        _ => not_yet("this form of argument", at),
     }
 }
 

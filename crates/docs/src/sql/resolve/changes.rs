@@ -8,7 +8,7 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Location;
 
-use super::clauses::single;
+use super::syntax::single;
 use super::{Clause, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
 use crate::catalog::Catalog;
 use crate::sql::expr::{Affinity, Comparison, Expr};

@@ -1,63 +1,21 @@
 //! The clauses of a query: FROM and its joins, the result columns, GROUP BY, ORDER BY, LIMIT.
 
 use sqlparser::ast::{
-    self, Distinct, GroupByExpr, Ident, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByKind,
-    OrderBySort, SelectItem, SelectItemQualifiedWildcardKind, Spanned, TableFactor,
+    self, Distinct, GroupByExpr, Ident, JoinConstraint, JoinOperator, LimitClause, OrderByKind, OrderBySort,
+    SelectItem, SelectItemQualifiedWildcardKind, Spanned, TableFactor,
 };
 use sqlparser::tokenizer::Location;
 
-use super::calls::plain_argument;
 use super::expired;
 use super::outer::Stands;
 use super::queries::unstored;
+use super::syntax::{plain_argument, single};
 use super::{
     COLUMNS_MAX, Clause, Column, Origin, Output, Resolved, Resolver, TABLES_MAX, Table, invalid, not_yet, unknown,
 };
 use crate::catalog::{FieldInfo, FieldKind};
 use crate::sql::each;
 use crate::sql::expr::{Affinity, Expr, flatten};
-
-/// Clauses around SELECT of other dialects.
-pub(super) fn refuse_query_clauses(query: &ast::Query) -> Resolved<()> {
-    let present = [
-        (query.fetch.is_some(), "FETCH"),
-        (!query.locks.is_empty(), "FOR UPDATE"),
-        (query.for_clause.is_some(), "FOR"),
-        (query.settings.is_some(), "SETTINGS"),
-        (query.format_clause.is_some(), "FORMAT"),
-        (!query.pipe_operators.is_empty(), "|>"),
-    ];
-    refuse(&present, query.span().start)
-}
-
-fn refuse(present: &[(bool, &str)], at: Location) -> Resolved<()> {
-    match present.iter().find(|(is, _)| *is) {
-        Some((_, what)) => not_yet(what, at),
-        None => Ok(()),
-    }
-}
-
-/// Clauses of other dialects, and those of SQLite that wait.
-pub(super) fn refuse_clauses(select: &ast::Select) -> Resolved<()> {
-    let present = [
-        (select.top.is_some(), "TOP"),
-        (select.exclude.is_some(), "EXCLUDE"),
-        (select.into.is_some(), "INTO"),
-        (!select.lateral_views.is_empty(), "LATERAL VIEW"),
-        (select.prewhere.is_some(), "PREWHERE"),
-        (!select.connect_by.is_empty(), "CONNECT BY"),
-        (!select.cluster_by.is_empty(), "CLUSTER BY"),
-        (!select.distribute_by.is_empty(), "DISTRIBUTE BY"),
-        (!select.sort_by.is_empty(), "SORT BY"),
-        (!select.named_window.is_empty(), "WINDOW"),
-        (select.qualify.is_some(), "QUALIFY"),
-        (select.value_table_mode.is_some(), "SELECT AS VALUE"),
-        (select.select_modifiers.is_some(), "a modifier of SELECT"),
-        (matches!(select.distinct, Some(Distinct::On(_))), "DISTINCT ON"),
-        (select.flavor != ast::SelectFlavor::Standard, "FROM before SELECT"),
-    ];
-    refuse(&present, select.span().start)
-}
 
 impl<'c> Resolver<'c> {
     pub(super) fn from(&mut self, from: &'c [ast::TableWithJoins]) -> Resolved<()> {
@@ -433,13 +391,6 @@ fn refuse_columns(alias: Option<&ast::TableAlias>, at: Location) -> Resolved<()>
     match alias.is_some_and(|alias| !alias.columns.is_empty()) {
         true => not_yet("a list of columns after an alias", at),
         false => Ok(()),
-    }
-}
-
-pub(super) fn single(name: &ObjectName) -> Option<&Ident> {
-    match &name.0[..] {
-        [part] => part.as_ident(),
-        _ => None,
     }
 }
 

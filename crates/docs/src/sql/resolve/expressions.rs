@@ -3,7 +3,8 @@
 use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator};
 use sqlparser::tokenizer::Location;
 
-use super::{Clause, DEPTH_MAX, PARAMETERS_MAX, Resolved, Resolver, invalid, not_yet, rows, shortened};
+use super::syntax::parts;
+use super::{Clause, DEPTH_MAX, PARAMETERS_MAX, Resolved, Resolver, invalid, not_yet, shortened};
 use crate::sql::error::SqlErrorKind;
 use crate::sql::expr::{Affinity, Arithmetic, CastType, Comparison, Expr, Literal};
 use crate::sql::functions::Function;
@@ -23,7 +24,7 @@ impl<'c> Resolver<'c> {
 
     /// What a comparison of two expressions converts to.
     pub(super) fn affinity(&self, a: &Expr, b: &Expr) -> Affinity {
-        between(self.logical.kind(a), self.logical.kind(b))
+        Affinity::between(self.logical.kind(a), self.logical.kind(b))
     }
 
     pub(super) fn boxed(&mut self, expr: &'c ast::Expr, clause: Clause) -> Resolved<Box<Expr>> {
@@ -55,10 +56,10 @@ impl<'c> Resolver<'c> {
             E::IsNotFalse(inner) => Expr::IsTruth(self.boxed(inner, clause)?, false, false),
             E::IsDistinctFrom(a, b) => self.is(a, b, false, clause)?,
             E::IsNotDistinctFrom(a, b) => self.is(a, b, true, clause)?,
-            E::InList { expr: inner, list, negated } if rows::parts(inner).is_some() => {
+            E::InList { expr: inner, list, negated } if parts(inner).is_some() => {
                 negate(*negated, self.row_in_list(inner, list, clause)?)
             }
-            E::Between { expr: inner, negated, low, high } if rows::parts(inner).is_some() => {
+            E::Between { expr: inner, negated, low, high } if parts(inner).is_some() => {
                 let from = self.row_comparison(inner, Comparison::GreaterOrEqual, low, clause)?;
                 let to = self.row_comparison(inner, Comparison::LessOrEqual, high, clause)?;
                 negate(*negated, Expr::And(vec![from, to]))
@@ -104,7 +105,7 @@ impl<'c> Resolver<'c> {
             }
             E::Subquery(query) => self.scalar_query(query, clause)?,
             E::InSubquery { expr: inner, subquery, negated } => {
-                let values = rows::parts(inner).unwrap_or(std::slice::from_ref(inner));
+                let values = parts(inner).unwrap_or(std::slice::from_ref(inner));
                 negate(*negated, self.in_query(values, subquery, clause)?)
             }
             E::Exists { subquery, negated } => negate(*negated, self.exists(subquery, clause)?),
@@ -141,7 +142,7 @@ impl<'c> Resolver<'c> {
     }
 
     pub(super) fn is(&mut self, a: &'c ast::Expr, b: &'c ast::Expr, same: bool, clause: Clause) -> Resolved<Expr> {
-        if rows::parts(a).is_some() {
+        if parts(a).is_some() {
             return self.row_is(a, b, same, clause);
         }
         let (a, b) = (self.boxed(a, clause)?, self.boxed(b, clause)?);
@@ -197,7 +198,7 @@ impl<'c> Resolver<'c> {
             _ => None,
         };
         if let Some(comparison) = comparison
-            && rows::parts(left).is_some()
+            && parts(left).is_some()
         {
             return self.row_comparison(left, comparison, right, clause);
         }
@@ -282,19 +283,6 @@ impl<'c> Resolver<'c> {
 
 pub(super) fn negate(negated: bool, expr: Expr) -> Expr {
     if negated { Expr::Not(Box::new(expr)) } else { expr }
-}
-
-/// What a comparison converts to, by the affinities of its sides and whether they are computed values: a number beside a
-/// CAST to one, text where a CAST to it meets no field. A field alone converts nothing and is not made text.
-pub(super) fn between(a: (Affinity, bool), b: (Affinity, bool)) -> Affinity {
-    use Affinity::{Numeric, Real};
-    match (a, b) {
-        ((Real, _), (Affinity::None, true)) | ((Affinity::None, true), (Real, _)) => Real,
-        ((Numeric | Real, _), _) | (_, (Numeric | Real, _)) => Numeric,
-        ((Affinity::Text, _), (_, true)) | ((_, true), (Affinity::Text, _)) => Affinity::Text,
-        ((Affinity::Text, _), (Affinity::Text, _)) => Affinity::Text,
-        _ => Affinity::None,
-    }
 }
 
 pub(super) fn number_literal(text: &str) -> Option<Literal> {

@@ -12,6 +12,7 @@ mod names;
 mod outer;
 mod queries;
 mod rows;
+mod syntax;
 
 use sqlparser::ast;
 use sqlparser::tokenizer::Location;

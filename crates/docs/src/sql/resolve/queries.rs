@@ -7,9 +7,8 @@
 use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, Spanned};
 use sqlparser::tokenizer::Location;
 
-use super::clauses::{refuse_clauses, refuse_query_clauses};
-use super::expressions::between;
 use super::outer::Stands;
+use super::syntax::{refuse_clauses, refuse_query_clauses};
 use super::{Clause, INNER_MAX, Inner, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
 use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, KeyInfo};
 use crate::engine::TreeId;
@@ -200,7 +199,7 @@ impl<'c> Resolver<'c> {
         let columns: Vec<(Affinity, bool)> =
             (0..member.outputs.len()).map(|place| member.kind_of_result(place)).collect();
         let sides = values.into_iter().zip(columns);
-        let pairs = sides.map(|(value, column)| (between(self.logical.kind(&value), column), value));
+        let pairs = sides.map(|(value, column)| (Affinity::between(self.logical.kind(&value), column), value));
         Ok(Expr::InInner(pairs.collect(), asked))
     }
 

@@ -5,21 +5,12 @@
 
 use sqlparser::ast::{self, Spanned};
 
-use super::expressions::between;
+use super::syntax::parts;
 use super::{Clause, Logical, Resolved, Resolver, invalid};
-use crate::sql::expr::{Comparison, Expr};
+use crate::sql::expr::{Affinity, Comparison, Expr};
 
 /// Most values of a row: an order of rows nests as deep as they are long.
 const PARTS_MAX: usize = 32;
-
-/// The parts of a row value.
-pub(super) fn parts(expr: &ast::Expr) -> Option<&[ast::Expr]> {
-    match expr {
-        ast::Expr::Tuple(parts) => Some(parts),
-        ast::Expr::Nested(inner) => parts(inner),
-        _ => None,
-    }
-}
 
 impl<'c> Resolver<'c> {
     /// The parts of both sides, in pairs.
@@ -73,7 +64,7 @@ impl<'c> Resolver<'c> {
 }
 
 fn compare(comparison: Comparison, a: &Expr, b: &Expr, logical: &Logical) -> Expr {
-    let affinity = between(logical.kind(a), logical.kind(b));
+    let affinity = Affinity::between(logical.kind(a), logical.kind(b));
     Expr::Compare(comparison, affinity, Box::new(a.clone()), Box::new(b.clone()))
 }
 

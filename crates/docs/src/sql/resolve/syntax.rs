@@ -1,0 +1,73 @@
+//! What is asked of the syntax tree alone, before any name is resolved: clauses that are refused, and forms that have parts.
+
+use sqlparser::ast::{self, Distinct, Ident, ObjectName, Spanned};
+use sqlparser::tokenizer::Location;
+
+use super::{Resolved, not_yet};
+
+/// Clauses around SELECT of other dialects.
+pub(super) fn refuse_query_clauses(query: &ast::Query) -> Resolved<()> {
+    let present = [
+        (query.fetch.is_some(), "FETCH"),
+        (!query.locks.is_empty(), "FOR UPDATE"),
+        (query.for_clause.is_some(), "FOR"),
+        (query.settings.is_some(), "SETTINGS"),
+        (query.format_clause.is_some(), "FORMAT"),
+        (!query.pipe_operators.is_empty(), "|>"),
+    ];
+    refuse(&present, query.span().start)
+}
+
+fn refuse(present: &[(bool, &str)], at: Location) -> Resolved<()> {
+    match present.iter().find(|(is, _)| *is) {
+        Some((_, what)) => not_yet(what, at),
+        None => Ok(()),
+    }
+}
+
+/// Clauses of other dialects, and those of SQLite that wait.
+pub(super) fn refuse_clauses(select: &ast::Select) -> Resolved<()> {
+    let present = [
+        (select.top.is_some(), "TOP"),
+        (select.exclude.is_some(), "EXCLUDE"),
+        (select.into.is_some(), "INTO"),
+        (!select.lateral_views.is_empty(), "LATERAL VIEW"),
+        (select.prewhere.is_some(), "PREWHERE"),
+        (!select.connect_by.is_empty(), "CONNECT BY"),
+        (!select.cluster_by.is_empty(), "CLUSTER BY"),
+        (!select.distribute_by.is_empty(), "DISTRIBUTE BY"),
+        (!select.sort_by.is_empty(), "SORT BY"),
+        (!select.named_window.is_empty(), "WINDOW"),
+        (select.qualify.is_some(), "QUALIFY"),
+        (select.value_table_mode.is_some(), "SELECT AS VALUE"),
+        (select.select_modifiers.is_some(), "a modifier of SELECT"),
+        (matches!(select.distinct, Some(Distinct::On(_))), "DISTINCT ON"),
+        (select.flavor != ast::SelectFlavor::Standard, "FROM before SELECT"),
+    ];
+    refuse(&present, select.span().start)
+}
+
+/// A name of one part.
+pub(super) fn single(name: &ObjectName) -> Option<&Ident> {
+    match &name.0[..] {
+        [part] => part.as_ident(),
+        _ => None,
+    }
+}
+
+/// An argument that has no name and is no `*`.
+pub(super) fn plain_argument(argument: &ast::FunctionArg, at: Location) -> Resolved<&ast::Expr> {
+    match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Ok(expr),
+        _ => not_yet("this form of argument", at),
+    }
+}
+
+/// The parts of a row value.
+pub(super) fn parts(expr: &ast::Expr) -> Option<&[ast::Expr]> {
+    match expr {
+        ast::Expr::Tuple(parts) => Some(parts),
+        ast::Expr::Nested(inner) => parts(inner),
+        _ => None,
+    }
+}
