@@ -121,16 +121,14 @@ fn loops_that_nobody_asks_for_anything_let_the_old_configuration_go() {
 
 #[test]
 fn pools_that_nobody_asks_for_anything_let_the_old_configuration_go() {
-    let page =
-        "[[endpoints]]\nroute = \"GET /all\"\nquery = \"SELECT a.id FROM items a, items b WHERE a.t + 0 = b.t + 1\"\n";
-    let text = file(&[ITEMS, GET, page]);
+    let pairs =
+        "[[endpoints]]\nroute = \"GET /pairs\"\nquery = \"SELECT a.id FROM items a, items b WHERE a.t + b.t = 5\"\n";
+    let text = file(&[ITEMS, GET, pairs]);
     let server = TestServer::of_file(&text).unwrap();
-    fill(&server, 2_000);
+    fill(&server, 300);
     for number in 0..3 {
-        // What reads much is done by the pool.
-        let found = server.query(&json!({ "sql": "SELECT a.id FROM items a, items b WHERE a.t + 0 = b.t + 1" }));
-        assert_eq!(found.json().as_array().map(Vec::len), Some(1_999));
-        assert_eq!(server.get("/all").json().as_array().map(Vec::len), Some(1_999));
+        // It looks at so many rows that the pool does it.
+        assert_eq!(server.get("/pairs").json().as_array().map(Vec::len), Some(6));
         check_reloaded(&server.reload(&text.replace("/items/", &format!("/items{number}/"))));
         let until = Instant::now() + Duration::from_secs(20);
         while server.metric("sapsan_config_held") != 1.0 {
