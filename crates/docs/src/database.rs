@@ -24,7 +24,6 @@ use crate::rebuild;
 use crate::scratch;
 use crate::sql::{Query, SqlError};
 use crate::stored_catalog::{self, Resolved, Rows};
-use crate::views::fold::ViewFold;
 use crate::views::{self, Builder, Heart, ViewReport, ViewStatus, Views};
 use crate::write::{self, Op, Precondition, Prepared, Written};
 
@@ -88,11 +87,18 @@ impl Database {
         rebuild::drop_trees(&store, catalog_tree, &stored)?;
         let (database, rows) = Database::assemble(config, dir, store, &rebuild::after_drops(stored), Arc::default())?;
         rebuild::drop_trees(database.store(), catalog_tree, &rows)?;
+        database.begin_builds();
         Ok(database)
     }
 
+    /// Has the threads begin that build what is not built.
+    pub(crate) fn begin_builds(&self) {
+        self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner).begin();
+        self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner).begin();
+    }
+
     /// Brings the store in line with a configuration while nobody writes; gives the rows that are new, whose trees are still to
-    /// be dropped.
+    /// be dropped. Nothing is built before [`Database::begin_builds`].
     pub(crate) fn assemble(
         config: &Config,
         dir: &Path,
@@ -142,10 +148,9 @@ impl Database {
             collection.keys = Keys::open(&store, &reader.snapshot(), &collection.info)?;
         }
         drop(reader);
-        let chains = Some(views::Chains::new(&watched.views.list, catalog_tree));
-        store.set_fold(Arc::new(ViewFold { chains }));
         let heart =
             Arc::new(Heart { store, collections, views: watched.views, catalog_tree, build_bytes: config.build_bytes });
+        heart.take_folds();
         let builder = Builder::start(&heart, config.build_threads)?;
         let index_builder = IndexBuilder::start(&heart)?;
         catalog.counts = counter::counts(&heart);

@@ -85,7 +85,9 @@ impl Gate {
 
     fn set(&self, state: u8) {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.state.store(state, Ordering::SeqCst);
+        if self.state.load(Ordering::SeqCst) != GONE {
+            self.state.store(state, Ordering::SeqCst);
+        }
         self.changed.notify_all();
     }
 
@@ -123,7 +125,7 @@ impl Gate {
         self.set(OPEN);
     }
 
-    /// Sends everybody away for ever.
+    /// Sends everybody away for ever: it is not opened again.
     pub(crate) fn end(&self) {
         self.set(GONE);
     }

@@ -14,6 +14,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -41,19 +42,25 @@ const KEYS_TOLD: usize = 10;
 #[derive(Default)]
 pub(crate) struct IndexBuilder {
     stop: Arc<AtomicBool>,
+    /// Has the thread begin.
+    begin: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl IndexBuilder {
-    /// Begins to build what is not built.
+    /// Starts a thread that will build what is not built. It changes nothing before [`IndexBuilder::begin`].
     pub(crate) fn start(heart: &Arc<Heart>) -> Result<IndexBuilder, store::Error> {
         let mut builder = IndexBuilder::default();
         if heart.collections.iter().all(|collection| targets_of(collection).is_empty()) {
             return Ok(builder);
         }
-        let (heart, stop) = (Arc::clone(heart), Arc::clone(&builder.stop));
+        let (heart, stop, (begin, begins)) = (Arc::clone(heart), Arc::clone(&builder.stop), channel());
+        builder.begin = Some(begin);
         let thread = std::thread::Builder::new().name("index-build".to_string());
         let spawned = thread.spawn(move || {
+            if begins.recv().is_err() {
+                return;
+            }
             for collection in &heart.collections {
                 let mut targets = targets_of(collection);
                 let (began, name) = (Instant::now(), &collection.info.name);
@@ -78,6 +85,14 @@ impl IndexBuilder {
         Ok(builder)
     }
 
+    /// Has the thread build.
+    pub(crate) fn begin(&self) {
+        if let Some(begin) = &self.begin {
+            // A thread that has ended already has told why.
+            let _ = begin.send(());
+        }
+    }
+
     /// Whether all is built, or refused.
     pub(crate) fn is_done(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -87,6 +102,7 @@ impl IndexBuilder {
 impl Drop for IndexBuilder {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
+        self.begin = None;
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was told by itself.
             let _ = thread.join();

@@ -6,18 +6,21 @@
 //!
 //! 1. What cannot be done beside writes is refused, and so are mistakes; nothing has been touched.
 //! 2. Writes are held back, those under way end, builders stop.
-//! 3. The new database is made. Its caller has requests go to it (`publish`).
+//! 3. The new database is made; it builds nothing yet. Its caller has requests go to it (`publish`), or refuses it: then the
+//!    catalog is put back as it was, and writes go on by the old one.
 //! 4. The old one is superseded: its writes go to the new one, and reads that begin then by its indexes or views are refused
 //!    ([`crate::Moment::check_indexes`]); those that began before go on to their end on their snapshots.
 //! 5. Writes go on. What is no longer declared is removed.
 
-use std::ops::Deref;
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Deref};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::database::{CATALOG_TREE, Database, Write};
+use crate::engine::{Direction, KeyRange};
 use crate::error::WriteError;
 use crate::gate::Kind;
 use crate::index_build::IndexBuilder;
@@ -29,6 +32,9 @@ use crate::views::{self, Builder};
 
 /// Why a view is not there whose build a refused reopening has stopped.
 const STOPPED: &str = "its build was stopped for a change of the configuration that was not done; restart";
+
+/// The catalog's tree, as it lies there.
+type CatalogRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A write on its way; the database is not superseded while it lives.
 pub(crate) struct Passing {
@@ -70,8 +76,7 @@ impl Database {
             self.start_builders();
             return Err(is_busy().into());
         }
-        let made = self.make(config).map_err(E::from).and_then(|made| publish(&made.0).map(|()| made));
-        let (database, drops) = match made {
+        let (database, drops) = match self.make_or_put_back(config, publish) {
             Ok(made) => made,
             Err(error) => {
                 self.inner.gate.open();
@@ -84,6 +89,7 @@ impl Database {
         let _ = self.inner.successor.set(database.clone());
         self.inner.gate.end();
         let waited = began.elapsed();
+        database.begin_builds();
         database.inner.gate.open();
         if let Err(error) = rebuild::drop_trees(database.store(), self.inner.heart.catalog_tree, &drops) {
             // The rows stay: the next opening removes them.
@@ -115,6 +121,22 @@ impl Database {
         Ok(())
     }
 
+    /// Makes the new database and has it published. After an error of either all is as it was.
+    fn make_or_put_back<E: From<OpenError>>(
+        &self,
+        config: &Config,
+        publish: impl FnOnce(&Database) -> Result<(), E>,
+    ) -> Result<(Database, Rows), E> {
+        let before = self.catalog_rows().map_err(OpenError::from)?;
+        let made = self.make(config).map_err(E::from).and_then(|made| publish(&made.0).map(|()| made));
+        made.inspect_err(|_| {
+            if let Err(error) = self.put_back(&before) {
+                tracing::error!(%error, "the catalog cannot be put back after a refused change: no writes are taken until a change is done, or a restart");
+                self.inner.gate.end();
+            }
+        })
+    }
+
     /// The new database, closed to writes, and the rows of trees that are to go.
     fn make(&self, config: &Config) -> Result<(Database, Rows), OpenError> {
         let store = self.store().clone();
@@ -126,6 +148,32 @@ impl Database {
         let mut drops: Rows = stored;
         drops.extend(rows);
         Ok((database, drops))
+    }
+
+    /// What the catalog's tree has.
+    fn catalog_rows(&self) -> Result<CatalogRows, store::Error> {
+        let (mut rows, tree) = (CatalogRows::new(), self.inner.heart.catalog_tree);
+        self.store().reader()?.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
+            rows.insert(key.to_vec(), value.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Has the catalog say again what it said before another database was made over the store, which has changed nothing else. A row
+    /// that it left would be believed later: of a view that was ready, for nothing was there to be read, and that nobody kept since.
+    fn put_back(&self, before: &CatalogRows) -> Result<(), store::Error> {
+        let (now, tree) = (self.catalog_rows()?, self.inner.heart.catalog_tree);
+        if now != *before {
+            self.store().commit(&mut |tx| {
+                now.keys().filter(|key| !before.contains_key(*key)).for_each(|key| tx.delete(tree, key));
+                let changed = before.iter().filter(|(key, value)| now.get(*key) != Some(value));
+                changed.for_each(|(key, value)| tx.put(tree, key, value));
+                Ok(())
+            })?;
+        }
+        self.inner.heart.take_folds();
+        Ok(())
     }
 
     fn stop_builders(&self) {
@@ -141,7 +189,10 @@ impl Database {
             view.fail(STOPPED.to_string());
         }
         match IndexBuilder::start(&self.inner.heart) {
-            Ok(builder) => *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = builder,
+            Ok(builder) => {
+                builder.begin();
+                *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = builder;
+            }
             Err(error) => tracing::error!(%error, "indexes are not built until the next start"),
         }
     }

@@ -239,6 +239,44 @@ fn a_view_whose_build_a_refused_configuration_stopped_is_built_anew_by_the_one_i
     check_clean(&database);
 }
 
+/// Another configuration is refused when all of it was made, while what it says has come to nothing yet.
+#[test]
+fn a_configuration_that_is_refused_late_leaves_nothing_that_is_believed_later() {
+    const UPPER: &str = "[views.largest]\nquery = \"SELECT MAX(n) AS most, COUNT(*) AS c FROM sums\"\n";
+    let folder = tempfile::tempdir().unwrap();
+    let refuse = |database: &Database, text: &str| {
+        let refused = database.reopen(&config(text), |_| Err(OpenError::Mismatch("not published".to_string())));
+        assert_eq!(refused.map(drop).unwrap_err().to_string(), "not published");
+        assert!(!database.has_stopped_builds());
+    };
+    let count = |database: &Database, sql: &str| rows(database, sql).unwrap()[0]["c"].as_u64();
+    let mut database = open(folder.path(), ITEMS);
+    // Of nothing a view and an index would be whole at once.
+    let more = format!("{ITEMS}indexes = [[\"x\"]]\nunique = [\"g\"]\n{VIEW}{UPPER}");
+    refuse(&database, &more);
+    (0..5).for_each(|id| put(&database, id, id).unwrap());
+    database = reopen(&database, &more).unwrap();
+    check_settled(&database);
+    assert_eq!(count(&database, "SELECT COUNT(*) AS c FROM items WHERE x >= 0"), Some(5));
+    assert_eq!(count(&database, "SELECT c FROM largest"), Some(5));
+    // Views that were built since the opening answer on, and follow writes, though they were not to stay.
+    let text = format!("{ITEMS}{VIEW}{UPPER}");
+    database = reopen(&database, &text).unwrap();
+    for (round, other) in [ITEMS.to_string(), format!("{ITEMS}{VIEW}"), more].into_iter().enumerate() {
+        refuse(&database, &other);
+        let id = 100 + round as u32;
+        put(&database, id, id).unwrap();
+        check_settled(&database);
+        assert_eq!(count(&database, "SELECT SUM(n) AS c FROM sums"), Some(6 + round as u64));
+        let most = rows(&database, "SELECT MAX(n) AS n FROM sums").unwrap()[0]["n"].clone();
+        assert_eq!(rows(&database, "SELECT most FROM largest").unwrap()[0]["most"], most);
+    }
+    drop(database);
+    let database = open(folder.path(), &text);
+    assert_eq!(count(&database, "SELECT SUM(n) AS c FROM sums"), Some(8));
+    check_clean(&database);
+}
+
 #[test]
 fn a_rule_that_came_into_force_is_known_to_queries_after_a_reopening() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -44,6 +44,8 @@ pub(crate) const BUILD_THREADS_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Builder {
     stop: Arc<AtomicBool>,
+    /// By thread: has it begin.
+    begin: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -68,7 +70,8 @@ struct Work {
 }
 
 impl Builder {
-    /// Starts building what is not built; returns when all threads have seen the state as it is now.
+    /// Starts threads that will build what is not built; returns when all have seen the state as it is now. They change nothing
+    /// before [`Builder::begin`].
     pub(crate) fn start(heart: &Arc<Heart>, threads: usize) -> Result<Builder, store::Error> {
         let building = heart.views.list.iter().filter(|view| view.state() == ViewState::Building);
         if building.count() == 0 {
@@ -92,9 +95,10 @@ impl Builder {
         }
         let (ready, all_ready) = channel();
         for number in 0..threads {
-            let (work, ready) = (Arc::clone(&work), ready.clone());
+            let (work, ready, (begin, begins)) = (Arc::clone(&work), ready.clone(), channel());
+            builder.begin.push(begin);
             let thread = std::thread::Builder::new().name(format!("view-build-{number}"));
-            let spawned = thread.spawn(move || thread_main(&work, &ready));
+            let spawned = thread.spawn(move || thread_main(&work, &ready, &begins));
             let source = |source| store::Error::Io { context: "start a thread".to_string(), source };
             builder.threads.push(spawned.map_err(source)?);
         }
@@ -102,6 +106,14 @@ impl Builder {
         // One error, or one word from each thread; they hold their ends until they have built all.
         all_ready.iter().take(threads).collect::<Result<Vec<()>, store::Error>>()?;
         Ok(builder)
+    }
+
+    /// Has the threads build.
+    pub(crate) fn begin(&self) {
+        for begin in &self.begin {
+            // A thread that has ended already has told why.
+            let _ = begin.send(());
+        }
     }
 
     /// Whether all is built, or given up.
@@ -113,6 +125,7 @@ impl Builder {
 impl Drop for Builder {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
+        self.begin.clear();
         for thread in self.threads.drain(..) {
             // A panic of the thread was told by itself.
             let _ = thread.join();
@@ -120,7 +133,7 @@ impl Drop for Builder {
     }
 }
 
-fn thread_main(work: &Work, ready: &Sender<Result<(), store::Error>>) {
+fn thread_main(work: &Work, ready: &Sender<Result<(), store::Error>>, begins: &Receiver<()>) {
     let reader = match work.heart.store.reader() {
         Ok(reader) => reader,
         Err(error) => {
@@ -130,6 +143,9 @@ fn thread_main(work: &Work, ready: &Sender<Result<(), store::Error>>) {
     };
     let snapshot = reader.snapshot();
     let _ = ready.send(Ok(()));
+    if begins.recv().is_err() {
+        return;
+    }
     let result = Worker::new(work).run(&snapshot);
     drop(snapshot);
     if let Err(error) = result {

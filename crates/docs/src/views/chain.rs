@@ -136,7 +136,12 @@ fn document(row: &[u8]) -> Result<Option<Document<'_>>, binjson::Damaged> {
 
 /// The key of the catalog's row that tells how far the build of an upper view is.
 pub(crate) fn progress_key(upper: &View) -> Vec<u8> {
-    format!("{PROGRESS}{}", upper.number).into_bytes()
+    progress_name(upper.number).into_bytes()
+}
+
+/// The same of a view's number, as text.
+pub(crate) fn progress_name(number: u64) -> String {
+    format!("{PROGRESS}{number}")
 }
 
 /// What such keys begin with.

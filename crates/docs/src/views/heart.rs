@@ -1,8 +1,11 @@
 //! What an open database is made of.
 
+use std::sync::Arc;
+
 use store::Store;
 
-use super::Views;
+use super::fold::ViewFold;
+use super::{Chains, Views};
 use crate::collection::Collection;
 use crate::engine::TreeId;
 
@@ -14,4 +17,12 @@ pub(crate) struct Heart {
     pub(crate) catalog_tree: TreeId,
     /// Memory for building views, and as much for each that is verified.
     pub(crate) build_bytes: usize,
+}
+
+impl Heart {
+    /// From now on what writes leave for the writer is laid onto these views.
+    pub(crate) fn take_folds(&self) {
+        let chains = Some(Chains::new(&self.views.list, self.catalog_tree));
+        self.store.set_fold(Arc::new(ViewFold { chains }));
+    }
 }

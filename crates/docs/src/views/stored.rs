@@ -11,13 +11,13 @@
 //! view is of another query, too, where the lower one is: both old ones serve until both new ones are built. All
 //! other rows go at once, with their trees: of what is no longer declared nobody would keep them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use store::Store;
 
-use super::chain::{ANSWERS, PROGRESS, progress_key};
+use super::chain::{ANSWERS, PROGRESS, progress_key, progress_name};
 use super::definition::Definition;
 use super::heart::Heart;
 use super::order::{self, CHAIN_MAX};
@@ -103,8 +103,11 @@ pub(crate) fn resolve(
             resolved.rows.extend(drops(*number));
         }
     }
-    // Builds begin anew.
-    resolved.obsolete.extend(stored.keys().filter(|key| key.starts_with(PROGRESS)).cloned());
+    // Builds begin anew. A view that is built answers by its progress, also to who reads before these rows have taken over.
+    let answering: BTreeSet<String> =
+        known.iter().filter(|(_, row)| row.is_ready).map(|(number, _)| progress_name(*number)).collect();
+    let is_over = |key: &&String| key.starts_with(PROGRESS) && !answering.contains(*key);
+    resolved.obsolete.extend(stored.keys().filter(is_over).cloned());
     resolved.rows.retain(|key, value| stored.get(key) != Some(value));
     Ok(resolved)
 }
