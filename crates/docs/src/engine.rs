@@ -46,6 +46,11 @@ pub trait View {
     ) -> Result<bool, store::Error> {
         Ok(false)
     }
+    /// How many indexes had become ready before this state was taken ([`crate::readiness`]).
+    #[inline]
+    fn ready_by(&self) -> u64 {
+        u64::MAX
+    }
     /// The same state for other threads, as long as this one is borrowed; `None` where there is none.
     fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
         None

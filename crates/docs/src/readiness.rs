@@ -3,6 +3,10 @@
 //!
 //! All copies of a catalog's entry share one state, so that plans and writes see it change. It goes one way: from building to
 //! ready, or to refused, which a stored document was the reason for.
+//!
+//! Who reads has a state of the engine that may be older than the end of a build, and lack entries that came after it. So what
+//! becomes ready is numbered, and who takes a state notes first which numbers there are ([`count`]): the state has all entries of
+//! what has one of these, and may not be asked by others ([`Readiness::is_ready_by`]).
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +14,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 const BUILDING: u8 = 0;
 const READY: u8 = 1;
 const REFUSED: u8 = 2;
+
+/// How many have become ready, in all databases of the process.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// How many have become ready so far. Read before a state is taken.
+#[inline]
+pub(crate) fn count() -> u64 {
+    COUNT.load(Ordering::SeqCst)
+}
 
 /// See the module's text. The default is ready, from the beginning.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +33,8 @@ pub struct Readiness {
 #[derive(Debug)]
 struct Growth {
     state: AtomicU8,
+    /// Its number among those that have become ready; 0 before.
+    number: AtomicU64,
     documents: AtomicU64,
     failure: Mutex<Option<String>>,
     /// The catalog's row once it is ready.
@@ -48,8 +63,13 @@ impl Eq for Readiness {}
 impl Readiness {
     /// Of one that is to be built; then the catalog gets this row.
     pub(crate) fn building(row: (String, String)) -> Readiness {
-        let (state, documents, failure) = (AtomicU8::new(BUILDING), AtomicU64::new(0), Mutex::default());
-        Readiness { growth: Some(Arc::new(Growth { state, documents, failure, row })) }
+        let (state, number, documents) = (AtomicU8::new(BUILDING), AtomicU64::new(0), AtomicU64::new(0));
+        Readiness { growth: Some(Arc::new(Growth { state, number, documents, failure: Mutex::default(), row })) }
+    }
+
+    /// Of one that is never ready.
+    pub(crate) fn never() -> Readiness {
+        Readiness::building((String::new(), String::new()))
     }
 
     #[inline]
@@ -61,6 +81,18 @@ impl Readiness {
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.is(READY)
+    }
+
+    /// Whether a state that was taken when so many had become ready has all of its entries.
+    #[inline]
+    pub(crate) fn is_ready_by(&self, count: u64) -> bool {
+        let number = |growth: &Arc<Growth>| growth.number.load(Ordering::Acquire);
+        self.is_ready() && self.growth.as_ref().is_none_or(|growth| number(growth) <= count)
+    }
+
+    /// Whether it was not ready from the beginning, and may become so.
+    pub(crate) fn becomes_ready(&self) -> bool {
+        self.growth.is_some() && !self.is_refused()
     }
 
     /// Whether it is being built.
@@ -100,6 +132,7 @@ impl Readiness {
 
     pub(crate) fn set_ready(&self) {
         if let Some(growth) = &self.growth {
+            growth.number.store(COUNT.fetch_add(1, Ordering::SeqCst) + 1, Ordering::Release);
             growth.state.store(READY, Ordering::Release);
         }
     }

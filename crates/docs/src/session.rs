@@ -9,6 +9,7 @@ use crate::database::{CollectionId, Database};
 use crate::engine::{Direction, KeyRange, STAMP_BYTES, View};
 use crate::error::ReadError;
 use crate::key::Key;
+use crate::readiness;
 use crate::sql::FirstRange;
 use crate::views::table::WithViews;
 
@@ -65,7 +66,8 @@ impl Session {
     /// The newest durable state.
     #[inline]
     pub fn now(&self) -> Moment<'_> {
-        let view = WithViews { inner: self.reader.snapshot(), views: self.database.views_at_work() };
+        let ready_by = readiness::count();
+        let view = WithViews { inner: self.reader.snapshot(), views: self.database.views_at_work(), ready_by };
         // After the snapshot: what is not superseded now was kept in step up to it.
         Moment { database: &self.database, is_superseded: self.database.is_superseded(), view }
     }

@@ -239,6 +239,34 @@ fn a_view_whose_build_a_refused_configuration_stopped_is_built_anew_by_the_one_i
     check_clean(&database);
 }
 
+#[test]
+fn a_moment_before_an_index_was_built_is_not_asked_by_that_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let filled = open(folder.path(), ITEMS);
+    (0..KEYS).for_each(|id| put(&filled, id, id).unwrap());
+    drop(filled);
+    let is_early = (0..20).any(|_| {
+        drop(open(folder.path(), ITEMS));
+        let database = open(folder.path(), &format!("{ITEMS}indexes = [[\"x\"]]\n"));
+        let prepare = || database.prepare_query("SELECT COUNT(*) AS n FROM items WHERE x >= 0").unwrap();
+        let (before, session) = (prepare(), database.session().unwrap());
+        let now = session.now();
+        // Otherwise the thread was there before.
+        let is_early = database.catalog().collections[0].indexes[0].readiness.is_building();
+        database.wait_for_indexes();
+        for query in [before, prepare()] {
+            let mut out = Vec::new();
+            query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
+            assert_eq!(String::from_utf8_lossy(&out), format!("[{{\"n\":{KEYS}}}]"));
+        }
+        is_early
+    });
+    assert!(is_early, "the thread was always faster");
+    let database = open(folder.path(), &format!("{ITEMS}indexes = [[\"x\"]]\n"));
+    let query = database.prepare_query("SELECT COUNT(*) AS n FROM items WHERE x >= 0").unwrap();
+    assert!(query.explain(&[]).contains("INDEX"), "{}", query.explain(&[]));
+}
+
 /// Another configuration is refused when all of it was made, while what it says has come to nothing yet.
 #[test]
 fn a_configuration_that_is_refused_late_leaves_nothing_that_is_believed_later() {

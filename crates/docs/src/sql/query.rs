@@ -51,9 +51,9 @@ pub struct Query {
     /// The generation that is used, and the counts' epoch when that was decided.
     generation: AtomicUsize,
     epoch: AtomicU64,
-    /// Plans that do without what is being built.
+    /// Plans that do without that: for a state that may lack entries of it.
     early: Plans,
-    /// What was being built when the query was prepared.
+    /// What has been built since the database was opened, or is being built.
     waits_for: Vec<Readiness>,
     shape: RowShape,
     repeatables: Repeatables,
@@ -91,7 +91,7 @@ impl Query {
             let unique = info.unique.iter().map(|unique| &unique.readiness);
             info.indexes.iter().map(|index| &index.readiness).chain(unique)
         });
-        let waits_for = ready.filter(|readiness| readiness.is_building()).cloned().collect();
+        let waits_for = ready.filter(|readiness| readiness.becomes_ready()).cloned().collect();
         let shape = RowShape::new(logical.outputs.iter().map(|output| output.name.as_str()));
         Query {
             number: plan::number(),
@@ -155,7 +155,7 @@ impl Query {
     /// The range that it begins with where no optional parameter is present: most often the one that it begins with at all.
     #[inline]
     pub fn first_range(&self) -> Option<FirstRange<'_>> {
-        FirstRange::of(self.plan_for(0))
+        FirstRange::of(self.plan_for(0, u64::MAX))
     }
 
     /// The names of the parameters, by slot.
@@ -187,7 +187,7 @@ impl Query {
         budget: &Budget<'_>,
         sink: &mut S,
     ) -> Result<Outcome, QueryError> {
-        let plan = self.plan(parameters)?;
+        let plan = self.plan(parameters, view.ready_by())?;
         inner::execute(plan, self.number, view, parameters, scratch, budget, sink)
     }
 
@@ -240,14 +240,15 @@ impl Query {
         outcome
     }
 
-    fn plan(&self, parameters: &[Value<'_>]) -> Result<&Plan, QueryError> {
+    /// `ready_by` is what [`View::ready_by`] tells of the state that is read.
+    fn plan(&self, parameters: &[Value<'_>], ready_by: u64) -> Result<&Plan, QueryError> {
         let (expected, given) = (self.logical.parameters.len(), parameters.len());
         if expected != given {
             return Err(QueryError::Parameters { expected, given });
         }
         let present = self.optional.iter().enumerate();
         let present = present.fold(0, |bits, (bit, &slot)| bits | usize::from(!parameters[slot].is_null()) << bit);
-        Ok(self.plan_for(present))
+        Ok(self.plan_for(present, ready_by))
     }
 
     /// The plans by the counts as they are, or were not long ago.
@@ -291,18 +292,40 @@ impl Query {
         counts
     }
 
-    fn plan_for(&self, present: usize) -> &Plan {
-        let is_early = self.waits_for.iter().any(Readiness::is_building);
-        let plans = if is_early { &self.early } else { self.plans() };
-        plans[present].get_or_init(|| {
-            let mut plan = planner::plan(&self.logical, &self.catalog, &self.optional, present as u32);
+    #[inline]
+    fn plan_for(&self, present: usize, ready_by: u64) -> &Plan {
+        if self.waits_for.iter().any(|readiness| !readiness.is_refused() && !readiness.is_ready_by(ready_by)) {
+            return self.early_plan(present);
+        }
+        self.made(&self.plans()[present], &self.catalog, present)
+    }
+
+    /// A plan that does without what has not been ready from the beginning.
+    #[cold]
+    fn early_plan(&self, present: usize) -> &Plan {
+        let place = &self.early[present];
+        if let Some(plan) = place.get() {
+            return plan;
+        }
+        let mut catalog = self.catalog.clone();
+        for info in &mut catalog.collections {
+            let unique = info.unique.iter_mut().map(|unique| &mut unique.readiness);
+            let all = info.indexes.iter_mut().map(|index| &mut index.readiness).chain(unique);
+            all.filter(|readiness| readiness.becomes_ready()).for_each(|readiness| *readiness = Readiness::never());
+        }
+        self.made(place, &catalog, present)
+    }
+
+    fn made<'p>(&'p self, place: &'p OnceLock<Box<Plan>>, catalog: &Catalog, present: usize) -> &'p Plan {
+        place.get_or_init(|| {
+            let mut plan = planner::plan(&self.logical, catalog, &self.optional, present as u32);
             plan.each_mut(&mut |plan| {
                 plan.repeatable = plan.constants.iter().map(|constant| self.repeatables.of(constant)).collect();
                 if !self.interpreted {
                     plan.compiled = compile::compile(plan).map(Box::new);
                 }
             });
-            plan.scans = !explain::scans(&plan, &self.catalog).is_empty();
+            plan.scans = !explain::scans(&plan, catalog).is_empty();
             Box::new(plan)
         })
     }
@@ -311,7 +334,7 @@ impl Query {
     fn plan_with(&self, present: &[&str]) -> &Plan {
         let slots = self.optional.iter().enumerate();
         let bits = slots.filter(|(_, slot)| present.contains(&self.logical.parameters[**slot].as_str()));
-        self.plan_for(bits.fold(0, |bits, (bit, _)| bits | 1 << bit))
+        self.plan_for(bits.fold(0, |bits, (bit, _)| bits | 1 << bit), u64::MAX)
     }
 
     /// What the plan does when the named optional parameters are present, one step on each line.
@@ -326,7 +349,7 @@ impl Query {
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
     ) -> Result<Analysis, QueryError> {
-        analysis::analyze(self.plan(parameters)?, view, parameters, budget)
+        analysis::analyze(self.plan(parameters, view.ready_by())?, view, parameters, budget)
     }
 
     /// What the plan for these values does with these means, one step on each line, and where it was run what it did.
@@ -336,7 +359,7 @@ impl Query {
         means: &Means<'_>,
         analysis: Option<&Analysis>,
     ) -> Result<String, QueryError> {
-        Ok(explain::text(self.plan(parameters)?, &self.logical, &self.catalog, means, analysis))
+        Ok(explain::text(self.plan(parameters, u64::MAX)?, &self.logical, &self.catalog, means, analysis))
     }
 
     /// The same as [`Self::explain`] as JSON.
@@ -351,12 +374,12 @@ impl Query {
         means: &Means<'_>,
         analysis: Option<&Analysis>,
     ) -> Result<serde_json::Value, QueryError> {
-        Ok(explain::json(self.plan(parameters)?, &self.logical, &self.catalog, means, analysis))
+        Ok(explain::json(self.plan(parameters, u64::MAX)?, &self.logical, &self.catalog, means, analysis))
     }
 
     /// What the plan for these values does, in one line of ASCII, and whether it reads a collection whole.
     pub fn plan_line(&self, parameters: &[Value<'_>]) -> (&str, bool) {
-        let Ok(plan) = self.plan(parameters) else { return ("", false) };
+        let Ok(plan) = self.plan(parameters, u64::MAX) else { return ("", false) };
         let (line, scans) = plan.line.get_or_init(|| explain::line(plan, &self.logical, &self.catalog));
         (line, *scans)
     }
@@ -376,7 +399,7 @@ impl Query {
     pub fn wanted_included(&self) -> Vec<WantedIncluded> {
         let mut wanted: Vec<WantedIncluded> = Vec::new();
         for present in 0..self.early.len() {
-            let plan = self.plan_for(present);
+            let plan = self.plan_for(present, u64::MAX);
             for (number, level) in plan.levels.iter().enumerate() {
                 let Some(index) = level.access.index() else { continue };
                 for (source, column) in plan.sources.iter().zip(&self.logical.columns) {

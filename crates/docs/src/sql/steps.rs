@@ -274,7 +274,8 @@ impl Step {
             }
             Work::Read(query) => {
                 rows.clear();
-                let view = WithViews { inner: Within::new(change), views: of.database.views_at_work() };
+                let view =
+                    WithViews { inner: Within::new(change), views: of.database.views_at_work(), ready_by: u64::MAX };
                 let outcome = query.execute(&view, &values, &mut Scratch::new(), of.budget, rows)?;
                 Ok(Applied { documents: outcome.rows, rows_read: outcome.rows_read })
             }

@@ -60,10 +60,16 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
 pub(crate) struct WithViews<'v, V> {
     pub(crate) inner: V,
     pub(crate) views: &'v Views,
+    /// See [`engine::View::ready_by`].
+    pub(crate) ready_by: u64,
 }
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
 impl<V: engine::View> engine::View for WithViews<'_, V> {
+    #[inline]
+    fn ready_by(&self) -> u64 {
+        self.ready_by
+    }
     #[inline]
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
         if is_table(tree) { Ok(None) } else { self.inner.get(tree, key) }
@@ -106,7 +112,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
 
     fn across(&self) -> Option<Box<dyn engine::View + Sync + '_>> {
         let inner = self.inner.across()?;
-        Some(Box::new(WithViews { inner, views: self.views }))
+        Some(Box::new(WithViews { inner, views: self.views, ready_by: self.ready_by }))
     }
 
     fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
