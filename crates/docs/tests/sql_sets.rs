@@ -51,6 +51,41 @@ fn of_equal_rows_one_stays_as_it_was_selected() {
 }
 
 #[test]
+fn of_equal_rows_that_look_different_the_one_of_sqlite_stays() {
+    let t: Vec<Json> = [json!(0), json!(0.0), json!(1.0), json!(1), json!(2), json!(2.0), json!(2)]
+        .into_iter()
+        .zip(0..)
+        .map(|(a, id)| json!({ "id": id, "a": a, "b": 5 }))
+        .collect();
+    let u: Vec<Json> = [json!(0.0), json!(0), json!(5), json!(2.0)]
+        .into_iter()
+        .zip(0..)
+        .map(|(a, id)| json!({ "id": id, "a": a, "b": 5.0 }))
+        .collect();
+    let both = Both::new(&t, &u);
+    for chain in [
+        "SELECT a FROM t EXCEPT SELECT 7",
+        "SELECT a FROM t UNION SELECT 7",
+        "SELECT 7 AS a UNION SELECT a FROM t",
+        "SELECT a FROM t UNION SELECT a FROM u",
+        "SELECT a FROM u UNION SELECT a FROM t",
+        "SELECT a FROM t INTERSECT SELECT a FROM u",
+        "SELECT a FROM u INTERSECT SELECT a FROM t",
+        "SELECT a FROM u UNION ALL SELECT a FROM t EXCEPT SELECT 7",
+        "SELECT a FROM u UNION ALL SELECT a FROM t UNION SELECT 7",
+        "SELECT a FROM u UNION SELECT a FROM t EXCEPT SELECT 7 UNION SELECT a FROM u",
+        "SELECT DISTINCT a FROM t UNION SELECT a FROM u WHERE a > 2",
+    ] {
+        both.check(chain, false);
+        both.check(&format!("{chain} ORDER BY a"), true);
+        both.check(&format!("SELECT CAST(a AS TEXT) AS x FROM ({chain}) AS w"), false);
+        both.check(&format!("SELECT CAST(a AS TEXT) AS x FROM ({chain} ORDER BY a) AS w"), false);
+        both.check(&format!("SELECT CAST(a AS TEXT) AS x FROM ({chain} ORDER BY a LIMIT 3) AS w"), false);
+        both.check(&format!("SELECT id FROM t WHERE CAST(a AS TEXT) IN ({chain})"), false);
+    }
+}
+
+#[test]
 fn order_and_limit_are_those_of_the_whole() {
     check("SELECT a FROM t UNION SELECT a FROM u ORDER BY a DESC LIMIT 3 OFFSET 1", true);
     check("SELECT id AS x, c FROM t EXCEPT SELECT id, 'c1' FROM u ORDER BY c, 1 DESC", true);

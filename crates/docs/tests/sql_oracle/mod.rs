@@ -135,6 +135,24 @@ impl Both {
 
     /// The same with what differs as an error; otherwise how many rows there are, or `None` where both fail.
     pub(crate) fn compare(&self, sql: &str, ordered: bool) -> Result<Option<usize>, String> {
+        let difference = match self.compare_once(sql, ordered) {
+            Err(difference) => difference,
+            same => return same,
+        };
+        // Which of 0 and 0.0 an operator keeps for both is told by the order in which rows are found. SQLite has the other
+        // answer where it is that alone and its rows lie the other way round.
+        for table in ["t", "u"] {
+            let turn = format!("CREATE TEMP TABLE {table} AS SELECT * FROM main.{table} ORDER BY rowid DESC");
+            self.sqlite.execute_batch(&turn).unwrap();
+        }
+        let turned = self.compare_once(sql, ordered);
+        self.sqlite.execute_batch("DROP TABLE temp.t; DROP TABLE temp.u").unwrap();
+        turned
+            .inspect(|_| println!("equal where SQLite finds the rows the other way round: {sql}"))
+            .map_err(|_| difference)
+    }
+
+    fn compare_once(&self, sql: &str, ordered: bool) -> Result<Option<usize>, String> {
         match (self.ours(sql), self.theirs(sql)) {
             (Ok(mut ours), Ok(mut theirs)) => {
                 // A nested value selected bare comes out as stored (rule 3); SQLite has only its text.
