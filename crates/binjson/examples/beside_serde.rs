@@ -2,7 +2,7 @@
 //! the medians are told. `cargo xtask bench json` runs this and records the rows; by itself it prints them.
 //!
 //! Answers: bytes per second from text to stored document, nanoseconds for one field of a document that is in the
-//! processor's caches, how often the property cache is right where shapes differ, and what the tables cost. It says
+//! processor's caches, with the cycles that these are at the clock that the core had in these rounds, how often the property cache is right where shapes differ, and what the tables cost. It says
 //! nothing about documents that come from memory or disk.
 
 use binjson::{Document, Encoder, FieldCache, FieldName, JsonWriter};
@@ -48,11 +48,16 @@ impl Row<'_> {
     }
 }
 
-/// Nanoseconds of one call of each side, the rounds of both in turn.
+/// Steps of a round's look at the clock, and the cycles of each: a product waits for the one before, then a bit is set.
+const CLOCK_STEPS: u32 = 500_000;
+const CYCLES_OF_A_STEP: f64 = 4.0;
+
+/// Nanoseconds of one call of each side, the rounds of both in turn; between them how long the core's cycle was.
 #[derive(Default)]
 struct Rounds {
     ours: Vec<f64>,
     theirs: Vec<f64>,
+    cycles: Vec<f64>,
 }
 
 impl Rounds {
@@ -62,10 +67,17 @@ impl Rounds {
         for _ in 0..rounds {
             measured.ours.push(nanoseconds(&mut ours, our_calls));
             measured.theirs.push(nanoseconds(&mut theirs, their_calls));
+            measured.cycles.push(nanoseconds_of_a_cycle());
         }
-        measured.ours.sort_by(f64::total_cmp);
-        measured.theirs.sort_by(f64::total_cmp);
+        for times in [&mut measured.ours, &mut measured.theirs, &mut measured.cycles] {
+            times.sort_by(f64::total_cmp);
+        }
         measured
+    }
+
+    /// A time in cycles of the core as it ran in these rounds: on a shared machine that is far from what it says of itself.
+    fn in_cycles(&self, nanoseconds: f64) -> f64 {
+        nanoseconds / self.cycles[self.cycles.len() / 2]
     }
 
     fn medians(&self) -> (f64, f64) {
@@ -100,6 +112,17 @@ fn nanoseconds(call: &mut impl FnMut(), calls: u32) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(calls)
 }
 
+/// By a chain of products, each of which waits for the one before: three cycles on processors of these years, and one more.
+fn nanoseconds_of_a_cycle() -> f64 {
+    let start = Instant::now();
+    let mut value = black_box(0x9e37_79b9_7f4a_7c15_u64);
+    for _ in 0..CLOCK_STEPS {
+        value = value.wrapping_mul(value) | 2;
+    }
+    black_box(value);
+    start.elapsed().as_nanos() as f64 / (f64::from(CLOCK_STEPS) * CYCLES_OF_A_STEP)
+}
+
 fn encoded(text: &[u8]) -> Vec<u8> {
     let mut stored = Vec::new();
     binjson::encode(text, &mut stored).expect("the documents here are JSON");
@@ -131,7 +154,9 @@ fn from_text(name: &str, text: &[u8], rounds: usize) {
         noise: measured.noise(),
     };
     if text.len() < 1000 {
-        row(format!("{:.2} GB/s", rate(ours) / 1000.0), "≥ 1 GB/s", rate(ours) >= 1000.0).print();
+        let cycles = measured.in_cycles(ours) / text.len() as f64;
+        row(format!("{:.2} GB/s, {cycles:.1} cycles a byte", rate(ours) / 1000.0), "≥ 1 GB/s", rate(ours) >= 1000.0)
+            .print();
     }
     row(format!("{:.2} ×", theirs / ours), "≥ 2 ×", theirs / ours >= 2.0).print();
 }
@@ -154,20 +179,21 @@ fn one_field(name: &str, text: &[u8], fields: &[&str], rounds: usize) {
                 black_box(document.map(|document| document.raw_named(black_box(&prepared), &mut cache)));
             },
         );
-        plain.push((measured.medians().0, measured.noise()));
-        cached.push((measured.medians().1, measured.noise()));
+        let (named, remembered) = measured.medians();
+        plain.push((named, measured.in_cycles(named), measured.noise()));
+        cached.push((remembered, measured.in_cycles(remembered), measured.noise()));
     }
-    let slowest = |mut all: Vec<(f64, String)>| {
+    let slowest = |mut all: Vec<(f64, f64, String)>| {
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         all.pop().unwrap_or_default()
     };
-    for (way, (nanoseconds, noise), bound, limit) in
+    for (way, (nanoseconds, cycles, noise), bound, limit) in
         [("by name", slowest(plain), "< 20 ns", 20.0), ("with the property cache", slowest(cached), "< 8 ns", 8.0)]
     {
         Row {
             work: format!("one field of a {name}, {way}: the slowest of {}", fields.join(", ")),
             other: "—".to_owned(),
-            ours: format!("{nanoseconds:.1} ns"),
+            ours: format!("{cycles:.0} cycles"),
             figure: format!("{nanoseconds:.1} ns"),
             bound,
             reached: nanoseconds < limit,

@@ -4,7 +4,7 @@
 use super::process::Server;
 use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};
-use super::{Effort, median};
+use super::{Effort, median, spread};
 use crate::tools;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -98,7 +98,7 @@ fn import_row(
         times.push(seconds);
         peak = peak.max(anonymous);
     }
-    let spread = times.iter().copied().fold(0.0, f64::max) / times.iter().copied().fold(f64::INFINITY, f64::min) - 1.0;
+    let spread = spread(&times);
     let rate = f64::from(documents) / median(times.clone());
     rows.push(Row {
         work: work.to_owned(),

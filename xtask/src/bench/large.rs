@@ -15,7 +15,7 @@ use super::process::Server;
 use super::results::{Row, record};
 use super::stage::{Stage, require_room};
 use super::wrk::{self, Load};
-use super::{Effort, median};
+use super::{Effort, median, spread};
 use crate::tools;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -222,7 +222,7 @@ fn hot(stage: &Stage, client: &Path, server: &Server) -> Result<Latency, String>
 }
 
 fn reads_row(name: &str, raw: Vec<f64>, warm: Vec<f64>, cold: Vec<f64>) -> Row {
-    let spread = cold.iter().copied().fold(0.0, f64::max) / cold.iter().copied().fold(f64::INFINITY, f64::min) - 1.0;
+    let spread = spread(&cold);
     let (raw, warm, cold) = (median(raw), median(warm), median(cold));
     let limit = raw.min(warm);
     Row {

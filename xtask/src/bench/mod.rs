@@ -91,3 +91,9 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
+
+/// How far equal runs differ.
+fn spread(values: &[f64]) -> f64 {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    values.iter().copied().fold(0.0, f64::max) / least - 1.0
+}

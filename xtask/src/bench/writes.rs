@@ -4,7 +4,7 @@ use super::process::{Server, free_address};
 use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};
 use super::wrk::Load;
-use super::{Effort, median, wrk};
+use super::{Effort, median, spread, wrk};
 use crate::tools;
 use std::path::Path;
 use std::process::Command;
@@ -110,10 +110,4 @@ fn set_rate(stage: &Stage, redis: &Server, pipeline: u32) -> Result<f64, String>
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let rate = text.rsplit("SET: ").next().and_then(|tail| tail.split_whitespace().next()?.parse::<f64>().ok());
     rate.ok_or_else(|| format!("redis-benchmark said no rate:\n{text}"))
-}
-
-/// How far equal runs differ.
-fn spread(values: &[f64]) -> f64 {
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    values.iter().copied().fold(0.0, f64::max) / least - 1.0
 }
