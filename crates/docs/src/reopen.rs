@@ -212,6 +212,15 @@ impl Database {
         Ok((successor.clone(), Write { collection, ..write.clone() }))
     }
 
+    /// The one that has taken over last: this one, where none has.
+    pub fn newest(&self) -> Database {
+        let mut newest = self;
+        while let Some(next) = newest.inner.successor.get() {
+            newest = next;
+        }
+        newest.clone()
+    }
+
     /// Whether it is the same open database.
     pub fn is_same(&self, other: &Database) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)

@@ -14,7 +14,8 @@ use crate::querying::Whole;
 use crate::refusal;
 use crate::service::Service;
 use crate::statement::{Arguments, Shape};
-use docs::Database;
+use docs::sql::ModifyError;
+use docs::{Database, WriteError};
 use http::{Reply, Request, Status};
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ pub(super) fn run(
     let whole = Whole::of(service).of_change();
     let errors = Arc::new(ErrorRules::default());
     background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |mut late| {
-        let result = execute(&database, &sql, &arguments, shape, whole);
+        let result = execute(&database, &sql, &arguments, shape, &whole);
         drop((sql, arguments, taken));
         match result {
             Ok((count, body)) => {
@@ -52,19 +53,28 @@ pub(super) fn run(
     });
 }
 
+/// Runs it as the configuration has it that is in force; again, where another has taken over before anything was written.
 fn execute(
     database: &Database,
     sql: &str,
     arguments: &Arguments,
     shape: Shape,
-    whole: Whole,
+    whole: &Whole,
 ) -> Result<(u64, Vec<u8>), Failure> {
-    let change =
-        Change::prepare(sql, database.catalog()).map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
-    let values = change
-        .bind(arguments)
-        .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
-    let mut out = Vec::new();
-    let count = whole.run(params::unix_ms(), |budget| change.write(database, &values, shape, budget, &mut out));
-    Ok((count.map_err(|error| refusal::of_modify(&error))?, out))
+    loop {
+        let database = database.newest();
+        let change =
+            Change::prepare(sql, database.catalog()).map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
+        let values = change
+            .bind(arguments)
+            .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
+        let mut out = Vec::new();
+        let written =
+            whole.clone().run(params::unix_ms(), |budget| change.write(&database, &values, shape, budget, &mut out));
+        match written {
+            Ok(count) => return Ok((count, out)),
+            Err(ModifyError::Write(WriteError::Busy)) if database.is_superseded() => {}
+            Err(error) => return Err(refusal::of_modify(&error)),
+        }
+    }
 }

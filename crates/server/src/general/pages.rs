@@ -78,7 +78,7 @@ impl PageWanted {
         let late = reply.later_watched();
         let client = Watch::of(&late);
         background::run(&service.pool, &Arc::clone(&errors), late, move |mut late| {
-            let page = self.run(&database, (&sql, &arguments), (whole, &client), &queries, &mut late);
+            let page = self.run(&database.newest(), (&sql, &arguments), (whole, &client), &queries, &mut late);
             drop((sql, arguments, taken));
             send(&replies, &errors, late, page);
         });

@@ -51,7 +51,9 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     background::run(&service.pool, &Arc::clone(&errors), late, move |late| {
         let mut reply = flowing::Reply::new(late, (&replies, &errors), shape.media(), whole.bytes_max());
         let mut rest = Vec::new();
-        let ran = execute(&database, (&sql, &arguments), shape, (whole, &client), &queries, (&mut reply, &mut rest));
+        // What it waited behind may have been another configuration.
+        let ran =
+            execute(&database.newest(), (&sql, &arguments), shape, (whole, &client), &queries, (&mut reply, &mut rest));
         drop((sql, arguments, taken));
         reply.end(rest, ran);
     });

@@ -34,7 +34,7 @@ pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'
     let database = service.database.clone();
     let errors = Arc::new(ErrorRules::default());
     background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |late| {
-        match verified(&database, &view.name) {
+        match verified(&database.newest(), &view.name) {
             Ok(report) => late.send(Status(200), JSON, report.to_string().into_bytes()),
             Err(failure) => refusal::refuse(&errors, late, &failure),
         }
