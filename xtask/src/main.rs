@@ -29,14 +29,14 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        usage: "http|latency|writes|import|memory|store|large",
+        usage: "http|latency|writes|feed|import|memory|json|store|large|query|adhoc",
         about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick",
         run: bench::run,
     },
     Task {
         name: "campaign",
-        usage: "crash|faults|kill [--seed S] ...",
-        about: "crashes (--count N --threads T) and faults of a simulated disk, kills of the binary (--times N)",
+        usage: "crash|faults|damage|kill|sql|views [--seed S] ...",
+        about: "crashes (--count N --threads T), faults and damage of a simulated disk, kills of the binary (--times N), random SQL beside SQLite (--queries N), views through power failures (--seconds N)",
         run: campaign::run,
     },
     Task {

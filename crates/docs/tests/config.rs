@@ -97,6 +97,10 @@ fn expiry_says_a_field_a_duration_or_both() {
             "{ after = \"7d\" }",
             "s.toml:3:12: unknown key `after` in [collections.c.expire]; allowed: field, after_seconds",
         ),
+        (
+            "5",
+            "s.toml:3:10: `collections.c.expire` is an integer; allowed: \"FIELD\", { field = \"FIELD\", after_seconds = N }, { after_seconds = N }",
+        ),
         ("\"\\u0000mark\"", "s.toml:3:10: `collections.c.expire` is the name of no field: it has NUL in it"),
     ] {
         let mistakes = Config::parse("s.toml".as_ref(), &text(expire)).unwrap_err().to_string();

@@ -206,7 +206,8 @@ pub(crate) struct Restore {
 pub(crate) struct Verify {
     /// The data folder
     pub(crate) data: PathBuf,
-    /// The service's config file: checks index entries, unique values, references and views too
+    /// The service's config file: brings the folder in line with it, as a start does, then checks index entries, unique values,
+    /// references and views too
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
 }

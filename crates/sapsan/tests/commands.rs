@@ -84,6 +84,21 @@ fn a_query_takes_lists_as_their_text_and_explains() {
 }
 
 #[test]
+fn a_table_cuts_long_cells_only_where_others_stand_beside_them() {
+    let folder = folder();
+    let text = "x".repeat(100);
+    std::fs::write(folder.path().join("items.ndjson"), format!("{{\"id\":1,\"t\":\"{text}\"}}\n")).expect("a file");
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
+    assert!(sapsan(folder.path(), &import).status.success());
+    let row = |sql: &str| {
+        let output = sapsan(folder.path(), &["query", "service.toml", "--data", "d", sql]);
+        String::from_utf8_lossy(&output.stdout).lines().nth(2).expect("a row").to_owned()
+    };
+    assert_eq!(row("SELECT t FROM items"), text);
+    assert_eq!(row("SELECT t, id FROM items"), format!("{}…  1", &text[..59]));
+}
+
+#[test]
 fn a_statement_that_writes_prints_its_rows_and_tells_how_many_documents() {
     let folder = folder();
     std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n").expect("a file");

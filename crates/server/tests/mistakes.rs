@@ -33,7 +33,11 @@ fn values_of_the_wrong_kind_or_size() {
         ("[server]\nbody_bytes_max = \"1TB\"", ["2:18", "is \"1TB\"", "from 1 KiB to 64 MiB"]),
         ("[server]\nchanges_kept_bytes = \"1MB\"", ["2:22", "is \"1MB\"", "from 16 MiB to 64 GiB"]),
         ("[server]\nchanges_kept_seconds = 60", ["2:24", "without `changes_kept_bytes`", "both, or the bytes alone"]),
-        ("[server]\ndurability = \"maybe\"", ["2:14", "is \"maybe\"", "\"commit\", \"none\""]),
+        (
+            "[server]\ndurability = \"maybe\"",
+            ["2:14", "is \"maybe\"", "\"commit\", \"none\", { interval_seconds = N }"],
+        ),
+        ("[server]\ndurability = 5", ["2:14", "is an integer", "\"commit\", \"none\", { interval_seconds = N }"]),
         ("[server]\ntoken = \"x\"", ["2:1", "`token` in [server] is not there yet", "allowed: http"]),
         ("server = 5", ["1:10", "`server` is an integer", "a table"]),
         ("endpoints = 5", ["1:13", "`endpoints` is an integer", "a list"]),

@@ -147,8 +147,12 @@ fn read_references(item: &Item<'_>, fields: &Fields<'_>, names: &[&str]) -> Vec<
 
 /// `"FIELD"`, or `{ field = "FIELD", after_seconds = N }`, or `{ after_seconds = N }`: so long after the last write.
 fn read_expire(item: &Item<'_>, fields: &Fields<'_>) -> Option<ExpireConfig> {
-    if !item.value().is_table() {
+    if item.value().is_str() {
         return fields.name(item).map(|field| ExpireConfig { field, after_seconds: 0 });
+    }
+    if !item.value().is_table() {
+        item.mismatch("\"FIELD\", { field = \"FIELD\", after_seconds = N }, { after_seconds = N }");
+        return None;
     }
     let table = item.table()?;
     table.check_keys(&["field", "after_seconds"], &[]);

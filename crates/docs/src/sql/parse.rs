@@ -191,7 +191,7 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, SqlError> {
     let (statement, tokens) = statement(sql)?;
     let Statement::Query(query) = statement else {
         let at = tokens.first().map(|token| token.span.start);
-        return Err(error(SqlErrorKind::NotYet, "only SELECT is supported yet", at));
+        return Err(error(SqlErrorKind::NotYet, "only a SELECT can stand here", at));
     };
     Ok(Parsed { query, tokens })
 }

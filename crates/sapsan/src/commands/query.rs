@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Rows that a table is laid out for; more are refused, with a hint.
 const TABLE_ROWS_MAX: usize = 10_000;
-/// Widest cell of a table, in characters; longer ones are cut.
+/// Widest cell of a table with several columns, in characters; longer ones are cut.
 const CELL_CHARACTERS_MAX: usize = 60;
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -153,14 +153,16 @@ impl Table {
 
     fn print(&mut self, out: &mut Vec<u8>) {
         let columns = self.rows.first().map_or(0, Vec::len);
+        // Nothing stands beside a single one, which may be a plan.
+        let widest = if columns == 1 { usize::MAX } else { CELL_CHARACTERS_MAX };
         let mut widths = vec![0; columns];
         for row in &mut self.rows {
             for (cell, width) in row.iter_mut().zip(&mut widths) {
                 let characters = cell.chars().count();
-                if characters > CELL_CHARACTERS_MAX {
-                    *cell = cell.chars().take(CELL_CHARACTERS_MAX - 1).chain(['…']).collect();
+                if characters > widest {
+                    *cell = cell.chars().take(widest - 1).chain(['…']).collect();
                 }
-                *width = characters.min(CELL_CHARACTERS_MAX).max(*width);
+                *width = characters.min(widest).max(*width);
             }
         }
         for (number, row) in self.rows.iter().enumerate() {

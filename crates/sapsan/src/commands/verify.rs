@@ -1,5 +1,6 @@
 //! `sapsan verify DIR [--config CONFIG]`: every page, every tree's order, free space, the log; nothing of it is changed.
-//! With a config the store is opened too, and every index entry, unique value, reference and view recomputed.
+//! With a config the store is opened too, which brings it in line with that file as a start does, and every index entry, unique
+//! value, reference and view is computed again.
 
 use super::Outcome;
 use crate::cli::Verify;

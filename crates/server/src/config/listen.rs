@@ -172,10 +172,20 @@ fn address(item: &Item<'_>) -> Option<SocketAddr> {
     parsed
 }
 
-/// `"commit"`, `"none"`, or `{ interval_seconds = N }`.
 fn durability(item: &Item<'_>) -> Option<Durability> {
-    if !item.value().is_table() {
-        return item.word(&[("commit", Durability::Commit), ("none", Durability::None)]);
+    const ALLOWED: &str = "\"commit\", \"none\", { interval_seconds = N }";
+    match item.value().as_str() {
+        Some("commit") => return Some(Durability::Commit),
+        Some("none") => return Some(Durability::None),
+        Some(other) => {
+            item.mistake(format!("`{}` is \"{other}\"", item.path()), ALLOWED);
+            return None;
+        }
+        None if !item.value().is_table() => {
+            item.mismatch(ALLOWED);
+            return None;
+        }
+        None => {}
     }
     let table = item.table()?;
     table.check_keys(&["interval_seconds"], &[]);
