@@ -67,6 +67,49 @@ fn write(database: &Database, random: &mut Random) -> bool {
     matches!(written, Ok(_) | Err(docs::WriteError::NotFound))
 }
 
+/// The states that the catalog has of the views of a query.
+fn states(database: &Database, query: &str) -> Vec<String> {
+    let store = database.store();
+    let (tree, mut states) = (store.tree("catalog").unwrap(), Vec::new());
+    let reader = store.reader().unwrap();
+    let visit = &mut |_: &[u8], row: &[u8]| {
+        let row: Json = serde_json::from_slice(row).unwrap_or_default();
+        if row["query"] == query {
+            states.push(row["state"].as_str().unwrap().to_string());
+        }
+        std::ops::ControlFlow::Continue(())
+    };
+    reader.snapshot().scan(tree, store::KeyRange::ALL, store::Direction::Forward, visit).unwrap();
+    states
+}
+
+#[test]
+fn a_view_that_is_switched_in_answers_wherever_the_disk_fails_after_that() {
+    let (old, new) = (QUERIES[0], QUERIES[1]);
+    let (mut operations, mut failed, mut answered) = (0, 0, 0);
+    loop {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut random, whole) = (Random(7), || Arc::new(AtomicI64::new(i64::MAX)));
+        let database = open(dir.path(), &vec![("v", old)], &whole()).unwrap();
+        (0..20).for_each(|_| assert!(write(&database, &mut random)));
+        drop(database);
+        let left = Arc::new(AtomicI64::new(operations));
+        operations += 1;
+        let Some(database) = open(dir.path(), &vec![("v", new)], &left) else { continue };
+        database.wait_for_views();
+        if states(&database, new) != ["ready"] {
+            failed += 1;
+            continue;
+        }
+        answered += 1;
+        assert_eq!(database.views()[0].state, ViewState::Ready, "{:?}", database.views()[0].failure);
+        if left.load(Ordering::Acquire) > 0 {
+            break;
+        }
+    }
+    assert!(failed > 0 && answered > 1, "{failed}, {answered}");
+}
+
 /// A life of writes under these definitions that ends when the disk does.
 fn live(dir: &Path, definitions: &Views, operations: i64, random: &mut Random, ends: &mut Ends) {
     let left = Arc::new(AtomicI64::new(operations));

@@ -268,11 +268,23 @@ pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), store:
         view.set_state(ViewState::Ready);
     }
     old.iter().for_each(|old| old.set_state(ViewState::Retired));
-    for tree in old.iter().flat_map(|old| [old.groups, old.values]) {
-        heart.store.commit(&mut |tx| {
+    for old in old {
+        if let Err(error) = empty(&heart.store, old) {
+            // Its rows in the catalog stay: the next opening empties it. What took its place answers all the same.
+            tracing::error!(view = old.name, %error, "the rows of a view that was replaced cannot be removed yet");
+        }
+    }
+    Ok(())
+}
+
+fn empty(store: &Store, view: &View) -> Result<(), store::Error> {
+    let remove = |tree| {
+        store.commit(&mut |tx| {
             tx.delete_range(tree, KeyRange::ALL);
             Ok(())
-        })?;
-    }
+        })
+    };
+    remove(view.groups)?;
+    remove(view.values)?;
     Ok(())
 }
