@@ -265,3 +265,25 @@ fn a_write_whose_row_an_upper_view_cannot_take_is_refused_and_leaves_nothing() {
     assert_eq!(rows(&service.database, "SELECT n, s FROM by_n"), [json!({ "n": 1, "s": i64::MAX })]);
     check(&service.database, &views);
 }
+
+#[test]
+fn rows_that_together_are_over_the_bound_of_a_transaction_are_built_from_fewer_at_a_time() {
+    let Service { database, dir } = Service::new(&with_views(&Vec::new()));
+    for id in 0..100u32 {
+        let text = |column: u32| format!("{:03}{}", (id * 7 + column) % 100, "x".repeat(200));
+        let columns: serde_json::Map<String, Json> = (0..16).map(|c| (format!("c{c}"), json!(text(c)))).collect();
+        database.write_now(&write(&database, id, Some(&Json::Object(columns)))).unwrap();
+    }
+    drop(database);
+    let columns = (0..16).map(|c| format!("MAX(c{c}) AS c{c}")).collect::<Vec<_>>().join(", ");
+    let (lower, upper) =
+        (format!("SELECT id, {columns} FROM items GROUP BY id"), format!("SELECT {columns} FROM lower"));
+    let views = declared_views::with_views(ITEMS, &[("lower", &lower), ("upper", &upper)]);
+    let mut options = store::Options::default();
+    options.transaction_bytes_max = 128 << 10;
+    let (database, _) = Database::open(&views, dir.path(), options).unwrap();
+    database.wait_for_views();
+    assert!(database.views().iter().all(|view| view.state == ViewState::Ready), "{:?}", database.views());
+    assert_eq!(rows(&database, "SELECT * FROM upper"), rows(&database, &upper));
+    assert!(database.verify_view("upper").unwrap().unwrap().is_clean());
+}

@@ -16,7 +16,7 @@ use super::view::View;
 use super::write::{self, Buffers};
 use crate::engine::{STAMP_BYTES, Within};
 
-/// Rows read in one transaction.
+/// Rows read in one transaction: fewer where what they contribute does not fit into one.
 const ROWS_PER_TRANSACTION: usize = 64;
 
 /// How a build ended.
@@ -65,23 +65,35 @@ struct Step {
 
 impl Build<'_> {
     fn step(&self, behind: Option<&[u8]>, buffers: &mut Buffers) -> Result<Step, String> {
-        let mut done = Ok(Step { rows: 0, last: None });
-        let committed = self.heart.store.commit(&mut |tx| {
-            done = self.prepare(tx, behind, buffers);
-            if done.is_ok() { Ok(()) } else { Err(store::Abort) }
-        });
-        match (committed, done) {
-            (Err(store::Error::Aborted), Err(why)) => Err(why),
-            (Err(error), _) => Err(error.to_string()),
-            (Ok(_), done) => done,
+        let mut rows_most = ROWS_PER_TRANSACTION;
+        loop {
+            let mut done = Ok(Step { rows: 0, last: None });
+            let committed = self.heart.store.commit(&mut |tx| {
+                done = self.prepare(tx, (behind, rows_most), buffers);
+                if done.is_ok() { Ok(()) } else { Err(store::Abort) }
+            });
+            return match (committed, done) {
+                (Err(store::Error::Aborted), Err(why)) => Err(why),
+                (Err(store::Error::Limit { .. }), _) if rows_most > 1 => {
+                    rows_most /= 2;
+                    continue;
+                }
+                (Err(error), _) => Err(error.to_string()),
+                (Ok(_), done) => done,
+            };
         }
     }
 
-    fn prepare(&self, tx: &mut store::Tx<'_>, behind: Option<&[u8]>, buffers: &mut Buffers) -> Result<Step, String> {
+    fn prepare(
+        &self,
+        tx: &mut store::Tx<'_>,
+        (behind, rows_most): (Option<&[u8]>, usize),
+        buffers: &mut Buffers,
+    ) -> Result<Step, String> {
         let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let read = table::each_document(self.lower, &Within::new(tx), &self.wanted, behind, &mut |key, row| {
             rows.push((key.to_vec(), row.to_vec()));
-            if rows.len() == ROWS_PER_TRANSACTION { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if rows.len() == rows_most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         read.map_err(|error| error.to_string())?;
         for (_, row) in &rows {
@@ -91,7 +103,7 @@ impl Build<'_> {
             write::one(self.upper, None, Some(document), &mut fold, buffers).map_err(|why| why.to_string())?;
         }
         let count = rows.len();
-        let last = rows.pop().map(|(key, _)| key).filter(|_| count == ROWS_PER_TRANSACTION);
+        let last = rows.pop().map(|(key, _)| key).filter(|_| count == rows_most);
         tx.put(self.heart.catalog_tree, &progress_key(self.upper), &progress_value(last.as_deref()));
         Ok(Step { rows: count as u64, last })
     }
