@@ -282,8 +282,11 @@ impl Work {
 /// One thread's part of a build.
 struct Worker<'w> {
     work: &'w Work,
-    /// What is gathered for each view being built.
+    /// What is gathered for each view being built, and its collection.
     gathers: Vec<(Arc<View>, usize, Gather)>,
+    /// Memory that they take together, and how much they may.
+    bytes: usize,
+    bytes_max: usize,
     memory: Memory,
     contribution: Contribution,
 }
@@ -304,13 +307,10 @@ impl<'w> Worker<'w> {
     fn new(work: &'w Work) -> Worker<'w> {
         let collections = work.heart.collections.iter().enumerate();
         let views = collections.flat_map(|(number, _)| work.building(Some(number)).map(move |view| (number, view)));
-        let views: Vec<_> = views.map(|(number, view)| (Arc::clone(view), number)).collect();
-        let count = views.len() * work.threads;
-        let gathers = views
-            .into_iter()
-            .map(|(view, number)| (view, number, Gather::one_of(work.heart.build_bytes, count)))
-            .collect();
-        Worker { work, gathers, memory: Memory::default(), contribution: Contribution::default() }
+        let gathers = views.map(|(number, view)| (Arc::clone(view), number, Gather::default())).collect();
+        let bytes_max = work.heart.build_bytes / work.threads;
+        let (memory, contribution) = (Memory::default(), Contribution::default());
+        Worker { work, gathers, bytes: 0, bytes_max, memory, contribution }
     }
 
     fn run(&mut self, snapshot: &Snapshot<'_>) -> Result<(), store::Error> {
@@ -362,6 +362,7 @@ impl<'w> Worker<'w> {
         let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
         for place in 0..self.gathers.len() {
             let (view, of, gather) = &mut self.gathers[place];
+            let before = gather.bytes();
             if *of != collection || view.state() == ViewState::Failed {
                 continue;
             }
@@ -375,21 +376,31 @@ impl<'w> Worker<'w> {
                     })
                 }
             };
+            self.bytes += gather.bytes() - before;
             if let Err(why) = added {
                 let info = &self.work.heart.collections[collection].info;
                 let why = format!("the stored document {}/{}: {why}", info.name, shown_key(info.key.kind, key));
                 tracing::error!(view = view.name, why, "the view cannot be built");
                 view.fail(why);
-            } else if gather.is_full() {
-                self.pass_on(place)?;
+            }
+            while self.bytes > self.bytes_max {
+                self.pass_on(self.largest())?;
             }
         }
         Ok(())
     }
 
+    /// The place of what has gathered most.
+    fn largest(&self) -> usize {
+        (0..self.gathers.len()).max_by_key(|place| self.gathers[*place].2.bytes()).unwrap_or_default()
+    }
+
     /// Adds what is gathered to the view's rows.
     fn pass_on(&mut self, place: usize) -> Result<(), store::Error> {
         let (view, _, gather) = &mut self.gathers[place];
+        // Its memory goes with it: the next one that is full may be another.
+        let mut gather = std::mem::take(gather);
+        self.bytes -= gather.bytes();
         let store = &self.work.heart.store;
         let mut operand = Vec::new();
         let values = gather.take_values();
@@ -420,6 +431,54 @@ impl<'w> Worker<'w> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::stored_catalog::{self, Rows};
+    use crate::{Database, Op, Precondition, Write};
+    use std::fmt::Write as _;
+
+    const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+
+    #[test]
+    fn what_many_views_gather_stays_within_the_memory_for_building() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, options) = (folder.path(), store::Options::default);
+        let mut text = ITEMS.to_string();
+        let mut config = Config::parse("items.toml".as_ref(), &text).unwrap();
+        let (database, _) = Database::open(&config, dir, options()).unwrap();
+        for id in 0..200 {
+            let op = Op::Insert { body: format!("{{\"id\":{id},\"text\":\"{id:0400}\"}}").into_bytes() };
+            let collection = database.collection("items").unwrap();
+            database.write_now(&Write { collection, op, precondition: Precondition::None }).unwrap();
+        }
+        drop(database);
+        for number in 0..30 {
+            let query = format!("SELECT text, COUNT(*) AS n FROM items WHERE id >= {number} GROUP BY text");
+            writeln!(text, "[views.v{number}]\nquery = \"{query}\"").unwrap();
+        }
+        config = Config::parse("items.toml".as_ref(), &text).unwrap();
+        (config.build_bytes, config.build_threads) = (64 << 10, 1);
+        let (store, _) = store::Store::open(dir, options()).unwrap();
+        let stored: Rows =
+            stored_catalog::read(&store.reader().unwrap().snapshot(), store.tree("catalog").unwrap()).unwrap();
+        // Its own builders wait.
+        let (database, _) = Database::assemble(&config, dir, store, &stored, Arc::default()).unwrap();
+        let heart = Arc::clone(&database.inner.heart);
+        let (reading, stop, started, told) = (AtomicUsize::new(1), Arc::default(), Instant::now(), AtomicU64::new(0));
+        let work =
+            Work { heart: Arc::clone(&heart), parts: Mutex::default(), reading, threads: 1, stop, started, told };
+        let (mut worker, reader) = (Worker::new(&work), heart.store.reader().unwrap());
+        assert_eq!(worker.gathers.len(), 30);
+        let (mut most, tree) = (0, heart.collections[0].info.tree);
+        reader
+            .snapshot()
+            .scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, stored| {
+                worker.document(0, key, stored).unwrap();
+                most = most.max(worker.gathers.iter().map(|(_, _, gather)| gather.bytes()).sum::<usize>());
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert!((32 << 10..=64 << 10).contains(&most), "{most} bytes were gathered");
+    }
 
     #[track_caller]
     fn check(first: &[u8], last: &[u8]) {

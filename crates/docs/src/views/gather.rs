@@ -1,7 +1,7 @@
 //! Contributions of many documents added up in memory, group by group, before they become rows.
 //!
 //! Few groups are the rule, so that millions of documents become a handful of states. Where there are many, the memory is
-//! bounded: who gathers passes on what there is when [`Gather::is_full`]; [`ImportGather`] sorts it outside memory.
+//! bounded: who gathers passes on what there is when that is too much ([`Gather::bytes`]); [`ImportGather`] sorts it outside memory.
 
 use hashbrown::HashMap;
 use store::{Sorter, Store};
@@ -12,9 +12,9 @@ use super::view::View;
 use super::write::value_key;
 use crate::varint;
 
-/// Memory of all gatherings of an import, and of a build where nobody says how much.
+/// Memory of all gatherings of an import.
 pub(crate) const GATHER_BYTES_MAX: usize = 16 << 20;
-/// What each has at least.
+/// What each of these has at least.
 const GATHER_BYTES_MIN: usize = 64 << 10;
 /// What a map needs for an entry beside its bytes.
 const ENTRY_BYTES: usize = 64;
@@ -28,8 +28,8 @@ pub(crate) struct Counted {
 }
 
 /// States of groups and counts of values, by key.
+#[derive(Default)]
 pub(crate) struct Gather {
-    bytes_max: usize,
     groups: HashMap<Box<[u8]>, Vec<u8>>,
     values: HashMap<Box<[u8]>, Counted>,
     bytes: usize,
@@ -38,18 +38,6 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// One of `count` that share so much memory.
-    pub(crate) fn one_of(bytes: usize, count: usize) -> Gather {
-        Gather {
-            bytes_max: (bytes / count.max(1)).max(GATHER_BYTES_MIN),
-            groups: HashMap::new(),
-            values: HashMap::new(),
-            bytes: 0,
-            sum: Vec::new(),
-            key: Vec::new(),
-        }
-    }
-
     /// Adds what one document contributes. `None`: it is damaged.
     pub(crate) fn add(&mut self, view: &View, contribution: &Contribution) -> Option<()> {
         if !contribution.is_any {
@@ -90,8 +78,9 @@ impl Gather {
         Some(())
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.bytes >= self.bytes_max
+    /// About so much memory is taken.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The states gathered so far, by rising key; they are gone after.
@@ -114,6 +103,7 @@ impl Gather {
 /// A gathering that sorts outside memory and gives each row once, in order.
 pub(crate) struct ImportGather {
     gather: Gather,
+    gathered_max: usize,
     groups: Sorter,
     values: Sorter,
 }
@@ -122,15 +112,17 @@ pub(crate) struct ImportGather {
 pub(crate) type TakeRow<'t> = &'t mut dyn FnMut(&[u8], &[u8]) -> Result<(), store::Error>;
 
 impl ImportGather {
-    /// Gathers in `gather`, and sorts with about `bytes` of memory.
-    pub(crate) fn new(store: &Store, gather: Gather, bytes: usize) -> ImportGather {
-        ImportGather { gather, groups: store.sorter(bytes / 2), values: store.sorter(bytes / 2) }
+    /// Gathers about so many bytes, and sorts with about `bytes` of memory.
+    pub(crate) fn new(store: &Store, gathered_max: usize, bytes: usize) -> ImportGather {
+        let gathered_max = gathered_max.max(GATHER_BYTES_MIN);
+        let (groups, values) = (store.sorter(bytes / 2), store.sorter(bytes / 2));
+        ImportGather { gather: Gather::default(), gathered_max, groups, values }
     }
 
     /// Adds what one document contributes.
     pub(crate) fn add(&mut self, view: &View, contribution: &Contribution) -> Result<(), store::Error> {
         self.gather.add(view, contribution).ok_or_else(|| damaged("a contribution"))?;
-        if self.gather.is_full() { self.give_away() } else { Ok(()) }
+        if self.gather.bytes() >= self.gathered_max { self.give_away() } else { Ok(()) }
     }
 
     fn give_away(&mut self) -> Result<(), store::Error> {

@@ -8,7 +8,7 @@ use store::{BulkTree, SortedEntries, Store};
 
 use super::Views;
 use super::definition::Contribution;
-use super::gather::{GATHER_BYTES_MAX, Gather, ImportGather};
+use super::gather::{GATHER_BYTES_MAX, ImportGather};
 use super::table;
 use super::view::View;
 use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, TreeId};
@@ -49,7 +49,7 @@ impl<'c> Loading<'c> {
     }
 
     fn gather(&self, store: &Store) -> ImportGather {
-        ImportGather::new(store, Gather::one_of(GATHER_BYTES_MAX, self.count), self.bytes)
+        ImportGather::new(store, GATHER_BYTES_MAX / self.count.max(1), self.bytes)
     }
 
     pub(crate) fn add(&mut self, document: Document<'_>) -> Result<(), WriteError> {

@@ -7,7 +7,7 @@ use binjson::Document;
 use store::Store;
 
 use super::definition::Contribution;
-use super::gather::{Gather, ImportGather};
+use super::gather::ImportGather;
 use super::table;
 use super::view::View;
 use crate::collection::Collection;
@@ -92,7 +92,7 @@ pub(crate) fn verify(
     bytes: usize,
 ) -> Result<ViewReport, ReadError> {
     let mut report = ViewReport { view: view.name.clone(), ..ViewReport::default() };
-    let mut gather = ImportGather::new(store, Gather::one_of(bytes / 2, 1), bytes / 2);
+    let mut gather = ImportGather::new(store, bytes / 2, bytes / 2);
     let (mut memory, mut contribution, mut failure) = (Memory::default(), Contribution::default(), None);
     source.each(engine, view, &mut |key, stored| {
         report.documents += 1;
