@@ -13,6 +13,9 @@ use crate::readiness;
 use crate::sql::FirstRange;
 use crate::views::table::WithViews;
 
+/// Documents that one list passes over since their time has come: as many cost a few milliseconds.
+const HIDDEN_MAX: usize = 20_000;
+
 /// A registered thread. Not shared between threads.
 pub struct Session {
     database: Database,
@@ -131,27 +134,36 @@ impl<'s> Moment<'s> {
     }
 
     /// Visits up to `limit` documents behind a key (from the first where there is none), in order of key, until `visit`
-    /// breaks.
+    /// breaks. Ends before, too, where it has passed over many that are hidden, for their time has come: then it gives the key of the
+    /// last of these, behind which a list goes on.
     pub fn list(
         &self,
         collection: CollectionId,
         after: Option<&Key<'_>>,
         limit: usize,
         visit: &mut VisitDocument<'_>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<Option<Vec<u8>>, ReadError> {
         let collection = self.database.collection_at(collection);
         let (info, due) = (&collection.info, collection.due(self.database.clock()));
         let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_bytes()));
         let range = KeyRange { from, to: Bound::Unbounded };
         let (mut left, mut result) = (limit, Ok(ControlFlow::Continue(())));
+        let (mut hidden, mut goes_on_behind) = (0, None);
         if limit == 0 {
-            return Ok(());
+            return Ok(None);
         }
         self.view.inner.scan(info.tree, range, Direction::Forward, &mut |key, value| {
             let stored = Stored { value: Cow::Borrowed(value) };
             if let Some(due) = &due {
                 match stored.document() {
-                    Ok(document) if collection.has_come(due, document) => return ControlFlow::Continue(()),
+                    Ok(document) if collection.has_come(due, document) => {
+                        hidden += 1;
+                        if hidden < HIDDEN_MAX {
+                            return ControlFlow::Continue(());
+                        }
+                        goes_on_behind = Some(key.to_vec());
+                        return ControlFlow::Break(());
+                    }
                     Ok(_) => {}
                     Err(error) => {
                         result = Err(error);
@@ -167,7 +179,7 @@ impl<'s> Moment<'s> {
             let more = left > 0 && matches!(result, Ok(ControlFlow::Continue(())));
             if more { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        result.map(|_| ())
+        result.map(|_| goes_on_behind)
     }
 
     /// Whether all that was read of this moment so far was really there: a failing disk may lose a page between a `get` and

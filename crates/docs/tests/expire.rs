@@ -60,6 +60,27 @@ impl Service {
         String::from_utf8(out).expect("JSON")
     }
 
+    /// Lists of up to `limit` keys, one behind the other to the end.
+    fn lists(&self, collection: &str, limit: usize) -> Vec<Vec<String>> {
+        let id = self.database.collection(collection).expect("declared");
+        let session = self.database.session().expect("a session");
+        let (mut lists, mut behind): (_, Option<Vec<u8>>) = (Vec::new(), None);
+        loop {
+            let (mut keys, mut last) = (Vec::new(), None);
+            let after = behind.as_deref().and_then(|key| KeyType::U32.of_bytes(key));
+            let goes_on_behind = session.now().list(id, after.as_ref(), limit, &mut |key, _| {
+                keys.push(key.to_string());
+                last = (keys.len() == limit).then(|| key.as_bytes().to_vec());
+                Ok(std::ops::ControlFlow::Continue(()))
+            });
+            behind = last.or(goes_on_behind.expect("read"));
+            lists.push(keys);
+            if behind.is_none() {
+                return lists;
+            }
+        }
+    }
+
     /// The keys that a lookup, a list, and queries by scan, by index and through a join find.
     #[track_caller]
     fn check_visible(&self, collection: &str, expected: &[u32]) {
@@ -256,4 +277,19 @@ fn expiry_that_is_declared_later_indexes_and_checks_what_is_stored() {
     service.at(1000);
     service.check_visible("sessions", &[]);
     assert_eq!(service.sweep("sessions", 100).removed, 1);
+}
+
+#[test]
+fn a_list_ends_where_it_has_passed_over_many_hidden_documents_and_goes_on_behind_them() {
+    let service = Service::new();
+    let until = |id: u32| if id % 30_000 == 29_999 { 1000 } else { 10 };
+    let lines: String = (0..90_000).map(|id| format!("{{\"id\":{id},\"until\":{}}}\n", until(id))).collect();
+    let input = docs::import::Input::Stream { name: "s".into(), read: Box::new(std::io::Cursor::new(lines)) };
+    let options = docs::import::Options { collection: Some("sessions".into()), ..Default::default() };
+    service.database.import(vec![input], &options, &|_| {}).expect("imported");
+    assert_eq!(service.lists("sessions", 50_000).len(), 2, "nothing is hidden yet");
+    service.at(20);
+    let lists = service.lists("sessions", 2);
+    assert_eq!(lists.concat(), ["29999", "59999", "89999"]);
+    assert_eq!(lists.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 1, 0, 1]);
 }

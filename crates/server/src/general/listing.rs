@@ -1,4 +1,5 @@
-//! `GET /_/collections/NAME?after=ID&limit=N`: documents in key order, a page at a time.
+//! `GET /_/collections/NAME?after=ID&limit=N`: documents in key order, a page at a time. A page may have fewer than `limit`, or none,
+//! where many documents are hidden, for their time has come.
 
 use super::{collection, fail};
 use crate::background;
@@ -51,7 +52,7 @@ pub(super) fn list(
     let bytes_max = PAGE_BYTES_MAX.min(service.loop_query_bytes);
     let outcome = {
         let _asking = cold.is_asking().then(|| Asking::new(session));
-        write_page(session, id, after.as_ref(), (limit, bytes_max), out)
+        write_page(session, (id, info.key.kind), after.as_ref(), (limit, bytes_max), out)
     };
     match outcome {
         Ok(()) => large::send(&service.replies, &ErrorRules::default(), reply, Status(200), JSON, out),
@@ -80,7 +81,7 @@ fn list_late(
         let body = sessions.with(&database, |session| {
             let mut out = Vec::new();
             let after = after.as_deref().and_then(|key| kind.of_bytes(key));
-            let written = write_page(session, id, after.as_ref(), limits, &mut out);
+            let written = write_page(session, (id, kind), after.as_ref(), limits, &mut out);
             written.map(|()| out).map_err(|error| refusal::of_read(&error))
         });
         match body {
@@ -93,14 +94,14 @@ fn list_late(
 /// Writes a page of so many documents, or of about so many bytes.
 fn write_page(
     session: &Session,
-    id: CollectionId,
+    (id, kind): (CollectionId, KeyType),
     after: Option<&Key<'_>>,
     (limit, bytes_max): (usize, usize),
     out: &mut Vec<u8>,
 ) -> Result<(), ReadError> {
     out.extend_from_slice(b"{\"items\":[");
     let (mut count, mut last) = (0, None);
-    session.now().list(id, after, limit, &mut |key, stored| {
+    let goes_on_behind = session.now().list(id, after, limit, &mut |key, stored| {
         if count > 0 {
             out.push(b',');
         }
@@ -110,6 +111,7 @@ fn write_page(
         last = full.then(|| key_json(key));
         Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
+    let last = last.or_else(|| kind.of_bytes(&goes_on_behind?).as_ref().map(key_json));
     out.extend_from_slice(b"],\"after\":");
     out.extend_from_slice(last.as_deref().unwrap_or("null").as_bytes());
     out.push(b'}');
