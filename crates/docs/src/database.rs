@@ -122,22 +122,7 @@ impl Database {
         for (collection, work) in collections.iter().zip(&work).filter(|(_, work)| !work.is_empty()) {
             builds.extend(rebuild::collection(&store, &reader, collection, work, config.sort_bytes)?);
         }
-        if builds.is_empty() {
-            // One transaction: an attaching waits for a checkpoint.
-            rebuild::write_rows(&store, catalog_tree, &rows, &obsolete)?;
-            obsolete.clear();
-        } else {
-            let entry =
-                |(key, value): (&String, &String)| (catalog_tree, key.clone().into_bytes(), value.clone().into_bytes());
-            let entries: Vec<_> = rows.iter().map(entry).collect();
-            store.attach(builds, &entries)?;
-        }
-        if !obsolete.is_empty() {
-            store.commit(&mut |tx| {
-                obsolete.iter().for_each(|key| tx.delete(catalog_tree, key.as_bytes()));
-                Ok(())
-            })?;
-        }
+        rebuild::make_visible(&store, catalog_tree, builds, &rows, &obsolete)?;
         for view in &watched.views.list {
             if let Some(collection) = view.definition.collection() {
                 collections[collection].watch(view).map_err(OpenError::Mismatch)?;

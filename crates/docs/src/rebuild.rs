@@ -142,8 +142,26 @@ fn each_document(
     }
 }
 
+/// Makes built trees visible in one step with rows of the catalog, and removes the rows that are of no use then.
+pub(crate) fn make_visible(
+    store: &Store,
+    catalog: TreeId,
+    trees: Vec<(TreeId, BulkTree)>,
+    rows: &Rows,
+    obsolete: &[String],
+) -> Result<(), store::Error> {
+    if trees.is_empty() {
+        // One transaction: an attaching waits for a checkpoint.
+        return write_rows(store, catalog, rows, obsolete);
+    }
+    let entry = |(key, value): (&String, &String)| (catalog, key.clone().into_bytes(), value.clone().into_bytes());
+    let entries: Vec<_> = rows.iter().map(entry).collect();
+    store.attach(trees, &entries)?;
+    write_rows(store, catalog, &Rows::new(), obsolete)
+}
+
 /// Writes rows of the catalog and removes others in one transaction, where there are any.
-pub(crate) fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) -> Result<(), store::Error> {
+fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) -> Result<(), store::Error> {
     if rows.is_empty() && obsolete.is_empty() {
         return Ok(());
     }
