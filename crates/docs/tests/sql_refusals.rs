@@ -27,7 +27,8 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT gender, COUNT(*) AS n FROM users", Invalid, 1, 1, "neither in GROUP BY");
     check("SELECT ROUND(1, 2, 3) AS x", Invalid, 1, 8, "wrong number of arguments");
     check("SELECT \"m\" AS x FROM users", UnknownName, 1, 8, "no field \"m\"");
-    check("DELETE FROM users", NotYet, 1, 1, "only SELECT");
+    check("DELETE FROM users", NotYet, 1, 1, "only a SELECT");
+    check("CREATE TABLE t (a)", NotYet, 1, 1, "there are SELECT, INSERT, UPDATE and DELETE");
     check(
         "SELECT id FROM users WHERE id IN (SELECT user, id FROM visits)",
         Invalid,

@@ -189,11 +189,13 @@ pub(crate) struct Parsed {
 /// Parses one SELECT.
 pub(crate) fn parse(sql: &str) -> Result<Parsed, SqlError> {
     let (statement, tokens) = statement(sql)?;
-    let Statement::Query(query) = statement else {
-        let at = tokens.first().map(|token| token.span.start);
-        return Err(error(SqlErrorKind::NotYet, "only a SELECT can stand here", at));
+    let message = match statement {
+        Statement::Query(query) => return Ok(Parsed { query, tokens }),
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => "only a SELECT can stand here",
+        _ => "there are SELECT, INSERT, UPDATE and DELETE",
     };
-    Ok(Parsed { query, tokens })
+    let at = tokens.first().map(|token| token.span.start);
+    Err(error(SqlErrorKind::NotYet, message, at))
 }
 
 /// Parses one statement of any kind.
