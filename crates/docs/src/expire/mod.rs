@@ -12,7 +12,8 @@
 //! - A document without the field, or with null in it, stays for ever.
 //!
 //! A time is a number (seconds since 1970) or a text, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fff]Z`: those texts whose order is
-//! that of time, so that one range of the index is what has come due. Anything else is refused when it is written.
+//! that of time, so that one range of the index is what has come due. Within a second it is not, for `Z` sorts behind a
+//! fraction: a text may come due as late as its second ends. Anything else is refused when it is written.
 //!
 //! The clock is the system's ([`Clock`]): where it is set back, what is hidden and not yet removed is seen again; where it is set
 //! forward, what that makes due is gone.
@@ -130,7 +131,7 @@ pub(crate) fn check(name: &str, place: usize, row: &Row<'_, '_>) -> Result<(), W
     Err(WriteError::invalid(why, format!("/{name}")))
 }
 
-/// Whether a text is one of those whose order is that of time.
+/// Whether a text is one of those whose order is that of time, to the second.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     let fits = |bytes: &[u8], form: &[u8]| {
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn only_texts_whose_order_is_that_of_time_are_times() {
+    fn only_texts_whose_order_is_that_of_time_to_the_second_are_times() {
         for text in [
             "2026-11-22",
             "0000-01-01",
@@ -241,6 +242,8 @@ mod tests {
             (Scalar::Text("1970-01-01"), true),
             (Scalar::Text("1970-01-01T00:00:00.500Z"), true),
             (Scalar::Text("1970-01-01T00:00:00.501Z"), false),
+            // When its second is over.
+            (Scalar::Text("1970-01-01T00:00:00Z"), false),
             (Scalar::Text("1970-01-02"), false),
         ] {
             assert_eq!(due.has_come(field), expected, "{field:?}");
