@@ -203,9 +203,9 @@ pub(crate) fn unix_ms() -> i64 {
 pub(crate) fn fix(declared: &mut [Parameter], given: &str) -> Result<(), String> {
     let (name, text) = given.split_once('=').ok_or("NAME=VALUE is expected")?;
     let known: Vec<&str> = declared.iter().map(|parameter| parameter.name.as_str()).collect();
-    let told = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join(", ")) };
     let parameter = declared.iter_mut().find(|parameter| parameter.name == name);
-    let parameter = parameter.ok_or_else(|| format!("[params] has no `{name}`; there are: {told}"))?;
+    let parameter = parameter.ok_or_else(|| format!("[params] has no `{name}`; {known}"))?;
     let value = typed(parameter, text).map_err(|failure| failure.detail.into_owned())?;
     let value = match value {
         Scalar::Integer(integer) if parameter.kind == ParameterKind::Boolean => ParameterValue::Boolean(integer != 0),

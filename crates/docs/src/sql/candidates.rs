@@ -56,7 +56,6 @@ impl Planner<'_> {
     }
 
     pub(super) fn candidate(&self, table: usize, placed: u32) -> Candidate {
-        let plain = |access| Candidate::new(SCORE_SCAN, access, Vec::new());
         match &self.logical.tables[table].origin {
             Origin::Collection(_) => {
                 let found = self.entries_candidate(table, placed);
@@ -69,39 +68,30 @@ impl Planner<'_> {
             }
             Origin::Inner { number, outer, .. } => {
                 let single = self.plan.levels.iter().all(|level| level.access.is_single());
-                let kept = || Access::Kept { inner: *number, hash: None, keys: Vec::new(), outer: outer.clone() };
-                self.inner_candidate(table, (*number, outer), placed, single).unwrap_or_else(|| plain(kept()))
+                self.inner_candidate(table, (*number, outer), placed, single)
             }
-            Origin::Each { json, path, .. } => plain(Access::Each { json: json.clone(), path: path.clone() }),
+            Origin::Each { json, path, .. } => each_candidate(json, path),
         }
     }
 
-    /// The rows of an inner query found by a hash.
-    fn inner_candidate(
-        &self,
-        table: usize,
-        (number, told): (usize, &[Expr]),
-        placed: u32,
-        single: bool,
-    ) -> Option<Candidate> {
-        let mut candidate = self.hash_candidate(table, placed, single)?;
+    /// The rows of an inner query, found by a hash where that is possible.
+    fn inner_candidate(&self, table: usize, (number, told): (usize, &[Expr]), placed: u32, single: bool) -> Candidate {
+        let Some(mut candidate) = self.hash_candidate(table, placed, single) else {
+            let access = Access::Kept { inner: number, hash: None, keys: Vec::new(), outer: told.to_vec() };
+            return Candidate::new(SCORE_SCAN, access, Vec::new());
+        };
         if let Access::Kept { inner, outer, .. } = &mut candidate.access {
             (*inner, *outer) = (number, told.to_vec());
         }
-        Some(candidate)
+        candidate
     }
 
     /// All ways to find a table's entries that may be the best. `single`: the tables placed give one row at most.
     pub(super) fn ways(&self, table: usize, placed: u32, single: bool) -> Vec<Candidate> {
-        let plain = |access| Candidate::new(SCORE_SCAN, access, Vec::new());
         match &self.logical.tables[table].origin {
             Origin::Collection(_) => self.collection_ways(table, placed, single),
-            Origin::Inner { number, outer, .. } => {
-                let kept = || Access::Kept { inner: *number, hash: None, keys: Vec::new(), outer: outer.clone() };
-                let found = self.inner_candidate(table, (*number, outer), placed, single);
-                vec![found.unwrap_or_else(|| plain(kept()))]
-            }
-            Origin::Each { json, path, .. } => vec![plain(Access::Each { json: json.clone(), path: path.clone() })],
+            Origin::Inner { number, outer, .. } => vec![self.inner_candidate(table, (*number, outer), placed, single)],
+            Origin::Each { json, path, .. } => vec![each_candidate(json, path)],
         }
     }
 
@@ -325,6 +315,10 @@ pub(super) fn limits(field: &str, bounds: &[Bound<'_>], fulfilled: &mut Vec<usiz
         }
     }
     (from, to)
+}
+
+fn each_candidate(json: &Expr, path: &Option<Expr>) -> Candidate {
+    Candidate::new(SCORE_SCAN, Access::Each { json: json.clone(), path: path.clone() }, Vec::new())
 }
 
 fn scan_candidate(info: &CollectionInfo, bounds: &[Bound<'_>]) -> Candidate {

@@ -116,7 +116,6 @@ impl Definition {
             };
             definition.columns.push((name, shown));
         }
-        // States list their entries by slot and kind; one slot has one kind.
         Ok(definition)
     }
 

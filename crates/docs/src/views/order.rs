@@ -16,13 +16,15 @@ struct Named {
     column: u64,
 }
 
-/// Compiles views, given by name and query, over the collections of a catalog and over one another; each has its own mistake.
-/// Where all are whole, `by` lists their places so that each comes behind what it reads.
+/// What became of views that were compiled together.
 pub(crate) struct Compiled {
+    /// Each has its own mistake.
     pub(crate) definitions: Vec<Result<Definition, SqlError>>,
+    /// Where all are whole, their places, so that each comes behind what it reads.
     pub(crate) by: Vec<usize>,
 }
 
+/// Compiles views, given by name and query, over the collections of a catalog and over one another.
 pub(crate) fn compile(views: &[(&str, &str)], catalog: &Catalog) -> Compiled {
     let named: Vec<Option<Named>> = views.iter().map(|(_, query)| named(views, query)).collect();
     let depths: Vec<Result<usize, SqlError>> = (0..views.len()).map(|place| depth(views, &named, place)).collect();
