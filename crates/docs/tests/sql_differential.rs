@@ -214,6 +214,50 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(cases(3000))]
+    #[test]
+    fn printf_has_sqlites_texts(
+        flags in "[-+ #0,!]{0,3}",
+        width in prop_oneof![4 => Just(String::new()), 2 => (1u32..40).prop_map(|width| width.to_string()), 1 => Just("*".to_owned())],
+        precision in prop_oneof![3 => Just(String::new()), 2 => (0u32..30).prop_map(|precision| format!(".{precision}")), 1 => Just(".*".to_owned())],
+        conversion in prop::sample::select(vec!["d", "i", "u", "x", "X", "o", "p", "r", "f", "e", "E", "g", "G", "s", "z", "c", "q", "Q", "w", "%", "n", "ld", "llx", "y"]),
+        stars in prop::collection::vec(-20i64..20, 2),
+        value in literal(),
+    ) {
+        // Digits behind the seventeenth are SQLite's own, and what `#` escapes; `%c` of no character is NUL, at which C ends.
+        let lacks = flags.contains('!') && "feEgG".contains(conversion) || flags.contains('#') && "qQ".contains(conversion);
+        prop_assume!(!(lacks || conversion == "c" && matches!(value.as_str(), "''" | "NULL")));
+        let stars: String = [(&width, stars[0]), (&precision, stars[1])]
+            .iter()
+            .filter(|(part, _)| part.contains('*'))
+            .map(|(_, star)| format!("{star}, "))
+            .collect();
+        // Where a precision of bytes cuts a character in two, SQLite's text is none; see the next test.
+        let counted = if "szqQw".contains(conversion) && !value.is_ascii() { format!("!{flags}") } else { flags };
+        prop_assume!(!(counted.contains('#') && "qQ".contains(conversion)));
+        let sql = format!("SELECT printf('a%{counted}{width}{precision}{conversion}|%d', {stars}{value}, 7) AS x");
+        Both::new(&[], &[]).check(&sql, false);
+    }
+}
+
+#[test]
+fn a_precision_that_ends_inside_a_character_leaves_that_out() {
+    let both = Both::new(&[], &[]);
+    let texts = serde_json::json!(["", "ж", "жa", "жж", "'ж'", "   ж"]);
+    let sql = "SELECT printf('%.1s', 'жж') AS a, printf('%.3s', 'жж') AS b, printf('%.3s', 'жaж') AS c, \
+               printf('%!.2s', 'жжж') AS d, printf('%.3Q', 'жж') AS e, printf('%5.3s', 'жж') AS f";
+    check_row(&both, sql, texts);
+}
+
+#[test]
+fn a_wide_number_is_made_in_one_pass() {
+    let both = Both::new(&[], &[]);
+    for format in ["%01000000.1f", "%,0700000d", "%.1000f", "%.5000f", "%01000000d", "%-1000000.1e|", "%,.3f"] {
+        both.check(&format!("SELECT printf('{format}', 1234567.5) AS x"), false);
+    }
+}
+
 #[test]
 fn booleans_and_nested_values_come_out_as_stored_and_count_as_their_values() {
     let row =

@@ -91,12 +91,30 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT json_object('a') AS x", Invalid, 1, 8, "in pairs");
     check("SELECT id FROM users WHERE email = 'x' COLLATE NOCASE", NotYet, 1, 36, "COLLATE (compare LOWER");
     check("SELECT date('now', 'localtime') AS x", NotYet, 1, 8, "localtime");
-    check("SELECT printf('%x', 1) AS x", NotYet, 1, 8, "%x");
+    check("SELECT printf('%j', 1) AS x", NotYet, 1, 8, "%j");
     check("SELECT printf('%!.5f', 1) AS x", NotYet, 1, 8, "%!f");
+    check("SELECT printf('%d %#q', 1) AS x", NotYet, 1, 8, "%#q");
     check("SELECT id FROM users WHERE email = ?", NotYet, 1, 36, "a parameter other than :name");
     check(&format!("SELECT {}1 AS x", "1+".repeat(200)), Limit, 1, 8, "deeper than");
     check(&format!("SELECT {}1{} AS x", "(".repeat(100), ")".repeat(100)), Limit, 1, 58, "deeper than");
     check(&format!("SELECT {}1 AS x", "1+".repeat(5000)), Limit, 0, 0, "tokens");
+}
+
+#[test]
+fn a_format_that_is_only_known_when_it_runs_is_refused_then() {
+    let memory = travels();
+    let query = Query::prepare("SELECT printf(:format, 1.5) AS x", &memory.catalog).unwrap();
+    let mut out = Vec::new();
+    let mut run = |format: &str| {
+        out.clear();
+        let ran = query.write_array(&memory, &[Value::text(format)], &mut Scratch::new(), &Budget::default(), &mut out);
+        ran.map(|_| String::from_utf8(out.clone()).unwrap()).map_err(|error| error.to_string())
+    };
+    assert_eq!(run("%x"), Ok("[{\"x\":\"1\"}]".to_owned()));
+    for format in ["%!.3f", "%d %J", "%#Q"] {
+        let error = run(format).expect_err(format);
+        assert!(error.contains("printf with %j"), "{error}");
+    }
 }
 
 #[test]

@@ -164,6 +164,8 @@ pub(crate) enum Fault {
     JsonPath,
     /// The name of a field of `json_object` is no text.
     JsonLabel,
+    /// A format of PRINTF asks for what this version lacks.
+    Conversion,
     /// An inner query failed: with what, its runner knows.
     Inner,
 }
@@ -180,6 +182,9 @@ impl From<Fault> for QueryError {
             Fault::JsonPath => QueryError::Value("a JSON path that is none: it begins with $"),
             Fault::Inner => QueryError::Value(INNER_FAILED),
             Fault::JsonLabel => QueryError::Value("json_object takes texts as names"),
+            Fault::Conversion => {
+                QueryError::Value("printf with %j, %J, %!f, %!e, %!g, %#q or %#Q is not supported yet")
+            }
         }
     }
 }

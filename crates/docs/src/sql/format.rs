@@ -1,22 +1,26 @@
-//! PRINTF and FORMAT: SQLite's own, the conversions `%d %i %u %f %s %%` (with width, precision, and the flags but `!`); any
-//! other conversion is refused where the query is prepared, if the format stands in its text, else the result is NULL.
+//! PRINTF and FORMAT: SQLite's own conversions, with width, precision and flags. What this version lacks (`%j`, `%J`, and
+//! `%!f` and its like) is refused where the query is prepared, if the format stands in its text, else where it is run.
 //!
-//! `%!f` shows up to twenty digits of a real, where those behind the seventeenth are whatever SQLite's own arithmetic
-//! leaves there: nobody can equal them who does not repeat its roundings.
+//! - `%!f` shows up to twenty digits of a real, where those behind the seventeenth are whatever SQLite's own arithmetic
+//!   leaves there: nobody can equal them who does not repeat its roundings.
+//! - A precision counts bytes, as in SQLite, and characters with `!`. Where it would end inside a character, that one is left
+//!   out: a text is UTF-8 always.
+//! - A conversion that there is none of ends the text.
 
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 
 use super::error::{Fault, TEXT_BYTES_MAX};
 use super::number::{Digits, Rounding};
+use super::pattern;
 use super::value::Value;
 
-/// Most digits after the point that are computed.
-const PRECISION_MAX: usize = 1000;
 /// Widest field; more is refused as too long.
 const WIDTH_MAX: usize = TEXT_BYTES_MAX;
 /// Digits of a real that mean something to printf.
 const REAL_DIGITS_MAX: usize = 16;
+/// Digits after the point where no precision is given.
+const PRECISION: usize = 6;
 
 #[derive(Clone, Copy, Default)]
 struct Spec {
@@ -32,9 +36,25 @@ struct Spec {
 }
 
 impl Spec {
+    /// Whether SQLite has such a conversion.
+    fn is_known(&self) -> bool {
+        b"diuxXoprfeEgGszcqQwjJ%n".contains(&self.conversion)
+    }
+
+    /// Whether this version has it.
     fn is_supported(&self) -> bool {
-        matches!(self.conversion, b'd' | b'i' | b'u' | b'f' | b's' | b'z' | b'%')
-            && !(self.full && self.conversion == b'f')
+        match self.conversion {
+            b'j' | b'J' => false,
+            b'f' | b'e' | b'E' | b'g' | b'G' => !self.full,
+            b'q' | b'Q' => !self.alternate,
+            _ => true,
+        }
+    }
+
+    /// A width or precision that no text has room for. What is cut from a text is never longer than it was.
+    fn is_too_long(&self) -> bool {
+        let cuts = b"szqQwgG".contains(&self.conversion);
+        self.width > WIDTH_MAX || (!cuts && self.precision.is_some_and(|precision| precision > WIDTH_MAX))
     }
 }
 
@@ -42,9 +62,13 @@ impl Spec {
 pub(crate) fn unsupported(format: &[u8]) -> Option<String> {
     let mut rest = format;
     while let Some(at) = rest.iter().position(|&b| b == b'%') {
-        let (spec, after) = parse(&rest[at + 1..])?;
+        let (spec, after) = parse(&rest[at + 1..], &mut std::iter::empty())?;
+        if !spec.is_known() {
+            return None;
+        }
         if !spec.is_supported() {
             let flag = if spec.full { "!" } else { "" };
+            let flag = if spec.alternate { "#" } else { flag };
             return Some(format!("{flag}{}", char::from(spec.conversion)));
         }
         rest = after;
@@ -52,11 +76,14 @@ pub(crate) fn unsupported(format: &[u8]) -> Option<String> {
     None
 }
 
-/// One conversion behind its `%`, and what follows it. `None`: the text ends first.
-fn parse(mut rest: &[u8]) -> Option<(Spec, &[u8])> {
+/// One conversion behind its `%`, and what follows it; `*` takes a width or precision from the arguments. `None`: the text ends
+/// first.
+fn parse<'f, 'a>(mut rest: &'f [u8], arguments: &mut dyn Iterator<Item = Value<'a>>) -> Option<(Spec, &'f [u8])> {
     let mut spec = Spec::default();
+    let mut given = || arguments.next().unwrap_or(Value::Null).to_integer();
     loop {
         let (&byte, after) = rest.split_first()?;
+        let mut ends = false;
         rest = after;
         match byte {
             b'-' => spec.left = true,
@@ -65,19 +92,40 @@ fn parse(mut rest: &[u8]) -> Option<(Spec, &[u8])> {
             b'!' => spec.full = true,
             b'0' => spec.zero = true,
             b',' => spec.thousands = true,
-            b'l' => {}
+            b'l' => {
+                rest = rest.strip_prefix(b"l").unwrap_or(rest);
+                ends = true;
+            }
             b'1'..=b'9' => {
-                let (width, after) = number(usize::from(byte - b'0'), rest);
-                (spec.width, rest) = (width, after);
+                (spec.width, rest) = number(usize::from(byte - b'0'), rest);
+                ends = !matches!(rest.first(), Some(b'.' | b'l'));
+            }
+            b'*' => {
+                let width = given() as i32;
+                spec.left |= width < 0;
+                spec.width = if width == i32::MIN { 0 } else { width.unsigned_abs() as usize };
+                ends = !matches!(rest.first(), Some(b'.' | b'l'));
             }
             b'.' => {
-                let (precision, after) = number(0, rest);
-                (spec.precision, rest) = (Some(precision), after);
+                if let Some(after) = rest.strip_prefix(b"*") {
+                    let precision = given() as i32;
+                    spec.precision = (precision != i32::MIN).then_some(precision.unsigned_abs() as usize);
+                    rest = after;
+                } else {
+                    let (precision, after) = number(0, rest);
+                    (spec.precision, rest) = (Some(precision), after);
+                }
+                ends = rest.first() != Some(&b'l');
             }
             conversion => {
                 spec.conversion = conversion;
                 return Some((spec, rest));
             }
+        }
+        if ends {
+            let (&conversion, after) = rest.split_first()?;
+            spec.conversion = conversion;
+            return Some((spec, after));
         }
     }
 }
@@ -97,7 +145,8 @@ pub(crate) fn printf<'a>(format: &[u8], arguments: &[Value<'a>], arena: &'a Bump
     let mut rest = format;
     while let Some(at) = rest.iter().position(|&b| b == b'%') {
         out.extend_from_slice(&rest[..at]);
-        let Some((spec, after)) = parse(&rest[at + 1..]) else {
+        let parsed = parse(&rest[at + 1..], &mut arguments).filter(|(spec, _)| spec.is_known());
+        let Some((spec, after)) = parsed else {
             if at + 1 == rest.len() {
                 out.push(b'%');
             }
@@ -105,17 +154,21 @@ pub(crate) fn printf<'a>(format: &[u8], arguments: &[Value<'a>], arena: &'a Bump
             break;
         };
         rest = after;
-        if spec.width > WIDTH_MAX || spec.precision.is_some_and(|precision| precision > WIDTH_MAX) {
+        if !spec.is_supported() {
+            return Err(Fault::Conversion);
+        }
+        if spec.is_too_long() {
             return Err(Fault::TextTooLong);
         }
-        if !spec.is_supported() {
-            return Ok(Value::Null);
-        }
+        let mut next = || arguments.next().unwrap_or(Value::Null);
         match spec.conversion {
+            b'n' => {}
             b'%' => pad(b"%", &spec, &mut out),
-            b'd' | b'i' | b'u' => integer(arguments.next().unwrap_or(Value::Null), &spec, &mut out, arena),
-            b'f' => real(arguments.next().unwrap_or(Value::Null), &spec, &mut out, arena),
-            _ => text(arguments.next().unwrap_or(Value::Null), &spec, &mut out, arena),
+            b'f' | b'e' | b'E' | b'g' | b'G' => real(next().to_real(), &spec, &mut out, arena),
+            b's' | b'z' => text(next().to_text(arena).unwrap_or_default(), &spec, &mut out),
+            b'c' => character(next().to_text(arena).unwrap_or_default(), &spec, &mut out, arena)?,
+            b'q' | b'Q' | b'w' => escaped(next().to_text(arena), &spec, &mut out, arena),
+            _ => integer(next().to_integer(), &spec, &mut out, arena),
         }
         if out.len() > TEXT_BYTES_MAX {
             return Err(Fault::TextTooLong);
@@ -125,8 +178,10 @@ pub(crate) fn printf<'a>(format: &[u8], arguments: &[Value<'a>], arena: &'a Bump
     Ok(Value::Text(out.into_bump_slice()))
 }
 
+/// Appends a field. Its width counts bytes, or characters with `!`.
 fn pad(text: &[u8], spec: &Spec, out: &mut BumpVec<'_, u8>) {
-    let fill = spec.width.saturating_sub(text.len());
+    let length = if spec.full { text.iter().filter(|&&byte| byte & 0xc0 != 0x80).count() } else { text.len() };
+    let fill = spec.width.saturating_sub(length);
     if !spec.left {
         out.extend(std::iter::repeat_n(b' ', fill));
     }
@@ -136,51 +191,101 @@ fn pad(text: &[u8], spec: &Spec, out: &mut BumpVec<'_, u8>) {
     }
 }
 
-fn text(value: Value<'_>, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
-    let text = match value {
-        Value::Text(text) => text,
-        other => {
-            let copy = other.to_text(arena).unwrap_or_default();
-            return pad(&copy[..spec.precision.unwrap_or(copy.len()).min(copy.len())], spec, out);
+/// As much of a text as the precision takes, in whole characters.
+fn cut<'t>(text: &'t [u8], spec: &Spec) -> &'t [u8] {
+    let Some(precision) = spec.precision else { return text };
+    let mut end = 0;
+    let mut count = 0;
+    while let Some((character, length)) = pattern::character(&text[end..]) {
+        count += if spec.full { 1 } else { character.len() };
+        if count > precision {
+            break;
         }
-    };
-    let text = &text[..spec.precision.unwrap_or(text.len()).min(text.len())];
-    pad(text, spec, out);
+        end += length;
+    }
+    &text[..end]
 }
 
-fn integer(value: Value<'_>, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
-    let value = value.to_integer();
-    let signed = spec.conversion != b'u';
-    let prefix = if signed && value < 0 { Some(b'-') } else { spec.sign.filter(|_| signed) };
-    let magnitude = if signed { value.unsigned_abs() } else { value as u64 };
-    let mut buffer = itoa::Buffer::new();
-    let digits = buffer.format(magnitude).as_bytes();
-    let mut least = spec.precision.unwrap_or(0);
-    if spec.zero {
-        least = least.max(spec.width.saturating_sub(usize::from(prefix.is_some())));
+fn text(text: &[u8], spec: &Spec, out: &mut BumpVec<'_, u8>) {
+    pad(cut(text, spec), spec, out);
+}
+
+/// `%c`: the first character, as often as the precision says. One of an empty text is NUL.
+fn character(text: &[u8], spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) -> Result<(), Fault> {
+    let character = pattern::character(text).map_or(&b"\0"[..], |(character, _)| character);
+    let count = spec.precision.unwrap_or(1).max(1);
+    if count * character.len() > TEXT_BYTES_MAX {
+        return Err(Fault::TextTooLong);
     }
-    let mut field = BumpVec::with_capacity_in(least.max(digits.len()) + 8, arena);
-    field.extend(prefix);
-    let start = field.len();
-    field.extend(std::iter::repeat_n(b'0', least.saturating_sub(digits.len())));
-    field.extend_from_slice(digits);
-    if spec.thousands {
-        thousands(&mut field, start);
+    let mut field = BumpVec::with_capacity_in(count * character.len(), arena);
+    (0..count).for_each(|_| field.extend_from_slice(character));
+    pad(&field, &Spec { full: true, ..*spec }, out);
+    Ok(())
+}
+
+/// `%q` doubles quotes, `%Q` puts the text between them too, `%w` doubles those of names.
+fn escaped(text: Option<&[u8]>, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
+    let quote = if spec.conversion == b'w' { b'"' } else { b'\'' };
+    let encloses = spec.conversion == b'Q' && text.is_some();
+    let null: &[u8] = if spec.conversion == b'Q' { b"NULL" } else { b"(NULL)" };
+    let text = cut(text.unwrap_or(null), spec);
+    let mut field = BumpVec::with_capacity_in(text.len() + 2, arena);
+    field.extend(encloses.then_some(quote));
+    for &byte in text {
+        field.extend(std::iter::repeat_n(byte, if byte == quote { 2 } else { 1 }));
     }
+    field.extend(encloses.then_some(quote));
     pad(&field, spec, out);
 }
 
-fn thousands(field: &mut BumpVec<'_, u8>, start: usize) {
-    let mut at = field.len();
-    while at > start + 3 {
-        at -= 3;
-        field.insert(at, b',');
+fn integer(value: i64, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
+    let signed = matches!(spec.conversion, b'd' | b'i' | b'r');
+    let sign = if signed && value < 0 { Some(b'-') } else { spec.sign.filter(|_| signed) };
+    let magnitude = if signed { value.unsigned_abs() } else { value as u64 };
+    let (digits, prefix) = match spec.conversion {
+        b'x' => (format!("{magnitude:x}"), "0x"),
+        b'X' => (format!("{magnitude:X}"), "0X"),
+        b'p' => (format!("{magnitude:X}"), "0x"),
+        b'o' => (format!("{magnitude:o}"), "0"),
+        b'r' => (format!("{magnitude}{}", ordinal(magnitude)), ""),
+        _ => (format!("{magnitude}"), ""),
+    };
+    let mut least = spec.precision.unwrap_or(0);
+    if spec.zero {
+        least = least.max(spec.width.saturating_sub(usize::from(sign.is_some())));
+    }
+    let mut field = BumpVec::with_capacity_in(least.max(digits.len()) + 8, arena);
+    field.extend_from_slice(if spec.alternate && magnitude != 0 { prefix.as_bytes() } else { b"" });
+    field.extend(sign);
+    let zeros = least.saturating_sub(digits.len());
+    let all = std::iter::repeat_n(b'0', zeros).chain(digits.bytes());
+    let is_decimal = matches!(spec.conversion, b'd' | b'i' | b'u');
+    grouped(all, zeros + digits.len(), spec.thousands && is_decimal, &mut field);
+    pad(&field, spec, out);
+}
+
+/// What stands behind the digits of an ordinal number.
+fn ordinal(number: u64) -> &'static str {
+    match number % 10 {
+        _ if number / 10 % 10 == 1 => "th",
+        1 => "st",
+        2 => "nd",
+        3 => "rd",
+        _ => "th",
     }
 }
 
-fn real(value: Value<'_>, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
-    let value = value.to_real();
-    let precision = spec.precision.unwrap_or(6).min(PRECISION_MAX);
+/// Appends digits, with a comma before each three if wanted.
+fn grouped(digits: impl Iterator<Item = u8>, count: usize, thousands: bool, field: &mut BumpVec<'_, u8>) {
+    for (place, digit) in digits.enumerate() {
+        if thousands && place > 0 && (count - place).is_multiple_of(3) {
+            field.push(b',');
+        }
+        field.push(digit);
+    }
+}
+
+fn real(value: f64, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
     if !value.is_finite() {
         let text: &[u8] = match value {
             v if v.is_nan() => b"NaN",
@@ -190,43 +295,71 @@ fn real(value: Value<'_>, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) 
         };
         return pad(text, spec, out);
     }
-    let digits = Digits::of(value, Rounding::Places(precision as i32), REAL_DIGITS_MAX);
+    let mut precision = spec.precision.unwrap_or(PRECISION);
+    let is_general = matches!(spec.conversion, b'g' | b'G');
+    let rounding = match spec.conversion {
+        b'f' => Rounding::Places(precision as i32),
+        b'e' | b'E' => Rounding::Significant(precision as i32 + 1),
+        _ => {
+            precision = precision.clamp(1, WIDTH_MAX);
+            Rounding::Significant(precision as i32)
+        }
+    };
+    let mut digits = Digits::of(value, rounding, REAL_DIGITS_MAX);
+    let exponent = digits.point - 1;
+    let mut has_exponent = matches!(spec.conversion, b'e' | b'E');
+    if is_general {
+        precision -= 1;
+        has_exponent = exponent < -4 || exponent > precision as i32;
+        if !has_exponent {
+            precision = (precision as i32 - exponent) as usize;
+        }
+    }
+    let shown_zero =
+        spec.conversion == b'f' && spec.alternate && spec.sign.is_none() && digits.point <= -(precision as i32);
+    let sign = if digits.negative { (!shown_zero).then_some(b'-') } else { spec.sign };
     let mut field = BumpVec::new_in(arena);
-    let shown_zero = spec.alternate && spec.sign.is_none() && digits.point <= -(precision as i32);
-    match (digits.negative, spec.sign) {
-        (true, _) if !shown_zero => field.push(b'-'),
-        (false, Some(sign)) => field.push(sign),
-        _ => {}
-    }
-    let signed = field.len();
     let point = spec.alternate || precision > 0;
-    fixed(&digits, precision, point, &mut field);
-    if spec.thousands {
-        let end = field.iter().position(|&b| b == b'.').unwrap_or(field.len());
-        let mut at = end;
-        while at > signed + 3 {
-            at -= 3;
-            field.insert(at, b',');
-        }
+    if has_exponent {
+        digits.point = 1;
     }
-    if spec.zero && !spec.left {
-        let fill = spec.width.saturating_sub(field.len());
-        for _ in 0..fill {
-            field.insert(signed, b'0');
-        }
+    fixed(&digits, (precision, point), spec.thousands, &mut field);
+    if is_general && !spec.alternate && point {
+        trim_zeros(&mut field);
     }
-    pad(&field, spec, out);
+    if has_exponent {
+        field.push(if spec.conversion.is_ascii_uppercase() { b'E' } else { b'e' });
+        field.push(if exponent < 0 { b'-' } else { b'+' });
+        field.extend_from_slice(format!("{:02}", exponent.unsigned_abs()).as_bytes());
+    }
+    let zeros = if spec.zero && !spec.left { spec.width } else { 0 };
+    let zeros = zeros.saturating_sub(field.len() + usize::from(sign.is_some()));
+    let mut whole = BumpVec::with_capacity_in(zeros + field.len() + 1, arena);
+    whole.extend(sign);
+    whole.extend(std::iter::repeat_n(b'0', zeros));
+    whole.extend_from_slice(&field);
+    pad(&whole, spec, out);
+}
+
+/// Takes zeros off the end of a number with a point, and the point with them if nothing stands behind it.
+fn trim_zeros(field: &mut BumpVec<'_, u8>) {
+    while field.last() == Some(&b'0') {
+        field.pop();
+    }
+    if field.last() == Some(&b'.') {
+        field.pop();
+    }
 }
 
 /// Digits with `precision` places after the point.
-fn fixed(digits: &Digits, precision: usize, point: bool, field: &mut BumpVec<'_, u8>) {
+fn fixed(digits: &Digits, (precision, point): (usize, bool), thousands: bool, field: &mut BumpVec<'_, u8>) {
     let ascii = digits.ascii();
     let whole = digits.point.max(0) as usize;
     if whole == 0 {
         field.push(b'0');
     } else {
-        field.extend_from_slice(&ascii[..whole.min(ascii.len())]);
-        field.extend(std::iter::repeat_n(b'0', whole.saturating_sub(ascii.len())));
+        let all = ascii.iter().copied().chain(std::iter::repeat(b'0')).take(whole);
+        grouped(all, whole, thousands, field);
     }
     if point {
         field.push(b'.');
@@ -245,12 +378,9 @@ pub(crate) fn general(value: f64, significant: usize, arena: &Bump) -> &[u8] {
     let digits = Digits::of(value, Rounding::Significant(significant as i32), REAL_DIGITS_MAX);
     let mut field = BumpVec::new_in(arena);
     let places = (significant as i32 - digits.point).max(0) as usize;
-    fixed(&digits, places, places > 0, &mut field);
-    while places > 0 && field.last() == Some(&b'0') {
-        field.pop();
-    }
-    if field.last() == Some(&b'.') {
-        field.pop();
+    fixed(&digits, (places, places > 0), false, &mut field);
+    if places > 0 {
+        trim_zeros(&mut field);
     }
     field.into_bump_slice()
 }

@@ -214,19 +214,23 @@ fn decimal(real: f64, digits: i32) -> (u64, i32) {
             return (((half >> 1) + up) as u64, -power);
         }
     }
-    slow_decimal(f64::from_bits(bits), power)
+    slow_decimal(f64::from_bits(bits), power, digits == DIGITS)
 }
 
 /// The same for very large and very small reals, through exact formatting.
 #[cold]
-fn slow_decimal(real: f64, power: i32) -> (u64, i32) {
+fn slow_decimal(real: f64, power: i32, rounds: bool) -> (u64, i32) {
+    /// Digits that are formatted and cut off again where nothing is to be rounded.
+    const BEHIND: usize = 32;
     let exponent = |text: &str| text.split_once('e').and_then(|(_, e)| e.parse::<i32>().ok()).unwrap_or(0);
     let digits = (exponent(&format!("{real:e}")) + 1 + power).clamp(1, 19);
-    let text = format!("{real:.*e}", digits as usize - 1);
+    let behind = if rounds { 0 } else { BEHIND };
+    let text = format!("{real:.*e}", digits as usize - 1 + behind);
     let kept: u64 = text
         .bytes()
         .take_while(|&b| b != b'e')
         .filter(u8::is_ascii_digit)
+        .take(digits as usize)
         .fold(0, |value, digit| value * 10 + u64::from(digit - b'0'));
     (kept, exponent(&text) + 1 - digits)
 }
