@@ -76,7 +76,8 @@ fn statements_do_what_sqlite_does() {
         "INSERT INTO notes (id, s) VALUES (5, 'five') RETURNING id, n, s || '!' AS t",
         "INSERT INTO tags (name, n) SELECT s, id * 10 FROM notes WHERE n IS NOT NULL RETURNING name",
         "UPDATE notes SET n = n + 1, s = s || n WHERE n >= 2 RETURNING id, n, s",
-        "UPDATE notes SET n = NULL WHERE id = 2",
+        "UPDATE notes SET (n, s) = (n + 1, s || n) WHERE id < 3 RETURNING id, n, s",
+        "UPDATE notes SET (s) = ('one'), n = NULL WHERE id = 2",
         "UPDATE notes SET n = id, s = 'all' WHERE id IN (SELECT n / 10 FROM tags) RETURNING id",
         "UPDATE notes AS d SET s = (SELECT COUNT(*) FROM tags t WHERE t.n >= d.id * 10) \
          WHERE EXISTS (SELECT 1 FROM tags WHERE tags.n = d.id * 10) RETURNING id, s",
@@ -172,6 +173,23 @@ fn what_is_not_supported_says_so_with_its_position() {
     check("INSERT OR REPLACE INTO users (id) VALUES (1)", NotYet, (1, 1), "INSERT OR");
     check("DELETE FROM users RETURNING COUNT(*) AS n", NotYet, (1, 29), "an aggregate");
     check("DROP TABLE users", NotYet, (0, 0), "anything but SELECT, INSERT");
+    check("UPDATE users SET (email, gender) = ('a', 'm', 1)", Invalid, (1, 37), "3 values for 2 fields");
+    check("UPDATE users SET (email, gender) = 'a'", Invalid, (1, 36), "takes a row of values");
+    check("UPDATE users SET (email, gender) = (SELECT 1, 2)", NotYet, (1, 37), "a query for several fields");
+    check("UPDATE users SET (email, id) = ('a', 2)", Invalid, (1, 26), "the key \"id\" cannot be changed");
+    let from = "FROM visits AS v WHERE v.user = l.id RETURNING";
+    check(
+        &format!("UPDATE locations AS l SET n = 1 {from} v.mark"),
+        UnknownName,
+        (1, 80),
+        "of the changed document alone",
+    );
+    check(
+        &format!("UPDATE locations AS l SET n = 1 {from} l.v, v.mark.x"),
+        UnknownName,
+        (1, 85),
+        "of the changed document alone",
+    );
 }
 
 #[test]

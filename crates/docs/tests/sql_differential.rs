@@ -59,7 +59,7 @@ fn expression(prefix: &'static str) -> impl Strategy<Value = String> {
         let three = (inner.clone(), inner.clone(), inner.clone());
         let operators = vec![
             "+", "-", "*", "/", "%", "||", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "&", "|", "<<", ">>", "==",
-            "IS NOT DISTINCT FROM", "IS DISTINCT FROM", "LIKE", "NOT LIKE", "GLOB",
+            "IS NOT DISTINCT FROM", "IS DISTINCT FROM", "LIKE", "NOT LIKE", "GLOB", "NOT GLOB",
         ];
         let calls = vec![
             "ABS", "LENGTH", "LOWER", "UPPER", "TYPEOF", "ROUND", "TRIM", "SIGN", "UNICODE", "LTRIM", "date", "julianday",

@@ -18,7 +18,9 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT id,\n  agee FROM users", UnknownName, 2, 3, "no field \"agee\"; there are: id, email");
     check("SELECT v.x FROM visits v", UnknownName, 1, 10, "no field \"x\"");
     check("SELECT FROM users", Syntax, 1, 13, "Expected");
-    check("SELECT id FROM users WHERE", Syntax, 0, 0, "Expected");
+    check("SELECT id FROM users WHERE", Syntax, 1, 27, "Expected");
+    check("SELECT id\nFROM users WHERE id = -- what\n ", Syntax, 2, 22, "Expected");
+    check("", Syntax, 1, 1, "Expected");
     check("SELECT id FROM users x y", Syntax, 1, 24, "expected the end");
     check("SELECT nosuch(id) FROM users", UnknownName, 1, 8, "no function \"nosuch\"");
     check("SELECT id, id FROM users", Invalid, 1, 12, "two result columns are named \"id\"");
@@ -29,6 +31,8 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT \"m\" AS x FROM users", UnknownName, 1, 8, "no field \"m\"");
     check("DELETE FROM users", NotYet, 1, 1, "only a SELECT");
     check("CREATE TABLE t (a)", NotYet, 1, 1, "there are SELECT, INSERT, UPDATE and DELETE");
+    check("SELECT first_name[id] AS x FROM users", NotYet, 1, 19, "a subscript other than a number");
+    check("SELECT first_name[0][:p] AS x FROM users", NotYet, 1, 22, "a subscript other than a number");
     check(
         "SELECT id FROM users WHERE id IN (SELECT user, id FROM visits)",
         Invalid,

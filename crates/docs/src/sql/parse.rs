@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 
-use sqlparser::ast::{Expr, Query, Statement, UnaryOperator};
+use sqlparser::ast::{BinaryOperator, Expr, Query, Statement, UnaryOperator};
 use sqlparser::dialect::{Dialect, Precedence, SQLiteDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -87,6 +87,16 @@ impl Dialect for SapsanDialect {
             parser.advance_token();
             return Some(Ok(Expr::IsNull(Box::new(expr.clone()))));
         }
+        if is_not_glob(parser) {
+            parser.advance_token();
+            parser.advance_token();
+            let pattern = parser.parse_subexpr(precedence::EQUALITY);
+            return Some(pattern.map(|pattern| {
+                let (left, right) = (Box::new(expr.clone()), Box::new(pattern));
+                let found = Box::new(Expr::BinaryOp { left, op: BinaryOperator::Glob, right });
+                Expr::UnaryOp { op: UnaryOperator::Not, expr: found }
+            }));
+        }
         if let Some(negated) = list_operator(parser) {
             let list = parser.parse_comma_separated(Parser::parse_expr);
             return Some(list.and_then(|list| {
@@ -128,6 +138,7 @@ impl Dialect for SapsanDialect {
             Token::StringConcat | Token::Arrow | Token::LongArrow => Some(Ok(precedence::CONCAT)),
             Token::ShiftLeft | Token::ShiftRight | Token::Ampersand | Token::Pipe => Some(Ok(precedence::BITS)),
             Token::Word(word) if word.keyword == Keyword::GLOB || is_isnull(word) => Some(Ok(precedence::EQUALITY)),
+            _ if is_not_glob(parser) => Some(Ok(precedence::EQUALITY)),
             _ => None,
         }
     }
@@ -136,6 +147,11 @@ impl Dialect for SapsanDialect {
 /// `ISNULL`, which sqlparser has no keyword for.
 fn is_isnull(word: &Word) -> bool {
     word.quote_style.is_none() && word.value.eq_ignore_ascii_case("ISNULL")
+}
+
+/// `NOT GLOB`, of which sqlparser knows the second word alone.
+fn is_not_glob(parser: &Parser<'_>) -> bool {
+    keyword_at(parser, 0) == Keyword::NOT && keyword_at(parser, 1) == Keyword::GLOB
 }
 
 fn keyword_at(parser: &Parser<'_>, place: usize) -> Keyword {
@@ -194,7 +210,7 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, SqlError> {
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => "only a SELECT can stand here",
         _ => "there are SELECT, INSERT, UPDATE and DELETE",
     };
-    let at = tokens.first().map(|token| token.span.start);
+    let at = tokens.iter().find(|token| !matches!(token.token, Token::Whitespace(_))).map(|token| token.span.start);
     Err(error(SqlErrorKind::NotYet, message, at))
 }
 
@@ -219,7 +235,7 @@ pub(crate) fn statement(sql: &str) -> Result<(Statement, Vec<TokenWithSpan>), Sq
     }
     check_nesting(&tokens)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens.clone());
-    let statement = parser.parse_statement().map_err(of_parser)?;
+    let statement = parser.parse_statement().map_err(|error| at_end(of_parser(error), &tokens))?;
     while parser.consume_token(&Token::SemiColon) {}
     let next = parser.peek_token();
     if next.token != Token::EOF {
@@ -270,6 +286,16 @@ fn of_parser(parser_error: ParserError) -> SqlError {
     let mut numbers = position.split(", Column: ").map(|number| number.trim().parse::<u64>().unwrap_or(0));
     let at = Location { line: numbers.next().unwrap_or(0), column: numbers.next().unwrap_or(0) };
     syntax(text.to_owned(), Some(at))
+}
+
+/// sqlparser gives the end of the text no position: it is behind the last word.
+fn at_end(mut error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
+    if error.kind == SqlErrorKind::Syntax && error.line == 0 {
+        let last = tokens.iter().rfind(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+        let end = last.map_or(Location::new(1, 1), |token| token.span.end);
+        (error.line, error.column) = (end.line, end.column);
+    }
+    error
 }
 
 /// The texts of the items of the SELECT list, in order.

@@ -8,7 +8,7 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Location;
 
-use super::syntax::single;
+use super::syntax::{parts, single};
 use super::{Clause, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
 use crate::catalog::Catalog;
 use crate::sql::expr::{Affinity, Comparison, Expr};
@@ -141,18 +141,18 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     resolver.key_output();
     let mut forms = Vec::new();
     for assignment in &update.assignments {
-        let ast::AssignmentTarget::ColumnName(name) = &assignment.target else {
-            return not_yet("a list of fields before =", assignment.value.span().start);
-        };
-        let field = resolver.target(name)?;
-        if field == resolver.info(0).key.field {
-            return invalid(&format!("the key \"{field}\" cannot be changed"), name.span().start);
+        let (names, values) = assigned(assignment)?;
+        for name in names {
+            let field = resolver.target(name)?;
+            if field == resolver.info(0).key.field {
+                return invalid(&format!("the key \"{field}\" cannot be changed"), name.span().start);
+            }
+            if changing.fields.contains(&field) {
+                return invalid(&format!("\"{field}\" is given twice"), name.span().start);
+            }
+            changing.fields.push(field);
         }
-        if changing.fields.contains(&field) {
-            return invalid(&format!("\"{field}\" is given twice"), name.span().start);
-        }
-        changing.fields.push(field);
-        forms.extend(resolver.values(std::slice::from_ref(&assignment.value))?);
+        forms.extend(resolver.values(values)?);
     }
     resolver.condition(update.selection.as_ref())?;
     changing.joined = update.from.is_some();
@@ -160,6 +160,27 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     changing.sources.push(resolver.logical);
     changing.returning(update.returning.as_deref(), catalog)?;
     Ok(changing)
+}
+
+/// What stands before `=`, and as many values: `field = value` or `(field, …) = (value, …)`.
+fn assigned(assignment: &ast::Assignment) -> Resolved<(&[ObjectName], &[ast::Expr])> {
+    let (value, at) = (&assignment.value, assignment.value.span().start);
+    let names = match &assignment.target {
+        ast::AssignmentTarget::ColumnName(name) => {
+            return Ok((std::slice::from_ref(name), std::slice::from_ref(value)));
+        }
+        ast::AssignmentTarget::Tuple(names) => &names[..],
+    };
+    let values = match (parts(value), value) {
+        (Some(values), _) => values,
+        (None, ast::Expr::Nested(inner)) if names.len() == 1 => std::slice::from_ref(&**inner),
+        (None, ast::Expr::Subquery(_)) => return not_yet("a query for several fields (say one for each)", at),
+        _ => return invalid("a list of fields takes a row of values", at),
+    };
+    match values.len() == names.len() {
+        true => Ok((names, values)),
+        false => invalid(&format!("{} values for {} fields", values.len(), names.len()), at),
+    }
 }
 
 fn delete_from(delete: &ast::Delete, catalog: &Catalog) -> Resolved<Changing> {
@@ -204,7 +225,11 @@ impl Changing {
         resolver.logical.parameters = self.parameters();
         let alias = match self.action {
             Action::Insert => catalog.collections[self.collection].name.clone(),
-            _ => self.sources[0].tables[0].alias.clone(),
+            _ => {
+                let tables = &self.sources[0].tables;
+                resolver.unseen = tables[1..].iter().map(|table| table.alias.clone()).collect();
+                tables[0].alias.clone()
+            }
         };
         let table = Table { origin: Origin::Collection(self.collection), alias, left_on: None };
         resolver.logical.tables.push(table);

@@ -259,6 +259,8 @@ struct Resolver<'c> {
     around: Vec<Vec<AroundTable>>,
     /// Of these, those that a query of WITH does not see: the ones around where it is used.
     sealed: usize,
+    /// Tables of the statement that its RETURNING does not see. An open collection would take their names for its fields.
+    unseen: Vec<String>,
     /// Nobody names its result columns: they may be named alike.
     positional: bool,
     /// How many more queries may stand inside.
@@ -271,8 +273,20 @@ impl<'c> Resolver<'c> {
     fn new(catalog: &'c Catalog) -> Self {
         let (logical, aliases, named, around) = (Logical::default(), Vec::new(), Vec::new(), Vec::new());
         let (positional, hides_expired, sealed) = (false, true, 0);
-        let (depth, inner_left) = (0, INNER_MAX);
-        Resolver { catalog, logical, aliases, depth, named, around, sealed, positional, inner_left, hides_expired }
+        let (depth, inner_left, unseen) = (0, INNER_MAX, Vec::new());
+        Resolver {
+            catalog,
+            logical,
+            aliases,
+            depth,
+            named,
+            around,
+            sealed,
+            unseen,
+            positional,
+            inner_left,
+            hides_expired,
+        }
     }
 }
 

@@ -33,6 +33,11 @@ impl<'c> Resolver<'c> {
         if clause == Clause::Limit {
             return invalid("LIMIT and OFFSET take no fields", at);
         }
+        if !rest.is_empty() && self.unseen.iter().any(|alias| alias.eq_ignore_ascii_case(&first.value)) {
+            let message =
+                format!("\"{}\" is not seen: RETURNING gives fields of the changed document alone", first.value);
+            return unknown(&message, at);
+        }
         let (table, field, rest) = match (self.table_named(&first.value), rest.split_first()) {
             (Some(table), Some((field, rest))) => {
                 let name = match self.field(table, &field.value) {
@@ -134,10 +139,7 @@ impl<'c> Resolver<'c> {
         for element in path {
             steps.push(match element {
                 ast::JsonPathElem::Dot { key, .. } => Step::Field(key.clone()),
-                ast::JsonPathElem::Bracket { key } => match self.expr(key, Clause::Limit)? {
-                    Expr::Literal(Literal::Integer(index)) => Step::Item(index),
-                    _ => return not_yet("a subscript other than a number", at),
-                },
+                ast::JsonPathElem::Bracket { key } => self.item(key)?,
                 _ => return not_yet("this form of path", at),
             });
         }
@@ -146,6 +148,18 @@ impl<'c> Resolver<'c> {
             ast::Expr::CompoundIdentifier(idents) => self.name(idents, steps, clause),
             _ => not_yet("a path on anything but a field", at),
         }
+    }
+
+    /// What stands in brackets.
+    fn item(&mut self, index: &'c ast::Expr) -> Resolved<Step> {
+        let is_value = match index {
+            ast::Expr::UnaryOp { expr, .. } => matches!(**expr, ast::Expr::Value(_)),
+            other => matches!(other, ast::Expr::Value(_)),
+        };
+        if is_value && let Expr::Literal(Literal::Integer(index)) = self.expr(index, Clause::Select)? {
+            return Ok(Step::Item(index));
+        }
+        not_yet("a subscript other than a number", index.span().start)
     }
 
     /// `tags[0].name` and what else sqlparser calls a field access.
@@ -167,10 +181,7 @@ impl<'c> Resolver<'c> {
                 ast::AccessExpr::Dot(ast::Expr::Identifier(ident)) if steps.is_empty() => idents.push(ident.clone()),
                 ast::AccessExpr::Dot(ast::Expr::Identifier(ident)) => steps.push(Step::Field(ident.value.clone())),
                 ast::AccessExpr::Subscript(ast::Subscript::Index { index }) => {
-                    match self.expr(index, Clause::Limit)? {
-                        Expr::Literal(Literal::Integer(index)) => steps.push(Step::Item(index)),
-                        _ => return not_yet("a subscript other than a number", at),
-                    }
+                    steps.push(self.item(index)?);
                 }
                 _ => return not_yet("this form of path", at),
             }
