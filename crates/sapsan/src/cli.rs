@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Restore(Restore),
     /// Write a data folder anew, as small as it goes; nobody may have it open
     Compact(Folder),
-    /// Check every page, tree and index of a data folder
+    /// Check every page, tree and index of a data folder, or the views of a running server
     Verify(Verify),
     /// Show what a data folder holds, or what a running server (http://ADDRESS:PORT) tells of its store
     Stat(Folder),
@@ -204,8 +204,11 @@ pub(crate) struct Restore {
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// The data folder
+    /// The data folder, or with --views a running server (http://ADDRESS:PORT)
     pub(crate) data: PathBuf,
+    /// Compute the views again and nothing else: of a folder, with --config, or of a running server while it takes writes
+    #[arg(long)]
+    pub(crate) views: bool,
     /// The service's config file: brings the folder in line with it, as a start does, then checks index entries, unique values,
     /// references and views too
     #[arg(long)]

@@ -52,6 +52,39 @@ fn a_command_that_opens_the_folder_builds_what_is_new_before_it_looks() {
 }
 
 #[test]
+fn views_are_computed_again_in_a_folder_and_on_a_running_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = format!("{CONFIG}[views.all]\nquery = \"SELECT COUNT(*) AS n FROM items\"\n");
+    std::fs::write(folder.path().join("service.toml"), config).expect("a file");
+    std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n{\"id\":2}\n").expect("a file");
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
+    assert!(sapsan(folder.path(), &import).status.success());
+    let verify = |arguments: &[&str]| {
+        let output = sapsan(folder.path(), &[&["verify"], arguments].concat());
+        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (output.status.success(), told.concat())
+    };
+    let clean = (true, "view all: 1 rows of 2 documents\nclean\n".to_owned());
+    assert_eq!(verify(&["d", "--views", "--config", "service.toml"]), clean);
+    let (succeeded, told) = verify(&["d", "--views"]);
+    assert!(!succeeded && told.contains("--views wants --config"), "{told}");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_sapsan"))
+        .current_dir(folder.path())
+        .args(["serve", "service.toml", "--data", "d"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary runs");
+    let line = BufReader::new(server.stdout.take().expect("its output")).lines().next().expect("a line").expect("text");
+    let address = line.strip_prefix("listening on ").expect("an address");
+    assert_eq!(verify(&[address, "--views"]), clean);
+    let (succeeded, told) = verify(&[address]);
+    assert!(!succeeded && told.contains("--views"), "{told}");
+    server.kill().expect("it runs");
+    server.wait().expect("it ends");
+}
+
+#[test]
 fn generated_users_are_the_same_lines_on_standard_output_and_in_a_file_and_can_be_imported() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = "[collections.users]\nkey = { field = \"Id\", type = \"u32\" }\n";

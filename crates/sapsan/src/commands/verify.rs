@@ -1,33 +1,51 @@
 //! `sapsan verify DIR [--config CONFIG]`: every page, every tree's order, free space, the log; nothing of it is changed.
 //! With a config the store is opened too, which brings it in line with that file as a start does, and every index entry, unique
 //! value, reference and view is computed again.
+//!
+//! `sapsan verify DIR --views --config CONFIG` looks at the views alone, `sapsan verify URL --views` has a running server
+//! compute its views again while it takes writes.
 
 use super::Outcome;
+use super::remote::Remote;
 use crate::cli::Verify;
 use docs::Database;
+use serde_json::Value as Json;
 use server::config::ServiceConfig;
 use store::{Options, Store};
 
 pub(crate) fn run(arguments: &Verify) -> Outcome {
     let data = &arguments.data;
-    if !Store::is_in(data) {
-        return Err(format!("{} is no data folder", data.display()));
+    match data.to_str().and_then(Remote::of) {
+        Some(remote) if arguments.views => return views_of_server(&remote?),
+        Some(_) => {
+            return Err("a running server computes its views again (--views), a folder is checked whole".to_owned());
+        }
+        None if !Store::is_in(data) => return Err(format!("{} is no data folder", data.display())),
+        None if arguments.views && arguments.config.is_none() => {
+            return Err("--views wants --config: the file that declares them".to_owned());
+        }
+        None => {}
     }
     let told = |error: store::Error| format!("{}: {error}", data.display());
-    let found = Store::examine(data).map_err(told)?;
-    print!("{found}");
-    let mut clean = found.is_clean();
+    let mut clean = true;
+    if !arguments.views {
+        let found = Store::examine(data).map_err(told)?;
+        print!("{found}");
+        clean = found.is_clean();
+    }
     if let Some(path) = arguments.config.as_ref().filter(|_| clean) {
         let (store, _) = Store::open(data, Options::default().keeping_changes()).map_err(told)?;
         let config = ServiceConfig::load(path, &[]).map_err(|error| error.to_string())?;
         let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
         let database = Database::with_store(&documents, data, store).map_err(|error| error.to_string())?;
-        let report = docs::verify::database(&database).map_err(|error| error.to_string())?;
-        println!("documents: {}, entries of indexes and unique fields: {}", report.documents, report.entries);
-        for fault in &report.faults {
-            println!("fault: {fault}");
+        if !arguments.views {
+            let report = docs::verify::database(&database).map_err(|error| error.to_string())?;
+            println!("documents: {}, entries of indexes and unique fields: {}", report.documents, report.entries);
+            for fault in &report.faults {
+                println!("fault: {fault}");
+            }
+            clean &= report.is_clean();
         }
-        clean &= report.is_clean();
         clean &= views(&database).map_err(|error| error.to_string())?;
     }
     if clean {
@@ -35,6 +53,40 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
         Ok(())
     } else {
         Err(format!("{} is damaged: see above", data.display()))
+    }
+}
+
+/// Has a server compute each of its views again.
+fn views_of_server(remote: &Remote) -> Outcome {
+    let ask = |method: &str, target: &str| -> Result<Json, String> {
+        let (status, body) = remote.ask(method, target, "")?;
+        let told: Json = serde_json::from_str(&body).map_err(|_| format!("the server answers {status}: {body}"))?;
+        if status == 200 { Ok(told) } else { Err(format!("{target}: {}", told["detail"].as_str().unwrap_or(&body))) }
+    };
+    let mut clean = true;
+    for view in ask("GET", "/_/views")?.as_array().into_iter().flatten() {
+        let name = view["name"].as_str().unwrap_or_default();
+        match view["state"].as_str() {
+            Some("retired") => continue,
+            Some("ready") => {}
+            state => {
+                println!("fault: view {name} is {}", state.unwrap_or("unknown"));
+                clean = false;
+                continue;
+            }
+        }
+        let report = ask("POST", &format!("/_/views/{name}/verify"))?;
+        println!("view {name}: {} rows of {} documents", report["rows"], report["documents"]);
+        for what in report["differences"].as_array().into_iter().flatten() {
+            println!("fault: view {name}: {}", what.as_str().unwrap_or_default());
+        }
+        clean &= report["clean"] == Json::Bool(true);
+    }
+    if clean {
+        println!("clean");
+        Ok(())
+    } else {
+        Err("the views are not as they should be: see above".to_owned())
     }
 }
 
