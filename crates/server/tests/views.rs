@@ -32,6 +32,7 @@ fn a_view_follows_every_write_and_is_verified() {
     let metrics = server.get("/_/metrics");
     let metrics = metrics.text();
     assert!(metrics.contains("sapsan_view_ready{view=\"by_group\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("sapsan_view_build_seconds_left{view=\"by_group\"} NaN\n"), "{metrics}");
     assert_eq!(server.get("/_/views/other").status, 404);
     assert_eq!(server.ask("POST", "/_/views/other/verify", "", b"").status, 404);
     assert_eq!(server.ask("POST", "/_/collections/by_group", "", b"{}").status, 404);
