@@ -13,8 +13,8 @@ use crate::gate::Kind;
 use crate::reopen::Passing;
 use crate::session::Session;
 use crate::sql::{
-    Budget, Given, KeptRows, Modification, ModifyError, OwnedValue, QueryError, ROWS_READ, RowSink, Steps, StepsError,
-    Value,
+    Budget, Given, KeptRows, Modification, ModifyError, Outcome, OwnedValue, QueryError, ROWS_READ, RowSink, Steps,
+    StepsError, Value,
 };
 
 /// Rows that a statement may look at while everybody's commits wait for it: some milliseconds.
@@ -26,15 +26,15 @@ const TRIES_MAX: usize = 5;
 type Attempt<'a, T, E> = dyn FnMut(&mut Tx<'_>, &Budget<'_>) -> Result<T, E> + Send + 'a;
 
 impl Database {
-    /// Runs an INSERT, UPDATE or DELETE in one transaction and waits until it is durable; gives how many documents it was
-    /// about. What RETURNING gives goes to `sink` then.
+    /// Runs an INSERT, UPDATE or DELETE in one transaction and waits until it is durable. What RETURNING gives goes to `sink`
+    /// then. [`Outcome::rows`] are the documents that it was about.
     pub fn modify<S: RowSink + ?Sized>(
         &self,
         statement: &Modification,
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
         sink: &mut S,
-    ) -> Result<u64, ModifyError> {
+    ) -> Result<Outcome, ModifyError> {
         let collection = self.collection_at(CollectionId(statement.collection()));
         // What has come due is not there, whoever asks.
         let now_ms = if collection.is_timed() { self.clock().now_ms() } else { budget.now_ms };
@@ -43,7 +43,8 @@ impl Database {
         let applied =
             self.attempt(budget, &mut |tx, budget| statement.apply(collection, tx, parameters, budget, &mut returned))?;
         returned.give(statement.columns().count(), sink);
-        Ok(applied.documents)
+        let (_, scans) = statement.plan_line(parameters);
+        Ok(Outcome { rows: applied.documents, rows_read: applied.looked_at, scans })
     }
 
     /// Runs steps in one transaction and waits until it is durable; gives the reply.

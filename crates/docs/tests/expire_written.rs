@@ -92,7 +92,7 @@ impl Service {
 
     fn sql(&self, sql: &str) -> u64 {
         let statement = Modification::prepare(sql, self.database().catalog()).unwrap();
-        self.database().modify(&statement, &[], &Budget::default(), &mut NoRows).unwrap()
+        self.database().modify(&statement, &[], &Budget::default(), &mut NoRows).unwrap().rows
     }
 
     fn sweep(&self, limit: usize) -> Swept {

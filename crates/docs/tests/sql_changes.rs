@@ -35,7 +35,7 @@ fn run(service: &Service, sql: &str, parameters: &[Value<'_>]) -> Result<(u64, V
     let statement = Modification::prepare(sql, service.database.catalog()).map_err(|error| error.to_string())?;
     let mut rows = Rows::default();
     let count = service.database.modify(&statement, parameters, &Budget::default(), &mut rows);
-    count.map(|count| (count, rows.0)).map_err(|error| error.to_string())
+    count.map(|outcome| (outcome.rows, rows.0)).map_err(|error| error.to_string())
 }
 
 fn all(service: &Service, sql: &str) -> Vec<Vec<String>> {
@@ -245,7 +245,7 @@ fn a_long_statement_that_a_write_has_crossed_is_begun_anew() {
     };
     let budget = Budget { deadline: Some(&cross), ..Budget::default() };
     let count = service.database.modify(&statement, &[], &budget, &mut Rows::default()).unwrap();
-    assert_eq!(count, 1);
+    assert_eq!(count.rows, 1);
     assert_eq!(all(&service, "SELECT id FROM notes WHERE s = 'x'"), [["20999"]]);
     assert!(calls.into_inner() > 200, "it was read twice, and not all on the thread that commits");
 }

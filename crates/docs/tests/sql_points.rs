@@ -91,7 +91,7 @@ indexes = [["n"]]
     let apply = |sql: &str, rows_max: u64| {
         let statement = Modification::prepare(sql, service.database.catalog()).unwrap();
         let budget = Budget { rows_max, ..Budget::default() };
-        service.database.modify(&statement, &[], &budget, &mut NoRows)
+        service.database.modify(&statement, &[], &budget, &mut NoRows).map(|outcome| outcome.rows)
     };
     let rows: Vec<String> = (0..500).map(|id| format!("({id}, {})", id % 250)).collect();
     apply(&format!("INSERT INTO notes (id, n) VALUES {}", rows.join(", ")), 1_000_000).unwrap();

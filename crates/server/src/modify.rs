@@ -4,7 +4,7 @@ use crate::rows::Csv;
 use crate::statement::{Arguments, Shape};
 use docs::Database;
 use docs::catalog::Catalog;
-use docs::sql::{Budget, Field, Modification, ModifyError, RowSink, SqlError, Value};
+use docs::sql::{Budget, Field, Modification, ModifyError, Outcome, RowSink, SqlError, Value};
 
 /// A prepared INSERT, UPDATE or DELETE.
 #[derive(Debug)]
@@ -46,14 +46,19 @@ impl Change {
         names.map(|name| arguments.value(name).ok_or_else(|| name.clone())).collect()
     }
 
-    /// Runs it, waits until it is durable, and gives its rows to a sink; how many documents it was about.
+    /// How its documents are found, in one line, and whether a collection is read whole for that.
+    pub(crate) fn plan_line(&self, values: &[Value<'_>]) -> (String, bool) {
+        self.statement.plan_line(values)
+    }
+
+    /// Runs it, waits until it is durable, and gives its rows to a sink. [`Outcome::rows`] are the documents it was about.
     pub fn execute<S: RowSink + ?Sized>(
         &self,
         database: &Database,
         values: &[Value<'_>],
         budget: &Budget<'_>,
         sink: &mut S,
-    ) -> Result<u64, ModifyError> {
+    ) -> Result<Outcome, ModifyError> {
         database.modify(&self.statement, values, budget, sink)
     }
 
@@ -65,7 +70,7 @@ impl Change {
         shape: Shape,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<u64, ModifyError> {
+    ) -> Result<Outcome, ModifyError> {
         match shape {
             Shape::Csv if self.statement.columns().next().is_some() => {
                 let mut csv = Csv::new(self.statement.columns(), out);
@@ -73,23 +78,23 @@ impl Change {
             }
             Shape::Csv => self.execute(database, values, budget, &mut Nothing),
             Shape::Lines => {
-                let count = self.write_rows(database, values, b'\n', budget, out)?;
+                let outcome = self.write_rows(database, values, b'\n', budget, out)?;
                 if !out.is_empty() {
                     out.push(b'\n');
                 }
-                Ok(count)
+                Ok(outcome)
             }
             Shape::Json => {
                 let mut rows = Vec::new();
-                let count = self.write_rows(database, values, b',', budget, &mut rows)?;
-                out.extend_from_slice(format!("{{\"changed\":{count}").as_bytes());
+                let outcome = self.write_rows(database, values, b',', budget, &mut rows)?;
+                out.extend_from_slice(format!("{{\"changed\":{}", outcome.rows).as_bytes());
                 if self.statement.columns().next().is_some() {
                     out.extend_from_slice(b",\"rows\":[");
                     out.extend_from_slice(&rows);
                     out.push(b']');
                 }
                 out.push(b'}');
-                Ok(count)
+                Ok(outcome)
             }
         }
     }
@@ -101,7 +106,7 @@ impl Change {
         separator: u8,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<u64, ModifyError> {
+    ) -> Result<Outcome, ModifyError> {
         match self.statement.json_rows(out, separator) {
             Some(mut rows) => self.execute(database, values, budget, &mut rows),
             None => self.execute(database, values, budget, &mut Nothing),

@@ -1,8 +1,8 @@
 //! What queries may take together, and what they took: helpers of scans, limits, counts for `/_/metrics`, a line in the log
-//! for one that reads much.
+//! for one that reads much or is ended.
 
 use crate::config::ServerConfig;
-use docs::sql::{Outcome, Scratch, SpillSpace, Workers};
+use docs::sql::{Outcome, QueryError, ROWS_READ, Scratch, SpillSpace, Workers};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +49,19 @@ impl Queries {
     #[inline]
     pub(crate) fn is_told(&self, outcome: &Outcome) -> bool {
         outcome.scans || outcome.rows_read >= self.log_rows
+    }
+
+    /// Counts what a query did that was ended before its end: of rows as many as are known. `plan` tells how it found its rows.
+    pub(crate) fn count_ended(&self, error: &QueryError, plan: &str, scans: bool, sql: &str) {
+        let read = match error {
+            QueryError::Limit { what: ROWS_READ, limit } => *limit,
+            _ => 0,
+        };
+        self.scans.fetch_add(u64::from(scans), Ordering::Relaxed);
+        self.rows_read.fetch_add(read, Ordering::Relaxed);
+        if read >= self.log_rows || matches!(error, QueryError::Deadline) {
+            tracing::warn!(%error, plan, sql, "a query was ended");
+        }
     }
 
     /// Counts what a query did. `plan` tells how it found its rows.

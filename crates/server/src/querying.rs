@@ -31,8 +31,6 @@ use std::time::{Duration, Instant};
 
 /// Rows that a query may look at on a loop: a few milliseconds at worst.
 const LOOP_ROWS_MAX: u64 = 20_000;
-/// What the log says instead of a text.
-const DECLARED: &str = "of a declared endpoint";
 
 /// What one query on the pool may use.
 #[derive(Clone)]
@@ -101,6 +99,8 @@ impl Whole {
 
 /// A declared query, ready to run.
 pub(crate) struct DeclaredQuery {
+    /// Its endpoint's, which the log tells instead of the text.
+    route: Box<str>,
     query: Query,
     /// The declared parameters of the request's query.
     declared: Vec<Parameter>,
@@ -148,6 +148,7 @@ impl DeclaredQuery {
             let array = if pages.is_some() { "[" } else { "" };
             let before = wrap.map(|name| format!("{{{}:{array}", serde_json::Value::from(name)));
             Ok(DeclaredQuery {
+                route: endpoint.route.as_str().into(),
                 uses_clock: query.uses_clock(),
                 query,
                 declared: endpoint.params.clone(),
@@ -277,7 +278,7 @@ impl DeclaredQuery {
     #[cold]
     fn tell(&self, queries: &Queries, outcome: &Outcome, asked: (&[Value<'_>], Option<&Page>)) -> Option<&str> {
         let (plan, _) = self.plan_of(asked);
-        queries.count(outcome, plan, outcome.scans, DECLARED);
+        queries.count(outcome, plan, outcome.scans, &self.route);
         outcome.scans.then_some(plan)
     }
 
@@ -411,9 +412,12 @@ impl DeclaredQuery {
     ) -> Result<Vec<u8>, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let mut out = Vec::new();
-        let outcome = self.run(session, (&values, page), &mut queries.scratch(), budget, &mut out)?;
+        let ran = self.run(session, (&values, page), &mut queries.scratch(), budget, &mut out);
         let (plan, scans) = self.plan_of((&values, page));
-        queries.count(&outcome, plan, scans, DECLARED);
+        if let Err(Ended::Query(error)) = &ran {
+            queries.count_ended(error, plan, scans, &self.route);
+        }
+        queries.count(&ran?, plan, scans, &self.route);
         late.header(PLAN_FIELD, plan);
         Ok(out)
     }
@@ -531,7 +535,7 @@ impl Streamed {
         client: &Watch,
         (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
     ) -> Result<(), Failure> {
-        let DeclaredQuery { query, before, behind, .. } = &*self.query;
+        let DeclaredQuery { query, before, behind, route, .. } = &*self.query;
         let values: Vec<Value<'_>> = self.values.iter().map(OwnedValue::value).collect();
         let (plan, scans) = query.plan_line(&values);
         reply.header(PLAN_FIELD, plan);
@@ -541,8 +545,11 @@ impl Streamed {
             streaming::stream(query, rows, (before, behind), &mut self.queries.scratch(), budget, (reply, rest))
         };
         let ran = self.whole.clone().run_for(client, self.now_ms, |budget| reply.run(budget, run));
-        let outcome = ran.map_err(|error| client.failure(refusal::of_query(&error)))?;
-        self.queries.count(&outcome, plan, scans, DECLARED);
+        let outcome = ran.map_err(|error| {
+            self.queries.count_ended(&error, plan, scans, route);
+            client.failure(refusal::of_query(&error))
+        })?;
+        self.queries.count(&outcome, plan, scans, route);
         Ok(())
     }
 }

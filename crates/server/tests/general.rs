@@ -329,4 +329,10 @@ fn a_query_over_its_time_or_its_rows_is_told_so() {
     let answer = server.ask("POST", "/_/query", "", br#"{"sql":"SELECT SUM(price) AS s FROM items"}"#);
     check_problem(&answer, 413);
     assert!(answer.text().contains("limit of 1 rows read"), "{}", answer.text());
+    // It counts as what it was: a scan, of as many rows as it was allowed.
+    assert_eq!((server.metric("sapsan_query_scans_total"), server.metric("sapsan_query_rows_read_total")), (1.0, 1.0));
+    let answer =
+        server.ask("POST", "/_/query", "", br#"{"sql":"SELECT id, price FROM items ORDER BY price","limit":5}"#);
+    check_problem(&answer, 413);
+    assert_eq!((server.metric("sapsan_query_scans_total"), server.metric("sapsan_query_rows_read_total")), (2.0, 2.0));
 }

@@ -30,6 +30,23 @@ fn a_statement_answers_how_many_documents_it_changed_and_its_returning() {
 }
 
 #[test]
+fn a_statement_tells_its_plan_and_scans_are_counted() {
+    let server = TestServer::start("scan_rows_max = 1000\n", "");
+    server.put_items(0..50);
+    let counts = || (server.metric("sapsan_query_scans_total"), server.metric("sapsan_query_rows_read_total"));
+    let insert = change(&server, "INSERT INTO items (id, \"group\", price) VALUES (70, 'g', 1)", &json!({}));
+    assert_eq!((insert.status, insert.field("Sapsan-Plan"), counts()), (200, Some(""), (0.0, 0.0)));
+    let keyed = change(&server, "UPDATE items SET price = 2 WHERE id = 7", &json!({}));
+    assert_eq!((keyed.field("Sapsan-Plan"), counts()), (Some("LOOKUP items BY KEY (id=?)"), (0.0, 1.0)));
+    let scan = change(&server, "DELETE FROM items WHERE price = 2", &json!({}));
+    assert_eq!((scan.field("Sapsan-Plan"), counts()), (Some("SCAN items FILTER 1"), (1.0, 52.0)));
+    let refused = change(&server, "UPDATE items SET price = price + 1", &json!({}));
+    assert_eq!((refused.status, refused.field("Sapsan-Plan"), counts().0), (200, Some("SCAN items"), 2.0));
+    let copies = "INSERT INTO items (id, \"group\", price) SELECT 100 + a.id * 100 + b.id, 'g', 1 FROM items a CROSS JOIN items b";
+    assert_eq!((change(&server, copies, &json!({})).status, counts()), (413, (3.0, 1102.0)));
+}
+
+#[test]
 fn rows_of_returning_come_as_lines_and_csv_too() {
     let server = TestServer::start("", "");
     server.put_items(0..3);

@@ -79,7 +79,7 @@ pub enum QueryError {
 }
 
 /// The bound on rows that are looked at, by its name in [`QueryError::Limit`].
-pub(crate) const ROWS_READ: &str = "rows read";
+pub const ROWS_READ: &str = "rows read";
 /// The bound on rows that are kept for a join or for an expression, by its name in [`QueryError::Limit`].
 pub const ROWS_KEPT: &str = "bytes of rows kept for a join or an inner query";
 

@@ -48,6 +48,8 @@ pub(crate) struct Applied {
     pub(crate) documents: u64,
     /// Rows read for that, each document written counted as [`ROWS_PER_WRITE`].
     pub(crate) rows_read: u64,
+    /// The same without those.
+    pub(crate) looked_at: u64,
 }
 
 /// Why a statement changed nothing.
@@ -160,6 +162,21 @@ impl Modification {
         &self.parameters
     }
 
+    /// How its documents are found, in one line of ASCII, and whether a collection is read whole for that.
+    pub fn plan_line(&self, parameters: &[Value<'_>]) -> (String, bool) {
+        let mut lines: Vec<&str> = Vec::new();
+        let mut scans = false;
+        // Values that are written out are found nowhere.
+        for source in self.sources.iter().filter(|source| source.reads_any()) {
+            let (line, scans_too) = source.plan_line(&parameters[..source.parameters().len()]);
+            scans |= scans_too;
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        (lines.join("; "), scans)
+    }
+
     /// The names of the columns that RETURNING gives; none without it.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.returning.iter().flat_map(Query::columns)
@@ -204,7 +221,9 @@ impl Modification {
             let view = Within::new(&mut *change);
             let known = &parameters[..source.parameters().len()];
             let budget = Budget { rows_max: budget.rows_max.saturating_sub(done.rows_read), ..kept_max };
-            done.rows_read += source.execute(&view, known, &mut scratch, &budget, &mut rows)?.rows_read;
+            let looked_at = source.execute(&view, known, &mut scratch, &budget, &mut rows)?.rows_read;
+            done.rows_read += looked_at;
+            done.looked_at += looked_at;
             let mut met: HashSet<&[u8]> = HashSet::new();
             for row in rows.rows() {
                 if self.changing.joined && !met.insert(first_field(row)) {

@@ -389,6 +389,11 @@ impl Query {
         explain::scans(self.plan_with(present), &self.catalog)
     }
 
+    /// Whether it reads anything at all.
+    pub(crate) fn reads_any(&self) -> bool {
+        !self.logical.tables.is_empty() || !self.logical.inner.is_empty()
+    }
+
     /// Whether it reads a view of the catalog that it was prepared on.
     pub(crate) fn reads_views(&self, catalog: &Catalog) -> bool {
         let is_view = |name: &str| catalog.views.iter().any(|view| view.name == name);

@@ -277,7 +277,8 @@ impl Step {
                 let view =
                     WithViews { inner: Within::new(change), views: of.database.views_at_work(), ready_by: u64::MAX };
                 let outcome = query.execute(&view, &values, &mut Scratch::new(), of.budget, rows)?;
-                Ok(Applied { documents: outcome.rows, rows_read: outcome.rows_read })
+                let (rows_read, looked_at) = (outcome.rows_read, outcome.rows_read);
+                Ok(Applied { documents: outcome.rows, rows_read, looked_at })
             }
         }
     }

@@ -56,21 +56,21 @@ fn change(database: &Database, arguments: &Arguments, given: &Given) -> Outcome 
     let change = Change::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
     let values = change.bind(given).map_err(not_given)?;
     let (budget, mut out) = (budget(), Vec::new());
-    let count = match arguments.format {
+    let changed = match arguments.format {
         Format::Json => change.write(database, &values, Shape::Json, &budget, &mut out).inspect(|_| out.push(b'\n')),
         Format::Ndjson => change.write(database, &values, Shape::Lines, &budget, &mut out),
         Format::Csv => change.write(database, &values, Shape::Csv, &budget, &mut out),
         Format::Table => {
             let mut table = Table::new(change.columns());
-            let count = change.execute(database, &values, &budget, &mut table);
-            if count.is_ok() && table.rows.first().is_some_and(|head| !head.is_empty()) {
+            let changed = change.execute(database, &values, &budget, &mut table);
+            if changed.is_ok() && table.rows.first().is_some_and(|head| !head.is_empty()) {
                 table.print(&mut out);
             }
-            count
+            changed
         }
     };
-    let count = count.map_err(|error| error.to_string())?;
-    eprintln!("{count} documents");
+    let changed = changed.map_err(|error| error.to_string())?;
+    eprintln!("{} documents", changed.rows);
     print(&out)
 }
 

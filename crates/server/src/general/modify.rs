@@ -10,13 +10,14 @@ use crate::in_flight::Taken;
 use crate::large;
 use crate::modify::Change;
 use crate::params;
+use crate::queries::{PLAN_FIELD, Queries};
 use crate::querying::Whole;
 use crate::refusal;
 use crate::service::Service;
 use crate::statement::{Arguments, Shape};
 use docs::sql::ModifyError;
 use docs::{Database, WriteError};
-use http::{Reply, Request, Status};
+use http::{LateReply, Reply, Request, Status};
 use std::sync::Arc;
 
 /// The header field that tells how many documents were inserted, changed or deleted.
@@ -40,8 +41,9 @@ pub(super) fn run(
     let (database, replies) = (service.database.clone(), service.replies.clone());
     let whole = Whole::of(service).of_change();
     let errors = Arc::new(ErrorRules::default());
+    let queries = Arc::clone(&service.queries);
     background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |mut late| {
-        let result = execute(&database, &sql, &arguments, shape, &whole);
+        let result = execute(&database, (&sql, &arguments), shape, &whole, &queries, &mut late);
         drop((sql, arguments, taken));
         match result {
             Ok((count, body)) => {
@@ -56,10 +58,11 @@ pub(super) fn run(
 /// Runs it as the configuration has it that is in force; again, where another has taken over before anything was written.
 fn execute(
     database: &Database,
-    sql: &str,
-    arguments: &Arguments,
+    (sql, arguments): (&str, &Arguments),
     shape: Shape,
     whole: &Whole,
+    queries: &Queries,
+    late: &mut LateReply,
 ) -> Result<(u64, Vec<u8>), Failure> {
     loop {
         let database = database.newest();
@@ -68,13 +71,23 @@ fn execute(
         let values = change
             .bind(arguments)
             .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
+        let (plan, scans) = change.plan_line(&values);
         let mut out = Vec::new();
-        let written =
+        let ran =
             whole.clone().run(params::unix_ms(), |budget| change.write(&database, &values, shape, budget, &mut out));
-        match written {
-            Ok(count) => return Ok((count, out)),
-            Err(ModifyError::Write(WriteError::Busy)) if database.is_superseded() => {}
-            Err(error) => return Err(refusal::of_modify(&error)),
+        if let Err(ModifyError::Write(WriteError::Busy)) = ran
+            && database.is_superseded()
+        {
+            continue;
         }
+        late.header(PLAN_FIELD, &plan);
+        let outcome = ran.map_err(|error| {
+            if let ModifyError::Query(error) = &error {
+                queries.count_ended(error, &plan, scans, sql);
+            }
+            refusal::of_modify(&error)
+        })?;
+        queries.count(&outcome, &plan, scans, sql);
+        return Ok((outcome.rows, out));
     }
 }

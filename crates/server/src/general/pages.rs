@@ -107,8 +107,11 @@ impl PageWanted {
             now.check_indexes().map_err(QueryError::Store)?;
             Ok(ran)
         });
-        let (outcome, end) = ran.map_err(|error| client.failure(refusal::of_query(&error)))?;
         let (plan, scans) = paged.plan_line(&values, at);
+        let (outcome, end) = ran.map_err(|error| {
+            queries.count_ended(&error, plan, scans, sql);
+            client.failure(refusal::of_query(&error))
+        })?;
         queries.count(&outcome, plan, scans, sql);
         late.header(PLAN_FIELD, plan);
         // Its cursor comes back in a body, which has its own bound.

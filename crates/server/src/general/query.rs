@@ -113,7 +113,10 @@ fn execute(
         statement.flow(&session, &values, shape, budget, (reply, rest))
     };
     let ran = whole.run_for(client, params::unix_ms(), |budget| reply.run(budget, run));
-    let outcome = ran.map_err(|error| client.failure(refusal::of_query(&error)))?;
+    let outcome = ran.map_err(|error| {
+        queries.count_ended(&error, plan, scans, sql);
+        client.failure(refusal::of_query(&error))
+    })?;
     queries.count(&outcome, plan, scans, sql);
     Ok(())
 }
