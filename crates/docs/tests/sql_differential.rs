@@ -259,6 +259,17 @@ fn a_wide_number_is_made_in_one_pass() {
 }
 
 #[test]
+fn long_texts_are_sought_and_stripped_in_one_pass() {
+    let both = Both::new(&[], &[]);
+    let (text, wanted) = ("printf('%0900000d', 0)", "printf('%0400000d', 1)");
+    let sql = format!(
+        "SELECT instr({text}, {wanted}) AS a, length(replace({text}, {wanted}, '')) AS b, \
+         length(trim({text}, replace({wanted}, '0', '2') || 'ж0')) AS c"
+    );
+    check_row(&both, &sql, serde_json::json!([0, 900_000, 0]));
+}
+
+#[test]
 fn booleans_and_nested_values_come_out_as_stored_and_count_as_their_values() {
     let row =
         serde_json::json!({ "id": 1, "a": true, "b": {"x": [1, {"y": "z"}], "n": null}, "c": [1, 2.50], "d": "t\"\n" });

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use bumpalo::Bump;
 use bumpalo::collections::{String as BumpString, Vec as BumpVec};
+use memchr::memmem;
 
 use super::dates::{self, DateFunction, DateResult};
 use super::error::{Fault, TEXT_BYTES_MAX};
@@ -263,7 +264,7 @@ fn instr<'a>(text: Value<'a>, wanted: Value<'a>, arena: &'a Bump) -> Value<'a> {
     if wanted.is_empty() {
         return Value::Integer(1);
     }
-    let found = text.windows(wanted.len()).position(|window| window == wanted);
+    let found = memmem::find(text, wanted);
     Value::Integer(found.map_or(0, |at| pattern::length(&text[..at]) + 1))
 }
 
@@ -276,21 +277,23 @@ fn trim<'a>(arguments: &[Value<'a>], left: bool, right: bool, arena: &'a Bump) -
             Some(set) => set,
         },
     };
-    let strip = |text: &[u8], end: bool| {
-        let mut rest = set;
-        while let Some((c, length)) = pattern::character(rest) {
-            if if end { text.ends_with(c) } else { text.starts_with(c) } {
-                return length;
-            }
-            rest = &rest[length..];
-        }
-        0
-    };
-    while left && let length @ 1.. = strip(text, false) {
+    // Sorted: texts and sets may both be long.
+    let mut characters = BumpVec::new_in(arena);
+    let mut rest = set;
+    while let Some((character, length)) = pattern::character(rest) {
+        characters.push(character);
+        rest = &rest[length..];
+    }
+    characters.sort_unstable();
+    let is_stripped = |character: &[u8]| characters.binary_search(&character).is_ok();
+    while left && let Some((_, length)) = pattern::character(text).filter(|(first, _)| is_stripped(first)) {
         text = &text[length..];
     }
-    while right && let length @ 1.. = strip(text, true) {
-        text = &text[..text.len() - length];
+    while right
+        && let Some(start) = text.iter().rposition(|byte| byte & 0xc0 != 0x80)
+        && is_stripped(&text[start..])
+    {
+        text = &text[..start];
     }
     Value::Text(text)
 }
@@ -308,16 +311,16 @@ fn replace<'a>(arguments: &[Value<'a>], arena: &'a Bump) -> Result<Value<'a>, Fa
         return Ok(Value::Text(text));
     }
     let mut out = BumpVec::with_capacity_in(text.len(), arena);
-    let mut rest = text;
-    while let Some(at) = rest.windows(from.len()).position(|window| window == from) {
-        out.extend_from_slice(&rest[..at]);
+    let mut end = 0;
+    for at in memmem::find_iter(text, from) {
+        out.extend_from_slice(&text[end..at]);
         out.extend_from_slice(to);
-        rest = &rest[at + from.len()..];
+        end = at + from.len();
         if out.len() > TEXT_BYTES_MAX {
             return Err(Fault::TextTooLong);
         }
     }
-    out.extend_from_slice(rest);
+    out.extend_from_slice(&text[end..]);
     Ok(Value::Text(out.into_bump_slice()))
 }
 
