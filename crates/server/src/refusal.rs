@@ -1,7 +1,7 @@
 //! What errors of the database are to a client, and how a request hears of one whose reply is late.
 
 use crate::failure::{ErrorRules, Failure, Kind, PROBLEM, problem};
-use docs::sql::{ModifyError, QueryError, ROWS_KEPT};
+use docs::sql::{ModifyError, QueryError, ROWS_KEPT, ROWS_READ};
 use docs::{ReadError, WriteError};
 use http::{LateReply, Reply};
 
@@ -66,7 +66,13 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
                 format!("{error}, a part of `[server] memory`; allowed: fewer, or rows that are joined instead");
             return Failure::new(Kind::TooLarge, detail);
         }
-        QueryError::Limit { .. } | QueryError::Deadline => Kind::TooLarge,
+        QueryError::Limit { what: ROWS_READ, .. } => {
+            return Failure::new(Kind::TooLarge, format!("{error} (`[server] scan_rows_max`)"));
+        }
+        QueryError::Deadline => {
+            return Failure::new(Kind::TooLarge, format!("{error} (`[server] query_seconds`)"));
+        }
+        QueryError::Limit { .. } => Kind::TooLarge,
         QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
         QueryError::Value(_) | QueryError::Parameters { .. } => Kind::Invalid,
         QueryError::Store(store::Error::Busy) => {

@@ -328,7 +328,14 @@ fn a_query_over_its_time_or_its_rows_is_told_so() {
     }
     let answer = server.ask("POST", "/_/query", "", br#"{"sql":"SELECT SUM(price) AS s FROM items"}"#);
     check_problem(&answer, 413);
-    assert!(answer.text().contains("limit of 1 rows read"), "{}", answer.text());
+    assert!(answer.text().contains("limit of 1 rows read (`[server] scan_rows_max`)"), "{}", answer.text());
+    let endless = br#"{"sql":"SELECT COUNT(*) AS n FROM json_each(:l) a, json_each(:l) b, json_each(:l) c, json_each(:l) d","params":{"l":[LIST]}}"#;
+    let list = vec!["1"; 300].join(",");
+    let endless = String::from_utf8_lossy(endless).replace("LIST", &list);
+    let unbounded = TestServer::start("scan_rows_max = 1000000000000\nquery_seconds = 1", "");
+    let answer = unbounded.ask("POST", "/_/query", "", endless.as_bytes());
+    check_problem(&answer, 413);
+    assert!(answer.text().contains("time is over (`[server] query_seconds`)"), "{}", answer.text());
     // It counts as what it was: a scan, of as many rows as it was allowed.
     assert_eq!((server.metric("sapsan_query_scans_total"), server.metric("sapsan_query_rows_read_total")), (1.0, 1.0));
     let answer =
