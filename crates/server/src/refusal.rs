@@ -54,6 +54,10 @@ pub(crate) fn of_read(error: &ReadError) -> Failure {
         // No reader is free, or the configuration has just changed.
         return Failure::new(Kind::Busy, error.to_string());
     }
+    if matches!(error, ReadError::Store(store::Error::Full)) {
+        // What a view's verification sorts outside memory has no room.
+        return Failure::new(Kind::Unavailable, error.to_string());
+    }
     tracing::error!(%error, "a read failed");
     Failure::new(Kind::Internal, error.to_string())
 }
@@ -74,14 +78,29 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
         }
         QueryError::Limit { .. } => Kind::TooLarge,
         QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
+        QueryError::Unbuilt(_) => Kind::Unavailable,
         QueryError::Value(_) | QueryError::Parameters { .. } => Kind::Invalid,
         QueryError::Store(store::Error::Busy) => {
             return Failure::new(Kind::Busy, "the configuration has just changed: try again");
         }
+        // Who took its rows has gone, or knows itself why it takes no more.
+        QueryError::Unwanted => Kind::Internal,
         _ => {
             tracing::error!(%error, "a query failed");
             Kind::Internal
         }
     };
     Failure::new(kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_view_that_is_not_built_are_no_internal_errors() {
+        assert_eq!(of_read(&ReadError::Store(store::Error::Full)).kind, Kind::Unavailable);
+        let failure = of_query(&QueryError::Unbuilt("the view `v` is being built".to_owned()));
+        assert_eq!((failure.kind, &failure.detail[..]), (Kind::Unavailable, "the view `v` is being built"));
+    }
 }

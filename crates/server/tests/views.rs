@@ -1,7 +1,8 @@
 //! Views of a running server: what is told of them, their rows, and their verification.
 
-use crate::harness::TestServer;
+use crate::harness::{SERVER, TestServer};
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 const VIEW: &str = "[views.by_group]\nquery = \"SELECT \\\"group\\\", COUNT(*) AS n, SUM(price) AS total FROM items GROUP BY \\\"group\\\"\"\n";
 
@@ -36,4 +37,30 @@ fn a_view_follows_every_write_and_is_verified() {
     assert_eq!(server.get("/_/views/other").status, 404);
     assert_eq!(server.ask("POST", "/_/views/other/verify", "", b"").status, 404);
     assert_eq!(server.ask("POST", "/_/collections/by_group", "", b"{}").status, 404);
+}
+
+#[test]
+fn a_view_that_is_not_built_is_told_so_and_is_no_failure_of_the_store() {
+    let items = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+    let by_text = "[views.by_text]\nquery = \"SELECT text, COUNT(*) AS n FROM items GROUP BY text\"\n\
+        [[endpoints]]\nroute = \"GET /texts\"\nquery = \"SELECT n FROM by_text\"\n";
+    let server = TestServer::of_file(&format!("{items}[server]\n{SERVER}")).unwrap();
+    // Too long for the key of a group: the build fails, and stays so.
+    let item = json!({ "id": 1, "text": "x".repeat(2_000) }).to_string();
+    assert_eq!(server.ask("POST", "/_/collections/items", "", item.as_bytes()).status, 201);
+    assert_eq!(server.reload(&format!("{items}{by_text}[server]\n{SERVER}")).status, 200);
+    let until = Instant::now() + Duration::from_secs(20);
+    while server.get("/_/views/by_text").json()["state"] != "failed" {
+        assert!(Instant::now() < until, "{}", server.get("/_/views/by_text").text());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let query = json!({ "sql": "SELECT n FROM by_text" });
+    let page = json!({ "sql": "SELECT n FROM by_text", "limit": 10, "after": null });
+    for answer in [server.query(&query), server.query(&page), server.get("/texts")] {
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        let told = answer.json()["detail"].as_str().unwrap().to_owned();
+        assert!(told.starts_with("the view `by_text` could not be built: "), "{told}");
+    }
+    // Writes go on.
+    assert_eq!(server.ask("POST", "/_/collections/items", "", b"{\"id\":2}").status, 201);
 }

@@ -52,6 +52,8 @@ impl std::error::Error for SqlError {}
 pub enum QueryError {
     /// The engine failed.
     Store(store::Error),
+    /// A view that is asked for has nothing to answer with: it is being built, or could not be.
+    Unbuilt(String),
     /// The execution would exceed a bound: which, and its value.
     Limit {
         /** The bound's name. */
@@ -87,6 +89,7 @@ impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             QueryError::Store(error) => write!(f, "the store failed: {error:?}"),
+            QueryError::Unbuilt(why) => f.write_str(why),
             QueryError::Limit { what, limit } => write!(f, "the query exceeds its limit of {limit} {what}"),
             QueryError::Deadline => f.write_str("the query's time is over"),
             QueryError::Value(what) => f.write_str(what),
@@ -109,6 +112,7 @@ impl From<store::Error> for QueryError {
     fn from(error: store::Error) -> Self {
         match &error {
             store::Error::Io { source, .. } if IntegerOverflow::is_in(source) => Fault::IntegerOverflow.into(),
+            store::Error::Io { source, .. } if Unbuilt::is_in(source) => QueryError::Unbuilt(source.to_string()),
             _ => QueryError::Store(error),
         }
     }
@@ -138,6 +142,25 @@ impl fmt::Display for IntegerOverflow {
 }
 
 impl std::error::Error for IntegerOverflow {}
+
+/// A view has nothing to answer with: which, and why.
+#[derive(Debug)]
+pub(crate) struct Unbuilt(pub(crate) String);
+
+impl Unbuilt {
+    /// Whether that is what an error of the engine stands for.
+    fn is_in(source: &std::io::Error) -> bool {
+        source.get_ref().is_some_and(|inner| inner.is::<Unbuilt>())
+    }
+}
+
+impl fmt::Display for Unbuilt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unbuilt {}
 
 /// Stands for an inner query's error until its runner puts that in.
 const INNER_FAILED: &str = "an inner query failed";

@@ -91,7 +91,7 @@ pub(crate) use aggregate::summand;
 pub use ahead::FirstRange;
 pub use analysis::{Analysis, Explain};
 pub use budget::{Budget, Outcome, STACK_BYTES_MAX};
-pub(crate) use error::IntegerOverflow;
+pub(crate) use error::{IntegerOverflow, Unbuilt};
 pub use error::{QueryError, ROWS_KEPT, ROWS_READ, SqlError, SqlErrorKind, TEXT_BYTES_MAX};
 pub use means::Means;
 pub(crate) use modify::KeptRows;

@@ -29,6 +29,7 @@ pub(crate) mod write;
 use std::sync::Arc;
 
 use crate::engine::{self, TreeId};
+use crate::sql::Unbuilt;
 
 pub(crate) use build::Builder;
 pub(crate) use chain::Chains;
@@ -118,6 +119,6 @@ impl Views {
 }
 
 fn unavailable(name: &str, why: &str) -> store::Error {
-    let source = std::io::Error::new(std::io::ErrorKind::WouldBlock, why.to_string());
-    store::Error::Io { context: format!("view {name}"), source }
+    let source = std::io::Error::new(std::io::ErrorKind::WouldBlock, Unbuilt(format!("the view `{name}` {why}")));
+    store::Error::Io { context: "ask a view".to_string(), source }
 }
