@@ -76,6 +76,11 @@ const COMMITTERS: usize = 2;
 const BATCH_BYTES: usize = 1 << 20;
 /// What a reader of changes holds at least (`store`'s feed).
 const CHANGE_READER_BYTES: usize = 256 << 10;
+/// A piece of the feed of changes is closed when it has as many bytes; its last event may be as large as a transaction.
+pub(crate) const CHANGES_CHUNK_BYTES: usize = 64 << 10;
+/// A part of what large replies may take is the window's of the feed, but never more than this: seconds of many changes.
+const CHANGES_WINDOW_PARTS: usize = 4;
+const CHANGES_WINDOW_BYTES_MOST: usize = 16 << 20;
 /// Growing by doubling: see the module's text.
 const GROWING: usize = 3;
 /// A query holds its result and what it sorts or groups, which is two buffers of its own.
@@ -193,11 +198,14 @@ impl Division {
         let second = Division { gathered_bytes, writes_bytes, prepared_bytes, ..first };
         // Thirteen parts: three for queries on the pool, two for those on loops, two for large replies, four for buffers,
         // one for connections, and one that nobody has, for what an allocator loses between sizes.
-        let part = memory.saturating_sub(second.sum()) / 13;
+        let rest = memory.saturating_sub(second.sum());
+        // The feed with one consumer that is behind has room: such a one would wait without an end.
+        let replies_bytes = (rest / 13 * 2).max(second.changes_bytes_least());
+        let part = rest.saturating_sub(replies_bytes) / 11;
         Division {
             loop_query_bytes: (part * 2 / threads / PER_QUERY_BYTE).min(LOOP_QUERY_BYTES_MOST),
             query_bytes: part * 3 / POOL_THREADS / PER_QUERY_BYTE,
-            replies_bytes: part * 2,
+            replies_bytes,
             buffers_bytes: part * 4 / threads,
             connections: (part / CONNECTION_BYTES).min(config.connections_max.unwrap_or(CONNECTIONS_DEFAULT)),
             ..second
@@ -278,6 +286,22 @@ impl Division {
     /// What a reader of changes holds: a batch of the log, and what it reads ahead (`store::ChangeReader`).
     pub(crate) fn change_reader_bytes(&self) -> usize {
         CHANGE_READER_BYTES + BATCH_BYTES.min(self.memtable_bytes / 8) + self.transaction_bytes
+    }
+
+    /// A piece of older changes, for a consumer that is behind.
+    pub(crate) fn changes_piece_bytes(&self) -> usize {
+        CHANGES_CHUNK_BYTES + self.transaction_bytes
+    }
+
+    /// The window of the feed: beside it there is room for its reader, and for a reader and a piece of one who is behind.
+    pub(crate) fn changes_window_bytes(&self) -> usize {
+        let beside = self.replies_bytes.saturating_sub(2 * self.change_reader_bytes() + self.changes_piece_bytes());
+        (self.replies_bytes / CHANGES_WINDOW_PARTS).min(CHANGES_WINDOW_BYTES_MOST).min(beside)
+    }
+
+    /// The least that the feed goes on with: a window of one piece, and what is beside it.
+    fn changes_bytes_least(&self) -> usize {
+        2 * (self.change_reader_bytes() + self.changes_piece_bytes())
     }
 
     /// Threads that wait, and what loops read past the page cache: pages, and the copies that are answered.
@@ -381,6 +405,21 @@ mod division {
                     let accepted = Division::check(&config).is_ok();
                     assert!(!accepted || sum <= memory_bytes, "{sum} of {memory_bytes}, {threads} threads");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_feed_of_changes_has_room_for_one_who_is_behind() {
+        for threads in [1, 2, 4, 16] {
+            for memory in (32..512).map(|mebibytes| mebibytes << 20) {
+                let division = Division::of(&config(memory, threads));
+                let (window, piece) = (division.changes_window_bytes(), division.changes_piece_bytes());
+                let taken = window + 2 * division.change_reader_bytes() + piece;
+                assert!(
+                    window >= piece && taken <= division.replies_bytes,
+                    "{memory}, {threads} threads: {division:?}"
+                );
             }
         }
     }

@@ -283,6 +283,25 @@ fn a_consumer_that_does_not_read_is_cut_off_and_goes_on_where_it_was() {
 }
 
 #[test]
+fn who_begins_early_is_served_with_little_memory_too() {
+    for memory in ["32MiB", "40MB", "48MB", "64MB"] {
+        let server = start(&format!("memory = \"{memory}\""), "");
+        for id in 0..3 {
+            let body = json!({ "id": id, "group": "g", "price": 1 }).to_string();
+            assert_eq!(server.ask("POST", "/_/collections/items", "", body.as_bytes()).status, 201);
+        }
+        // One that follows has what the feed needs for itself.
+        let mut follows = Consumer::connect(&server, "/_/changes", "");
+        let mut behind = Consumer::connect(&server, "/_/changes?since=0", "");
+        for id in 0..3 {
+            assert_eq!(behind.event()["key"], id, "{memory}");
+        }
+        assert_eq!(server.ask("DELETE", "/_/collections/items/0", "", b"").status, 204);
+        assert_eq!((&follows.event()["op"], &behind.event()["op"]), (&json!("delete"), &json!("delete")));
+    }
+}
+
+#[test]
 fn consumers_that_do_not_take_their_pieces_do_not_keep_others_from_theirs() {
     let server = start("", "");
     let note = "n".repeat(100_000);

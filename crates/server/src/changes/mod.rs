@@ -32,10 +32,6 @@ use hub::Hub;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// A part of what large replies may take is the window's, but never more than this: seconds of many changes.
-const WINDOW_PARTS: usize = 4;
-const WINDOW_BYTES_MOST: usize = 16 << 20;
-
 /// See the module's text. Ends when it is dropped.
 pub(crate) struct Feed {
     hub: Arc<Hub>,
@@ -46,9 +42,9 @@ pub(crate) struct Feed {
 impl Feed {
     pub(crate) fn new(replies: InFlight, division: &Division) -> Feed {
         let sizes = Sizes {
-            window_bytes: (replies.bytes_max() / WINDOW_PARTS).min(WINDOW_BYTES_MOST),
+            window_bytes: division.changes_window_bytes(),
             reader_bytes: division.change_reader_bytes(),
-            piece_bytes: window::CHUNK_BYTES + division.transaction_bytes,
+            piece_bytes: division.changes_piece_bytes(),
         };
         Feed { hub: Arc::new(Hub::new(replies)), sizes, thread: Mutex::default() }
     }

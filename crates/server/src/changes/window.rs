@@ -9,6 +9,7 @@
 //! that what falls out of the window is freed at once.
 
 use super::place::Place;
+use crate::memory::CHANGES_CHUNK_BYTES;
 use docs::CollectionId;
 use docs::catalog::Catalog;
 use docs::changes::{DocumentChange, Event};
@@ -17,8 +18,6 @@ use std::collections::VecDeque;
 use std::io::Write as _;
 use std::sync::Arc;
 
-/// A chunk that has as many bytes is closed.
-pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// What an event takes beside its document, with its place in the chunk; a key may take as much as itself, escaped.
 const EVENT_BYTES: usize = 256;
 
@@ -39,7 +38,7 @@ pub(crate) struct Entry {
 
 impl Chunk {
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes() >= CHUNK_BYTES
+        self.bytes() >= CHANGES_CHUNK_BYTES
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -84,7 +83,7 @@ impl Chunk {
             _ => b"",
         };
         // Never twice as much for a large document.
-        if self.lines.capacity() - self.lines.len() < text.len() + EVENT_BYTES && text.len() > CHUNK_BYTES {
+        if self.lines.capacity() - self.lines.len() < text.len() + EVENT_BYTES && text.len() > CHANGES_CHUNK_BYTES {
             self.lines.reserve_exact(text.len() + EVENT_BYTES);
         }
         let out = &mut self.lines;
