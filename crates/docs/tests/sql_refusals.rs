@@ -92,6 +92,21 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT (id, mark) AS n FROM visits", Invalid, 1, 9, "a row value stands only");
     check("SELECT id FROM visits WHERE (id, mark) = (1, 2, 3)", Invalid, 1, 43, "a row of 2 values meets one of 3");
     check("SELECT id FROM visits WHERE (id, mark) = 3", Invalid, 1, 42, "compared with a row value");
+    check(
+        "SELECT json_group_array(DISTINCT id) AS x FROM users",
+        UnknownName,
+        1,
+        8,
+        "no function \"json_group_array\"",
+    );
+    check("SELECT UPPER(DISTINCT email) AS x FROM users", Invalid, 1, 8, "upper takes neither DISTINCT nor *");
+    check(
+        "SELECT group_concat(email ORDER BY id) AS x FROM users",
+        NotYet,
+        1,
+        8,
+        "ORDER BY or another clause inside a call",
+    );
     check("SELECT json_object('a') AS x", Invalid, 1, 8, "in pairs");
     check("SELECT id FROM users WHERE email = 'x' COLLATE NOCASE", NotYet, 1, 36, "COLLATE (compare LOWER");
     check("SELECT date('now', 'localtime') AS x", NotYet, 1, 8, "localtime");

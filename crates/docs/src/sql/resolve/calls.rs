@@ -22,7 +22,10 @@ impl<'c> Resolver<'c> {
         let ast::FunctionArguments::List(list) = &function.args else {
             return not_yet(&format!("\"{}\" without parentheses", shortened(&name)), at);
         };
-        if !no_parameters || !no_nulls || !list.clauses.is_empty() {
+        if !list.clauses.is_empty() {
+            return not_yet("ORDER BY or another clause inside a call", at);
+        }
+        if !no_parameters || !no_nulls {
             return not_yet("this form of call", at);
         }
         let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
@@ -37,6 +40,9 @@ impl<'c> Resolver<'c> {
         }
         if function.filter.is_some() {
             return invalid(&format!("FILTER belongs to an aggregate, and {name} is none"), at);
+        }
+        if !FUNCTIONS.iter().any(|(known, ..)| *known == name) && !is_special(&name) {
+            return no_function(&name, at);
         }
         if distinct || star {
             return invalid(&format!("{name} takes neither DISTINCT nor *"), at);
@@ -116,6 +122,15 @@ impl<'c> Resolver<'c> {
     }
 }
 
+/// Whether a function is an expression of its own and stands in no table.
+fn is_special(name: &str) -> bool {
+    matches!(name, "coalesce" | "ifnull" | "iif" | "if" | "like" | "glob")
+}
+
+fn no_function<T>(name: &str, at: Location) -> Resolved<T> {
+    unknown(&format!("no function \"{}\" in this version", shortened(name)), at)
+}
+
 /// A scalar call, its arguments checked against the table of functions.
 pub(super) fn call(name: &str, mut arguments: Vec<Expr>, at: Location) -> Resolved<Expr> {
     let count = arguments.len();
@@ -147,11 +162,10 @@ pub(super) fn call(name: &str, mut arguments: Vec<Expr>, at: Location) -> Resolv
         _ => {}
     }
     let Some(&(_, function, least, most)) = FUNCTIONS.iter().find(|(known, ..)| *known == name) else {
-        let special = matches!(name, "coalesce" | "ifnull" | "iif" | "if" | "like");
-        if special {
+        if is_special(name) {
             return invalid(&format!("wrong number of arguments to {name}"), at);
         }
-        return unknown(&format!("no function \"{}\" in this version", shortened(name)), at);
+        return no_function(name, at);
     };
     if !(least..=most).contains(&count) {
         return invalid(&format!("wrong number of arguments to {name}: {count}"), at);
