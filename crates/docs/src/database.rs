@@ -219,6 +219,11 @@ impl Database {
     /// Computes a view again as of one moment and compares it with its rows, while writes go on. `None`: there is no such
     /// view, or it is not built.
     pub fn verify_view(&self, name: &str) -> Result<Option<ViewReport>, ReadError> {
+        self.verify_view_while(name, &|| true)
+    }
+
+    /// The same as long as `goes_on`, which is asked now and again; then [`ReadError::Stopped`].
+    pub fn verify_view_while(&self, name: &str, goes_on: &dyn Fn() -> bool) -> Result<Option<ViewReport>, ReadError> {
         let views = &self.inner.heart.views.list;
         let Some(view) = views.iter().find(|view| view.name == name && view.is_ready()) else { return Ok(None) };
         let session = self.session()?;
@@ -228,7 +233,7 @@ impl Database {
             Some(collection) => views::Source::Collection(&heart.collections[collection]),
             None => views::Source::View(heart.views.lower(view).unwrap_or(view)),
         };
-        let mut report = views::verify(now.snapshot(), &heart.store, source, view, heart.build_bytes)?;
+        let mut report = views::verify(now.snapshot(), &heart.store, (source, view), heart.build_bytes, goes_on)?;
         now.check_indexes()?;
         report.version = now.version();
         Ok(Some(report))

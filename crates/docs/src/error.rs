@@ -10,6 +10,8 @@ pub enum ReadError {
     Damaged(String),
     /// The engine says no.
     Store(store::Error),
+    /// Nobody waits for it any more.
+    Stopped,
 }
 
 /// Why a write was refused or failed.
@@ -110,6 +112,7 @@ impl fmt::Display for ReadError {
         match self {
             ReadError::Damaged(what) => write!(out, "damaged data: {what}"),
             ReadError::Store(error) => out.write_str(&words(error)),
+            ReadError::Stopped => out.write_str("it was stopped: nobody waits for it"),
         }
     }
 }

@@ -455,3 +455,30 @@ fn values_of_groups_that_are_equal_are_found_and_ordered_whatever_their_forms() 
         json!([{ "tag": "b" }, { "tag": "a" }, { "tag": 2.0 }, { "tag": 1 }])
     );
 }
+
+#[test]
+fn a_verification_ends_where_nobody_waits_for_it_any_more() {
+    let text = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n[views.v]\nquery = \"SELECT id, MAX(n) AS n FROM items GROUP BY id\"\n";
+    let service = Service::new(&config(text));
+    let lines: String = (0..5000).map(|id| format!("{{\"id\":{id},\"n\":{}}}\n", id % 7)).collect();
+    let input = docs::import::Input::Stream { name: "items".into(), read: Box::new(std::io::Cursor::new(lines)) };
+    let options = docs::import::Options { collection: Some("items".into()), ..Default::default() };
+    service.database.import(vec![input], &options, &|_| {}).unwrap();
+    service.database.wait_for_views();
+    for most in 0.. {
+        let asked = std::cell::Cell::new(0);
+        let goes_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() <= most
+        };
+        match service.database.verify_view_while("v", &goes_on) {
+            Err(docs::ReadError::Stopped) => assert_eq!(asked.get(), most + 1),
+            found => {
+                assert!(found.unwrap().unwrap().is_clean());
+                // Documents, rows of both trees as they are made, and as they are compared.
+                assert_eq!(most, 5 * 5000 / 1024);
+                return;
+            }
+        }
+    }
+}

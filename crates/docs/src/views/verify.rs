@@ -1,6 +1,7 @@
 //! Verification of views: each is computed again from what it reads, a collection or a view, and compared with its rows, at one version, while
 //! writes go on.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use binjson::Document;
@@ -17,6 +18,8 @@ use crate::sql::grouping::Memory;
 
 /// Most differences told; the rest are counted.
 const FAULTS_MAX: usize = 20;
+/// Documents and rows between two questions whether somebody still waits for it.
+const ASK_EVERY: u32 = 1024;
 
 /// A row that is not what its documents make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,18 +86,53 @@ impl Source<'_> {
     }
 }
 
-/// Computes a view again, in about so many bytes of memory.
+/// Whether somebody still waits for the report.
+struct Waited<'w> {
+    goes_on: &'w dyn Fn() -> bool,
+    seen: Cell<u32>,
+    is_over: Cell<bool>,
+}
+
+impl Waited<'_> {
+    /// Asked for each document and row. The error ends the work, whatever it is: see [`verify`].
+    fn check(&self) -> Result<(), store::Error> {
+        let seen = self.seen.get().wrapping_add(1);
+        self.seen.set(seen);
+        if seen.is_multiple_of(ASK_EVERY) && !(self.goes_on)() {
+            self.is_over.set(true);
+        }
+        if self.is_over.get() { Err(store::Error::Closed) } else { Ok(()) }
+    }
+}
+
+/// Computes a view again, in about so many bytes of memory, as long as `goes_on`.
 pub(crate) fn verify(
     engine: &impl engine::View,
     store: &Store,
-    source: Source<'_>,
-    view: &View,
+    (source, view): (Source<'_>, &View),
     bytes: usize,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<ViewReport, ReadError> {
+    let waited = Waited { goes_on, seen: Cell::new(0), is_over: Cell::new(false) };
+    let report = computed_and_compared(engine, store, (source, view), bytes, &waited);
+    if waited.is_over.get() { Err(ReadError::Stopped) } else { report }
+}
+
+fn computed_and_compared(
+    engine: &impl engine::View,
+    store: &Store,
+    (source, view): (Source<'_>, &View),
+    bytes: usize,
+    waited: &Waited<'_>,
 ) -> Result<ViewReport, ReadError> {
     let mut report = ViewReport { view: view.name.clone(), ..ViewReport::default() };
     let mut gather = ImportGather::new(store, bytes / 2, bytes / 2);
     let (mut memory, mut contribution, mut failure) = (Memory::default(), Contribution::default(), None);
     source.each(engine, view, &mut |key, stored| {
+        if let Err(error) = waited.check() {
+            failure = Some(error);
+            return ControlFlow::Break(());
+        }
         report.documents += 1;
         let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
         let Some(document) = document else {
@@ -116,9 +154,11 @@ pub(crate) fn verify(
         return Err(error.into());
     }
     let (mut values, mut groups) = (store.sorted_run()?, store.sorted_run()?);
-    gather.finish(view, &mut |key, value| values.push(key, value), &mut |key, value| groups.push(key, value))?;
-    compare(engine, view.values, "counted value", values, &mut report)?;
-    compare(engine, view.groups, "group", groups, &mut report)?;
+    let value = &mut |key: &[u8], value: &[u8]| waited.check().and_then(|()| values.push(key, value));
+    let group = &mut |key: &[u8], state: &[u8]| waited.check().and_then(|()| groups.push(key, state));
+    gather.finish(view, value, group)?;
+    compare(engine, view.values, "counted value", values, (&mut report, waited))?;
+    compare(engine, view.groups, "group", groups, (&mut report, waited))?;
     Ok(report)
 }
 
@@ -128,13 +168,17 @@ fn compare(
     tree: TreeId,
     what: &str,
     wanted: store::SortedRunWriter,
-    report: &mut ViewReport,
+    (report, waited): (&mut ViewReport, &Waited<'_>),
 ) -> Result<(), store::Error> {
     let run = wanted.finish()?;
     let mut entries = run.read()?;
     let mut next: Option<store::Entry> = take(&mut entries)?;
     let mut failure = None;
     engine.scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
+        if let Err(error) = waited.check() {
+            failure = Some(error);
+            return ControlFlow::Break(());
+        }
         report.rows += 1;
         while let Some((missing, _)) = next.take_if(|(wanted, _)| wanted.as_slice() < key) {
             report.fault(format!("the {what} {missing:02x?} is missing"));

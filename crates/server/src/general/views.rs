@@ -1,17 +1,20 @@
 //! `GET /_/views` and `GET /_/views/NAME` tell how far the views are; `POST /_/views/NAME/verify` computes one again from its
-//! documents, on the pool and as of one moment, and tells what differs. Their rows are asked for by `POST /_/query`.
+//! documents, on the pool and as of one moment, and tells what differs; it ends with its client. Their rows are asked for by
+//! `POST /_/query`.
 
 use super::fail;
 use crate::background;
+use crate::client::Watch;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::media::JSON;
 use crate::refusal;
 use crate::service::Service;
-use docs::Database;
 use docs::views::{ViewState, ViewStatus};
+use docs::{Database, ReadError};
 use http::{Params, Reply, Request, Status};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
+use std::time::Instant;
 
 pub(super) fn list(service: &Service, reply: Reply<'_>) {
     let views: Vec<Json> = service.database.views().iter().map(told).collect();
@@ -33,8 +36,10 @@ pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'
     };
     let database = service.database.clone();
     let errors = Arc::new(ErrorRules::default());
-    background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |late| {
-        match verified(&database.newest(), &view.name) {
+    let late = reply.later_watched();
+    let client = Watch::of(&late);
+    background::run(&service.pool, &Arc::clone(&errors), late, move |late| {
+        match verified(&database.newest(), &view.name, &client) {
             Ok(report) => late.send(Status(200), JSON, report.to_string().into_bytes()),
             Err(failure) => refusal::refuse(&errors, late, &failure),
         }
@@ -69,8 +74,11 @@ fn told(view: &ViewStatus) -> Json {
     })
 }
 
-fn verified(database: &Database, name: &str) -> Result<Json, Failure> {
-    let found = database.verify_view(name).map_err(|error| refusal::of_read(&error))?;
+fn verified(database: &Database, name: &str, client: &Watch) -> Result<Json, Failure> {
+    let found = database.verify_view_while(name, &|| !client.is_over(Instant::now())).map_err(|error| match error {
+        ReadError::Stopped => client.failure(Failure::new(Kind::TooLarge, error.to_string())),
+        error => refusal::of_read(&error),
+    })?;
     let unbuilt = || Failure::new(Kind::Unavailable, format!("the view `{name}` is not built"));
     let report = found.ok_or_else(unbuilt)?;
     let faults: Vec<&str> = report.faults.iter().map(|fault| fault.what.as_str()).collect();
