@@ -29,6 +29,11 @@ pub(crate) fn of_write(error: &WriteError) -> Failure {
         _ => Kind::Unavailable,
     };
     match error {
+        // The store calls it by an option of its own, which no file has.
+        WriteError::TooLarge { what, limit } if what.starts_with("transaction,") => {
+            let takes = format!("what this writes takes over {limit} bytes with its index entries");
+            Failure::new(kind, format!("{takes}: the most of one transaction, a part of `[server] memory`"))
+        }
         WriteError::Invalid { why, pointer } if !pointer.is_empty() => Failure::new(kind, format!("{pointer}: {why}")),
         other => Failure::new(kind, other.to_string()),
     }

@@ -343,3 +343,13 @@ fn a_query_over_its_time_or_its_rows_is_told_so() {
     check_problem(&answer, 413);
     assert_eq!((server.metric("sapsan_query_scans_total"), server.metric("sapsan_query_rows_read_total")), (2.0, 2.0));
 }
+
+#[test]
+fn a_document_over_what_one_transaction_takes_is_told_with_the_setting_that_bounds_it() {
+    let server = TestServer::start("memory = \"32MiB\"", "");
+    let body = json!({ "id": 1, "group": "a", "price": 1, "note": "n".repeat(400_000) }).to_string();
+    let answer = server.ask("POST", "/_/collections/items", "", body.as_bytes());
+    assert_eq!(answer.status, 413, "{}", answer.text());
+    let told = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(told.contains("over 262144 bytes") && told.ends_with("a part of `[server] memory`"), "{told}");
+}
