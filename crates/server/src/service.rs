@@ -19,7 +19,7 @@ use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of buffers that a loop keeps between two requests; one that grew beyond is given back.
@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     direct_places: usize,
     pub(crate) pool_sessions: Arc<Sessions>,
     pub(crate) backups: Arc<Backups>,
+    /// Whether a view is being computed again.
+    pub(crate) is_verifying: Arc<AtomicBool>,
     pub(crate) expiry: Expiry,
     pub(crate) reloads: Reloads,
     /// How many configurations are held: the one that is served, and those before it that something goes on with.
@@ -131,6 +133,7 @@ impl Shared {
             direct_places: division.direct_places,
             pool_sessions: Arc::default(),
             backups: Arc::new(Backups::new(config.backups.clone())),
+            is_verifying: Arc::default(),
             reloads: Reloads::default(),
             services: AtomicU64::new(0),
             sources: OnceLock::new(),

@@ -40,6 +40,36 @@ fn a_view_follows_every_write_and_is_verified() {
 }
 
 #[test]
+fn one_view_is_verified_at_a_time() {
+    let server = TestServer::start("query_seconds = 30\nscan_rows_max = 1000000000", VIEW);
+    let items: String = (0..400).map(|id| format!("{{\"id\":{id},\"group\":\"a\",\"price\":1}}\n")).collect();
+    assert_eq!(server.ask("POST", "/_/collections/items/bulk", "", items.as_bytes()).text(), "");
+    let ask = |target: &str, body: &str| {
+        let mut client = server.connect();
+        client.send("POST", target, "", body.as_bytes());
+        client
+    };
+    let endless = json!({ "sql": "SELECT COUNT(*) AS n FROM items a, items b, items c WHERE a.id + b.id + c.id < 0" })
+        .to_string();
+    // Every thread of the pool has work until its client goes, so that a verification waits.
+    let held = [ask("/_/query", &endless), ask("/_/query", &endless)];
+    while server.metric("sapsan_pool_running") < 2.0 {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let mut first = ask("/_/views/by_group/verify", "");
+    while server.metric("sapsan_pool_queued") < 1.0 {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let second = server.ask("POST", "/_/views/by_group/verify", "", b"");
+    assert_eq!(second.status, 503, "{}", second.text());
+    assert!(second.text().contains("one at a time"), "{}", second.text());
+    drop(held);
+    let report = first.answer(false).json();
+    assert_eq!((report["clean"].as_bool(), report["documents"].as_u64()), (Some(true), Some(400)), "{report}");
+    assert_eq!(server.ask("POST", "/_/views/by_group/verify", "", b"").status, 200);
+}
+
+#[test]
 fn a_view_that_is_not_built_is_told_so_and_is_no_failure_of_the_store() {
     let items = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
     let by_text = "[views.by_text]\nquery = \"SELECT text, COUNT(*) AS n FROM items GROUP BY text\"\n\

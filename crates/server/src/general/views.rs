@@ -14,6 +14,7 @@ use docs::{Database, ReadError};
 use http::{Params, Reply, Request, Status};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub(super) fn list(service: &Service, reply: Reply<'_>) {
@@ -34,16 +35,37 @@ pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'
         Ok(_) => return fail(&Failure::new(Kind::Invalid, "a verification takes no body"), reply),
         Err(failure) => return fail(&failure, reply),
     };
+    let Some(turn) = Turn::take(&service.is_verifying) else {
+        return fail(&Failure::new(Kind::Busy, "another verification is under way: one at a time"), reply);
+    };
     let database = service.database.clone();
     let errors = Arc::new(ErrorRules::default());
     let late = reply.later_watched();
     let client = Watch::of(&late);
     background::run(&service.pool, &Arc::clone(&errors), late, move |late| {
-        match verified(&database.newest(), &view.name, &client) {
+        let report = verified(&database.newest(), &view.name, &client);
+        drop(turn);
+        match report {
             Ok(report) => late.send(Status(200), JSON, report.to_string().into_bytes()),
             Err(failure) => refusal::refuse(&errors, late, &failure),
         }
     });
+}
+
+/// The right to verify a view, given back when it is dropped: two would take all threads of the pool for as long as they last.
+struct Turn(Arc<AtomicBool>);
+
+impl Turn {
+    fn take(is_verifying: &Arc<AtomicBool>) -> Option<Turn> {
+        let is_other = is_verifying.swap(true, Ordering::AcqRel);
+        (!is_other).then(|| Turn(Arc::clone(is_verifying)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// The declared view that the path names: a definition that serves until it is replaced stands behind it in the list.
