@@ -335,6 +335,14 @@ fn limits_end_an_execution_with_their_name() {
         &Budget { deadline: Some(&over), ..Budget::default() },
         "time is over",
     );
+    for sql in
+        ["SELECT id FROM t WHERE a LIKE printf('%050001d', id)", "SELECT a GLOB printf('%050001d', id) AS x FROM t"]
+    {
+        check_limit(&both, sql, &Budget::default(), "50000 bytes of a pattern of LIKE or GLOB");
+        assert_eq!(both.ours(&sql.replace("50001", "50000")).map(|rows| rows.len() <= 100), Ok(true));
+    }
+    let near = "SELECT id FROM t WHERE printf('%0400000d', 0) LIKE '%' || printf('%040000d', 1) || '%'";
+    check_limit(&both, near, &Budget::default(), "16 bytes of a pattern of LIKE or GLOB compared in vain");
 }
 
 #[track_caller]

@@ -1,6 +1,7 @@
 //! What can go wrong with a query: the text is wrong ([`SqlError`], at prepare time, with a position), or an execution
 //! could not end ([`QueryError`]).
 
+use super::pattern::{COMPARED_PER_BYTE_MAX, PATTERN_BYTES_MAX};
 use std::fmt;
 
 /// Longest text that an expression may make.
@@ -181,6 +182,10 @@ pub(crate) enum Fault {
     Damaged(&'static str),
     /// A text made by functions is longer than a bound.
     TextTooLong,
+    /// A pattern of LIKE or GLOB is longer than a bound.
+    PatternTooLong,
+    /// A pattern comes so near to matching, so often, that the comparing has to end.
+    PatternTooCostly,
     /// Text that should be JSON is not.
     Json,
     /// A path into JSON is none.
@@ -201,6 +206,13 @@ impl From<Fault> for QueryError {
             Fault::TextTooLong => {
                 QueryError::Limit { what: "bytes of one computed text", limit: TEXT_BYTES_MAX as u64 }
             }
+            Fault::PatternTooLong => {
+                QueryError::Limit { what: "bytes of a pattern of LIKE or GLOB", limit: PATTERN_BYTES_MAX as u64 }
+            }
+            Fault::PatternTooCostly => QueryError::Limit {
+                what: "bytes of a pattern of LIKE or GLOB compared in vain for each byte of a text",
+                limit: COMPARED_PER_BYTE_MAX as u64,
+            },
             Fault::Json => QueryError::Value("malformed JSON"),
             Fault::JsonPath => QueryError::Value("a JSON path that is none: it begins with $"),
             Fault::Inner => QueryError::Value(INNER_FAILED),

@@ -11,13 +11,10 @@ use super::expr::{Affinity, Arithmetic, CastType, Comparison, Expr};
 use super::functions::{self, Function};
 use super::json::{self, Step};
 use super::json_calls;
-use super::pattern;
+use super::pattern::{self, PATTERN_BYTES_MAX};
 use super::relation::{self, Relation};
 use super::row::{Fixed, Scope};
 use super::value::{self, Field, OuterValue, Value, compare};
-
-/// Longest pattern of LIKE and GLOB.
-const PATTERN_BYTES_MAX: usize = 50_000;
 
 impl Expr {
     /// The same as [`Self::evaluate`], where most often a column or a value known ahead stands: these without a call.
@@ -128,8 +125,8 @@ impl Expr {
             Expr::Glob(text, wanted) => {
                 let (text, wanted) = (text.evaluate(scope)?, wanted.evaluate(scope)?);
                 Ok(match (text.to_text(scope.arena), wanted.to_text(scope.arena)) {
-                    (_, Some(wanted)) if wanted.len() > PATTERN_BYTES_MAX => return Err(Fault::TextTooLong),
-                    (Some(text), Some(wanted)) => Value::of_truth(Some(pattern::glob(wanted, text))),
+                    (_, Some(wanted)) if wanted.len() > PATTERN_BYTES_MAX => return Err(Fault::PatternTooLong),
+                    (Some(text), Some(wanted)) => Value::of_truth(Some(pattern::glob(wanted, text)?)),
                     _ => Value::Null,
                 })
             }
@@ -339,8 +336,8 @@ fn like<'a>(text: &'a Expr, wanted: &'a Expr, escape: Option<&'a Expr>, scope: &
         },
     };
     match (text.to_text(scope.arena), wanted.to_text(scope.arena)) {
-        (_, Some(wanted)) if wanted.len() > PATTERN_BYTES_MAX => Err(Fault::TextTooLong),
-        (Some(text), Some(wanted)) => Ok(Value::of_truth(Some(pattern::like(wanted, text, escape)))),
+        (_, Some(wanted)) if wanted.len() > PATTERN_BYTES_MAX => Err(Fault::PatternTooLong),
+        (Some(text), Some(wanted)) => Ok(Value::of_truth(Some(pattern::like(wanted, text, escape)?))),
         _ => Ok(Value::Null),
     }
 }

@@ -41,8 +41,16 @@ const BATCH_BYTES: usize = 16 << 10;
 /// Parts that each thread may be ahead where LIMIT may end it all.
 const AHEAD_PER_THREAD: usize = 2;
 /// Faults that a row of DISTINCT only has if it is the first of its kind, by number.
-const FAULTS: [Fault; 6] =
-    [Fault::IntegerOverflow, Fault::TextTooLong, Fault::Json, Fault::JsonPath, Fault::JsonLabel, Fault::Conversion];
+const FAULTS: [Fault; 8] = [
+    Fault::IntegerOverflow,
+    Fault::TextTooLong,
+    Fault::PatternTooLong,
+    Fault::PatternTooCostly,
+    Fault::Json,
+    Fault::JsonPath,
+    Fault::JsonLabel,
+    Fault::Conversion,
+];
 const LENGTH_BYTES: usize = size_of::<u32>();
 /// What a row begins with.
 const HEAD_BYTES: usize = LENGTH_BYTES + size_of::<u64>();

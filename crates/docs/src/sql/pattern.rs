@@ -1,7 +1,17 @@
 //! LIKE and GLOB. LIKE folds ASCII letters only; GLOB folds nothing.
 //!
 //! Both match without recursion: after a mismatch the newest `%` or `*` takes one character more, which is enough,
-//! since an earlier one never has to. So the time is at most the product of both lengths.
+//! since an earlier one never has to. The product of both lengths would still be hours of one row, within which nobody asks
+//! for the query's deadline. So what is compared in vain has a bound, in proportion to the text ([`COMPARED_PER_BYTE_MAX`]).
+
+use super::error::Fault;
+
+/// Longest pattern, as in SQLite.
+pub(crate) const PATTERN_BYTES_MAX: usize = 50_000;
+/// Bytes of a pattern that may be compared in vain for each byte of a text. Words of a language need two or three at most.
+pub(crate) const COMPARED_PER_BYTE_MAX: usize = 16;
+/// Bytes of a pattern that may be compared in vain whatever the text: some hundredths of a second.
+const COMPARED_LEAST: usize = 1 << 20;
 
 /// The character that `text` starts with, and its length in bytes; damaged UTF-8 goes byte by byte.
 #[inline]
@@ -29,26 +39,28 @@ enum Piece {
     Any,
     /// It matches, and takes so many bytes of the pattern and of the text.
     Matches(usize, usize),
-    Differs,
+    /// It does not match, which so many bytes of the pattern have told.
+    Differs(usize),
     /// Nothing matches whatever comes.
     Never,
 }
 
 impl Piece {
     fn of(length: usize, used: Option<usize>) -> Piece {
-        used.map_or(Piece::Differs, |used| Piece::Matches(length, used))
+        used.map_or(Piece::Differs(length), |used| Piece::Matches(length, used))
     }
 }
 
 /// Walks a pattern along a text; `piece` looks at what is left of both, the pattern not being at its end.
 #[inline]
-fn matches(pattern: &[u8], text: &[u8], piece: impl Fn(&[u8], &[u8]) -> Piece) -> bool {
-    let (mut p, mut t) = (0, 0);
+fn matches(pattern: &[u8], text: &[u8], piece: impl Fn(&[u8], &[u8]) -> Piece) -> Result<bool, Fault> {
+    let compared_max = text.len().saturating_mul(COMPARED_PER_BYTE_MAX).max(COMPARED_LEAST);
+    let (mut p, mut t, mut compared) = (0, 0, 0);
     let mut retry: Option<(usize, usize)> = None;
     loop {
         let found = match &pattern[p..] {
-            [] if t == text.len() => return true,
-            [] => Piece::Differs,
+            [] if t == text.len() => return Ok(true),
+            [] => Piece::Differs(1),
             pattern => piece(pattern, &text[t..]),
         };
         match (found, retry) {
@@ -60,20 +72,24 @@ fn matches(pattern: &[u8], text: &[u8], piece: impl Fn(&[u8], &[u8]) -> Piece) -
                 p += in_pattern;
                 t += in_text;
             }
-            (Piece::Differs, Some((after, from))) => match character(&text[from..]) {
-                Some((_, used)) => {
-                    retry = Some((after, from + used));
-                    (p, t) = (after, from + used);
+            // The text is at its end before the pattern: further on it would be so even earlier.
+            (Piece::Differs(_), _) if t == text.len() => return Ok(false),
+            (Piece::Differs(told_by), Some((after, from))) => {
+                compared += p - after + told_by;
+                if compared > compared_max {
+                    return Err(Fault::PatternTooCostly);
                 }
-                None => return false,
-            },
-            (Piece::Differs, None) | (Piece::Never, _) => return false,
+                let Some((_, used)) = character(&text[from..]) else { return Ok(false) };
+                retry = Some((after, from + used));
+                (p, t) = (after, from + used);
+            }
+            (Piece::Differs(_), None) | (Piece::Never, _) => return Ok(false),
         }
     }
 }
 
 /// `text LIKE pattern ESCAPE escape`.
-pub(crate) fn like(pattern: &[u8], text: &[u8], escape: Option<&[u8]>) -> bool {
+pub(crate) fn like(pattern: &[u8], text: &[u8], escape: Option<&[u8]>) -> Result<bool, Fault> {
     matches(pattern, text, |pattern, text| match character(pattern) {
         Some((c, length)) if escape == Some(c) => match character(&pattern[length..]) {
             Some((literal, more)) => Piece::of(length + more, same(literal, text)),
@@ -82,7 +98,7 @@ pub(crate) fn like(pattern: &[u8], text: &[u8], escape: Option<&[u8]>) -> bool {
         Some((b"%", _)) => Piece::Any,
         Some((b"_", _)) => Piece::of(1, character(text).map(|(_, used)| used)),
         Some((c, length)) => Piece::of(length, same(c, text)),
-        None => Piece::Differs,
+        None => Piece::Never,
     })
 }
 
@@ -92,23 +108,26 @@ fn same(character_wanted: &[u8], text: &[u8]) -> Option<usize> {
 }
 
 /// `text GLOB pattern`.
-pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> Result<bool, Fault> {
     matches(pattern, text, |pattern, text| match character(pattern) {
         Some((b"*", _)) => Piece::Any,
         Some((b"?", _)) => Piece::of(1, character(text).map(|(_, used)| used)),
-        Some((b"[", _)) => match (set(pattern, text), character(text)) {
-            (Some((true, length)), Some((_, used))) => Piece::Matches(length, used),
-            _ => Piece::Differs,
+        Some((b"[", _)) => match character(text) {
+            None => Piece::Differs(1),
+            Some((found, used)) => match set(pattern, found) {
+                Some((true, length)) => Piece::Matches(length, used),
+                Some((false, length)) => Piece::Differs(length),
+                None => Piece::Never, // A set without its end has nothing in it.
+            },
         },
         Some((c, length)) => Piece::of(length, character(text).filter(|(found, _)| *found == c).map(|(_, used)| used)),
-        None => Piece::Differs,
+        None => Piece::Never,
     })
 }
 
-/// Whether the text's first character is in the set `[…]` that the pattern starts with, and the set's length.
-fn set(pattern: &[u8], text: &[u8]) -> Option<(bool, usize)> {
+/// Whether a character is in the set `[…]` that the pattern starts with, and the set's length; `None`: the set has no end.
+fn set(pattern: &[u8], wanted: &[u8]) -> Option<(bool, usize)> {
     let code = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(|s| s.chars().next()).map_or(0, u32::from);
-    let (wanted, _) = character(text)?;
     let wanted = code(wanted);
     let mut at = 1;
     let next = |at: &mut usize| {
@@ -139,4 +158,61 @@ fn set(pattern: &[u8], text: &[u8]) -> Option<(bool, usize)> {
         c = next(&mut at)?;
     }
     Some((seen != invert, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn texts(parts: &'static [&'static str], length: usize) -> impl Strategy<Value = String> {
+        prop::collection::vec(prop::sample::select(parts), 0..length).prop_map(|parts| parts.concat())
+    }
+
+    fn oracle(sql: &str, values: &[&str]) -> bool {
+        thread_local!(static SQLITE: rusqlite::Connection = rusqlite::Connection::open_in_memory().unwrap());
+        SQLITE.with(|sqlite| {
+            let mut statement = sqlite.prepare_cached(sql).unwrap();
+            statement.query_row(rusqlite::params_from_iter(values), |row| row.get(0)).unwrap()
+        })
+    }
+
+    const LETTERS: &[&str] = &["a", "A", "b", "я", "Я", "日", "%", "_", "!", "*", "[", "]", "-", "^"];
+    const LIKE: &[&str] = &["a", "A", "b", "я", "日", "%", "%", "%", "_", "!", "!%", "!_", "!a"];
+    const GLOB: &[&str] =
+        &["a", "b", "я", "日", "*", "*", "*", "?", "[", "]", "[a-я]", "[^a]", "[]a]", "[a-", "-", "^", "A"];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn like_is_that_of_sqlite(pattern in texts(LIKE, 9), text in texts(LETTERS, 12)) {
+            let (own, theirs) = (like(pattern.as_bytes(), text.as_bytes(), None), oracle("SELECT ?1 LIKE ?2", &[&text, &pattern]));
+            prop_assert_eq!(own, Ok(theirs));
+            let own = like(pattern.as_bytes(), text.as_bytes(), Some(b"!"));
+            prop_assert_eq!(own, Ok(oracle("SELECT ?1 LIKE ?2 ESCAPE '!'", &[&text, &pattern])));
+        }
+
+        #[test]
+        fn glob_is_that_of_sqlite(pattern in texts(GLOB, 9), text in texts(LETTERS, 12)) {
+            prop_assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), Ok(oracle("SELECT ?1 GLOB ?2", &[&text, &pattern])));
+        }
+    }
+
+    #[test]
+    fn what_one_text_may_cost_is_bounded() {
+        let long = "a".repeat(1 << 20);
+        let text = long.as_bytes();
+        // Many pieces are no matter, nor are pieces that come near everywhere.
+        assert_eq!(like("%a".repeat(25_000).as_bytes(), text, None), Ok(true));
+        assert_eq!(like(("%a".repeat(24_999) + "%b").as_bytes(), text, None), Ok(false));
+        assert_eq!(glob(b"*aaaaaaaaaaaab*", text), Ok(false));
+        let near = "a".repeat(40_000) + "b";
+        assert_eq!(like(format!("%{near}%").as_bytes(), text, None), Err(Fault::PatternTooCostly));
+        assert_eq!(glob(format!("*{near}*").as_bytes(), text), Err(Fault::PatternTooCostly));
+        assert_eq!(glob(format!("*[{}]*", "b".repeat(40_000)).as_bytes(), text), Err(Fault::PatternTooCostly));
+        assert_eq!(glob(format!("*[{}*", "b".repeat(40_000)).as_bytes(), text), Ok(false));
+        assert_eq!(like(format!("%{near}%").as_bytes(), &text[..40_020], None), Ok(false));
+        assert_eq!(like(&[b'a'; PATTERN_BYTES_MAX], &[b'a'; PATTERN_BYTES_MAX], None), Ok(true));
+    }
 }
