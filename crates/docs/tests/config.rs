@@ -109,6 +109,30 @@ fn expiry_says_a_field_a_duration_or_both() {
 }
 
 #[test]
+fn paths_are_no_fields() {
+    let told = |place: &str, name: &str| {
+        format!(
+            "s.toml:{place}: `{name}` looks like a path, and paths cannot stand here; allowed: a field of the document itself, or one whose very name the schema declares"
+        )
+    };
+    for (line, place, name) in [
+        ("indexes = [[\"age\", \"addr.city\"]]", "3:20", "addr.city"),
+        ("indexes = [[\"tags[0]\"]]", "3:13", "tags[0]"),
+        ("unique = [\"$.email\"]", "3:11", "$.email"),
+        ("references = { \"of.c\" = \"c\" }", "3:25", "of.c"),
+        ("expire = \"life.end\"", "3:10", "life.end"),
+    ] {
+        check(&format!("[collections.c]\n{KEY}{line}\n"), &[&told(place, name)]);
+        let schema = |properties: &str| format!("schema = {{ type = \"object\", properties = {properties} }}\n");
+        let other = schema("{ addr = { type = \"object\" } }");
+        check(&format!("[collections.c]\n{KEY}{line}\n{other}"), &[&told(place, name)]);
+        let own = schema(&format!("{{ \"{name}\" = {{ type = \"integer\" }} }}"));
+        let config = Config::parse("s.toml".as_ref(), &format!("[collections.c]\n{KEY}{line}\n{own}"));
+        assert!(config.is_ok(), "{line}: {config:?}");
+    }
+}
+
+#[test]
 fn wrong_types_and_missing_keys_are_told() {
     check("[collections.c]\n", &["s.toml:1:14: [collections.c] needs `key`"]);
     check("[collections]\nc = 5\n", &["s.toml:2:5: `collections.c` is an integer; allowed: a table"]);

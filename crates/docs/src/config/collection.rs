@@ -136,7 +136,7 @@ fn read_references(item: &Item<'_>, fields: &Fields<'_>, names: &[&str]) -> Vec<
     let Some(table) = item.table() else { return Vec::new() };
     let mut references = Vec::new();
     for entry in table.entries() {
-        fields.check(entry.name(), &entry);
+        fields.check_own(entry.name(), &entry);
         let words: Vec<(&str, &str)> = names.iter().map(|name| (*name, *name)).collect();
         if let Some(target) = entry.word(&words) {
             references.push((entry.name().to_string(), target.to_string()));
@@ -148,7 +148,7 @@ fn read_references(item: &Item<'_>, fields: &Fields<'_>, names: &[&str]) -> Vec<
 /// `"FIELD"`, or `{ field = "FIELD", after_seconds = N }`, or `{ after_seconds = N }`: so long after the last write.
 fn read_expire(item: &Item<'_>, fields: &Fields<'_>) -> Option<ExpireConfig> {
     if item.value().is_str() {
-        return fields.name(item).map(|field| ExpireConfig { field, after_seconds: 0 });
+        return fields.own_name(item).map(|field| ExpireConfig { field, after_seconds: 0 });
     }
     if !item.value().is_table() {
         item.mismatch("\"FIELD\", { field = \"FIELD\", after_seconds = N }, { after_seconds = N }");
@@ -169,7 +169,7 @@ fn read_expire(item: &Item<'_>, fields: &Fields<'_>) -> Option<ExpireConfig> {
     let after = after.map_or(Some(0), |item| item.integer(after_min..=AFTER_SECONDS_MAX));
     let field = match field {
         None => LAST_WRITE.to_string(),
-        Some(item) => fields.name(&item)?,
+        Some(item) => fields.own_name(&item)?,
     };
     Some(ExpireConfig { field, after_seconds: after? })
 }
@@ -188,7 +188,7 @@ impl Fields<'_> {
         }
         let mut names: Vec<String> = Vec::new();
         for item in items {
-            let Some(name) = self.name(&item) else { continue };
+            let Some(name) = self.own_name(&item) else { continue };
             if names.contains(&name) {
                 item.mistake(format!("`{name}` is there twice"), "");
             } else {
@@ -204,6 +204,26 @@ impl Fields<'_> {
         Some(name.to_string())
     }
 
+    /// The name of a field that has an index, a rule or a time in it.
+    fn own_name(&self, item: &Item<'_>) -> Option<String> {
+        let name = item.text()?;
+        self.check_own(name, item);
+        Some(name.to_string())
+    }
+
+    /// A path is no field. Who writes one means what lies inside a field, and would wait in vain for its index.
+    fn check_own(&self, name: &str, item: &Item<'_>) {
+        if name.contains(['.', '[', ']']) && !self.is_declared(name) {
+            let allowed = "a field of the document itself, or one whose very name the schema declares";
+            return item.mistake(format!("`{name}` looks like a path, and paths cannot stand here"), allowed);
+        }
+        self.check(name, item);
+    }
+
+    fn is_declared(&self, name: &str) -> bool {
+        self.schema.is_some_and(|schema| schema.fields().iter().any(|field| field.name == name))
+    }
+
     fn check(&self, name: &str, item: &Item<'_>) {
         if name.is_empty() {
             return item.mistake(format!("`{}` is the name of no field: it is empty", item.path()), "");
@@ -212,7 +232,7 @@ impl Fields<'_> {
             return item.mistake(format!("`{}` is the name of no field: it has NUL in it", item.path()), "");
         }
         let Some(schema) = self.schema else { return };
-        if schema.is_closed() && !schema.fields().iter().any(|field| field.name == name) {
+        if schema.is_closed() && !self.is_declared(name) {
             let known: Vec<&str> = schema.fields().iter().map(|field| field.name.as_str()).collect();
             item.mistake(format!("the schema has no field `{name}`"), known.join(", "));
         }
