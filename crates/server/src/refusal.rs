@@ -1,7 +1,9 @@
 //! What errors of the database are to a client, and how a request hears of one whose reply is late.
 
 use crate::failure::{ErrorRules, Failure, Kind, PROBLEM, problem};
-use docs::sql::{ModifyError, QueryError, ROWS_KEPT, ROWS_READ};
+use docs::sql::{
+    GROUPS, LOOKED_UP, ModifyError, OF_JSON_EACH, QueryError, RESULT, ROWS_KEPT, ROWS_READ, SORTED, SPILLED,
+};
 use docs::{ReadError, WriteError};
 use http::{LateReply, Reply};
 
@@ -78,6 +80,18 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
         QueryError::Limit { what: ROWS_READ, .. } => {
             return Failure::new(Kind::TooLarge, format!("{error} (`[server] scan_rows_max`)"));
         }
+        QueryError::Limit { what: GROUPS | SORTED, .. } => {
+            let detail = format!(
+                "{error}, a part of `[server] memory`; allowed: less, or more on disk where that may take it (`[server] query_spill`)"
+            );
+            return Failure::new(Kind::TooLarge, detail);
+        }
+        QueryError::Limit { what: RESULT | LOOKED_UP | OF_JSON_EACH, .. } => {
+            return Failure::new(Kind::TooLarge, format!("{error}, a part of `[server] memory`"));
+        }
+        QueryError::Limit { what: SPILLED, .. } => {
+            return Failure::new(Kind::TooLarge, format!("{error} (`[server] query_spill`)"));
+        }
         QueryError::Deadline => {
             return Failure::new(Kind::TooLarge, format!("{error} (`[server] query_seconds`)"));
         }
@@ -101,6 +115,27 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_told_with_the_setting_that_moves_it() {
+        for (what, settings) in [
+            (ROWS_KEPT, &["memory"][..]),
+            (ROWS_READ, &["scan_rows_max"]),
+            (GROUPS, &["memory", "query_spill"]),
+            (SORTED, &["memory", "query_spill"]),
+            (RESULT, &["memory"]),
+            (LOOKED_UP, &["memory"]),
+            (OF_JSON_EACH, &["memory"]),
+            (SPILLED, &["query_spill"]),
+        ] {
+            let failure = of_query(&QueryError::Limit { what, limit: 7 });
+            assert_eq!(failure.kind, Kind::TooLarge);
+            assert!(failure.detail.contains(&format!("7 {what}")), "{}", failure.detail);
+            for setting in settings {
+                assert!(failure.detail.contains(&format!("`[server] {setting}`")), "{}", failure.detail);
+            }
+        }
+    }
 
     #[test]
     fn a_full_disk_and_a_view_that_is_not_built_are_no_internal_errors() {

@@ -4,7 +4,7 @@
 
 use bumpalo::Bump;
 
-use super::error::{Fault, QueryError};
+use super::error::{Fault, OF_JSON_EACH, QueryError};
 use super::expr::Expr;
 use super::json;
 use super::row::{Field, Scope};
@@ -44,7 +44,7 @@ pub(super) fn rows<'a>(
         ends.push(rows.len());
         let limit = bytes_max as u64;
         if rows.len() > bytes_max {
-            return Err(QueryError::Limit { what: "bytes of rows of json_each", limit });
+            return Err(QueryError::Limit { what: OF_JSON_EACH, limit });
         }
         Ok(())
     };

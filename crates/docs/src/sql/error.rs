@@ -85,6 +85,18 @@ pub enum QueryError {
 pub const ROWS_READ: &str = "rows read";
 /// The bound on rows that are kept for a join or for an expression, by its name in [`QueryError::Limit`].
 pub const ROWS_KEPT: &str = "bytes of rows kept for a join or an inner query";
+/// The bound on groups, by its name in [`QueryError::Limit`].
+pub const GROUPS: &str = "bytes of groups";
+/// The bound on what is sorted, by its name in [`QueryError::Limit`].
+pub const SORTED: &str = "bytes to sort";
+/// The bound on a result, by its name in [`QueryError::Limit`].
+pub const RESULT: &str = "bytes of result";
+/// The bound on values that an index is asked for, by its name in [`QueryError::Limit`].
+pub const LOOKED_UP: &str = "bytes of values that are looked up";
+/// The bound on what `json_each` gives of one text, by its name in [`QueryError::Limit`].
+pub const OF_JSON_EACH: &str = "bytes of rows of json_each";
+/// The bound on what all queries have on disk, by its name in [`QueryError::Limit`].
+pub const SPILLED: &str = "bytes on disk for what queries sort and group";
 
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use super::access::Access;
 use super::answers::Answers;
 use super::budget::{Budget, Outcome, Tally};
-use super::error::{Fault, QueryError, ROWS_KEPT};
+use super::error::{Fault, QueryError, RESULT, ROWS_KEPT};
 use super::execute::{self, Around};
 use super::plan::{InnerPlan, Level, Plan};
 use super::relation::{Relation, Relations};
@@ -234,7 +234,7 @@ impl InnerQueries<'_> {
         let failure = sink.failure;
         let outcome = outcome.map_err(|error| match error {
             QueryError::Unwanted if let Some(failure) = failure => failure,
-            QueryError::Limit { what: "bytes of result", .. } => {
+            QueryError::Limit { what: RESULT, .. } => {
                 QueryError::Limit { what: ROWS_KEPT, limit: own.memory_bytes_max as u64 }
             }
             other => other,

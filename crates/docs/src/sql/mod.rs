@@ -91,8 +91,11 @@ pub(crate) use aggregate::summand;
 pub use ahead::FirstRange;
 pub use analysis::{Analysis, Explain};
 pub use budget::{Budget, Outcome, STACK_BYTES_MAX};
+pub use error::{
+    GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROWS_KEPT, ROWS_READ, SORTED, SPILLED, SqlError, SqlErrorKind,
+    TEXT_BYTES_MAX,
+};
 pub(crate) use error::{IntegerOverflow, Unbuilt};
-pub use error::{QueryError, ROWS_KEPT, ROWS_READ, SqlError, SqlErrorKind, TEXT_BYTES_MAX};
 pub use means::Means;
 pub(crate) use modify::KeptRows;
 pub use modify::{Modification, ModifyError};

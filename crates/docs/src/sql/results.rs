@@ -1,6 +1,6 @@
 //! What becomes of a row that passed: to the sink, kept for sorting, or taken into its group.
 
-use super::error::QueryError;
+use super::error::{QueryError, RESULT};
 use super::row::{Frame, Scope};
 use super::run::{End, Flow, Run};
 use super::sink::{RowSink, check_finite};
@@ -45,7 +45,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         self.outcome.rows += 1;
         if self.sink.bytes() > self.budget.output_bytes_max {
             let limit = self.budget.output_bytes_max as u64;
-            return Err(QueryError::Limit { what: "bytes of result", limit }.into());
+            return Err(QueryError::Limit { what: RESULT, limit }.into());
         }
         if !self.sink.is_wanted() {
             return Err(QueryError::Unwanted.into());

@@ -15,9 +15,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::budget::Budget;
-use super::error::QueryError;
+use super::error::{QueryError, SPILLED};
 use super::sort::SortBuffer;
-use super::spill::{SPILLED, SpillFile};
+use super::spill::SpillFile;
 
 /// Bytes read, or written, at once.
 const BLOCK_BYTES: usize = 16 << 10;

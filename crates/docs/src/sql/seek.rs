@@ -4,7 +4,7 @@
 
 use bumpalo::Bump;
 
-use super::error::{Fault, QueryError};
+use super::error::{Fault, LOOKED_UP, QueryError};
 use super::plan::Level;
 use super::point_keys::PointKeys;
 use super::points::{Points, PointsOf, Sought};
@@ -143,7 +143,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             keys.push(|out| encode(value, encoding, out))?;
             if keys.size() + relation.size() > self.budget.memory_bytes_max {
                 let limit = self.budget.memory_bytes_max as u64;
-                return Err(QueryError::Limit { what: "bytes of values that are looked up", limit });
+                return Err(QueryError::Limit { what: LOOKED_UP, limit });
             }
         }
         Ok(())

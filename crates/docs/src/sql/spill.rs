@@ -10,10 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::error::QueryError;
-
-/// What the bound is called in the error of who exceeds it.
-pub(super) const SPILLED: &str = "bytes on disk for what queries sort and group";
+use super::error::{QueryError, SPILLED};
 
 /// A folder for files of executions, and how much all of them may take. Shared by those that may spill ([`super::Budget::spill`]).
 #[derive(Debug)]

@@ -21,7 +21,7 @@
 
 use super::aggregate::{ARRIVAL_BYTES, AggregateCall, Kept, State};
 use super::budget::Budget;
-use super::error::{Fault, QueryError};
+use super::error::{Fault, GROUPS, QueryError, SORTED};
 use super::expr::Expr;
 use super::plan::Plan;
 use super::row::{Field, Scope};
@@ -72,15 +72,15 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             self.is_full = bytes > self.gathered_max();
             return Ok(());
         }
-        limited("bytes of groups", bytes, self.budget)
+        limited(GROUPS, bytes, self.budget)
     }
 
     /// The same of rows that are to be sorted.
     pub(super) fn check_sort(&mut self) -> Result<(), QueryError> {
         if self.budget.spill.is_none() {
-            limited("bytes to sort", self.sort.row_bytes(), self.budget)?;
+            limited(SORTED, self.sort.row_bytes(), self.budget)?;
             if self.part.is_some() {
-                limited("bytes of groups", self.count_bytes(self.sort.size()), self.budget)?;
+                limited(GROUPS, self.count_bytes(self.sort.size()), self.budget)?;
             }
             return Ok(());
         }
@@ -142,7 +142,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         }
         self.distinct_bytes += key.len() + GROUP_OVERHEAD_BYTES;
         if self.budget.spill.is_none() {
-            limited("bytes of groups", self.distinct_bytes, self.budget)?;
+            limited(GROUPS, self.distinct_bytes, self.budget)?;
         } else if self.distinct_bytes > share(self.budget, KNOWN) {
             self.spilled().is_late = true;
         }
