@@ -1,5 +1,8 @@
 //! Media types of replies, and the shapes that rows have by them.
 
+use http::Request;
+use std::cmp::Reverse;
+
 /// The media type of every document and result.
 pub(crate) const JSON: &str = "application/json";
 /// The media type of lines of JSON.
@@ -18,15 +21,48 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// What an Accept field asks for.
-    pub(crate) fn of_accept(accept: &[u8]) -> Shape {
-        let accept = String::from_utf8_lossy(accept).to_ascii_lowercase();
-        if accept.contains("ndjson") {
-            Shape::Lines
-        } else if accept.contains("text/csv") {
-            Shape::Csv
+    /// What the Accept fields of a request ask for (RFC 9110, 12.5.1): of what there is, the highest weight, and of equal ones what
+    /// they name first. JSON where they accept nothing of it.
+    pub(crate) fn of_accept(request: &Request<'_>) -> Shape {
+        let fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
+        Shape::of_fields(fields.map(|(_, value)| value))
+    }
+
+    fn of_fields<'f>(fields: impl Iterator<Item = &'f [u8]>) -> Shape {
+        let fields: Vec<_> = fields.map(String::from_utf8_lossy).collect();
+        let ranges: Vec<Range<'_>> = fields.iter().flat_map(|field| field.split(',')).map(Range::of).collect();
+        let mut best = (Shape::Json, 0, usize::MAX);
+        for shape in [Shape::Json, Shape::Lines, Shape::Csv] {
+            let named =
+                ranges.iter().enumerate().map(|(place, range)| (shape.nearness(range.media), place, range.weight));
+            // The range that says most about it counts; of equal ones the first.
+            let Some((Some(_), place, weight)) = named.max_by_key(|(near, place, _)| (*near, Reverse(*place))) else {
+                continue;
+            };
+            if (weight, Reverse(place)) > (best.1, Reverse(best.2)) && weight > 0 {
+                best = (shape, weight, place);
+            }
+        }
+        best.0
+    }
+
+    /// How much a media range says about it, if it is in it.
+    fn nearness(self, range: &str) -> Option<u8> {
+        let names: &[&str] = match self {
+            Shape::Json => &["application/json"],
+            Shape::Lines => &["application/x-ndjson", "application/ndjson"],
+            Shape::Csv => &["text/csv"],
+        };
+        let is_kind = |name: &&str| {
+            let kind = range.strip_suffix("/*");
+            kind.is_some_and(|kind| name.split('/').next().is_some_and(|own| own.eq_ignore_ascii_case(kind)))
+        };
+        if names.iter().any(|name| name.eq_ignore_ascii_case(range)) {
+            Some(2)
+        } else if names.iter().any(is_kind) {
+            Some(1)
         } else {
-            Shape::Json
+            (range == "*/*").then_some(0)
         }
     }
 
@@ -36,6 +72,69 @@ impl Shape {
             Shape::Json => JSON,
             Shape::Lines => NDJSON,
             Shape::Csv => CSV,
+        }
+    }
+}
+
+/// A media range of an Accept field, with its weight in thousandths.
+struct Range<'f> {
+    media: &'f str,
+    weight: u16,
+}
+
+impl Range<'_> {
+    fn of(text: &str) -> Range<'_> {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        Range { media, weight: weight.map_or(1000, thousandths) }
+    }
+}
+
+/// `0.5` as 500. What is no weight asks for nothing.
+fn thousandths(weight: &str) -> u16 {
+    let (whole, part) = weight.split_once('.').unwrap_or((weight, ""));
+    if !matches!(whole, "0" | "1") || part.len() > 3 || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+        return 0;
+    }
+    format!("{whole}{part:0<3}").parse().map_or(0, |weight: u16| weight.min(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_weight_is_chosen_then_the_order() {
+        for (fields, shape) in [
+            (&[][..], Shape::Json),
+            (&[""], Shape::Json),
+            (&["*/*"], Shape::Json),
+            (&["text/html, */*"], Shape::Json),
+            (&["text/html"], Shape::Json),
+            (&["text/csv"], Shape::Csv),
+            (&["Text/CSV ; charset=utf-8"], Shape::Csv),
+            (&["text/*"], Shape::Csv),
+            (&["application/*"], Shape::Json),
+            (&["application/x-ndjson"], Shape::Lines),
+            (&["application/ndjson;q=0.1"], Shape::Lines),
+            (&["text/csv;q=0"], Shape::Json),
+            (&["text/csv;q=0.000, */*"], Shape::Json),
+            (&["text/csv, application/x-ndjson"], Shape::Csv),
+            (&["application/x-ndjson, text/csv"], Shape::Lines),
+            (&["text/csv, application/json"], Shape::Csv),
+            (&["application/json, text/csv"], Shape::Json),
+            (&["text/csv;q=0.5, application/json;q=0.4"], Shape::Csv),
+            (&["text/csv; q=0.5, application/json; Q=0.51"], Shape::Json),
+            (&["application/json;q=0.9", "text/csv"], Shape::Csv),
+            (&["application/json;q=0, */*;q=0.1"], Shape::Lines),
+            (&["application/json;q=0, application/*, text/csv;q=0.9"], Shape::Lines),
+            (&["text/csv, */*;q=0.1"], Shape::Csv),
+            (&["text/csv;q=0.1, */*"], Shape::Json),
+            (&["text/csv;q=high, application/x-ndjson;q=0.001"], Shape::Lines),
+            (&["text/csvx"], Shape::Json),
+        ] {
+            assert_eq!(Shape::of_fields(fields.iter().map(|field| field.as_bytes())), shape, "{fields:?}");
         }
     }
 }

@@ -213,7 +213,7 @@ impl DeclaredQuery {
             Some(Err(failure)) => return service.fail(&failure, reply),
         };
         if request.names_media() && !self.one_row {
-            let shape = Shape::of_accept(request.header("accept").unwrap_or_default());
+            let shape = Shape::of_accept(request);
             if shape != Shape::Json && page.is_none() {
                 let streamed = Streamed::new(self, service, (values.as_slice(), shape), self.now_ms());
                 return streamed.start(reply.later_watched(), unread);

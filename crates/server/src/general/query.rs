@@ -30,7 +30,7 @@ const BODY_BYTES_MAX: usize = 128 << 10;
 const WAITING_PER_BYTE: usize = 4;
 
 pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
-    let shape = Shape::of_accept(request.header("accept").unwrap_or_default());
+    let shape = Shape::of_accept(request);
     let (taken, (sql, arguments, page)) =
         match admit(service, request.body()).and_then(|taken| Ok((taken, read(request.body())?))) {
             Ok(admitted) => admitted,
