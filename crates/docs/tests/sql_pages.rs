@@ -150,6 +150,11 @@ fn what_has_no_pages_is_refused() {
         "GROUP_CONCAT",
         "the row that was found first",
     );
+    check_refused(
+        "SELECT b FROM t GROUP BY b ORDER BY json_group_array(a)",
+        "json_group_array",
+        "the row that was found first",
+    );
     check_refused("SELECT b FROM t GROUP BY b ORDER BY MAX(a) / 2", "MAX", "the row that was found first");
     check_refused("SELECT DISTINCT a || '' AS x FROM t GROUP BY a", "SELECT", "the row that was found first");
     let many: Vec<String> = (0..65).map(|n| format!("a + {n} AS a{n}")).collect();

@@ -93,12 +93,28 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT id FROM visits WHERE (id, mark) = (1, 2, 3)", Invalid, 1, 43, "a row of 2 values meets one of 3");
     check("SELECT id FROM visits WHERE (id, mark) = 3", Invalid, 1, 42, "compared with a row value");
     check(
-        "SELECT json_group_array(DISTINCT id) AS x FROM users",
-        UnknownName,
+        "SELECT json_group_array(id ORDER BY email) AS x FROM users",
+        NotYet,
         1,
         8,
-        "no function \"json_group_array\"",
+        "ORDER BY or another clause inside a call",
     );
+    check(
+        "SELECT json_group_object(DISTINCT id, email) AS x FROM users",
+        Invalid,
+        1,
+        8,
+        "DISTINCT stands in an aggregate of one argument",
+    );
+    check(
+        "SELECT json_group_object(id) AS x FROM users",
+        Invalid,
+        1,
+        8,
+        "wrong number of arguments to json_group_object",
+    );
+    check("SELECT json_group_array(*) AS x FROM users", Invalid, 1, 8, "wrong number of arguments to json_group_array");
+    check("SELECT median(DISTINCT id) AS x FROM users", UnknownName, 1, 8, "no function \"median\"");
     check("SELECT UPPER(DISTINCT email) AS x FROM users", Invalid, 1, 8, "upper takes neither DISTINCT nor *");
     check(
         "SELECT group_concat(email ORDER BY id) AS x FROM users",

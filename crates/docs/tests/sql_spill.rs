@@ -133,6 +133,12 @@ fn groups_go_to_disk_and_come_in_their_order() {
         "SELECT b, GROUP_CONCAT(d) FILTER (WHERE id % 3 = 0) AS ds FROM t GROUP BY b ORDER BY ds DESC, b",
         true,
     );
+    check(&both, "SELECT a, json_group_array(id) AS ids, json_group_object(id, a) AS s FROM t GROUP BY a", true);
+    check(
+        &both,
+        "SELECT b, json_group_object(id, d) FILTER (WHERE id % 3 = 0) AS ds FROM t GROUP BY b ORDER BY ds DESC, b",
+        true,
+    );
     check(&both, "SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b ORDER BY n DESC", true);
     let overflow = "SELECT b, SUM(9223372036854775807 - b) AS s FROM t GROUP BY b";
     check(&both, overflow, true);
@@ -170,6 +176,12 @@ fn sums_and_texts_of_distinct_values_go_to_disk() {
     check(&both, "SELECT GROUP_CONCAT(DISTINCT b) AS s FROM t", true);
     check(&both, "SELECT a, GROUP_CONCAT(DISTINCT d) AS ds, SUM(DISTINCT b) AS s FROM t GROUP BY a ORDER BY ds", true);
     check(&both, "SELECT id % 5 AS k, GROUP_CONCAT(DISTINCT a) FILTER (WHERE b > 500) AS s FROM t GROUP BY k", true);
+    check(
+        &both,
+        "SELECT a, json_group_array(DISTINCT d) AS ds, json_group_array(DISTINCT a) AS s FROM t GROUP BY a",
+        true,
+    );
+    check(&both, "SELECT json_group_array(DISTINCT b) AS s FROM t", true);
     // More than one text may have.
     let long = "SELECT GROUP_CONCAT(DISTINCT id || REPLACE(d, 'x', 'xxxxxxxxxxxxxxxxxxxxxxxxx')) AS s FROM t";
     check(&both, long, true);

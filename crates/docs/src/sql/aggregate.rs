@@ -7,6 +7,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::error::{Fault, TEXT_BYTES_MAX};
 use super::expr::Expr;
+use super::functions::{Function, JsonFunction};
 use super::number::{self, IntegerText};
 use super::sort;
 use super::sum::RunningSum;
@@ -24,6 +25,22 @@ pub(crate) enum AggregateKind {
     Min,
     Max,
     GroupConcat,
+    /// json_group_array: its argument is made JSON before it is taken in.
+    JsonArray,
+    /// json_group_object: its argument is a name with its value, as an object has them.
+    JsonObject,
+}
+
+impl AggregateKind {
+    /// Its result is one text of all its values, in the order of their rows.
+    pub(crate) fn joins_texts(self) -> bool {
+        matches!(self, AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject)
+    }
+
+    /// Its result is JSON.
+    pub(crate) fn is_json(self) -> bool {
+        matches!(self, AggregateKind::JsonArray | AggregateKind::JsonObject)
+    }
 }
 
 /// One aggregate as a query writes it.
@@ -43,12 +60,22 @@ pub(crate) struct AggregateCall {
 impl AggregateCall {
     /// It needs no more than [`State::step`] on each row.
     pub(crate) fn is_plain(&self) -> bool {
-        !self.distinct && self.filter.is_none() && self.kind != AggregateKind::GroupConcat
+        !self.distinct && self.filter.is_none() && !self.kind.joins_texts()
     }
 
     /// Of DISTINCT values, which are all that it keeps: the extremes alone need none of them.
     pub(crate) fn keeps_values(&self) -> bool {
         self.distinct && !matches!(self.kind, AggregateKind::Min | AggregateKind::Max)
+    }
+
+    /// What is compared where it takes DISTINCT values, if that is not the argument: 1 and 1.0 are one value, and two as JSON.
+    pub(crate) fn compared(&self) -> Option<&Expr> {
+        match &self.argument {
+            Some(Expr::Call(Function::Json(JsonFunction::Quote), values)) if self.kind.is_json() && self.distinct => {
+                values.first()
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
@@ -77,6 +104,8 @@ pub(crate) const AGGREGATES: &[(&str, AggregateKind)] = &[
     ("max", AggregateKind::Max),
     ("group_concat", AggregateKind::GroupConcat),
     ("string_agg", AggregateKind::GroupConcat),
+    ("json_group_array", AggregateKind::JsonArray),
+    ("json_group_object", AggregateKind::JsonObject),
 ];
 
 /// What an aggregate keeps between rows.
@@ -99,9 +128,9 @@ struct Rare {
     /// And where it is not, as what the first of those that are equal is taken in: a summand, or when it arrived (u64) and its
     /// text.
     values: HashMap<Box<[u8]>, Box<[u8]>>,
-    /// Texts of GROUP_CONCAT(DISTINCT) with their arrivals, not put together yet.
+    /// Texts of GROUP_CONCAT(DISTINCT) and its like with their arrivals, not put together yet.
     texts: Vec<(u64, Box<[u8]>)>,
-    /// The text of GROUP_CONCAT so far, and what would have stood before it had there been any.
+    /// The text of GROUP_CONCAT and its like so far, and what would have stood before it had there been any.
     text: Vec<u8>,
     lead: Vec<u8>,
 }
@@ -169,30 +198,30 @@ impl State {
                 }
                 self.count += 1;
             }
-            AggregateKind::GroupConcat => self.count += 1,
+            AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject => self.count += 1,
         }
     }
 
-    /// Takes one row's value into an aggregate that is not plain; gives how many bytes more it keeps now. `separator` is
-    /// GROUP_CONCAT's. `arrival` numbers the values that aggregates take in.
+    /// Takes one row's value into an aggregate that is not plain; gives how many bytes more it keeps now. `compared` is
+    /// what DISTINCT compares, `separator` GROUP_CONCAT's. `arrival` numbers the values that aggregates take in.
     pub(crate) fn step_rare(
         &mut self,
         call: &AggregateCall,
-        value: Value<'_>,
+        (value, compared): (Value<'_>, Value<'_>),
         (separator, arrival): (&[u8], u64),
         arena: &bumpalo::Bump,
     ) -> Result<usize, Fault> {
         let mut grown = 0;
         if call.distinct && !value.is_null() {
             let mut key = Vec::new();
-            sort::push_key(value, false, &mut key)?;
+            sort::push_key(compared, false, &mut key)?;
             let rare = self.rare.get_or_insert_default();
             if rare.seen.contains(&key[..]) || rare.values.contains_key(&key[..]) {
                 return Ok(0);
             }
             grown += rare.keep(key.into_boxed_slice(), call.value_of(value, arrival, arena));
         }
-        if call.kind == AggregateKind::GroupConcat
+        if call.kind.joins_texts()
             && let Some(text) = value.to_text(arena)
         {
             let first = self.count == 0;
@@ -290,7 +319,7 @@ impl State {
             AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => {
                 self.step(call.kind, summand_of(value)?);
             }
-            AggregateKind::GroupConcat => {
+            AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject => {
                 let (arrival, text) = value.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
                 let rare = self.rare.get_or_insert_default();
                 // Counted here, the texts in memory are never more than one may have.
@@ -324,7 +353,7 @@ impl State {
             AggregateKind::CountRows | AggregateKind::Count => {}
             AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => self.sum.encode(out),
             AggregateKind::Min | AggregateKind::Max => sort::push_field(Field::Value(self.extreme.value()), out),
-            AggregateKind::GroupConcat => {
+            AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject => {
                 let texts = self.rare.as_ref().map_or([&[][..]; 2], |rare| [&rare.lead[..], &rare.text]);
                 texts.into_iter().for_each(|text| sort::push_field(Field::Json(text), out));
             }
@@ -343,7 +372,7 @@ impl State {
                 Field::Value(value) => state.extreme.set(value),
                 Field::Json(_) => return Err(DAMAGED),
             },
-            AggregateKind::GroupConcat => {
+            AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject => {
                 let (Field::Json(lead), Field::Json(text)) = (sort::take_field(bytes), sort::take_field(bytes)) else {
                     return Err(DAMAGED);
                 };
@@ -365,10 +394,13 @@ impl State {
     }
 
     /// The aggregate's value over the rows taken in.
-    pub(crate) fn finish(&self, kind: AggregateKind) -> Result<Value<'_>, Fault> {
+    pub(crate) fn finish<'a>(&'a self, kind: AggregateKind, arena: &'a bumpalo::Bump) -> Result<Value<'a>, Fault> {
+        let text = || self.rare.as_ref().map_or(&[][..], |rare| &rare.text);
         Ok(match kind {
             AggregateKind::CountRows | AggregateKind::Count => Value::Integer(self.count),
             AggregateKind::Total => Value::real(self.sum.real()),
+            AggregateKind::JsonArray => bracketed(b"[]", text(), arena),
+            AggregateKind::JsonObject => bracketed(b"{}", text(), arena),
             _ if self.count == 0 => Value::Null,
             AggregateKind::Avg => Value::real(self.sum.real() / self.count as f64),
             AggregateKind::Sum => match self.sum.integer() {
@@ -376,7 +408,7 @@ impl State {
                 None => Value::real(self.sum.real()),
             },
             AggregateKind::Min | AggregateKind::Max => self.extreme.value(),
-            AggregateKind::GroupConcat => Value::Text(self.rare.as_ref().map_or(&[], |rare| &rare.text)),
+            AggregateKind::GroupConcat => Value::Text(text()),
         })
     }
 }
@@ -389,7 +421,7 @@ impl AggregateCall {
             AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => {
                 sort::push_field(Field::Value(summand(value)), &mut out);
             }
-            AggregateKind::GroupConcat => {
+            AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject => {
                 out.extend_from_slice(&arrival.to_be_bytes());
                 out.extend_from_slice(value.to_text(arena).unwrap_or_default());
             }
@@ -415,6 +447,13 @@ impl Rare {
 
 fn value_bytes(key: &[u8], value: &[u8]) -> usize {
     key.len() + value.len() + VALUE_OVERHEAD_BYTES
+}
+
+fn bracketed<'a>(brackets: &[u8; 2], text: &[u8], arena: &'a bumpalo::Bump) -> Value<'a> {
+    let parts = brackets[..1].iter().chain(text).chain(&brackets[1..]);
+    let mut out = bumpalo::collections::Vec::with_capacity_in(text.len() + 2, arena);
+    out.extend(parts.copied());
+    Value::Text(out.into_bump_slice())
 }
 
 fn summand_of(mut value: &[u8]) -> Result<Value<'_>, Fault> {

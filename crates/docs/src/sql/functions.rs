@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use super::dates::{self, DateFunction, DateResult};
 use super::error::{Fault, TEXT_BYTES_MAX};
-
+use super::mathematics::{self, Mathematics};
 use super::value::{Value, compare};
 use super::{format, number, pattern};
 
@@ -42,6 +42,7 @@ pub(crate) enum Function {
     Unicode,
     Upper,
     Date(DateFunction),
+    Mathematics(Mathematics),
     /// Evaluated by [`super::json_calls`], which looks at its arguments' expressions.
     Json(JsonFunction),
 }
@@ -52,6 +53,8 @@ pub(crate) enum JsonFunction {
     Array,
     ArrayLength,
     Extract,
+    /// A name with its value, as an object has them; for json_group_object alone.
+    Member,
     Minify,
     Object,
     Quote,
@@ -62,11 +65,25 @@ pub(crate) enum JsonFunction {
 /// Name, function, fewest and most arguments.
 pub(crate) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
     ("abs", Function::Abs, 1, 1),
+    ("acos", Function::Mathematics(Mathematics::Acos), 1, 1),
+    ("acosh", Function::Mathematics(Mathematics::Acosh), 1, 1),
+    ("asin", Function::Mathematics(Mathematics::Asin), 1, 1),
+    ("asinh", Function::Mathematics(Mathematics::Asinh), 1, 1),
+    ("atan", Function::Mathematics(Mathematics::Atan), 1, 1),
+    ("atan2", Function::Mathematics(Mathematics::Atan2), 2, 2),
+    ("atanh", Function::Mathematics(Mathematics::Atanh), 1, 1),
+    ("ceil", Function::Mathematics(Mathematics::Ceil), 1, 1),
+    ("ceiling", Function::Mathematics(Mathematics::Ceil), 1, 1),
     ("char", Function::Char, 0, ARGUMENTS_MAX),
     ("concat", Function::Concat, 1, ARGUMENTS_MAX),
     ("concat_ws", Function::ConcatWith, 2, ARGUMENTS_MAX),
+    ("cos", Function::Mathematics(Mathematics::Cos), 1, 1),
+    ("cosh", Function::Mathematics(Mathematics::Cosh), 1, 1),
     ("date", Function::Date(DateFunction::Date), 0, ARGUMENTS_MAX),
     ("datetime", Function::Date(DateFunction::DateTime), 0, ARGUMENTS_MAX),
+    ("degrees", Function::Mathematics(Mathematics::Degrees), 1, 1),
+    ("exp", Function::Mathematics(Mathematics::Exp), 1, 1),
+    ("floor", Function::Mathematics(Mathematics::Floor), 1, 1),
     ("format", Function::Printf, 1, ARGUMENTS_MAX),
     ("hex", Function::Hex, 1, 1),
     ("instr", Function::Instr, 2, 2),
@@ -80,23 +97,38 @@ pub(crate) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
     ("json_valid", Function::Json(JsonFunction::Valid), 1, 1),
     ("julianday", Function::Date(DateFunction::JulianDay), 0, ARGUMENTS_MAX),
     ("length", Function::Length, 1, 1),
+    ("ln", Function::Mathematics(Mathematics::Ln), 1, 1),
+    ("log", Function::Mathematics(Mathematics::Log), 1, 2),
+    ("log10", Function::Mathematics(Mathematics::Log), 1, 1),
+    ("log2", Function::Mathematics(Mathematics::Log2), 1, 1),
     ("lower", Function::Lower, 1, 1),
     ("ltrim", Function::Ltrim, 1, 2),
     ("max", Function::Max, 2, ARGUMENTS_MAX),
     ("min", Function::Min, 2, ARGUMENTS_MAX),
+    ("mod", Function::Mathematics(Mathematics::Mod), 2, 2),
     ("nullif", Function::NullIf, 2, 2),
     ("octet_length", Function::OctetLength, 1, 1),
+    ("pi", Function::Mathematics(Mathematics::Pi), 0, 0),
+    ("pow", Function::Mathematics(Mathematics::Pow), 2, 2),
+    ("power", Function::Mathematics(Mathematics::Pow), 2, 2),
     ("printf", Function::Printf, 1, ARGUMENTS_MAX),
     ("quote", Function::Quote, 1, 1),
+    ("radians", Function::Mathematics(Mathematics::Radians), 1, 1),
     ("replace", Function::Replace, 3, 3),
     ("round", Function::Round, 1, 2),
     ("rtrim", Function::Rtrim, 1, 2),
     ("sign", Function::Sign, 1, 1),
+    ("sin", Function::Mathematics(Mathematics::Sin), 1, 1),
+    ("sinh", Function::Mathematics(Mathematics::Sinh), 1, 1),
+    ("sqrt", Function::Mathematics(Mathematics::Sqrt), 1, 1),
     ("strftime", Function::Date(DateFunction::Strftime), 1, ARGUMENTS_MAX),
     ("substr", Function::Substr, 2, 3),
     ("substring", Function::Substr, 2, 3),
+    ("tan", Function::Mathematics(Mathematics::Tan), 1, 1),
+    ("tanh", Function::Mathematics(Mathematics::Tanh), 1, 1),
     ("time", Function::Date(DateFunction::Time), 0, ARGUMENTS_MAX),
     ("trim", Function::Trim, 1, 2),
+    ("trunc", Function::Mathematics(Mathematics::Trunc), 1, 1),
     ("typeof", Function::TypeOf, 1, 1),
     ("unicode", Function::Unicode, 1, 1),
     ("unixepoch", Function::Date(DateFunction::UnixEpoch), 0, ARGUMENTS_MAX),
@@ -126,6 +158,7 @@ pub(crate) fn call<'a>(
         Function::Hex => hex(first, arena),
         // Its arguments' expressions were looked at where the call stands.
         Function::Json(_) => Value::Null,
+        Function::Mathematics(function) => mathematics::call(function, arguments),
         Function::OctetLength => first.to_text(arena).map_or(Value::Null, |text| Value::Integer(text.len() as i64)),
         Function::Quote => quote(first, arena),
         Function::Instr => instr(first, arguments[1], arena),

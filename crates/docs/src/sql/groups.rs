@@ -40,7 +40,11 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 Some(separator) => separator.evaluate(&scope)?.to_text(self.arena).unwrap_or_default(),
                 None => b",",
             };
-            grown += state.step_rare(call, value, (separator, self.groups.next_value), self.arena)?;
+            let compared = match call.compared() {
+                Some(compared) => compared.evaluate(&scope)?,
+                None => value,
+            };
+            grown += state.step_rare(call, (value, compared), (separator, self.groups.next_value), self.arena)?;
             self.groups.next_value += 1;
         }
         if grown > 0 {
@@ -122,7 +126,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         }
         let mut aggregates = BumpVec::new_in(arena);
         for (state, call) in states.iter().zip(&plan.aggregates) {
-            aggregates.push(state.finish(call.kind)?);
+            aggregates.push(state.finish(call.kind, arena)?);
         }
         let fixed = Fixed { aggregates: &aggregates, group: &group, ..*self.fixed };
         let scope = Scope { frame: None, fixed: &fixed, arena };

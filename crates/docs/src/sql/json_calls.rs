@@ -78,6 +78,7 @@ pub(crate) fn call<'a>(
             return Ok((Value::Text(out.into_bump_slice()), true));
         }
         JsonFunction::Object => return object(arguments, scope).map(|value| (value, true)),
+        JsonFunction::Member => return member(arguments, scope).map(|value| (value, false)),
         JsonFunction::Quote => {
             let (value, is_json) = evaluate(&arguments[0], scope)?;
             let mut out = BumpVec::new_in(arena);
@@ -159,6 +160,17 @@ fn object<'a>(arguments: &'a [Expr], scope: &Scope<'a>) -> Result<Value<'a>, Fau
         push(evaluate(&pair[1], scope)?, &mut out, scope.arena)?;
     }
     out.push(b'}');
+    Ok(Value::Text(out.into_bump_slice()))
+}
+
+/// A name with its value; NULL where the name is.
+fn member<'a>(arguments: &'a [Expr], scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+    let [name, value] = arguments else { return Ok(Value::Null) };
+    let Some(name) = name.evaluate(scope)?.to_text(scope.arena) else { return Ok(Value::Null) };
+    let mut out = BumpVec::new_in(scope.arena);
+    push_string(name, &mut out);
+    out.push(b':');
+    push(evaluate(value, scope)?, &mut out, scope.arena)?;
     Ok(Value::Text(out.into_bump_slice()))
 }
 

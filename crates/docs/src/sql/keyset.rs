@@ -124,7 +124,7 @@ fn is_settled(expr: &Expr, logical: &Logical) -> bool {
         Expr::GroupKey(_) => true,
         Expr::IsNull(inner) => is_settled(inner, logical),
         // Of equal values of different kinds MIN and MAX have the first.
-        Expr::Aggregate(slot) => kind(*slot) != AggregateKind::GroupConcat,
+        Expr::Aggregate(slot) => !kind(*slot).joins_texts(),
         other => {
             let mut settled = true;
             other.walk(&mut |part| match part {

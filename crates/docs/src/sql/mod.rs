@@ -51,6 +51,7 @@ mod kept;
 mod keyset;
 mod leaves;
 mod lists;
+mod mathematics;
 mod means;
 mod modify;
 mod nest;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::aggregate::{AggregateKind, State};
+use super::aggregate::State;
 use super::budget::{Budget, Tally};
 use super::cut::{Common, Cuts};
 use super::error::QueryError;
@@ -71,8 +71,8 @@ struct Job<'j> {
 /// Whether a plan's rows can be gathered in parts: into groups or for a sort, nothing of which depends on another part.
 fn is_gathered(plan: &Plan) -> bool {
     let gathers = plan.grouped || (!plan.order.is_empty() && !plan.distinct);
-    let joins = plan.aggregates.iter().all(|call| call.kind != AggregateKind::GroupConcat);
-    gathers && joins
+    let joins = plan.aggregates.iter().any(|call| call.kind.joins_texts());
+    gathers && !joins
 }
 
 /// Whether a plan's rows, of which `keep` are wanted, are found in parts, if there are enough.

@@ -51,27 +51,31 @@ impl<'c> Resolver<'c> {
         for argument in &list.args {
             let argument = self.expr(plain_argument(argument, at)?, clause)?;
             let embeds = matches!(name.as_str(), "json_array" | "json_object" | "json_quote");
-            // Behind GROUP BY it is a value as any other; in SQLite too.
-            let is_row = !self.logical.grouped || clause == Clause::Aggregate;
-            arguments.push(if embeds && is_row { self.embedded(argument) } else { argument });
+            arguments.push(if embeds { self.embedded(argument, clause) } else { argument });
         }
         call(&name, arguments, at)
     }
 
-    /// What `json_each` found is JSON and no text where it is an object or an array; also behind CASE and COALESCE, which give it on
-    /// as it is.
-    fn embedded(&mut self, argument: Expr) -> Expr {
+    /// What `json_each` found is JSON and no text where it is an object or an array, and so is what an aggregate made as
+    /// JSON; also behind CASE and COALESCE, which give it on as it is. An inner query's value is a text, as in SQLite.
+    fn embedded(&mut self, argument: Expr, clause: Clause) -> Expr {
         let column = match argument {
-            Expr::Column(column) => column,
-            Expr::Coalesce(list) => return Expr::Coalesce(list.into_iter().map(|e| self.embedded(e)).collect()),
+            // Behind GROUP BY it is a value as any other; in SQLite too.
+            Expr::Column(column) if !self.logical.grouped || clause == Clause::Aggregate => column,
+            Expr::Aggregate(slot) if self.logical.aggregates[slot].kind.is_json() => {
+                return Expr::Call(Function::Json(JsonFunction::Minify), vec![argument]);
+            }
+            Expr::Coalesce(list) => {
+                return Expr::Coalesce(list.into_iter().map(|e| self.embedded(e, clause)).collect());
+            }
             Expr::Case(arms, last) => {
-                let arms = arms.into_iter().map(|(when, then)| (when, self.embedded(then))).collect();
-                return Expr::Case(arms, Box::new(self.embedded(*last)));
+                let arms = arms.into_iter().map(|(when, then)| (when, self.embedded(then, clause))).collect();
+                return Expr::Case(arms, Box::new(self.embedded(*last, clause)));
             }
             Expr::CaseOf(operand, arms, last) => {
-                let arms = arms.into_iter().map(|(affinity, when, then)| (affinity, when, self.embedded(then)));
+                let arms = arms.into_iter().map(|(affinity, when, then)| (affinity, when, self.embedded(then, clause)));
                 let arms = arms.collect();
-                return Expr::CaseOf(operand, arms, Box::new(self.embedded(*last)));
+                return Expr::CaseOf(operand, arms, Box::new(self.embedded(*last, clause)));
             }
             other => return other,
         };
@@ -96,6 +100,9 @@ impl<'c> Resolver<'c> {
         if !matches!(clause, Clause::Select | Clause::Having | Clause::OrderBy) {
             return invalid(&format!("the aggregate {name} is not allowed here"), at);
         }
+        if kind.is_json() {
+            return self.json_aggregate((kind, name, at), arguments, distinct, filter);
+        }
         let (kind, argument, separator) = match arguments {
             [] if kind == AggregateKind::Count && !distinct => (AggregateKind::CountRows, None, None),
             [argument] if name != "string_agg" => (kind, Some(argument), None),
@@ -112,13 +119,45 @@ impl<'c> Resolver<'c> {
         let separator = separator.map(&mut resolve).transpose()?;
         let filter = filter.map(|filter| self.expr(filter, Clause::Aggregate)).transpose()?;
         self.check_own(argument.iter().chain(&separator).chain(&filter), at)?;
-        let call = AggregateCall { kind, argument, distinct, filter, separator };
+        Ok(self.aggregate_slot(AggregateCall { kind, argument, distinct, filter, separator }))
+    }
+
+    /// json_group_array and json_group_object, which take in what is JSON already.
+    fn json_aggregate(
+        &mut self,
+        (kind, name, at): (AggregateKind, &str, Location),
+        arguments: &'c [ast::FunctionArg],
+        distinct: bool,
+        filter: Option<&'c ast::Expr>,
+    ) -> Resolved<Expr> {
+        let (function, count) = match kind {
+            AggregateKind::JsonArray => (JsonFunction::Quote, 1),
+            _ => (JsonFunction::Member, 2),
+        };
+        if arguments.len() != count {
+            return invalid(&format!("wrong number of arguments to {name}: {}", arguments.len()), at);
+        }
+        if distinct && count > 1 {
+            return invalid(&format!("DISTINCT stands in an aggregate of one argument, and {name} takes two"), at);
+        }
+        let mut values = Vec::new();
+        for argument in arguments {
+            let value = self.expr(plain_argument(argument, at)?, Clause::Aggregate)?;
+            values.push(self.embedded(value, Clause::Aggregate));
+        }
+        let argument = Some(Expr::Call(Function::Json(function), values));
+        let filter = filter.map(|filter| self.expr(filter, Clause::Aggregate)).transpose()?;
+        self.check_own(argument.iter().chain(&filter), at)?;
+        Ok(self.aggregate_slot(AggregateCall { kind, argument, distinct, filter, separator: None }))
+    }
+
+    fn aggregate_slot(&mut self, call: AggregateCall) -> Expr {
         let aggregates = &mut self.logical.aggregates;
         let slot = aggregates.iter().position(|known| *known == call).unwrap_or_else(|| {
             aggregates.push(call);
             aggregates.len() - 1
         });
-        Ok(Expr::Aggregate(slot))
+        Expr::Aggregate(slot)
     }
 }
 

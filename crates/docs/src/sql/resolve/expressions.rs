@@ -1,6 +1,6 @@
 //! Expressions: operators, literals, parameters, conversions.
 
-use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator};
+use sqlparser::ast::{self, BinaryOperator, CeilFloorKind, DateTimeField, Spanned, UnaryOperator};
 use sqlparser::tokenizer::Location;
 
 use super::syntax::parts;
@@ -8,6 +8,7 @@ use super::{Clause, DEPTH_MAX, PARAMETERS_MAX, Resolved, Resolver, invalid, not_
 use crate::sql::error::SqlErrorKind;
 use crate::sql::expr::{Affinity, Arithmetic, CastType, Comparison, Expr, Literal};
 use crate::sql::functions::Function;
+use crate::sql::mathematics::Mathematics;
 use crate::sql::{number, parse};
 
 impl<'c> Resolver<'c> {
@@ -94,6 +95,12 @@ impl<'c> Resolver<'c> {
                     arguments.push(self.expr(count, clause)?);
                 }
                 Expr::Call(Function::Substr, arguments)
+            }
+            E::Ceil { expr: inner, field: CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) } => {
+                Expr::Call(Function::Mathematics(Mathematics::Ceil), vec![self.expr(inner, clause)?])
+            }
+            E::Floor { expr: inner, field: CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) } => {
+                Expr::Call(Function::Mathematics(Mathematics::Floor), vec![self.expr(inner, clause)?])
             }
             E::Trim { expr: inner, trim_where: None, trim_what: None, trim_characters } => {
                 let mut arguments = vec![self.expr(inner, clause)?];
