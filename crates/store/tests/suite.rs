@@ -46,6 +46,7 @@ mod portions;
 mod published;
 mod ranges;
 mod recovery;
+mod segment_syncs;
 mod small_trees;
 mod stress;
 mod throttle;

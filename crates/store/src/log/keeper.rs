@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::retention::Retention;
 use super::segment::{self, Segment};
-use crate::disk::{Access, Disk};
+use crate::disk::{Access, DIRECT_ALIGN, Disk};
 use crate::error::Error;
 
 /// Prepared ahead: one would do at a low rate; two ride out a slow preparation.
@@ -224,7 +224,8 @@ fn prepare(shared: &Shared, number: u64, spare: Option<u64>) -> Result<Segment, 
         // Not even begun: what it took would be wanting elsewhere.
         return Err(Error::Full);
     }
-    write_segment(shared, &source, number).inspect_err(|_| give_up(shared, &source, spare)).map_err(context)?;
+    let written = write_segment(shared, &source, number, spare.is_none());
+    written.inspect_err(|_| give_up(shared, &source, spare)).map_err(context)?;
     shared.disk.rename(&source, &live).map_err(context)?;
     shared.disk.sync_dir().map_err(context)?;
     let (file, is_direct) = segment::open_for_writing(&*shared.disk, &live, shared.direct).map_err(context)?;
@@ -240,18 +241,24 @@ fn give_up(shared: &Shared, source: &str, spare: Option<u64>) {
     }
 }
 
-fn write_segment(shared: &Shared, name: &str, number: u64) -> std::io::Result<()> {
+/// A sync that failed leaves what was written in the kernel's cache, where it is taken for clean: read, but perhaps not on the
+/// disk, and no later sync would write it. So of what an earlier attempt left of a new file nothing counts, and of a
+/// recycled one not its length: its last block is written again, and with it the length that the header says.
+fn write_segment(shared: &Shared, name: &str, number: u64, is_new: bool) -> std::io::Result<()> {
     let file = shared.disk.open(name, true, Access::Buffered)?;
-    let len = file.len()?;
+    let mut len = file.len()?;
+    if is_new && len > 0 {
+        file.set_len(0)?;
+        len = 0;
+    }
     if len > shared.segment_bytes {
         // The header first: one that says more than there is would be taken for a segment that was cut.
         file.write_all_at(&segment::encode_header(number, shared.segment_bytes), 0)?;
         file.sync_data()?;
         file.set_len(shared.segment_bytes)?;
-    } else if len < shared.segment_bytes {
-        // Also a file left half-written by a full disk: its rest, or all of it, gets its zeros now.
-        file.write_zeros(len, shared.segment_bytes - len)?;
     }
+    let zeros_from = len.min(shared.segment_bytes - DIRECT_ALIGN as u64);
+    file.write_zeros(zeros_from, shared.segment_bytes - zeros_from)?;
     file.write_all_at(&segment::encode_header(number, shared.segment_bytes), 0)?;
     file.sync_data()
 }
