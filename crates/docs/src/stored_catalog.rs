@@ -260,12 +260,43 @@ impl Identity {
     }
 }
 
-fn collection_row(wanted: &CollectionConfig) -> String {
+pub(crate) fn collection_row(wanted: &CollectionConfig) -> String {
     format!("collection/{}", wanted.name)
 }
 
 fn reference_row(wanted: &CollectionConfig, field: &str) -> String {
     format!("reference/{}/{}", wanted.name, escaped(field))
+}
+
+fn unique_row(wanted: &CollectionConfig, field: &str) -> String {
+    format!("unique/{}/{}", wanted.name, escaped(field))
+}
+
+fn index_row(wanted: &CollectionConfig, fields: &[String]) -> String {
+    let fields = fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",");
+    format!("index/{}/{fields}", wanted.name)
+}
+
+/// A collection's own row as far as its declaration tells.
+pub(crate) fn declared_row(wanted: &CollectionConfig) -> Json {
+    let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
+    if let Some(expire) = &wanted.expire {
+        row["expire"] = json!(expire.field);
+        row["expire_after"] = json!(expire.after_seconds);
+    }
+    row
+}
+
+/// The rows of a collection's indexes, unique fields and references as far as its declaration tells: without trees and states.
+pub(crate) fn declared_rules(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
+    let mut rows = Vec::new();
+    for fields in index_fields(wanted, wanted.expire.as_ref()) {
+        rows.push((index_row(wanted, &fields), json!({ "included": included(config, wanted, &fields) })));
+    }
+    rows.extend(wanted.unique.iter().map(|field| (unique_row(wanted, field), json!({}))));
+    let references = wanted.references.iter();
+    rows.extend(references.map(|(field, target)| (reference_row(wanted, field), json!({ "target": target }))));
+    rows
 }
 
 struct Resolver<'r, V> {
@@ -316,7 +347,7 @@ impl<V: View> Resolver<'_, V> {
             info.indexes.push(index);
         }
         for field in &wanted.unique {
-            let name = format!("unique/{}/{}", wanted.name, escaped(field));
+            let name = unique_row(wanted, field);
             let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree }), empty)?;
             let readiness = if new { self.later(&name, true) } else { Readiness::default() };
             if new && readiness.is_ready() {
@@ -343,11 +374,7 @@ impl<V: View> Resolver<'_, V> {
         schema: Option<&Schema>,
     ) -> Result<Identity, OpenError> {
         let key = collection_row(wanted);
-        let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
-        if let Some(expire) = &wanted.expire {
-            row["expire"] = json!(expire.field);
-            row["expire_after"] = json!(expire.after_seconds);
-        }
+        let mut row = declared_row(wanted);
         let stored: Option<Json> = self.stored.get(&key).and_then(|row| serde_json::from_str(row).ok());
         let expire = wanted.expire.clone();
         let since = expire.as_ref().filter(|expire| expire.field == LAST_WRITE).map(|_| self.since(stored.as_ref()));
@@ -430,8 +457,7 @@ impl<V: View> Resolver<'_, V> {
         number: usize,
     ) -> Result<IndexInfo, OpenError> {
         let included = included(self.config, wanted, &fields);
-        let name = fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",");
-        let name = format!("index/{}/{name}", wanted.name);
+        let name = index_row(wanted, &fields);
         let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
         // Where a rule is in force, who refers and what expires is found through an index from the first write on.
         let readiness = if new { self.later(&name, !is_needed) } else { Readiness::default() };

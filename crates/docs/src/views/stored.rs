@@ -183,6 +183,11 @@ fn read(stored: &Rows) -> BTreeMap<u64, Row> {
     rows.collect()
 }
 
+/// Names and queries of all views that are stored, built or not.
+pub(crate) fn stored_queries(stored: &Rows) -> Vec<(String, String)> {
+    read(stored).into_values().map(|row| (row.name, row.query)).collect()
+}
+
 fn tree_names(number: u64) -> [String; 2] {
     [format!("view/{number}"), format!("view-values/{number}")]
 }
