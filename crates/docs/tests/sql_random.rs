@@ -2,7 +2,7 @@
 
 use crate::sql_generator::{Asked, Random, query, world};
 use crate::sql_oracle::Both;
-use docs::sql::{Budget, PageAt, Paged, Scratch, Value};
+use docs::sql::{Budget, OwnedValue, PageAt, Paged, Scratch, Value};
 use serde_json::Value as Json;
 
 /// Queries asked of one pair of collections.
@@ -49,7 +49,8 @@ fn compare_pages(both: &Both, asked: &Asked) -> Result<bool, String> {
         return Ok(false);
     };
     let names: Vec<&str> = paged.columns().collect();
-    let values = vec![Value::Null; paged.parameters().len()];
+    let given = both.given(paged.parameters());
+    let values: Vec<Value<'_>> = given.iter().map(OwnedValue::value).collect();
     let (rows_max, mut found, mut after) = (1 + whole.len() as u64 / 3, Vec::new(), None);
     loop {
         let (mut out, at) = (b"[".to_vec(), PageAt { rows_max, after: after.as_deref() });

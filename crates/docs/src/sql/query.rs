@@ -81,7 +81,8 @@ impl Query {
     }
 
     /// A query that is resolved already, against this catalog.
-    pub(crate) fn of(logical: Logical, mut catalog: Catalog) -> Query {
+    pub(crate) fn of(mut logical: Logical, mut catalog: Catalog) -> Query {
+        logical.hand_parameters_down();
         for (number, info) in catalog.collections.iter_mut().enumerate() {
             info.narrow(&|field| logical.uses(number, field));
         }

@@ -137,13 +137,30 @@ fn cell(random: &mut Random) -> Json {
     }
 }
 
+/// A value, as a literal or a parameter.
 fn literal(random: &mut Random) -> String {
-    match cell(random) {
+    let text = match cell(random) {
         Json::String(text) => format!("'{text}'"),
         Json::Number(number) if number.as_i64() == Some(i64::MIN) => "(-9223372036854775807 - 1)".to_owned(),
         Json::Number(number) if number.as_i64().is_some_and(|n| n < 0) => format!("({number})"),
         other => other.to_string().to_uppercase(),
+    };
+    perhaps_parameter(random, text)
+}
+
+/// Sometimes a parameter in the place of a literal. Its name tells its value to who binds it ([`bound`]).
+fn perhaps_parameter(random: &mut Random, literal: String) -> String {
+    if !random.chance(4) {
+        return literal;
     }
+    literal.bytes().fold(String::from(":v"), |name, byte| format!("{name}{byte:02x}"))
+}
+
+/// The literal for which a parameter of this name, without its colon, stands.
+pub(crate) fn bound(name: &str) -> Option<String> {
+    let digits = name.strip_prefix('v')?.as_bytes().chunks(2);
+    let bytes = digits.map(|byte| u8::from_str_radix(std::str::from_utf8(byte).ok()?, 16).ok());
+    String::from_utf8(bytes.collect::<Option<Vec<u8>>>()?).ok()
 }
 
 /// Columns that an expression may name.

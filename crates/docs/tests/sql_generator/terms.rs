@@ -1,6 +1,6 @@
 //! Conditions and queries whose ways compete: lists of values, alternatives, beginnings of texts, and the least or greatest value.
 
-use super::{Asked, Random, literal, real};
+use super::{Asked, Random, literal, perhaps_parameter, real};
 
 /// A condition on a column, which others of `columns` may be compared with.
 pub(super) fn term(random: &mut Random, column: &str, columns: &[String]) -> String {
@@ -15,8 +15,9 @@ pub(super) fn term(random: &mut Random, column: &str, columns: &[String]) -> Str
             random.pick(&["a", "b", "id"]),
             random.pick(&["t", "u"]),
             {
-                let id = random.below(10);
-                random.pick(&["", " WHERE q.id > ID", " WHERE q.id = ID"]).replace("ID", &id.to_string())
+                let id = random.below(10).to_string();
+                let id = perhaps_parameter(random, id);
+                random.pick(&["", " WHERE q.id > ID", " WHERE q.id = ID"]).replace("ID", &id)
             }
         ),
         7 => {
@@ -32,7 +33,10 @@ fn values(random: &mut Random, columns: &[String]) -> String {
     let value = |random: &mut Random| match random.below(8) {
         0 => columns[random.below(columns.len())].clone(),
         1 => format!("{} + 0", random.below(5)),
-        2 | 3 => random.below(8).to_string(),
+        2 | 3 => {
+            let value = random.below(8).to_string();
+            perhaps_parameter(random, value)
+        }
         _ => literal(random),
     };
     let count = random.below(6);

@@ -3,10 +3,11 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and fails by panicking")]
 
 use docs::catalog::FieldKind;
-use docs::sql::{Budget, Query, Scratch, Value};
+use docs::sql::{Budget, OwnedValue, Query, Scratch, Value};
 use rusqlite::types::ValueRef;
 use serde_json::Value as Json;
 
+use crate::sql_generator::bound;
 use crate::sql_memory::{Memory, Shape};
 
 /// A column's cell: JSON for us, a parameter for SQLite.
@@ -96,7 +97,10 @@ impl Both {
     pub(crate) fn ours(&self, sql: &str) -> Result<Vec<Json>, String> {
         let query = Query::prepare(sql, &self.memory.catalog).map_err(|error| format!("prepare: {error}"))?;
         let mut out = Vec::new();
-        let parameters = vec![Value::Null; query.parameters().len()];
+        let given = self.given(query.parameters());
+        let parameters: Vec<Value<'_>> = given.iter().map(OwnedValue::value).collect();
+        // Whoever asks is told the plan, too.
+        let _ = query.plan_line(&parameters);
         query
             .write_array(&self.memory, &parameters, &mut Scratch::new(), &Budget::default(), &mut out)
             .map_err(|error| format!("execute: {error}"))?;
@@ -106,10 +110,33 @@ impl Both {
         Ok(rows.iter().map(|row| Json::Array(names.iter().map(|name| row[*name].clone()).collect())).collect())
     }
 
+    /// The values of parameters that the generator named; NULL for others.
+    pub(crate) fn given(&self, names: &[String]) -> Vec<OwnedValue> {
+        use rusqlite::types::Value as V;
+        let values = names.iter().map(|name| bound(name).map_or(V::Null, |literal| self.value(&literal)));
+        values
+            .map(|value| match value {
+                V::Integer(integer) => OwnedValue::Integer(integer),
+                V::Real(real) => OwnedValue::Real(real),
+                V::Text(text) => OwnedValue::Text(text.into_bytes().into()),
+                V::Null | V::Blob(_) => OwnedValue::Null,
+            })
+            .collect()
+    }
+
+    /// What SQLite makes of a literal.
+    fn value(&self, literal: &str) -> rusqlite::types::Value {
+        self.sqlite.query_row(&format!("SELECT {literal}"), [], |row| row.get(0)).unwrap()
+    }
+
     pub(crate) fn theirs(&self, sql: &str) -> Result<Vec<Json>, String> {
         let mut statement = self.sqlite.prepare(sql).map_err(|error| format!("prepare: {error}"))?;
         let columns = statement.column_count();
-        let mut rows = statement.query([]).map_err(|error| error.to_string())?;
+        for number in 1..=statement.parameter_count() {
+            let value = bound(statement.parameter_name(number).unwrap().trim_start_matches(':'));
+            statement.raw_bind_parameter(number, value.map(|literal| self.value(&literal))).unwrap();
+        }
+        let mut rows = statement.raw_query();
         let mut result = Vec::new();
         while let Some(row) = rows.next().map_err(|error| format!("execute: {error}"))? {
             let cells = (0..columns).map(|column| match row.get_ref(column).unwrap() {

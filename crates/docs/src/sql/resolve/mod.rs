@@ -192,13 +192,26 @@ impl Logical {
 
     /// Visits all expressions, those of the queries inside too.
     pub(crate) fn each(&self, visit: &mut dyn FnMut(&Expr)) {
+        self.each_own(visit);
+        self.inner.iter().flat_map(|inner| &inner.members).for_each(|member| member.each(visit));
+    }
+
+    /// Visits all expressions but those of the queries inside.
+    pub(crate) fn each_own(&self, visit: &mut dyn FnMut(&Expr)) {
         let on = self.tables.iter().filter_map(|table| table.left_on.as_ref()).flatten();
         on.chain(self.tables.iter().flat_map(|table| table.origin.expressions())).for_each(&mut *visit);
         self.conditions.iter().chain(&self.group).chain(&self.having).for_each(&mut *visit);
         self.outputs.iter().for_each(|output| visit(&output.expr));
         self.aggregates.iter().flat_map(AggregateCall::expressions).for_each(&mut *visit);
         self.order.iter().map(|(expr, _)| expr).chain(&self.limit).chain(&self.offset).for_each(&mut *visit);
-        self.inner.iter().flat_map(|inner| &inner.members).for_each(|member| member.each(visit));
+    }
+
+    /// Has the queries inside know the names of the parameters, which lie in the same slots there: for who shows their plans.
+    pub(crate) fn hand_parameters_down(&mut self) {
+        for member in self.inner.iter_mut().flat_map(|inner| &mut inner.members) {
+            member.parameters.clone_from(&self.parameters);
+            member.hand_parameters_down();
+        }
     }
 
     /// Whether it reads, or a query inside it, a collection of which this holds.
