@@ -38,6 +38,7 @@ mod named;
 mod openapi;
 mod paging;
 mod params;
+mod path_types;
 mod preparing;
 mod queries;
 mod querying;

@@ -5,6 +5,7 @@ use crate::config::ServiceConfig;
 use crate::endpoint::Endpoint;
 use crate::memory::Division;
 use crate::openapi::{self, Columns};
+use crate::path_types::with_types;
 use crate::querying::DeclaredQuery;
 use crate::stepping::DeclaredSteps;
 use docs::catalog::Catalog;
@@ -105,6 +106,7 @@ fn columns(statements: &[Statements], steps: &[Option<DeclaredSteps>]) -> Vec<Co
 /// The declared endpoints, prepared against the catalog of an open database, and the OpenAPI document.
 pub(crate) fn routes(config: &ServiceConfig, database: &Database) -> Result<(Vec<Endpoint>, String), StartError> {
     let catalog = database.catalog();
+    let config = &with_types(config, catalog);
     let statements = prepare(config, catalog).map_err(StartError::Config)?;
     let steps = prepare_steps(config, catalog).map_err(StartError::Config)?;
     let openapi = openapi::document(config, catalog, &columns(&statements, &steps));
@@ -122,6 +124,7 @@ pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartErr
     docs.build_bytes = Division::of(&config.server).building_bytes;
     docs.build_threads = config.server.threads;
     let catalog = docs::outline(&docs).map_err(StartError::Open)?;
+    let config = &with_types(config, &catalog);
     for (_, declared) in prepare(config, &catalog).map_err(StartError::Config)?.into_iter().flatten() {
         for wanted in declared.statement().wanted_included() {
             docs.include(&wanted.collection, &wanted.index, &wanted.fields);

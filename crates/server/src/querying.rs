@@ -13,6 +13,7 @@ use crate::media::{JSON, Shape};
 use crate::named::Unread;
 use crate::paging::{self, ITEMS, Page, Pages};
 use crate::params;
+use crate::path_types::of_path;
 use crate::queries::{PLAN_FIELD, Queries};
 use crate::reading;
 use crate::refusal;
@@ -20,8 +21,7 @@ use crate::service::{Local, PathTexts, Service};
 use crate::streaming;
 use docs::Database;
 use docs::catalog::Catalog;
-use docs::config::{Parameter, ParameterDefault, ParameterKind};
-use docs::key::KeyType;
+use docs::config::{Parameter, ParameterDefault};
 use docs::order::Scalar;
 use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, SpillSpace, SqlError, Value};
 use executor::Pool;
@@ -601,8 +601,7 @@ fn source(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: &C
         return Ok(Source::Request(place));
     }
     if path_parameters(&endpoint.pattern).any(|parameter| parameter == name) {
-        let declared = endpoint.path_params.iter().find(|parameter| parameter.name == name);
-        return Ok(Source::Path(declared.cloned().unwrap_or_else(|| of_target(name, endpoint, catalog))));
+        return Ok(Source::Path(of_path(name, endpoint, catalog)));
     }
     if let Some(parameter) = file.iter().find(|parameter| parameter.name == name) {
         return Ok(Source::File(parameter.clone()));
@@ -611,22 +610,6 @@ fn source(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: &C
         "the query uses :{name}, which is no parameter of the endpoint, no part of the path {}, and not in [params]",
         endpoint.pattern
     ))
-}
-
-/// A part of the path that is not declared: of the type of the key that `require` finds with it, else text.
-pub(crate) fn of_target(name: &str, endpoint: &EndpointConfig, catalog: &Catalog) -> Parameter {
-    let target = endpoint.require.as_ref().filter(|target| target.parameter == name);
-    let kind = target.and_then(|target| Some(catalog.collection(&target.collection)?.key.kind));
-    let integer = matches!(kind, Some(KeyType::U32 | KeyType::I64));
-    Parameter {
-        name: name.to_owned(),
-        kind: if integer { ParameterKind::Integer } else { ParameterKind::Text },
-        values: Vec::new(),
-        min: None,
-        max: None,
-        default: ParameterDefault::Missing,
-        required: false,
-    }
 }
 
 pub(crate) fn value_of(scalar: Scalar<'_>) -> Value<'_> {

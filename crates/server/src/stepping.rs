@@ -9,13 +9,14 @@ use crate::large;
 use crate::media::JSON;
 use crate::named::Named;
 use crate::params;
-use crate::querying::{Whole, of_target, value_of};
+use crate::path_types::of_path;
+use crate::querying::{Whole, value_of};
 use crate::refusal;
 use crate::service::{Local, PathTexts, Service};
 use crate::writing;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
-use docs::sql::{ModifyError, OwnedValue, QueryError, StepText, Steps, StepsError};
+use docs::sql::{ModifyError, OwnedValue, QueryError, StepMistake, StepText, Steps, StepsError};
 use docs::{Body, Database, RowsWanted, StepsCall, WriteError};
 use executor::Pool;
 use http::{LateReply, Params, Reply, Request, Status};
@@ -63,20 +64,14 @@ impl DeclaredSteps {
         catalog: &Catalog,
     ) -> Option<Result<DeclaredSteps, Misplaced>> {
         let Action::Steps { steps, one_row, wrap } = &endpoint.action else { return None };
-        let path: Vec<Parameter> =
-            path_parameters(&endpoint.pattern).map(|name| of_path(name, endpoint, catalog)).collect();
-        let mut outside: Vec<&str> = endpoint.params.iter().chain(&path).map(|known| known.name.as_str()).collect();
-        outside.extend(endpoint.body.iter().flat_map(|body| body.names()));
-        outside.extend(file.iter().map(|known| known.name.as_str()));
-        let texts: Vec<StepText<'_>> =
-            steps.iter().map(|step| StepText { sql: &step.sql, expect: step.expect.as_deref() }).collect();
-        let prepared = match Steps::prepare(&texts, &outside, catalog) {
+        let prepared = match prepare_steps(steps, endpoint, file, catalog) {
             Ok(prepared) => prepared,
             Err(mistake) => {
                 let span = steps.get(mistake.step).map(|step| step.spans[usize::from(mistake.in_expect)].clone());
                 return Some(Err((span.unwrap_or_else(|| endpoint.span.clone()), mistake.error.to_string())));
             }
         };
+        let path = path_parameters(&endpoint.pattern).map(|name| of_path(name, endpoint, catalog)).collect();
         let gives = !prepared.columns().is_empty() && endpoint.reply.is_none();
         if *one_row && endpoint.reply.is_none() && !gives {
             let what = "`result = \"row\"`, but the last step gives no rows: it has no RETURNING".to_owned();
@@ -248,8 +243,18 @@ impl Owed {
     }
 }
 
-/// A part of the path: declared, or of the type of the key that `require` finds with it.
-fn of_path(name: &str, endpoint: &EndpointConfig, catalog: &Catalog) -> Parameter {
-    let declared = endpoint.path_params.iter().find(|parameter| parameter.name == name);
-    declared.cloned().unwrap_or_else(|| of_target(name, endpoint, catalog))
+/// Prepares an endpoint's steps for the parameters that it gives them, in this order.
+pub(crate) fn prepare_steps(
+    steps: &[StepConfig],
+    endpoint: &EndpointConfig,
+    file: &[Parameter],
+    catalog: &Catalog,
+) -> Result<Steps, StepMistake> {
+    let mut outside: Vec<&str> = endpoint.params.iter().map(|known| known.name.as_str()).collect();
+    outside.extend(path_parameters(&endpoint.pattern));
+    outside.extend(endpoint.body.iter().flat_map(|body| body.names()));
+    outside.extend(file.iter().map(|known| known.name.as_str()));
+    let texts: Vec<StepText<'_>> =
+        steps.iter().map(|step| StepText { sql: &step.sql, expect: step.expect.as_deref() }).collect();
+    Steps::prepare(&texts, &outside, catalog)
 }

@@ -20,6 +20,7 @@ mod large;
 mod mistakes;
 mod openapi;
 mod pages;
+mod path_types;
 mod reload;
 mod schema;
 mod settings;

@@ -26,6 +26,7 @@ mod answers;
 mod batch;
 mod budget;
 mod candidates;
+mod compared;
 mod compile;
 mod compiled;
 mod constants;
@@ -92,6 +93,7 @@ pub(crate) use aggregate::summand;
 pub use ahead::FirstRange;
 pub use analysis::{Analysis, Explain};
 pub use budget::{Budget, Outcome, STACK_BYTES_MAX};
+pub use compared::Compared;
 pub use error::{
     GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROWS_KEPT, ROWS_READ, SORTED, SPILLED, SqlError, SqlErrorKind,
     TEXT_BYTES_MAX,

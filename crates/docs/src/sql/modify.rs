@@ -11,6 +11,7 @@ use hashbrown::HashSet;
 use sqlparser::ast::Statement;
 
 use super::budget::Budget;
+use super::compared::Compared;
 use super::error::{QueryError, ROWS_READ, SqlError};
 use super::query::Query;
 use super::resolve::changes::{Action, Changing, Form};
@@ -160,6 +161,21 @@ impl Modification {
     /// The names of the parameters, by slot.
     pub fn parameters(&self) -> &[String] {
         &self.parameters
+    }
+
+    /// What a parameter is compared with, or the value of.
+    pub fn compared(&self, name: &str) -> Compared {
+        let Some(slot) = self.parameters.iter().position(|known| known == name) else { return Compared::default() };
+        // The key of the document comes first, where there is one already.
+        let keys = usize::from(self.changing.action != Action::Insert);
+        let field = |column: usize| self.changing.fields.get(column.checked_sub(keys)?);
+        let sources = self.sources.iter().map(|source| {
+            source.compared_or_given(slot, |column| {
+                field(column).map_or(FieldKind::Any, |field| source.kind_of(self.changing.collection, field))
+            })
+        });
+        let returning = self.returning.iter().map(|returning| returning.compared_or_given(slot, |_| FieldKind::Any));
+        sources.chain(returning).fold(Compared::default(), Compared::and)
     }
 
     /// How its documents are found, in one line of ASCII, and whether a collection is read whole for that.

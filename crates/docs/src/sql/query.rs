@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::ahead::FirstRange;
 use super::analysis::{self, Analysis};
 use super::budget::{Budget, Outcome};
+use super::compared::{Compared, field_kind};
 use super::constants::Repeatables;
 use super::error::{QueryError, SqlError};
 use super::expr::{Affinity, Comparison, Expr};
@@ -18,7 +19,7 @@ use super::run::Scratch;
 use super::sink::{JsonRows, RowShape, RowSink};
 use super::value::Value;
 use super::{compile, explain, inner, parse, planner};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, FieldKind};
 use crate::counts::TreeCount;
 use crate::engine::{TreeId, View};
 use crate::readiness::Readiness;
@@ -162,6 +163,25 @@ impl Query {
     /// The names of the parameters, by slot.
     pub fn parameters(&self) -> &[String] {
         &self.logical.parameters
+    }
+
+    /// What a parameter is compared with.
+    pub fn compared(&self, name: &str) -> Compared {
+        self.slot(name).map_or_else(Compared::default, |slot| self.compared_or_given(slot, |_| FieldKind::Any))
+    }
+
+    /// The same of one whose result columns are given to fields of these kinds.
+    pub(crate) fn compared_or_given(&self, slot: usize, given: impl Fn(usize) -> FieldKind) -> Compared {
+        let mut compared = Compared::of(&self.logical, &self.catalog, slot);
+        let columns = self.logical.outputs.iter().enumerate();
+        let parameters = columns.filter(|(_, output)| output.expr == Expr::Parameter(slot));
+        parameters.for_each(|(column, _)| compared.beside(given(column)));
+        compared
+    }
+
+    /// What a field of a collection, by its place in the catalog, always is.
+    pub(crate) fn kind_of(&self, collection: usize, field: &str) -> FieldKind {
+        field_kind(&self.catalog.collections[collection], field)
     }
 
     /// The slot of a parameter.

@@ -10,6 +10,7 @@
 use bumpalo::Bump;
 
 use super::budget::Budget;
+use super::compared::Compared;
 use super::error::{QueryError, SqlError, SqlErrorKind};
 use super::modify::{Applied, KeptRows, Modification, ModifyError};
 use super::query::Query;
@@ -155,6 +156,15 @@ impl Steps {
     /// The names of the columns that the last step gives; none where it writes without RETURNING.
     pub fn columns(&self) -> Vec<&str> {
         self.steps.last().map_or_else(Vec::new, |step| step.work.columns())
+    }
+
+    /// What a parameter is compared with in all steps and what they expect, or the value of.
+    pub fn compared(&self, name: &str) -> Compared {
+        let all = self.steps.iter().map(|step| {
+            let expected = step.expect.iter().map(|(query, _)| query.compared(name));
+            expected.fold(step.work.compared(name), Compared::and)
+        });
+        all.fold(Compared::default(), Compared::and)
     }
 
     /// What fills the parameters of the next step.
@@ -325,6 +335,13 @@ impl Work {
         match self {
             Work::Write(statement) => statement.parameters(),
             Work::Read(query) => query.parameters(),
+        }
+    }
+
+    fn compared(&self, name: &str) -> Compared {
+        match self {
+            Work::Write(statement) => statement.compared(name),
+            Work::Read(query) => query.compared(name),
         }
     }
 

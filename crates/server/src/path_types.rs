@@ -1,0 +1,63 @@
+//! Types of parts of paths that nobody declared.
+//!
+//! A part of a path is text unless something says that it is a number: its declaration, the collection in which `require` finds
+//! a document by it, or else the endpoint's statements, where all that they do with it is to compare it with, or give it to, fields that are
+//! always numbers. As text it would equal none of them, without a word.
+
+use crate::config::{Action, EndpointConfig, ServiceConfig, path_parameters};
+use crate::stepping;
+use docs::catalog::Catalog;
+use docs::config::{Parameter, ParameterDefault, ParameterKind};
+use docs::key::KeyType;
+use docs::sql::{Compared, Query};
+
+/// The configuration with the types that its statements tell, as if they were declared.
+pub(crate) fn with_types(config: &ServiceConfig, catalog: &Catalog) -> ServiceConfig {
+    let mut typed = config.clone();
+    for endpoint in &mut typed.endpoints {
+        let is_known = |name: &str| {
+            endpoint.path_params.iter().any(|parameter| parameter.name == name)
+                || endpoint.require.as_ref().is_some_and(|target| target.parameter == name)
+        };
+        let unknown = path_parameters(&endpoint.pattern).filter(|name| !is_known(name));
+        let told = unknown.filter_map(|name| {
+            let compared = compared(name, endpoint, &config.docs.params, catalog)?;
+            let kind = match compared {
+                _ if compared.is_integer() => ParameterKind::Integer,
+                _ if compared.is_number() => ParameterKind::Number,
+                _ => return None,
+            };
+            Some(parameter(name, kind))
+        });
+        let told: Vec<Parameter> = told.collect();
+        endpoint.path_params.extend(told);
+    }
+    typed
+}
+
+/// Nothing where the statements are mistaken: that is told when they are prepared.
+fn compared(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: &Catalog) -> Option<Compared> {
+    match &endpoint.action {
+        Action::Query { sql, .. } => Some(Query::prepare(sql, catalog).ok()?.compared(name)),
+        Action::Steps { steps, .. } => {
+            Some(stepping::prepare_steps(steps, endpoint, file, catalog).ok()?.compared(name))
+        }
+        _ => None,
+    }
+}
+
+/// A part of the path: declared, or of the type of the key that `require` finds with it, else text.
+pub(crate) fn of_path(name: &str, endpoint: &EndpointConfig, catalog: &Catalog) -> Parameter {
+    if let Some(declared) = endpoint.path_params.iter().find(|parameter| parameter.name == name) {
+        return declared.clone();
+    }
+    let target = endpoint.require.as_ref().filter(|target| target.parameter == name);
+    let kind = target.and_then(|target| Some(catalog.collection(&target.collection)?.key.kind));
+    let is_integer = matches!(kind, Some(KeyType::U32 | KeyType::I64));
+    parameter(name, if is_integer { ParameterKind::Integer } else { ParameterKind::Text })
+}
+
+fn parameter(name: &str, kind: ParameterKind) -> Parameter {
+    let default = ParameterDefault::Missing;
+    Parameter { name: name.to_owned(), kind, values: Vec::new(), min: None, max: None, default, required: false }
+}
