@@ -23,6 +23,7 @@ use serde_json::Value as Json;
 use store::Tx;
 
 use crate::announced::Rule;
+use crate::caught;
 use crate::collection::Collection;
 use crate::engine::{Direction, KeyRange, STAMP_BYTES, View};
 use crate::key::Key;
@@ -68,14 +69,14 @@ impl IndexBuilder {
                     continue;
                 }
                 tracing::info!(collection = name, parts = targets.len(), "the collection is brought in line with the file");
-                match build(&heart, collection, &mut targets, &stop) {
+                match caught::outcome(|| build(&heart, collection, &mut targets, &stop)) {
                     Ok(false) => return,
                     Ok(true) => {
                         tracing::info!(collection = name, elapsed = ?began.elapsed(), "the collection is in line with the file");
                     }
-                    Err(error) => {
-                        tracing::error!(collection = name, %error, "the collection cannot be brought in line with the file");
-                        targets.iter().for_each(|target| target.readiness.refuse(error.to_string()));
+                    Err(why) => {
+                        tracing::error!(collection = name, why, "the collection cannot be brought in line with the file");
+                        targets.iter().for_each(|target| target.readiness.refuse(why.clone()));
                     }
                 }
             }

@@ -7,6 +7,7 @@
 mod announced;
 mod body;
 pub mod catalog;
+mod caught;
 pub mod changes;
 pub mod collection;
 pub mod config;

@@ -25,6 +25,7 @@ use super::stored;
 use super::upper::{self, Built};
 use super::view::{View, ViewState};
 use super::write::distinct_of;
+use crate::caught;
 use crate::engine::{Direction, KeyRange, STAMP_BYTES};
 use crate::rebuild::shown_key;
 use crate::sql::grouping::Memory;
@@ -146,15 +147,22 @@ fn thread_main(work: &Work, ready: &Sender<Result<(), store::Error>>, begins: &R
     if begins.recv().is_err() {
         return;
     }
-    let result = Worker::new(work).run(&snapshot);
+    let read = caught::outcome(|| Worker::new(work).run(&snapshot));
     drop(snapshot);
-    if let Err(error) = result {
-        tracing::error!(%error, "a view cannot be built");
-        work.building(None).for_each(|view| view.fail(error.to_string()));
+    if let Err(why) = read {
+        tracing::error!(why, "a view cannot be built");
+        work.building(None).for_each(|view| view.fail(why.clone()));
     }
     let is_last = work.reading.fetch_sub(1, Ordering::AcqRel) == 1;
-    if is_last && !work.stop.load(Ordering::Acquire) {
-        work.finish();
+    if is_last
+        && !work.stop.load(Ordering::Acquire)
+        && let Err(why) = caught::outcome(|| {
+            work.finish();
+            Ok(())
+        })
+    {
+        tracing::error!(why, "views cannot be switched in");
+        work.building(None).cloned().chain(work.uppers()).for_each(|view| view.fail(why.clone()));
     }
 }
 

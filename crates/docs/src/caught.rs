@@ -1,0 +1,36 @@
+//! Work of the threads that build: a panic there is told as what it could not do, and not left for somebody to wait for.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why work was not done: by its error, or by a panic, which the process has told with its place already.
+pub(crate) fn outcome<T>(work: impl FnOnce() -> Result<T, store::Error>) -> Result<T, String> {
+    // Whoever asks gives up what the work had in its hands: nothing half-changed is looked at again.
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(panic) => Err(format!("a panic, which is a bug of Sapsan: {}", text_of(&*panic))),
+    }
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it says nothing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_and_a_panic_are_told_alike() {
+        assert_eq!(outcome(|| Ok(5)), Ok(5));
+        assert_eq!(outcome(|| Err::<(), _>(store::Error::Full)), Err(store::Error::Full.to_string()));
+        let number = 7;
+        for (told, what) in [
+            (outcome(|| -> Result<(), store::Error> { panic!("in text") }), "in text"),
+            (outcome(|| -> Result<(), store::Error> { panic!("with {number}") }), "with 7"),
+        ] {
+            assert!(told.as_ref().is_err_and(|told| told.starts_with("a panic") && told.ends_with(what)), "{told:?}");
+        }
+    }
+}
