@@ -1,11 +1,13 @@
-//! What a configuration would change of a directory: for who only looks, and must not bring it in line with a wrong file.
+//! What opening a folder with a configuration would change of what its catalog holds: for who only looks at the folder, and must
+//! not have it brought in line with another service's file, or an older one. Nothing is changed here, no tree is made.
 //!
-//! Rows of the catalog are compared, nothing is read of the documents: what is declared and has no row of its own would be
-//! built, what has one and is not declared would be dropped.
+//! A build that was stopped half-way, and begins again, is no difference: the folder was opened with that file before. Neither
+//! is what the catalog keeps of a collection that is no longer declared, which opening leaves alone.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use store::Store;
 
 use crate::config::{CollectionConfig, Config};
@@ -14,89 +16,128 @@ use crate::open_error::OpenError;
 use crate::stored_catalog::{self, Rows};
 use crate::views;
 
-/// What opening the directory with this configuration would build, drop or change: a line for each, in no order that means
-/// anything. Empty where it would leave all as it is.
-pub fn differences(store: &Store, config: &Config) -> Result<Vec<String>, OpenError> {
-    let stored = match store.existing_tree(CATALOG_TREE)? {
-        Some(tree) => stored_catalog::read(&store.reader()?.snapshot(), tree)?,
-        None => Rows::new(),
-    };
-    let mut lines = Vec::new();
-    for collection in &config.collections {
-        match parsed(&stored, &stored_catalog::collection_row(collection)) {
-            None => lines.push(format!("the collection {} is new", collection.name)),
-            Some(row) => changed(collection, &row, &mut lines),
-        }
-    }
-    lines.extend(rules(config, &stored));
-    lines.extend(views_differ(config, &stored));
-    Ok(lines)
+/// Most differences told in words; the rest are counted.
+pub const DIFFERENCES_MAX: usize = 20;
+
+/// What differs between a configuration and a folder's catalog.
+#[derive(Clone, Debug, Default)]
+pub struct Differences {
+    /// What opening would do, each in words; empty: nothing.
+    pub told: Vec<String>,
+    /// Those beyond [`DIFFERENCES_MAX`].
+    pub more: usize,
 }
 
-fn parsed(stored: &Rows, key: &str) -> Option<Json> {
-    serde_json::from_str(stored.get(key)?).ok()
-}
+impl Differences {
+    /// Compares a configuration with the catalog of a store. None where the catalog is empty: of a store that no configuration
+    /// was opened with nothing can be dropped or built.
+    pub fn find(config: &Config, store: &Store) -> Result<Differences, OpenError> {
+        let mut found = Differences::default();
+        let Some(tree) = store.existing_tree(CATALOG_TREE)? else { return Ok(found) };
+        let stored = stored_catalog::read(&store.reader()?.snapshot(), tree)?;
+        if !stored.is_empty() {
+            found.compare_rows(config, &stored);
+            found.compare_views(config, &views::declared_in(&stored));
+        }
+        Ok(found)
+    }
 
-/// What is another in a collection's own row.
-fn changed(collection: &CollectionConfig, stored: &Json, lines: &mut Vec<String>) {
-    let declared = stored_catalog::declared_row(collection);
-    for (fields, what) in
-        [(&["key", "type"][..], "key"), (&["schema"], "schema"), (&["expire", "expire_after"], "time of expiry")]
-    {
-        if fields.iter().any(|field| declared[field] != stored[field]) {
-            lines.push(format!("the {what} of {} is another", collection.name));
+    /// Whether opening would change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.told.is_empty()
+    }
+
+    fn add(&mut self, what: String) {
+        if self.told.len() < DIFFERENCES_MAX {
+            self.told.push(what);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn compare_rows(&mut self, config: &Config, stored: &Rows) {
+        let wanted: BTreeMap<String, Json> =
+            config.collections.iter().flat_map(|collection| rows_of(config, collection)).collect();
+        for (key, wanted) in &wanted {
+            let stored = stored.get(key).and_then(|row| serde_json::from_str::<Json>(row).ok());
+            let Some((kind, name)) = shown(key) else { continue };
+            let Some(stored) = stored else {
+                let done = if kind == "collection" { "made" } else { "built" };
+                self.add(format!("the {kind} {name} would be {done}"));
+                continue;
+            };
+            let fields = wanted.as_object().into_iter().flatten();
+            let other: Vec<&str> =
+                fields.filter(|(field, value)| stored[field.as_str()] != **value).map(|(f, _)| f.as_str()).collect();
+            if !other.is_empty() {
+                self.add(format!("the {kind} {name} would be changed ({})", other.join(", ")));
+            }
+        }
+        for key in stored.keys().filter(|key| !wanted.contains_key(*key)) {
+            let Some((kind, name)) = shown(key) else { continue };
+            let collection = key.split('/').nth(1).unwrap_or_default();
+            let is_declared = config.collections.iter().any(|declared| declared.name == collection);
+            if kind == "reference" || (kind != "collection" && is_declared) {
+                self.add(format!("the {kind} {name} would be dropped"));
+            }
+        }
+    }
+
+    fn compare_views(&mut self, config: &Config, stored: &BTreeMap<String, String>) {
+        for wanted in &config.views {
+            match stored.get(&wanted.name) {
+                None => self.add(format!("the view {} would be built", wanted.name)),
+                Some(query) if *query != wanted.query => {
+                    self.add(format!("the view {} would be built anew, of another query", wanted.name));
+                }
+                Some(_) => {}
+            }
+        }
+        for name in stored.keys().filter(|name| config.views.iter().all(|view| view.name != **name)) {
+            self.add(format!("the view {name} would be dropped"));
         }
     }
 }
 
-/// Indexes, unique fields and references, by the names of their rows: of the declared collections all, of others the references.
-fn rules(config: &Config, stored: &Rows) -> Vec<String> {
-    let declared: BTreeMap<String, Json> =
-        config.collections.iter().flat_map(|collection| stored_catalog::declared_rules(config, collection)).collect();
-    let is_declared = |name: &str| config.collections.iter().any(|collection| collection.name == name);
-    let mut lines = Vec::new();
-    for (name, rule) in &declared {
-        let Some(row) = parsed(stored, name) else {
-            lines.push(format!("{} is not there and would be built", told(name)));
-            continue;
-        };
-        if ["included", "target"].iter().any(|field| rule[field] != row[field]) {
-            lines.push(format!("{} is another and would be built anew", told(name)));
+impl fmt::Display for Differences {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.told.join("; "))?;
+        if self.more > 0 {
+            write!(out, "; and {} more", self.more)?;
         }
-    }
-    for name in stored.keys().filter(|name| !declared.contains_key(*name)) {
-        let mut parts = name.split('/');
-        let (kind, collection) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        if kind == "reference" || matches!(kind, "index" | "unique") && is_declared(collection) {
-            lines.push(format!("{} would be dropped", told(name)));
-        }
-    }
-    lines
-}
-
-/// A rule's row as a reader of the configuration knows it.
-fn told(name: &str) -> String {
-    match name.splitn(3, '/').collect::<Vec<_>>()[..] {
-        ["index", collection, fields] => format!("the index of {collection} on {}", fields.replace(',', ", ")),
-        ["unique", collection, field] => format!("the unique field {field} of {collection}"),
-        ["reference", collection, field] => format!("the reference {field} of {collection}"),
-        _ => name.to_string(),
+        Ok(())
     }
 }
 
-fn views_differ(config: &Config, stored: &Rows) -> Vec<String> {
-    let known = views::stored_queries(stored);
-    let mut lines = Vec::new();
-    for view in &config.views {
-        let mut queries = known.iter().filter(|(name, _)| *name == view.name).map(|(_, query)| query).peekable();
-        if queries.peek().is_none() {
-            lines.push(format!("the view {} is not there and would be built", view.name));
-        } else if !queries.any(|query| *query == view.query) {
-            lines.push(format!("the view {} has another query and would be built anew", view.name));
-        }
+/// The catalog's rows of a collection that is in line with the configuration, each with the fields that are compared.
+fn rows_of(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
+    let mut own = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
+    own["expire"] = json!(wanted.expire.as_ref().map(|expire| &expire.field));
+    own["expire_after"] = json!(wanted.expire.as_ref().map(|expire| expire.after_seconds));
+    let mut rows = vec![(stored_catalog::collection_row(wanted), own)];
+    for fields in stored_catalog::index_fields(wanted, wanted.expire.as_ref()) {
+        let included = stored_catalog::included(config, wanted, &fields);
+        rows.push((stored_catalog::index_row(wanted, &fields), json!({ "included": included })));
     }
-    let is_declared = |name: &str| config.views.iter().any(|view| view.name == name);
-    let dropped = known.iter().filter(|(name, _)| !is_declared(name));
-    lines.extend(dropped.map(|(name, _)| format!("the view {name} would be dropped")));
-    lines
+    rows.extend(wanted.unique.iter().map(|field| (stored_catalog::unique_row(wanted, field), json!({}))));
+    let references = wanted.references.iter();
+    rows.extend(references.map(|(field, target)| {
+        let row = json!({ "target": target });
+        (stored_catalog::reference_row(wanted, field), row)
+    }));
+    rows
+}
+
+/// What a row is of, in words, and its name; none for rows that a file declares nothing of, and those of views.
+fn shown(key: &str) -> Option<(&'static str, String)> {
+    let mut parts = key.splitn(3, '/');
+    let (kind, collection) = (parts.next()?, parts.next()?);
+    let of = parts.next().map(|fields| format!("{collection}({fields})"));
+    match kind {
+        "collection" => Some(("collection", collection.to_string())),
+        "index" => Some(("index", of?)),
+        "unique" => Some(("unique field", of?)),
+        "reference" => Some(("reference", of?)),
+        _ => None,
+    }
 }

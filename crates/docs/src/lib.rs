@@ -50,7 +50,7 @@ mod writing;
 pub use announced::RuleStatus;
 pub use body::Body;
 pub use database::{CollectionId, Database, Write};
-pub use differences::differences;
+pub use differences::{DIFFERENCES_MAX, Differences};
 pub use error::{ReadError, WriteError};
 pub use open_error::OpenError;
 pub use readiness::{Readiness, ReadinessState};

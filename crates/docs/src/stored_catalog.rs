@@ -186,7 +186,7 @@ fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -
 }
 
 /// The fields that an index is to carry.
-fn included(config: &Config, collection: &CollectionConfig, index: &[String]) -> Vec<String> {
+pub(crate) fn included(config: &Config, collection: &CollectionConfig, index: &[String]) -> Vec<String> {
     let mut declared = config.included.iter();
     let found = declared.find(|included| included.collection == collection.name && included.index == index);
     found.map(|included| included.fields.clone()).unwrap_or_default()
@@ -264,39 +264,17 @@ pub(crate) fn collection_row(wanted: &CollectionConfig) -> String {
     format!("collection/{}", wanted.name)
 }
 
-fn reference_row(wanted: &CollectionConfig, field: &str) -> String {
-    format!("reference/{}/{}", wanted.name, escaped(field))
-}
-
-fn unique_row(wanted: &CollectionConfig, field: &str) -> String {
-    format!("unique/{}/{}", wanted.name, escaped(field))
-}
-
-fn index_row(wanted: &CollectionConfig, fields: &[String]) -> String {
+pub(crate) fn index_row(wanted: &CollectionConfig, fields: &[String]) -> String {
     let fields = fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",");
     format!("index/{}/{fields}", wanted.name)
 }
 
-/// A collection's own row as far as its declaration tells.
-pub(crate) fn declared_row(wanted: &CollectionConfig) -> Json {
-    let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
-    if let Some(expire) = &wanted.expire {
-        row["expire"] = json!(expire.field);
-        row["expire_after"] = json!(expire.after_seconds);
-    }
-    row
+pub(crate) fn unique_row(wanted: &CollectionConfig, field: &str) -> String {
+    format!("unique/{}/{}", wanted.name, escaped(field))
 }
 
-/// The rows of a collection's indexes, unique fields and references as far as its declaration tells: without trees and states.
-pub(crate) fn declared_rules(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
-    let mut rows = Vec::new();
-    for fields in index_fields(wanted, wanted.expire.as_ref()) {
-        rows.push((index_row(wanted, &fields), json!({ "included": included(config, wanted, &fields) })));
-    }
-    rows.extend(wanted.unique.iter().map(|field| (unique_row(wanted, field), json!({}))));
-    let references = wanted.references.iter();
-    rows.extend(references.map(|(field, target)| (reference_row(wanted, field), json!({ "target": target }))));
-    rows
+pub(crate) fn reference_row(wanted: &CollectionConfig, field: &str) -> String {
+    format!("reference/{}/{}", wanted.name, escaped(field))
 }
 
 struct Resolver<'r, V> {
@@ -374,7 +352,11 @@ impl<V: View> Resolver<'_, V> {
         schema: Option<&Schema>,
     ) -> Result<Identity, OpenError> {
         let key = collection_row(wanted);
-        let mut row = declared_row(wanted);
+        let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
+        if let Some(expire) = &wanted.expire {
+            row["expire"] = json!(expire.field);
+            row["expire_after"] = json!(expire.after_seconds);
+        }
         let stored: Option<Json> = self.stored.get(&key).and_then(|row| serde_json::from_str(row).ok());
         let expire = wanted.expire.clone();
         let since = expire.as_ref().filter(|expire| expire.field == LAST_WRITE).map(|_| self.since(stored.as_ref()));
@@ -521,7 +503,7 @@ impl<V: View> Resolver<'_, V> {
 
 /// The declared indexes, and one for each referring field, and for that of times, that none of them starts with: deleting a
 /// document must find who refers to it without reading a whole collection, and expiry what has come due.
-fn index_fields(wanted: &CollectionConfig, expire: Option<&ExpireConfig>) -> Vec<Vec<String>> {
+pub(crate) fn index_fields(wanted: &CollectionConfig, expire: Option<&ExpireConfig>) -> Vec<Vec<String>> {
     let mut indexes = wanted.indexes.clone();
     let times = wanted.expire.iter().chain(expire).map(|expire| &expire.field);
     for field in wanted.references.iter().map(|(field, _)| field).chain(times) {

@@ -25,6 +25,7 @@ mod changes;
 mod concurrency;
 mod config;
 mod counts;
+mod differences;
 mod expire;
 mod expire_power;
 mod expire_written;

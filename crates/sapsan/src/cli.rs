@@ -209,7 +209,8 @@ pub(crate) struct Verify {
     /// Compute the views again and nothing else: of a folder, with --config, or of a running server while it takes writes
     #[arg(long)]
     pub(crate) views: bool,
-    /// The config file that the folder was served with last: checks index entries, unique values, references and views too
+    /// The service's config file: brings the folder in line with it, as a start does, then checks index entries, unique values,
+    /// references and views too
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
 }

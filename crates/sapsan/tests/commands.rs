@@ -40,57 +40,50 @@ fn a_command_that_opens_the_folder_builds_what_is_new_before_it_looks() {
     std::fs::write(folder.path().join("users.ndjson"), users).expect("a file");
     let import = ["import", "service.toml", "--data", "d", "users.ndjson", "--collection", "users"];
     assert!(sapsan(folder.path(), &import).status.success());
-    let verify = ["verify", "d", "--config", "service.toml"];
-    let query = ["query", "service.toml", "--data", "d", "SELECT id FROM users WHERE name = 'n7'"];
+    let change = ["query", "service.toml", "--data", "d", "DELETE FROM users WHERE id = 5000"];
     std::fs::write(folder.path().join("service.toml"), format!("{config}indexes = [[\"name\"]]\n")).expect("a file");
-    assert!(sapsan(folder.path(), &query).status.success());
-    let output = sapsan(folder.path(), &verify);
+    assert!(sapsan(folder.path(), &change).status.success());
+    let output = sapsan(folder.path(), &["verify", "d", "--config", "service.toml"]);
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(out.contains("documents: 3000, entries of indexes and unique fields: 3000\nclean"), "{out}");
     std::fs::write(folder.path().join("service.toml"), format!("{config}unique = [\"name\"]\n")).expect("a file");
-    let output = sapsan(folder.path(), &query);
+    let output = sapsan(folder.path(), &change);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && told.contains("users/0 and users/1 have the same value"), "{told}");
 }
 
 #[test]
-fn a_folder_is_not_verified_by_a_file_that_would_change_it() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let items =
-        "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\nindexes = [[\"a\", \"b\"]]\nunique = [\"c\"]\n";
-    let view = |query: &str| format!("[views.all]\nquery = \"SELECT {query} AS n FROM items\"\n");
-    let own = format!("{items}{}", view("COUNT(*)"));
-    let write = |config: &str| std::fs::write(folder.path().join("service.toml"), config).expect("a file");
-    write(&own);
-    std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1,\"a\":1,\"c\":1}\n{\"id\":2}\n").expect("a file");
-    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
-    assert!(sapsan(folder.path(), &import).status.success());
-    let verify = || sapsan(folder.path(), &["verify", "d", "--config", "service.toml"]);
-    let others = [
-        ("[collections.other]\nkey = { field = \"id\", type = \"u32\" }\n".to_owned(), "the collection other is new"),
-        (items.to_owned(), "the view all would be dropped"),
-        (format!("{items}{}", view("COUNT(a)")), "the view all has another query and would be built anew"),
-        (format!("{own}[views.more]\nquery = \"SELECT SUM(a) AS a FROM items\"\n"), "the view more is not there"),
-        (own.replace("[\"a\", \"b\"]", "[\"a\"]"), "the index of items on a, b would be dropped"),
-        (own.replace("[\"a\", \"b\"]", "[\"b\"]"), "the index of items on b is not there and would be built"),
-        (own.replace("[\"c\"]", "[]"), "the unique field c of items would be dropped"),
-        (own.replace("unique", "references = { a = \"items\" }\nunique"), "the reference a of items is not there"),
-        (own.replace("unique", "schema = { type = \"object\" }\nunique"), "the schema of items is another"),
-        (own.replace("unique", "expire = { field = \"at\" }\nunique"), "the time of expiry of items is another"),
-        (own.replace("\"id\"", "\"a\""), "the key of items is another"),
+fn a_command_that_only_looks_refuses_a_file_that_declares_other_than_the_folder_holds() {
+    let folder = folder();
+    let own = format!("{CONFIG}[views.all]\nquery = \"SELECT COUNT(*) AS n FROM items\"\n");
+    let other = CONFIG.replace("[server]", "indexes = [[\"name\"]]\n[server]")
+        + "[views.ids]\nquery = \"SELECT id, COUNT(*) AS n FROM items GROUP BY id\"\n";
+    std::fs::write(folder.path().join("service.toml"), own).expect("a file");
+    std::fs::write(folder.path().join("other.toml"), other).expect("a file");
+    std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n{\"id\":2}\n").expect("a file");
+    let ask = |arguments: &[&str]| {
+        let output = sapsan(folder.path(), arguments);
+        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (output.status.success(), told.concat())
+    };
+    assert!(ask(&["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"]).0);
+    let log = |told: &str| told.split_once("up to change ").map(|(_, rest)| rest.split(',').next().map(str::to_owned));
+    let before = log(&ask(&["verify", "d"]).1);
+    let looks: [&[&str]; 3] = [
+        &["verify", "d", "--config", "other.toml"],
+        &["verify", "d", "--views", "--config", "other.toml"],
+        &["query", "other.toml", "--data", "d", "SELECT id FROM items"],
     ];
-    for (other, difference) in &others {
-        write(other);
-        let output = verify();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success(), "{difference}");
-        assert!(told.contains(difference) && told.contains("Nothing was changed."), "{difference}: {told}");
+    for look in looks {
+        let (succeeded, told) = ask(look);
+        assert!(!succeeded, "{look:?}: {told}");
+        let differences =
+            "the index items(name) would be built; the view ids would be built; the view all would be dropped";
+        assert!(told.contains(differences) && told.contains("the file that the service runs with"), "{told}");
     }
-    // Nor was anything changed: the folder's own file finds all as it was.
-    write(&own);
-    let output = verify();
-    let out = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && out.contains("view all: 1 rows of 2 documents\nclean"), "{out}");
+    let (succeeded, told) = ask(&["verify", "d", "--config", "service.toml"]);
+    assert!(succeeded && told.contains("view all: 1 rows of 2 documents\nclean"), "{told}");
+    assert!(before.is_some() && log(&told) == before, "{before:?}: {told}");
 }
 
 #[test]

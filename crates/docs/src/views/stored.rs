@@ -156,6 +156,14 @@ fn replaced(
     Ok(())
 }
 
+/// The query of each view that the file declared which the database was opened with last, by name: of a view that is being
+/// replaced, the new one.
+pub(crate) fn declared_in(stored: &Rows) -> BTreeMap<String, String> {
+    let mut rows: Vec<Row> = read(stored).into_values().collect();
+    rows.sort_by_key(|row| !row.is_ready);
+    rows.into_iter().map(|row| (row.name, row.query)).collect()
+}
+
 struct Row {
     name: String,
     query: String,
@@ -181,11 +189,6 @@ fn read(stored: &Rows) -> BTreeMap<u64, Row> {
         Some((number, Row { name: text("name"), query: text("query"), is_ready: text("state") == "ready", over }))
     });
     rows.collect()
-}
-
-/// Names and queries of all views that are stored, built or not.
-pub(crate) fn stored_queries(stored: &Rows) -> Vec<(String, String)> {
-    read(stored).into_values().map(|row| (row.name, row.query)).collect()
 }
 
 fn tree_names(number: u64) -> [String; 2] {

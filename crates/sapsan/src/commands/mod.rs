@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod generate;
 pub(crate) mod import;
 mod logging;
+mod looking;
 mod progress;
 pub(crate) mod query;
 mod remote;

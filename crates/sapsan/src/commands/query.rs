@@ -1,6 +1,6 @@
 //! `sapsan query CONFIG --data DIR SQL`: one statement, its rows printed as a table, JSON, NDJSON or CSV.
 
-use super::Outcome;
+use super::{Outcome, looking};
 use crate::cli::{Format, Query as Arguments};
 use docs::sql::{Budget, Field, RowSink, Value, Workers, write_field};
 use docs::{Database, Session};
@@ -22,14 +22,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if !store::Store::is_in(&arguments.data) {
         return Err(format!("{} is no data folder", arguments.data.display()));
     }
-    let opened = Database::open(&documents, &arguments.data, server::store_options(&config));
-    let (database, _) = opened.map_err(|error| format!("{}: {error}", arguments.data.display()))?;
-    // A changed file may have views that are not built yet.
-    database.wait_for_views();
+    let (data, options) = (&arguments.data, server::store_options(&config));
     let given = given(&arguments.params)?;
     if Change::is_one(&arguments.sql) {
+        let opened = Database::open(&documents, data, options);
+        let (database, _) = opened.map_err(|error| format!("{}: {error}", data.display()))?;
+        // A changed file may have views that are not built yet.
+        database.wait_for_views();
         return change(&database, arguments, &given);
     }
+    let database = looking::open(&documents, &arguments.config, data, options)?;
+    // A build that was stopped begins again.
+    database.wait_for_views();
     let query = Statement::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
     let helpers = std::thread::available_parallelism().map_or(0, |threads| threads.get() - 1);
     let query = query.with_workers(Arc::new(Workers::new(helpers)));

@@ -1,21 +1,17 @@
 //! `sapsan verify DIR [--config CONFIG]`: every page, every tree's order, free space, the log; nothing of it is changed.
-//! With a config the store is opened too, and every index entry, unique value, reference and view is computed again. A file that
-//! would have anything built or dropped, as a start with it does, is refused: perhaps it is another service's.
+//! With a config the database is opened too, where that file declares what the folder holds, and every index entry, unique value,
+//! reference and view is computed again.
 //!
 //! `sapsan verify DIR --views --config CONFIG` looks at the views alone, `sapsan verify URL --views` has a running server
 //! compute its views again while it takes writes.
 
-use super::Outcome;
 use super::remote::Remote;
+use super::{Outcome, looking};
 use crate::cli::Verify;
 use docs::Database;
 use serde_json::Value as Json;
 use server::config::ServiceConfig;
-use std::path::Path;
 use store::{Options, Store};
-
-/// Differences between a file and a folder that are told, each on a line.
-const DIFFERENCES_TOLD_MAX: usize = 10;
 
 pub(crate) fn run(arguments: &Verify) -> Outcome {
     let data = &arguments.data;
@@ -38,14 +34,9 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
         clean = found.is_clean();
     }
     if let Some(path) = arguments.config.as_ref().filter(|_| clean) {
-        let (store, _) = Store::open(data, Options::default().keeping_changes()).map_err(told)?;
         let config = ServiceConfig::load(path, &[]).map_err(|error| error.to_string())?;
         let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
-        let differences = docs::differences(&store, &documents).map_err(|error| error.to_string())?;
-        if !differences.is_empty() {
-            return Err(other_file(data, path, &differences));
-        }
-        let database = Database::with_store(&documents, data, store).map_err(|error| error.to_string())?;
+        let database = looking::open(&documents, path, data, Options::default().keeping_changes())?;
         if !arguments.views {
             let report = docs::verify::database(&database).map_err(|error| error.to_string())?;
             println!("documents: {}, entries of indexes and unique fields: {}", report.documents, report.entries);
@@ -62,18 +53,6 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
     } else {
         Err(format!("{} is damaged: see above", data.display()))
     }
-}
-
-/// Refuses a file that the folder was not served with last.
-fn other_file(data: &Path, file: &Path, differences: &[String]) -> String {
-    let mut told = format!("{} is not in line with {}:", data.display(), file.display());
-    for difference in differences.iter().take(DIFFERENCES_TOLD_MAX) {
-        told.push_str(&format!("\n  {difference}"));
-    }
-    if differences.len() > DIFFERENCES_TOLD_MAX {
-        told.push_str(&format!("\n  and {} more", differences.len() - DIFFERENCES_TOLD_MAX));
-    }
-    told + "\nNothing was changed. Give the file that the folder was served with last, or start the service with this one first."
 }
 
 /// Has a server compute each of its views again.

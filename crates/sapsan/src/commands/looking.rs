@@ -1,0 +1,27 @@
+//! Opening a folder for a command that only looks at it.
+
+use docs::{Database, Differences};
+use std::path::Path;
+use store::{Options, Store};
+
+/// Opens a folder with a file that declares what the folder holds. Any other is refused: opening brings a folder in line with the
+/// file, which would drop or build what nobody has asked for.
+pub(super) fn open(
+    documents: &docs::config::Config,
+    file: &Path,
+    data: &Path,
+    options: Options,
+) -> Result<Database, String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", data.display());
+    let (store, _) = Store::open(data, options).map_err(|error| told(&error))?;
+    let differences = Differences::find(documents, &store).map_err(|error| told(&error))?;
+    if !differences.is_empty() {
+        return Err(format!(
+            "{} declares other than {} holds, which would be changed: {differences}. Start the service with this file \
+             first, and wait until all is built, or give the file that the service runs with",
+            file.display(),
+            data.display()
+        ));
+    }
+    Database::with_store(documents, data, store).map_err(|error| told(&error))
+}
