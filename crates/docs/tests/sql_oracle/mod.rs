@@ -100,7 +100,8 @@ impl Both {
         let given = self.given(query.parameters());
         let parameters: Vec<Value<'_>> = given.iter().map(OwnedValue::value).collect();
         // Whoever asks is told the plan, too.
-        let _ = query.plan_line(&parameters);
+        let present: Vec<&str> = query.parameters().iter().map(String::as_str).collect();
+        let _ = (query.plan_line(&parameters), query.explain(&present), query.explain_json(&[]), query.scans(&present));
         query
             .write_array(&self.memory, &parameters, &mut Scratch::new(), &Budget::default(), &mut out)
             .map_err(|error| format!("execute: {error}"))?;
