@@ -157,7 +157,9 @@ fn mistakes_of_steps_have_their_place() {
         assert!(told.starts_with(expected), "{told}");
     };
     check(&[("SELECT sku FROM gods", "")], "0 sql: line 1, column 17: no collection \"gods\"");
-    check(&[(TAKE, ""), (SELL, "rows >")], "1 expect: line");
+    check(&[(TAKE, ""), (SELL, "rows >")], "1 expect: line 1, column 7: ");
+    check(&[(TAKE, "rows = 1\n AND")], "0 expect: line 2, column 5: ");
+    check(&[(TAKE, "(rows = 1")], "0 expect: line 1, column 10: ");
     check(&[(TAKE, "1 = 1 AND\n lines > 0")], "0 expect: line 2, column 2: no field \"lines\"");
     check(&[(TAKE, ""), ("DELETE FROM sales WHERE id = :id", "")], "1 sql: nothing gives :id; there are: sku, count");
     check(&[(SELL, ""), ("SELECT count FROM sold", "")], "1 sql: a view cannot be read behind a step that writes");

@@ -140,7 +140,8 @@ impl Steps {
                 Work::Read(_) => {}
             }
             let slots = steps.slots(work.parameters()).map_err(mistake)?;
-            let mistake = |error: SqlError| StepMistake { step, in_expect: true, error: moved_up(error) };
+            let written = text.expect.unwrap_or_default();
+            let mistake = |error: SqlError| StepMistake { step, in_expect: true, error: moved_up(error, written) };
             let expect = text.expect.map(|text| Query::prepare(&format!("{BEFORE}{text}{BEHIND}"), catalog));
             let expect = expect.transpose().map_err(mistake)?;
             if expect.as_ref().is_some_and(|query| query.reads_views(catalog)) {
@@ -367,10 +368,19 @@ impl Work {
     }
 }
 
-/// The place of an expectation's mistake in its own text.
-fn moved_up(mut error: SqlError) -> SqlError {
+/// The place of an expectation's mistake in its own text. What the parser stumbles over in the words behind it is what the
+/// expectation lacks at its end.
+fn moved_up(mut error: SqlError, expectation: &str) -> SqlError {
     if error.line > 1 {
         error.line -= 1;
+    }
+    let lines = expectation.split('\n').count() as u64;
+    if error.line > lines {
+        let last = expectation.rsplit('\n').next().unwrap_or_default().trim_end();
+        (error.line, error.column) = (lines, last.chars().count() as u64 + 1);
+        error.message = "the text ends here, but not as an expression does: something is missing, or a parenthesis is \
+                         too many; as in `rows = 1`"
+            .to_owned();
     }
     error
 }
