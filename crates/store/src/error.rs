@@ -119,7 +119,7 @@ impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Busy => out.write_str("busy: the queue or the readers' table is full, try again"),
-            Error::Unknown(source) => write!(out, "outcome unknown: the log's sync failed: {source}"),
+            Error::Unknown(source) => write!(out, "outcome unknown: a sync failed: {source}"),
             Error::Poisoned => out.write_str("no writes until the store is reopened: an earlier sync failed"),
             Error::Full => out.write_str("disk full; nothing was changed"),
             Error::Aborted => out.write_str("the transaction refused itself"),

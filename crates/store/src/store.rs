@@ -155,7 +155,8 @@ impl Store {
     }
 
     /// Makes finished builds the content of these (empty) trees, all or none, durable when it returns. A tree that is
-    /// not empty is an error. Also puts `rows` (a few, catalog-like) in the same step.
+    /// not empty is an error. Also puts `rows` (a few, catalog-like) in the same step. [`Error::Unknown`]: a sync failed, and all
+    /// of it or nothing is there once the store is opened again.
     pub fn attach(
         &self,
         builds: Vec<(TreeId, BulkTree)>,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::DiskFile;
@@ -94,4 +94,53 @@ fn a_build_that_is_given_up_half_way_leaves_its_pages_to_the_next_one() {
         bytes < 2 * ENTRIES * VALUE.len() as u64,
         "{bytes} bytes: the pages of abandoned builds were not used again"
     );
+}
+
+/// The first sync behind a meta page fails, once it is asked for.
+#[derive(Default)]
+struct MetaSync {
+    is_asked_for: AtomicBool,
+    is_written: AtomicBool,
+}
+
+/// Where the meta pages end.
+const META_END: u64 = 2 * store::tree::PAGE_BYTES as u64;
+
+impl Hooks for MetaSync {
+    fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        if name == "tree" && offset < META_END && self.is_asked_for.load(Ordering::Relaxed) {
+            self.is_written.store(true, Ordering::Relaxed);
+        }
+        file.write_at(bytes, offset)
+    }
+    fn sync_data(&self, name: &str, file: &dyn DiskFile) -> io::Result<()> {
+        if name == "tree" && self.is_written.swap(false, Ordering::Relaxed) {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        file.sync_data()
+    }
+}
+
+#[test]
+fn an_attachment_whose_meta_page_was_not_synced_may_be_there_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Arc::new(MetaSync::default());
+    let disk = HookedDisk::new(directory.path(), &hooks);
+    let (store, _) = Store::open_on(Arc::new(disk), Options::default()).unwrap();
+    let tree = store.tree("t").unwrap();
+    let mut build = store.bulk().unwrap();
+    fill(&mut build).unwrap();
+    hooks.is_asked_for.store(true, Ordering::Relaxed);
+    let outcome = store.attach(vec![(tree, build)], &[]);
+    assert!(matches!(outcome, Err(Error::Unknown(_))), "{outcome:?}");
+    let written = store.commit(&mut |tx| {
+        tx.put(tree, b"k", b"v");
+        Ok(())
+    });
+    assert!(matches!(written, Err(Error::Poisoned)), "{written:?}");
+    drop(store);
+    // Here the page has reached the disk.
+    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (tree, reader) = (store.tree("t").unwrap(), store.reader().unwrap());
+    assert_eq!(reader.snapshot().get(tree, &0u64.to_be_bytes()).unwrap().as_deref(), Some(&VALUE[..]));
 }

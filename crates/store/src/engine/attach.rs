@@ -109,7 +109,11 @@ impl Engine {
             tree.merge(id, rows.iter().map(|(key, value)| (*key, Some(*value))))?;
         }
         let log_start = writer.tail.position();
-        let view = self.finish(tree, version, log_start)?;
+        let view = self.finish(tree, version, log_start).map_err(|error| match error {
+            // The meta page may have reached the disk, and then all of it is there when the store is opened again.
+            Error::Io { source, .. } if self.tree.is_poisoned() => Error::Unknown(source),
+            other => other,
+        })?;
         self.publish(|generation| {
             generation.tree = view;
             generation.frozen = None;
