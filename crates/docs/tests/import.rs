@@ -4,7 +4,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use crate::service::{Service, travels, user, visit};
+use crate::lives;
+use crate::service::{Service, config, travels, user, visit};
+use crate::simulation::content::Files as DiskFiles;
+use crate::simulation::disk::{Fault, FaultPlan, SimulatedDisk};
+use docs::WriteError;
 use docs::import::{ImportError, Input, OnError, Options, Report};
 use tempfile::TempDir;
 
@@ -281,4 +285,20 @@ fn of_records_with_one_key_the_first_is_kept_in_any_order() {
     late.splice(9_000..9_000, [100_000, 50_000]);
     late.push(50_000);
     check_order(&late, &["@, line 20003: the key 50000 is there already: @, line 9002"]);
+}
+
+#[test]
+fn an_import_by_transactions_whose_sync_fails_says_that_nobody_knows_what_of_the_last_is_there() {
+    let disk = std::sync::Arc::new(SimulatedDisk::powered(&DiskFiles::new(), u64::MAX));
+    let items = config("[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n");
+    let database = lives::open_powered(&disk, &items).unwrap();
+    let import = |text: &'static str| {
+        let input = Input::Stream { name: "items".to_string(), read: Box::new(text.as_bytes()) };
+        database.import(vec![input], &into("items"), &|_| {})
+    };
+    import("{\"id\":1}\n").unwrap();
+    // The log is written, then synced.
+    disk.set_plan(Some(FaultPlan { fault: Fault::Broken, at: disk.operations() + 1, count: u64::MAX }));
+    let outcome = import("{\"id\":2}\n{\"id\":3}\n");
+    assert!(matches!(outcome, Err(ImportError::Write(WriteError::Unknown { .. }))), "{outcome:?}");
 }

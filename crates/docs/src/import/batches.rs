@@ -78,14 +78,18 @@ fn flush(
     if batch.writes.is_empty() {
         return Ok(());
     }
-    if database.write_all(&batch.writes).is_ok() {
-        gathered.report.documents += batch.writes.len() as u64;
-        return Ok(());
+    match database.write_all(&batch.writes) {
+        Ok(()) => {
+            gathered.report.documents += batch.writes.len() as u64;
+            return Ok(());
+        }
+        Err(error) if !is_of_a_record(&error) => return Err(ImportError::Write(error)),
+        Err(_) => {}
     }
     for (place, write) in batch.places.iter().zip(&batch.writes) {
         match database.write_now(write) {
             Ok(_) => gathered.report.documents += 1,
-            Err(why @ (WriteError::Invalid { .. } | WriteError::Conflict { .. } | WriteError::TooLarge { .. })) => {
+            Err(why) if is_of_a_record(&why) => {
                 let bad = gathered.bad(place, why.to_string());
                 gathered.refuse(options.on_error, bad)?;
             }
@@ -93,6 +97,12 @@ fn flush(
         }
     }
     Ok(())
+}
+
+/// Whether a record is to blame, or several together: one by one they are told apart. After any other error the transaction may even
+/// have been done.
+fn is_of_a_record(error: &WriteError) -> bool {
+    matches!(error, WriteError::Invalid { .. } | WriteError::Conflict { .. } | WriteError::TooLarge { .. })
 }
 
 /// The collections with those that are referred to before those that refer; in a circle, as the catalog has them.

@@ -5,7 +5,8 @@
 //!    sorted: its documents' trees are built while it is read (`line.rs`).
 //! 2. Build (`bulk.rs`), where all the collections are empty: documents, indexes and unique values become trees bottom-up;
 //!    a key or a unique value that occurs twice and a reference to nobody are found while sorted entries are read. All
-//!    trees become visible in one step: an import that stops before leaves nothing and can be run again.
+//!    trees become visible in one step: an import that stops before leaves nothing and can be run again. Where a sync of that step
+//!    fails ([`store::Error::Unknown`]), all of it or nothing is there after the next start.
 //! 3. Or write (`batches.rs`), where a collection has documents: transactions of many inserts each, collections that are
 //!    referred to first. Each transaction is whole, the import is not: one that stops has stored the batches before.
 //!
