@@ -61,12 +61,13 @@ fn nightly_cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, SQL beside SQLite, views through power failures, or a campaign of `crates/store/examples/campaign.rs`.
+/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, SQL beside SQLite, views through power failures, databases on faulty disks, or a campaign of `crates/store/examples/campaign.rs`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     match arguments {
         [name, rest @ ..] if name == "kill" => kill(rest),
         [name, rest @ ..] if name == "sql" => sql(rest),
         [name, rest @ ..] if name == "views" => views(rest),
+        [name, rest @ ..] if name == "docs-faults" => docs_faults(rest),
         _ => store(arguments),
     }
 }
@@ -120,6 +121,25 @@ fn views(arguments: &[String]) -> Result<(), String> {
             [name, value] if name == "--seconds" => command.env("VIEWS_POWER_SECONDS", value),
             [name, value] if name == "--seed" => command.env("VIEWS_POWER_SEED", value),
             _ => return Err(format!("`{}` is not understood: views [--seconds N] [--seed S]", pair.join(" "))),
+        };
+    }
+    tools::run_with(&mut command)
+}
+
+/// `cargo xtask campaign docs-faults [--count N] [--seed S] [--step K]`: each fault at each (or each Kth) operation of N databases, from an
+/// empty disk and from what a kill left.
+fn docs_faults(arguments: &[String]) -> Result<(), String> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--package", "docs", "--test", "suite", "disk_faults::", "--", "--ignored", "--nocapture"]);
+    for pair in arguments.chunks(2) {
+        match pair {
+            [name, value] if name == "--count" => command.env("DOCS_FAULTS_COUNT", value),
+            [name, value] if name == "--seed" => command.env("DOCS_FAULTS_SEED", value),
+            [name, value] if name == "--step" => command.env("DOCS_FAULTS_STEP", value),
+            _ => {
+                let wrong = pair.join(" ");
+                return Err(format!("`{wrong}` is not understood: docs-faults [--count N] [--seed S] [--step K]"));
+            }
         };
     }
     tools::run_with(&mut command)

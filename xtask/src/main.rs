@@ -36,7 +36,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "campaign",
         usage: "crash|faults|damage|kill|sql|views [--seed S] ...",
-        about: "crashes (--count N --threads T), faults and damage of a simulated disk, kills of the binary (--times N), random SQL beside SQLite (--queries N), views through power failures (--seconds N)",
+        about: "crashes (--count N --threads T), faults and damage of a simulated disk, kills of the binary (--times N), random SQL beside SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N)",
         run: campaign::run,
     },
     Task {

@@ -12,6 +12,7 @@ mod simulation {
 }
 mod declared_views;
 mod dying_disk;
+mod faulty_lives;
 mod fuzz_check;
 mod lives;
 #[path = "../../../fuzz/mutation.rs"]
@@ -26,6 +27,7 @@ mod concurrency;
 mod config;
 mod counts;
 mod differences;
+mod disk_faults;
 mod expire;
 mod expire_power;
 mod expire_written;

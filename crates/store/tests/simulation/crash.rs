@@ -104,6 +104,7 @@ impl Progress {
                 let last = &mut self.acknowledged[usize::from(writer)];
                 *last = number.max(*last);
             }
+            Note::Refused(..) => {}
             Note::CheckpointBegun(id) => drop(self.asked.insert(id, self.acknowledged.clone())),
             Note::CheckpointDone(id) => {
                 let asked = self.asked.remove(&id).unwrap_or_default();

@@ -60,6 +60,8 @@ pub(crate) enum Note {
     Begun(u8, u64),
     /// It was told that it is done, with this version.
     Acknowledged(u8, u64, u64),
+    /// It was told that nothing of it was done.
+    Refused(u8, u64),
     /// A checkpoint was asked for, and is done.
     CheckpointBegun(u64),
     CheckpointDone(u64),
