@@ -3,7 +3,8 @@
 //! A store is opened, works (commits, checkpoints, bulk builds, values in overflow) and is closed, on an empty disk and on what
 //! a kill left. What must hold, whichever operation the fault meets:
 //!
-//! - Whatever fails tells so by an error of the disk's; nothing panics or is called damaged.
+//! - Whatever fails tells so by an error of the disk's; nothing panics or is called damaged. It has changed nothing, unless the error
+//!   says that nobody knows.
 //! - Reads go on, and show everything acknowledged.
 //! - After a failed sync nothing is acknowledged any more; after anything else writes go on once the disk is sound.
 //! - Opened again, after a restart as after a power failure, everything acknowledged is there.
@@ -99,12 +100,15 @@ impl Start {
         let Err(error) = worked else { return Ok(()) };
         refuse_damage(&error, "working")?;
         let is_poisoned = store.stats().is_poisoned;
-        let bounds = Bounds { low: vec![acknowledged(history, self.count)], high: vec![history[0].begun] };
+        let bounds = bounds_after(&error, history, self.count);
         let found = history::check(&store, history, &bounds).map_err(|wrong| format!("reads do not go on: {wrong}"))?;
         disk.set_plan(None);
         if is_poisoned || matches!(error, Error::Unknown(_)) {
             let mut as_shown = history.clone();
             as_shown[0].go_back_to(found[0]);
+            if !matches!(error, Error::Unknown(_)) {
+                *history = as_shown.clone();
+            }
             let again = life::work(disk, &store, &self.plan, &mut as_shown);
             let is_refused = matches!(again, Err(Error::Poisoned | Error::Unknown(_)));
             return if is_refused { Ok(()) } else { Err(format!("after a failed sync it goes on: {again:?}")) };
@@ -120,7 +124,7 @@ impl Start {
                 return Err(format!("after `{first}` writes do not go on: {error}"));
             }
             refuse_damage(&error, "going on")?;
-            let bounds = Bounds { low: found.clone(), high: vec![history[0].begun] };
+            let bounds = bounds_after(&error, history, found[0]);
             let found = history::check(&store, history, &bounds)?;
             history[0].go_back_to(found[0]);
             std::thread::sleep(Duration::from_millis(2));
@@ -144,6 +148,13 @@ impl Start {
             .map_err(|wrong| format!("after a restart and a power failure: {wrong}"))?;
         Ok(())
     }
+}
+
+/// What may be there: what was acknowledged, and what was begun where nobody knows of it.
+fn bounds_after(error: &Error, history: &History, count: u64) -> Bounds {
+    let low = acknowledged(history, count);
+    let high = if matches!(error, Error::Unknown(_)) { history[0].begun } else { low };
+    Bounds { low: vec![low], high: vec![high] }
 }
 
 fn acknowledged(history: &[Writer], count: u64) -> u64 {
