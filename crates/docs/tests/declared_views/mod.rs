@@ -27,7 +27,7 @@ pub(crate) fn try_rows(database: &Database, sql: &str) -> Result<Vec<Json>, Stri
     let run = query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out);
     run.map_err(|why| why.to_string())?;
     let mut rows: Vec<Json> = serde_json::from_slice(&out).unwrap();
-    rows.sort_by_key(Json::to_string);
+    rows.sort_by_cached_key(Json::to_string);
     Ok(rows)
 }
 

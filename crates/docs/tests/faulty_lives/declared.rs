@@ -17,6 +17,9 @@ const OVER: (&str, &str) = ("w", "SELECT n, COUNT(*) AS kinds, SUM(s) AS s, MAX(
 const ABOVE: (&str, &str) = ("x", "SELECT kinds, COUNT(DISTINCT n) AS d, MIN(s) AS lo FROM w GROUP BY kinds");
 const ALL: (&str, &str) = ("o", "SELECT COUNT(*) AS n, AVG(amount) AS a, MIN(tag) AS t FROM items");
 
+/// So little that a view is built by several transactions.
+const BUILD_BYTES: usize = 8 << 10;
+
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Declared {
@@ -53,6 +56,7 @@ impl Declared {
         };
         let mut config = with_views(&format!("{OWNERS}{ITEMS}{lines}"), self.views());
         config.builds_indexes_later = builds_indexes_later;
+        config.build_bytes = BUILD_BYTES;
         config
     }
 }

@@ -75,6 +75,7 @@ fn open(disk: &Arc<SimulatedDisk>, declared: Declared, is_later: bool) -> Result
     options.memtable_bytes = 256 << 10;
     options.log_segment_bytes = 64 << 10;
     options.map_bytes = 1 << 30;
+    options.places_bytes = 64 << 10;
     let (store, _) = Store::open_on(Arc::clone(disk) as Arc<dyn Disk>, options)?;
     Database::with_store(&declared.config(is_later), Path::new("nowhere"), store)
 }

@@ -12,13 +12,13 @@ use serde_json::{Value as Json, json};
 use crate::declared_views::try_rows;
 use crate::service::NoRows;
 
-const ITEMS: u32 = 60;
+const ITEMS: u32 = 180;
 const OWNERS: u32 = 12;
 const KINDS: u32 = 5;
 const TIMES: u32 = 12;
-/// Imported items have ids from here on; those that are there first, in number.
+/// Imported items have ids from here on; those that are there first, in number: more than a build takes into one transaction.
 const IMPORTED: u32 = 1000;
-const FIRST_ITEMS: u32 = 40;
+const FIRST_ITEMS: u32 = 150;
 /// Fields as queries ask for them.
 const FIELDS: &str = "id, kind, tag, amount, at, code, mark, owner";
 
