@@ -198,8 +198,9 @@ impl<'f> TreeWriter<'f> {
         let page_count = self.file.shared.space().page_count;
         let directories = places.directories.clone();
         let meta = Meta { sequence, version, log_start, page_count, catalog, directories };
-        self.write_meta(&meta)?;
+        // Before the meta page: once that is durable nothing may fail, for its pages would be given out again.
         self.file.shared.cover()?;
+        self.write_meta(&meta)?;
         Ok(self.publish(meta, places, live))
     }
 
