@@ -413,6 +413,8 @@ fn rows_gathered_as_json_are_sqlites() {
         "json_array_length(json_group_array(id)) AS x, json_group_array(id) -> '$[0]' AS y, typeof(json_group_array(1)) AS z",
         "json_group_array((SELECT json_group_array(u.id) FROM u WHERE u.id <= t.id)) AS x",
         "json_group_array(CASE WHEN id THEN json(d) ELSE d END) AS x",
+        "json_group_array(id * 1e308 * 10) AS x, json_group_object(id, -1e308 * 10) AS y, COUNT(json_quote(1e308 * 10)) AS z",
+        "json_array(COUNT(*) * -1e308 * 10) AS x, json_object('k', SUM(id) * 1e308 * 10) AS y",
     ] {
         both.check(&format!("SELECT {select} FROM t"), false);
         both.check(&format!("SELECT {select} FROM t WHERE id > 100"), false);
