@@ -3,7 +3,7 @@
 use crate::sql_oracle::Both;
 use docs::sql::{Budget, Query, QueryError, Scratch};
 use proptest::prelude::*;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 fn cell() -> impl Strategy<Value = Json> {
     prop_oneof![
@@ -238,6 +238,15 @@ proptest! {
         prop_assume!(!(counted.contains('#') && "qQ".contains(conversion)));
         let sql = format!("SELECT printf('a%{counted}{width}{precision}{conversion}|%d', {stars}{value}, 7) AS x");
         Both::new(&[], &[]).check(&sql, false);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+    #[test]
+    fn reals_have_sqlites_digits(reals in prop::collection::vec(any::<f64>().prop_filter("JSON has it", |real| real.is_finite()), 40)) {
+        let rows: Vec<Json> = reals.iter().enumerate().map(|(id, real)| json!({ "id": id, "a": real })).collect();
+        Both::new(&rows, &[]).check("SELECT id, a || '' AS x, printf('%.18g|%.3e|%.12g|%g', a, a, a, a) AS y FROM t", false);
     }
 }
 

@@ -214,25 +214,71 @@ fn decimal(real: f64, digits: i32) -> (u64, i32) {
             return (((half >> 1) + up) as u64, -power);
         }
     }
-    slow_decimal(f64::from_bits(bits), power, digits == DIGITS)
+    // As SQLite does it: with the 64 highest bits of the power, so that its last digit is wrong where a digit behind it is nearly a 5.
+    let product = u128::from(mantissa) * u128::from(power_mantissa(power));
+    let high = (product >> 64) as u64;
+    // floor(log2(10^power)), with a ratio exact enough for these exponents.
+    let shift = -(binary + ((power * 108_853) >> 15) + 1);
+    let value = match digits {
+        DIGITS => {
+            let half = high >> (shift - 1);
+            (half >> 1) + (half & 1)
+        }
+        _ => high >> shift,
+    };
+    (value, -power)
 }
 
-/// The same for very large and very small reals, through exact formatting.
+/// The 64 highest bits of `10^power`, the rest cut off: of very large and very small reals.
 #[cold]
-fn slow_decimal(real: f64, power: i32, rounds: bool) -> (u64, i32) {
-    /// Digits that are formatted and cut off again where nothing is to be rounded.
-    const BEHIND: usize = 32;
-    let exponent = |text: &str| text.split_once('e').and_then(|(_, e)| e.parse::<i32>().ok()).unwrap_or(0);
-    let digits = (exponent(&format!("{real:e}")) + 1 + power).clamp(1, 19);
-    let behind = if rounds { 0 } else { BEHIND };
-    let text = format!("{real:.*e}", digits as usize - 1 + behind);
-    let kept: u64 = text
-        .bytes()
-        .take_while(|&b| b != b'e')
-        .filter(u8::is_ascii_digit)
-        .take(digits as usize)
-        .fold(0, |value, digit| value * 10 + u64::from(digit - b'0'));
-    (kept, exponent(&text) + 1 - digits)
+fn power_mantissa(power: i32) -> u64 {
+    // 10^p is 5^p but for a power of two. Limbs of 64 bits, the lowest first: 5^347 has 806 bits.
+    let mut five = vec![1u64];
+    for _ in 0..power.unsigned_abs() {
+        let mut carry = 0;
+        for limb in &mut five {
+            let product = u128::from(*limb) * 5 + carry;
+            *limb = product as u64;
+            carry = product >> 64;
+        }
+        if carry > 0 {
+            five.push(carry as u64);
+        }
+    }
+    if power < 0 { inverse_mantissa(&five) } else { highest_bits(&five) }
+}
+
+fn highest_bits(number: &[u64]) -> u64 {
+    let last = number.len() - 1;
+    let (high, low) = (number[last], if last > 0 { number[last - 1] } else { 0 });
+    let pair = u128::from(high) << 64 | u128::from(low);
+    (pair << pair.leading_zeros() >> 64) as u64
+}
+
+/// The 64 highest bits of one over a number that is odd and more than one, by long division.
+fn inverse_mantissa(number: &[u64]) -> u64 {
+    // Shifted to where it just exceeds the number: the first bit is one, and the rest is never as long as two numbers.
+    let bits = 64 * number.len() - number[number.len() - 1].leading_zeros() as usize;
+    let mut rest = vec![0u64; number.len() + 1];
+    rest[bits / 64] = 1 << (bits % 64);
+    let mut inverse = 0;
+    for _ in 0..64 {
+        let fits = rest[number.len()] > 0 || rest[..number.len()].iter().rev().ge(number.iter().rev());
+        inverse = inverse << 1 | u64::from(fits);
+        if fits {
+            let mut borrow = false;
+            for (place, limb) in rest.iter_mut().enumerate() {
+                let (less, first) = limb.overflowing_sub(number.get(place).copied().unwrap_or(0));
+                let (less, second) = less.overflowing_sub(u64::from(borrow));
+                (*limb, borrow) = (less, first || second);
+            }
+        }
+        let mut carry = 0;
+        for limb in &mut rest {
+            (*limb, carry) = (*limb << 1 | carry, *limb >> 63);
+        }
+    }
+    inverse
 }
 
 /// How to round digits.
@@ -447,6 +493,20 @@ mod tests {
         if let Some(quick) = round_quickly(real, places) {
             assert_eq!(quick.to_bits(), round_by_digits(real, places).to_bits(), "{real:e} to {places}");
         }
+    }
+
+    #[test]
+    fn powers_have_their_64_highest_bits() {
+        // Those that have fewer have zeros behind them.
+        assert_eq!(power_mantissa(0), 1 << 63);
+        assert_eq!(power_mantissa(1), 0xa000_0000_0000_0000);
+        assert_eq!(power_mantissa(27), 5u64.pow(27) << 1);
+        assert_eq!(power_mantissa(28), ((u128::from(5u64.pow(27)) * 5) << 62 >> 64) as u64);
+        assert_eq!(power_mantissa(-1), 0xcccc_cccc_cccc_cccc);
+        assert_eq!(power_mantissa(-2), 0xa3d7_0a3d_70a3_d70a);
+        // 10^100 and 10^-100 in the tables of other conversions.
+        assert_eq!(power_mantissa(100), 0x924d_692c_a61b_e758);
+        assert_eq!(power_mantissa(-100), 0xdff9_7724_7029_7ebd);
     }
 
     proptest! {
