@@ -14,7 +14,7 @@ use crate::reopen::Passing;
 use crate::session::Session;
 use crate::sql::{
     Budget, Given, KeptRows, Modification, ModifyError, Outcome, OwnedValue, QueryError, ROWS_READ, RowSink, Steps,
-    StepsError, Value,
+    StepsDid, StepsError, Value,
 };
 
 /// Rows that a statement may look at while everybody's commits wait for it: some milliseconds.
@@ -47,10 +47,11 @@ impl Database {
         Ok(Outcome { rows: applied.documents, rows_read: applied.looked_at, scans })
     }
 
-    /// Runs steps in one transaction and waits until it is durable; gives the reply.
-    pub fn run_steps(&self, call: &StepsCall, budget: &Budget<'_>) -> Result<Vec<u8>, StepsError> {
+    /// Runs steps in one transaction and waits until it is durable; gives the reply. What they did is in `did`, whatever became of
+    /// them.
+    pub fn run_steps(&self, call: &StepsCall, budget: &Budget<'_>, did: &mut StepsDid) -> Result<Vec<u8>, StepsError> {
         let mut body = Vec::new();
-        self.attempt(budget, &mut |tx, budget| call.prepare(self, tx, budget, &mut body))?;
+        self.attempt(budget, &mut |tx, budget| call.prepare(self, tx, budget, &mut body, did))?;
         Ok(body)
     }
 
@@ -59,9 +60,9 @@ impl Database {
     /// [`Database::run_steps`].
     pub fn submit_steps(&self, session: &Session, call: StepsCall, done: StepsDone) {
         let Some(passing) = self.pass(Kind::Short) else {
-            return done(call, Err(StepsError::Store(store::Error::Busy)));
+            return done(call, StepsDid::default(), Err(StepsError::Store(store::Error::Busy)));
         };
-        let stepping = Stepping { passing, call, body: Vec::new(), refused: None, done };
+        let stepping = Stepping { passing, call, body: Vec::new(), did: StepsDid::default(), refused: None, done };
         match self.store().submit(session.reader(), Box::new(stepping)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
@@ -132,9 +133,9 @@ pub enum RowsWanted {
     First,
 }
 
-/// Told once what became of steps: their reply, or why they were not done. May run on a thread of the store, and must not
-/// block.
-pub type StepsDone = Box<dyn FnOnce(StepsCall, Result<Vec<u8>, StepsError>) + Send>;
+/// Told once what steps did, and what became of them: their reply, or why they were not done. May run on a thread of the store,
+/// and must not block.
+pub type StepsDone = Box<dyn FnOnce(StepsCall, StepsDid, Result<Vec<u8>, StepsError>) + Send>;
 
 impl StepsCall {
     fn prepare(
@@ -143,6 +144,7 @@ impl StepsCall {
         tx: &mut Tx<'_>,
         budget: &Budget<'_>,
         body: &mut Vec<u8>,
+        did: &mut StepsDid,
     ) -> Result<(), StepsError> {
         body.clear();
         if let Some((collection, key)) = &self.required
@@ -151,7 +153,9 @@ impl StepsCall {
             return Err(StepsError::Missing);
         }
         let mut given = Given::default();
-        self.steps.apply(database, tx, &self.parameters, budget, &mut given)?;
+        let applied = self.steps.apply(database, tx, &self.parameters, budget, &mut given);
+        *did = std::mem::take(&mut given.did);
+        applied?;
         match self.rows {
             RowsWanted::None => Ok(()),
             wanted => self.steps.write(&given, wanted == RowsWanted::First, body),
@@ -164,13 +168,14 @@ struct Stepping {
     passing: Passing,
     call: StepsCall,
     body: Vec<u8>,
+    did: StepsDid,
     refused: Option<StepsError>,
     done: StepsDone,
 }
 
 impl store::Transaction for Stepping {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
-        let Stepping { passing, call, body, .. } = self;
+        let Stepping { passing, call, body, did, .. } = self;
         let budget = Budget {
             rows_max: call.rows_max.min(AGAIN_ROWS_MAX),
             output_bytes_max: call.reply_bytes_max,
@@ -179,19 +184,19 @@ impl store::Transaction for Stepping {
             deadline: None,
             now_ms: call.now_ms,
         };
-        self.refused = call.prepare(passing, tx, &budget, body).err();
+        self.refused = call.prepare(passing, tx, &budget, body, did).err();
         if self.refused.is_none() { Ok(()) } else { Err(store::Abort) }
     }
 
     fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
-        let Stepping { passing, call, body, refused, done } = *self;
+        let Stepping { passing, call, body, did, refused, done } = *self;
         drop(passing);
         let outcome = match (outcome, refused) {
             (Ok(_), _) => Ok(body),
             (Err(store::Error::Aborted), Some(refused)) => Err(refused),
             (Err(error), _) => Err(StepsError::Store(error)),
         };
-        done(call, outcome);
+        done(call, did, outcome);
     }
 }
 

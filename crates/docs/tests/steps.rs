@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::service::{Service, config};
-use docs::sql::{Budget, ModifyError, OwnedValue, Query, QueryError, Scratch, StepText, Steps, StepsError, Value};
+use docs::sql::{
+    Budget, ModifyError, OwnedValue, Query, QueryError, Scratch, StepText, Steps, StepsDid, StepsError, Value,
+};
 use docs::{RowsWanted, StepsCall};
 
 const CONFIG: &str = r#"
@@ -53,7 +55,10 @@ fn run(service: &Service, texts: &[(&str, &str)], outside: &[(&str, Value<'_>)])
     let names: Vec<&str> = outside.iter().map(|(name, _)| *name).collect();
     let values: Vec<Value<'_>> = outside.iter().map(|(_, value)| *value).collect();
     let call = call(steps(service, texts, &names).unwrap(), &values, RowsWanted::All);
-    service.database.run_steps(&call, &Budget::default()).map(|body| String::from_utf8(body).unwrap())
+    service
+        .database
+        .run_steps(&call, &Budget::default(), &mut StepsDid::default())
+        .map(|body| String::from_utf8(body).unwrap())
 }
 
 fn all(service: &Service, sql: &str) -> String {
@@ -130,7 +135,7 @@ fn submitted_steps_are_told_their_reply_or_that_they_need_more_room() {
     let submit = |call: StepsCall| {
         let (told, outcome) = std::sync::mpsc::channel();
         let session = service.database.session().unwrap();
-        service.database.submit_steps(&session, call, Box::new(move |_, outcome| told.send(outcome).unwrap()));
+        service.database.submit_steps(&session, call, Box::new(move |_, _, outcome| told.send(outcome).unwrap()));
         outcome.recv_timeout(std::time::Duration::from_secs(20)).unwrap().map(|body| String::from_utf8(body).unwrap())
     };
     let values = tea(1).map(|(_, value)| value);

@@ -10,13 +10,14 @@ use crate::media::JSON;
 use crate::named::Named;
 use crate::params;
 use crate::path_types::of_path;
+use crate::queries::{PLAN_FIELD, Queries};
 use crate::querying::{Whole, value_of};
 use crate::refusal;
 use crate::service::{Local, PathTexts, Service};
 use crate::writing;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
-use docs::sql::{ModifyError, OwnedValue, QueryError, StepMistake, StepText, Steps, StepsError};
+use docs::sql::{ModifyError, Outcome, OwnedValue, QueryError, StepMistake, StepText, Steps, StepsDid, StepsError};
 use docs::{Body, Database, RowsWanted, StepsCall, WriteError};
 use executor::Pool;
 use http::{LateReply, Params, Reply, Request, Status};
@@ -45,6 +46,8 @@ pub(crate) struct DeclaredSteps {
 
 /// How steps are answered.
 struct Answered {
+    /// For the log.
+    route: Box<str>,
     status: Status,
     /// Bytes before and behind the rows; where no rows are wanted the whole reply is before.
     before: Box<[u8]>,
@@ -135,11 +138,13 @@ impl DeclaredSteps {
             errors: Arc::clone(&service.errors),
             replies: service.replies.clone(),
             whole: Whole::of(service).of_change(),
+            queries: Arc::clone(&service.queries),
             reply: Arc::clone(&self.reply),
             late: reply.later(),
             taken,
         };
-        service.database.submit_steps(session, call, Box::new(move |call, outcome| owed.told(call, outcome)));
+        let done = move |call, did, outcome| owed.told(call, &did, outcome);
+        service.database.submit_steps(session, call, Box::new(done));
     }
 
     /// The values of all parameters, in the order in which the steps know them.
@@ -179,10 +184,27 @@ impl Answered {
             (step.otherwise, detail.unwrap_or_else(|| format!("step {} expects {expect}", number + 1)))
         };
         Answered {
+            route: endpoint.route.as_str().into(),
             status: Status(endpoint.status.unwrap_or(200)),
             before: before.into_bytes().into(),
             behind,
             otherwise: steps.iter().enumerate().map(told).collect(),
+        }
+    }
+
+    /// Counts and tells what steps did, as of a single statement.
+    fn count(&self, queries: &Queries, did: &StepsDid, error: Option<&StepsError>, late: &mut LateReply) {
+        if did.scans {
+            late.header(PLAN_FIELD, &did.plan);
+        }
+        match error {
+            Some(StepsError::Failed { error: ModifyError::Query(error), .. }) => {
+                queries.count_ended(error, &did.plan, did.scans, &self.route);
+            }
+            _ => {
+                let outcome = Outcome { rows: 0, rows_read: did.rows_read, scans: did.scans };
+                queries.count(&outcome, &did.plan, did.scans, &self.route);
+            }
         }
     }
 
@@ -214,6 +236,7 @@ struct Owed {
     errors: Arc<ErrorRules>,
     replies: InFlight,
     whole: Whole,
+    queries: Arc<Queries>,
     reply: Arc<Answered>,
     late: LateReply,
     taken: Taken,
@@ -221,20 +244,25 @@ struct Owed {
 
 impl Owed {
     /// Answers, unless the steps need more than they may have here: then they are run on the pool.
-    fn told(self, call: StepsCall, outcome: Result<Vec<u8>, StepsError>) {
+    fn told(mut self, call: StepsCall, did: &StepsDid, outcome: Result<Vec<u8>, StepsError>) {
+        if let Err(StepsError::Failed { error: ModifyError::Query(QueryError::Limit { .. }), .. }) = outcome {
+            return self.run(call);
+        }
+        self.reply.count(&self.queries, did, outcome.as_ref().err(), &mut self.late);
         match outcome {
             Ok(rows) => self.late.send(self.reply.status, JSON, self.reply.body(&rows)),
-            Err(StepsError::Failed { error: ModifyError::Query(QueryError::Limit { .. }), .. }) => self.run(call),
             Err(error) => refusal::refuse(&self.errors, self.late, &self.reply.failure(error)),
         }
     }
 
     #[cold]
     fn run(self, call: StepsCall) {
-        let Owed { database, pool, errors, replies, whole, reply, late, taken } = self;
-        background::run(&pool, &Arc::clone(&errors), late, move |late| {
-            let outcome = whole.run(call.now_ms, |budget| database.run_steps(&call, budget));
+        let Owed { database, pool, errors, replies, whole, queries, reply, late, taken } = self;
+        background::run(&pool, &Arc::clone(&errors), late, move |mut late| {
+            let mut did = StepsDid::default();
+            let outcome = whole.run(call.now_ms, |budget| database.run_steps(&call, budget, &mut did));
             drop((call, taken));
+            reply.count(&queries, &did, outcome.as_ref().err(), &mut late);
             match outcome {
                 Ok(rows) => large::send_late(&replies, &errors, late, reply.status, JSON, reply.body(&rows)),
                 Err(error) => refusal::refuse(&errors, late, &reply.failure(error)),

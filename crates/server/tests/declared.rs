@@ -201,3 +201,46 @@ fn a_scan_says_so_wherever_it_ran_and_other_queries_say_nothing() {
     assert_eq!(plan("/first"), None);
     assert_eq!(metric("sapsan_query_scans_total "), Some(1));
 }
+
+const STEPS: &str = r#"
+[[endpoints]]
+route = "POST /cheaper/{price}"
+steps = [
+  { sql = "SELECT id FROM items WHERE id = 1", expect = "rows = 1" },
+  { sql = "UPDATE items SET price = price - 1 WHERE price > :price", expect = "rows > (SELECT COUNT(*) FROM items WHERE id = 2)" },
+]
+[endpoints.params]
+price = "integer"
+
+[[endpoints]]
+route = "POST /one"
+steps = [{ sql = "UPDATE items SET price = 7 WHERE id = 1" }]
+"#;
+
+#[test]
+fn steps_that_scan_say_so_where_they_hold_and_where_not() {
+    let server = TestServer::start("query_log_rows = 1000000", STEPS);
+    for id in 1..=3 {
+        let item = serde_json::json!({ "id": id, "group": "g0", "price": id }).to_string();
+        assert_eq!(server.ask("POST", "/_/collections/items", "", item.as_bytes()).status, 201);
+    }
+    let counts = || {
+        let metrics = server.get("/_/metrics");
+        ["sapsan_query_scans_total ", "sapsan_query_rows_read_total "].map(|name| {
+            let line = metrics.text().lines().find(|line| line.starts_with(name)).map(str::to_owned);
+            line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        })
+    };
+    let ask = |target: &str| {
+        let answer = server.ask("POST", target, "", b"");
+        (answer.status, answer.field("Sapsan-Plan").map(str::to_owned))
+    };
+    let scan = Some("step 2: SCAN items FILTER 1".to_owned());
+    assert_eq!(ask("/one"), (200, None));
+    assert_eq!(counts(), [Some(0), Some(1)]);
+    // One document by its key, three by the scan, one that is expected; and what is expected is a row each time.
+    assert_eq!(ask("/cheaper/1"), (200, scan.clone()));
+    assert_eq!(counts(), [Some(1), Some(1 + 7)]);
+    assert_eq!(ask("/cheaper/100"), (409, scan));
+    assert_eq!(counts(), [Some(2), Some(1 + 14)]);
+}

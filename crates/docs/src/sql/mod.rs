@@ -110,6 +110,6 @@ pub use run::Scratch;
 pub use sink::{Field, JsonRows, RowSink, write_field};
 pub use spill::SpillSpace;
 pub(crate) use steps::Given;
-pub use steps::{STEPS_MAX, StepMistake, StepText, Steps, StepsError};
+pub use steps::{STEPS_MAX, StepMistake, StepText, Steps, StepsDid, StepsError};
 pub use value::{OwnedValue, Value};
 pub use workers::Workers;

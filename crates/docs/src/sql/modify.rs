@@ -193,6 +193,12 @@ impl Modification {
         (lines.join("; "), scans)
     }
 
+    /// Whether a collection is read whole for it.
+    pub(crate) fn scans(&self, parameters: &[Value<'_>]) -> bool {
+        let mut sources = self.sources.iter().filter(|source| source.reads_any());
+        sources.any(|source| source.plan_line(&parameters[..source.parameters().len()]).1)
+    }
+
     /// The names of the columns that RETURNING gives; none without it.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.returning.iter().flat_map(Query::columns)

@@ -7,6 +7,8 @@
 //! An expectation is an expression over `rows` (documents changed, or rows of a query) and the step's parameters; NULL
 //! does not hold. A view is read before anything is written: what a write does to it is known at the commit only.
 
+use std::fmt::Write as _;
+
 use bumpalo::Bump;
 
 use super::budget::Budget;
@@ -123,6 +125,32 @@ pub(crate) struct Given {
     rows: KeptRows,
     /// Documents changed, or rows.
     pub(crate) count: u64,
+    pub(crate) did: StepsDid,
+}
+
+/// What steps did, for who tells of queries that scan or read much. Of those that failed what is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepsDid {
+    /// Index entries and documents looked at, by what they expect, too.
+    pub rows_read: u64,
+    /// A step reads a collection whole.
+    pub scans: bool,
+    /// How steps that scan, or that look at many rows, find theirs: `step 2: SCAN goods; step 3: …`.
+    pub plan: String,
+}
+
+/// A step that looks at so many rows has its plan told.
+const PLAN_TOLD_ROWS: u64 = 1_000;
+
+impl StepsDid {
+    fn add(&mut self, number: usize, looked_at: u64, (line, scans): (&str, bool)) {
+        self.rows_read += looked_at;
+        self.scans |= scans;
+        if scans || looked_at >= PLAN_TOLD_ROWS {
+            let separator = if self.plan.is_empty() { "" } else { "; " };
+            let _ = write!(self.plan, "{separator}step {}: {line}", number + 1);
+        }
+    }
 }
 
 impl Steps {
@@ -216,10 +244,17 @@ impl Steps {
             let failed = |error: ModifyError| StepsError::Failed { step: number, error };
             let rows_max = budget.rows_max.saturating_sub(rows_read);
             let of = Of { database, parameters, handed: &handed, budget: &Budget { rows_max, ..*budget } };
-            let applied = step.work(&of, change, &mut given.rows).map_err(failed)?;
+            let worked = step.work(&of, change, &mut given.rows).map_err(failed);
+            step.tell(&of, number, worked.as_ref().map_or(0, |applied| applied.looked_at), &mut given.did);
+            let applied = worked?;
             rows_read += applied.rows_read;
             given.count = applied.documents;
-            if !step.holds(&of, change, given.count).map_err(failed)? {
+            let rows_max = budget.rows_max.saturating_sub(rows_read);
+            let of = Of { budget: &Budget { rows_max, ..*budget }, ..of };
+            let (holds, read) = step.holds(&of, change, given.count).map_err(failed)?;
+            rows_read += read;
+            given.did.rows_read += read;
+            if !holds {
                 return Err(StepsError::Unmet { step: number, rows: given.count });
             }
             let first = step.handed_on(&given.rows).map_err(|error| failed(error.into()))?;
@@ -294,19 +329,32 @@ impl Step {
         }
     }
 
-    /// Whether what it expects holds.
-    fn holds<C: Change>(&self, of: &Of<'_>, change: &mut C, rows: u64) -> Result<bool, ModifyError> {
-        let Some((query, slots)) = &self.expect else { return Ok(true) };
+    /// Notes what it did.
+    fn tell(&self, of: &Of<'_>, number: usize, looked_at: u64, did: &mut StepsDid) {
+        let values = of.values(&self.slots, 0);
+        match &self.work {
+            Work::Write(statement) if statement.scans(&values) || looked_at >= PLAN_TOLD_ROWS => {
+                let (line, scans) = statement.plan_line(&values);
+                did.add(number, looked_at, (&line, scans));
+            }
+            Work::Write(_) => did.add(number, looked_at, ("", false)),
+            Work::Read(query) => did.add(number, looked_at, query.plan_line(&values)),
+        }
+    }
+
+    /// Whether what it expects holds, and the rows that were looked at for that.
+    fn holds<C: Change>(&self, of: &Of<'_>, change: &mut C, rows: u64) -> Result<(bool, u64), ModifyError> {
+        let Some((query, slots)) = &self.expect else { return Ok((true, 0)) };
         let mut found = KeptRows::default();
         let view = Within::new(change);
-        query.execute(&view, &of.values(slots, rows), &mut Scratch::new(), of.budget, &mut found)?;
+        let outcome = query.execute(&view, &of.values(slots, rows), &mut Scratch::new(), of.budget, &mut found)?;
         let mut first = found.rows().next().unwrap_or_default();
         let arena = Bump::new();
         let holds = match sort::take_field(&mut first) {
             Field::Value(value) => value,
             Field::Json(json) => of_json(json, &arena).map_err(QueryError::from)?,
         };
-        Ok(holds.truth() == Some(true))
+        Ok((holds.truth() == Some(true), outcome.rows_read))
     }
 
     /// The columns of the first row that later steps use.
