@@ -19,6 +19,9 @@ use crate::views;
 /// Most differences told in words; the rest are counted.
 pub const DIFFERENCES_MAX: usize = 20;
 
+/// The fields of rows that a declaration makes; of a row that lacks one it is null.
+const COMPARED: [&str; 7] = ["key", "type", "schema", "expire", "expire_after", "included", "target"];
+
 /// What differs between a configuration and a folder's catalog.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
@@ -66,9 +69,7 @@ impl Differences {
                 self.add(format!("the {kind} {name} would be {done}"));
                 continue;
             };
-            let fields = wanted.as_object().into_iter().flatten();
-            let other: Vec<&str> =
-                fields.filter(|(field, value)| stored[field.as_str()] != **value).map(|(f, _)| f.as_str()).collect();
+            let other: Vec<&str> = COMPARED.into_iter().filter(|field| stored[field] != wanted[field]).collect();
             if !other.is_empty() {
                 self.add(format!("the {kind} {name} would be changed ({})", other.join(", ")));
             }
@@ -109,12 +110,9 @@ impl fmt::Display for Differences {
     }
 }
 
-/// The catalog's rows of a collection that is in line with the configuration, each with the fields that are compared.
+/// The catalog's rows of a collection that is in line with the configuration, as far as it tells.
 fn rows_of(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
-    let mut own = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
-    own["expire"] = json!(wanted.expire.as_ref().map(|expire| &expire.field));
-    own["expire_after"] = json!(wanted.expire.as_ref().map(|expire| expire.after_seconds));
-    let mut rows = vec![(stored_catalog::collection_row(wanted), own)];
+    let mut rows = vec![(stored_catalog::collection_row(wanted), stored_catalog::declared_row(wanted))];
     for fields in stored_catalog::index_fields(wanted, wanted.expire.as_ref()) {
         let included = stored_catalog::included(config, wanted, &fields);
         rows.push((stored_catalog::index_row(wanted, &fields), json!({ "included": included })));

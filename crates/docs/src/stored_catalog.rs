@@ -264,6 +264,16 @@ pub(crate) fn collection_row(wanted: &CollectionConfig) -> String {
     format!("collection/{}", wanted.name)
 }
 
+/// The row of that name, as far as the declaration tells.
+pub(crate) fn declared_row(wanted: &CollectionConfig) -> Json {
+    let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
+    if let Some(expire) = &wanted.expire {
+        row["expire"] = json!(expire.field);
+        row["expire_after"] = json!(expire.after_seconds);
+    }
+    row
+}
+
 pub(crate) fn index_row(wanted: &CollectionConfig, fields: &[String]) -> String {
     let fields = fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",");
     format!("index/{}/{fields}", wanted.name)
@@ -352,11 +362,7 @@ impl<V: View> Resolver<'_, V> {
         schema: Option<&Schema>,
     ) -> Result<Identity, OpenError> {
         let key = collection_row(wanted);
-        let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
-        if let Some(expire) = &wanted.expire {
-            row["expire"] = json!(expire.field);
-            row["expire_after"] = json!(expire.after_seconds);
-        }
+        let mut row = declared_row(wanted);
         let stored: Option<Json> = self.stored.get(&key).and_then(|row| serde_json::from_str(row).ok());
         let expire = wanted.expire.clone();
         let since = expire.as_ref().filter(|expire| expire.field == LAST_WRITE).map(|_| self.since(stored.as_ref()));
