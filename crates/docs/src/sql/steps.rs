@@ -244,8 +244,10 @@ impl Steps {
             let failed = |error: ModifyError| StepsError::Failed { step: number, error };
             let rows_max = budget.rows_max.saturating_sub(rows_read);
             let of = Of { database, parameters, handed: &handed, budget: &Budget { rows_max, ..*budget } };
-            let worked = step.work(&of, change, &mut given.rows).map_err(failed);
-            step.tell(&of, number, worked.as_ref().map_or(0, |applied| applied.looked_at), &mut given.did);
+            let values = of.values(&step.slots, 0);
+            let worked = step.work(&of, change, &values, &mut given.rows).map_err(failed);
+            let looked_at = worked.as_ref().map_or(0, |applied| applied.looked_at);
+            step.tell(&values, (number, looked_at), &mut given.did);
             let applied = worked?;
             rows_read += applied.rows_read;
             given.count = applied.documents;
@@ -311,18 +313,23 @@ impl Of<'_> {
 
 impl Step {
     /// Does what the step is; its rows are in `rows`.
-    fn work<C: Change>(&self, of: &Of<'_>, change: &mut C, rows: &mut KeptRows) -> Result<Applied, ModifyError> {
-        let values = of.values(&self.slots, 0);
+    fn work<C: Change>(
+        &self,
+        of: &Of<'_>,
+        change: &mut C,
+        values: &[Value<'_>],
+        rows: &mut KeptRows,
+    ) -> Result<Applied, ModifyError> {
         match &self.work {
             Work::Write(statement) => {
                 let collection = of.database.collection_at(CollectionId(statement.collection()));
-                statement.apply(collection, change, &values, of.budget, rows)
+                statement.apply(collection, change, values, of.budget, rows)
             }
             Work::Read(query) => {
                 rows.clear();
                 let view =
                     WithViews { inner: Within::new(change), views: of.database.views_at_work(), ready_by: u64::MAX };
-                let outcome = query.execute(&view, &values, &mut Scratch::new(), of.budget, rows)?;
+                let outcome = query.execute(&view, values, &mut Scratch::new(), of.budget, rows)?;
                 let (rows_read, looked_at) = (outcome.rows_read, outcome.rows_read);
                 Ok(Applied { documents: outcome.rows, rows_read, looked_at })
             }
@@ -330,15 +337,14 @@ impl Step {
     }
 
     /// Notes what it did.
-    fn tell(&self, of: &Of<'_>, number: usize, looked_at: u64, did: &mut StepsDid) {
-        let values = of.values(&self.slots, 0);
+    fn tell(&self, values: &[Value<'_>], (number, looked_at): (usize, u64), did: &mut StepsDid) {
         match &self.work {
-            Work::Write(statement) if statement.scans(&values) || looked_at >= PLAN_TOLD_ROWS => {
-                let (line, scans) = statement.plan_line(&values);
+            Work::Write(statement) if statement.scans(values) || looked_at >= PLAN_TOLD_ROWS => {
+                let (line, scans) = statement.plan_line(values);
                 did.add(number, looked_at, (&line, scans));
             }
             Work::Write(_) => did.add(number, looked_at, ("", false)),
-            Work::Read(query) => did.add(number, looked_at, query.plan_line(&values)),
+            Work::Read(query) => did.add(number, looked_at, query.plan_line(values)),
         }
     }
 
