@@ -246,7 +246,7 @@ fn hex<'a>(value: Value<'a>, arena: &'a Bump) -> Value<'a> {
 fn quote<'a>(value: Value<'a>, arena: &'a Bump) -> Value<'a> {
     match value {
         Value::Null => Value::Text(b"NULL"),
-        Value::Real(real) if real.is_infinite() => Value::Text(if real > 0.0 { b"9.0e+999" } else { b"-9.0e+999" }),
+        Value::Real(real) if real.is_infinite() => Value::Text(number::infinite_text(real)),
         Value::Text(text) => {
             let mut out = BumpVec::with_capacity_in(text.len() + 2, arena);
             out.push(b'\'');

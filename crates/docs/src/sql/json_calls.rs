@@ -12,6 +12,7 @@ use super::error::{Fault, TEXT_BYTES_MAX};
 use super::expr::Expr;
 use super::functions::{Function, JsonFunction};
 use super::json;
+use super::number;
 use super::row::Scope;
 use super::value::{self, Value};
 
@@ -180,9 +181,7 @@ fn push<'a>((value, is_json): (Value<'a>, bool), out: &mut BumpVec<'a, u8>, aren
         Value::Null => out.extend_from_slice(b"null"),
         Value::Text(text) if is_json => out.extend_from_slice(text),
         Value::Text(text) => push_string(text, out),
-        Value::Real(real) if real.is_infinite() => {
-            out.extend_from_slice(if real > 0.0 { b"9.0e+999" } else { b"-9.0e+999" })
-        }
+        Value::Real(real) if real.is_infinite() => out.extend_from_slice(number::infinite_text(real)),
         number => out.extend_from_slice(number.to_text(arena).unwrap_or_default()),
     }
     if out.len() > TEXT_BYTES_MAX { Err(Fault::TextTooLong) } else { Ok(()) }

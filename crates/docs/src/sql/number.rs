@@ -233,17 +233,19 @@ fn decimal(real: f64, digits: i32) -> (u64, i32) {
 #[cold]
 fn power_mantissa(power: i32) -> u64 {
     // 10^p is 5^p but for a power of two. Limbs of 64 bits, the lowest first: 5^347 has 806 bits.
-    let mut five = vec![1u64];
-    for _ in 0..power.unsigned_abs() {
-        let mut carry = 0;
+    let (mut five, mut left) = (vec![1u64], power.unsigned_abs());
+    while left > 0 {
+        // 5^27 is the largest of one limb.
+        let (by, mut carry) = (u128::from(5u64.pow(left.min(27))), 0);
         for limb in &mut five {
-            let product = u128::from(*limb) * 5 + carry;
+            let product = u128::from(*limb) * by + carry;
             *limb = product as u64;
             carry = product >> 64;
         }
         if carry > 0 {
             five.push(carry as u64);
         }
+        left -= left.min(27);
     }
     if power < 0 { inverse_mantissa(&five) } else { highest_bits(&five) }
 }
@@ -279,6 +281,11 @@ fn inverse_mantissa(number: &[u64]) -> u64 {
         }
     }
     inverse
+}
+
+/// What SQLite writes for an infinite real where text must be read back as one.
+pub(crate) fn infinite_text(real: f64) -> &'static [u8] {
+    if real > 0.0 { b"9.0e+999" } else { b"-9.0e+999" }
 }
 
 /// How to round digits.
