@@ -75,72 +75,48 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 /// `cargo xtask campaign kill [--times N] [--seed S]`
 fn kill(arguments: &[String]) -> Result<(), String> {
     let test = "kill::every_acknowledged_change_survives_hundreds_of_kills";
-    let mut command = Command::new("cargo");
-    command.args([
-        "test",
-        "--package",
-        "sapsan",
-        "--test",
-        "travels",
-        "--",
-        "--ignored",
-        "--nocapture",
-        "--exact",
-        test,
-    ]);
-    for pair in arguments.chunks(2) {
-        match pair {
-            [name, value] if name == "--times" => command.env("SAPSAN_KILLS", value),
-            [name, value] if name == "--seed" => command.env("SAPSAN_KILL_SEED", value),
-            _ => return Err(format!("`{}` is not understood: kill [--times N] [--seed S]", pair.join(" "))),
-        };
-    }
-    tools::run_with(&mut command)
+    let settings = [("--times", "SAPSAN_KILLS"), ("--seed", "SAPSAN_KILL_SEED")];
+    ignored_tests(("sapsan", "travels", test), &settings, arguments)
 }
 
 /// `cargo xtask campaign sql [--queries N] [--seed S]`: random queries here and in SQLite, a million if not said otherwise.
 fn sql(arguments: &[String]) -> Result<(), String> {
-    let mut command = Command::new("cargo");
-    command.args(["test", "--package", "docs", "--test", "suite", "sql_random::", "--", "--ignored", "--nocapture"]);
-    for pair in arguments.chunks(2) {
-        match pair {
-            [name, value] if name == "--queries" => command.env("SAPSAN_SQL_QUERIES", value),
-            [name, value] if name == "--seed" => command.env("SAPSAN_SQL_SEED", value),
-            _ => return Err(format!("`{}` is not understood: sql [--queries N] [--seed S]", pair.join(" "))),
-        };
-    }
-    tools::run_with(&mut command)
+    let settings = [("--queries", "SAPSAN_SQL_QUERIES"), ("--seed", "SAPSAN_SQL_SEED")];
+    ignored_tests(("docs", "suite", "sql_random::"), &settings, arguments)
 }
 
 /// `cargo xtask campaign views [--seconds N] [--seed S]`: power failures under writes, builds and changed definitions of views.
 fn views(arguments: &[String]) -> Result<(), String> {
-    let mut command = Command::new("cargo");
-    command.args(["test", "--package", "docs", "--test", "suite", "views_power::", "--", "--ignored", "--nocapture"]);
-    for pair in arguments.chunks(2) {
-        match pair {
-            [name, value] if name == "--seconds" => command.env("VIEWS_POWER_SECONDS", value),
-            [name, value] if name == "--seed" => command.env("VIEWS_POWER_SEED", value),
-            _ => return Err(format!("`{}` is not understood: views [--seconds N] [--seed S]", pair.join(" "))),
-        };
-    }
-    tools::run_with(&mut command)
+    let settings = [("--seconds", "VIEWS_POWER_SECONDS"), ("--seed", "VIEWS_POWER_SEED")];
+    ignored_tests(("docs", "suite", "views_power::"), &settings, arguments)
 }
 
 /// `cargo xtask campaign docs-faults [--count N] [--seed S] [--step K]`: each fault at each (or each Kth) operation of N databases, from an
 /// empty disk and from what a kill left.
 fn docs_faults(arguments: &[String]) -> Result<(), String> {
+    let settings = [("--count", "DOCS_FAULTS_COUNT"), ("--seed", "DOCS_FAULTS_SEED"), ("--step", "DOCS_FAULTS_STEP")];
+    ignored_tests(("docs", "suite", "disk_faults::"), &settings, arguments)
+}
+
+/// Runs the ignored tests of a package's program whose names begin so. Arguments are handed on in the environment, by these names.
+fn ignored_tests(
+    (package, program, names): (&str, &str, &str),
+    settings: &[(&str, &str)],
+    arguments: &[String],
+) -> Result<(), String> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--package", "docs", "--test", "suite", "disk_faults::", "--", "--ignored", "--nocapture"]);
+    command.args(["test", "--package", package, "--test", program, names, "--", "--ignored", "--nocapture"]);
     for pair in arguments.chunks(2) {
-        match pair {
-            [name, value] if name == "--count" => command.env("DOCS_FAULTS_COUNT", value),
-            [name, value] if name == "--seed" => command.env("DOCS_FAULTS_SEED", value),
-            [name, value] if name == "--step" => command.env("DOCS_FAULTS_STEP", value),
-            _ => {
-                let wrong = pair.join(" ");
-                return Err(format!("`{wrong}` is not understood: docs-faults [--count N] [--seed S] [--step K]"));
-            }
+        let known = settings.iter().find(|(name, _)| pair[0] == *name).map(|(_, variable)| variable);
+        let (Some(variable), [_, value]) = (known, pair) else {
+            let allowed: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
+            return Err(format!(
+                "`{}` is not understood; allowed, each with a number: {}",
+                pair.join(" "),
+                allowed.join(", ")
+            ));
         };
+        command.env(variable, value);
     }
     tools::run_with(&mut command)
 }
