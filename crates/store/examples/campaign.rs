@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 
 use simulation::crash::{Chain, Failure, Tally};
 use simulation::damage::{Share, try_all};
-use simulation::faults::{Start, sweep};
+use simulation::faults::Start;
 use simulation::kept;
 use simulation::specimen::{Kind, Specimen};
+use simulation::sweep::sweep;
 
 /// Where failures are kept.
 const KEPT: &str = "target/campaign";
@@ -39,6 +40,12 @@ const FAILURES_MAX: u64 = 10;
 const CRASHES: u64 = 10_000;
 const FAULTY_STORES: u64 = 4;
 const DAMAGED_STORES: u64 = 3;
+/// A start by its seed.
+type StartOf = fn(u64) -> Start;
+/// From where faulty stores begin, and of how many of their operations one is met: a busy store has more of them, in another order each
+/// time.
+const STARTS: &[(&str, StartOf, usize)] =
+    &[("empty", Start::empty, 1), ("killed", Start::killed, 1), ("busy", Start::busy, 7)];
 /// The order in which stores are damaged.
 const KINDS: [Kind; 3] = [Kind::Closed, Kind::Killed, Kind::Backup];
 
@@ -142,8 +149,8 @@ fn faults(settings: &Settings) -> Result<(), String> {
                     if seed >= end {
                         return;
                     }
-                    for (name, start) in [("empty", Start::empty(seed)), ("killed", Start::killed(seed))] {
-                        match sweep(&start, 0, 1) {
+                    for (name, start, step) in STARTS {
+                        match sweep(&start(seed), 0, *step) {
                             Ok(count) => drop(tried.fetch_add(count, Ordering::Relaxed)),
                             Err(wrong) => {
                                 failures.fetch_add(1, Ordering::Relaxed);

@@ -3,10 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use crate::disk::{DirectoryLock, Disk, SystemDisk};
+use crate::disk::{Disk, SystemDisk};
 use crate::engine::limits::{LOCK_NAME, TREE_NAME};
 use crate::error::Error;
-use crate::folder::lock;
+use crate::folder::{FolderLock, lock};
 
 /// Whether a store was made in this directory.
 pub(crate) fn is_store(dir: &Path) -> bool {
@@ -27,19 +27,19 @@ pub(crate) fn open_disk(dir: &Path) -> Result<SystemDisk, Error> {
     SystemDisk::new(dir).map_err(|error| Error::io(format!("make the directory {}", dir.display()), error))
 }
 
-/// Keeps the source from being opened meanwhile. One that was never opened has no file for it, and gets none; nor can a
-/// folder be opened that only can be read.
-pub(crate) fn lock_source(from: &dyn Disk) -> Result<Option<DirectoryLock>, Error> {
+/// Keeps the source from being opened meanwhile. One that was never opened has no file for it, and gets none: there, and
+/// where nothing can be written, the tree file's own lock does it.
+pub(crate) fn lock_source(from: &dyn Disk) -> Result<FolderLock, Error> {
     let names = from.list().map_err(|error| Error::io("list the store's files", error))?;
     if !names.iter().any(|name| name == LOCK_NAME) {
-        return Ok(None);
+        return FolderLock::of_tree(from);
     }
     match lock(from) {
         Err(Error::Io { source, .. })
             if matches!(source.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) =>
         {
-            Ok(None)
+            FolderLock::of_tree(from)
         }
-        locked => locked.map(Some),
+        locked => locked,
     }
 }

@@ -17,7 +17,7 @@ pub struct BulkTree {
 impl BulkTree {
     /// Adds the next entry; keys must rise strictly.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.builder.push(key, value).inspect_err(|_| self.engine.poison_with_tree())
+        self.builder.push(key, value)
     }
 
     /// Entries so far.
@@ -37,7 +37,7 @@ pub struct BulkEntries {
 impl BulkTree {
     /// Ends the build, to be read.
     pub fn into_entries(self) -> Result<BulkEntries, Error> {
-        let root = self.builder.finish().inspect_err(|_| self.engine.poison_with_tree())?;
+        let root = self.builder.finish()?;
         Ok(BulkEntries { root, _engine: self.engine })
     }
 }

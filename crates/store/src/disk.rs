@@ -19,6 +19,7 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
+mod bits;
 mod lost;
 mod map;
 mod memory;
@@ -27,6 +28,7 @@ mod residency;
 mod ring;
 mod system;
 
+pub(crate) use bits::Bits;
 pub use map::Map;
 pub use memory::MemoryDisk;
 pub use reads::ReadQueue;
@@ -75,6 +77,11 @@ pub trait Disk: Send + Sync {
     }
     /// Locks the directory against other processes through a file of this name: `WouldBlock` when another holds it.
     fn lock(&self, name: &str) -> io::Result<DirectoryLock>;
+    /// Locks a file that is there, and is neither made nor changed, against other processes: `WouldBlock` when another holds it,
+    /// `None` where there is no such file. A disk of one process locks nothing.
+    fn lock_file(&self, _name: &str) -> io::Result<Option<DirectoryLock>> {
+        Ok(None)
+    }
 }
 
 /// An open file. All calls take `&self`: positions are given, never kept.

@@ -11,9 +11,9 @@ use crate::key::Version;
 pub enum Error {
     /// Try again later: the writer's queue or the readers' table is full.
     Busy,
-    /// The change may or may not be durable: the sync failed. Nothing is acknowledged until the store is reopened.
+    /// The change may or may not be durable: the sync failed, or a thread panicked. Nothing is acknowledged until the store is reopened.
     Unknown(io::Error),
-    /// The store takes no writes any more, after an earlier failed sync.
+    /// The store takes no writes any more, after an earlier failed sync or a panic (`Stats::poisoned_by`).
     Poisoned,
     /// The disk is full; nothing was changed.
     Full,
@@ -119,8 +119,10 @@ impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Busy => out.write_str("busy: the queue or the readers' table is full, try again"),
-            Error::Unknown(source) => write!(out, "outcome unknown: a sync failed: {source}"),
-            Error::Poisoned => out.write_str("no writes until the store is reopened: an earlier sync failed"),
+            Error::Unknown(source) => write!(out, "outcome unknown: {source}"),
+            Error::Poisoned => out.write_str(
+                "no writes until the store is reopened: an earlier sync failed, or a thread of the store panicked",
+            ),
             Error::Full => out.write_str("disk full; nothing was changed"),
             Error::Aborted => out.write_str("the transaction refused itself"),
             Error::Refused { why } => write!(out, "the transaction is refused: {why}"),

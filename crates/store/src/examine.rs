@@ -87,14 +87,16 @@ pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<E
     let older = other.filter(|other| !other.meta().is_same_state(view.meta())).map(|other| other.verify());
     let mut walk = Walk { tree_version: view.meta().version.0, last: view.meta().version.0, batches: 0 };
     let read = if access == Access::ReadOnly { log::look_through } else { log::replay };
-    let (torn_bytes, log_fault) = match read(disk, &view.meta().log_start, &mut |at, batch| walk.take(at, batch)) {
+    let read = read(disk, &view.meta().log_start, &mut |at, batch| walk.take(at, batch));
+    let (torn_bytes, log_fault) = match read {
+        Ok(replayed) if walk.last < view.meta().reaches.0 => (0, Some(log::ends_early(&replayed.tail))),
         Ok(replayed) => (replayed.torn_bytes, None),
         Err(error @ Error::Io { .. }) => return Err(error),
         Err(error) => (0, Some(error)),
     };
     let Walk { last, batches, .. } = walk;
     // The newest meta page may be one whose log start is gone: then the log must go on to where that was, all the same.
-    let lost = known.filter(|known| known.version.0 > last).map(|known| log::start_is_gone(&known.log_start));
+    let lost = known.filter(|known| known.reaches.0 > last).map(|known| log::start_is_gone(&known.log_start));
     let log_fault = log_fault.or(lost);
     Ok(Examination { newest: view.verify(), older, torn_meta, batches, torn_bytes, version: Version(last), log_fault })
 }

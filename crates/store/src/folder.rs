@@ -22,7 +22,7 @@ pub(crate) const PART_NAME: &str = "tree.part";
 pub(crate) struct Unfinished<'d> {
     disk: &'d dyn Disk,
     is_finished: bool,
-    _lock: DirectoryLock,
+    _lock: FolderLock,
 }
 
 impl<'d> Unfinished<'d> {
@@ -56,11 +56,40 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-pub(crate) fn lock(disk: &dyn Disk) -> Result<DirectoryLock, Error> {
-    disk.lock(LOCK_NAME).map_err(|error| match error.kind() {
+/// Keeps other processes out of a folder: by the file that is there for it, and by the tree file itself, for the other one may be
+/// deleted, or left behind where a store's files are copied together by hand.
+pub(crate) struct FolderLock {
+    _directory: Option<DirectoryLock>,
+    tree: Option<DirectoryLock>,
+}
+
+impl FolderLock {
+    /// Of a store that is only read: with the tree file alone.
+    pub(crate) fn of_tree(disk: &dyn Disk) -> Result<FolderLock, Error> {
+        let mut lock = FolderLock { _directory: None, tree: None };
+        lock.hold_tree(disk)?;
+        Ok(lock)
+    }
+
+    /// Once there is a tree file.
+    pub(crate) fn hold_tree(&mut self, disk: &dyn Disk) -> Result<(), Error> {
+        if self.tree.is_none() {
+            self.tree = disk.lock_file(TREE_NAME).map_err(|error| refused(TREE_NAME, error))?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn lock(disk: &dyn Disk) -> Result<FolderLock, Error> {
+    let directory = disk.lock(LOCK_NAME).map_err(|error| refused(LOCK_NAME, error))?;
+    Ok(FolderLock { _directory: Some(directory), ..FolderLock::of_tree(disk)? })
+}
+
+fn refused(name: &str, error: io::Error) -> Error {
+    match error.kind() {
         io::ErrorKind::WouldBlock => Error::Locked,
-        _ => Error::io(format!("lock the directory by its file `{LOCK_NAME}`"), error),
-    })
+        _ => Error::io(format!("lock the directory by its file `{name}`"), error),
+    }
 }
 
 fn names(disk: &dyn Disk) -> Result<Vec<String>, Error> {

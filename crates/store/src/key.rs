@@ -6,6 +6,9 @@ use std::ops::{Bound, ControlFlow};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TreeId(pub u32);
 
+/// Longest name of a tree.
+pub const TREE_NAME_BYTES_MAX: usize = 255;
+
 /// The number of a committed transaction: the change number. Rises by one with each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Version(pub u64);

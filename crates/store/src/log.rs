@@ -40,6 +40,7 @@ pub(crate) use segment::live_name as segment_name;
 
 use crate::disk::{DIRECT_ALIGN, Disk};
 use crate::error::Error;
+use crate::fail_stop::FailStop;
 use keeper::Keeper;
 use retention::Mark;
 use segment::{DATA_AT, Segment};
@@ -78,8 +79,10 @@ pub(crate) struct Log {
     version_synced: AtomicU64,
     /// Segment and offset behind the last written batch: see [`WrittenEnd`].
     end: AtomicU64,
-    /// One sync at a time: a second one would find nothing unsynced, and say so before the first is done.
-    syncing: Mutex<()>,
+    /// One sync at a time: a second one would find nothing unsynced, and say so before the first is done. True once one has
+    /// failed: the segments that it was to sync are not among the unsynced any more.
+    syncing: Mutex<bool>,
+    fail_stop: Arc<FailStop>,
     bytes_written: AtomicU64,
 }
 
@@ -115,6 +118,23 @@ impl Tail {
     }
 }
 
+/// What the tree file has of the log.
+pub(crate) struct InTree {
+    /// Where replay starts.
+    pub(crate) start: LogPosition,
+    /// It has all up to this version,
+    pub(crate) version: u64,
+    /// and a part of those up to this one.
+    pub(crate) reaches: u64,
+}
+
+/// The log ends here, and before a version of which the tree file has a part: that was durable once.
+pub(crate) fn ends_early(end: &LogPosition) -> Error {
+    let what =
+        "the log ends before changes of which the tree file has a part: a batch that was durable is unreadable or gone";
+    Error::corrupt(&segment_name(end.segment), u64::from(end.offset), what)
+}
+
 /// A batch with its place, ready to be written.
 pub(crate) struct Sealed<'b> {
     bytes: &'b [u8],
@@ -127,7 +147,7 @@ impl Log {
     /// Starts the log of a new store; what a creation that did not finish left behind is removed.
     pub(crate) fn create(disk: Arc<dyn Disk>, settings: LogSettings) -> Result<(Log, Tail), Error> {
         remove_files(&*disk, |_| true)?;
-        let log = Log::start(disk, settings, Arc::new(Retention::none()), 1, Vec::new())?;
+        let log = Log::start(disk, settings, (Arc::new(Retention::none()), Arc::default()), 1, Vec::new())?;
         let segment = log.keeper.take(0)?;
         let at = LogPosition { segment: segment.number, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
         log.segments().live.insert(segment.number, Arc::clone(&segment));
@@ -136,20 +156,24 @@ impl Log {
         Ok((log, tail))
     }
 
-    /// Replays from `start`, before which all up to `version` is in the tree, then goes on behind the last batch in a new
+    /// Replays what the tree lacks, then goes on behind the last batch in a new
     /// epoch, durably begun before this returns: nothing that lay behind can ever be taken for a part of the log again.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         settings: LogSettings,
-        retention: Arc<Retention>,
-        (start, version): (&LogPosition, u64),
+        (retention, fail_stop): (Arc<Retention>, Arc<FailStop>),
+        tree: &InTree,
         visit: &mut dyn FnMut(&LogPosition, &Batch<'_>) -> Result<(), Error>,
     ) -> Result<(Log, Tail, Replayed), Error> {
-        let mut found = kept::Found::before(&*disk, start, version, retention.keeps());
+        let InTree { start, version, reaches } = tree;
+        let mut found = kept::Found::before(&*disk, start, *version, retention.keeps());
         let replayed = replay::replay(&*disk, start, &mut |at, batch| {
             found.take(at, batch);
             visit(at, batch)
         })?;
+        if found.version() < *reaches {
+            return Err(ends_early(&replayed.tail));
+        }
         let epoch = replayed.tail.epoch.checked_add(1);
         let epoch = epoch.ok_or_else(|| Error::corrupt("log", 0, "an epoch that no log gets to"))?;
         let at = LogPosition { epoch, ..replayed.tail };
@@ -167,7 +191,7 @@ impl Log {
         let first = retention.first().unwrap_or(start.segment);
         let is_spare = |number: &u64| *number < first || *number > at.segment;
         let spares = numbers(&*disk)?.into_iter().filter(is_spare).collect();
-        let log = Log::start(disk, settings, retention, at.segment + 1, spares)?;
+        let log = Log::start(disk, settings, (retention, fail_stop), at.segment + 1, spares)?;
         log.segments().live = live;
         log.durable.store(at.sequence.saturating_sub(1), Ordering::Release);
         log.written.store(at.sequence.saturating_sub(1), Ordering::Release);
@@ -185,12 +209,12 @@ impl Log {
     fn start(
         disk: Arc<dyn Disk>,
         settings: LogSettings,
-        retention: Arc<Retention>,
+        (retention, fail_stop): (Arc<Retention>, Arc<FailStop>),
         next: u64,
         spares: Vec<u64>,
     ) -> Result<Log, Error> {
-        let (disk_of_keeper, kept) = (Arc::clone(&disk), Arc::clone(&retention));
-        let keeper = Keeper::start(disk_of_keeper, kept, settings.sync_each, settings.segment_bytes, next, spares)?;
+        let shared = (Arc::clone(&disk), Arc::clone(&retention), Arc::clone(&fail_stop));
+        let keeper = Keeper::start(shared, settings.sync_each, settings.segment_bytes, next, spares)?;
         Ok(Log {
             keeper,
             retention,
@@ -203,6 +227,7 @@ impl Log {
             version_synced: AtomicU64::new(0),
             end: AtomicU64::new(0),
             syncing: Mutex::default(),
+            fail_stop,
             bytes_written: AtomicU64::new(0),
         })
     }
@@ -280,13 +305,18 @@ impl Log {
 
     /// Makes all written batches durable (where they are not synced one by one). After an error see [`Log::write`].
     pub(crate) fn sync(&self) -> std::io::Result<()> {
-        let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut has_failed = self.fail_stop.lock(&self.syncing, "the log was synced");
+        if *has_failed {
+            return Err(std::io::Error::other("an earlier sync of the log failed"));
+        }
+        *has_failed = true;
         let written = self.written.load(Ordering::Acquire);
         let version = self.version_written.load(Ordering::Acquire);
         let unsynced = std::mem::take(&mut self.segments().unsynced);
         for segment in &unsynced {
-            segment.file.sync_data()?;
+            segment.file.sync_data().inspect_err(|error| self.fail_stop.stop("sync of the log", error))?;
         }
+        *has_failed = false;
         self.durable.fetch_max(written, Ordering::AcqRel);
         self.version_synced.fetch_max(version, Ordering::AcqRel);
         Ok(())

@@ -66,8 +66,16 @@ pub struct Stats {
     pub pinned_pages: u64,
     /// Pages of the tree file that the disk did not give when they were read: see `Snapshot::check`.
     pub lost_pages: u64,
+    /// Pages of the tree file that were found damaged when they were read, among those that the newest state reaches.
+    pub damaged_pages: u64,
+    /// The first of them, and what is wrong with it.
+    pub damage: Option<String>,
+    /// No writes, since a damaged page stops checkpoints: they go on when a checkpoint succeeds.
+    pub is_stopped_by_damage: bool,
     /// No writes until reopened.
     pub is_poisoned: bool,
+    /// Why.
+    pub poisoned_by: Option<String>,
     /// No writes until the disk has room: they go on by themselves then.
     pub is_full: bool,
 }

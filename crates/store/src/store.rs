@@ -114,15 +114,19 @@ impl Store {
                 return Submit::Queued;
             }
         }
+        if self.engine().is_poisoned() {
+            engine::finish(transaction, Err(Error::Poisoned));
+            return Submit::Queued;
+        }
         let weight = work.held_bytes();
         if !self.engine().weights.take(weight) {
             return Submit::Busy(transaction);
         }
-        match self.engine().enqueue(Box::new(Request { transaction, work, weight, is_awaited: false })) {
+        match self.engine().enqueue(Box::new(Request::new(transaction, work, weight, false))) {
             Ok(()) => Submit::Queued,
-            Err(request) => {
+            Err(transaction) => {
                 self.engine().weights.give_back(weight);
-                Submit::Busy(request.transaction)
+                Submit::Busy(transaction)
             }
         }
     }
@@ -165,11 +169,9 @@ impl Store {
         let mut finished = Vec::with_capacity(builds.len());
         for (tree, build) in builds {
             assert!(Arc::ptr_eq(&build.engine, self.engine()), "a build belongs to the store that started it");
-            // A sync that failed is the whole file's.
-            let root = build.builder.finish().inspect_err(|_| self.engine().poison_with_tree())?;
-            finished.push((tree, root));
+            finished.push((tree, build.builder.finish()?));
         }
-        self.engine().attach(finished, rows).inspect_err(|_| self.engine().poison_with_tree())
+        self.engine().attach(finished, rows)
     }
 
     /// All that was committed after this version, in order, and then what is: see [`ChangeReader`]. [`Error::Gone`] where that
@@ -201,11 +203,15 @@ impl Store {
 }
 
 impl Running {
-    fn spawn(&self, name: &str, life: impl FnOnce(&Engine) + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    fn spawn(&self, name: &'static str, life: impl FnOnce(&Engine) + Send + 'static) -> Result<JoinHandle<()>, Error> {
         let engine = Arc::clone(&self.engine);
         std::thread::Builder::new()
             .name(name.to_string())
-            .spawn(move || life(&engine))
+            .spawn(move || {
+                // Whatever it was at: others may wait for it, or take its work for done.
+                let _watch = engine.fail_stop.watch(name);
+                life(&engine);
+            })
             .map_err(|error| Error::io(format!("start thread {name}"), error))
     }
 }

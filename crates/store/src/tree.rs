@@ -8,13 +8,15 @@
 //!   any point leaves the trees of the last meta page whole.
 //! - Pages freed by checkpoint N are reused only when no view older than N lives and when the meta page before N has been
 //!   overwritten: so either of the two meta pages on disk can be recovered.
-//! - Damaged pages give [`Error::Corrupt`](crate::Error::Corrupt) or right data, never a panic or a hang.
+//! - Damaged pages give [`Error::Corrupt`](crate::Error::Corrupt) or right data, never a panic or a hang: no byte of a page is
+//!   handed out before its checksum was computed once since the file was opened (`checked.rs`).
 //!
 //! The log, the memtable and who may write when are the engine's. The layout of every page is drawn in `FORMAT.md`.
 
 mod assembler;
 mod bulk;
 mod catalog;
+mod checked;
 mod chunk_writer;
 mod copy;
 mod cursor;
@@ -41,6 +43,7 @@ mod sort_run;
 mod sorter;
 mod space;
 mod space_map;
+mod sync_owner;
 mod verify;
 mod verify_space;
 mod view;

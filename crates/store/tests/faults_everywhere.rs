@@ -1,26 +1,35 @@
 //! The disk fails, is full or stutters at one operation after the other of a store's life: `simulation/faults.rs` says what must hold.
 //! Here at some operations, by chance; `cargo xtask campaign faults` takes them all.
 
-use crate::simulation::faults::{Start, sweep};
+use crate::simulation::faults::Start;
+use crate::simulation::sweep::sweep;
 
 /// Of so many operations one is taken.
 const STEP: usize = 23;
 
+/// The same of a busy store, which has more of them.
+const BUSY_STEP: usize = 101;
+
 #[track_caller]
-fn check(start: impl Fn(u64) -> Start) {
+fn check(start: impl Fn(u64) -> Start, step: usize) {
     for seed in 0..2 {
-        let first = rand::random_range(0..STEP as u64);
-        let tried = sweep(&start(seed), first, STEP).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        let first = rand::random_range(0..step as u64);
+        let tried = sweep(&start(seed), first, step).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         assert!(tried > 20, "{tried}");
     }
 }
 
 #[test]
 fn a_fault_at_any_operation_of_a_new_store_loses_nothing() {
-    check(Start::empty);
+    check(Start::empty, STEP);
 }
 
 #[test]
 fn a_fault_at_any_operation_of_a_store_that_was_killed_loses_nothing() {
-    check(Start::killed);
+    check(Start::killed, STEP);
+}
+
+#[test]
+fn a_fault_at_any_operation_beside_builds_checkpoints_and_backups_loses_nothing() {
+    check(Start::busy, BUSY_STEP);
 }

@@ -6,9 +6,16 @@
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
-use store::{Direction, KeyRange, Options, Reader, Store, TreeId};
+use store::{Direction, Error, KeyRange, Options, Reader, Store, TreeId};
 
 const BLOCK: usize = 4096;
+/// Where a meta page says its format.
+const FORMAT_AT: usize = 32;
+
+fn tree_formats(directory: &Path) -> [u32; 2] {
+    let bytes = std::fs::read(directory.join("tree")).unwrap();
+    [0, BLOCK].map(|page| u32::from_le_bytes(*bytes[page + FORMAT_AT..].first_chunk().unwrap()))
+}
 
 fn unpack(format: &str, into: &Path) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format);
@@ -57,6 +64,7 @@ fn a_store_of_the_first_format_is_read_whole_and_takes_what_later_formats_know()
     unpack("format-1", directory.path());
     let segment = |number: u32| std::fs::read(directory.path().join(format!("{number:010}.log"))).unwrap();
     let first = segment(1);
+    assert_eq!(tree_formats(directory.path()), [1, 1]);
     {
         let store = open(directory.path());
         let tree = store.existing_tree("documents").unwrap().unwrap();
@@ -76,6 +84,8 @@ fn a_store_of_the_first_format_is_read_whole_and_takes_what_later_formats_know()
             })
             .unwrap();
     }
+    // A meta page that is only written once more stays what it was.
+    assert_eq!(tree_formats(directory.path()), [1, 1]);
     // The older build's segment got nothing that it does not know.
     assert!(segment(1) == first);
     let format = |number: u32| u32::from_le_bytes(*segment(number)[8..].first_chunk().unwrap());
@@ -84,4 +94,36 @@ fn a_store_of_the_first_format_is_read_whole_and_takes_what_later_formats_know()
     let tree = store.existing_tree("documents").unwrap().unwrap();
     let left = documents().into_iter().filter(|(key, _)| key.as_str() < "key 00050").collect::<Vec<_>>();
     assert_eq!(content(&store.reader().unwrap(), tree), left);
+    // Two checkpoints write both meta pages.
+    for formats in [[1, 2], [2, 2]] {
+        store
+            .commit(&mut |tx| {
+                tx.put(tree, b"key 00001", b"value 1");
+                Ok(())
+            })
+            .unwrap();
+        store.checkpoint().unwrap();
+        let mut found = tree_formats(directory.path());
+        found.sort_unstable();
+        assert_eq!(found, formats);
+    }
+    drop(store);
+    let store = open(directory.path());
+    assert_eq!(content(&store.reader().unwrap(), tree), left);
+    assert!(store.verify().is_clean());
+}
+
+#[test]
+fn a_meta_page_of_a_later_format_is_refused_also_beside_one_that_is_known() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path()));
+    let path = directory.path().join("tree");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let page = &mut bytes[BLOCK..2 * BLOCK];
+    page[FORMAT_AT..FORMAT_AT + 4].copy_from_slice(&3u32.to_le_bytes());
+    let crc = crc32c::crc32c(&page[4..]);
+    page[..4].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let refused = Store::open(directory.path(), Options::default()).err();
+    assert!(matches!(refused, Some(Error::Format { found: 3, supported: 2 })), "{refused:?}");
 }

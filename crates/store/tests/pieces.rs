@@ -240,6 +240,92 @@ fn a_reader_that_comes_between_two_pieces_sees_one_state_for_as_long_as_it_stays
     check_store(&store, tree, 5, "newest");
 }
 
+/// Copies a store's files as they are now.
+fn copy_files(from: &Path, to: &Path) {
+    for file in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+/// Makes the last batch of the log one that was torn.
+fn tear_last_batch(directory: &Path) {
+    const BLOCK: usize = 4096;
+    const SEQUENCE_AT: usize = 8;
+    const BODY_AT: usize = 64;
+    let logs = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    let batches = logs.filter(|path| path.extension().is_some_and(|ending| ending == "log")).flat_map(|path| {
+        let bytes = std::fs::read(&path).unwrap();
+        let starts = (BLOCK..bytes.len()).step_by(BLOCK).filter(|at| bytes[*at..].starts_with(b"SLOG"));
+        let sequence = |at: usize| u64::from_le_bytes(*bytes[at + SEQUENCE_AT..].first_chunk().unwrap());
+        starts.map(|at| (sequence(at), path.clone(), at)).collect::<Vec<_>>()
+    });
+    let (_, path, at) = batches.max().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[at + BODY_AT] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_log_that_ends_before_what_a_piece_has_taken_is_damage_and_shows_no_part_of_a_transaction() {
+    let directory = tempfile::tempdir().unwrap();
+    load(directory.path());
+    let (store, tree, plan) = open(directory.path());
+    change(&store, tree, 1);
+    // The last transaction, and the last batch: its first row is in the first piece, its last row in the last one.
+    let ends = [1u32, ROWS - 1];
+    let last = &mut |tx: &mut Tx<'_>| {
+        ends.iter().for_each(|number| tx.put(tree, &number.to_be_bytes(), &row(*number, 2)));
+        Ok(())
+    };
+    store.commit(last).unwrap();
+    let (tell, told) = sync_channel(0);
+    let (answer, answered) = sync_channel(0);
+    *plan.stops.lock().unwrap() = Some((tell, answered));
+    let mut copies = Vec::new();
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| store.checkpoint());
+        while !checkpoint.is_finished() {
+            let Ok(number) = told.recv_timeout(Duration::from_millis(20)) else { continue };
+            let copy = tempfile::tempdir().unwrap();
+            copy_files(directory.path(), copy.path());
+            copies.push((number, copy));
+            answer.send(()).unwrap();
+        }
+        checkpoint.join().unwrap().unwrap();
+    });
+    drop((told, answer));
+    let shown = |store: &Store| {
+        let reader = store.reader().unwrap();
+        let snapshot = reader.snapshot();
+        ends.map(|number| *snapshot.get(tree, &number.to_be_bytes()).unwrap().unwrap() == row(number, 2))
+    };
+    let mut refused = 0;
+    for (number, copy) in &copies {
+        let torn = tempfile::tempdir().unwrap();
+        copy_files(copy.path(), torn.path());
+        tear_last_batch(torn.path());
+        let examined = Store::examine(torn.path()).unwrap();
+        match Store::open_on(Arc::new(SystemDisk::new(torn.path()).unwrap()), options()) {
+            Ok((store, _)) => {
+                let [first, last] = shown(&store);
+                assert_eq!(first, last, "sync {number}: a part of a transaction is shown");
+                assert!(examined.is_clean(), "sync {number}: {examined}");
+            }
+            Err(Error::Corrupt { file, what, .. }) => {
+                assert!(file.ends_with(".log") && what.starts_with("the log ends before"), "{file}: {what}");
+                assert!(examined.log_fault.is_some(), "sync {number}: {examined}");
+                refused += 1;
+            }
+            Err(error) => panic!("sync {number}: {error}"),
+        }
+        // With its last batch the same state is whole.
+        let (store, _) = Store::open_on(Arc::new(SystemDisk::new(copy.path()).unwrap()), options()).unwrap();
+        assert_eq!(shown(&store), [true, true], "sync {number}");
+        store.checkpoint().unwrap();
+    }
+    assert!(refused >= 2 * SYNCS, "{refused} of {} are between two pieces", copies.len());
+}
+
 #[test]
 fn random_updates_take_little_more_of_the_disk_than_the_data() {
     let directory = tempfile::tempdir().unwrap();

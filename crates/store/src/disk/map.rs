@@ -92,9 +92,10 @@ impl Map {
         Ok(self.len())
     }
 
-    /// The bytes at `offset`, or `None` where they are not within the file, or lost.
+    /// The bytes at `offset`, or `None` where they are not within the file, or lost. Only for pages that a view reaches, or
+    /// that the caller has written and nobody else writes: this crate alone knows which these are.
     #[inline]
-    pub fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let end = offset.checked_add(len as u64)?;
         if end > self.len() || (self.lost() != 0 && self.watched.holds_lost(offset, len)) {
             return None;

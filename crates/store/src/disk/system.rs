@@ -24,15 +24,26 @@ pub struct SystemDisk {
 impl SystemDisk {
     /// Takes a directory, made (with its parents) when it is not there.
     pub fn new(directory: &Path) -> io::Result<SystemDisk> {
-        if !directory.is_dir() {
-            std::fs::create_dir_all(directory)?;
-            // The new directory's own name must survive a crash too.
-            if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                File::open(parent)?.sync_all()?;
-            }
-        }
+        make_folders(directory, |folder| File::open(folder)?.sync_all())?;
         Ok(SystemDisk { directory: directory.to_path_buf() })
     }
+}
+
+/// Makes a folder with those above it, durably: the name of each new folder is synced, in the folder that holds it, up to
+/// the one that was there before.
+fn make_folders(folder: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.is_dir();
+    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    for folder in missing.into_iter().rev() {
+        match std::fs::create_dir(folder) {
+            // Another process was faster, and may not have synced yet; or the path ends with `..`.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+            made => made?,
+        }
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        sync(parent.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
 }
 
 impl Disk for SystemDisk {
@@ -85,6 +96,19 @@ impl Disk for SystemDisk {
         match file.try_lock() {
             // The kernel releases the lock with the last descriptor: a killed process leaves nothing behind.
             Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn lock_file(&self, name: &str) -> io::Result<Option<DirectoryLock>> {
+        // Never written through: a descriptor for reading is locked as well, and there may be no right to write.
+        let file = match File::open(self.directory.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(file))),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -176,6 +200,42 @@ mod tests {
         assert_eq!(disk.lock("lock").err().map(|error| error.kind()), Some(io::ErrorKind::WouldBlock));
         drop(lock);
         disk.lock("lock").unwrap();
+    }
+
+    #[test]
+    fn a_file_is_locked_by_itself_and_not_made_for_it() {
+        let (directory, disk) = disk();
+        assert!(disk.lock_file("tree").unwrap().is_none());
+        assert_eq!(disk.list().unwrap(), [""; 0]);
+        std::fs::write(directory.path().join("tree"), b"pages").unwrap();
+        let lock = disk.lock_file("tree").unwrap();
+        assert!(lock.is_some());
+        assert_eq!(disk.lock_file("tree").err().map(|error| error.kind()), Some(io::ErrorKind::WouldBlock));
+        drop(lock);
+        assert!(disk.lock_file("tree").unwrap().is_some());
+    }
+
+    #[test]
+    fn each_folder_that_is_made_is_synced_into_the_one_above_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = |folder: &str| {
+            let mut synced = Vec::new();
+            let folder = directory.path().join(folder);
+            make_folders(&folder, |parent| {
+                synced.push(parent.strip_prefix(directory.path()).unwrap().to_path_buf());
+                Ok(())
+            })
+            .unwrap();
+            assert!(folder.is_dir());
+            synced
+        };
+        assert_eq!(made("a/b/c"), ["", "a", "a/b"].map(PathBuf::from));
+        assert_eq!(made("a/b/d/e/"), ["a/b", "a/b/d"].map(PathBuf::from));
+        assert!(made("a/b").is_empty());
+        std::fs::write(directory.path().join("file"), b"").unwrap();
+        assert!(make_folders(&directory.path().join("file/f"), |_| Ok(())).is_err());
+        let refused = make_folders(&directory.path().join("g"), |_| Err(io::ErrorKind::Other.into()));
+        assert!(refused.is_err(), "a folder that may not survive a crash is none");
     }
 
     #[test]

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::commit::SENDING;
 use super::pieces::merge_all;
 use super::view::{Generation, View};
 use super::writer::{MEMTABLE_WAIT_MAX, Writer};
-use super::{Engine, lock, pace};
+use super::{Engine, pace};
 use crate::disk::DIRECT_ALIGN;
 use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId};
@@ -32,7 +33,8 @@ impl Engine {
         }
         let _merging = self.hold_merging()?;
         let mut writer = self.writer_while_merging()?;
-        let turn = lock(&self.turn);
+        let turn = self.fail_stop.lock(&self.turn, SENDING);
+        self.fail_stop.check()?;
         // Under `writer` and `turn` no batch is on its way: all versions are visible, or the log has failed.
         self.wait_until_visible(writer.next_version - 1)?;
         for (tree, _) in &builds {
@@ -109,9 +111,9 @@ impl Engine {
             tree.merge(id, rows.iter().map(|(key, value)| (*key, Some(*value))))?;
         }
         let log_start = writer.tail.position();
-        let view = self.finish(tree, version, log_start).map_err(|error| match error {
+        let view = self.finish(tree, version, log_start, version).map_err(|error| match error {
             // The meta page may have reached the disk, and then all of it is there when the store is opened again.
-            Error::Io { source, .. } if self.tree.is_poisoned() => Error::Unknown(source),
+            Error::Io { source, .. } if self.is_poisoned() => Error::Unknown(source),
             other => other,
         })?;
         self.publish(|generation| {

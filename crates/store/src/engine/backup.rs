@@ -8,7 +8,6 @@
 //! place where replay starts. So whichever of the two a crash leaves goes on with the same log.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::limits::TREE_NAME;
 use super::{Engine, pace};
@@ -43,7 +42,7 @@ impl Engine {
         let _merging = self.hold_merging()?;
         let view = self.tree.view();
         let result = self.copy_to(&*self.disk, &view, view.meta().log_start, watch).and_then(|copied| {
-            self.is_poisoned.store(true, Ordering::Release);
+            self.fail_stop.close();
             let context = |error| Error::io(format!("rename {PART_NAME}"), error);
             self.disk.sync_dir().map_err(context)?;
             self.disk.rename(PART_NAME, TREE_NAME).map_err(context)?;

@@ -12,14 +12,12 @@ use super::Engine;
 use super::limits::{CATALOG, TREE_NAME};
 use super::view::View;
 use crate::error::Error;
-use crate::key::TreeId;
+use crate::key::{TREE_NAME_BYTES_MAX, TreeId};
 use crate::transaction::{Abort, Tx};
 use crate::tree::TREES_MAX;
 
 const NEXT_ID_KEY: &[u8] = &[0];
 const NAME_PREFIX: u8 = 1;
-/// Longest name of a tree.
-const NAME_BYTES_MAX: usize = 255;
 
 /// Name and id in a row, if it is one of a name.
 pub(super) fn row<'r>(key: &'r [u8], value: Option<&[u8]>) -> Option<(&'r str, TreeId)> {
@@ -38,8 +36,8 @@ fn damaged() -> Error {
 }
 
 fn name_key(name: &str) -> Result<Vec<u8>, Error> {
-    if name.len() > NAME_BYTES_MAX {
-        return Err(Error::Limit { what: "name of a tree", limit: NAME_BYTES_MAX as u64 });
+    if name.len() > TREE_NAME_BYTES_MAX {
+        return Err(Error::Limit { what: "name of a tree", limit: TREE_NAME_BYTES_MAX as u64 });
     }
     Ok([&[NAME_PREFIX], name.as_bytes()].concat())
 }
@@ -47,14 +45,10 @@ fn name_key(name: &str) -> Result<Vec<u8>, Error> {
 impl Engine {
     pub(crate) fn existing_tree(&self, name: &str) -> Result<Option<TreeId>, Error> {
         let key = name_key(name)?;
-        let slot = self.take_slot();
-        let found = {
-            let (guard, version) = self.pin(&slot);
-            let view = View { generation: &guard, version };
-            view.get(CATALOG, &key).map(|value| value.map(|value| id(&value)))
-        };
-        self.return_slot(slot);
-        match found? {
+        let lent = self.take_slot();
+        let (guard, version) = self.pin(lent.slot());
+        let view = View { generation: &guard, version };
+        match view.get(CATALOG, &key)?.map(|value| id(&value)) {
             None => Ok(None),
             Some(id) => id.map(Some).ok_or_else(damaged),
         }

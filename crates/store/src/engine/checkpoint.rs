@@ -10,19 +10,22 @@
 //! Writers go on all the time. They wait only when the new memtable is full before the old one is merged, and they hear of
 //! an error only when the checkpoint then fails (a full disk, say). A failed checkpoint has changed nothing; it is tried
 //! again. One whose sync failed poisons the store, for nobody knows what is on the disk.
+//! One that met a damaged page stops writes: [`super::damage_stop`].
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::limits::{REST, RETRY_AFTER, TICK};
+use super::damage_stop::DamageStop;
+use super::limits::{REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK};
 use super::pace::{self, Pacer, Progress};
 use super::pieces::{self, Reached, Walk};
 use super::writer::Writer;
 use super::{Engine, lock};
 use crate::disk::end_sleeps_in_time;
 use crate::error::Error;
+use crate::fail_stop::Held;
 use crate::key::Version;
 use crate::log::LogPosition;
 use crate::options::Durability;
@@ -36,6 +39,7 @@ pub(crate) struct Checkpoints {
     /// One merge at a time: the checkpointer's, or a bulk build's attachment.
     merging: Mutex<()>,
     is_requested_by_size: AtomicBool,
+    pub(super) damage_stop: DamageStop,
     completed: AtomicU64,
     failed: AtomicU64,
 }
@@ -137,7 +141,9 @@ impl Checkpoints {
             engine.check_writable()?;
             // A checkpoint that found no memtable to go on with says nothing of the merge of this one.
             if let Some(failure) = state.failure.as_ref().filter(|failure| !matches!(failure, Error::Busy))
-                && (state.tries > tries || state.last_end.is_some_and(|end| end.elapsed() < RETRY_AFTER))
+                && (self.damage_stop.is_set()
+                    || state.tries > tries
+                    || state.last_end.is_some_and(|end| end.elapsed() < RETRY_AFTER))
             {
                 return Err(failure.copy());
             }
@@ -171,7 +177,8 @@ impl Engine {
                 if self.is_closing.load(Ordering::Acquire) {
                     return;
                 }
-                let may_try = failed_at.is_none_or(|at| at.elapsed() >= RETRY_AFTER) || state.asked > state.served;
+                let rest = if self.checkpoints.damage_stop.is_set() { RETRY_DAMAGED_AFTER } else { RETRY_AFTER };
+                let may_try = failed_at.is_none_or(|at| at.elapsed() >= rest) || state.asked > state.served;
                 if may_try && !self.is_poisoned() && self.is_due(&state) {
                     break state.asked;
                 }
@@ -223,19 +230,19 @@ impl Engine {
 
     /// Freezes and merges; a memtable that was frozen before is merged first.
     fn run_checkpoint(&self, asked: u64) -> Result<(), Error> {
-        let _merging = lock(&self.checkpoints.merging);
+        let _merging = self.fail_stop.lock(&self.checkpoints.merging, MERGING);
         let result = self.merge_frozen().and_then(|()| {
             self.freeze()?;
             self.merge_frozen()
         });
-        if result.is_err() {
-            self.poison_with_tree();
-        }
         let mut state = self.checkpoints.state();
         state.served = state.served.max(asked);
         state.tries += 1;
         state.last_end = Some(Instant::now());
         state.failure = result.as_ref().err().map(Error::copy);
+        if !matches!(result, Err(Error::Closed | Error::Busy)) {
+            self.checkpoints.damage_stop.note(result.as_ref().err().filter(|error| self.is_of_a_page(error)));
+        }
         match &result {
             Ok(()) => {
                 self.checkpoints.completed.fetch_add(1, Ordering::Relaxed);
@@ -254,6 +261,15 @@ impl Engine {
         result
     }
 
+    /// Whether a checkpoint failed because a page of the tree is damaged, or was not given by the disk.
+    fn is_of_a_page(&self, error: &Error) -> bool {
+        match error {
+            Error::Corrupt { .. } => true,
+            Error::Io { source, .. } => source.raw_os_error() == Some(libc::EIO) && self.tree.lost_pages() > 0,
+            _ => false,
+        }
+    }
+
     /// Freezes the active memtable when there is something in it and nothing is frozen.
     ///
     /// Never just waits for the writer's lock: a writer that has frozen the memtable itself meanwhile, and filled the next
@@ -263,11 +279,14 @@ impl Engine {
             if self.checkpoints.state().frozen.is_some() {
                 return Ok(());
             }
-            if let Some(writer) = self.try_writer() {
+            if let Some(writer) = self.try_hold_writer() {
                 break writer;
             }
+            self.fail_stop.check()?;
             std::thread::sleep(LOOK_AGAIN);
         };
+        // A panic may have left part of a transaction in the memtable.
+        self.fail_stop.check()?;
         self.refresh(&mut writer);
         self.checkpoints.is_requested_by_size.store(false, Ordering::Relaxed);
         if writer.generation.frozen.is_none() && !writer.table.table().is_empty() {
@@ -279,9 +298,9 @@ impl Engine {
 
     /// The writer's lock for one who holds `merging`, with nothing frozen: merging what a writer who holds it may be waiting
     /// for, or has frozen before it let go.
-    pub(super) fn writer_while_merging(&self) -> Result<MutexGuard<'_, Writer>, Error> {
+    pub(super) fn writer_while_merging(&self) -> Result<Held<'_, Writer>, Error> {
         loop {
-            if let Some(mut writer) = self.try_writer() {
+            if let Some(mut writer) = self.try_hold_writer() {
                 self.refresh(&mut writer);
                 if writer.generation.frozen.is_none() {
                     return Ok(writer);
@@ -292,16 +311,9 @@ impl Engine {
         }
     }
 
-    fn try_writer(&self) -> Option<MutexGuard<'_, Writer>> {
-        match self.writer.try_lock() {
-            Ok(writer) => Some(writer),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
     /// Steps 2 to 5 of the module's text. Under `merging`.
     pub(super) fn merge_frozen(&self) -> Result<(), Error> {
+        self.fail_stop.check()?;
         let (frozen, reached) = {
             let state = self.checkpoints.state();
             (state.frozen, state.reached.clone())
@@ -310,10 +322,7 @@ impl Engine {
         let Some(table) = lock(&self.current).frozen.clone() else { return Ok(()) };
         self.wait_until_visible(frozen.last_version)?;
         if self.options.durability != Durability::Commit {
-            self.log.sync().map_err(|error| {
-                self.poison("sync of the log", &error);
-                Error::Unknown(error)
-            })?;
+            self.log.sync().map_err(Error::Unknown)?;
             self.alarm.ring();
         }
         let keys = table.len() as u64;
@@ -341,7 +350,7 @@ impl Engine {
         let mut tree = self.tree.begin(pace::of_checkpoint(pacer))?;
         let is_last = !walk.merge(&mut tree, most, &|| progress.note(&self.log, &self.throttle))?;
         if is_last {
-            let view = self.finish(tree, frozen.last_version, frozen.log_start)?;
+            let view = self.finish(tree, frozen.last_version, frozen.log_start, frozen.last_version)?;
             // From the moment it is published a writer may freeze the next memtable, whose need and state must stay.
             self.room_merged();
             self.publish(|generation| {
@@ -354,13 +363,13 @@ impl Engine {
             return Ok(false);
         }
         let (version, log_start) = (tree.base().meta().version, tree.base().meta().log_start);
-        let view = self.finish(tree, version.0, log_start)?;
+        let view = self.finish(tree, version.0, log_start, frozen.last_version)?;
         self.publish_if_room(|generation| generation.tree = view);
         self.room_advanced(self.tree.merged_pages() - before);
         self.checkpoints.state().reached = walk.reached().cloned();
         self.checkpoints.changed.notify_all();
         // A writer that does nothing holds the state before; one that is busy follows by itself.
-        if let Some(mut writer) = self.try_writer() {
+        if let Some(mut writer) = self.try_hold_writer() {
             self.refresh(&mut writer);
         }
         self.published.reclaim();
@@ -373,8 +382,9 @@ impl Engine {
         tree: TreeWriter<'_>,
         version: u64,
         log_start: LogPosition,
+        reaches: u64,
     ) -> Result<Arc<crate::tree::TreeView>, Error> {
-        tree.finish(Version(version), log_start).inspect_err(|error| {
+        tree.finish_reaching(Version(version), log_start, Version(reaches)).inspect_err(|error| {
             if let Error::Io { source, .. } = error
                 && source.kind() != io::ErrorKind::Interrupted
             {
@@ -406,8 +416,8 @@ impl Engine {
     }
 
     /// Waits for the end of a running merge and keeps the next one from starting.
-    pub(super) fn hold_merging(&self) -> Result<MutexGuard<'_, ()>, Error> {
-        let merging = lock(&self.checkpoints.merging);
+    pub(super) fn hold_merging(&self) -> Result<Held<'_, ()>, Error> {
+        let merging = self.fail_stop.lock(&self.checkpoints.merging, MERGING);
         self.merge_frozen()?;
         Ok(merging)
     }
@@ -423,5 +433,7 @@ impl Engine {
     }
 }
 
+/// What the lock on merging is held for.
+const MERGING: &str = "a memtable was merged";
 /// Between two tries for the writer's lock.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);

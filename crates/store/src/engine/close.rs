@@ -21,7 +21,7 @@ impl Engine {
 
     /// Syncs, and leaves an empty batch: a witness that the last transactions were durable.
     pub(crate) fn close_log(&self) {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.hold_writer();
         let _turn = lock(&self.turn);
         if self.is_poisoned() {
             return;
@@ -30,15 +30,14 @@ impl Engine {
             tracing::error!(%error, "the log could not be closed cleanly");
         }
         // A commit that was about to go inline finds the store closed.
-        self.is_poisoned.store(true, Ordering::Release);
+        self.fail_stop.close();
     }
 
     /// Life of the thread that syncs at intervals.
     pub(crate) fn run_syncer(&self) {
         let Durability::Interval(interval) = self.options.durability else { return };
         while !self.checkpoints.wait_for_close(self, interval) {
-            if let Err(error) = self.log.sync() {
-                self.poison("sync of the log", &error);
+            if self.log.sync().is_err() {
                 return;
             }
             self.alarm.ring();

@@ -16,7 +16,6 @@
 //! group, and the caller who commits inline would be a special case.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{MutexGuard, TryLockError};
 
 use super::batch::{OpenBatch, Request};
 use super::queue::{Queue, Refused};
@@ -24,6 +23,7 @@ use super::ticket::wake_waiting;
 use super::writer::{Placed, Writer};
 use super::{Engine, Waiting, count, lock};
 use crate::error::Error;
+use crate::fail_stop::{Held, panicked};
 use crate::key::Version;
 use crate::transaction::{Abort, Commit, Transaction, Tx, Work};
 
@@ -35,7 +35,7 @@ const LATE_MAX: usize = 2 * STRIDE;
 
 /// The right to write to the log; whoever gathers hears when it is free again.
 struct Turn<'e> {
-    guard: Option<MutexGuard<'e, ()>>,
+    guard: Option<Held<'e, ()>>,
     queue: &'e Queue<Box<Request>>,
 }
 
@@ -46,9 +46,14 @@ impl Drop for Turn<'_> {
     }
 }
 
+/// What the turn is held for.
+pub(super) const SENDING: &str = "a batch was written to the log";
+
 /// How sending a batch ended.
 enum Sent {
     Durable,
+    /// In a panic, before or after it was written.
+    Panicked,
     /// An earlier failure.
     Poisoned,
     /// This write or sync failed.
@@ -60,6 +65,7 @@ impl Sent {
         match self {
             Sent::Durable => Ok(Commit { version: Version(version) }),
             Sent::Poisoned => Err(Error::Poisoned),
+            Sent::Panicked => Err(panicked()),
             Sent::Failed(error) => Err(Error::Unknown(copy_of(error))),
         }
     }
@@ -78,16 +84,31 @@ impl Engine {
     pub(crate) fn run_committer(&self) {
         let mut batch = OpenBatch::new(&self.options);
         loop {
-            let watch = lock(&self.watch);
-            if lock(&self.writer).backlog.is_empty() && !self.queue.wait() {
-                return;
+            match catch_unwind(AssertUnwindSafe(|| self.commit_group(&mut batch))) {
+                Ok(true) => {}
+                Ok(false) => return,
+                // It goes on, so that everybody who comes is refused.
+                Err(_) => {
+                    self.fail_stop.stop_after_panic(SENDING);
+                    batch.builder.restart(0);
+                    self.acknowledge(&mut batch, &Sent::Panicked);
+                }
             }
-            let mut writer = lock(&self.writer);
-            let turn = self.gather_until_turn(&mut writer, &mut batch);
-            drop(watch);
-            let sent = self.send(writer, turn, &mut batch);
-            self.acknowledge(&mut batch, &sent);
         }
+    }
+
+    /// Waits for a group and commits it; false once the store is closed and all is done.
+    fn commit_group(&self, batch: &mut OpenBatch) -> bool {
+        let watch = lock(&self.watch);
+        if self.hold_writer().backlog.is_empty() && !self.queue.wait() {
+            return false;
+        }
+        let mut writer = self.hold_writer();
+        let turn = self.gather_until_turn(&mut writer, batch);
+        drop(watch);
+        let sent = self.send(writer, turn, batch);
+        self.acknowledge(batch, &sent);
+        true
     }
 
     /// Places what comes until the batch is full or the disk is free.
@@ -97,7 +118,7 @@ impl Engine {
         loop {
             // What is left over did not fit: only sending makes room for it.
             if !writer.backlog.is_empty() {
-                return self.turn(lock(&self.turn));
+                return self.turn(self.fail_stop.lock(&self.turn, SENDING));
             }
             if let Some(turn) = self.try_turn() {
                 self.gather(writer, batch, LATE_MAX);
@@ -108,21 +129,19 @@ impl Engine {
         }
     }
 
-    fn turn<'e>(&'e self, guard: MutexGuard<'e, ()>) -> Turn<'e> {
+    fn turn<'e>(&'e self, guard: Held<'e, ()>) -> Turn<'e> {
         Turn { guard: Some(guard), queue: &self.queue }
     }
 
     fn try_turn(&self) -> Option<Turn<'_>> {
-        match self.turn.try_lock() {
-            Ok(guard) => Some(self.turn(guard)),
-            Err(TryLockError::Poisoned(poisoned)) => Some(self.turn(poisoned.into_inner())),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.fail_stop.try_lock(&self.turn, SENDING).map(|guard| self.turn(guard))
     }
 
     /// Places what waits, so many at most, as far as the batch has room.
     fn gather(&self, writer: &mut Writer, batch: &mut OpenBatch, count_max: usize) {
-        self.refresh(writer);
+        if !self.is_poisoned() {
+            self.refresh(writer);
+        }
         if writer.backlog.is_empty() {
             let mut taken = std::mem::take(&mut writer.taken);
             self.queue.take_into(&mut taken);
@@ -134,12 +153,12 @@ impl Engine {
         while placed_count < count
             && let Some(mut request) = writer.backlog.pop_front()
         {
-            writer.foresee();
-            let Request { transaction, work, .. } = &mut *request;
             let placed = if self.is_poisoned() {
                 Placed::Refused(Error::Poisoned)
             } else {
-                self.place(writer, batch, work, &mut |tx| transaction.prepare(tx))
+                writer.foresee();
+                let (work, mut prepare) = request.parts();
+                self.place(writer, batch, work, &mut prepare)
             };
             match placed {
                 Placed::Done(version) => batch.done.push((request, Ok(version))),
@@ -155,12 +174,12 @@ impl Engine {
     }
 
     /// Writes the batch and makes it visible. Lets the writer go as soon as the batch has its place.
-    fn send(&self, mut writer: MutexGuard<'_, Writer>, turn: Turn<'_>, batch: &mut OpenBatch) -> Sent {
-        self.put_folds(&mut writer, batch);
+    fn send(&self, mut writer: Held<'_, Writer>, turn: Turn<'_>, batch: &mut OpenBatch) -> Sent {
         if self.is_poisoned() {
             batch.builder.restart(0);
             return Sent::Poisoned;
         }
+        self.put_folds(&mut writer, batch);
         let transactions = batch.builder.transactions();
         if transactions == 0 {
             return Sent::Durable;
@@ -193,23 +212,25 @@ impl Engine {
         self.weights.give_back(batch.done.iter().map(|(request, _)| request.weight).sum());
         let mut callers = 0;
         for (request, outcome) in batch.done.drain(..) {
-            let Request { transaction, work, is_awaited, .. } = *request;
-            callers += usize::from(is_awaited);
-            drop(work);
-            finish(transaction, outcome.and_then(|version| sent.outcome(version)));
+            callers += usize::from(request.is_awaited);
+            if let Some(transaction) = request.take() {
+                finish(transaction, outcome.and_then(|version| sent.outcome(version)));
+            }
         }
         self.crowd.note(callers);
         wake_waiting();
     }
 
     /// Queues a prepared transaction; gives it back when the queue is full.
-    pub(crate) fn enqueue(&self, request: Box<Request>) -> Result<(), Box<Request>> {
+    pub(crate) fn enqueue(&self, request: Box<Request>) -> Result<(), Box<dyn Transaction>> {
         match self.queue.push(request) {
             Ok(()) => Ok(()),
-            Err(Refused::Full(request)) => Err(request),
+            Err(Refused::Full(request)) => request.take().map_or(Ok(()), Err),
             Err(Refused::Closed(request)) => {
                 self.weights.give_back(request.weight);
-                finish(request.transaction, Err(Error::Closed));
+                if let Some(transaction) = request.take() {
+                    finish(transaction, Err(Error::Closed));
+                }
                 wake_waiting();
                 Ok(())
             }
@@ -223,12 +244,16 @@ impl Engine {
     ) -> Result<Commit, Error> {
         let mut work = Work::new(self.options.transaction_bound());
         self.prepare(&mut work, change)?;
-        if let Some(outcome) = self.commit_inline(&mut work, change) {
-            return outcome;
+        match catch_unwind(AssertUnwindSafe(|| self.commit_inline(&mut work, change))) {
+            Ok(None) => {}
+            Ok(Some(outcome)) => return outcome,
+            Err(_) => {
+                self.fail_stop.stop_after_panic(SENDING);
+                return Err(panicked());
+            }
         }
         Waiting::run(change, &self.crowd, |waiting| {
-            let request = Request { transaction: waiting, work, weight: 0, is_awaited: true };
-            self.enqueue(Box::new(request)).map_err(|_refused| Error::Busy)
+            self.enqueue(Box::new(Request::new(waiting, work, 0, true))).map_err(|_refused| Error::Busy)
         })
     }
 
@@ -241,7 +266,7 @@ impl Engine {
         if self.queue.depth() > 0 || self.is_closing.load(std::sync::atomic::Ordering::Acquire) {
             return None;
         }
-        let mut writer = self.writer.try_lock().ok()?;
+        let mut writer = self.try_hold_writer()?;
         // Small commits of one caller hardly outrun a merge; megabytes do.
         self.slow_down(&mut writer);
         let turn = self.try_turn()?;
@@ -266,5 +291,76 @@ impl Engine {
 pub(crate) fn finish(transaction: Box<dyn Transaction>, outcome: Result<Commit, Error>) {
     if catch_unwind(AssertUnwindSafe(|| transaction.finish(outcome))).is_err() {
         tracing::error!("a transaction's finish panicked; its commit stands");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use super::*;
+    use crate::disk::MemoryDisk;
+    use crate::{Options, Store, Submit, TreeId};
+
+    const TREE: TreeId = TreeId(7);
+    const COUNT: u8 = 40;
+
+    struct Put {
+        number: u8,
+        told: mpsc::Sender<Result<Commit, Error>>,
+    }
+
+    impl Transaction for Put {
+        fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
+            tx.put(TREE, &[self.number], b"value");
+            Ok(())
+        }
+
+        fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+            self.told.send(outcome).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_panic_under_the_writers_lock_is_told_to_all_and_shows_nothing_of_its_batch() {
+        let disk = Arc::new(MemoryDisk::new(64 << 20));
+        let mut options = Options::default();
+        (options.memtable_bytes, options.log_segment_bytes) = (256 << 10, 64 << 10);
+        let (store, _) = Store::open_on(disk.clone(), options.clone()).unwrap();
+        let put = |store: &Store, number: u8| {
+            store.commit(&mut |tx| {
+                tx.put(TREE, &[number], b"value");
+                Ok(())
+            })
+        };
+        (0..3).for_each(|number| assert!(put(&store, number).is_ok()));
+        let reader = store.reader().unwrap();
+        let (told, outcomes) = mpsc::channel();
+        {
+            let mut writer = store.engine().hold_writer();
+            for number in 100..100 + COUNT {
+                let transaction = Box::new(Put { number, told: told.clone() });
+                assert!(matches!(store.submit(&reader, transaction), Submit::Queued));
+            }
+            // The memtable takes no version below its newest: an assertion of the store's own, in the midst of placing.
+            writer.next_version = 1;
+        }
+        for _ in 0..COUNT {
+            let outcome = outcomes.recv_timeout(std::time::Duration::from_secs(60)).expect("each is told");
+            assert!(matches!(outcome, Err(Error::Poisoned | Error::Unknown(_))), "{outcome:?}");
+        }
+        assert!(store.stats().poisoned_by.is_some_and(|cause| cause.contains("panic")));
+        assert!(matches!(put(&store, 3), Err(Error::Poisoned)));
+        assert!(matches!(store.checkpoint(), Err(Error::Poisoned)));
+        let check = |store: &Store| {
+            let reader = store.reader().unwrap();
+            let snapshot = reader.snapshot();
+            (0..=u8::MAX).for_each(|key| assert_eq!(snapshot.get(TREE, &[key]).unwrap().is_some(), key < 3, "{key}"));
+        };
+        check(&store);
+        drop((reader, store));
+        let (store, _) = Store::open_on(disk, options).unwrap();
+        check(&store);
+        put(&store, 3).unwrap();
     }
 }

@@ -40,7 +40,7 @@ impl Writer {
 impl Request {
     /// Its own lines: these fields lie in all of them.
     fn foresee(&self) {
-        prefetch(from_ref(&self.transaction));
+        prefetch(from_ref(self.transaction()));
         prefetch(from_ref(&self.work.reads));
         prefetch(from_ref(&self.work.snapshot));
         self.work.changes.foresee_self();

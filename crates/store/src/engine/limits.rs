@@ -26,6 +26,8 @@ pub(crate) const TICK: std::time::Duration = std::time::Duration::from_millis(10
 pub(crate) const REST: std::time::Duration = std::time::Duration::from_secs(5);
 /// A failed checkpoint is tried again after this.
 pub(crate) const RETRY_AFTER: std::time::Duration = std::time::Duration::from_millis(250);
+/// The same for one that a damaged page stopped: it writes all over again what it could merge, and meets the page again.
+pub(crate) const RETRY_DAMAGED_AFTER: std::time::Duration = std::time::Duration::from_secs(30);
 /// The tree file.
 pub(crate) const TREE_NAME: &str = "tree";
 /// The file whose lock keeps other processes out.

@@ -14,7 +14,7 @@
 //!
 //! 1. A version is visible only after its batch is written as the durability asks, in order, none left out.
 //! 2. A memtable is merged only when all its versions are visible; its log is released only after the meta page is synced.
-//! 3. After a failed sync or write of the log nothing becomes visible any more.
+//! 3. After a failed sync or write of the log, and after a panic, nothing becomes visible any more (`fail_stop.rs`).
 //! 4. What a published generation can reach stays until no reader has it pinned (`readers.rs`; for pages, `TreeView`).
 
 mod alarm;
@@ -26,6 +26,7 @@ pub(crate) mod changes;
 mod checkpoint;
 mod close;
 mod commit;
+mod damage_stop;
 mod feed;
 mod folds;
 mod foresee;
@@ -54,8 +55,10 @@ pub(crate) use batch::Request;
 pub(crate) use commit::finish;
 pub(crate) use ticket::Waiting;
 
-use crate::disk::{DirectoryLock, Disk, ReadQueue};
+use crate::disk::{Disk, ReadQueue};
 use crate::error::Error;
+use crate::fail_stop::FailStop;
+use crate::folder::FolderLock;
 use crate::log::Log;
 use crate::memtable::Memtable;
 use crate::options::Options;
@@ -94,7 +97,7 @@ pub(crate) struct Engine {
     writer: Mutex<Writer>,
     /// Held while a batch is on its way to the disk.
     turn: Mutex<()>,
-    is_poisoned: AtomicBool,
+    pub(crate) fail_stop: Arc<FailStop>,
     is_closing: Arc<AtomicBool>,
     checkpoints: Checkpoints,
     room: Room,
@@ -109,7 +112,7 @@ pub(crate) struct Engine {
     sorters: AtomicU64,
     pub(crate) counters: Counters,
     /// Last, so that the directory is free only when all files are closed.
-    _lock: DirectoryLock,
+    _lock: FolderLock,
 }
 
 /// What happened since the start.
@@ -127,8 +130,7 @@ pub(crate) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Locks; a panic under any of the engine's locks is a bug that was printed, and none leaves a structure half changed
-/// in a way that a later lock could not bear.
+/// Locks what no panic leaves half changed. What one does leave so is locked by [`FailStop::lock`].
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -139,22 +141,13 @@ impl Engine {
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.is_poisoned.load(Ordering::Acquire)
+        self.fail_stop.is_stopped()
     }
 
     /// From now on nothing is acknowledged; reads go on.
     fn poison(&self, what: &str, error: &std::io::Error) {
-        if !self.is_poisoned.swap(true, Ordering::AcqRel) {
-            tracing::error!(%error, "{what} failed: no writes until the store is reopened");
-        }
+        self.fail_stop.stop(what, error);
         self.checkpoints.wake_all();
-    }
-
-    /// A sync of the tree file has failed, whoever asked for it.
-    pub(crate) fn poison_with_tree(&self) {
-        if self.tree.is_poisoned() {
-            self.poison("sync of the tree", &std::io::Error::other("see the failed checkpoint"));
-        }
     }
 
     /// See [`TreeFile::read_queue`].
@@ -175,7 +168,7 @@ impl Engine {
 
     /// Replaces what readers see, unless so many old states are kept for readers that it would have to wait.
     fn publish_if_room(&self, change: impl FnOnce(&mut Generation)) {
-        let mut current = lock(&self.current);
+        let mut current = self.fail_stop.lock(&self.current, "a state was published");
         let mut next = current.clone();
         change(&mut next);
         if self.published.replace(next.clone()).is_ok() {
@@ -185,7 +178,7 @@ impl Engine {
 
     /// Replaces what readers see.
     fn publish(&self, change: impl FnOnce(&mut Generation)) {
-        let mut current = lock(&self.current);
+        let mut current = self.fail_stop.lock(&self.current, "a state was published");
         change(&mut current);
         let mut next = current.clone();
         while let Err(RetiredFull(back)) = self.published.replace(next) {
@@ -201,27 +194,19 @@ impl Engine {
         work: &mut Work,
         prepare: &mut dyn FnMut(&mut crate::Tx<'_>) -> Result<(), crate::Abort>,
     ) -> Result<(), Error> {
-        let slot = self.take_slot();
-        let result = {
-            let (guard, version) = self.pin(&slot);
-            work.prepare(View { generation: &guard, version }, prepare)
-        };
-        self.return_slot(slot);
-        result
-    }
-
-    fn return_slot(&self, slot: ReaderSlot<Generation>) {
-        lock(&self.slots).push(slot);
+        let lent = self.take_slot();
+        let (guard, version) = self.pin(lent.slot());
+        work.prepare(View { generation: &guard, version }, prepare)
     }
 
     pub(crate) fn bulk(self: &Arc<Engine>) -> crate::tree::BulkBuilder {
         self.tree.bulk(pace::of_bulk_build(Arc::clone(self)))
     }
 
-    fn take_slot(&self) -> ReaderSlot<Generation> {
+    fn take_slot(&self) -> LentSlot<'_> {
         loop {
             if let Some(slot) = lock(&self.slots).pop() {
-                return slot;
+                return LentSlot { engine: self, slot: Some(slot) };
             }
             // All are in use for the moment of a prepare. Readers' slots are not for taking: they may stay taken.
             std::thread::yield_now();
@@ -256,6 +241,7 @@ impl Engine {
         let generation = lock(&self.current).clone();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (changes_oldest, changes_kept_bytes) = self.log.changes_kept();
+        let (damaged_pages, damage) = self.tree.damaged_pages();
         crate::Stats {
             version: self.visible(),
             queue_depth: self.queue.depth() as u64,
@@ -280,8 +266,31 @@ impl Engine {
             pinned_states: generation.tree.meta().sequence - self.tree.oldest_view(),
             pinned_pages: self.tree.pinned_pages(),
             lost_pages: self.tree.lost_pages(),
+            damaged_pages,
+            damage: damage.map(|error| error.to_string()),
+            is_stopped_by_damage: self.checkpoints.damage_stop.is_set(),
             is_poisoned: self.is_poisoned(),
+            poisoned_by: self.fail_stop.cause().map(str::to_string),
             is_full: self.room.is_refusing() || self.log.is_full() || self.checkpoints.is_full(),
         }
+    }
+}
+
+/// A slot of the pool. It goes back also where its user's code panics: the pool is small.
+struct LentSlot<'e> {
+    engine: &'e Engine,
+    /// There until it is dropped.
+    slot: Option<ReaderSlot<Generation>>,
+}
+
+impl LentSlot<'_> {
+    fn slot(&self) -> &ReaderSlot<Generation> {
+        self.slot.as_ref().expect("it is lent until it is dropped")
+    }
+}
+
+impl Drop for LentSlot<'_> {
+    fn drop(&mut self) {
+        lock(&self.engine.slots).extend(self.slot.take());
     }
 }

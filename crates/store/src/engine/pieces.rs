@@ -7,7 +7,9 @@
 //! What a meta page means in between: `version` and log start are still those from before the checkpoint, since all of
 //! the memtable's changes are not in the trees yet; some are. Both who reads and who recovers lay over the trees what they
 //! would lay there anyway, the frozen memtable or the log: puts and deletions, which give the same a second time. So a
-//! tree alone is one state of the data only where no frozen memtable lies over it and the log after it is empty.
+//! tree alone is one state of the data only where no frozen memtable lies over it and the log after it is empty. How far those
+//! changes go the meta page says too (`Meta::reaches`): a log that ends before it has lost what was durable, and the trees
+//! alone would show a part of a transaction.
 //!
 //! A piece that failed is tried again from where the last durable one ended, see [`Walk::after`]: what those have taken
 //! counts no more to what the merge may still need ([`Engine::room_advanced`](super::Engine::room_advanced)).

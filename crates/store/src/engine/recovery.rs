@@ -3,7 +3,7 @@
 //! No page of a tree is touched. What the log holds beyond the tree fits into the two memtables it came from; only when
 //! the setting for their size has shrunk since, the first one is merged right here.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -18,6 +18,7 @@ use super::writer::{Writer, new_memtable, put_into};
 use super::{Checkpoints, Counters, Engine};
 use crate::disk::Disk;
 use crate::error::Error;
+use crate::fail_stop::FailStop;
 use crate::folder;
 use crate::key::Version;
 use crate::log::{self, Batch, Log, LogPosition, LogSettings, Retention};
@@ -32,7 +33,7 @@ impl Engine {
     pub(crate) fn open(disk: Arc<dyn Disk>, options: Options) -> Result<(Engine, Recovery), Error> {
         let began = Instant::now();
         options.check()?;
-        let lock = folder::lock(&*disk)?;
+        let mut lock = folder::lock(&*disk)?;
         let settings = LogSettings {
             segment_bytes: options.log_segment_bytes,
             sync_each: options.durability == Durability::Commit,
@@ -44,13 +45,15 @@ impl Engine {
             folder::refuse_unfinished(&*disk)?;
             create(&disk, settings)?;
         }
-        let (tree, meta_fault) = open_tree(&*disk, &options)?;
+        lock.hold_tree(&*disk)?;
+        let fail_stop = Arc::new(FailStop::default());
+        let (tree, meta_fault) = open_tree(&*disk, &options, &fail_stop)?;
         let mut replay = Replay::new(&tree, options.memtable_bytes)?;
         replay.is_meta_whole = meta_fault.is_none();
-        let (start, version) = (tree.view().meta().log_start, tree.view().meta().version.0);
+        let in_tree = tree.view().meta().in_tree();
         let retention = Arc::new(Retention::new(options.kept()));
         let (log, tail, replayed) =
-            Log::open(Arc::clone(&disk), settings, retention, (&start, version), &mut |at, batch| {
+            Log::open(Arc::clone(&disk), settings, (retention, Arc::clone(&fail_stop)), &in_tree, &mut |at, batch| {
                 replay.take(at, batch)
             })?;
         let Replay { active, frozen, last_version, need, frozen_need, .. } = replay;
@@ -100,7 +103,7 @@ impl Engine {
             watch: Mutex::default(),
             writer: Mutex::new(writer),
             turn: Mutex::default(),
-            is_poisoned: AtomicBool::new(false),
+            fail_stop,
             is_closing: Arc::default(),
             checkpoints,
             room,
@@ -140,7 +143,11 @@ fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
 
 /// The newest meta page whose log start exists. Neither a damaged nor an orphaned one may pass unseen: the older state
 /// alone would be old data taken for new. Also gives what is wrong with a damaged one.
-fn open_tree(disk: &dyn Disk, options: &Options) -> Result<(TreeFile, Option<Error>), Error> {
+fn open_tree(
+    disk: &dyn Disk,
+    options: &Options,
+    fail_stop: &Arc<FailStop>,
+) -> Result<(TreeFile, Option<Error>), Error> {
     let mut opening = TreeFile::open(disk, TREE_NAME, options.map_bytes)?;
     let fits = || opening.bytes() <= crate::disk::memory_bytes() / 2;
     if !options.read_ahead.unwrap_or_else(fits) {
@@ -159,7 +166,7 @@ fn open_tree(disk: &dyn Disk, options: &Options) -> Result<(TreeFile, Option<Err
     if let Some(newest) = opening.metas().next().filter(|_| index > 0) {
         refuse_lost_versions(disk, &opening, index, newest)?;
     }
-    Ok((opening.choose(index)?, fault))
+    Ok((opening.choose_for(index, Arc::clone(fail_stop))?, fault))
 }
 
 /// The log of the older state must go at least as far as the newer meta page says that the data went.
@@ -171,7 +178,7 @@ fn refuse_lost_versions(disk: &dyn Disk, opening: &Opening, index: usize, newest
         last = last.max(behind.saturating_sub(1));
         Ok(())
     })?;
-    if last < newest.version.0 { Err(log::start_is_gone(&newest.log_start)) } else { Ok(()) }
+    if last < newest.reaches.0 { Err(log::start_is_gone(&newest.log_start)) } else { Ok(()) }
 }
 
 /// Replayed batches on their way into the memtables.

@@ -258,7 +258,7 @@ impl Engine {
             return Ok(());
         }
         let (wanted, runs) = (in_pages(pages + AHEAD_PAGES), in_pages(runs));
-        let grow = || self.tree.promise(wanted, runs, true).inspect_err(|_| self.poison_with_tree());
+        let grow = || self.tree.promise(wanted, runs, true);
         let mut grown = grow();
         // What is only kept for readers of changes gives way first, a segment at a time.
         while grown.as_ref().is_ok_and(|all| all.pages < wanted || all.stretch < runs) && self.log.give_back() {

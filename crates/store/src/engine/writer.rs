@@ -17,6 +17,7 @@ use super::view::{Generation, View};
 use super::{Engine, count};
 use crate::disk::DIRECT_ALIGN;
 use crate::error::Error;
+use crate::fail_stop::Held;
 use crate::fold::Fold;
 use crate::key::{TreeId, Version};
 use crate::log::{Edit, Operation, Tail};
@@ -87,7 +88,20 @@ impl Writer {
     }
 }
 
+/// What the writer's lock is held for.
+const DOING: &str = "the writer was at work";
+
 impl Engine {
+    /// The writer's lock. Whoever panics under it stops the store before anybody else gets it.
+    pub(crate) fn hold_writer(&self) -> Held<'_, Writer> {
+        self.fail_stop.lock(&self.writer, DOING)
+    }
+
+    /// The same where nobody else has it.
+    pub(super) fn try_hold_writer(&self) -> Option<Held<'_, Writer>> {
+        self.fail_stop.try_lock(&self.writer, DOING)
+    }
+
     /// Follows what the checkpointer published.
     pub(crate) fn refresh(&self, writer: &mut Writer) {
         if self.published.epoch() != writer.epoch {
@@ -127,6 +141,9 @@ impl Engine {
         if work.changes.is_empty() {
             return Placed::Done(writer.newest());
         }
+        if self.checkpoints.damage_stop.is_set() {
+            return Placed::Refused(self.checkpoints.damage_stop.error());
+        }
         if work.changes.has_folds() {
             let view = View { generation: &writer.generation, version: writer.newest() };
             if let Err(error) = writer.folds.fold(writer.fold.as_deref(), view, &work.changes) {
@@ -161,7 +178,7 @@ impl Engine {
     /// See [`crate::Store::set_fold`].
     pub(crate) fn set_fold(&self, fold: Arc<dyn Fold>) {
         // No batch is open while the lock is free, so nothing is left that was folded by another.
-        super::lock(&self.writer).fold = Some(fold);
+        self.hold_writer().fold = Some(fold);
     }
 
     /// True when log, memtable and disk have room; false when the batch has to be sent for it.

@@ -15,6 +15,7 @@ use super::retention::Retention;
 use super::segment::{self, Segment};
 use crate::disk::{Access, DIRECT_ALIGN, Disk};
 use crate::error::Error;
+use crate::fail_stop::FailStop;
 
 /// Prepared ahead: one would do at a low rate; two ride out a slow preparation.
 const READY_SEGMENTS: usize = 2;
@@ -37,6 +38,7 @@ pub(crate) struct Keeper {
 struct Shared {
     disk: Arc<dyn Disk>,
     retention: Arc<Retention>,
+    fail_stop: Arc<FailStop>,
     direct: bool,
     segment_bytes: u64,
     state: Mutex<State>,
@@ -50,6 +52,8 @@ struct State {
     next_number: u64,
     failure: Option<Error>,
     closing: bool,
+    /// The thread has ended by a panic: it prepares nothing any more.
+    has_panicked: bool,
 }
 
 impl State {
@@ -73,20 +77,23 @@ impl Shared {
 impl Keeper {
     /// Starts the thread. `next_number` is the first it will prepare; `spares` are files it may take for it.
     pub(crate) fn start(
-        disk: Arc<dyn Disk>,
-        retention: Arc<Retention>,
+        (disk, retention, fail_stop): (Arc<dyn Disk>, Arc<Retention>, Arc<FailStop>),
         direct: bool,
         segment_bytes: u64,
         next_number: u64,
         spares: Vec<u64>,
     ) -> Result<Keeper, Error> {
-        let state = State { ready: VecDeque::new(), spares, next_number, failure: None, closing: false };
+        let ready = VecDeque::new();
+        let state = State { ready, spares, next_number, failure: None, closing: false, has_panicked: false };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { disk, retention, direct, segment_bytes, state, changed });
+        let shared = Arc::new(Shared { disk, retention, fail_stop, direct, segment_bytes, state, changed });
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("store-log".to_string())
-            .spawn(move || keep(&for_thread))
+            .spawn(move || {
+                let _life = Life(&for_thread);
+                keep(&for_thread);
+            })
             .map_err(|error| Error::io("start the log's thread", error))?;
         Ok(Keeper { shared, thread: Some(thread) })
     }
@@ -100,6 +107,9 @@ impl Keeper {
             {
                 self.shared.changed.notify_all();
                 return Ok(segment);
+            }
+            if state.has_panicked {
+                return Err(Error::Poisoned);
             }
             if let Some(error) = &state.failure {
                 return Err(error.copy());
@@ -135,6 +145,19 @@ impl Drop for Keeper {
         if let Some(thread) = self.thread.take() {
             // A panic there was printed there; the log is closed either way.
             let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's: where it ends by a panic, the store stops and nobody waits for the next segment.
+struct Life<'s>(&'s Shared);
+
+impl Drop for Life<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail_stop.stop_after_panic("a segment of the log was prepared");
+            self.0.state().has_panicked = true;
+            self.0.changed.notify_all();
         }
     }
 }

@@ -30,14 +30,19 @@ impl Bench {
     fn try_open(&self, start: &LogPosition) -> Result<(Log, Tail, Replayed, Content), Error> {
         let mut content = Vec::new();
         let retention = Arc::new(Retention::none());
-        let (log, tail, replayed) =
-            Log::open(Arc::clone(&self.disk), SETTINGS, retention, (start, 0), &mut |_, batch| {
+        let (log, tail, replayed) = Log::open(
+            Arc::clone(&self.disk),
+            SETTINGS,
+            (retention, Arc::default()),
+            &InTree { start: *start, version: 0, reaches: 0 },
+            &mut |_, batch| {
                 for transaction in batch.transactions() {
                     let (version, mut operations) = transaction.unwrap();
                     content.push((version, operations.next().unwrap().unwrap().edit.bytes().to_vec()));
                 }
                 Ok(())
-            })?;
+            },
+        )?;
         Ok((log, tail, replayed, content))
     }
 

@@ -303,9 +303,7 @@ impl MemtableWriter {
                 // The descent hides the miss.
                 table.index.prefetch(&table.arena, hash);
                 // Room for every step is checked first, so that none can fail half-way.
-                let mut demand = Demand::default();
-                demand.add(self, tree, key.len(), value.map_or(0, <[u8]>::len));
-                if !self.fits(&demand) {
+                if !self.has_room(entry, key, value.map_or(0, <[u8]>::len), 0) {
                     return Err(Full);
                 }
                 let made = insert_key(table, &mut self.fill, entry, Insert { hash, version, tree, key, value });
@@ -326,7 +324,22 @@ impl MemtableWriter {
         self.fill.wants_memory()
     }
 
-    /// True when all that was added to `demand` can be inserted for certain. Never true by luck: it counts the worst.
+    /// Whether a key that is not there finds exactly what it takes, and `more` bytes beside. A bound that needs no look at the
+    /// tree comes first; only where that is too much the nodes are counted.
+    #[inline]
+    fn has_room(&self, tree: Option<&TreeEntry>, key: &[u8], value_length: usize, more: usize) -> bool {
+        let table = &*self.table;
+        let free = self.fill.free_bytes();
+        let new_tree = if tree.is_none() { size_of::<TreeEntry>() } else { 0 };
+        let bytes = arena::key_bytes(key.len()) + arena::record_bytes(value_length) + new_tree + more;
+        let bytes = bytes.saturating_add(table.index.growth_bytes(table.len(), 1));
+        let with = |nodes: usize| bytes.saturating_add(nodes * size_of::<Node>());
+        with(ordered::nodes_for_one_key(tree)) <= free || with(ordered::nodes_for(&table.arena, tree, key)) <= free
+    }
+
+    /// True when all that was added to `demand` can be inserted for certain. Never true by luck: it counts the worst. It is the
+    /// only decision: each of the inserts then finds room, because what an insert asks for by itself is what it takes, and
+    /// together they take no more than is counted here.
     pub fn fits(&self, demand: &Demand) -> bool {
         let index = self.table.index.growth_bytes(self.table.len(), demand.records);
         let nodes = demand.nodes_max(self.table.nodes.load(Ordering::Relaxed)) * size_of::<Node>();
@@ -383,10 +396,15 @@ impl Demand {
         self.bytes = self.bytes.saturating_add(key_bytes + value_bytes + overhead);
     }
 
-    /// Nodes that the records can take where there are `existing` ones.
+    /// Nodes that the records can take where there are `existing` ones: the lesser of two bounds.
     ///
-    /// One record alone splits at most its whole path. Many together split each existing node once, and a new one only
-    /// after half a node of inserts into it; each split of a root adds a root.
+    /// By records: each splits at most one node on each level that its tree has now, and what grows above the old root is one
+    /// node at first and then one for each 20 splits of the old root's level.
+    ///
+    /// By nodes, for each tree: a leaf that is not full is split only after 20 inserts into it, for a split leaves half a node
+    /// behind; a full one is split once, the last leaf twice, since keys that come in order leave it full. Each split is a
+    /// child more above, so branches add a twentieth; a full root adds a root. A tree of N nodes with k new keys takes at
+    /// most 1.09 N + 2.09 + k / 18, which 3 N + k / 10 is not below.
     fn nodes_max(&self, existing: usize) -> usize {
         let new_trees = 3 * self.new_trees;
         let together = 3 * existing + self.records / (NODE_ENTRIES / 4) + new_trees;

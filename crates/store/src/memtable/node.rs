@@ -224,12 +224,18 @@ impl Node {
         self.seq.store(self.seq.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// Runs `change` so that readers who see part of it know.
+    /// Runs `change` so that readers who see part of it know. A change that panics ends too: readers would else wait for it
+    /// for ever, and each part of what it left is valid by itself.
     pub(super) fn change<R>(&self, change: impl FnOnce(&Node) -> R) -> R {
+        struct Changing<'n>(&'n Node);
+        impl Drop for Changing<'_> {
+            fn drop(&mut self) {
+                self.0.unlock();
+            }
+        }
         self.lock();
-        let result = change(self);
-        self.unlock();
-        result
+        let _changing = Changing(self);
+        change(self)
     }
 
     /// Makes a fresh node the first branch over `child`.

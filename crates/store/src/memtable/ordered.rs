@@ -123,8 +123,24 @@ pub(super) fn nodes_for_one_key(tree: Option<&TreeEntry>) -> usize {
     tree.map_or(0, |tree| tree.height.load(Ordering::Relaxed) as usize) + 1
 }
 
+/// Nodes that putting this key takes: each full node on its way is split, a full root gets one above it. Writer only.
+pub(super) fn nodes_for(arena: &Arena, tree: Option<&TreeEntry>, key: &[u8]) -> usize {
+    let Some(root) = tree.and_then(|tree| tree.root.load()) else { return 1 };
+    let mut node = arena.node(root);
+    let is_full = |node: &Node| usize::from(node.shape().count == NODE_ENTRIES);
+    let mut nodes = is_full(node);
+    loop {
+        nodes += is_full(node);
+        let child = if node.shape().level > 0 { node.child(search(arena, node, 1, key) - 1) } else { None };
+        match child {
+            Some(child) => node = arena.node(child),
+            None => return nodes,
+        }
+    }
+}
+
 /// Puts a key that is not there into its tree; returns the nodes that took. Writer only; the arena has room for
-/// [`nodes_for_one_key`].
+/// [`nodes_for`].
 pub(super) fn put(arena: &Arena, fill: &mut Fill, tree: &TreeEntry, key: KeyRef) -> Option<usize> {
     let bytes = arena.key(key).bytes;
     let free = fill.free_bytes();

@@ -21,9 +21,11 @@
 //! - The function is 0 below the first boundary. A range without an end leaves none behind it.
 
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Demand, Full, Memtable, MemtableWriter, below};
+use super::arena::record_bytes;
+use super::{Demand, Entry, Full, Memtable, MemtableWriter, below};
 use crate::{KeyRange, TreeId, Version};
 
 /// Boundaries of all trees of one memtable.
@@ -138,37 +140,55 @@ impl MemtableWriter {
     /// Deletes the keys from `from` on and below `to`, or to the end. `version` is at least that of the change before, and
     /// above that of any record it is to hide.
     pub fn delete_range(&mut self, version: Version, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<(), Full> {
-        let mut demand = Demand::default();
-        demand.add_range(self, tree, from.len(), to.map(<[u8]>::len));
-        if !self.fits(&demand) {
-            return Err(Full);
-        }
-        let table = std::sync::Arc::clone(&self.table);
+        let table = Arc::clone(&self.table);
         let steps = boundaries_of(tree);
         let now = Version(u64::MAX);
-        let keys_before = table.len();
-        if let Some(to) = to {
-            // What held there goes on to hold behind the range; a boundary that is there says so already.
-            let behind = table.stretch_of(now, tree, to);
-            if behind.from != to {
-                self.put_boundary(version, steps, to, behind.deleted);
-            }
-        }
+        let behind = to.map(|to| (to, table.stretch_of(now, tree, to))).filter(|(to, behind)| behind.from != *to);
         let mut cursor = table.cursor(now, steps);
-        let mut inside = cursor.seek(Bound::Excluded(from));
-        while let Some(entry) = inside.filter(|entry| to.is_none_or(|to| entry.key < to)) {
-            self.put_boundary(version, steps, entry.key, version);
-            inside = cursor.next();
+        let is_new = cursor.seek(Bound::Included(from)).is_none_or(|entry| entry.key != from);
+        let boundaries = table.boundaries.load(Ordering::Relaxed) + usize::from(is_new) + usize::from(behind.is_some());
+        if boundaries > BOUNDARIES_MAX {
+            return Err(Full);
         }
-        self.put_boundary(version, steps, from, version);
-        let boundaries = table.boundaries.load(Ordering::Relaxed) + table.len() - keys_before;
-        table.boundaries.store(boundaries, Ordering::Relaxed);
+        // What held at the end goes on to hold behind the range; a boundary that is there says so already. So this changes
+        // nothing yet, and may stay where the rest finds no room.
+        if let Some((to, behind)) = behind {
+            self.put_boundary(version, steps, to, behind.deleted)?;
+        }
+        let is_inside = |entry: &Entry<'_>| to.is_none_or(|to| entry.key < to);
+        let mut inside = cursor.seek(Bound::Excluded(from)).filter(is_inside);
+        let mut count = 0;
+        while inside.is_some() {
+            count += 1;
+            inside = cursor.next().filter(is_inside);
+        }
+        if !self.has_room_for_boundaries(steps, from, is_new, count) {
+            return Err(Full);
+        }
+        let mut inside = cursor.seek(Bound::Excluded(from)).filter(is_inside);
+        while let Some(entry) = inside {
+            self.put_boundary(version, steps, entry.key, version)?;
+            inside = cursor.next().filter(is_inside);
+        }
+        self.put_boundary(version, steps, from, version)?;
         table.index.note_ranges();
         Ok(())
     }
 
-    fn put_boundary(&mut self, version: Version, steps: TreeId, key: &[u8], deleted: Version) {
-        self.insert(version, steps, key, Some(&deleted.0.to_le_bytes())).expect("room for it was checked");
+    /// Whether there is exactly what a record for each of `inside` boundaries takes, and the boundary at `from`.
+    fn has_room_for_boundaries(&self, steps: TreeId, from: &[u8], is_new: bool, inside: usize) -> bool {
+        let record = record_bytes(size_of::<u64>());
+        match is_new {
+            true => self.has_room(self.table.tree_entry(steps), from, size_of::<u64>(), inside * record),
+            false => (inside + 1) * record <= self.fill.free_bytes(),
+        }
+    }
+
+    fn put_boundary(&mut self, version: Version, steps: TreeId, key: &[u8], deleted: Version) -> Result<(), Full> {
+        let keys_before = self.table.len();
+        self.insert(version, steps, key, Some(&deleted.0.to_le_bytes()))?;
+        self.table.boundaries.fetch_add(self.table.len() - keys_before, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -189,6 +209,6 @@ impl Demand {
         }
         // Ranges that do not overlap have each boundary inside one of them at most.
         let is_bounded = existing + self.boundaries <= BOUNDARIES_MAX;
-        is_bounded.then(|| existing * super::arena::record_bytes(size_of::<u64>()))
+        is_bounded.then(|| existing * record_bytes(size_of::<u64>()))
     }
 }

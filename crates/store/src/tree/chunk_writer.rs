@@ -132,19 +132,9 @@ impl Paced {
         self.unpaced = (low, high, sum);
         if sum >= self.pace_bytes {
             self.unpaced = NOTHING;
-            (self.pace)(file, low, high - low).map_err(|error| self.pacing_failure(error))?;
+            (self.pace)(file, low, high - low).map_err(|error| self.shared.io_failure("pace writes", error))?;
         }
         Ok(())
-    }
-
-    /// A failed write-back takes its error with it: a later sync of the same file would not tell of it again, and a bulk
-    /// build's pages lie in this file too. So it counts as a failed sync.
-    #[cold]
-    fn pacing_failure(&self, error: io::Error) -> Error {
-        if error.kind() != io::ErrorKind::Interrupted {
-            self.shared.poison();
-        }
-        self.shared.io_failure("pace writes", error)
     }
 }
 

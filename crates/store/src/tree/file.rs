@@ -66,6 +66,11 @@ impl TreeFile {
         self.shared.lost()
     }
 
+    /// Pages of the newest state that were found damaged when they were read: how many, and the first.
+    pub(crate) fn damaged_pages(&self) -> (u64, Option<Error>) {
+        self.shared.damaged()
+    }
+
     /// Pages that the newest state reaches.
     pub(crate) fn live_pages(&self) -> u32 {
         self.shared.live_pages.load(Ordering::Acquire)
@@ -74,11 +79,6 @@ impl TreeFile {
     /// Pages that finished checkpoints have taken since the file was opened.
     pub(crate) fn merged_pages(&self) -> u64 {
         self.shared.merged_pages.load(Ordering::Acquire)
-    }
-
-    /// After a failed sync no checkpoint is possible until the file is opened again.
-    pub(crate) fn is_poisoned(&self) -> bool {
-        self.shared.is_poisoned()
     }
 
     /// Promises free pages to checkpoints, and `runs` of them in one stretch, the file growing where it must; says how
@@ -112,10 +112,7 @@ impl TreeFile {
             }
         };
         if has_grown {
-            shared.file().sync_data().map_err(|error| {
-                shared.poison();
-                shared.io_failure("sync", error)
-            })?;
+            shared.file().sync_data().map_err(|error| shared.io_failure("sync", error))?;
         }
         outcome
     }

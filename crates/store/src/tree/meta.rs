@@ -6,11 +6,11 @@
 //!  | header | magic | format | page  | version | log start | catalog entries | catalog root | catalog level | …
 //!  |        | 8 B   | u32    | u32   | u64     | 32 B      | u64             | u32          | u32           |
 //!  +--------+-------+--------+-------+---------+-----------+-----------------+--------------+---------------+----
-//!  96           100               104
-//!  +------------+-----------------+----- … -----+------+
-//!  | page count | directory count | directories | zero |
-//!  | u32        | u32             | u32 x count |      |
-//!  +------------+-----------------+----- … -----+------+
+//!  96           100               104           624       632
+//!  +------------+-----------------+----- … -----+---------+------+
+//!  | page count | directory count | directories | reaches | zero |
+//!  | u32        | u32             | u32 x 130   | u64     |      |
+//!  +------------+-----------------+----- … -----+---------+------+
 //! ```
 //!
 //! Two of them, pages 0 and 1. A checkpoint overwrites the one that is not in use, after everything it reaches is synced, so a
@@ -20,11 +20,13 @@ use super::page::{self, Damage, HEADER_BYTES, Header, Kind, META_PAGES, PAGE_BYT
 use super::root::Root;
 use super::space_map::DIRECTORIES_MAX;
 use crate::Version;
-use crate::log::LogPosition;
+use crate::log::{InTree, LogPosition};
 
 const MAGIC: [u8; 8] = *b"SAPSTREE";
 /// Version of the layout of all pages of the file.
-pub(super) const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 2;
+/// The oldest that is read: without `reaches`.
+const FORMAT_VERSION_OLDEST: u32 = 1;
 
 const MAGIC_AT: usize = HEADER_BYTES;
 const FORMAT_AT: usize = MAGIC_AT + 8;
@@ -37,7 +39,8 @@ const CATALOG_LEVEL_AT: usize = CATALOG_ROOT_AT + 4;
 const PAGE_COUNT_AT: usize = CATALOG_LEVEL_AT + 4;
 const DIRECTORY_COUNT_AT: usize = PAGE_COUNT_AT + 4;
 const DIRECTORIES_AT: usize = DIRECTORY_COUNT_AT + 4;
-const _: () = assert!(DIRECTORIES_AT == 104 && DIRECTORIES_AT + 4 * DIRECTORIES_MAX <= PAGE_BYTES);
+const REACHES_AT: usize = DIRECTORIES_AT + 4 * DIRECTORIES_MAX;
+const _: () = assert!(DIRECTORIES_AT == 104 && REACHES_AT == 624 && REACHES_AT + 8 <= PAGE_BYTES);
 
 /// No file gets there by counting checkpoints.
 const SEQUENCE_MAX: u64 = u64::MAX / 2;
@@ -45,10 +48,15 @@ const SEQUENCE_MAX: u64 = u64::MAX / 2;
 /// One state of the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
+    /// Of which it was read, or will be written: a page that is only written once more stays what it is, byte by byte.
+    pub(super) format: u32,
     /// Number of the checkpoint: rises with each.
     pub sequence: u64,
     /// The last commit that the trees contain.
     pub version: Version,
+    /// The last commit of which they may contain a part: that of a checkpoint which is between two of its pieces. Without the log
+    /// up to there they are no state of the data.
+    pub reaches: Version,
     /// Where replay starts.
     pub log_start: LogPosition,
     /// Pages of the file.
@@ -63,13 +71,20 @@ impl Meta {
     /// The state of a new file.
     pub(super) fn empty(version: Version, log_start: LogPosition) -> Meta {
         Meta {
+            format: FORMAT_VERSION,
             sequence: 1,
             version,
+            reaches: version,
             log_start,
             page_count: META_PAGES,
             catalog: Root::default(),
             directories: Vec::new(),
         }
+    }
+
+    /// What the log need not tell.
+    pub(crate) fn in_tree(&self) -> InTree {
+        InTree { start: self.log_start, version: self.version.0, reaches: self.reaches.0 }
     }
 
     /// Whether it reaches the same pages.
@@ -82,7 +97,7 @@ impl Meta {
         let mut page = [0; PAGE_BYTES];
         Header::plain(Kind::Meta, place, self.sequence).write(&mut page);
         page[MAGIC_AT..FORMAT_AT].copy_from_slice(&MAGIC);
-        page::put_u32(&mut page, FORMAT_AT, FORMAT_VERSION);
+        page::put_u32(&mut page, FORMAT_AT, self.format);
         page::put_u32(&mut page, PAGE_BYTES_AT, PAGE_BYTES as u32);
         page::put_u64(&mut page, VERSION_AT, self.version.0);
         page[LOG_START_AT..CATALOG_ENTRIES_AT].copy_from_slice(&self.log_start.encode());
@@ -93,6 +108,9 @@ impl Meta {
         page::put_u32(&mut page, DIRECTORY_COUNT_AT, self.directories.len() as u32);
         for (index, directory) in self.directories.iter().enumerate() {
             page::put_u32(&mut page, DIRECTORIES_AT + 4 * index, directory.0);
+        }
+        if self.format > FORMAT_VERSION_OLDEST {
+            page::put_u64(&mut page, REACHES_AT, self.reaches.0);
         }
         page::seal(&mut page);
         page
@@ -105,22 +123,29 @@ impl Meta {
         }
         page::check(page, place).map_err(MetaFault::Damage)?;
         let format = get_u32(page, FORMAT_AT);
-        if format != FORMAT_VERSION || get_u32(page, PAGE_BYTES_AT) != PAGE_BYTES as u32 {
+        if !(FORMAT_VERSION_OLDEST..=FORMAT_VERSION).contains(&format)
+            || get_u32(page, PAGE_BYTES_AT) != PAGE_BYTES as u32
+        {
             return Err(MetaFault::Format(format));
         }
+        let get_u64 = |at: usize| u64::from(get_u32(page, at)) | u64::from(get_u32(page, at + 4)) << 32;
+        let version = get_u64(VERSION_AT);
+        let reaches = if format > FORMAT_VERSION_OLDEST { get_u64(REACHES_AT) } else { version };
         let directory_count = get_u32(page, DIRECTORY_COUNT_AT) as usize;
         let level = u8::try_from(get_u32(page, CATALOG_LEVEL_AT)).unwrap_or(u8::MAX);
         if page::sequence(page) > SEQUENCE_MAX
             || page::kind_byte(page) != Kind::Meta as u8
             || directory_count > DIRECTORIES_MAX
             || level > page::LEVEL_MAX
+            || reaches < version
         {
             return Err(MetaFault::Damage(Damage("meta page with fields out of bounds")));
         }
-        let get_u64 = |at: usize| u64::from(get_u32(page, at)) | u64::from(get_u32(page, at + 4)) << 32;
         Ok(Meta {
+            format,
             sequence: page::sequence(page),
-            version: Version(get_u64(VERSION_AT)),
+            version: Version(version),
+            reaches: Version(reaches),
             log_start: LogPosition::decode(&std::array::from_fn(|i| page[LOG_START_AT + i])),
             page_count: get_u32(page, PAGE_COUNT_AT),
             catalog: Root { page: PageNo(get_u32(page, CATALOG_ROOT_AT)), level, entries: get_u64(CATALOG_ENTRIES_AT) },

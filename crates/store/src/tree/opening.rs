@@ -13,6 +13,7 @@ use super::space::{Bitmap, Space, Waiting};
 use super::space_map::Places;
 use super::view::TreeView;
 use crate::disk::{Access, Disk};
+use crate::fail_stop::FailStop;
 use crate::log::LogPosition;
 use crate::{Error, Version};
 
@@ -75,7 +76,8 @@ impl TreeFile {
         }
         metas.sort_by_key(|(_, meta)| std::cmp::Reverse(meta.sequence));
         match (metas.is_empty(), format, faults.pop()) {
-            (true, Some(error), _) | (true, None, Some(error)) => Err(error),
+            // Also beside a whole one, which is older than it or from before a change of the format.
+            (_, Some(error), _) | (true, None, Some(error)) => Err(error),
             (_, _, fault) => {
                 faults.extend(fault);
                 let name = name.to_string();
@@ -116,6 +118,11 @@ impl Opening {
 
     /// Goes on from the meta page at this place in [`Opening::metas`].
     pub fn choose(self, index: usize) -> Result<TreeFile, Error> {
+        self.choose_for(index, Arc::default())
+    }
+
+    /// The same for a file that takes no changes any more once its store has stopped, and whose failed syncs stop the store.
+    pub(crate) fn choose_for(self, index: usize, fail_stop: Arc<FailStop>) -> Result<TreeFile, Error> {
         let Opening { opened, access, metas, .. } = self;
         let newest = metas.first().map_or(0, |(_, meta)| meta.sequence);
         let (slot, meta) =
@@ -129,7 +136,7 @@ impl Opening {
             let written = file.write_all_at(&meta.encode(slot), slot.offset()).and_then(|()| file.sync_data());
             written.map_err(|error| Error::io(format!("sync {}", opened.name), error))?;
         }
-        let shared = Shared::new(opened);
+        let shared = Shared::new(opened, fail_stop)?;
         let page_count = shared.space().page_count;
         let (places, live) = Places::load(&shared, &meta.directories)?;
         let (mut taken, mut waiting) = (live.clone(), Default::default());

@@ -135,6 +135,7 @@ impl Output {
         let page = self.next_page(place)?;
         fill(page);
         page::seal(page);
+        self.shared.note_sealed(place);
         Ok(())
     }
 
@@ -167,6 +168,7 @@ impl Output {
         let mut pages = extent.pages();
         if let Some(place) = pages.next() {
             *self.next_page(place)? = first;
+            self.shared.note_sealed(place);
         }
         for (place, bytes) in pages.zip(rest.chunks(PAGE_BYTES)) {
             self.next_page(place)?[..bytes.len()].copy_from_slice(bytes);

@@ -71,6 +71,10 @@ impl Extent {
         Extent { start: page, count: 1 }
     }
 
+    pub(super) fn holds(self, page: PageNo) -> bool {
+        page >= self.start && page.0 - self.start.0 < self.count
+    }
+
     pub(super) fn pages(self) -> impl Iterator<Item = PageNo> {
         (self.start.0..self.start.0.saturating_add(self.count)).map(PageNo)
     }

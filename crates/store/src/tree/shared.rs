@@ -1,16 +1,19 @@
 //! What views, writers and builders of one tree file share: the file, its map, and who may take which page.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::VALUE_BYTES_MAX;
+use super::checked::Checked;
 use super::node::{Node, OverflowRef};
 use super::page::{self, Damage, Extent, Kind, PAGE_BYTES, Page, PageNo};
 use super::prefetch::prefetch;
 use super::space::{self, Bitmap, Space};
+use super::sync_owner::SyncOwner;
 use crate::Error;
 use crate::disk::{DiskFile, Map};
+use crate::fail_stop::FailStop;
 
 /// Pages by which the file grows at least (256 KB) and at most, for a checkpoint 4 MB, for a bulk build 16 MB; between them
 /// by a 32nd of itself, a bulk build by an 8th: holes cost nothing, and each change of the length waits until the write
@@ -65,11 +68,11 @@ pub(super) struct Opened {
 /// What views, writers and builders of one file share.
 pub(super) struct Shared {
     name: String,
-    file: Arc<dyn DiskFile>,
+    /// Once it has stopped, what the disk holds is unknown until the file is opened again: no page may be given out.
+    file: SyncOwner,
     map: Map,
+    checked: Checked,
     space: Mutex<Space>,
-    /// A sync failed: what the disk holds is unknown until the file is opened again, so no page may be given out.
-    is_poisoned: AtomicBool,
     /// Pages that the newest state reaches.
     pub(super) live_pages: AtomicU32,
     /// See [`Opened::is_kept_small`].
@@ -82,25 +85,27 @@ pub(super) struct Shared {
 
 impl Shared {
     /// A file whose space is not known yet: no page is taken, none is free.
-    pub(super) fn new(opened: Opened) -> Shared {
+    pub(super) fn new(opened: Opened, fail_stop: Arc<FailStop>) -> Result<Shared, Error> {
         let Opened { name, file, map, is_kept_small, is_read_alone } = opened;
         let page_count = (map.len() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let space = Space::new(Bitmap::default(), Bitmap::default(), page_count, Default::default());
-        Shared {
+        let context = |error| Error::io(format!("take memory for the marks of the pages of {name}"), error);
+        let checked = Checked::new(map.reserve()).map_err(context)?;
+        Ok(Shared {
             name,
-            file,
+            file: SyncOwner::new(file, fail_stop),
             map,
+            checked,
             space: Mutex::new(space),
-            is_poisoned: AtomicBool::new(false),
             live_pages: AtomicU32::new(0),
             is_kept_small,
             is_read_alone,
             merged_pages: AtomicU64::new(0),
-        }
+        })
     }
 
     pub(super) fn file(&self) -> &dyn DiskFile {
-        self.file.as_ref()
+        &self.file
     }
 
     pub(super) fn space(&self) -> MutexGuard<'_, Space> {
@@ -113,9 +118,37 @@ impl Shared {
         Ok(())
     }
 
+    /// What is wrong with a page, as an error; it is counted, and refused from now on. One that the disk did not give is
+    /// counted by the map, and holds zeros.
     #[cold]
     pub(super) fn damage(&self, place: PageNo, damage: Damage) -> Error {
+        if self.is_lost(place) {
+            return self.lost_error();
+        }
+        if self.checked.note_damaged(place, damage) {
+            tracing::error!(
+                file = self.name,
+                offset = place.offset(),
+                "a page is damaged: {}; reads that need it fail",
+                damage.0
+            );
+        }
         Error::corrupt(&self.name, place.offset(), damage.0)
+    }
+
+    fn is_lost(&self, place: PageNo) -> bool {
+        let is_inside = place.offset() + PAGE_BYTES as u64 <= self.map.len();
+        self.lost() > 0 && is_inside && self.map.bytes(place.offset(), PAGE_BYTES).is_none()
+    }
+
+    /// Damaged pages that the newest state reaches: how many, and the first with what is wrong with it.
+    pub(super) fn damaged(&self) -> (u64, Option<Error>) {
+        if !self.checked.has_damaged() {
+            return (0, None);
+        }
+        let space = self.space();
+        let (count, first) = self.checked.count_damaged(|place| space.live.get(place.0));
+        (count, first.map(|(place, what)| Error::corrupt(&self.name, place.offset(), what)))
     }
 
     #[cold]
@@ -164,10 +197,6 @@ impl Shared {
         }
     }
 
-    pub(super) fn is_poisoned(&self) -> bool {
-        self.is_poisoned.load(Ordering::Acquire)
-    }
-
     /// Whether a page that is touched is read alone: the data is larger than memory.
     pub(super) fn is_read_alone(&self) -> bool {
         self.is_read_alone
@@ -201,22 +230,53 @@ impl Shared {
         }
     }
 
-    /// A node, its checksum not computed.
+    /// A node, whose checksum is computed if this is the first read of its page.
     #[inline]
     pub(super) fn node(&self, place: PageNo, level: u8) -> Result<Node<'_>, Error> {
-        self.page(place).and_then(|page| Node::parse(page, place, level)).map_err(|damage| self.damage(place, damage))
+        let page = self.page(place).and_then(|page| {
+            if !self.checked.is_sound(place) {
+                self.check(page, place)?;
+            }
+            Node::parse(page, place, level)
+        });
+        page.map_err(|damage| self.damage(place, damage))
     }
 
-    /// A node whose checksum is right.
+    /// A node of which nothing is used but where it has its cells, for fetching them: its checksum is not computed.
+    #[inline]
+    pub(super) fn node_to_fetch(&self, place: PageNo) -> Option<Node<'_>> {
+        self.page(place).and_then(|page| Node::parse(page, place, 0)).ok()
+    }
+
+    /// A node whose checksum is computed at each read: for what is copied, or examined.
     pub(super) fn checked_node(&self, place: PageNo, level: u8) -> Result<Node<'_>, Error> {
         let checked =
-            self.page(place).and_then(|page| page::check(page, place).and_then(|()| Node::parse(page, place, level)));
+            self.page(place).and_then(|page| self.check(page, place).and_then(|()| Node::parse(page, place, level)));
         checked.map_err(|damage| self.damage(place, damage))
+    }
+
+    /// Computes the checksum of a page, or of a whole overflow extent, and remembers that it is right.
+    #[cold]
+    fn check(&self, extent: &[u8], place: PageNo) -> Result<(), Damage> {
+        page::check(extent, place)?;
+        self.checked.note_sound(place);
+        Ok(())
+    }
+
+    /// A page, or an overflow extent from its first page on, has got its checksum and is about to be written.
+    pub(super) fn note_sealed(&self, place: PageNo) {
+        self.checked.note_sound(place);
+    }
+
+    /// Computes the checksum of a page unless it was found right before; for bytes whose place is known.
+    #[inline]
+    pub(super) fn check_once(&self, place: PageNo) -> Result<(), Error> {
+        if self.checked.is_sound(place) { Ok(()) } else { self.checked_node(place, 0).map(drop) }
     }
 
     /// A page of the space map whose checksum is right.
     pub(super) fn checked_page(&self, place: PageNo, kind: Kind) -> Result<&Page, Error> {
-        let page = self.page(place).and_then(|page| page::check(page, place).map(|()| page));
+        let page = self.page(place).and_then(|page| self.check(page, place).map(|()| page));
         let page = page.map_err(|damage| self.damage(place, damage))?;
         if page::kind_byte(page) != kind as u8 {
             return Err(self.damage(place, Damage("page of another kind than the one that names it says")));
@@ -224,7 +284,7 @@ impl Shared {
         Ok(page)
     }
 
-    /// A value in overflow; with `check` its checksum is computed.
+    /// A value in overflow, whose checksum is computed if this is its first read, or with `check`.
     pub(super) fn overflow(&self, place: OverflowRef, check: bool) -> Result<&[u8], Error> {
         let damage = |what| self.damage(place.start, Damage(what));
         let len = place.len as usize;
@@ -232,8 +292,25 @@ impl Shared {
             return Err(damage("overflow value over its limit"));
         }
         let extent_bytes = page::overflow_pages(len) as usize * PAGE_BYTES;
-        let extent = self.map.bytes(place.start.offset(), extent_bytes);
-        self.overflow_in(place, extent.ok_or_else(|| damage("page beyond the end of the file"))?, check)
+        let Some(extent) = self.map.bytes(place.start.offset(), extent_bytes) else {
+            // One of its pages, not always the first, where the disk did not give it.
+            return Err(if self.lost() > 0 { self.lost_error() } else { damage("page beyond the end of the file") });
+        };
+        let is_sound = !check && self.checked.is_sound(place.start);
+        let value = self.overflow_in(place, extent, !is_sound)?;
+        if !is_sound {
+            self.checked.note_sound(place.start);
+        }
+        Ok(value)
+    }
+
+    /// Refuses an extent that the file does not have: a leaf that is sound names none.
+    pub(super) fn check_inside(&self, leaf: PageNo, extent: Extent) -> Result<(), Error> {
+        let end = u64::from(extent.start.0) + u64::from(extent.count);
+        if extent.start.0 >= page::META_PAGES && end * PAGE_BYTES as u64 <= self.map.len() {
+            return Ok(());
+        }
+        Err(self.damage(leaf, Damage("overflow value beyond the end of the file")))
     }
 
     /// A run of pages up to the next multiple of `stretch`; the file grows when none is free.
@@ -252,17 +329,19 @@ impl Shared {
         growth: Growth,
         mut take: impl FnMut(&mut Space) -> Option<Extent>,
     ) -> Result<Extent, Error> {
-        self.check_sound()?;
+        self.fail_stop().check()?;
         let mut space = self.space();
         let mut taken = take(&mut space);
         if taken.is_none() {
             self.grow(&mut space, wanted, growth)?;
             taken = take(&mut space);
         }
-        if let (Growth::Zeroed, Some(extent)) = (growth, taken) {
-            space.merging += extent.count;
+        let taken = taken.ok_or(Error::Full)?;
+        if growth == Growth::Zeroed {
+            space.merging += taken.count;
         }
-        taken.ok_or(Error::Full)
+        self.checked.forget(taken);
+        Ok(taken)
     }
 
     /// A checkpoint under way has ended, or given up: so many pages are not its own any more.
@@ -271,14 +350,14 @@ impl Shared {
         space.merging = space.merging.saturating_sub(pages);
     }
 
-    /// After a failed sync.
-    pub(super) fn poison(&self) {
-        self.is_poisoned.store(true, Ordering::Release);
+    /// Syncs what a meta page will name, or that page: see [`SyncOwner::sync_all`].
+    pub(super) fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
     }
 
-    /// Refuses once a sync has failed.
-    pub(super) fn check_sound(&self) -> Result<(), Error> {
-        if self.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
+    /// Ended by a failed sync, or a panic.
+    pub(super) fn fail_stop(&self) -> &FailStop {
+        self.file.fail_stop()
     }
 
     pub(super) fn give_back(&self, extents: &[Extent]) {

@@ -6,7 +6,7 @@ use super::catalog::Trees;
 use super::held::Hold;
 use super::meta::Meta;
 use super::node::Stored;
-use super::page::{Damage, PageNo};
+use super::page::{Damage, PAGE_BYTES, PageNo};
 use super::prefetch::prefetch_all;
 use super::root::Root;
 use super::shared::Shared;
@@ -98,7 +98,9 @@ impl TreeView {
     /// The bytes of a value whose place [`TreeView::find`] gave.
     #[inline]
     pub(crate) fn value_at(&self, offset: u64, len: usize) -> Result<&[u8], Error> {
-        let beyond = || self.shared.damage(PageNo::NONE, Damage("a remembered place beyond the file"));
+        let place = PageNo((offset / PAGE_BYTES as u64) as u32);
+        self.shared.check_once(place)?;
+        let beyond = || self.shared.damage(place, Damage("a remembered place beyond the file"));
         let value = self.shared.bytes(offset, len).ok_or_else(beyond)?;
         prefetch_all(value);
         Ok(value)

@@ -37,7 +37,7 @@ pub(crate) struct Beginning {
 pub(super) struct Walk<'v> {
     shared: &'v Shared,
     root: Root,
-    /// Compute the checksum of each page.
+    /// Compute the checksum of each page, also of those that were found sound before.
     checked: bool,
     /// Refuse a page that is not in memory.
     is_asking: bool,
@@ -367,7 +367,9 @@ impl<'v> Walk<'v> {
                     let next = onward(step.child);
                     // The cells of the leaf after this one, whose start was fetched a leaf ago, and the start of the one
                     // after that: their misses, of the cache and of the translation, pass while this leaf is read.
-                    if let Some(Ok(ahead)) = branch.child(next as usize).ok().map(|place| self.shared.node(place, 0)) {
+                    if let Some(ahead) =
+                        branch.child(next as usize).ok().and_then(|place| self.shared.node_to_fetch(place))
+                    {
                         ahead.prefetch_cells();
                     }
                     if has_more(&Step { child: next, ..*step }, &branch)

@@ -16,7 +16,7 @@ use super::catalog::{NAME_BYTES_MAX, Trees};
 use super::chunk_writer::Pace;
 use super::file::{Current, TreeFile};
 use super::merge::{Cut, Edit, Merge, free_subtree};
-use super::meta::Meta;
+use super::meta::{FORMAT_VERSION, Meta};
 use super::output::Output;
 use super::page::{Extent, META_PAGES, PageNo};
 use super::pinned;
@@ -47,7 +47,7 @@ pub struct TreeWriter<'f> {
 impl TreeFile {
     /// Starts a checkpoint on the newest view.
     pub fn begin(&self, pace: Pace) -> Result<TreeWriter<'_>, Error> {
-        self.shared.check_sound()?;
+        self.shared.fail_stop().check()?;
         if self.is_writing.swap(true, Ordering::AcqRel) {
             return Err(Error::Busy);
         }
@@ -181,7 +181,17 @@ impl<'f> TreeWriter<'f> {
     }
 
     /// Makes it all durable and visible: the trees now contain the commits up to `version`, and replay starts at `log_start`.
-    pub fn finish(mut self, version: Version, log_start: LogPosition) -> Result<Arc<TreeView>, Error> {
+    pub fn finish(self, version: Version, log_start: LogPosition) -> Result<Arc<TreeView>, Error> {
+        self.finish_reaching(version, log_start, version)
+    }
+
+    /// The same where they also contain a part of the commits up to `reaches`.
+    pub(crate) fn finish_reaching(
+        mut self,
+        version: Version,
+        log_start: LogPosition,
+        reaches: Version,
+    ) -> Result<Arc<TreeView>, Error> {
         if self.is_broken {
             return Err(Error::Aborted);
         }
@@ -197,7 +207,10 @@ impl<'f> TreeWriter<'f> {
         let sequence = self.output.sequence();
         let page_count = self.file.shared.space().page_count;
         let directories = places.directories.clone();
-        let meta = Meta { sequence, version, log_start, page_count, catalog, directories };
+        // Of a checkpoint that did not get to its end a part stays, until one does.
+        let reaches = reaches.max(version).max(self.base.meta().reaches);
+        let format = FORMAT_VERSION;
+        let meta = Meta { format, sequence, version, reaches, log_start, page_count, catalog, directories };
         // Before the meta page: once that is durable nothing may fail, for its pages would be given out again.
         self.file.shared.cover()?;
         self.write_meta(&meta)?;
@@ -217,12 +230,12 @@ impl<'f> TreeWriter<'f> {
         let page = meta.encode(slot);
         debug_assert_eq!(page.len(), PAGE_BYTES);
         let written = shared
-            .file()
-            .sync_data()
+            .sync_all()
             .and_then(|()| shared.file().write_all_at(&page, slot.offset()))
-            .and_then(|()| shared.file().sync_data());
+            .and_then(|()| shared.sync_all());
         written.map_err(|error| {
-            shared.poison();
+            // Also where it was the write: nobody knows how much of the page is there.
+            shared.fail_stop().stop("write of a meta page", &error);
             shared.io_failure("sync", error)
         })?;
         self.file.current().slot = slot;

@@ -30,6 +30,7 @@ use super::follow;
 use super::history::{self, Bounds, History, Writer};
 use super::life::{self, Plan};
 use super::platter::{Event, Note, Platter};
+use super::sweep::text_of;
 
 /// Lives of one store at most.
 const LIVES_MAX: u32 = 5;
@@ -175,11 +176,6 @@ pub(crate) fn recover(
     }));
     let recovered = recovered.unwrap_or_else(|panic| Err(format!("panic: {}", text_of(&*panic))))?;
     Ok((recovered.found, recovered.record))
-}
-
-pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_string())).unwrap_or_default()
 }
 
 /// One chain of lives.

@@ -4,7 +4,8 @@
 //!
 //! - `verify` without opening, opening, reading everything in both directions, `verify` again, following the changes, and
 //!   going on to write: each ends with a result or with an error that names file and place. None panics, none hangs.
-//! - What is read is right, or `verify` tells the damage, in both its forms. Whatever opening refuses `verify` tells too.
+//! - What is read is right, by any kind of read, up to the error that ends it. Where a read is an error, or opening is
+//!   refused, `verify` tells the damage too, in both its forms.
 //! - All is there that was acknowledged; but for the end of the log, and only where the last batch there cannot be read
 //!   and none behind it is left that says that it was durable ([`Specimen::last_version`]; `FORMAT.md`, "Reading it back").
 
@@ -20,12 +21,12 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
-use store::{Direction, Error, KeyRange, Store, Tx, Version};
+use store::{Abort, Direction, Error, KeyRange, Store, Tx, Version};
 
 use super::content::{Content, Files};
-use super::crash::text_of;
 use super::platter::Event;
 use super::specimen::{BLOCK, CHANGED, Entries, Specimen, State, options, start};
+use super::sweep::text_of;
 
 const SECTOR: usize = 512;
 /// Of damages that are neither flips nor cuts one of so many is tried where not all are.
@@ -113,7 +114,7 @@ pub(crate) enum Outcome {
     Right,
     /// All is there, and `verify` tells what is wrong with the rest.
     RightAndTold,
-    /// It opens, what is read is an error or wrong, and `verify` tells it.
+    /// It opens, a part of what is read is an error, and `verify` tells it.
     Told,
     /// All but the end of the log, which looks as if it had never been written.
     TailLost,
@@ -374,7 +375,7 @@ fn look(specimen: &Specimen, files: &Files, last: u64, is_written: bool) -> Resu
     let is_right = is_right(specimen, &store, specimen.state(version))?;
     let is_clean = store.verify().is_clean();
     if !is_right && (is_clean || !is_told) {
-        return Err(format!("wrong data that verify does not tell (open: {is_clean}, not open: {})", !is_told));
+        return Err(format!("damage that verify does not tell (open: {is_clean}, not open: {})", !is_told));
     }
     follow(specimen, &store, version)?;
     if is_written {
@@ -388,49 +389,73 @@ fn look(specimen: &Specimen, files: &Files, last: u64, is_written: bool) -> Resu
     })
 }
 
-/// Reads everything, forwards, backwards and by key. An error with its place counts as not right.
+/// Reads everything, forwards, backwards, by leaves, by key and in a transaction: whether no read is an error. One that is has
+/// its place; what was read before it, and by all others, must be right.
 fn is_right(specimen: &Specimen, store: &Store, state: &State) -> Result<bool, String> {
     let mut is_right = true;
     for (name, entries) in state {
-        match read(specimen, store, name, entries) {
-            Ok(is_same) => is_right &= is_same,
-            Err(error) => {
-                place_of(&error, "reading")?;
-                is_right = false;
-            }
+        let mut is_true = true;
+        if let Err(error) = read(specimen, store, name, entries, &mut is_true) {
+            place_of(&error, "reading")?;
+            is_right = false;
+        }
+        if !is_true {
+            return Err(format!("what is read of {name} is wrong and no error"));
         }
     }
     Ok(is_right)
 }
 
-fn read(specimen: &Specimen, store: &Store, name: &str, entries: &Entries) -> Result<bool, Error> {
+fn read(specimen: &Specimen, store: &Store, name: &str, entries: &Entries, is_true: &mut bool) -> Result<(), Error> {
     if store.existing_tree(name)? != specimen.trees.get(name).copied() {
         // A version so early that it was not there, or a catalog that is wrong.
-        return Ok(entries.is_empty());
+        *is_true = entries.is_empty();
+        return Ok(());
     }
     let (tree, reader) = (specimen.trees[name], store.reader()?);
     let snapshot = reader.snapshot();
-    let (mut is_right, mut failed) = (true, None);
+    let mut failed = None;
     let mut compare = |direction, expected: &mut dyn Iterator<Item = (&Vec<u8>, &Vec<u8>)>| {
         let mut count = 0;
         let scanned = snapshot.scan(tree, KeyRange::ALL, direction, &mut |key, value| {
             count += 1;
             assert!(count < WALK_MAX, "a walk without end");
-            is_right &= expected.next().is_some_and(|(one, other)| one == key && other == value);
+            *is_true &= expected.next().is_some_and(|(one, other)| one == key && other == value);
             ControlFlow::Continue(())
         });
-        is_right &= expected.next().is_none();
+        *is_true &= scanned.is_err() || expected.next().is_none();
         failed = scanned.err().or(failed.take());
     };
     compare(Direction::Forward, &mut entries.iter());
     compare(Direction::Backward, &mut entries.iter().rev());
+    let mut count = 0;
+    let visited = snapshot.scan_leaves(tree, KeyRange::ALL, Direction::Forward, &mut |leaf| {
+        count += leaf.len();
+        ControlFlow::Continue(())
+    });
+    match visited {
+        Ok(is_visited) => *is_true &= !is_visited || count == entries.len(),
+        Err(error) => failed = Some(error),
+    }
     for (key, value) in entries {
         match snapshot.get(tree, key) {
-            Ok(found) => is_right &= found.as_deref() == Some(value),
+            Ok(found) => *is_true &= found.as_deref() == Some(value),
             Err(error) => failed = Some(error),
         }
     }
-    failed.map_or(Ok(is_right), Err)
+    let prepared = store.commit(&mut |tx: &mut Tx<'_>| {
+        for (key, value) in entries {
+            match tx.get(tree, key) {
+                Ok(found) => *is_true &= found.as_deref() == Some(value),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(Abort)
+    });
+    if !matches!(prepared, Err(Error::Aborted)) {
+        prepared?;
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// What can be read of the changes is each version once, whole and in order; or an error ends it.
@@ -496,7 +521,7 @@ fn write_on(specimen: &Specimen, store: &Store, version: u64) -> Result<(), Stri
     if is_right || !store.verify().is_clean() {
         return Ok(());
     }
-    Err("after a checkpoint: wrong data that verify does not tell".to_string())
+    Err("after a checkpoint: damage that verify does not tell".to_string())
 }
 
 /// Outcomes by the kind of damage.

@@ -3,7 +3,7 @@
 //! It never loses anything by itself: what a power failure would leave at any place of the record is computed afterwards
 //! ([`Platter`]), so that one run of the engine gives as many crashes as it has operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -29,6 +29,9 @@ pub(crate) enum Fault {
     Short,
     /// A read or a write is interrupted.
     Interrupted,
+    /// A write succeeds, and the kernel fails to bring it to the disk: the next sync of the file is told so, of a part of it or
+    /// of all, whoever asks for it, and no sync behind that one is (fsync(2), "ERRORS").
+    WriteBack,
 }
 
 /// When it goes wrong.
@@ -53,6 +56,8 @@ struct State {
     record: Vec<Event>,
     operations: u64,
     plan: Option<FaultPlan>,
+    /// Files of which the next sync is told that writing failed.
+    unreported: BTreeSet<FileNo>,
     /// Operations that a fault met.
     met: u64,
     /// How much was recorded when the first one was, and whether that was a write, which may be there in part.
@@ -148,6 +153,7 @@ impl State {
             Fault::Broken => true,
             Fault::Full => matches!(kind, Kind::TakeSpace | Kind::Names | Kind::Sync),
             Fault::Short | Fault::Interrupted => matches!(kind, Kind::Read | Kind::Write | Kind::TakeSpace),
+            Fault::WriteBack => matches!(kind, Kind::Write | Kind::TakeSpace),
         };
         let is_met = meets && number >= plan.at && number - plan.at < plan.count;
         if is_met && self.first_met.is_none() {
@@ -157,10 +163,16 @@ impl State {
         is_met.then_some(plan.fault)
     }
 
+    /// The same for a sync, which may also be told of what happened before.
+    fn refuse_sync(&mut self, kind: Kind, file: FileNo) -> io::Result<()> {
+        let refused = self.refuse(kind);
+        if self.unreported.remove(&file) { refused.and(Err(broken())) } else { refused }
+    }
+
     /// The same for operations that a fault makes fail.
     fn refuse(&mut self, kind: Kind) -> io::Result<()> {
         match self.count(kind) {
-            None => Ok(()),
+            None | Some(Fault::WriteBack) => Ok(()),
             Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
             Some(_) => Err(broken()),
         }
@@ -177,7 +189,9 @@ impl SimulatedDisk {
     pub(crate) fn start(platter: &Platter, manner: Manner, plan: Option<FaultPlan>) -> SimulatedDisk {
         let (names, files) = platter.cached();
         let files = files.into_iter().map(Place::Memory).collect();
-        let state = State { names, files, record: Vec::new(), operations: 0, plan, met: 0, first_met: None };
+        let unreported = BTreeSet::new();
+        let state =
+            State { names, files, record: Vec::new(), operations: 0, plan, unreported, met: 0, first_met: None };
         SimulatedDisk { state: Arc::new(Mutex::new(state)), manner }
     }
 
@@ -293,7 +307,7 @@ impl DiskFile for SimulatedFile {
         let mut state = self.state.lock().unwrap();
         let wanted = buffer.len();
         let wanted = match state.count(Kind::Read) {
-            None => wanted,
+            None | Some(Fault::WriteBack) => wanted,
             Some(Fault::Short) => wanted.div_ceil(2),
             Some(Fault::Interrupted) => return Err(io::ErrorKind::Interrupted.into()),
             Some(_) => return Err(broken()),
@@ -308,7 +322,14 @@ impl DiskFile for SimulatedFile {
         }
         let mut state = self.state.lock().unwrap();
         let grows = offset + bytes.len() as u64 > state.files[self.file].len()?;
-        let fault = state.count(if grows { Kind::TakeSpace } else { Kind::Write });
+        let mut fault = state.count(if grows { Kind::TakeSpace } else { Kind::Write });
+        if fault == Some(Fault::WriteBack) {
+            fault = None;
+            // A direct write is not left for later.
+            if !self.is_direct {
+                state.unreported.insert(self.file);
+            }
+        }
         let part = (bytes.len() / 2).next_multiple_of(DIRECT_ALIGN).min(bytes.len());
         let done = match fault {
             None => bytes,
@@ -342,7 +363,7 @@ impl DiskFile for SimulatedFile {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.state.lock().unwrap();
-        let refused = state.refuse(Kind::Sync);
+        let refused = state.refuse_sync(Kind::Sync, self.file);
         let seed = state.operations;
         let event = if refused.is_ok() { Event::Sync(self.file) } else { Event::SyncFailed(self.file, seed) };
         state.record.push(event);
@@ -351,7 +372,7 @@ impl DiskFile for SimulatedFile {
 
     fn sync_range(&self, _start: u64, _len: u64) -> io::Result<()> {
         let mut state = self.state.lock().unwrap();
-        let refused = state.refuse(Kind::SyncRange);
+        let refused = state.refuse_sync(Kind::SyncRange, self.file);
         if refused.is_err() {
             // A write-back that failed marks the pages clean too.
             let seed = state.operations;

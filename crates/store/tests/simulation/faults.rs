@@ -1,7 +1,7 @@
 //! Faults: at each operation of the disk in turn it fails, is full, or does half of what it should.
 //!
 //! A store is opened, works (commits, checkpoints, bulk builds, values in overflow) and is closed, on an empty disk and on what
-//! a kill left. What must hold, whichever operation the fault meets:
+//! a kill left; also while others build trees, write checkpoints and make backups all the time. What must hold, whichever operation the fault meets:
 //!
 //! - Whatever fails tells so by an error of the disk's; nothing panics or is called damaged. It has changed nothing, unless the error
 //!   says that nobody knows.
@@ -9,7 +9,6 @@
 //! - After a failed sync nothing is acknowledged any more; after anything else writes go on once the disk is sound.
 //! - Opened again, after a restart as after a power failure, everything acknowledged is there.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,24 +17,15 @@ use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
 use store::{Error, Store};
 
-use super::crash::{recover, text_of};
-use super::disk::{Fault, FaultPlan, SimulatedDisk};
+use super::crash::recover;
+use super::disk::{FaultPlan, SimulatedDisk};
 use super::history::{self, Bounds, History, Writer};
 use super::life::{self, Plan};
 use super::platter::{Event, Note, Platter};
+use super::sweep::Lives;
 
 /// How long writes may take to go on after the disk is sound again.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The faults that are tried, with how many operations each meets.
-pub(crate) const FAULTS: &[(Fault, u64)] = &[
-    (Fault::Broken, 1),
-    (Fault::Broken, u64::MAX),
-    (Fault::Full, 1),
-    (Fault::Full, u64::MAX),
-    (Fault::Short, u64::MAX),
-    (Fault::Interrupted, 3),
-];
 
 /// From where a store begins.
 pub(crate) struct Start {
@@ -48,13 +38,25 @@ pub(crate) struct Start {
 impl Start {
     /// An empty disk.
     pub(crate) fn empty(seed: u64) -> Start {
-        let plan = Plan::for_faults(seed);
+        Start::with(Plan::for_faults(seed))
+    }
+
+    fn with(plan: Plan) -> Start {
         Start { platter: Platter::default(), history: vec![Writer::default()], count: 0, plan }
     }
 
     /// What a kill left of a store that has worked for a while.
     pub(crate) fn killed(seed: u64) -> Start {
-        let mut start = Start::empty(seed);
+        Start::empty(seed).kill()
+    }
+
+    /// The same, where others build trees, write checkpoints and make backups beside the writer.
+    pub(crate) fn busy(seed: u64) -> Start {
+        Start::with(Plan::for_faults_beside_others(seed)).kill()
+    }
+
+    fn kill(self) -> Start {
+        let mut start = self;
         let disk = Arc::new(SimulatedDisk::start(&start.platter, start.plan.manner, None));
         let opened = Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, start.plan.options.clone());
         let (store, _) = opened.unwrap();
@@ -63,36 +65,6 @@ impl Start {
         drop(store);
         start.count = start.history[0].begun;
         start
-    }
-
-    /// With one fault at one operation; false when the store was closed before it came to that.
-    pub(crate) fn check(&self, fault: Fault, count: u64, at: u64) -> Result<bool, String> {
-        let context = |what| format!("{fault:?} {count} times from operation {at} on: {what}");
-        let checked = catch_unwind(AssertUnwindSafe(|| self.run(FaultPlan { fault, at, count })));
-        checked.unwrap_or_else(|panic| Err(format!("panic: {}", text_of(&*panic)))).map_err(context)
-    }
-
-    fn run(&self, faults: FaultPlan) -> Result<bool, String> {
-        let disk = Arc::new(SimulatedDisk::start(&self.platter, self.plan.manner, Some(faults)));
-        let mut history = self.history.clone();
-        let opened = Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, self.plan.options.clone());
-        match opened {
-            Err(error) => refuse_damage(&error, "opening")?,
-            Ok((store, _)) => self.work(&disk, store, &mut history)?,
-        }
-        let is_reached = disk.operations() > faults.at;
-        disk.set_plan(None);
-        let record = disk.take_record();
-        let acknowledged = record.iter().filter_map(|event| match event {
-            Event::Note(Note::Acknowledged(_, number, _)) => Some(*number),
-            _ => None,
-        });
-        let low = acknowledged.max().unwrap_or(0).max(self.count);
-        let bounds = Bounds { low: vec![low], high: vec![history[0].begun] };
-        let mut platter = self.platter.clone();
-        record.iter().for_each(|event| platter.advance(event));
-        self.check_reopened(&platter, &history, &bounds, faults.at)?;
-        Ok(is_reached)
     }
 
     fn work(&self, disk: &Arc<SimulatedDisk>, store: Store, history: &mut History) -> Result<(), String> {
@@ -157,6 +129,31 @@ fn bounds_after(error: &Error, history: &History, count: u64) -> Bounds {
     Bounds { low: vec![low], high: vec![high] }
 }
 
+impl Lives for Start {
+    fn live_with(&self, faults: FaultPlan) -> Result<bool, String> {
+        let disk = Arc::new(SimulatedDisk::start(&self.platter, self.plan.manner, Some(faults)));
+        let mut history = self.history.clone();
+        let opened = Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, self.plan.options.clone());
+        match opened {
+            Err(error) => refuse_damage(&error, "opening")?,
+            Ok((store, _)) => self.work(&disk, store, &mut history)?,
+        }
+        let is_reached = disk.operations() > faults.at;
+        disk.set_plan(None);
+        let record = disk.take_record();
+        let acknowledged = record.iter().filter_map(|event| match event {
+            Event::Note(Note::Acknowledged(_, number, _)) => Some(*number),
+            _ => None,
+        });
+        let low = acknowledged.max().unwrap_or(0).max(self.count);
+        let bounds = Bounds { low: vec![low], high: vec![history[0].begun] };
+        let mut platter = self.platter.clone();
+        record.iter().for_each(|event| platter.advance(event));
+        self.check_reopened(&platter, &history, &bounds, faults.at)?;
+        Ok(is_reached)
+    }
+}
+
 fn acknowledged(history: &[Writer], count: u64) -> u64 {
     history[0].acknowledged().max(count)
 }
@@ -166,18 +163,4 @@ fn refuse_damage(error: &Error, doing: &str) -> Result<(), String> {
         Error::Io { .. } | Error::Full | Error::Unknown(_) | Error::Poisoned => Ok(()),
         other => Err(format!("while {doing}: {other}")),
     }
-}
-
-/// All faults at each `step`th operation from `first` on; how many were tried.
-pub(crate) fn sweep(start: &Start, first: u64, step: usize) -> Result<u64, String> {
-    let mut tried = 0;
-    for (fault, count) in FAULTS {
-        for at in (first..).step_by(step) {
-            if !start.check(*fault, *count, at)? {
-                break;
-            }
-            tried += 1;
-        }
-    }
-    Ok(tried)
 }

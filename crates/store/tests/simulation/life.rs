@@ -4,6 +4,7 @@
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub(crate) struct Plan {
     value_len_max: u32,
     /// Transactions that are submitted before the first is waited for.
     in_flight: usize,
+    /// Beside the writers others build trees, write checkpoints and make backups, all the time.
+    is_busy: bool,
     /// The store is closed at its end, not just left.
     pub(crate) is_closed: bool,
 }
@@ -82,6 +85,7 @@ impl Plan {
             backup: one_of(rng, &[0, 0, 3]),
             value_len_max: one_of(rng, &[20, 200, 1000]),
             in_flight: one_of(rng, &[1, 1, 8]),
+            is_busy: false,
             is_closed: rng.random_bool(0.7),
         }
     }
@@ -104,6 +108,13 @@ impl Plan {
             is_closed: true,
             ..Plan::any(seed, Durability::Commit)
         }
+    }
+
+    /// The same beside others. Where room is scarce, the thread that makes it grows and syncs the tree file too.
+    pub(crate) fn for_faults_beside_others(seed: u64) -> Plan {
+        let free_bytes = if seed.is_multiple_of(3) { 1 << 20 } else { 1 << 40 };
+        let plan = Plan::for_faults(seed);
+        Plan { is_busy: true, manner: Manner { free_bytes: Some(free_bytes), ..plan.manner }, ..plan }
     }
 
     fn tree(&self, rng: &mut SmallRng, writer: &Writer) -> String {
@@ -348,6 +359,61 @@ impl Client<'_> {
 
 /// All writers at work at the same time; what stopped the first that was stopped.
 pub(crate) fn work(disk: &Arc<SimulatedDisk>, store: &Store, plan: &Plan, writers: &mut [Writer]) -> Stopped {
+    if !plan.is_busy {
+        return work_alone(disk, store, plan, writers);
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let others = [build, checkpoint, back_up].map(|turn| {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    // Who is told of an error goes: it is the writers who say whether all goes on.
+                    turn(store, plan)?;
+                    std::thread::sleep(BESIDE_EVERY);
+                }
+                Ok(())
+            })
+        });
+        let worked = work_alone(disk, store, plan, writers);
+        is_over.store(true, Ordering::Relaxed);
+        let told: Vec<Stopped> = others.into_iter().map(|other| other.join().unwrap()).collect();
+        for error in told.into_iter().filter_map(Result::err) {
+            let is_the_disks =
+                matches!(error, Error::Io { .. } | Error::Full | Error::Unknown(_) | Error::Poisoned | Error::Busy);
+            assert!(is_the_disks, "beside the writers: {error}");
+        }
+        worked
+    })
+}
+
+/// One of those who work beside the writers has a rest.
+const BESIDE_EVERY: Duration = Duration::from_micros(300);
+/// Entries of a build beside the writers: it is paced, and so synced, more than once while they commit.
+const BESIDE_ENTRIES: u64 = 700;
+
+/// A tree that is never attached: its pages and their syncs lie among those of checkpoints.
+fn build(store: &Store, _: &Plan) -> Stopped {
+    let mut build = store.bulk()?;
+    (0..BESIDE_ENTRIES).try_for_each(|key| build.push(&key.to_be_bytes(), &[7; 1000]))?;
+    build.into_entries().map(drop)
+}
+
+fn checkpoint(store: &Store, _: &Plan) -> Stopped {
+    store.checkpoint()
+}
+
+fn back_up(store: &Store, plan: &Plan) -> Stopped {
+    let manner = Manner { has_direct: false, free_bytes: Some(1 << 40) };
+    let to = Arc::new(SimulatedDisk::start(&Platter::default(), manner, None));
+    store.backup_on(&*to, &mut |_| ControlFlow::Continue(()))?;
+    let (copy, _) = Store::open_on(to, plan.options.clone()).expect("a copy opens");
+    let report = copy.verify();
+    assert!(report.is_clean(), "a copy: {:?}", report.faults);
+    Ok(())
+}
+
+fn work_alone(disk: &Arc<SimulatedDisk>, store: &Store, plan: &Plan, writers: &mut [Writer]) -> Stopped {
     let mut clients: Vec<Client<'_>> =
         (0..).zip(writers).map(|(number, writer)| Client { disk, store, plan, number, writer }).collect();
     if let [client] = &mut clients[..] {

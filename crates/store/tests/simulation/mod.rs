@@ -16,3 +16,4 @@ pub(crate) mod kept;
 pub(crate) mod life;
 pub(crate) mod platter;
 pub(crate) mod specimen;
+pub(crate) mod sweep;

@@ -1,0 +1,43 @@
+//! Who may open a folder: one store at a time, whatever becomes of the file that is there to be locked.
+
+#![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
+
+use store::{Error, Options, Store};
+
+#[test]
+fn a_store_that_is_open_is_not_opened_again_when_its_lock_file_is_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || Store::open(directory.path(), Options::default()).map(|(store, _)| store);
+    // Just made, and opened later.
+    for _ in 0..2 {
+        let store = open().unwrap();
+        store.tree("t").unwrap();
+        assert!(matches!(open(), Err(Error::Locked)));
+        std::fs::remove_file(directory.path().join("lock")).unwrap();
+        assert!(matches!(open(), Err(Error::Locked)));
+        std::fs::remove_file(directory.path().join("lock")).unwrap();
+        // Nor is it examined, restored from, or compacted while it is at work.
+        assert!(matches!(Store::examine(directory.path()), Err(Error::Locked)));
+        let target = tempfile::tempdir().unwrap();
+        let restored = Store::restore(directory.path(), target.path(), &mut |_| std::ops::ControlFlow::Continue(()));
+        assert!(matches!(restored, Err(Error::Locked)));
+        drop(store);
+    }
+    drop(open().unwrap());
+    assert!(Store::examine(directory.path()).unwrap().is_clean());
+}
+
+#[test]
+fn a_store_is_examined_in_a_folder_that_can_only_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Store::open(directory.path(), Options::default()).unwrap());
+    std::fs::remove_file(directory.path().join("lock")).unwrap();
+    for name in std::fs::read_dir(directory.path()).unwrap() {
+        let path = name.unwrap().path();
+        let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+        permissions.set_readonly(true);
+        std::fs::set_permissions(&path, permissions).unwrap();
+    }
+    assert!(Store::examine(directory.path()).unwrap().is_clean());
+    assert!(!directory.path().join("lock").exists());
+}

@@ -1,0 +1,48 @@
+//! The fault sweep: every kind of fault at every operation of a simulated disk, for any test that can run one life on it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::disk::{Fault, FaultPlan};
+
+/// The faults that are tried, with how many operations each meets.
+pub(crate) const FAULTS: &[(Fault, u64)] = &[
+    (Fault::Broken, 1),
+    (Fault::Broken, u64::MAX),
+    (Fault::Full, 1),
+    (Fault::Full, u64::MAX),
+    (Fault::Short, u64::MAX),
+    (Fault::Interrupted, 3),
+    (Fault::WriteBack, 1),
+];
+
+/// Something that lives on a simulated disk.
+pub(crate) trait Lives {
+    /// Runs one life with one fault at one operation. Returns false where the life ended before that operation.
+    fn live_with(&self, faults: FaultPlan) -> Result<bool, String>;
+
+    /// Runs the life, and names the fault in the error. A panic is an error too.
+    fn check(&self, fault: Fault, count: u64, at: u64) -> Result<bool, String> {
+        let context = |what| format!("{fault:?} {count} times from operation {at} on: {what}");
+        let checked = catch_unwind(AssertUnwindSafe(|| self.live_with(FaultPlan { fault, at, count })));
+        checked.unwrap_or_else(|panic| Err(format!("panic: {}", text_of(&*panic)))).map_err(context)
+    }
+}
+
+/// All faults at each `step`th operation from `first` on; how many were tried.
+pub(crate) fn sweep(start: &impl Lives, first: u64, step: usize) -> Result<u64, String> {
+    let mut tried = 0;
+    for (fault, count) in FAULTS {
+        for at in (first..).step_by(step) {
+            if !start.check(*fault, *count, at)? {
+                break;
+            }
+            tried += 1;
+        }
+    }
+    Ok(tried)
+}
+
+pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_string())).unwrap_or_default()
+}
