@@ -79,7 +79,7 @@ impl Pool {
         Pool::start(settings, || {})
     }
 
-    /// The same with threads that give way to all of the usual priority ([`give_way`]).
+    /// The same with threads that give way to those of the usual priority ([`give_way`]).
     pub fn giving_way(settings: Settings) -> Result<Self, StartError> {
         Pool::start(settings, give_way)
     }

@@ -1,11 +1,20 @@
-//! The priority of a thread: work that may take long gives way to what clients wait for.
+//! The priority of a thread: work that may take long gives way to the threads that clients wait for, and not to the whole
+//! machine.
+//!
+//! - Its nice value is a little above theirs: it decides where two threads of ours have work all the time.
+//! - It asks now and then whether one of them waits for a processor, and gives up its own then. Linux lets a thread of
+//!   any priority go on until its slice is over, which it sees at a tick: beside scans, one GET in a hundred waited 1.8 ms for
+//!   its loop's core, and 0.11 ms where scans give the core up like this.
+//!
+//! The nicest value of all, 19, and giving the core up every 50 µs whoever wants it, served our loops as well; but beside four busy
+//! processes on two cores such a thread did a ten-thousandth of its work, and like this a sixth. The policies SCHED_IDLE and SCHED_BATCH
+//! and a longer slice gained nothing: with a long slice a thread that gave up its core kept others from it later.
 #![allow(unsafe_code)] // setpriority(2) for a thread has no safe binding among our libraries.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// How long a thread that gives way works before it looks whether somebody waits for its core. Giving it up where nobody does
-/// costs a third of a microsecond.
+/// How long a thread that gives way works between two questions whether somebody waits, each of which costs about a microsecond.
 const WORK_AT_A_TIME: Duration = Duration::from_micros(50);
 
 thread_local! {
@@ -13,33 +22,31 @@ thread_local! {
     static WORKS_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The nicest value: beside a thread of the usual priority such a thread gets about a seventieth of a core, alone all of it.
-const NICEST: libc::c_int = 19;
+/// Beside a thread of the usual priority such a thread gets two fifths of a core, alone all of it.
+const NICE: libc::c_int = 2;
 
-/// Has the calling thread give way to all of the usual priority, for as long as it lives. Where the system refuses, it
-/// stays as it was.
+/// Has the calling thread give way, for as long as it lives. Where the system refuses the nice value, it stays as it was.
 pub fn give_way() {
     // SAFETY: the call reads no memory. On Linux the id 0 is the calling thread's, not the process's (setpriority(2),
     // "C library/kernel differences").
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICEST) };
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     WORKS_SINCE.set(Some(Instant::now()));
 }
 
-/// To be called often by what works long, with the time: on a thread that gives way, whoever waits for its core has it now, if
-/// the last such moment was long enough ago. Tells whether it was one.
-///
-/// The priority alone is not enough. Linux lets a thread of any priority go on until its slice is over, which it sees at
-/// a tick: beside scans, one GET in a hundred waited 1.8 ms for its loop's core, and 0.11 ms where scans give the core up
-/// like this. The policy SCHED_IDLE, for all that it promises, changed nothing.
-pub fn let_others(now: Instant) -> bool {
+/// To be called often by what works long, with the time: a thread that gives way asks `do_others_wait`, if it has not done so for
+/// a while, and then gives up its core. Tells whether it did.
+pub fn let_others(now: Instant, do_others_wait: impl FnOnce() -> bool) -> bool {
     let Some(since) = WORKS_SINCE.get() else { return false };
     if now.saturating_duration_since(since) < WORK_AT_A_TIME {
         return false;
     }
-    std::thread::yield_now();
     // Not the time after it: what the others took is no work of this thread, but a call that is a little early costs little.
     WORKS_SINCE.set(Some(now));
-    true
+    let wait = do_others_wait();
+    if wait {
+        std::thread::yield_now();
+    }
+    wait
 }
 
 #[cfg(test)]
@@ -47,13 +54,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_lets_others_once_in_a_while_from_when_it_gives_way() {
+    fn a_thread_that_gives_way_asks_once_in_a_while_whether_others_wait() {
         let began = Instant::now();
         let after = |steps| began + WORK_AT_A_TIME * steps;
-        assert!(!let_others(after(1000)), "a thread of the usual priority goes on");
+        assert!(!let_others(after(1000), || true), "a thread of the usual priority goes on");
         give_way();
-        let begins: Vec<bool> = [1000, 1000, 1001, 1001, 1003].map(after).map(let_others).to_vec();
-        assert_eq!(begins, [true, false, true, false, true]);
-        assert!(!let_others(began), "the clock of another core may be behind");
+        let gives_up = |now| let_others(now, || true);
+        assert_eq!([1000, 1000, 1001, 1001, 1003].map(after).map(gives_up), [true, false, true, false, true]);
+        assert!(!let_others(after(1004), || false), "nobody waits");
+        assert!(!let_others(after(1004), || true), "it has just asked");
+        assert!(!let_others(began, || true), "the clock of another core may be behind");
     }
 }

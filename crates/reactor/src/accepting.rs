@@ -135,7 +135,11 @@ impl EventLoop {
         };
         let link = Link::new(Transport::Plain(stream), id, peer, Phase::Open);
         let mut connection = Box::new(Connection { protocol, link });
-        self.core.open(&mut connection);
+        if self.core.time.tick_is_over() {
+            self.core.open_later(&mut connection);
+        } else {
+            self.core.open(&mut connection);
+        }
         if self.draining != Draining::No {
             self.core.drain(&mut connection);
         }

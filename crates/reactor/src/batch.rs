@@ -47,7 +47,11 @@ impl EventLoop {
         self.look_ahead(batch);
         for (token, turn) in batch.members() {
             let Some(connection) = self.connections.get(token.slot, token.generation) else { continue };
-            self.core.take_turn(connection, turn);
+            if self.core.time.tick_is_over() {
+                self.core.put_off(connection, turn);
+            } else {
+                self.core.take_turn(connection, turn);
+            }
             let closed = connection.link.is_closed();
             self.settle(token.slot, closed);
         }

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use crate::Settings;
 use crate::input::InputBuffer;
 use crate::output::OutputQueue;
-use crate::protocol::{Closed, ConnectionId, Protocol};
+use crate::pace::Pace;
+use crate::protocol::{Closed, ConnectionId, Part, Protocol};
 use crate::transport::Transport;
 
 /// Where a connection stands.
@@ -62,8 +63,10 @@ pub(crate) struct Link {
     pub(crate) wants_writable: bool,
     /// `input` is to be called although nothing new arrives: its budget ran out, or its pause was ended.
     pub(crate) wants_input: bool,
-    /// In the loop's ready list.
+    /// In one of the loop's lists of those that go on.
     pub(crate) listed: bool,
+    /// Its last turn was ended by the clock.
+    pub(crate) is_heavy: bool,
     /// In the loop's list of connections whose queue is flushed after a batch of mail.
     pub(crate) flush_listed: bool,
     /// `drain` was called.
@@ -73,8 +76,19 @@ pub(crate) struct Link {
     /// `input`'s storage is the loop's.
     pub(crate) input_is_lent: bool,
     pub(crate) output: OutputQueue,
-    /// What of both was counted in `Core::held_bytes`.
-    pub(crate) held_bytes: usize,
+    /// What this connection counts in `Core::held_bytes`.
+    pub(crate) held_bytes: [usize; Part::COUNT],
+    /// What the protocol keeps beside `input` and `output`.
+    pub(crate) kept_bytes: usize,
+    /// Since when it holds something of `Part::Buffers` without consuming any; 0: it holds nothing.
+    pub(crate) held_since_ns: u64,
+    /// The same of `Part::Arriving`, as the protocol says it.
+    pub(crate) arriving_since_ns: u64,
+    /// Bytes taken by the kernel since the connection began.
+    pub(crate) sent: u64,
+    pub(crate) pace: Pace,
+    /// In the loop's list of connections whose pace is looked at.
+    pub(crate) pace_watched: bool,
     /// Tick of the connection's timer; 0: none.
     pub(crate) deadline_tick: u64,
     /// Tick at which the wheel looks at this connection; 0: never. At most `deadline_tick` while that is set.
@@ -102,13 +116,20 @@ impl Link {
             wants_writable: false,
             wants_input: false,
             listed: false,
+            is_heavy: false,
             flush_listed: false,
             drain_told: false,
             requests_left: 0,
             input: InputBuffer::default(),
             input_is_lent: false,
             output: OutputQueue::default(),
-            held_bytes: 0,
+            held_bytes: [0; Part::COUNT],
+            kept_bytes: 0,
+            held_since_ns: 0,
+            arriving_since_ns: 0,
+            sent: 0,
+            pace: Pace::default(),
+            pace_watched: false,
             deadline_tick: 0,
             armed_tick: 0,
             precise_ns: 0,
@@ -125,6 +146,15 @@ impl Link {
 
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed(_))
+    }
+
+    /// How long what it holds of a part has been held for nothing.
+    pub(crate) fn held_for_ns(&self, part: Part, now_ns: u64) -> u64 {
+        match part {
+            Part::Buffers if !self.output.is_empty() => self.pace.behind_ns(now_ns),
+            Part::Buffers => now_ns.saturating_sub(self.held_since_ns),
+            Part::Arriving => now_ns.saturating_sub(self.arriving_since_ns),
+        }
     }
 
     /// Whether the protocol may be given input now.

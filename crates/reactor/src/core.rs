@@ -2,15 +2,16 @@
 
 use std::net::SocketAddr;
 
-use crate::connection::{Link, Phase};
+use crate::connection::{Connection, Link, Phase};
 use crate::connections::Ids;
 use crate::input::InputBuffer;
 use crate::kernel::{Poller, Token};
 use crate::pool::Pool;
-use crate::protocol::{ConnectionId, Protocol};
+use crate::protocol::{Closed, ConnectionId, Part, Protocol};
 use crate::timers::Timers;
 use crate::transport::Transport;
 use crate::wheel::{Wheel, tick_after};
+use crate::work_time::WorkTime;
 use crate::{Loop, Settings, kernel};
 
 /// Connections that read before the first of them is answered, each with a lent buffer (`batch`).
@@ -37,10 +38,18 @@ pub(crate) struct Core {
     pub(crate) output_lent: Vec<u8>,
     pub(crate) input_pool: Pool,
     pub(crate) output_pool: Pool,
-    /// Storage that connections hold between their turns.
-    pub(crate) held_bytes: usize,
+    /// What connections hold between their turns.
+    pub(crate) held_bytes: [usize; Part::COUNT],
+    /// Some part of it is beyond its bound.
+    pub(crate) is_short: bool,
+    /// Connections with unsent output, whose pace is looked at.
+    pub(crate) owing: Vec<ConnectionId>,
+    pub(crate) looks_at_paces: bool,
     /// Connections that go on next tick.
     pub(crate) ready: Vec<ConnectionId>,
+    /// Those of them whose last turn was ended by the clock: they go on behind all others.
+    pub(crate) heavy: Vec<ConnectionId>,
+    pub(crate) time: WorkTime,
     pub(crate) opening: Vec<Opening>,
 }
 
@@ -56,7 +65,12 @@ impl Core {
             output_lent: Vec::new(),
             input_pool: Pool::new(settings.pool_buffers_max, settings.pool_bytes_max),
             output_pool: Pool::new(settings.pool_buffers_max, settings.pool_bytes_max),
-            held_bytes: 0,
+            held_bytes: [0; Part::COUNT],
+            is_short: false,
+            owing: Vec::new(),
+            looks_at_paces: false,
+            heavy: Vec::new(),
+            time: WorkTime::default(),
             ready: Vec::new(),
             opening: Vec::new(),
             settings,
@@ -68,25 +82,57 @@ impl Core {
     /// Counts what a connection goes on holding after its turn. An idle one holds nothing, and is not counted anew.
     #[inline]
     pub(crate) fn count_held(&mut self, link: &mut Link) {
-        let holds = link.input.storage_bytes() + link.output.storage_bytes();
-        if holds != link.held_bytes {
-            self.held_bytes = self.held_bytes + holds - link.held_bytes;
-            link.held_bytes = holds;
-            self.lp.member().counters.held_bytes.set(self.held_bytes as u64);
+        let holds = link.input.storage_bytes() + link.output.storage_bytes() + link.kept_bytes;
+        if holds != link.held_bytes[Part::Buffers as usize] {
+            self.recount(link, Part::Buffers, holds);
         }
+    }
+
+    /// What a connection holds of a part has changed.
+    pub(crate) fn recount(&mut self, link: &mut Link, part: Part, holds: usize) {
+        let (before, all) = (&mut link.held_bytes[part as usize], &mut self.held_bytes[part as usize]);
+        *all = *all + holds - *before;
+        let counters = &self.lp.member().counters;
+        match part {
+            Part::Buffers => counters.held_bytes.set(*all as u64),
+            Part::Arriving => counters.arriving_bytes.set(*all as u64),
+        }
+        if part == Part::Buffers && *before == 0 {
+            link.held_since_ns = self.now_ns;
+        }
+        *before = holds;
+        self.is_short |= self.held_bytes[part as usize] > self.bound_of(part);
     }
 
     /// A connection is gone, with all it held.
     pub(crate) fn forget_held(&mut self, link: &mut Link) {
-        self.held_bytes -= std::mem::take(&mut link.held_bytes);
-        self.lp.member().counters.held_bytes.set(self.held_bytes as u64);
+        for part in Part::ALL {
+            self.recount(link, part, 0);
+        }
+    }
+
+    pub(crate) fn bound_of(&self, part: Part) -> usize {
+        match part {
+            Part::Buffers => self.settings.held_bytes_max,
+            Part::Arriving => self.settings.arriving_bytes_max,
+        }
+    }
+
+    /// Has a connection give up what it holds of a part, or closes it.
+    pub(crate) fn let_go(&mut self, connection: &mut Connection, part: Part) {
+        self.call(connection, |protocol, io| protocol.hoards(part, io));
+        self.end_turn(connection);
+        if connection.link.held_bytes[part as usize] > 0 {
+            connection.link.close(Closed::Hoarded);
+        }
     }
 
     /// Puts a connection on the ready list, once.
     pub(crate) fn list(&mut self, link: &mut Link) {
         if !link.listed {
             link.listed = true;
-            self.ready.push(link.id);
+            let list = if link.is_heavy { &mut self.heavy } else { &mut self.ready };
+            list.push(link.id);
         }
     }
 

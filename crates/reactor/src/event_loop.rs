@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::kernel::{Alarm, Token};
 use crate::listeners::Listeners;
 use crate::mailbox::{Mail, Task};
-use crate::protocol::ConnectionId;
+use crate::protocol::{Closed, ConnectionId};
 
 /// Tokens of generation 0, by slot.
 pub(crate) const WAKER: Token = Token { slot: 0, generation: 0 };
@@ -34,6 +34,7 @@ pub(crate) struct EventLoop {
     pub(crate) mail: Vec<Mail>,
     pub(crate) due: Vec<u32>,
     pub(crate) going_on: Vec<ConnectionId>,
+    pub(crate) heavy_going_on: Vec<ConnectionId>,
     pub(crate) to_flush: Vec<ConnectionId>,
 }
 
@@ -48,6 +49,7 @@ impl EventLoop {
             mail: Vec::new(),
             due: Vec::new(),
             going_on: Vec::new(),
+            heavy_going_on: Vec::new(),
             to_flush: Vec::new(),
         }
     }
@@ -75,6 +77,9 @@ impl EventLoop {
         if closed {
             self.remove(slot);
         }
+        if self.core.is_short {
+            self.close_hoarders();
+        }
     }
 
     pub(crate) fn insert_openings(&mut self) {
@@ -84,9 +89,12 @@ impl EventLoop {
     }
 
     #[cold]
-    fn remove(&mut self, slot: u32) {
+    pub(crate) fn remove(&mut self, slot: u32) {
         let Some(mut connection) = self.connections.remove(slot) else { return };
         let Phase::Closed(reason) = connection.link.phase else { return };
+        if matches!(reason, Closed::Stalled | Closed::Hoarded) {
+            connection.link.transport.reset_at_close();
+        }
         self.core.end_turn(&mut connection); // gives lent buffers back
         self.core.forget_held(&mut connection.link);
         self.core.wheel.cancel(slot);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::broken::Broken;
 use crate::kernel;
+use crate::lag::Lag;
 use crate::mailbox::{Mail, Mailbox, Open, Task};
 use crate::metrics::{Counters, LoopMetrics};
 use crate::protocol::{ConnectionId, Message};
@@ -17,6 +19,14 @@ pub(crate) struct Member {
     pub(crate) counters: Counters,
     clock: Clock,
     open: OpenCount,
+    lag: Watched,
+}
+
+/// What other threads need to see whether the loop waits for a processor.
+#[repr(align(128))]
+struct Watched {
+    lag: Lag,
+    poller: mio::Registry,
 }
 
 #[repr(align(128))]
@@ -26,12 +36,14 @@ struct Clock(AtomicU64);
 struct OpenCount(AtomicUsize);
 
 impl Member {
-    pub(crate) fn new(waker: mio::Waker) -> Self {
+    /// `poller` is a handle of the loop's.
+    pub(crate) fn new(waker: mio::Waker, poller: mio::Registry) -> Self {
         Self {
             mailbox: Mailbox::new(waker),
             counters: Counters::default(),
             clock: Clock(AtomicU64::new(kernel::now_ns())),
             open: OpenCount(AtomicUsize::new(0)),
+            lag: Watched { lag: Lag::default(), poller },
         }
     }
 
@@ -47,13 +59,14 @@ impl Member {
 /// All loops of a reactor.
 pub(crate) struct Fleet {
     pub(crate) members: Vec<Member>,
+    pub(crate) broken: Broken,
     connections_max: usize,
     open_total: AtomicUsize,
 }
 
 impl Fleet {
     pub(crate) fn new(members: Vec<Member>, connections_max: usize) -> Arc<Self> {
-        Arc::new(Self { members, connections_max, open_total: AtomicUsize::new(0) })
+        Arc::new(Self { members, broken: Broken::default(), connections_max, open_total: AtomicUsize::new(0) })
     }
 
     /// Reserves one of `connections_max`, before the descriptor exists.
@@ -78,6 +91,21 @@ impl Fleet {
     pub(crate) fn rebook(&self, from: usize, to: usize) {
         self.members[from].open.0.fetch_sub(1, Ordering::Relaxed);
         self.book(to);
+    }
+
+    /// Asks every loop to drain.
+    pub(crate) fn drain(&self, deadline_ns: u64) {
+        for member in &self.members {
+            // A loop that refuses mail has ended already.
+            let _ = member.mailbox.push(Mail::Drain { deadline_ns });
+        }
+    }
+
+    /// A loop has ended by itself: see [`crate::broken`].
+    pub(crate) fn loop_broke(&self, index: usize) {
+        self.members[index].mailbox.close();
+        self.drain(0);
+        self.broken.set();
     }
 
     /// A booked connection is gone.
@@ -175,6 +203,15 @@ impl Loop {
     /// The same clock read now, about 20 ns: for measuring inside a tick.
     pub fn precise_now_ns(&self) -> u64 {
         kernel::now_ns()
+    }
+
+    /// Whether the loop waits for a processor, as far as that can be seen: it has work, and has not got on with it since an
+    /// earlier call. For threads that compute for long, which call it every 50 µs or so and then give up their processor. Costs
+    /// a system call where the loop sleeps.
+    pub fn waits(&self) -> bool {
+        let member = self.member();
+        let has_work = !member.mailbox.is_asleep() || kernel::has_waiting(&member.lag.poller);
+        member.lag.lag.note(has_work, member.counters.ticks.get(), kernel::now_ns())
     }
 
     /// The loop's counters.

@@ -26,6 +26,7 @@ impl Io<'_> {
     /// Drops the first `n` bytes of the input.
     pub fn consume(&mut self, n: usize) {
         self.link.input.consume(n);
+        self.link.held_since_ns = self.core.now_ns;
     }
 
     /// The peer sends no more (half-closed); the input may still hold bytes.
@@ -51,9 +52,23 @@ impl Io<'_> {
         self.link.output.push_shared(bytes);
     }
 
-    /// Bytes of buffers that all connections of this loop hold between their turns: what waits to be consumed or sent.
-    pub fn held_bytes(&self) -> usize {
-        self.core.held_bytes
+    /// Says how many bytes the protocol keeps between its turns beside this connection's input and output: replies that wait
+    /// for those before them, say. They count against [`crate::Settings::held_bytes_max`].
+    #[inline]
+    pub fn keep(&mut self, bytes: usize) {
+        self.link.kept_bytes = bytes;
+    }
+
+    /// Says how many bytes of a message that arrives the protocol holds, and since when, by the loop's clock, its peer has been
+    /// slower than it may: see [`crate::Settings::arriving_bytes_max`].
+    pub fn gather(&mut self, bytes: usize, since_ns: u64) {
+        self.link.arriving_since_ns = since_ns;
+        self.core.recount(self.link, crate::Part::Arriving, bytes);
+    }
+
+    /// How long the peer has been behind the least rate at which it has to take what waits for it.
+    pub fn behind(&self) -> Duration {
+        Duration::from_nanos(self.link.pace.behind_ns(self.core.now_ns))
     }
 
     /// Bytes queued and not yet taken by the kernel.
@@ -84,13 +99,23 @@ impl Io<'_> {
         }
     }
 
-    /// Counts requests against the tick's budget of this connection. `false`: the counted ones are still covered, leave
-    /// the rest for the next tick. Also `false` while [`Io::congested`].
+    /// Counts requests against the tick's budget of this connection, and looks at the time now and then. `false`: the counted
+    /// ones are still covered, leave the rest for the next tick. Also `false` while [`Io::congested`].
     pub fn spend(&mut self, requests: u32) -> bool {
         self.link.requests_left = self.link.requests_left.saturating_sub(requests);
-        let may_go_on = self.link.requests_left > 0 && !self.congested();
+        let is_heavy = self.core.time.turn_is_over();
+        self.link.is_heavy |= is_heavy;
+        let may_go_on = self.link.requests_left > 0 && !is_heavy && !self.congested();
         self.link.wants_input |= !may_go_on;
         may_go_on
+    }
+
+    /// For a call that is not [`Protocol::input`] and would go on with the input: whether the tick has lasted so long that this has to
+    /// wait. [`Protocol::input`] is called in the next one then.
+    pub fn has_to_wait(&mut self) -> bool {
+        let is_over = self.core.time.tick_is_over();
+        self.link.wants_input |= is_over;
+        is_over
     }
 
     /// Sets (or replaces) the connection's one timer, on the loop's wheel (resolution 10 ms); `None` clears it. Without
@@ -122,7 +147,8 @@ impl Io<'_> {
     pub fn finish(&mut self) {
         if self.link.phase == Phase::Open {
             self.link.phase = Phase::Finishing;
-            self.core.set_timer(self.link, Some(nanoseconds(self.core.settings.send_stall_max)));
+            // From here on the pace of its peer is all that is waited for.
+            self.core.set_timer(self.link, None);
         } else if self.link.phase == Phase::Connecting {
             self.link.close(Closed::Finished);
         }
@@ -131,6 +157,11 @@ impl Io<'_> {
     /// Closes at once; queued bytes may be lost.
     pub fn abort(&mut self) {
         self.link.close(Closed::Aborted);
+    }
+
+    /// Closes at once, by a reset, as one that holds memory for nothing: [`Closed::Hoarded`].
+    pub fn cut(&mut self) {
+        self.link.close(Closed::Hoarded);
     }
 
     /// This connection's id.

@@ -5,31 +5,36 @@
 //!
 //! What holds everywhere in the crate:
 //!
-//! - On the way of a request (event, read, protocol, write) nothing locks, allocates or reads the clock; there is one
+//! - On the way of a request (event, read, protocol, write) nothing locks or allocates, and the clock is read once for four; there is one
 //!   `recv` and one `send` for all requests that arrived together, and a share of one `epoll_wait`.
 //! - Every buffer and queue has a bound with a name, in [`Settings`]; past it a connection is not read any more.
 //! - An idle connection holds no buffer: read and write buffers belong to the loop and are lent for a turn.
 //! - A panic in a protocol costs its connection and nothing else.
 //!
-//! Code map: `reactor` (start-up, threads), `event_loop` (the tick), `turn` (what one connection does in a tick),
-//! `accepting`, `draining`, `mailbox`, `wheel` and `timers`, `input`/`output`/`pool` (buffers), `transport` (the seam
-//! where TLS will go), `kernel` (every system call that is not a plain socket operation).
+//! Code map: `reactor` (start-up, threads), `event_loop` (the tick), `turn` (what one connection does in a tick), `work_time` (for how long),
+//! `accepting`, `draining`, `mailbox`, `wheel` and `timers`, `input`/`output`/`pool` (buffers), `pace` and `hoarders` (peers
+//! that do not take what waits for them, connections that hold most when memory is short), `transport` (the seam where TLS
+//! will go), `kernel` (every system call that is not a plain socket operation).
 
 mod accepting;
 mod batch;
+mod broken;
 mod connection;
 mod connections;
 mod core;
 mod draining;
 mod event_loop;
 mod fleet;
+mod hoarders;
 mod input;
 mod io;
 mod kernel;
+mod lag;
 mod listeners;
 mod mailbox;
 mod metrics;
 mod output;
+mod pace;
 mod pool;
 mod protocol;
 mod reactor;
@@ -40,11 +45,13 @@ mod timers;
 mod transport;
 mod turn;
 mod wheel;
+mod work_time;
 
 pub use fleet::Loop;
+pub use hoarders::host;
 pub use io::Io;
 pub use mailbox::{Open, Task};
 pub use metrics::{LoopMetrics, Metrics};
-pub use protocol::{Accept, Closed, ConnectionId, Factory, Message, Protocol};
+pub use protocol::{Accept, Closed, ConnectionId, Factory, Message, Part, Protocol};
 pub use reactor::{Reactor, Running};
 pub use settings::Settings;

@@ -122,6 +122,11 @@ impl Mailbox {
         self.state.fetch_and(!SLEEPING, Ordering::AcqRel);
     }
 
+    /// Whether the loop waits for events, and has not been woken for mail.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == SLEEPING
+    }
+
     pub(crate) fn has_mail(&self) -> bool {
         self.state.load(Ordering::Acquire) & MAIL != 0
     }
@@ -142,6 +147,16 @@ impl Mailbox {
         let mut queue = self.lock();
         queue.closed = queue.mail.is_empty();
         queue.closed
+    }
+
+    /// Refuses all later mail and drops what waits: the loop reads no more.
+    pub(crate) fn close(&self) {
+        let mut queue = self.lock();
+        queue.closed = true;
+        let waiting = std::mem::take(&mut queue.mail);
+        drop(queue);
+        // Outside the lock: their drop is foreign code, and may send mail itself.
+        drop(waiting);
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

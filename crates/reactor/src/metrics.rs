@@ -38,6 +38,7 @@ pub(crate) struct Counters {
     pub(crate) reads: Counter,
     pub(crate) writes: Counter,
     pub(crate) held_bytes: Counter,
+    pub(crate) arriving_bytes: Counter,
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) accepted: Counter,
@@ -51,7 +52,7 @@ pub(crate) struct Counters {
     closed: [Counter; CLOSED_REASONS],
 }
 
-const CLOSED_REASONS: usize = 7;
+const CLOSED_REASONS: usize = 8;
 
 impl Counters {
     pub(crate) fn count_closed(&self, reason: Closed) {
@@ -67,6 +68,7 @@ impl Counters {
             reads: self.reads.get(),
             writes: self.writes.get(),
             held_bytes: self.held_bytes.get(),
+            arriving_bytes: self.arriving_bytes.get(),
             bytes_in: self.bytes_in.get(),
             bytes_out: self.bytes_out.get(),
             accepted: self.accepted.get(),
@@ -85,11 +87,12 @@ impl Counters {
             closed_aborted: closed(Closed::Aborted),
             closed_panicked: closed(Closed::Panicked),
             closed_stalled: closed(Closed::Stalled),
+            closed_hoarded: closed(Closed::Hoarded),
         }
     }
 }
 
-/// One loop's counters at a moment; each grows for ever except `open` and `held_bytes`.
+/// One loop's counters at a moment; each grows for ever except `open`, `held_bytes` and `arriving_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoopMetrics {
@@ -103,8 +106,10 @@ pub struct LoopMetrics {
     pub reads: u64,
     /// Writes to connections asked of the kernel.
     pub writes: u64,
-    /// Bytes of buffers that connections hold between their turns, now.
+    /// Bytes that connections hold between their turns, now: see [`crate::Settings::held_bytes_max`].
     pub held_bytes: u64,
+    /// Bytes of messages that arrive, now: see [`crate::Settings::arriving_bytes_max`].
+    pub arriving_bytes: u64,
     /// Bytes read from connections.
     pub bytes_in: u64,
     /// Bytes written to connections.
@@ -141,6 +146,8 @@ pub struct LoopMetrics {
     pub closed_panicked: u64,
     /// Connections closed by [`Closed::Stalled`].
     pub closed_stalled: u64,
+    /// Connections closed by [`Closed::Hoarded`].
+    pub closed_hoarded: u64,
 }
 
 /// The counters of all loops.

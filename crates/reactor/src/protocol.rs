@@ -22,8 +22,26 @@ pub enum Closed {
     Aborted,
     /// A call of the protocol panicked.
     Panicked,
-    /// After [`Io::finish`] the peer took nothing for [`crate::Settings::send_stall_max`].
+    /// The peer was behind the least rate of taking for [`crate::Settings::send_behind_max`].
     Stalled,
+    /// A part of the memory was short, and this connection held most of it.
+    Hoarded,
+}
+
+/// Parts of what connections hold between their turns. Each has its bound, over all connections of a loop; the connections
+/// that hold most of a part beyond it are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Part {
+    /// Unread input, unsent output, and what the protocol keeps of replies: [`crate::Settings::held_bytes_max`].
+    Buffers,
+    /// Messages that arrive and that the protocol gathers: [`crate::Settings::arriving_bytes_max`].
+    Arriving,
+}
+
+impl Part {
+    pub(crate) const COUNT: usize = 2;
+    pub(crate) const ALL: [Part; Part::COUNT] = [Part::Buffers, Part::Arriving];
 }
 
 /// A generational id of one connection, valid on every thread; a stale id reaches nobody.
@@ -75,6 +93,11 @@ pub trait Protocol {
     /// [`Protocol::input`] before.
     fn drain(&mut self, io: &mut Io<'_>) {
         io.finish();
+    }
+    /// This connection holds most of a part that is short. It may say so, and [`Io::finish`]; if it holds anything of the part
+    /// afterwards, it is closed.
+    fn hoards(&mut self, _part: Part, io: &mut Io<'_>) {
+        io.abort();
     }
     /// The last call; the connection is gone.
     fn closed(&mut self, _reason: Closed) {}

@@ -2,17 +2,18 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mio::net::TcpListener;
 
+use crate::broken;
 use crate::core::Core;
 use crate::event_loop::{ALARM, EventLoop, WAKER};
 use crate::fleet::{Fleet, Loop, Member, nanoseconds};
 use crate::kernel::{self, Alarm, Listening, Poller};
-use crate::mailbox::Mail;
 use crate::metrics::Metrics;
 use crate::protocol::Factory;
 use crate::settings::Settings;
@@ -43,8 +44,8 @@ impl Reactor {
     pub fn new(settings: Settings) -> io::Result<Self> {
         let settings = settings.checked();
         let pollers = (0..settings.loops).map(|_| Poller::new()).collect::<io::Result<Vec<_>>>()?;
-        let members =
-            pollers.iter().map(|poller| Ok(Member::new(poller.waker(WAKER)?))).collect::<io::Result<Vec<_>>>()?;
+        let member = |poller: &Poller| Ok(Member::new(poller.waker(WAKER)?, poller.watched()?));
+        let members = pollers.iter().map(member).collect::<io::Result<Vec<_>>>()?;
         let fleet = Fleet::new(members, settings.connections_max);
         Ok(Self { settings, fleet, pollers, listeners: Vec::new(), start_tasks: Vec::new() })
     }
@@ -111,7 +112,23 @@ struct Starting {
 }
 
 impl Starting {
+    /// The life of a loop's thread. Ends with an error where the loop ended by itself.
     fn run(self) -> io::Result<()> {
+        let lp = self.lp.clone();
+        // All that the loop owns is dropped with it; what it shares with others (mailboxes, counters) is never left half-done.
+        let ended = catch_unwind(AssertUnwindSafe(|| self.run_loop())).unwrap_or_else(|panic| {
+            let text = broken::text_of(&*panic);
+            Err(io::Error::other(format!("it panicked: {text}")))
+        });
+        ended.map_err(|error| {
+            let index = lp.index();
+            tracing::error!(index, %error, "an event loop ended by itself: all loops end");
+            lp.fleet().loop_broke(index);
+            io::Error::new(error.kind(), format!("event loop {index} ended by itself: {error}"))
+        })
+    }
+
+    fn run_loop(self) -> io::Result<()> {
         if !self.settings.pin.is_empty() {
             let cpu = self.settings.pin[self.lp.index() % self.settings.pin.len()];
             if let Err(error) = kernel::pin_to(cpu) {
@@ -126,7 +143,7 @@ impl Starting {
         for task in self.start_tasks {
             event_loop.run_task(Box::new(move |lp| task(lp)));
         }
-        event_loop.run().inspect_err(|error| tracing::error!(%error, "loop ended"))
+        event_loop.run()
     }
 }
 
@@ -146,17 +163,19 @@ impl Running {
     /// Asks every loop to accept what is queued, close its listeners, let the connections finish, and end; those that
     /// are left after `limit` are cut. Does not wait: see [`Running::join`]. Asked again, it can only shorten the limit.
     pub fn drain(&self, limit: Duration) {
-        let deadline_ns = kernel::now_ns().saturating_add(nanoseconds(limit));
-        for member in &self.fleet.members {
-            // A loop that refuses mail has ended already.
-            let _ = member.mailbox.push(Mail::Drain { deadline_ns });
-        }
+        self.fleet.drain(kernel::now_ns().saturating_add(nanoseconds(limit)));
+    }
+
+    /// Has `call` called on the thread of the first loop that ends by itself, after a panic or an error of the kernel; here, if one
+    /// has. A loop that ends has all others end, too; [`Running::join`] then returns the error.
+    pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
+        self.fleet.broken.on_broken(Box::new(call));
     }
 
     /// Waits until every loop has ended (after [`Running::drain`]).
     pub fn join(self) -> io::Result<()> {
         for thread in self.threads {
-            thread.join().map_err(|_| io::Error::other("a loop's thread panicked"))??;
+            thread.join().map_err(|_| io::Error::other("a loop's thread panicked while it ended"))??;
         }
         Ok(())
     }

@@ -33,8 +33,16 @@ pub struct Settings {
     pub linger_bytes_max: usize,
     /// Time for the same.
     pub linger_max: Duration,
-    /// After [`crate::Io::finish`]: time without the peer taking a byte before the connection is cut.
-    pub send_stall_max: Duration,
+    /// Bytes a second that a peer takes at least while something waits for it.
+    pub send_rate_min: u64,
+    /// How long a peer may be behind that rate before its connection is cut. A byte that it takes gives back the time that a
+    /// byte may take at the rate, and no more.
+    pub send_behind_max: Duration,
+    /// Bytes that all connections of a loop hold between their turns: unread input, unsent output, what protocols keep beside
+    /// ([`crate::Io::keep`]). Past it those are closed that hold most.
+    pub held_bytes_max: usize,
+    /// The same of messages that arrive ([`crate::Io::gather`]).
+    pub arriving_bytes_max: usize,
     /// Time an outgoing connection may take to be made.
     pub connect_max: Duration,
     /// Buffers kept by a loop for reuse, for input and for output each. Those above it go back to the allocator.
@@ -62,7 +70,10 @@ impl Default for Settings {
             output_low_water: 64 * 1024,
             linger_bytes_max: 256 * 1024,
             linger_max: Duration::from_secs(2),
-            send_stall_max: Duration::from_secs(30),
+            send_rate_min: 1024,
+            send_behind_max: Duration::from_secs(30),
+            held_bytes_max: 256 << 20,
+            arriving_bytes_max: 64 << 20,
             connect_max: Duration::from_secs(10),
             pool_buffers_max: 128,
             pool_bytes_max: 8 * 1024 * 1024,

@@ -3,11 +3,13 @@
 //! A tick is: wait for events (not at all while connections are on the ready list); read the clock; let the connections
 //! with events do their turns, a few of them reading before the first is answered (`batch`); then those on the ready list;
 //! timers; mail, whose writes follow as a batch; listeners that have more to accept; and the acceptors, for what goes on
-//! beside connections. Each part is bounded, so that none keeps the others waiting.
+//! beside connections. Each part is bounded, so that none keeps the others waiting. The turns are bounded in time too
+//! (`work_time`): the loop then asks the kernel first, and so hears of new events and of peers that are gone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::batch::Batch;
+use crate::core::Core;
 use crate::event_loop::EventLoop;
 use crate::kernel::{self, Events};
 use crate::listeners::Listeners;
@@ -30,7 +32,7 @@ impl EventLoop {
     fn wait(&mut self, events: &mut Events) -> std::io::Result<()> {
         let next_ns = self.core.wheel.next_ns().min(self.core.timers.next_ns());
         self.alarm.wake_by(next_ns, self.core.now_ns)?;
-        let idle = self.core.ready.is_empty() && !self.listeners.have_more();
+        let idle = self.core.ready.is_empty() && self.core.heavy.is_empty() && !self.listeners.have_more();
         let sleep = idle && self.core.lp.member().mailbox.may_sleep();
         let waited = self.core.poller.wait(events, sleep);
         if sleep {
@@ -43,7 +45,9 @@ impl EventLoop {
 
     fn tick(&mut self, events: &Events) {
         // What is listed from here on waits for the next tick: a connection has one turn in a tick.
+        self.core.time.begin_tick(self.core.now_ns);
         let going_on = std::mem::replace(&mut self.core.ready, std::mem::take(&mut self.going_on));
+        let heavy = std::mem::replace(&mut self.core.heavy, std::mem::take(&mut self.heavy_going_on));
         let mut batch = Batch::default();
         let mut events_count = 0;
         for (token, readiness) in events.iter() {
@@ -58,7 +62,8 @@ impl EventLoop {
             }
         }
         self.take_turns(&mut batch);
-        self.go_on(going_on);
+        self.going_on = self.go_on(going_on, |core| &mut core.ready);
+        self.heavy_going_on = self.go_on(heavy, |core| &mut core.heavy);
         self.fire_timers();
         // Before the mail: what has ended is answered by mail.
         self.call_acceptors(Listeners::take_completed, |acceptor| acceptor.completed());
@@ -74,11 +79,25 @@ impl EventLoop {
         counters.events.add(events_count);
     }
 
-    fn go_on(&mut self, mut going_on: Vec<ConnectionId>) {
-        for id in going_on.drain(..) {
+    /// Lets listed connections go on: one at least, and until the tick is over. The others stand first in their list. Gives
+    /// the emptied storage back.
+    fn go_on(
+        &mut self,
+        mut going_on: Vec<ConnectionId>,
+        list: impl Fn(&mut Core) -> &mut Vec<ConnectionId>,
+    ) -> Vec<ConnectionId> {
+        let mut done = 0;
+        while let Some(id) = going_on.get(done).copied().filter(|_| done == 0 || !self.core.time.tick_is_over()) {
             self.turn(id, |core, connection| core.go_on(connection));
+            done += 1;
         }
-        self.going_on = going_on;
+        going_on.drain(..done);
+        if !going_on.is_empty() {
+            let list = list(&mut self.core);
+            going_on.append(list);
+            std::mem::swap(list, &mut going_on);
+        }
+        going_on
     }
 
     fn fire_timers(&mut self) {
@@ -99,6 +118,7 @@ impl EventLoop {
                 Due::Task(task) => self.run_task(task),
                 Due::Connection(id) => self.turn(id, |core, connection| core.precise_due(connection)),
                 Due::AcceptAgain => self.listeners.pause_is_over(),
+                Due::LookAtPaces => self.look_at_paces(),
                 Due::DrainEnd => self.cut_all(),
             }
         }

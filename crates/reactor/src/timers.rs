@@ -14,6 +14,8 @@ pub(crate) enum Due {
     Connection(ConnectionId),
     /// The pause after a failed accept is over.
     AcceptAgain,
+    /// It is time to look at how fast peers take what waits for them.
+    LookAtPaces,
     /// The drain deadline.
     DrainEnd,
 }

@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
 
 use mio::net::TcpStream;
 use socket2::SockRef;
@@ -57,6 +58,21 @@ impl Transport {
                 Then::Send => stream.write_vectored(pieces),
                 Then::End => SockRef::from(&*stream).send_vectored_with_flags(pieces, LAST),
             }),
+        }
+    }
+
+    /// Bytes that were written and that the peer has not acknowledged; 0 where that cannot be told.
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        match self {
+            Self::Plain(stream) => kernel::unacknowledged(stream),
+        }
+    }
+
+    /// Has the connection end by a reset: what the kernel still holds for the peer goes at once.
+    pub(crate) fn reset_at_close(&self) {
+        match self {
+            // Where it fails the kernel keeps it for some minutes.
+            Self::Plain(stream) => drop(SockRef::from(stream).set_linger(Some(Duration::ZERO))),
         }
     }
 

@@ -63,7 +63,14 @@ impl Core {
             return Turn::Over; // its turn comes later in this tick, and there is one in a tick
         }
         match link.phase {
-            Phase::Open if link.readable && link.takes_input() && !link.input_ended => self.begin_input(link),
+            Phase::Open if link.readable && link.takes_input() && !link.input_ended => {
+                if self.time.tick_is_over() {
+                    // Others have used up the tick. Before the next one the kernel is asked whether this peer is still there.
+                    self.list(link);
+                    return Turn::Over;
+                }
+                self.begin_input(link)
+            }
             // An edge of EPOLLOUT comes along with every other event; it matters only to a queue that waits for it.
             Phase::Open | Phase::Finishing if !link.output.is_empty() => Turn::Output,
             // Our own FIN being acknowledged is an edge too, with nothing to read.
@@ -82,6 +89,17 @@ impl Core {
         }
     }
 
+    /// The turn waits for the next tick: others have used up this one. What was read waits in a buffer of its own.
+    pub(crate) fn put_off(&mut self, connection: &mut Connection, turn: Turn) {
+        match turn {
+            Turn::Input { is_due } => {
+                connection.link.wants_input |= is_due;
+                self.end_turn(connection);
+            }
+            other => self.take_turn(connection, other),
+        }
+    }
+
     /// Lets the protocol look at the input that it will be given.
     pub(crate) fn foresee(&mut self, connection: &mut Connection) {
         self.call(connection, |protocol, io| protocol.foresee(io.input()));
@@ -95,6 +113,7 @@ impl Core {
     /// The connection was on the ready list.
     pub(crate) fn go_on(&mut self, connection: &mut Connection) {
         connection.link.listed = false;
+        connection.link.is_heavy = false;
         match connection.link.phase {
             Phase::Open => {
                 if connection.link.owes_writable(&self.settings) {
@@ -132,6 +151,14 @@ impl Core {
         }
     }
 
+    /// The same where others have used up the tick: the first read waits for the next one.
+    pub(crate) fn open_later(&mut self, connection: &mut Connection) {
+        self.call(connection, |protocol, io| protocol.opened(io));
+        connection.link.readable = true;
+        self.end_turn(connection);
+        self.register(&mut connection.link);
+    }
+
     fn register(&mut self, link: &mut Link) {
         if link.registered || link.is_closed() {
             return;
@@ -144,6 +171,7 @@ impl Core {
 
     /// Hands over a message. The caller ends the turn, after all mail of the batch.
     pub(crate) fn deliver(&mut self, connection: &mut Connection, message: Message) {
+        self.time.begin_turn();
         self.call(connection, |protocol, io| protocol.message(message, io));
     }
 
@@ -184,7 +212,7 @@ impl Core {
                 self.end_turn(connection);
             }
             Phase::Connecting => link.close(Closed::Transport),
-            Phase::Finishing => link.close(Closed::Stalled),
+            Phase::Finishing => {}
             Phase::Lingering { .. } => link.close(Closed::Finished),
             Phase::Closed(_) => {}
         }
@@ -215,6 +243,8 @@ impl Core {
         link.readable = readiness.readable;
         link.fin_waits = readiness.ended;
         self.set_timer(link, None);
+        // What waited for the connection to be made was not the peer's fault.
+        link.pace.end();
         self.lp.member().counters.connected.add(1);
         self.call(connection, |protocol, io| protocol.writable(io));
         if connection.link.readable && connection.link.takes_input() {
@@ -233,6 +263,7 @@ impl Core {
     /// The read. Where it brought something, the protocol is due.
     fn begin_input(&mut self, link: &mut Link) -> Turn {
         link.requests_left = self.settings.requests_per_turn;
+        self.time.begin_turn();
         let owed = std::mem::take(&mut link.wants_input);
         let left_behind = owed && !link.input.is_empty();
         let news = !left_behind && link.readable && !link.input_ended && self.read(link);
@@ -240,6 +271,7 @@ impl Core {
     }
 
     fn end_input(&mut self, connection: &mut Connection, is_due: bool) {
+        connection.link.is_heavy = false;
         if is_due {
             self.call(connection, |protocol, io| protocol.input(io));
         }
@@ -290,7 +322,7 @@ impl Core {
     }
 
     /// Calls the protocol; a panic closes this connection and goes no further.
-    fn call(&mut self, connection: &mut Connection, call: impl FnOnce(&mut dyn Protocol, &mut Io<'_>)) {
+    pub(crate) fn call(&mut self, connection: &mut Connection, call: impl FnOnce(&mut dyn Protocol, &mut Io<'_>)) {
         let Connection { protocol, link } = connection;
         if link.is_closed() {
             return;
@@ -310,7 +342,10 @@ impl Core {
         if !link.is_closed() {
             self.flush(link);
             if link.output.is_empty() {
+                link.pace.end();
                 self.output_drained(link);
+            } else {
+                self.watch_pace(link);
             }
         }
         self.take_buffers_back(link);
@@ -330,9 +365,7 @@ impl Core {
                 Ok(taken) => {
                     link.writable = link.output.is_empty();
                     self.lp.member().counters.bytes_out.add(taken as u64);
-                    if link.phase == Phase::Finishing && taken > 0 {
-                        self.set_timer(link, Some(nanoseconds(self.settings.send_stall_max)));
-                    }
+                    link.sent += taken as u64;
                 }
                 Err(error) => return link.close(reason_of(&error)),
             }

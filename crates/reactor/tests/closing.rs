@@ -97,7 +97,7 @@ fn a_peer_that_sends_without_end_is_left_after_the_linger_bytes() {
 
 #[test]
 fn a_peer_that_takes_nothing_is_cut_after_the_stall_time() {
-    let (server, reasons) = once(Settings { send_stall_max: Duration::from_millis(50), ..loops(1) }, 64_000_000);
+    let (server, reasons) = once(Settings { send_behind_max: Duration::from_millis(50), ..loops(1) }, 64_000_000);
     let mut stream = server.connect();
     stream.write_all(b"line\n").unwrap();
     check_closed(server, &reasons, Closed::Stalled, |l| l.closed_stalled);

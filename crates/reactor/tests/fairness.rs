@@ -118,3 +118,15 @@ fn a_connection_has_one_turn_in_a_tick_whatever_calls_for_it() {
     assert_eq!(twice.load(Ordering::SeqCst), 0);
     server.stop();
 }
+
+#[test]
+fn a_loop_that_does_not_get_on_with_its_work_is_seen_to_wait_and_one_that_sleeps_is_not() {
+    let server = serve(loops(2), Making::each(|_, _| Box::new(crate::harness::Echo)));
+    let [held, asleep] = server.running.loops() else { panic!("two loops") };
+    let release = hold(held);
+    eventually("it waits", || held.waits());
+    eventually("the other one sleeps", || !asleep.waits());
+    drop(release);
+    eventually("it sleeps again", || !held.waits());
+    server.stop();
+}

@@ -5,11 +5,13 @@
 mod harness;
 
 mod backpressure;
+mod broken;
 mod closing;
 mod completions;
 mod drain;
 mod echo;
 mod fairness;
+mod hoarders;
 mod listening;
 mod looking_ahead;
 mod mailbox;

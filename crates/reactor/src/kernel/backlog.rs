@@ -1,11 +1,11 @@
-//! Whether somebody waits in a listener's backlog, without accepting.
+//! Whether a descriptor is readable, without reading: somebody waits in a listener's backlog, an event in a poller.
 #![allow(unsafe_code)] // poll has no safe binding among our libraries.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 
-/// Asks poll(2), which does not wait. Where that fails, accepting will tell why.
-pub(crate) fn has_waiting(listener: &impl AsFd) -> bool {
-    let mut asked = libc::pollfd { fd: listener.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+/// Asks poll(2), which does not wait. Where that fails, the reading will tell why.
+pub(crate) fn has_waiting(source: &impl AsRawFd) -> bool {
+    let mut asked = libc::pollfd { fd: source.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: the pointer is to one pollfd of this frame, which lives during the call and is what the count says.
     let told = unsafe { libc::poll(&raw mut asked, 1, 0) };
     told != 0

@@ -12,6 +12,10 @@ use std::net::SocketAddr;
 use mio::net::{TcpListener, TcpStream};
 use socket2::{Domain, Protocol, Socket, Type};
 
+/// Bytes of a connection that the kernel takes from us beyond those that are on their way (tcp(7), TCP_NOTSENT_LOWAT). Without it
+/// a client that does not read has up to `net.ipv4.tcp_wmem`'s megabytes of kernel memory made for it.
+const UNSENT_BYTES_MAX: u32 = 256 << 10;
+
 /// What an error of `accept` calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptFailure {
@@ -67,6 +71,8 @@ fn unbound(address: SocketAddr) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     // Accepted sockets inherit TCP_NODELAY, which saves a call for each of them.
     socket.set_tcp_nodelay(true)?;
+    // The same way they inherit how much the kernel keeps for each of them.
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     Ok(socket)
 }
 

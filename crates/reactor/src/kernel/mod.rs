@@ -17,4 +17,4 @@ pub(crate) use backlog::has_waiting;
 pub(crate) use clock::now_ns;
 pub(crate) use listening::{AcceptFailure, Listening, accept_failure, connect};
 pub(crate) use poller::{Events, Poller, Readiness, Token};
-pub(crate) use traffic::{receive, send};
+pub(crate) use traffic::{receive, send, unacknowledged};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mio::event::Source;
 use mio::unix::SourceFd;
-use mio::{Interest, Poll, Waker};
+use mio::{Interest, Poll, Registry, Waker};
 
 /// What names a registered descriptor: a slot and its generation. Generation 0 is for the loop's own descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,11 @@ impl Poller {
         Waker::new(self.0.registry(), token.into())
     }
 
+    /// A handle of its own on the descriptor, for other threads that ask whether it has events.
+    pub(crate) fn watched(&self) -> io::Result<Registry> {
+        self.0.registry().try_clone()
+    }
+
     pub(crate) fn register(&self, source: &mut impl Source, token: Token) -> io::Result<()> {
         self.0.registry().register(source, token.into(), Interest::READABLE | Interest::WRITABLE)
     }
@@ -91,5 +96,25 @@ impl Poller {
             }
             done => done,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::has_waiting;
+
+    #[test]
+    fn another_thread_sees_that_an_event_waits_and_takes_none() {
+        let token = Token { slot: 0, generation: 0 };
+        let mut poller = Poller::new().unwrap();
+        let (waker, watched) = (poller.waker(token).unwrap(), poller.watched().unwrap());
+        assert!(!has_waiting(&watched));
+        waker.wake().unwrap();
+        assert!(has_waiting(&watched) && has_waiting(&watched));
+        let mut events = Events::with_room(4);
+        poller.wait(&mut events, false).unwrap();
+        assert_eq!(events.iter().count(), 1);
+        assert!(!has_waiting(&watched));
     }
 }

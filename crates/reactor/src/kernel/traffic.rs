@@ -27,3 +27,11 @@ pub(crate) fn send(socket: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
     let sent = unsafe { libc::syscall(libc::SYS_sendto, socket.as_raw_fd(), at, count, flags, to, to_bytes) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
+
+/// Bytes that were sent and that the peer has not acknowledged (tcp(7), SIOCOUTQ); 0 where the kernel does not tell.
+pub(crate) fn unacknowledged(socket: &impl AsRawFd) -> u64 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes one int, and the pointer is to one of this frame, which lives during the call.
+    let told = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if told == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+}

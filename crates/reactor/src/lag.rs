@@ -1,0 +1,65 @@
+//! Whether a loop waits for a processor. Threads that compute for long ask, and give theirs up where one does.
+//!
+//! A loop has work from the moment on that the kernel has an event for it, or for as long as it is awake; and it gets on
+//! with it where its ticks go on. A loop that has work and does not get on for [`WAITS_NS`] most likely waits for a processor: the
+//! kernel lets a thread that computes go on to the end of its slice, some milliseconds, although another one was woken. It may
+//! also be in the middle of a long tick; then its asker gives up a processor for nothing, which costs little.
+//!
+//! Asking is one system call for a loop that sleeps. The loop itself does nothing for it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A loop that has not got on for so long waits.
+const WAITS_NS: u64 = 40_000;
+/// No work was seen at the last look.
+const IDLE: u64 = u64::MAX;
+
+/// What the looks at one loop have seen, whichever threads looked. One that another overtakes is wrong once.
+pub(crate) struct Lag {
+    ticks: AtomicU64,
+    since_ns: AtomicU64,
+}
+
+impl Default for Lag {
+    fn default() -> Self {
+        Self { ticks: AtomicU64::new(0), since_ns: AtomicU64::new(IDLE) }
+    }
+}
+
+impl Lag {
+    /// Whether the loop waits, as of a look at it now: whether it has work, and how many ticks it has done.
+    pub(crate) fn note(&self, has_work: bool, ticks: u64, now_ns: u64) -> bool {
+        if !has_work {
+            self.since_ns.store(IDLE, Ordering::Relaxed);
+            return false;
+        }
+        let since_ns = self.since_ns.load(Ordering::Relaxed);
+        if since_ns == IDLE || ticks != self.ticks.load(Ordering::Relaxed) {
+            self.ticks.store(ticks, Ordering::Relaxed);
+            self.since_ns.store(now_ns, Ordering::Relaxed);
+            return false;
+        }
+        now_ns.saturating_sub(since_ns) >= WAITS_NS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_waits_that_has_work_and_does_not_get_on() {
+        let lag = Lag::default();
+        let now = |looks: u64| 1_000_000 + looks * WAITS_NS;
+        assert!(!lag.note(false, 7, now(0)));
+        assert!(!lag.note(true, 7, now(100)), "the work may have come this moment");
+        assert!(!lag.note(true, 7, now(100) + 1), "it is too early to tell");
+        assert!(lag.note(true, 7, now(101)));
+        assert!(lag.note(true, 7, now(102)));
+        assert!(!lag.note(true, 8, now(103)), "it gets on");
+        assert!(!lag.note(false, 8, now(104)), "it sleeps, and nobody wants it");
+        assert!(!lag.note(true, 8, now(105)));
+        assert!(lag.note(true, 8, now(106)));
+        assert!(!lag.note(true, 9, now(50)), "the clock of another processor may be behind");
+    }
+}

@@ -1,0 +1,67 @@
+//! Who goes when what connections hold is more than they may.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use crate::harness::{Making, eventually, loops, serve};
+use reactor::{Closed, Io, Protocol, Settings};
+
+/// Keeps what it gets, but for one byte of each turn of the one that is called 1, and tells its first byte when it is closed.
+struct Keeping {
+    gone: Arc<Mutex<Vec<u8>>>,
+    name: u8,
+}
+
+impl Protocol for Keeping {
+    fn input(&mut self, io: &mut Io<'_>) {
+        self.name = io.input().first().copied().unwrap_or(self.name);
+        if self.name == b'1' {
+            io.consume(1);
+        }
+        if io.input_ended() {
+            io.abort();
+        }
+    }
+    fn closed(&mut self, reason: Closed) {
+        if reason == Closed::Hoarded || reason == Closed::Aborted {
+            self.gone.lock().unwrap().push(self.name);
+        }
+    }
+}
+
+/// Connects from an address of loopback, and sends so many bytes of its name.
+fn keep(to: SocketAddr, from: [u8; 4], name: u8, bytes: usize) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.write_all(&vec![name; bytes]).unwrap();
+    stream
+}
+
+#[test]
+fn many_connections_of_one_address_go_before_a_larger_one_of_another() {
+    let gone: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let of_server = Arc::clone(&gone);
+    let settings = Settings { held_bytes_max: 100_000, ..loops(1) };
+    let making =
+        Making::each(move |_, _| Box::new(Keeping { gone: Arc::clone(&of_server), name: 0 }) as Box<dyn Protocol>);
+    let server = serve(settings, making);
+    let some =
+        |count| -> Vec<TcpStream> { (0..count).map(|_| keep(server.address, [127, 0, 0, 3], b'm', 7_000)).collect() };
+    let before = some(8);
+    let mut one = keep(server.address, [127, 0, 0, 2], b'1', 30_000);
+    eventually("the one is there", || server.metrics().sum(|l| l.bytes_in) == 30_000 + 8 * 7_000);
+    let mut after = Vec::new();
+    for _ in 0..32 {
+        after.extend(some(1));
+        // Slow, but not for nothing.
+        one.write_all(b"1").unwrap();
+    }
+    eventually("room is made", || gone.lock().unwrap().len() >= 20);
+    eventually("it is enough", || server.metrics().sum(|l| l.held_bytes) <= 100_000);
+    assert!(!gone.lock().unwrap().contains(&b'1'), "one connection pays for what forty of another address hold");
+    drop((before, one, after));
+    server.stop();
+}
