@@ -16,7 +16,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use reactor::{Closed, ConnectionId, Io, Message, Protocol};
+use reactor::{Closed, ConnectionId, Io, Message, Part, Protocol};
 
 use crate::addresses::Admission;
 use crate::body::More;
@@ -24,7 +24,7 @@ use crate::composer::{JSON, Length, Shape, checked, has_body};
 use crate::crowd::Leave;
 use crate::deadline::{DeadlineClock, Wait};
 use crate::head::Framing;
-use crate::late::{Answer, Nudged, Ticket};
+use crate::late::{Answer, CutOff, Nudged, Ticket};
 use crate::method::Method;
 use crate::plain;
 use crate::reader::{RequestReader, Step};
@@ -44,8 +44,6 @@ const UNREAD_BYTES_MAX: usize = 64 << 10;
 const FORESEEN_MAX: usize = 16;
 /// Pulls of a stream in one turn; a source of 64 KB pieces fills the write queue well before.
 const PULLS_PER_TURN: usize = 16;
-/// How long a stream rests while clients that do not read hold all the memory for buffers.
-const SHORT_PAUSE_NS: u64 = 10_000_000;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Why a turn stopped reading requests.
@@ -73,12 +71,6 @@ pub(crate) struct Connection<S: Service> {
     reader: RequestReader,
     ring: Ring,
     clock: DeadlineClock,
-    /// Bytes appended to the write queue since accept.
-    appended: u64,
-    /// What this connection counts in `Worker::gathered_bytes`.
-    gathered_bytes: usize,
-    /// What it counts in `Worker::ring_bytes`.
-    ring_bytes: usize,
     /// The service has to answer a write before the next request may be read.
     blocked: bool,
     /// No more requests are read: the client said so, or could not be understood.
@@ -101,9 +93,6 @@ impl<S: Service> Connection<S> {
             reader: RequestReader::default(),
             ring: Ring::default(),
             clock,
-            appended: 0,
-            gathered_bytes: 0,
-            ring_bytes: 0,
             blocked: false,
             last: false,
             draining: false,
@@ -162,7 +151,6 @@ impl<S: Service> Connection<S> {
         if io.input().is_empty() && !self.reader.in_body() {
             return Progress::Stopped(Stop::Starved);
         }
-        let is_short = self.is_short(io);
         let Connection { shared, reader, ring, .. } = self;
         let worker = &shared.worker;
         let (input, out) = io.split();
@@ -175,12 +163,8 @@ impl<S: Service> Connection<S> {
                 self.refuse(io, refusal);
                 Progress::Moved
             }
-            Step::Request { .. } if is_short => {
-                self.refuse_for_want_of_buffers(io);
-                Progress::Moved
-            }
             Step::Request { head, body, consumed } => {
-                let ticket = Ticket { connection: self.id, sequence: ring.next_sequence() };
+                let ticket = Ticket { connection: self.id, sequence: ring.next_sequence(), peer: self.peer.ip() };
                 let shape = Shape {
                     http10: head.http10,
                     persistent: head.persistent && !self.draining,
@@ -192,31 +176,6 @@ impl<S: Service> Connection<S> {
                 let appended = out.len() - before;
                 self.after_serving(io, served, consumed, appended)
             }
-        }
-    }
-
-    /// Whether what waits for slow clients takes all the memory it may.
-    #[inline]
-    fn is_short(&self, io: &Io<'_>) -> bool {
-        let worker = self.worker();
-        io.held_bytes() + worker.ring_bytes.get() > worker.settings.limits.buffered_bytes_max
-    }
-
-    /// What was received and not served is dropped: to keep it is what there is no memory for.
-    #[cold]
-    fn refuse_for_want_of_buffers(&mut self, io: &mut Io<'_>) {
-        io.consume(io.input().len());
-        self.refuse(io, Refusal::NoBuffers);
-    }
-
-    /// Counts the ring's memory anew.
-    #[inline]
-    fn count_ring(&mut self, bytes: usize) {
-        if bytes != self.ring_bytes {
-            let all = &self.worker().ring_bytes;
-            all.set(all.get() + bytes - self.ring_bytes);
-            self.worker().metrics.waiting_bytes.set(all.get() as u64);
-            self.ring_bytes = bytes;
         }
     }
 
@@ -235,7 +194,7 @@ impl<S: Service> Connection<S> {
             self.count_appended(body.len());
             io.output_shared(body);
         }
-        self.end_request();
+        self.end_request(io);
         self.clock.begin_again();
         self.last |= !persistent;
         Progress::Served
@@ -244,35 +203,17 @@ impl<S: Service> Connection<S> {
     fn take_more(&mut self, io: &mut Io<'_>, consumed: usize, say_continue: bool) -> Progress {
         io.consume(consumed);
         self.worker().metrics.bytes_in.add(consumed as u64);
-        if self.reader.in_body() {
-            let gathered = self.reader.gathered_bytes();
-            let all = self.worker().gathered_bytes.get() + gathered - self.gathered_bytes;
-            self.worker().gathered_bytes.set(all);
-            self.worker().metrics.gathered_bytes.set(all as u64);
-            self.gathered_bytes = gathered;
-            if all > self.worker().settings.limits.gathered_bytes_max {
-                self.refuse(io, Refusal::TooManyBodies);
-                return Progress::Moved;
-            }
-        }
         self.continue_due |= say_continue;
         if consumed > 0 { Progress::Moved } else { Progress::Stopped(Stop::Starved) }
     }
 
     /// The reader is ready for the next request.
     #[inline]
-    fn end_request(&mut self) {
+    fn end_request(&mut self, io: &mut Io<'_>) {
         if let Some(gathering) = self.reader.done() {
-            self.forget_gathered();
+            io.gather(0, 0);
             self.worker().give_gathering(gathering);
         }
-    }
-
-    fn forget_gathered(&mut self) {
-        let all = &self.worker().gathered_bytes;
-        all.set(all.get() - self.gathered_bytes);
-        self.worker().metrics.gathered_bytes.set(all.get() as u64);
-        self.gathered_bytes = 0;
     }
 
     fn refuse(&mut self, io: &mut Io<'_>, refusal: Refusal) {
@@ -280,21 +221,19 @@ impl<S: Service> Connection<S> {
         let head_only = io.input().starts_with(b"HEAD ");
         serve::refuse(&self.shared.worker, &mut self.ring, refusal, head_only, io.output());
         self.count_appended(io.output().len() - before);
-        self.end_request();
+        self.end_request(io);
         self.continue_due = false;
         self.last = true;
     }
 
     #[inline]
-    fn count_appended(&mut self, bytes: usize) {
-        self.appended += bytes as u64;
+    fn count_appended(&self, bytes: usize) {
         self.worker().metrics.bytes_out.add(bytes as u64);
     }
 
     /// Writes what the ring's front allows.
     fn flush(&mut self, io: &mut Io<'_>) {
         while !io.congested() {
-            let is_short = self.is_short(io);
             let Some(slot) = self.ring.front_mut() else { return };
             if matches!(slot.held, Held::Nothing) {
                 return;
@@ -319,9 +258,6 @@ impl<S: Service> Connection<S> {
                 continue;
             }
             if let Held::Stream(_, head, stream) = &mut slot.held {
-                if is_short && head.is_empty() {
-                    return io.set_precise_timer(Some(self.worker().lp.now_ns() + SHORT_PAUSE_NS));
-                }
                 let (more, appended) = pump(head, stream, io);
                 self.count_appended(appended);
                 match more {
@@ -368,7 +304,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn end_turn(&mut self, io: &mut Io<'_>, stop: Stop) {
-        self.count_ring(self.ring.memory_bytes());
+        io.keep(self.ring.memory_bytes());
         if self.finished {
             return;
         }
@@ -376,9 +312,6 @@ impl<S: Service> Connection<S> {
             self.ring.client_ended();
         }
         self.say_continue(io);
-        if !self.last && !io.input().is_empty() && self.is_short(io) {
-            self.refuse_for_want_of_buffers(io);
-        }
         let begun = self.reader.in_body() || !io.input().is_empty();
         if stop == Stop::Starved {
             if io.input_ended() && begun {
@@ -432,13 +365,12 @@ impl<S: Service> Connection<S> {
             Wait::Idle
         };
         let now_ns = self.worker().lp.now_ns();
-        self.clock.note(wait, now_ns);
         let deadlines = &self.shared.worker.settings.deadlines;
-        let mut due_ns = self.clock.due_ns(deadlines, self.reader.body_bytes());
-        if self.ring.has_stream() || io.congested() {
-            due_ns = due_ns.min(now_ns.saturating_add(deadlines.write.as_nanos() as u64));
+        self.clock.note(wait, self.reader.body_bytes(), deadlines, now_ns);
+        if wait == Wait::Body {
+            io.gather(self.reader.gathered_bytes(), self.clock.since_ns());
         }
-        self.arm(io, due_ns, now_ns);
+        self.arm(io, self.clock.due_ns(deadlines), now_ns);
     }
 
     #[inline]
@@ -468,9 +400,15 @@ impl<S: Service> Connection<S> {
 
     /// Others wait for its place: it goes, if it has waited for its client long enough.
     fn leave(&mut self, io: &mut Io<'_>) {
-        let worker = &self.shared.worker;
-        let due_ns = self.clock.leave_ns(&worker.settings.deadlines, self.reader.body_bytes());
-        if self.finished || self.last || io.unsent() > 0 || worker.lp.now_ns() < due_ns {
+        let (worker, deadlines) = (&self.shared.worker, &self.shared.worker.settings.deadlines);
+        if io.unsent() > 0 {
+            if io.behind() > deadlines.crowded {
+                worker.metrics.made_room.add(1);
+                self.abort(io);
+            }
+            return;
+        }
+        if self.finished || self.last || worker.lp.now_ns() < self.clock.leave_ns(deadlines) {
             return;
         }
         worker.metrics.made_room.add(1);
@@ -492,7 +430,7 @@ impl<S: Service> Connection<S> {
 impl<S: Service> Protocol for Connection<S> {
     fn opened(&mut self, io: &mut Io<'_>) {
         let now_ns = self.worker().lp.now_ns();
-        let due_ns = self.clock.due_ns(&self.shared.worker.settings.deadlines, 0);
+        let due_ns = self.clock.due_ns(&self.shared.worker.settings.deadlines);
         self.arm(io, due_ns, now_ns);
     }
 
@@ -531,15 +469,14 @@ impl<S: Service> Protocol for Connection<S> {
         self.turn(io);
     }
 
-    /// A stream has rested.
-    fn precise_timer(&mut self, io: &mut Io<'_>) {
-        self.writable(io);
-    }
-
     fn message(&mut self, message: Message, io: &mut Io<'_>) {
         let is_news = match message.payload.downcast::<Answer>() {
             Ok(answer) => self.ring.answer(message.tag, answer),
             Err(other) if other.is::<Leave>() => return self.leave(io),
+            Err(other) if other.is::<CutOff>() && self.ring.holds(message.tag) => {
+                self.finished = true;
+                return io.cut();
+            }
             Err(other) => other.is::<Nudged>() && self.ring.has_stream(),
         };
         if !is_news {
@@ -549,6 +486,10 @@ impl<S: Service> Protocol for Connection<S> {
         self.blocked &= self.ring.has_unanswered_write();
         // Before the next request is read: with an empty ring its reply goes straight to the wire.
         self.flush(io);
+        if io.has_to_wait() {
+            // A batch of answers would else run as many requests, however dear.
+            return self.end_turn(io, Stop::Spent);
+        }
         self.turn(io);
     }
 
@@ -556,20 +497,15 @@ impl<S: Service> Protocol for Connection<S> {
         self.clock.ran_out();
         self.worker().tick();
         let now_ns = self.worker().lp.now_ns();
-        let (unsent, deadlines) = (io.unsent(), &self.shared.worker.settings.deadlines);
-        let stall_due_ns = self.clock.stall_due_ns(unsent, self.appended - unsent as u64, now_ns, deadlines);
-        let due_ns = self.clock.due_ns(deadlines, self.reader.body_bytes());
-        if now_ns >= stall_due_ns {
-            self.worker().metrics.timed_out.add(1);
-            return self.abort(io);
-        }
-        // A client that is still taking its reply is not idle.
-        let taking = unsent > 0 && !matches!(self.clock.wait(), Wait::Head | Wait::Body);
+        let deadlines = &self.shared.worker.settings.deadlines;
+        let due_ns = self.clock.due_ns(deadlines);
+        // A client that is still taking its reply is not idle; the reactor sees to it that it takes it.
+        let taking = io.unsent() > 0 && !matches!(self.clock.wait(), Wait::Head | Wait::Body);
         if now_ns >= due_ns && !taking {
             return self.overdue(io);
         }
         let due_ns = if taking { self.clock.restart(now_ns, deadlines) } else { due_ns };
-        self.arm(io, due_ns.min(stall_due_ns), now_ns);
+        self.arm(io, due_ns, now_ns);
     }
 
     fn drain(&mut self, io: &mut Io<'_>) {
@@ -592,16 +528,32 @@ impl<S: Service> Protocol for Connection<S> {
         self.turn(io);
     }
 
-    fn closed(&mut self, _reason: Closed) {
-        self.worker().metrics.closed.add(1);
+    /// Where the client is still to be told something it is told so; a client that does not take what it has is not.
+    fn hoards(&mut self, part: Part, io: &mut Io<'_>) {
+        self.worker().tick();
+        if part == Part::Arriving && self.reader.in_body() {
+            self.refuse(io, Refusal::TooManyBodies);
+        } else if part == Part::Buffers && io.unsent() == 0 && self.ring.is_empty() && !self.finished {
+            io.consume(io.input().len());
+            self.refuse(io, Refusal::NoBuffers);
+        } else {
+            return;
+        }
+        self.worker().metrics.hoarders.add(1);
+        self.end_turn(io, Stop::Full);
+    }
+
+    fn closed(&mut self, reason: Closed) {
+        let metrics = &self.worker().metrics;
+        metrics.timed_out.add(u64::from(reason == Closed::Stalled));
+        metrics.hoarders.add(u64::from(reason == Closed::Hoarded));
+        metrics.closed.add(1);
         self.finished = true;
     }
 }
 
 impl<S: Service> Drop for Connection<S> {
     fn drop(&mut self) {
-        self.forget_gathered();
-        self.count_ring(0);
         self.worker().crowd.borrow_mut().leave(self.id);
     }
 }

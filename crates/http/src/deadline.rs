@@ -3,6 +3,10 @@
 //! Moving a timer for each request would cost more than the request's parsing. So the timer is only ever moved nearer:
 //! a turn notes what the connection waits for and since when, and the timer, when it runs out, looks whether that is
 //! overdue or arms itself for what is left.
+//!
+//! A body has its time and a least rate: each byte gives back the time that it may take at that rate, and never more than what
+//! has passed. So one byte now and then does not begin the time anew, and what came fast before is no credit for a pause.
+//! How fast a client takes its replies is the reactor's to see.
 
 use std::time::Duration;
 
@@ -33,13 +37,13 @@ pub(crate) struct DeadlineClock {
     since_ns: u64,
     /// When the timer will run out; `u64::MAX` while it is not set.
     armed_ns: u64,
-    /// Bytes that the peer had taken when we last looked while some were left, and when that was.
-    taken_seen: Option<(u64, u64)>,
+    /// Bytes of the body that had come when we last looked.
+    body_bytes: usize,
 }
 
 impl DeadlineClock {
     pub(crate) fn new(now_ns: u64) -> Self {
-        DeadlineClock { wait: Wait::First, since_ns: now_ns, armed_ns: u64::MAX, taken_seen: None }
+        DeadlineClock { wait: Wait::First, since_ns: now_ns, armed_ns: u64::MAX, body_bytes: 0 }
     }
 
     pub(crate) fn wait(&self) -> Wait {
@@ -52,32 +56,41 @@ impl DeadlineClock {
         self.wait = Wait::Nothing;
     }
 
-    /// Notes at the end of a turn what the connection waits for.
+    /// Since when, but for the time that a body's bytes have earned, the connection waits.
+    pub(crate) fn since_ns(&self) -> u64 {
+        self.since_ns
+    }
+
+    /// Notes at the end of a turn what the connection waits for. `body_bytes` have come so far.
     #[inline]
-    pub(crate) fn note(&mut self, wait: Wait, now_ns: u64) {
+    pub(crate) fn note(&mut self, wait: Wait, body_bytes: usize, deadlines: &Deadlines, now_ns: u64) {
         // The head that begins on a fresh connection has its time from accept on.
         if wait != self.wait && !(self.wait == Wait::First && wait == Wait::Head) {
             self.since_ns = now_ns;
+        } else if wait == Wait::Body {
+            let come = body_bytes.saturating_sub(self.body_bytes) as u64;
+            let earned = come.saturating_mul(1_000_000_000) / deadlines.body_rate_min.max(1);
+            self.since_ns = self.since_ns.saturating_add(earned).min(now_ns);
         }
-        self.wait = wait;
+        (self.wait, self.body_bytes) = (wait, body_bytes);
     }
 
-    /// When the client's time is over. `body_bytes` have come so far.
-    pub(crate) fn due_ns(&self, deadlines: &Deadlines, body_bytes: usize) -> u64 {
+    /// When the client's time is over.
+    pub(crate) fn due_ns(&self, deadlines: &Deadlines) -> u64 {
         let allowed = match self.wait {
             Wait::First | Wait::Head => deadlines.head,
-            Wait::Body => deadlines.body + earned(body_bytes, deadlines.body_rate_min),
+            Wait::Body => deadlines.body,
             Wait::Idle => deadlines.idle,
             Wait::Nothing => return u64::MAX,
         };
         self.since_ns.saturating_add(nanoseconds(allowed))
     }
 
-    /// When a client has waited long enough with its place, where others wait for one. `body_bytes` have come so far.
-    pub(crate) fn leave_ns(&self, deadlines: &Deadlines, body_bytes: usize) -> u64 {
+    /// When a client has waited long enough with its place, where others wait for one.
+    pub(crate) fn leave_ns(&self, deadlines: &Deadlines) -> u64 {
         let allowed = match self.wait {
             Wait::First | Wait::Head | Wait::Idle => deadlines.crowded,
-            Wait::Body => deadlines.crowded * BODY_TIMES + earned(body_bytes, deadlines.body_rate_min),
+            Wait::Body => deadlines.crowded * BODY_TIMES,
             Wait::Nothing => return u64::MAX,
         };
         self.since_ns.saturating_add(nanoseconds(allowed))
@@ -86,7 +99,7 @@ impl DeadlineClock {
     /// The wait begins now: so far the client was busy with taking its reply. Gives the new due time.
     pub(crate) fn restart(&mut self, now_ns: u64, deadlines: &Deadlines) -> u64 {
         self.since_ns = now_ns;
-        self.due_ns(deadlines, 0)
+        self.due_ns(deadlines)
     }
 
     /// Shortens what is left of the wait to `left` from now.
@@ -109,24 +122,6 @@ impl DeadlineClock {
     pub(crate) fn ran_out(&mut self) {
         self.armed_ns = u64::MAX;
     }
-
-    /// When the peer's time to take something is over; `u64::MAX` where nothing waits for it.
-    pub(crate) fn stall_due_ns(&mut self, unsent: usize, taken: u64, now_ns: u64, deadlines: &Deadlines) -> u64 {
-        if unsent == 0 {
-            self.taken_seen = None;
-            return u64::MAX;
-        }
-        let since_ns = match self.taken_seen {
-            Some((seen, since_ns)) if seen == taken => since_ns,
-            _ => now_ns,
-        };
-        self.taken_seen = Some((taken, since_ns));
-        since_ns.saturating_add(nanoseconds(deadlines.write))
-    }
-}
-
-fn earned(bytes: usize, bytes_per_second: u64) -> Duration {
-    Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / bytes_per_second.max(1))
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -142,49 +137,71 @@ mod tests {
     fn deadlines() -> Deadlines {
         let seconds = Duration::from_secs;
         let deadlines = Deadlines { head: seconds(10), body: seconds(20), body_rate_min: 100, ..Deadlines::default() };
-        Deadlines { idle: seconds(60), write: seconds(30), crowded: seconds(2), ..deadlines }
+        Deadlines { idle: seconds(60), crowded: seconds(2), ..deadlines }
+    }
+
+    impl DeadlineClock {
+        fn waits(&mut self, wait: Wait, body_bytes: usize, seconds: u64) {
+            self.note(wait, body_bytes, &deadlines(), seconds * SECOND);
+        }
+
+        fn due(&self) -> u64 {
+            self.due_ns(&deadlines()) / SECOND
+        }
     }
 
     #[test]
     fn a_head_counts_from_accept_and_a_later_one_from_its_first_byte() {
         let mut clock = DeadlineClock::new(SECOND);
-        clock.note(Wait::Head, 3 * SECOND);
-        assert_eq!(clock.due_ns(&deadlines(), 0), 11 * SECOND);
+        clock.waits(Wait::Head, 0, 3);
+        assert_eq!(clock.due(), 11);
         clock.begin_again();
-        clock.note(Wait::Idle, 4 * SECOND);
-        assert_eq!(clock.due_ns(&deadlines(), 0), 64 * SECOND);
-        clock.note(Wait::Head, 9 * SECOND);
-        clock.note(Wait::Head, 12 * SECOND);
-        assert_eq!(clock.due_ns(&deadlines(), 0), 19 * SECOND);
+        clock.waits(Wait::Idle, 0, 4);
+        assert_eq!(clock.due(), 64);
+        clock.waits(Wait::Head, 0, 9);
+        clock.waits(Wait::Head, 0, 12);
+        assert_eq!(clock.due(), 19);
     }
 
     #[test]
     fn a_client_that_was_still_taking_its_reply_is_idle_from_then_on() {
         let mut clock = DeadlineClock::new(0);
-        clock.note(Wait::Idle, SECOND);
+        clock.waits(Wait::Idle, 0, 1);
         assert_eq!(clock.restart(50 * SECOND, &deadlines()), 110 * SECOND);
     }
 
     #[test]
-    fn a_body_earns_time_with_its_bytes() {
+    fn a_body_earns_time_with_its_bytes_and_no_credit() {
         let mut clock = DeadlineClock::new(0);
-        clock.note(Wait::Body, SECOND);
-        assert_eq!(clock.due_ns(&deadlines(), 0), 21 * SECOND);
-        assert_eq!(clock.due_ns(&deadlines(), 500), 26 * SECOND);
+        clock.waits(Wait::Body, 0, 1);
+        assert_eq!(clock.due(), 21);
+        clock.waits(Wait::Body, 500, 11);
+        assert_eq!(clock.due(), 26);
+        // One byte gives what a byte may take.
+        clock.waits(Wait::Body, 501, 12);
+        assert_eq!(clock.due(), 26);
+        // However much has come, there is never more than the whole time left.
+        clock.waits(Wait::Body, 1_000_000, 13);
+        assert_eq!(clock.due(), 33);
+        // The next body begins anew.
+        clock.begin_again();
+        clock.waits(Wait::Body, 7, 100);
+        assert_eq!(clock.due(), 120);
     }
 
     #[test]
     fn among_many_a_client_may_wait_less_and_a_service_as_long_as_it_wants() {
         let mut clock = DeadlineClock::new(SECOND);
-        assert_eq!(clock.leave_ns(&deadlines(), 0), 3 * SECOND);
-        clock.note(Wait::Head, 2 * SECOND);
-        assert_eq!(clock.leave_ns(&deadlines(), 0), 3 * SECOND);
-        clock.note(Wait::Body, 4 * SECOND);
-        assert_eq!(clock.leave_ns(&deadlines(), 500), 17 * SECOND);
+        assert_eq!(clock.leave_ns(&deadlines()), 3 * SECOND);
+        clock.waits(Wait::Head, 0, 2);
+        assert_eq!(clock.leave_ns(&deadlines()), 3 * SECOND);
+        clock.waits(Wait::Body, 0, 4);
+        clock.waits(Wait::Body, 200, 7);
+        assert_eq!(clock.leave_ns(&deadlines()), 14 * SECOND);
         clock.begin_again();
-        assert_eq!(clock.leave_ns(&deadlines(), 0), u64::MAX);
-        clock.note(Wait::Idle, 20 * SECOND);
-        assert_eq!(clock.leave_ns(&deadlines(), 0), 22 * SECOND);
+        assert_eq!(clock.leave_ns(&deadlines()), u64::MAX);
+        clock.waits(Wait::Idle, 0, 20);
+        assert_eq!(clock.leave_ns(&deadlines()), 22 * SECOND);
     }
 
     #[test]
@@ -195,14 +212,5 @@ mod tests {
         assert_eq!(clock.arm(10 * SECOND, SECOND), Some(Duration::from_secs(9)));
         clock.ran_out();
         assert_eq!(clock.arm(70 * SECOND, 10 * SECOND), Some(Duration::from_secs(60)));
-    }
-
-    #[test]
-    fn a_peer_that_takes_something_has_its_time_again() {
-        let mut clock = DeadlineClock::new(0);
-        assert_eq!(clock.stall_due_ns(5, 100, SECOND, &deadlines()), 31 * SECOND);
-        assert_eq!(clock.stall_due_ns(5, 100, 9 * SECOND, &deadlines()), 31 * SECOND);
-        assert_eq!(clock.stall_due_ns(5, 101, 9 * SECOND, &deadlines()), 39 * SECOND);
-        assert_eq!(clock.stall_due_ns(0, 106, 9 * SECOND, &deadlines()), u64::MAX);
     }
 }

@@ -1,6 +1,7 @@
 //! Replies that come later, from any thread.
 
 use reactor::{ConnectionId, Loop, Message};
+use std::net::IpAddr;
 
 use crate::body::BodySource;
 use crate::composer::{JSON, append_content_type, append_field};
@@ -12,6 +13,7 @@ use crate::status::Status;
 pub(crate) struct Ticket {
     pub(crate) connection: ConnectionId,
     pub(crate) sequence: u64,
+    pub(crate) peer: IpAddr,
 }
 
 /// What a late reply says: the payload of its message.
@@ -29,6 +31,39 @@ pub(crate) struct Answer {
 
 /// The payload of a message that has a stream pulled again.
 pub(crate) struct Nudged;
+
+/// The payload of a message that ends a connection.
+pub(crate) struct CutOff;
+
+/// Ends the connection of a reply whose client holds memory for nothing, from any thread. Once the reply has left, it does nothing.
+#[derive(Clone)]
+pub struct Cutter {
+    lp: Loop,
+    ticket: Ticket,
+}
+
+impl Cutter {
+    pub(crate) fn new(lp: Loop, ticket: Ticket) -> Self {
+        Cutter { lp, ticket }
+    }
+
+    /// Travels through the loop's mailbox.
+    pub fn send(&self) {
+        let message = Message { tag: self.ticket.sequence, payload: Box::new(CutOff) };
+        self.lp.send(self.ticket.connection, message);
+    }
+
+    /// What counts as the client's address where shares are counted: of an IPv6 address its /64.
+    pub fn host(&self) -> IpAddr {
+        reactor::host(self.ticket.peer)
+    }
+}
+
+impl std::fmt::Debug for Cutter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cutter").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
 
 /// Has a stream that waits pulled again. To send it once more than needed, or to a connection that is gone, does nothing.
 #[derive(Clone)]
@@ -96,6 +131,11 @@ impl LateReply {
     /// The same where nobody knows how long it gets: chunked, or to HTTP/1.0 until the connection is closed.
     pub fn stream_open(self, status: Status, content_type: &str, source: Box<dyn BodySource + Send>) {
         self.say(status, content_type, Vec::new(), Some((None, source)), None);
+    }
+
+    /// What ends this reply's connection.
+    pub fn cutter(&self) -> Cutter {
+        Cutter::new(self.lp.clone(), self.ticket)
     }
 
     /// What has this reply's stream pulled again after [`crate::More::Wait`], from any thread.

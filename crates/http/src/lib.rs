@@ -56,7 +56,7 @@ mod worker;
 
 pub use access_log::AccessLog;
 pub use body::{BodySource, More};
-pub use late::{LateReply, Nudge};
+pub use late::{Cutter, LateReply, Nudge};
 pub use limits::{Deadlines, Limits};
 pub use method::{Method, Order};
 pub use metrics::{Metrics, MetricsTotal};

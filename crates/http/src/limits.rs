@@ -5,7 +5,8 @@ use std::time::Duration;
 /// Most header fields that any setting can allow: their slices live on the stack of the call.
 pub(crate) const FIELDS_MAX: usize = 128;
 
-/// What a server gives a client at most, and how it answers when that is not enough.
+/// What a server gives a client at most, and how it answers when that is not enough. What all clients together may hold is the
+/// reactor's to bound (`held_bytes_max`, `arriving_bytes_max` of its settings).
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of a request head, from the method to the blank line: 431. The reactor's read buffer must hold as many.
@@ -16,11 +17,6 @@ pub struct Limits {
     pub fields_max: usize,
     /// Bytes of a request body after its chunks are joined: 413.
     pub body_bytes_max: usize,
-    /// Bytes of bodies that one loop gathers at the same moment over all its connections: 503.
-    pub gathered_bytes_max: usize,
-    /// Bytes that all connections of one loop hold between their turns: unread input, unsent output, replies that wait
-    /// for those before them. Past it requests are answered 503 until clients have taken what is theirs.
-    pub buffered_bytes_max: usize,
     /// Unanswered requests of one connection; past it the connection is not read until a reply has left.
     pub pipelined_max: usize,
     /// Bytes of replies that wait behind an unanswered request of their connection; past it no more requests are read.
@@ -38,8 +34,6 @@ impl Default for Limits {
             target_bytes_max: 8 << 10,
             fields_max: 100,
             body_bytes_max: 8 << 20,
-            gathered_bytes_max: 64 << 20,
-            buffered_bytes_max: 256 << 20,
             pipelined_max: 128,
             held_bytes_max: 256 << 10,
             connections_per_address_max: 16 << 10,
@@ -48,24 +42,23 @@ impl Default for Limits {
     }
 }
 
-/// How long a client may take. All count on the loop's coarse clock, so they are exact to a few hundredths of a second.
+/// How long a client may take to ask; how long to take what it is answered is the reactor's `send_behind_max`. All count on the loop's coarse clock, so they are exact to a few hundredths of a second.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
     /// From accept, or from the first byte of a later request, to the end of its head: 408, or a silent close where no
     /// byte had come.
     pub head: Duration,
-    /// From the end of the head to the end of the body: 408. A body that arrives faster than `body_rate_min` bytes a
-    /// second gets the time it needs.
+    /// How long a body may be behind its least rate, from the end of its head on: 408. So a pause may be as long, and a body that
+    /// arrives at the rate gets the time it needs.
     pub body: Duration,
-    /// See `body`.
+    /// The least rate of a body, in bytes a second: each byte gives back the time that it may take at this rate.
     pub body_rate_min: u64,
     /// From the last reply to the first byte of the next request: a silent close.
     pub idle: Duration,
     /// Where no more connections may be open and somebody waits for one: how long a client may have one for which it has not begun
-    /// a request, or not ended a head; four times as long for a body, beside what `body_rate_min` gives it. Then as above.
+    /// a request, or not ended a head, or how long it may be behind the least rate of taking its replies; four times as long for a body
+    /// behind its rate. Then as above.
     pub crowded: Duration,
-    /// Longest time in which a client takes nothing of what waits for it: the connection is cut.
-    pub write: Duration,
     /// What a fresh connection still has for its first request after the server began to drain.
     pub drain_grace: Duration,
 }
@@ -78,7 +71,6 @@ impl Default for Deadlines {
             body_rate_min: 64 << 10,
             idle: Duration::from_secs(75),
             crowded: Duration::from_secs(1),
-            write: Duration::from_secs(30),
             drain_grace: Duration::from_millis(500),
         }
     }

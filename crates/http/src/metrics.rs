@@ -15,12 +15,6 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// For a number that also falls.
-    #[inline]
-    pub(crate) fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
-    }
-
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -40,8 +34,7 @@ pub struct Metrics {
     pub(crate) turned_away: Counter,
     pub(crate) timed_out: Counter,
     pub(crate) made_room: Counter,
-    pub(crate) gathered_bytes: Counter,
-    pub(crate) waiting_bytes: Counter,
+    pub(crate) hoarders: Counter,
 }
 
 impl Metrics {
@@ -78,14 +71,12 @@ pub struct MetricsTotal {
     pub open: u64,
     /// Connections closed at once because of a limit.
     pub turned_away: u64,
-    /// Connections ended by a deadline.
+    /// Connections ended by a deadline, or behind the least rate of taking.
     pub timed_out: u64,
     /// Connections ended for others that waited for a place.
     pub made_room: u64,
-    /// Bytes of bodies that are arriving, now.
-    pub gathered_bytes: u64,
-    /// Bytes of requests and replies that wait in their connections' order, now.
-    pub waiting_bytes: u64,
+    /// Connections ended because they held most of a part of the memory that was short.
+    pub hoarders: u64,
 }
 
 impl MetricsTotal {
@@ -108,8 +99,7 @@ impl MetricsTotal {
             total.turned_away += metrics.turned_away.get();
             total.timed_out += metrics.timed_out.get();
             total.made_room += metrics.made_room.get();
-            total.gathered_bytes += metrics.gathered_bytes.get();
-            total.waiting_bytes += metrics.waiting_bytes.get();
+            total.hoarders += metrics.hoarders.get();
         }
         total
     }

@@ -1,14 +1,15 @@
 //! A writer that never blocks: lines go through a bounded queue to a thread of their own.
 //!
 //! A loop that waited for a full pipe or a slow disk would hold up every connection it has. So a line that finds the
-//! queue full is dropped and counted, and the thread says how many were lost before the next line it writes.
+//! queue full is dropped and counted, and the thread says how many were lost before the next line it writes. Nor does the
+//! end of the program wait for a sink that takes nothing: after [`END_WAIT`] the lines that still wait are given up.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Lines that wait at most.
 const LINES_MAX: usize = 4096;
@@ -20,9 +21,15 @@ const LINE_BYTES_MAX: usize = 8 << 10;
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
 /// Bytes gathered before they are given to the sink.
 const BATCH_BYTES: usize = 64 << 10;
+/// How long the end of the program waits for the sink.
+const END_WAIT: Duration = Duration::from_secs(1);
+/// Between two looks at a queue that is full, or a thread that has not ended.
+const LOOK: Duration = Duration::from_millis(2);
 
 enum Item {
     Line(Vec<u8>),
+    /// Give all to the sink, then say so.
+    Flush(SyncSender<()>),
     Stop,
 }
 
@@ -35,7 +42,8 @@ pub struct QueuedWriter {
     dropped: Arc<AtomicU64>,
 }
 
-/// The thread behind a [`QueuedWriter`]. Dropped, it writes what is queued and ends.
+/// The thread behind a [`QueuedWriter`]. Dropped, it writes what is queued and ends; where the sink takes nothing for a
+/// second, it is left behind.
 #[derive(Debug)]
 pub struct QueuedWriterThread {
     queue: SyncSender<Item>,
@@ -59,6 +67,14 @@ impl QueuedWriter {
     /// Lines dropped so far because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the lines queued so far are with the sink, or `most` is over. For a thread that is about to end the process.
+    pub fn flush_within(&self, most: Duration) -> bool {
+        let until = Instant::now() + most;
+        let (written, is_written) = sync_channel(1);
+        send_until(&self.queue, Item::Flush(written), until)
+            && is_written.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok()
     }
 
     /// Queues a line (with its line end), or counts it as dropped.
@@ -89,12 +105,31 @@ impl Write for QueuedWriter {
 
 impl Drop for QueuedWriterThread {
     fn drop(&mut self) {
-        // Waits for a place in the queue if it must: this is the end of the program, not a loop.
-        if self.queue.send(Item::Stop).is_ok()
-            && let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            let _ = thread.join();
+        let until = Instant::now() + END_WAIT;
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        if !send_until(&self.queue, Item::Stop, until) {
+            return;
         }
+        while !thread.is_finished() {
+            if Instant::now() >= until {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+        let _ = thread.join();
+    }
+}
+
+/// Queues an item, waiting for a place as long as there is time.
+fn send_until(queue: &SyncSender<Item>, mut item: Item, until: Instant) -> bool {
+    loop {
+        match queue.try_send(item) {
+            Ok(()) => return true,
+            Err(TrySendError::Disconnected(_)) => return false,
+            Err(TrySendError::Full(_)) if Instant::now() >= until => return false,
+            Err(TrySendError::Full(back)) => item = back,
+        }
+        std::thread::sleep(LOOK);
     }
 }
 
@@ -117,6 +152,10 @@ fn write_lines(mut sink: impl Write, lines: &Receiver<Item>, queued_bytes: &Atom
             // There is nobody left to tell of a log that cannot be written.
             let _ = sink.write_all(&batch).and_then(|()| sink.flush());
             batch.clear();
+        }
+        if let Ok(Item::Flush(written)) = &item {
+            // Nobody may wait for it any more.
+            let _ = written.try_send(());
         }
         if matches!(item, Ok(Item::Stop) | Err(RecvTimeoutError::Disconnected)) {
             return;
@@ -154,6 +193,31 @@ mod tests {
         }
         drop(thread);
         assert_eq!(out.iter().collect::<String>(), "a\nb\nc\n");
+    }
+
+    #[test]
+    fn the_end_of_the_program_does_not_wait_for_a_sink_that_takes_nothing() {
+        let (permit, permits) = channel();
+        let (written, out) = channel();
+        let (writer, thread) = QueuedWriter::start(Gate(permits, written)).unwrap();
+        writer.write_line(b"a\n".to_vec());
+        assert!(!writer.flush_within(Duration::from_millis(10)));
+        let began = Instant::now();
+        drop(thread);
+        assert!(began.elapsed() >= END_WAIT, "the sink has its time");
+        drop(permit);
+        assert_eq!(out.recv().unwrap(), "a\n");
+    }
+
+    #[test]
+    fn a_flush_waits_until_the_sink_has_the_lines() {
+        let (permit, permits) = channel();
+        let (written, out) = channel();
+        drop(permit);
+        let (writer, _thread) = QueuedWriter::start(Gate(permits, written)).unwrap();
+        writer.write_line(b"a\n".to_vec());
+        assert!(writer.flush_within(Duration::from_secs(60)));
+        assert_eq!(out.try_recv().unwrap(), "a\n");
     }
 
     #[test]

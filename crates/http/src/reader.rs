@@ -71,7 +71,8 @@ impl Gathering {
             return chunked.decode(input, &mut self.body, limits.body_bytes_max);
         }
         let take = self.missing.min(input.len());
-        make_room(&mut self.body, take, limits.body_bytes_max);
+        let length = self.body.len() + self.missing;
+        make_room(&mut self.body, take, length);
         self.body.extend_from_slice(&input[..take]);
         self.missing -= take;
         Ok(take)
@@ -88,12 +89,13 @@ impl Gathering {
     }
 }
 
-/// Makes room for more bytes of a body: twice as much as before, as a `Vec` does by itself, but never more than the
-/// largest body takes, so that a bound on gathered bytes need not allow for twice that.
-fn make_room(body: &mut Vec<u8>, bytes: usize, body_bytes_max: usize) {
-    let needed = (body.len() + bytes).min(body_bytes_max);
+/// Makes room for more bytes of a body: twice as much as before, as a `Vec` does by itself, but never more than `bytes_max`:
+/// the body's length, or that of the largest body where it is not known. So a bound on gathered bytes need not allow for
+/// twice that.
+fn make_room(body: &mut Vec<u8>, bytes: usize, bytes_max: usize) {
+    let needed = (body.len() + bytes).min(bytes_max);
     if needed > body.capacity() {
-        let target = needed.max(body.capacity() * 2).min(body_bytes_max);
+        let target = needed.max(body.capacity() * 2).min(bytes_max);
         body.reserve_exact(target - body.len());
     }
 }

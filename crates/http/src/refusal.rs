@@ -76,8 +76,12 @@ impl Refusal {
             HeadTooLarge => (431, "the head of the request is larger than this server takes"),
             TooManyFields => (431, "more header fields than this server takes"),
             MethodUnknown => (501, "a method that this server does not know"),
-            TooManyBodies => (503, "too many request bodies are arriving at the moment"),
-            NoBuffers => (503, "too many bytes wait for slow clients at the moment"),
+            TooManyBodies => {
+                (503, "request bodies take too much memory at the moment, and this one most: send it again")
+            }
+            NoBuffers => {
+                (503, "unfinished requests take too much memory at the moment, and this one most: send it again")
+            }
             Version => (505, "a version other than HTTP/1.0 and HTTP/1.1"),
         };
         (Status(status), detail)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::body::BodySource;
 use crate::composer::{Length, Shape, append_field, checked, has_body};
-use crate::late::{LateReply, Ticket};
+use crate::late::{Cutter, LateReply, Ticket};
 use crate::presence::{Presence, Watched};
 use crate::status::Status;
 use crate::stream::{Stream, StreamFraming};
@@ -84,6 +84,11 @@ impl Reply<'_> {
         } else {
             Outcome::Shared(status, body)
         };
+    }
+
+    /// What ends this reply's connection, for as long as the reply has not left.
+    pub fn cutter(&self) -> Cutter {
+        Cutter::new(self.worker.lp.clone(), self.ticket)
     }
 
     /// Keeps the reply for later, from any thread. The connection's later replies wait behind it.

@@ -122,6 +122,11 @@ impl Ring {
         self.slots.push_back(slot);
     }
 
+    /// Whether the reply of this sequence has not left.
+    pub(crate) fn holds(&self, sequence: u64) -> bool {
+        (self.first..self.next_sequence()).contains(&sequence)
+    }
+
     /// Puts a late reply into its slot. `false`: there is no such slot that waits.
     pub(crate) fn answer(&mut self, sequence: u64, answer: Box<Answer>) -> bool {
         let index = sequence.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());

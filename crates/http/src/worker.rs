@@ -3,7 +3,7 @@
 //! All of it lives on the loop's thread. The cells are never borrowed across a call into the service, except `local`,
 //! which the service itself is given and through which it cannot come back here.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use reactor::Loop;
@@ -32,10 +32,6 @@ pub(crate) struct Worker {
     pub(crate) fields: RefCell<Vec<u8>>,
     /// What it remembers of plain heads.
     pub(crate) seen: RefCell<Seen>,
-    /// Memory of bodies on their way, over all connections of the loop.
-    pub(crate) gathered_bytes: Cell<usize>,
-    /// Memory of replies and requests that wait in their order, over all connections of the loop.
-    pub(crate) ring_bytes: Cell<usize>,
     /// The loop's connections.
     pub(crate) crowd: RefCell<Crowd>,
     buffers: RefCell<Vec<Vec<u8>>>,
@@ -52,8 +48,6 @@ impl Worker {
             settings,
             fields: RefCell::default(),
             seen: RefCell::default(),
-            gathered_bytes: Cell::new(0),
-            ring_bytes: Cell::new(0),
             crowd: RefCell::default(),
             buffers: RefCell::default(),
             gatherings: RefCell::default(),

@@ -96,8 +96,8 @@ fn an_early_413_reaches_a_client_that_goes_on_sending() {
 
 #[test]
 fn bodies_on_their_way_have_a_limit_together() {
-    let limits = Limits { gathered_bytes_max: 300_000, ..Limits::default() };
-    let server = TestServer::start(Settings { limits, ..Settings::default() });
+    let loops = reactor::Settings { loops: 1, arriving_bytes_max: 300_000, ..reactor::Settings::default() };
+    let server = TestServer::start_on(loops, Settings::default());
     let unfinished = |n: usize| {
         let mut client = server.connect();
         client.send(format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", n + 1).as_bytes());

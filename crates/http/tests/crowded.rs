@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// No deadline passes in a test; where somebody waits for a place a client may wait so long.
 fn server(crowded: Duration) -> TestServer {
-    let deadlines = Deadlines { head: LONG, body: LONG, idle: LONG, write: LONG, crowded, ..Deadlines::default() };
+    let deadlines = Deadlines { head: LONG, body: LONG, idle: LONG, crowded, ..Deadlines::default() };
     let loops = reactor::Settings { loops: 1, connections_max: PLACES, ..reactor::Settings::default() };
     TestServer::start_on(loops, Settings { deadlines, ..Settings::default() })
 }

@@ -9,7 +9,7 @@ const SHORT: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_secs(60);
 
 fn server(change: impl FnOnce(&mut Deadlines)) -> TestServer {
-    let mut deadlines = Deadlines { head: LONG, body: LONG, idle: LONG, write: LONG, ..Deadlines::default() };
+    let mut deadlines = Deadlines { head: LONG, body: LONG, idle: LONG, ..Deadlines::default() };
     change(&mut deadlines);
     TestServer::start(Settings { deadlines, ..Settings::default() })
 }
@@ -91,7 +91,7 @@ fn a_connection_that_waits_for_a_late_reply_is_not_idle() {
 fn a_client_that_takes_its_reply_slowly_is_not_idle() {
     // The write queue takes the whole reply, so that for all but the client the request is over.
     let loops = reactor::Settings { loops: 1, output_high_water: 64 << 20, ..reactor::Settings::default() };
-    let deadlines = Deadlines { idle: SHORT, write: LONG, ..Deadlines::default() };
+    let deadlines = Deadlines { idle: SHORT, ..Deadlines::default() };
     let server = TestServer::start_on(loops, Settings { deadlines, ..Settings::default() });
     let mut client = server.connect();
     client.send(b"GET /large/30000000 HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -102,7 +102,8 @@ fn a_client_that_takes_its_reply_slowly_is_not_idle() {
 
 #[test]
 fn a_client_that_takes_nothing_is_cut() {
-    let server = server(|deadlines| deadlines.write = SHORT);
+    let loops = reactor::Settings { loops: 1, send_behind_max: SHORT, ..reactor::Settings::default() };
+    let server = TestServer::start_on(loops, Settings::default());
     let mut client = server.connect();
     client.send(b"GET /stream/50000000 HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut late = server.connect();
@@ -115,4 +116,51 @@ fn a_client_that_takes_nothing_is_cut() {
     let mut bytes = Vec::new();
     let _ = std::io::Read::read_to_end(&mut client.socket, &mut bytes);
     assert!(bytes.len() < 50_000_000);
+}
+
+/// Bytes that a client gets of a large reply which it reads in pieces, with a pause after each.
+fn read_slowly(server: &TestServer, reply_bytes: usize, piece: usize, pause: Duration) -> usize {
+    let mut client = server.connect();
+    client.send(format!("GET /large/{reply_bytes} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+    let (mut buffer, mut got) = (vec![0; piece], 0);
+    while let Ok(1..) = std::io::Read::read(&mut client.socket, &mut buffer).inspect(|bytes| got += bytes) {
+        if got >= reply_bytes {
+            break;
+        }
+        std::thread::sleep(pause);
+    }
+    got
+}
+
+#[test]
+fn a_client_that_takes_a_little_now_and_then_is_cut_and_one_that_takes_enough_is_not() {
+    let start = |send_rate_min, send_behind_max| {
+        let settings = reactor::Settings { loops: 1, ..reactor::Settings::default() };
+        let settings = reactor::Settings { send_rate_min, send_behind_max, ..settings };
+        TestServer::start_on(settings, Settings::default())
+    };
+    // It takes three megabytes a second of the ten that it has to.
+    let server = start(10 << 20, SHORT * 4);
+    let got = read_slowly(&server, 50_000_000, 64 << 10, Duration::from_millis(20));
+    assert!(got < 40_000_000 && server.metrics().timed_out == 1, "{got} bytes, {:?}", server.metrics());
+    // And here more than a hundred times what it has to, for longer than it may take nothing.
+    let server = start(10 << 10, Duration::from_millis(800));
+    let got = read_slowly(&server, 4_000_000, 64 << 10, Duration::from_millis(20));
+    assert!(got >= 4_000_000 && server.metrics().timed_out == 0, "{got} bytes, {:?}", server.metrics());
+}
+
+#[test]
+fn a_body_that_comes_a_byte_now_and_then_is_answered_408() {
+    let server = server(|deadlines| (deadlines.body, deadlines.body_rate_min) = (SHORT * 2, 100_000));
+    let mut client = server.connect();
+    // What came fast is no credit.
+    client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n");
+    client.send(&[b'x'; 200_000]);
+    client.socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    let mut answer = [0; 12];
+    let answered = (0..500).any(|_| {
+        client.send(b"x");
+        std::io::Read::read(&mut client.socket, &mut answer).is_ok()
+    });
+    assert!(answered && &answer == b"HTTP/1.1 408", "{answered}");
 }

@@ -11,5 +11,7 @@ mod closing;
 mod crowded;
 mod deadlines;
 mod fuzz_requests;
+mod heavy;
+mod hoarders;
 mod pipelining;
 mod streaming;

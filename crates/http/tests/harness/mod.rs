@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ impl Shelf {
 /// What the tests' requests reach, by the first segment of the path.
 pub struct TestService {
     shelf: Shelf,
+    slow: Arc<AtomicUsize>,
     pulls: Arc<Mutex<u64>>,
 }
 
@@ -86,6 +88,11 @@ impl Service for TestService {
             }
             "pieces" => reply.send_pieces(Status(201), "text/plain", &[b"one ", b"", b"two"]),
             "shared" => reply.send_shared(Status(200), "text/plain", Arc::from(vec![b's'; number(request)])),
+            "slow" => {
+                std::thread::sleep(Duration::from_millis(number(request) as u64));
+                self.slow.fetch_add(1, Ordering::SeqCst);
+                reply.send(Status(200), "text/plain", b"slow");
+            }
             "large" => reply.send(Status(200), "text/plain", &vec![b'l'; number(request)]),
             "stream" => self.stream(request, reply, None),
             "stream-length" => self.stream(request, reply, Some(number(request) as u64)),
@@ -144,6 +151,7 @@ pub struct TestServer {
     pub address: SocketAddr,
     pub shelf: Shelf,
     pulls: Arc<Mutex<u64>>,
+    slow: Arc<AtomicUsize>,
     server: Arc<Server<TestService>>,
     running: Option<reactor::Running>,
 }
@@ -154,12 +162,12 @@ impl TestServer {
     }
 
     pub fn start_on(loops: reactor::Settings, settings: Settings) -> TestServer {
-        let (shelf, pulls) = (Shelf::default(), Arc::default());
-        let service = TestService { shelf: shelf.clone(), pulls: Arc::clone(&pulls) };
+        let (shelf, pulls, slow) = (Shelf::default(), Arc::default(), Arc::default());
+        let service = TestService { shelf: shelf.clone(), slow: Arc::clone(&slow), pulls: Arc::clone(&pulls) };
         let server = Arc::new(Server::new(service, settings));
         let mut reactor = reactor::Reactor::new(loops).unwrap();
         let address = reactor.listen("127.0.0.1:0".parse().unwrap(), Arc::clone(&server) as _).unwrap();
-        TestServer { address, shelf, pulls, server, running: Some(reactor.start().unwrap()) }
+        TestServer { address, shelf, pulls, slow, server, running: Some(reactor.start().unwrap()) }
     }
 
     pub fn connect(&self) -> Client {
@@ -172,6 +180,16 @@ impl TestServer {
 
     pub fn metrics(&self) -> MetricsTotal {
         self.server.metrics()
+    }
+
+    /// Requests for slow things that have run.
+    pub fn slow(&self) -> usize {
+        self.slow.load(Ordering::SeqCst)
+    }
+
+    /// What connections hold between their turns.
+    pub fn held_bytes(&self) -> usize {
+        self.running.as_ref().unwrap().metrics().sum(|one| one.held_bytes) as usize
     }
 
     /// How often a stream's source was asked.

@@ -1,0 +1,84 @@
+//! Requests that keep their loop busy: those of one client go behind those of others, and end with it.
+
+use std::time::Duration;
+
+use crate::harness::{Client, TestServer};
+use http::Settings;
+
+const CLIENTS: usize = 8;
+const REQUESTS: usize = 60;
+
+/// Clients that have asked for more than a second of work, of which some is done.
+fn busy(server: &TestServer) -> Vec<Client> {
+    let requests = "GET /slow/2 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(REQUESTS);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.probe("/first"));
+    clients.iter_mut().for_each(|client| client.send(requests.as_bytes()));
+    // More than one of them asks for.
+    while server.slow() < REQUESTS + 10 {
+        std::thread::yield_now();
+    }
+    clients
+}
+
+#[test]
+fn a_small_request_does_not_wait_for_all_that_others_have_asked_for() {
+    let server = TestServer::start(Settings::default());
+    let mut light = server.connect();
+    light.probe("/first");
+    let mut clients = busy(&server);
+    for _ in 0..3 {
+        let before = server.slow();
+        light.probe("/small");
+        let between = server.slow() - before;
+        assert!(between < CLIENTS * REQUESTS / 4, "{between} heavy requests went first");
+    }
+    // All of them are answered in the end.
+    for client in &mut clients {
+        (0..REQUESTS).for_each(|_| client.expect(200, "slow"));
+    }
+}
+
+#[test]
+fn requests_of_clients_that_reset_do_not_run() {
+    let server = TestServer::start(Settings::default());
+    let clients = busy(&server);
+    for client in &clients {
+        socket2::SockRef::from(&client.socket).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    drop(clients);
+    while server.metrics().open > 0 {
+        std::thread::yield_now();
+    }
+    let run = server.slow();
+    assert!(run < CLIENTS * REQUESTS / 2, "{run} requests ran");
+}
+
+#[test]
+fn dear_requests_behind_late_replies_do_not_run_all_at_once() {
+    let server = TestServer::start(Settings::default());
+    let mut light = server.connect();
+    light.probe("/first");
+    let clients: Vec<Client> = (0..100)
+        .map(|number| {
+            let mut client = server.connect();
+            let slow = "GET /slow/3 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2);
+            client.send(format!("POST /late/{number} HTTP/1.1\r\nHost: h\r\n\r\n{slow}").as_bytes());
+            client
+        })
+        .collect();
+    let lates: Vec<_> = (0..clients.len()).map(|number| server.shelf.take(&format!("/late/{number}"))).collect();
+    // The loop is kept busy, so that the answers come to it together.
+    let mut busy = server.connect();
+    busy.send(b"GET /slow/150 HTTP/1.1\r\nHost: h\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(30));
+    lates.into_iter().for_each(|late| late.send(http::Status(200), "text/plain", Vec::new()));
+    while server.slow() < 5 {
+        std::thread::yield_now();
+    }
+    let before = server.slow();
+    light.probe("/small");
+    let between = server.slow() - before;
+    assert!(between < 60, "{between} heavy requests went first");
+    drop(clients);
+}
