@@ -102,7 +102,9 @@ pub(crate) fn announce(
                         target: info.tree,
                         target_kind: info.key.kind,
                         target_name: info.name.clone(),
+                        target_expires: info.expire.clone(),
                     };
+                    collections[place].refers_to_expiring |= info.expire.is_some();
                     let referrer = Referrer::new(own, field, index, readiness.clone());
                     collections[target].referrers.push(referrer);
                     Rule::Reference(reference)

@@ -13,6 +13,7 @@ use crate::engine::TreeId;
 use crate::generate::Generate;
 use crate::key::KeyType;
 use crate::readiness::Readiness;
+use crate::sql::PlanSpace;
 use crate::view_trees::{is_table, without};
 
 /// All collections of a database, in the order of their names.
@@ -24,6 +25,8 @@ pub struct Catalog {
     pub views: Vec<CollectionInfo>,
     /// About how much the trees hold.
     pub counts: Counts,
+    /// Where the plans of queries are kept that are prepared against it.
+    pub plans: PlanSpace,
 }
 
 impl Catalog {
@@ -44,7 +47,8 @@ impl Catalog {
             info.references.iter_mut().for_each(|reference| reference.target = targets[reference.target]);
             info
         });
-        Catalog { collections: collections.collect(), views: Vec::new(), counts: self.counts.clone() }
+        let (counts, plans) = (self.counts.clone(), self.plans.clone());
+        Catalog { collections: collections.collect(), views: Vec::new(), counts, plans }
     }
 
     /// The place of the collection of that name in `collections`.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use binjson::{Document, Value};
 
 use crate::announced::{Announced, Held};
-use crate::catalog::{Catalog, CollectionInfo};
-use crate::engine::TreeId;
+use crate::catalog::{Catalog, CollectionInfo, ExpireInfo};
+use crate::engine::{STAMP_BYTES, TreeId};
 use crate::error::WriteError;
 use crate::expire::{self, AtWrite, Clock, Due};
 use crate::index;
@@ -43,6 +43,8 @@ pub struct Collection {
     pub(crate) expire: Option<usize>,
     /// Whether its documents are marked with the time of their last write.
     pub(crate) marks: bool,
+    /// Whether it refers to documents that expire.
+    pub(crate) refers_to_expiring: bool,
     /// What gives a document its key that comes without one.
     pub(crate) keys: Option<Keys>,
     /// The views that read this collection.
@@ -70,6 +72,8 @@ pub(crate) struct ReferencePlace {
     pub(crate) target: TreeId,
     pub(crate) target_kind: KeyType,
     pub(crate) target_name: String,
+    /// Where documents of the target expire.
+    pub(crate) target_expires: Option<ExpireInfo>,
 }
 
 #[derive(Debug)]
@@ -89,6 +93,12 @@ impl ReferencePlace {
     pub(crate) fn named<'d>(&self, row: &Row<'_, 'd>) -> Option<Plain<'d>> {
         let value = row.get(self.field).filter(|value| !value.is_null())?;
         Some(plain(Some(value)))
+    }
+
+    /// Whether a stored document of the target is there at a moment: its time has not come.
+    #[inline]
+    pub(crate) fn is_there(&self, stored: &[u8], now_ms: i64) -> bool {
+        self.target_expires.as_ref().is_none_or(|expire| is_there(expire, stored, now_ms))
     }
 
     /// That it is not there.
@@ -155,10 +165,12 @@ impl Collection {
                 target: target.tree,
                 target_kind: target.key.kind,
                 target_name: target.name.clone(),
+                target_expires: target.expire.clone(),
             });
         }
         let expire = info.expire.as_ref().map(|expire| number(&expire.field)).transpose()?;
         let marks = info.expire.as_ref().is_some_and(|expire| expire.field == expire::LAST_WRITE);
+        let refers_to_expiring = references.iter().any(|reference| reference.target_expires.is_some());
         let referrers = referrers(catalog, place);
         Ok(Collection {
             info,
@@ -172,6 +184,7 @@ impl Collection {
             announced: Vec::new(),
             expire,
             marks,
+            refers_to_expiring,
             keys: None,
             views: Vec::new(),
         })
@@ -237,7 +250,7 @@ impl Collection {
     /// Whether writes need to know the time.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
-        self.info.expire.is_some() || self.marks
+        self.info.expire.is_some() || self.marks || self.refers_to_expiring
     }
 
     /// What a write goes by that is prepared now.
@@ -249,13 +262,19 @@ impl Collection {
     /// The same at a moment.
     pub(crate) fn at_moment(&self, now_ms: i64) -> AtWrite {
         let due = self.info.expire.as_ref().map(|expire| Due::of(expire, now_ms));
-        AtWrite { due, mark: self.marks.then(|| expire::mark_at(now_ms)) }
+        AtWrite { due, mark: self.marks.then(|| expire::mark_at(now_ms)), now_ms }
+    }
+
+    /// Whether a stored document is there at a moment: its time has not come.
+    #[inline]
+    pub(crate) fn is_there(&self, stored: &[u8], now_ms: impl FnOnce() -> i64) -> bool {
+        self.info.expire.as_ref().is_none_or(|expire| is_there(expire, stored, now_ms()))
     }
 
     /// Whether a stored document's time has come.
     pub(crate) fn has_come(&self, due: &Due, document: Document<'_>) -> bool {
         let Some(expire) = &self.info.expire else { return false };
-        due.has_come(plain(document.field(&expire.field)).scalar())
+        has_come(expire, due, document)
     }
 
     /// The value of a row's key field, if it is a key.
@@ -320,6 +339,17 @@ pub(crate) fn key_value(kind: KeyType, value: Value<'_>) -> Option<Plain<'_>> {
     // `-0` is an integer in JSON, but a key has one spelling; and a truth value is 0 or 1 in queries alone.
     let is_other = value.raw().starts_with(b"-0") || matches!(value.raw().first(), Some(b't' | b'f'));
     (kind == KeyType::String || !is_other).then_some(found)
+}
+
+/// Whether the time of a document has come, in a collection of which this is said.
+fn has_come(expire: &ExpireInfo, due: &Due, document: Document<'_>) -> bool {
+    due.has_come(plain(document.field(&expire.field)).scalar())
+}
+
+/// The opposite of a stored value at a moment. A damaged one is there: its reader is told.
+fn is_there(expire: &ExpireInfo, stored: &[u8], now_ms: i64) -> bool {
+    let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+    document.is_none_or(|document| !has_come(expire, &Due::of(expire, now_ms), document))
 }
 
 fn bounded(key: &[u8], what: &str) -> Result<(), WriteError> {

@@ -24,7 +24,7 @@ use crate::rebuild;
 use crate::scratch;
 use crate::sql::{Query, SqlError};
 use crate::stored_catalog::{self, Resolved, Rows};
-use crate::views::{self, Builder, Heart, ViewReport, ViewStatus, Views};
+use crate::views::{self, Builder, Heart, ViewReport, ViewState, ViewStatus, Views};
 use crate::write::{self, Op, Precondition, Prepared, Written};
 
 /// The tree of the catalog's rows.
@@ -48,6 +48,8 @@ pub(crate) struct Inner {
     pub(crate) dir: PathBuf,
     catalog: Catalog,
     clock: Clock,
+    /// Documents of a collection expire.
+    is_timed: bool,
     pub(crate) gate: Gate,
     /// The one that has taken over, with another configuration.
     pub(crate) successor: OnceLock<Database>,
@@ -69,6 +71,15 @@ pub struct Write {
     pub op: Op,
     /// What must hold before.
     pub precondition: Precondition,
+}
+
+/// A document that must be there when a transaction is committed.
+#[derive(Clone, Debug)]
+pub struct Required {
+    /// Where.
+    pub collection: CollectionId,
+    /// Its key's stored bytes.
+    pub key: Vec<u8>,
 }
 
 impl Database {
@@ -140,6 +151,7 @@ impl Database {
         let index_builder = IndexBuilder::start(&heart)?;
         catalog.counts = counter::counts(&heart);
         let counter = Counter::start(&heart, &catalog)?;
+        let is_timed = heart.collections.iter().any(Collection::is_timed);
         let inner = Inner {
             builder: Mutex::new(builder),
             index_builder: Mutex::new(index_builder),
@@ -148,6 +160,7 @@ impl Database {
             dir: dir.to_path_buf(),
             catalog,
             clock: config.clock.clone(),
+            is_timed,
             gate: Gate::default(),
             successor: OnceLock::new(),
             is_superseded: AtomicBool::new(false),
@@ -190,6 +203,12 @@ impl Database {
     /// How far the views are: the declared ones, then those that serve until a changed definition is built.
     pub fn views(&self) -> Vec<ViewStatus> {
         self.inner.heart.views.list.iter().map(|view| view.status()).collect()
+    }
+
+    /// The first of the views that could not be built.
+    pub fn failed_view(&self) -> Option<ViewStatus> {
+        let mut views = self.inner.heart.views.list.iter();
+        views.find(|view| view.state() == ViewState::Failed).map(|view| view.status())
     }
 
     /// Waits until no view is being built any more.
@@ -280,6 +299,19 @@ impl Database {
             (Err(store::Error::Aborted), Some(refused)) => Err(refused),
             (commit, _) => Ok(commit.map(drop)?),
         }
+    }
+
+    /// Whether a document is there for a transaction: stored, and its time has not come.
+    pub(crate) fn is_there(&self, required: &Required, tx: &mut store::Tx<'_>) -> Result<bool, store::Error> {
+        let collection = self.collection_at(required.collection);
+        let found = tx.get(collection.info.tree, &required.key)?;
+        Ok(found.is_some_and(|stored| collection.is_there(&stored, || self.inner.clock.now_ms())))
+    }
+
+    /// The moment of a transaction, of which the caller says that it is `now_ms`: where documents expire it is the clock's, for what has
+    /// come due is not there, whoever asks.
+    pub(crate) fn moment_ms(&self, now_ms: i64) -> i64 {
+        if self.inner.is_timed { self.inner.clock.now_ms() } else { now_ms }
     }
 
     pub(crate) fn prepare(&self, write: &Write, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {

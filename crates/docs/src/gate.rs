@@ -2,7 +2,8 @@
 //!
 //! A write is counted from before it is prepared until it is told. To close, the gate first holds back those that may take long
 //! (statements on threads of their own, which may wait), then all: what is then inside are single transactions on their way to
-//! the disk, so others wait for some milliseconds, event loops among them.
+//! the disk, so others wait for some milliseconds. An event loop never waits: it is told that the gate is closed
+//! ([`Gate::try_enter`]), keeps the write, and comes again.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -29,6 +30,15 @@ pub(crate) enum Kind {
     Long,
 }
 
+/// Why a write was not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shut {
+    /// For some time: it may come again.
+    Closed,
+    /// For ever: another database has taken over.
+    Gone,
+}
+
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
@@ -44,38 +54,56 @@ impl Gate {
         if kind == Kind::Short { &self.short } else { &self.long }
     }
 
-    /// Goes in, perhaps after a wait; false where nobody goes in any more: another database has taken over.
+    /// Goes in, or says why not.
     #[inline]
-    pub(crate) fn enter(&self, kind: Kind) -> bool {
-        // Counted before it is looked: who closes sets the state before it counts.
+    pub(crate) fn try_enter(&self, kind: Kind) -> Result<(), Shut> {
+        // Counted before the state is read: closing sets the state before it reads the count.
         self.inside(kind).fetch_add(1, Ordering::SeqCst);
-        self.state.load(Ordering::SeqCst) == OPEN || self.wait(kind)
+        match self.state.load(Ordering::SeqCst) {
+            OPEN => Ok(()),
+            state => self.judge(kind, state),
+        }
     }
 
     #[cold]
-    fn wait(&self, kind: Kind) -> bool {
+    fn judge(&self, kind: Kind, state: u8) -> Result<(), Shut> {
+        let shut = match state {
+            OPEN => return Ok(()),
+            CLOSED_TO_LONG if kind == Kind::Short => return Ok(()),
+            GONE => Shut::Gone,
+            _ => Shut::Closed,
+        };
+        self.leave(kind);
+        Err(shut)
+    }
+
+    /// Goes in, perhaps after a wait; false where nobody goes in any more.
+    #[inline]
+    pub(crate) fn enter(&self, kind: Kind) -> bool {
         loop {
-            match self.state.load(Ordering::SeqCst) {
-                OPEN => return true,
-                CLOSED_TO_LONG if kind == Kind::Short => return true,
-                GONE => {
-                    self.leave(kind);
-                    return false;
-                }
-                _ => {}
+            match self.try_enter(kind) {
+                Ok(()) => return true,
+                Err(Shut::Gone) => return false,
+                Err(Shut::Closed) => self.wait(kind),
             }
-            self.leave(kind);
-            let mut changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-            while matches!(self.state.load(Ordering::SeqCst), CLOSED) || self.is_closed_to(kind) {
-                changing = self.changed.wait(changing).unwrap_or_else(PoisonError::into_inner);
-            }
-            drop(changing);
-            self.inside(kind).fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Waits until it is no longer closed.
+    #[cold]
+    fn wait(&self, kind: Kind) {
+        let mut changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.is_closed_to(kind) {
+            changing = self.changed.wait(changing).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn is_closed_to(&self, kind: Kind) -> bool {
-        kind == Kind::Long && self.state.load(Ordering::SeqCst) == CLOSED_TO_LONG
+        match self.state.load(Ordering::SeqCst) {
+            CLOSED => true,
+            CLOSED_TO_LONG => kind == Kind::Long,
+            _ => false,
+        }
     }
 
     #[inline]

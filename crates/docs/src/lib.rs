@@ -49,7 +49,7 @@ mod writing;
 
 pub use announced::RuleStatus;
 pub use body::Body;
-pub use database::{CollectionId, Database, Write};
+pub use database::{CollectionId, Database, Required, Write};
 pub use differences::{DIFFERENCES_MAX, Differences};
 pub use error::{ReadError, WriteError};
 pub use open_error::OpenError;
@@ -58,4 +58,4 @@ pub use session::{Moment, Session, Stored, VisitDocument};
 pub use statement::{RowsWanted, StepsCall, StepsDone};
 pub use stored_catalog::outline;
 pub use write::{Op, Precondition, Written};
-pub use writing::Done;
+pub use writing::{Done, Submission};

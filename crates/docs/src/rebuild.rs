@@ -166,8 +166,9 @@ fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) 
         return Ok(());
     }
     store.commit(&mut |tx| {
-        obsolete.iter().for_each(|key| tx.delete(catalog, key.as_bytes()));
         rows.iter().for_each(|(key, row)| tx.put(catalog, key.as_bytes(), row.as_bytes()));
+        // A row may be among both: it goes.
+        obsolete.iter().for_each(|key| tx.delete(catalog, key.as_bytes()));
         Ok(())
     })?;
     Ok(())

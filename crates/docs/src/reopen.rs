@@ -19,10 +19,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::database::{CATALOG_TREE, Database, Write};
+use crate::database::{CATALOG_TREE, Database, Required, Write};
 use crate::engine::{Direction, KeyRange};
 use crate::error::WriteError;
-use crate::gate::Kind;
+use crate::gate::{Kind, Shut};
 use crate::index_build::IndexBuilder;
 use crate::open_error::OpenError;
 use crate::readiness::ReadinessState;
@@ -203,6 +203,12 @@ impl Database {
         self.inner.gate.enter(kind).then(|| Passing { database: self.clone(), kind })
     }
 
+    /// The same for who must not wait.
+    #[inline]
+    pub(crate) fn try_pass(&self, kind: Kind) -> Result<Passing, Shut> {
+        self.inner.gate.try_enter(kind).map(|()| Passing { database: self.clone(), kind })
+    }
+
     /// A write for the database that has taken over.
     #[cold]
     pub(crate) fn succeeded(&self, write: &Write) -> Result<(Database, Write), WriteError> {
@@ -210,6 +216,16 @@ impl Database {
         let name = &self.collection_at(write.collection).info.name;
         let collection = successor.collection(name).ok_or(WriteError::NotFound)?;
         Ok((successor.clone(), Write { collection, ..write.clone() }))
+    }
+
+    /// The same of a document that must be there.
+    #[cold]
+    pub(crate) fn required_there(&self, required: Option<Required>) -> Result<Option<Required>, WriteError> {
+        let Some(required) = required else { return Ok(None) };
+        let successor = self.inner.successor.get().ok_or(WriteError::Busy)?;
+        let name = &self.collection_at(required.collection).info.name;
+        let collection = successor.collection(name).ok_or(WriteError::NotFound)?;
+        Ok(Some(Required { collection, ..required }))
     }
 
     /// The one that has taken over last: this one, where none has.
@@ -230,6 +246,11 @@ impl Database {
     #[inline]
     pub fn is_superseded(&self) -> bool {
         self.inner.is_superseded.load(Ordering::SeqCst)
+    }
+
+    /// Whether nothing else holds it: dropping this handle ends it, for which its threads are waited for.
+    pub fn is_last_handle(&self) -> bool {
+        Arc::strong_count(&self.inner) == 1
     }
 
     /// How many of those that have taken over from one another are in memory: this one, and others that something holds.

@@ -1,15 +1,16 @@
 //! Statements that write, alone or as steps, are one transaction: prepared on the caller's thread, and again where others changed what it read.
 //!
 //! The second preparing runs on the thread that commits for all, so it may look at few rows there
-//! ([`AGAIN_ROWS_MAX`]); a longer statement gives up its turn and begins anew, on the caller's thread, so many times at most
+//! ([`AGAIN_ROWS_MAX`]) and take little time ([`AGAIN_TIME`]); a longer statement gives up its turn and begins anew, on the caller's thread, so many times at most
 //! ([`TRIES_MAX`]).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use store::{Submit, Tx};
 
-use crate::database::{CollectionId, Database};
-use crate::gate::Kind;
+use crate::database::{CollectionId, Database, Required};
+use crate::gate::{Kind, Shut};
 use crate::reopen::Passing;
 use crate::session::Session;
 use crate::sql::{
@@ -19,6 +20,8 @@ use crate::sql::{
 
 /// Rows that a statement may look at while everybody's commits wait for it: some milliseconds.
 pub(crate) const AGAIN_ROWS_MAX: u64 = 20_000;
+/// Time for the same, whatever the rows cost.
+const AGAIN_TIME: Duration = Duration::from_millis(5);
 /// How often a longer one is begun.
 const TRIES_MAX: usize = 5;
 
@@ -36,9 +39,6 @@ impl Database {
         sink: &mut S,
     ) -> Result<Outcome, ModifyError> {
         let collection = self.collection_at(CollectionId(statement.collection()));
-        // What has come due is not there, whoever asks.
-        let now_ms = if collection.is_timed() { self.clock().now_ms() } else { budget.now_ms };
-        let budget = &Budget { now_ms, ..*budget };
         let mut returned = KeptRows::default();
         let applied =
             self.attempt(budget, &mut |tx, budget| statement.apply(collection, tx, parameters, budget, &mut returned))?;
@@ -58,15 +58,29 @@ impl Database {
     /// Submits steps as one transaction; `done` is called once, perhaps before this returns. Within
     /// [`StepsCall::rows_max`] and [`StepsCall::bytes_max`]: what needs more is refused, and may be run by
     /// [`Database::run_steps`].
-    pub fn submit_steps(&self, session: &Session, call: StepsCall, done: StepsDone) {
-        let Some(passing) = self.pass(Kind::Short) else {
-            return done(call, StepsDid::default(), Err(StepsError::Store(store::Error::Busy)));
+    ///
+    /// For event loops: while another configuration takes over, for some milliseconds, the call is given back. Once it has taken
+    /// over, [`store::Error::Busy`]: the steps were prepared by the old one.
+    pub fn try_submit_steps(
+        &self,
+        session: &Session,
+        call: StepsCall,
+        done: StepsDone,
+    ) -> Result<(), (StepsCall, StepsDone)> {
+        let passing = match self.try_pass(Kind::Short) {
+            Ok(passing) => passing,
+            Err(Shut::Closed) => return Err((call, done)),
+            Err(Shut::Gone) => {
+                done(call, StepsDid::default(), Err(StepsError::Store(store::Error::Busy)));
+                return Ok(());
+            }
         };
         let stepping = Stepping { passing, call, body: Vec::new(), did: StepsDid::default(), refused: None, done };
         match self.store().submit(session.reader(), Box::new(stepping)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
         }
+        Ok(())
     }
 
     /// Commits what `attempt` does, however often it has to be done, and waits until it is durable.
@@ -80,8 +94,16 @@ impl Database {
             let (mut runs, mut outcome) = (0, None);
             let commit = self.store().commit(&mut |tx| {
                 runs += 1;
-                let rows_max = if runs == 1 { budget.rows_max } else { budget.rows_max.min(AGAIN_ROWS_MAX) };
-                let result = attempt(tx, &Budget { rows_max, ..*budget });
+                let own = Budget { now_ms: self.moment_ms(budget.now_ms), ..*budget };
+                let share = Share::begin();
+                let is_over = || share.is_over() || budget.deadline.is_some_and(|over| over());
+                let result = match runs {
+                    1 => attempt(tx, &own),
+                    _ => {
+                        let rows_max = budget.rows_max.min(AGAIN_ROWS_MAX);
+                        attempt(tx, &Budget { rows_max, deadline: Some(&is_over), ..own })
+                    }
+                };
                 let end = if result.is_ok() { Ok(()) } else { Err(store::Abort) };
                 outcome = Some(result);
                 end
@@ -89,7 +111,11 @@ impl Database {
             match (commit, outcome) {
                 (Ok(_), Some(Ok(done))) => return Ok(done),
                 (Err(store::Error::Aborted), Some(Err(refused))) => {
-                    if runs == 1 || budget.rows_max <= AGAIN_ROWS_MAX || !refused.is_of_rows() {
+                    let is_of_share = match () {
+                        () if refused.is_of_rows() => budget.rows_max > AGAIN_ROWS_MAX,
+                        () => refused.is_of_time() && !budget.deadline.is_some_and(|over| over()),
+                    };
+                    if runs == 1 || !is_of_share {
                         return Err(refused);
                     }
                 }
@@ -101,6 +127,21 @@ impl Database {
     }
 }
 
+/// What one transaction may take of the thread that commits for all.
+struct Share {
+    begun: Instant,
+}
+
+impl Share {
+    fn begin() -> Share {
+        Share { begun: Instant::now() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.begun.elapsed() > AGAIN_TIME
+    }
+}
+
 /// Steps, and what they are called with.
 #[derive(Debug)]
 pub struct StepsCall {
@@ -108,8 +149,8 @@ pub struct StepsCall {
     pub steps: Arc<Steps>,
     /// Their parameters.
     pub parameters: Vec<OwnedValue>,
-    /// A document that must be there before the first of them, by its key's stored bytes.
-    pub required: Option<(CollectionId, Vec<u8>)>,
+    /// A document that must be there when they are done.
+    pub required: Option<Required>,
     /// What is done with the rows of the last step.
     pub rows: RowsWanted,
     /// Unix time in milliseconds.
@@ -147,8 +188,8 @@ impl StepsCall {
         did: &mut StepsDid,
     ) -> Result<(), StepsError> {
         body.clear();
-        if let Some((collection, key)) = &self.required
-            && tx.get(database.collection_at(*collection).info.tree, key)?.is_none()
+        if let Some(required) = &self.required
+            && !database.is_there(required, tx)?
         {
             return Err(StepsError::Missing);
         }
@@ -176,13 +217,15 @@ struct Stepping {
 impl store::Transaction for Stepping {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
         let Stepping { passing, call, body, did, .. } = self;
+        let share = Share::begin();
+        let is_over = || share.is_over();
         let budget = Budget {
             rows_max: call.rows_max.min(AGAIN_ROWS_MAX),
             output_bytes_max: call.reply_bytes_max,
             memory_bytes_max: call.bytes_max,
             spill: None,
-            deadline: None,
-            now_ms: call.now_ms,
+            deadline: Some(&is_over),
+            now_ms: passing.moment_ms(call.now_ms),
         };
         self.refused = call.prepare(passing, tx, &budget, body, did).err();
         if self.refused.is_none() { Ok(()) } else { Err(store::Abort) }
@@ -204,16 +247,24 @@ impl store::Transaction for Stepping {
 pub(crate) trait Refusal: From<store::Error> {
     /// Whether it looked at too many rows.
     fn is_of_rows(&self) -> bool;
+    /// Whether its time was over.
+    fn is_of_time(&self) -> bool;
 }
 
 impl Refusal for StepsError {
     fn is_of_rows(&self) -> bool {
         matches!(self, StepsError::Failed { error, .. } if error.is_of_rows())
     }
+    fn is_of_time(&self) -> bool {
+        matches!(self, StepsError::Failed { error, .. } if error.is_of_time())
+    }
 }
 
 impl Refusal for ModifyError {
     fn is_of_rows(&self) -> bool {
         matches!(self, ModifyError::Query(QueryError::Limit { what: ROWS_READ, .. }))
+    }
+    fn is_of_time(&self) -> bool {
+        matches!(self, ModifyError::Query(QueryError::Deadline))
     }
 }

@@ -87,6 +87,7 @@ pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: 
     let mut resolver =
         Resolver { store, view, config, stored, names: &names, rows: Rows::new(), kept: BTreeSet::new() };
     let (mut catalog, mut schemas, mut work, mut wishes) = (Catalog::default(), Vec::new(), Vec::new(), Vec::new());
+    catalog.plans = config.plans.clone();
     for collection in &wanted {
         let (info, schema, todo, wished) = resolver.collection(collection)?;
         catalog.collections.push(info);
@@ -141,7 +142,7 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
     let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
     let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();
-    let mut catalog = Catalog::default();
+    let mut catalog = Catalog { plans: config.plans.clone(), ..Catalog::default() };
     for collection in &wanted {
         let schema = collection.schema.as_deref().map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
         let mut info = described(collection, schema.as_ref(), NO_TREE);

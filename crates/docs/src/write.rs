@@ -7,7 +7,8 @@
 //!
 //! - Each index has exactly one entry for the document, each unique tree one where the field is there and not null.
 //! - Each view of the collection has what the document contributes ([`crate::views`]).
-//! - Each reference that is not null names a stored document, and a document that others refer to stays.
+//! - Each reference that is not null names a stored document, whose time had not come when the reference was made, and a document that
+//!   others refer to stays.
 //! - A write that leaves the document byte for byte as it was changes nothing, not even the change number; but where documents
 //!   go so long after their last write it is one, if the second is another.
 
@@ -118,7 +119,7 @@ pub(crate) fn apply<C: Change>(
     if let Some(due) = &at.due {
         clear_due(collection, op, due, change, scratch)?;
     }
-    apply_to_all(collection, (op, at.mark), precondition, change, scratch)
+    apply_to_all(collection, (op, at), precondition, change, scratch)
 }
 
 /// Removes the document that a write is about where its time has come.
@@ -153,7 +154,8 @@ fn clear_due<C: Change>(
         | Op::Delete { key } => key.clone(),
     };
     if is_due(collection, due, &key, change, scratch)? {
-        let cleared = apply_to_all(collection, (&Op::Delete { key }, None), &Precondition::None, change, scratch);
+        let delete = (&Op::Delete { key }, &AtWrite::default());
+        let cleared = apply_to_all(collection, delete, &Precondition::None, change, scratch);
         // What others refer to stays, and stays hidden.
         cleared.map(drop)?;
     }
@@ -180,12 +182,12 @@ pub(crate) fn is_due<C: Change>(
 /// The same as [`apply`], whatever has come due. What is stored gets the mark.
 pub(crate) fn apply_to_all<C: Change>(
     collection: &Collection,
-    (op, mark): (&Op, Option<u64>),
+    (op, at): (&Op, &AtWrite),
     precondition: &Precondition,
     change: &mut C,
     scratch: &mut Scratch,
 ) -> Result<Prepared, WriteError> {
-    let mut work = Work { collection, mark, change };
+    let mut work = Work { collection, mark: at.mark, now_ms: at.now_ms, change };
     match op {
         Op::Insert { body } => work.insert(body, scratch),
         Op::Update { key, patch } | Op::Patch { key, patch } => {
@@ -223,6 +225,7 @@ enum Naming {
 struct Work<'w, C> {
     collection: &'w Collection,
     mark: Option<u64>,
+    now_ms: i64,
     change: &'w mut C,
 }
 
@@ -287,7 +290,7 @@ impl<C: Change> Work<'_, C> {
                 return Err(WriteError::Conflict { what });
             }
             self.move_entries(None, Some(row), &key, &mut buffers.entries)?;
-            views::write::apply(&self.collection.views, None, Some((document, row)), self.change, views)?;
+            views::write::apply((self.collection, &key), None, Some((document, row)), self.change, views)?;
             self.change.put_stamped(self.collection.info.tree, key.as_bytes(), &buffers.new);
             if let Some(keys) = &self.collection.keys {
                 keys.met(&key);
@@ -403,7 +406,7 @@ impl<C: Change> Work<'_, C> {
                 None => {
                     self.check_references(row, None, key)?;
                     self.move_entries(None, Some(row), key, &mut buffers.entries)?;
-                    views::write::apply(&collection.views, None, Some((new, row)), self.change, views)?;
+                    views::write::apply((collection, key), None, Some((new, row)), self.change, views)?;
                 }
                 Some(_) => {
                     let before = document(&buffers.old)?;
@@ -411,7 +414,7 @@ impl<C: Change> Work<'_, C> {
                         self.check_references(row, Some(old), key)?;
                         self.move_entries(Some(old), Some(row), key, &mut buffers.entries)?;
                         let (before, now) = (Some((before, old)), Some((new, row)));
-                        views::write::apply(&collection.views, before, now, self.change, views)
+                        views::write::apply((collection, key), before, now, self.change, views)
                     })?;
                 }
             }
@@ -426,7 +429,7 @@ impl<C: Change> Work<'_, C> {
         let old = document(&buffers.old)?;
         self.collection.with_row(old, old_shape, |row| {
             self.move_entries(Some(row), None, key, &mut buffers.entries)?;
-            views::write::apply(&self.collection.views, Some((old, row)), None, self.change, views)
+            views::write::apply((self.collection, key), Some((old, row)), None, self.change, views)
         })?;
         self.change.delete(self.collection.info.tree, key.as_bytes());
         Ok(Prepared { unchanged: None, created: false, key: key.as_bytes().to_vec() })
@@ -460,7 +463,11 @@ impl<C: Change> Work<'_, C> {
     ) -> Result<(), WriteError> {
         let collection = self.collection;
         let tree = collection.unique[number].tree;
-        let had = old.map_or(Ok(false), |row| collection.unique_key(number, row, &mut entries.old_key))?;
+        let had = match old.map(|row| collection.unique_key(number, row, &mut entries.old_key)) {
+            // A value that is too long, of a document from before the field was unique: the build refuses the field, not this write.
+            Some(Err(_)) if !collection.unique[number].readiness.is_ready() => false,
+            had => had.unwrap_or(Ok(false))?,
+        };
         let has = new.map_or(Ok(false), |row| collection.unique_key(number, row, &mut entries.new_key))?;
         if had && has && entries.old_key == entries.new_key {
             return Ok(());
@@ -493,9 +500,11 @@ impl<C: Change> Work<'_, C> {
     ) -> Result<(), WriteError> {
         let Entries { old_key, old_value, new_key, new_value } = entries;
         let tree = self.collection.indexes[number].tree;
-        if let Some(old) = old {
-            self.collection.index_entry(number, old, key, old_key, old_value)?;
-        }
+        let old = match old.map(|row| self.collection.index_entry(number, row, key, old_key, old_value)) {
+            // Too long for an index that is being built: the build refuses the index, not this write.
+            Some(Err(_)) if !self.collection.indexes[number].readiness.is_ready() => None,
+            had => had.transpose()?,
+        };
         if let Some(new) = new {
             self.collection.index_entry(number, new, key, new_key, new_value)?;
         }
@@ -524,7 +533,10 @@ impl<C: Change> Work<'_, C> {
                 None => false,
                 Some(target) => {
                     let itself = reference.target == self.collection.info.tree && target.as_bytes() == key.as_bytes();
-                    itself || self.change.get(reference.target, target.as_bytes())?.is_some()
+                    itself || {
+                        let found = self.change.get(reference.target, target.as_bytes())?;
+                        found.is_some_and(|stored| reference.is_there(&stored, self.now_ms))
+                    }
                 }
             };
             if !there {

@@ -2,9 +2,9 @@
 
 use store::Submit;
 
-use crate::database::{Database, Write, written};
+use crate::database::{Database, Required, Write, written};
 use crate::error::WriteError;
-use crate::gate::Kind;
+use crate::gate::{Kind, Shut};
 use crate::reopen::Passing;
 use crate::session::Session;
 use crate::write::{Prepared, Written};
@@ -12,16 +12,75 @@ use crate::write::{Prepared, Written};
 /// Told once what became of a write. May run on a thread of the store, and must not block.
 pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
 
+/// A write that is to be submitted.
+pub struct Submission {
+    /// The write.
+    pub write: Write,
+    /// A document that must be there when it is done: else [`WriteError::NotFound`].
+    pub required: Option<Required>,
+    /// Told what became of it.
+    pub done: Done,
+}
+
 impl Database {
-    /// Submits a write; `done` is called once, perhaps before this returns. With all checks it is one transaction.
+    /// Submits a write; `done` is called once, perhaps before this returns. With all checks it is one transaction. Waits while
+    /// another configuration takes over: for threads that may wait.
     pub fn write(&self, session: &Session, write: Write, done: Done) {
-        let Some(passing) = self.pass(Kind::Short) else {
-            return match self.succeeded(&write) {
-                Ok((database, write)) => database.write(session, write, done),
-                Err(error) => done(Err(error)),
-            };
-        };
-        let writing = Writing { passing, write, outcome: None, done };
+        self.write_where(session, write, None, done);
+    }
+
+    /// The same where another document must be there when it is done: else [`WriteError::NotFound`].
+    pub fn write_where(&self, session: &Session, write: Write, required: Option<Required>, done: Done) {
+        let submission = Submission { write, required, done };
+        match self.pass(Kind::Short) {
+            Some(passing) => self.submit(session, passing, submission),
+            None => {
+                if let Some((database, Submission { write, required, done })) = self.moved(submission) {
+                    database.write_where(session, write, required, done);
+                }
+            }
+        }
+    }
+
+    /// The same for event loops, which must not wait: while another configuration takes over, for some milliseconds, the
+    /// submission is given back. Who tries again keeps the order.
+    pub fn try_write(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
+        match self.try_pass(Kind::Short) {
+            Ok(passing) => self.submit(session, passing, submission),
+            Err(Shut::Closed) => return Err(Box::new(submission)),
+            Err(Shut::Gone) => return self.try_write_moved(session, submission),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn try_write_moved(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
+        // By the old one's numbers of collections it is given back.
+        let (write, required) = (submission.write.clone(), submission.required.clone());
+        match self.moved(submission) {
+            Some((database, moved)) => database
+                .try_write(session, moved)
+                .map_err(|moved| Box::new(Submission { write, required, done: moved.done })),
+            None => Ok(()),
+        }
+    }
+
+    /// The submission as the database takes it that has taken over. One that this cannot take is answered.
+    fn moved(&self, submission: Submission) -> Option<(Database, Submission)> {
+        let Submission { write, required, done } = submission;
+        match self.succeeded(&write).and_then(|next| Ok((next, self.required_there(required)?))) {
+            Ok(((database, write), required)) => Some((database, Submission { write, required, done })),
+            Err(error) => {
+                done(Err(error));
+                None
+            }
+        }
+    }
+
+    #[inline]
+    fn submit(&self, session: &Session, passing: Passing, submission: Submission) {
+        let Submission { write, required, done } = submission;
+        let writing = Writing { passing, write, required, outcome: None, done };
         match self.store().submit(session.reader(), Box::new(writing)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
@@ -33,13 +92,23 @@ impl Database {
 struct Writing {
     passing: Passing,
     write: Write,
+    required: Option<Required>,
     outcome: Option<Result<Prepared, WriteError>>,
     done: Done,
 }
 
+impl Writing {
+    fn prepared(&self, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
+        match &self.required {
+            Some(required) if !self.passing.is_there(required, tx)? => Err(WriteError::NotFound),
+            _ => self.passing.prepare(&self.write, tx),
+        }
+    }
+}
+
 impl store::Transaction for Writing {
     fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
-        let prepared = self.passing.prepare(&self.write, tx);
+        let prepared = self.prepared(tx);
         let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
         self.outcome = Some(prepared);
         result

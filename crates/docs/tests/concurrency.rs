@@ -69,3 +69,65 @@ fn a_reference_never_outlives_its_target() {
     let report = docs::verify::database(&service.database).unwrap();
     assert!(report.is_clean(), "{:?}", report.faults);
 }
+
+/// For statements without RETURNING.
+struct NoRows;
+
+impl docs::sql::RowSink for NoRows {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _column: usize, _field: docs::sql::Field<'_>) {}
+    fn end_row(&mut self) {}
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn a_long_statement_that_others_overtake_does_not_hold_up_their_commits() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+    let service = Service::new(
+        &docs::config::Config::parse(
+            "s.toml".as_ref(),
+            "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n",
+        )
+        .unwrap(),
+    );
+    let items = service.id("items");
+    let put = |id: u32, n: u32| Write {
+        collection: items,
+        op: Op::Put {
+            key: docs::key::KeyType::U32.of_text(&id.to_string()).unwrap().as_bytes().to_vec(),
+            body: format!("{{\"id\":{id},\"n\":{n}}}").into(),
+        },
+        precondition: Precondition::None,
+    };
+    (0..2_000).for_each(|id| drop(service.database.write_now(&put(id, 0)).unwrap()));
+    let sql = "UPDATE items SET n = n + 1 WHERE id = 1999 OR length(printf('%200000d', id)) = 0";
+    let statement = docs::sql::Modification::prepare(sql, service.database.catalog()).unwrap();
+    let run = || service.database.modify(&statement, &[], &docs::sql::Budget::default(), &mut NoRows);
+    let started = Instant::now();
+    assert_eq!(run().unwrap().rows, 1);
+    let alone = started.elapsed();
+    let (is_over, slowest) = (AtomicBool::new(false), std::sync::Mutex::new(Duration::ZERO));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0.. {
+                let started = Instant::now();
+                service.database.write_now(&put(1999, n)).unwrap();
+                let mut slowest = slowest.lock().unwrap();
+                *slowest = started.elapsed().max(*slowest);
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        // It ends, though it loses each time: done, or with a clear refusal.
+        let ended = run();
+        is_over.store(true, Ordering::Relaxed);
+        let is_busy = |error: &docs::sql::ModifyError| matches!(error, docs::sql::ModifyError::Write(WriteError::Busy));
+        assert!(ended.as_ref().map_or_else(is_busy, |outcome| outcome.rows == 1), "{ended:?}");
+    });
+    let slowest = *slowest.lock().unwrap();
+    assert!(slowest < alone / 2, "a commit waited {slowest:?} for a statement of {alone:?}");
+}

@@ -224,3 +224,65 @@ fn a_schema_beside_the_file_keeps_its_order() {
     let fields: Vec<_> = catalog.collections[0].fields.iter().map(|f| (f.name.as_str(), f.kind, f.required)).collect();
     assert_eq!(fields, [("z", FieldKind::Text, true), ("id", FieldKind::Integer, false), ("a", FieldKind::Any, false)]);
 }
+
+/// Has it done by another thread: what hangs is a failed test, not one that never ends.
+#[track_caller]
+fn within<T: Send + 'static>(seconds: u64, what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(work()));
+    let told = told.recv_timeout(std::time::Duration::from_secs(seconds));
+    told.unwrap_or_else(|_| panic!("{what} takes over {seconds} s"))
+}
+
+#[test]
+fn a_schema_is_read_from_a_regular_file_and_from_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", folder.path().join("zeros")).unwrap();
+    std::fs::create_dir(folder.path().join("folder")).unwrap();
+    std::fs::write(folder.path().join("large"), " ".repeat((1 << 20) + 1)).unwrap();
+    std::fs::write(folder.path().join("latin"), b"{\"title\":\"\xe9\"}").unwrap();
+    for (name, why) in [
+        ("pipe", "it is a pipe, not a regular file"),
+        ("zeros", "it is a device, not a regular file"),
+        ("folder", "it is a folder, not a regular file"),
+        ("large", "it has 1048577 bytes, allowed are 1048576"),
+        ("latin", "it is not UTF-8"),
+        ("nothing", "No such file"),
+    ] {
+        let path = folder.path().join("s.toml");
+        let text = format!("[collections.c]\n{KEY}schema = \"{name}\"\n");
+        let read = within(20, name, move || Config::parse(&path, &text).map(|_| ()));
+        let told = read.expect_err(name).to_string();
+        assert!(told.contains(":3:10: cannot read the schema") && told.contains(why), "{told}");
+    }
+}
+
+#[test]
+fn the_time_to_read_a_file_grows_with_its_length_and_no_faster() {
+    let lines = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+    let collection = format!("[collections.c]\n{KEY}");
+    let long = "k".repeat(1 << 20);
+    let files = [
+        ("unknown keys", collection.clone() + &lines(40_000, &|n| format!("key{n} = 1\n"))),
+        ("unknown sections", lines(40_000, &|n| format!("[section{n}]\n"))),
+        ("collections", lines(20_000, &|n| format!("[collections.c{n}]\n"))),
+        ("views", lines(20_000, &|n| format!("[views.v{n}]\nquery = 1\n"))),
+        ("parameters", lines(20_000, &|n| format!("[params.p{n}]\ntype = 1\n"))),
+        ("unique fields", format!("{collection}unique = [{}]\n", lines(60_000, &|n| format!("\"f{n}\",")))),
+        ("indexes", format!("{collection}indexes = [{}]\n", lines(40_000, &|n| format!("[\"f{n}\"],")))),
+        (
+            "references",
+            collection.clone() + "[collections.c.references]\n" + &lines(40_000, &|n| format!("f{n} = \"c\"\n")),
+        ),
+        ("keys under a long name", format!("[collections.{long}]\n") + &lines(20_000, &|n| format!("key{n} = 1\n"))),
+        ("values in a list under a long name", format!("[params.{long}]\nenum = [{}]\n", "1,".repeat(20_000))),
+        ("a deep schema", format!("{collection}schema.{} = 1\n", vec!["a"; 20_000].join("."))),
+        ("deep lists", format!("x = {}", "[".repeat(100_000))),
+    ];
+    for (what, text) in files {
+        let told = within(20, what, move || Config::parse("s.toml".as_ref(), &text).map(|_| ()));
+        assert!(told.is_err(), "{what}");
+    }
+}

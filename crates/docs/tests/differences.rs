@@ -59,10 +59,13 @@ fn what_is_told_is_what_opening_changes() {
     for (piece, gone, new) in PIECES {
         let (with, without) = (file(piece), file(""));
         for (from, to, expected) in [(&with, &without, gone), (&without, &with, new), (&with, &with, "")] {
-            let (found, is_changed) = compare(&folder(from), to);
+            let dir = folder(from);
+            let (found, is_changed) = compare(&dir, to);
             assert_eq!(is_changed, !found.is_empty(), "{piece}: {found}");
             assert_eq!(found.is_empty(), expected.is_empty(), "{piece}: {found}");
             assert!(found.to_string().contains(expected), "{piece}: {found}");
+            let (again, is_changed) = compare(&dir, to);
+            assert!(again.is_empty() && !is_changed, "{piece}: once more {again}");
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::faulty_lives::{FAULTS, Start, sweep};
+use crate::faulty_lives::Start;
+use crate::simulation::sweep::{FAULTS, Lives, sweep};
 use rand::RngExt;
 
 /// How long the short run may take, and how far faults lie from one another at most.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use docs::config::Config;
 use docs::key::KeyType;
 use docs::sql::{Budget, Scratch};
-use docs::{Database, Op, OpenError, Precondition, ReadinessState, Write, WriteError};
+use docs::{Database, Op, OpenError, Precondition, ReadinessState, Submission, Write, WriteError};
 use serde_json::Value as Json;
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
@@ -192,6 +192,42 @@ fn an_old_handle_writes_by_the_new_rules_and_reads_by_no_index_any_more() {
     before.check_indexes().unwrap();
     assert_eq!(out, b"[{\"n\":50}]");
     assert_eq!(query.scans(&[]), [""; 0], "by the index");
+}
+
+#[test]
+fn a_write_of_an_event_loop_is_given_back_while_another_configuration_takes_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = open(folder.path(), ITEMS);
+    let session = old.session().unwrap();
+    let (told, outcomes) = std::sync::mpsc::channel();
+    let write = |id: u32| {
+        let collection = old.collection("items").unwrap();
+        let body = format!("{{\"id\":{id}}}").into_bytes();
+        Write { collection, op: Op::Insert { body }, precondition: Precondition::None }
+    };
+    let submit = |id: u32| {
+        let told = told.clone();
+        let done = Box::new(move |outcome| told.send(outcome).unwrap());
+        old.try_write(&session, Submission { write: write(id), required: None, done })
+    };
+    // A refused configuration first: then the old one lets it in again.
+    let mut given_back = None;
+    let refused = old.reopen(&config(&format!("{OTHERS}{ITEMS}")), |_| {
+        given_back = submit(1).err();
+        Err(OpenError::Mismatch("refused".to_string()))
+    });
+    assert!(refused.is_err());
+    assert!(old.try_write(&session, *given_back.expect("it did not wait")).is_ok());
+    outcomes.recv().unwrap().unwrap();
+    let mut given_back = None;
+    let publish = |_: &Database| {
+        given_back = submit(2).err();
+        Ok::<(), OpenError>(())
+    };
+    let (new, _) = old.reopen(&config(&format!("{OTHERS}{ITEMS}")), publish).unwrap();
+    assert!(old.try_write(&session, *given_back.expect("it did not wait")).is_ok(), "by the new one");
+    outcomes.recv().unwrap().unwrap();
+    assert_eq!(rows(&new, "SELECT COUNT(*) AS n FROM items"), Some(vec![serde_json::json!({ "n": 2 })]));
 }
 
 #[test]

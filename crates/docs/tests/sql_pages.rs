@@ -269,3 +269,152 @@ proptest! {
         }
     }
 }
+
+/// Values that are odd in one way or another, as documents have them.
+const ODD: [&str; 40] = [
+    "1e400",
+    "-1e400",
+    "1e400",
+    "9e999",
+    "1e308",
+    "-1e308",
+    "5e-324",
+    "1e-400",
+    "0",
+    "-0",
+    "-0.0",
+    "0.0",
+    "1",
+    "1.0",
+    "2.50",
+    "123456789012345678901234567890",
+    "-99999999999999999999",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "-9223372036854775809",
+    "9007199254740993",
+    "\"\"",
+    "\" \"",
+    "\"\\u0001\"",
+    "\"a\\u0001b\"",
+    "\"\\u007f\"",
+    "\"\\uffff\"",
+    "\"\\ud83d\\ude00\"",
+    "\"1e400\"",
+    "\"\\\"\\\\\"",
+    "\"null\"",
+    "[]",
+    "{}",
+    "[1e400]",
+    "{\"k\":[1e400,\"\"]}",
+    "true",
+    "false",
+    "null",
+    "\"é\"",
+];
+
+/// The pages of a query one after another, as text: not every number that is stored is one that a parser takes.
+fn pages_text(service: &Service, sql: &str, rows_max: u64) -> Result<String, String> {
+    let paged = Paged::prepare(sql, service.database.catalog()).map_err(|error| error.to_string())?;
+    let (mut all, mut after): (Vec<u8>, Option<Vec<OwnedValue>>) = (b"[".to_vec(), None);
+    for number in 0.. {
+        assert!(number < 1_000, "pages without an end: {sql}");
+        let (session, mut out) = (service.database.session().unwrap(), Vec::new());
+        let at = PageAt { rows_max, after: after.as_deref() };
+        let page = paged.write((session.now().view(), at), &[], &mut Scratch::new(), &Budget::default(), &mut out);
+        let (_, place) = page.map_err(|error| error.to_string())?;
+        if all.len() > 1 && !out.is_empty() {
+            all.push(b',');
+        }
+        all.extend_from_slice(&out);
+        let Some(place) = place else { break };
+        let mut token = Vec::new();
+        encode_place(&place, &mut token);
+        after = Some(decode_place(&token).ok_or("its place is not read again")?);
+    }
+    all.push(b']');
+    Ok(String::from_utf8(all).unwrap())
+}
+
+fn whole_text(service: &Service, sql: &str) -> Result<String, String> {
+    let query = Query::prepare(sql, service.database.catalog()).map_err(|error| error.to_string())?;
+    let (session, mut out) = (service.database.session().unwrap(), Vec::new());
+    query
+        .write_array(session.now().view(), &[], &mut Scratch::new(), &Budget::default(), &mut out)
+        .map_err(|error| error.to_string())?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+/// Documents with odd values of a type, with an index over them or without: `a` is odd, `b` has three values.
+fn odd(kind: &str, index: &str) -> Service {
+    let property = if kind.is_empty() { "{}".to_owned() } else { format!("{{ type = \"{kind}\" }}") };
+    let text = format!(
+        "[collections.t]\nkey = {{ field = \"id\", type = \"u32\" }}\n{index}\n[collections.t.schema.properties]\na = {property}\n"
+    );
+    let service = Service::new(&crate::service::config(&text));
+    let mut stored = 0;
+    for (number, value) in ODD.iter().enumerate() {
+        let document = format!("insert t {{\"id\":{number},\"a\":{value},\"b\":{}}}", number % 3);
+        stored += usize::from(service.run(&document).is_ok());
+    }
+    service.run("insert t {\"id\":100,\"b\":1}").unwrap();
+    assert!(stored > 5, "{kind}: {stored}");
+    service
+}
+
+#[test]
+fn no_odd_value_breaks_the_pages_of_others() {
+    for kind in ["", "number", "integer", "string"] {
+        for index in ["", "indexes = [[\"a\"]]", "indexes = [[\"b\", \"a\"], [\"a\", \"b\"]]"] {
+            let service = odd(kind, index);
+            for (sql, whole) in [
+                ("SELECT id FROM t ORDER BY a", "SELECT id FROM t ORDER BY a, id"),
+                ("SELECT id FROM t ORDER BY a DESC", "SELECT id FROM t ORDER BY a DESC, id DESC"),
+                ("SELECT id, a FROM t ORDER BY a", "SELECT id, a FROM t ORDER BY a, id"),
+                ("SELECT a FROM t WHERE b = 1 ORDER BY a", "SELECT a FROM t WHERE b = 1 ORDER BY a, id"),
+                ("SELECT id FROM t ORDER BY b, a DESC", "SELECT id FROM t ORDER BY b, a DESC, id DESC"),
+                ("SELECT id FROM t WHERE a > 0 ORDER BY a", "SELECT id FROM t WHERE a > 0 ORDER BY a, id"),
+                ("SELECT * FROM t ORDER BY a NULLS LAST", "SELECT * FROM t ORDER BY a NULLS LAST, id"),
+                ("SELECT id FROM t ORDER BY -a", "SELECT id FROM t ORDER BY -a, id"),
+                ("SELECT a FROM t", "SELECT a FROM t ORDER BY id"),
+                ("SELECT COUNT(*) AS n FROM t GROUP BY a", "SELECT COUNT(*) AS n FROM t GROUP BY a ORDER BY a"),
+                (
+                    "SELECT b, COUNT(*) AS n FROM t GROUP BY b ORDER BY MAX(a)",
+                    "SELECT b, COUNT(*) AS n FROM t GROUP BY b ORDER BY MAX(a), b",
+                ),
+            ] {
+                let whole = whole_text(&service, whole).unwrap_or_else(|error| panic!("{kind} {index} {sql}: {error}"));
+                for rows_max in [1, 4, 1_000] {
+                    let pages = pages_text(&service, sql, rows_max);
+                    let pages = pages.unwrap_or_else(|error| panic!("{kind} {index} {sql}, {rows_max} rows: {error}"));
+                    assert_eq!(pages, whole, "{kind} {index} {sql}, {rows_max} rows");
+                }
+            }
+            // A computed result that is infinite is an error all the same, in pages and out of them.
+            let shown = "SELECT id, a * 10 AS x FROM t WHERE a > 1e307 AND a < 'a' ORDER BY a";
+            let refused = |text: Result<String, String>| matches!(&text, Err(why) if why.contains("infinite"));
+            if whole_text(&service, "SELECT id FROM t WHERE a > 1e307 AND a < ''").unwrap() != "[]" {
+                assert!(refused(whole_text(&service, shown)), "{kind} {index}");
+                assert!(refused(pages_text(&service, shown, 2)), "{kind} {index}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_number_selected_bare_comes_out_as_it_is_stored_whether_or_not_an_index_has_it() {
+    for kind in ["", "number", "integer"] {
+        let [with, without] = ["indexes = [[\"a\"], [\"b\", \"a\"]]", ""].map(|index| odd(kind, index));
+        for sql in [
+            "SELECT id, a FROM t ORDER BY a, id",
+            "SELECT a FROM t WHERE b = 1 ORDER BY id",
+            "SELECT a AS x FROM t WHERE a > 5 ORDER BY a, id",
+        ] {
+            // An index has one form of 0.
+            let [with, without] =
+                [&with, &without].map(|service| whole_text(service, sql).unwrap().replace(":-0}", ":0}"));
+            assert_eq!(with, without, "{kind}: {sql}");
+        }
+    }
+}

@@ -454,9 +454,9 @@ fn the_range_that_a_query_begins_with_is_told_by_its_parameters() {
     let shop = shop();
     let slots = |sql: &str| {
         let query = Query::prepare(sql, &shop.memory.catalog).unwrap();
-        query.first_range().map(|range| {
-            let names = range.slots().map(|slot| query.parameters()[slot].clone());
-            names.collect::<Vec<String>>().join(" ")
+        query.with_first_range(&mut docs::sql::Scratch::new(), |range| {
+            let name = |slot: usize| query.parameters()[slot].clone();
+            range.map(|range| range.slots().map(name).collect::<Vec<String>>().join(" "))
         })
     };
     let some = |names: &str| Some(names.to_owned());

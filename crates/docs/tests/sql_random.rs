@@ -55,8 +55,6 @@ fn compare_pages(both: &Both, asked: &Asked) -> Result<bool, String> {
     loop {
         let (mut out, at) = (b"[".to_vec(), PageAt { rows_max, after: after.as_deref() });
         match paged.write((&both.memory, at), &values, &mut Scratch::new(), &Budget::default(), &mut out) {
-            // What rows are ordered by may be infinite where no result is.
-            Err(error) if error.to_string().contains("infinite") => return Ok(false),
             Err(error) => return Err(format!("{sql}\n pages: {error}")),
             Ok((_, end)) => after = end,
         }

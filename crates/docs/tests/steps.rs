@@ -135,7 +135,12 @@ fn submitted_steps_are_told_their_reply_or_that_they_need_more_room() {
     let submit = |call: StepsCall| {
         let (told, outcome) = std::sync::mpsc::channel();
         let session = service.database.session().unwrap();
-        service.database.submit_steps(&session, call, Box::new(move |_, _, outcome| told.send(outcome).unwrap()));
+        let submitted = service.database.try_submit_steps(
+            &session,
+            call,
+            Box::new(move |_, _, outcome| told.send(outcome).unwrap()),
+        );
+        assert!(submitted.is_ok());
         outcome.recv_timeout(std::time::Duration::from_secs(20)).unwrap().map(|body| String::from_utf8(body).unwrap())
     };
     let values = tea(1).map(|(_, value)| value);
@@ -149,7 +154,10 @@ fn submitted_steps_are_told_their_reply_or_that_they_need_more_room() {
     let is_limit = matches!(&error, StepsError::Failed { error: ModifyError::Query(QueryError::Limit { .. }), .. });
     assert!(is_limit, "{error:?}");
     let goods = service.database.collection("goods").unwrap();
-    let missing = StepsCall { required: Some((goods, b"milk".to_vec())), ..call(sell(), &values, RowsWanted::All) };
+    let missing = StepsCall {
+        required: Some(docs::Required { collection: goods, key: b"milk".to_vec() }),
+        ..call(sell(), &values, RowsWanted::All)
+    };
     assert!(matches!(submit(missing), Err(StepsError::Missing)));
     assert_eq!(all(&service, "SELECT id FROM sales"), r#"[{"id":1},{"id":2}]"#);
 }

@@ -9,6 +9,7 @@ mod simulation {
     pub(crate) mod content;
     pub(crate) mod disk;
     pub(crate) mod platter;
+    pub(crate) mod sweep;
 }
 mod declared_views;
 mod dying_disk;
@@ -41,7 +42,9 @@ mod online_rules;
 mod reopen;
 mod reopen_live;
 mod schema;
+mod sql_budget;
 mod sql_changes;
+mod sql_changes_random;
 mod sql_compiled;
 mod sql_correlated;
 mod sql_differential;

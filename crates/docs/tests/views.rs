@@ -482,3 +482,80 @@ fn a_verification_ends_where_nobody_waits_for_it_any_more() {
         }
     }
 }
+
+const AMOUNTS: &str = "SELECT COUNT(*) AS n, SUM(amount) AS s, MAX(amount) AS hi FROM items";
+
+/// A view that documents stored before it do not fit: long texts are no keys of groups.
+fn by_tag() -> docs::config::Config {
+    with_views(&[("by_tag", "SELECT tag, COUNT(*) AS n FROM items GROUP BY tag"), ("amounts", AMOUNTS)])
+}
+
+fn long_tags(ids: std::ops::Range<i64>) -> Service {
+    let service = Service::new(&config(ITEMS));
+    for id in ids {
+        run(&service.database, &Step::Put(id, json!({ "amount": id, "tag": "x".repeat(2000) })));
+    }
+    service
+}
+
+/// Each way to write a document that broke a view, its reading aside.
+#[track_caller]
+fn check_writes_of_broken(service: &Service) {
+    for command in [
+        "patch items/1 {\"amount\":7}",
+        "update items/1 {\"other\":true}",
+        "put items/2 {\"id\":2,\"amount\":2}",
+        "replace items/3 {\"id\":3,\"amount\":3}",
+        "delete items/4",
+    ] {
+        service.run(command).unwrap_or_else(|error| panic!("{command}: {error}"));
+    }
+    // Nothing asks any more whether a document fits the view.
+    let long = "y".repeat(3000);
+    service.run(&format!("insert items {{\"id\":100,\"tag\":\"{long}\",\"amount\":1}}")).unwrap();
+}
+
+#[track_caller]
+fn check_state(database: &Database, name: &str, state: ViewState) {
+    let views = database.views();
+    let view = views.iter().find(|view| view.name == name).unwrap();
+    assert_eq!(view.state, state, "{view:?}");
+    assert_eq!(view.failure.is_some(), state == ViewState::Failed, "{view:?}");
+}
+
+#[test]
+fn a_document_that_broke_a_view_is_written_like_any_other_and_other_views_are_kept() {
+    let Service { database, dir } = long_tags(1..6);
+    drop(database);
+    let service = Service { database: open(&by_tag(), dir.path()), dir };
+    service.database.wait_for_views();
+    check_state(&service.database, "by_tag", ViewState::Failed);
+    check_writes_of_broken(&service);
+    check_state(&service.database, "amounts", ViewState::Ready);
+    check(&service.database, "amounts", AMOUNTS);
+    check_verified(&service.database, "amounts");
+    // Once no document breaks it, the next opening builds it.
+    for command in ["delete items/1", "delete items/5", "delete items/100"] {
+        service.run(command).unwrap();
+    }
+    let Service { database, dir } = service;
+    drop(database);
+    let database = open(&by_tag(), dir.path());
+    database.wait_for_views();
+    check_state(&database, "by_tag", ViewState::Ready);
+    check_verified(&database, "by_tag");
+}
+
+#[test]
+fn a_write_to_a_document_that_breaks_a_view_before_its_build_has_come_there_gives_the_view_up() {
+    let Service { database, dir } = long_tags(1..6);
+    drop(database);
+    for amount in 0..20 {
+        let service = Service { database: open(&by_tag(), dir.path()), dir: tempfile::tempdir().unwrap() };
+        // Whether the builder or this write is first.
+        service.run(&format!("patch items/5 {{\"amount\":{}}}", 100 + amount)).unwrap();
+        service.database.wait_for_views();
+        check_state(&service.database, "by_tag", ViewState::Failed);
+        check(&service.database, "amounts", AMOUNTS);
+    }
+}

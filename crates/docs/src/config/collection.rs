@@ -6,7 +6,10 @@ use crate::catalog::KeyInfo;
 use crate::expire::{AFTER_SECONDS_MAX, LAST_WRITE};
 use crate::generate::GENERATORS;
 use crate::key::{KEY_TYPES, KeyType};
+use crate::row::{NAMES_MAX, Names};
 use crate::schema::Schema;
+use crate::stored_catalog::{index_row, unique_row};
+use store::TREE_NAME_BYTES_MAX;
 
 /// Most collections in a file.
 pub const COLLECTIONS_MAX: usize = 1024;
@@ -53,9 +56,10 @@ pub(crate) fn read_all(root: &Table<'_>) -> Vec<CollectionConfig> {
     let Some(table) = root.get("collections").and_then(|item| item.table()) else {
         return Vec::new();
     };
-    let entries = table.entries();
+    let mut entries = table.entries();
     if entries.len() > COLLECTIONS_MAX {
         table.mistake(format!("{} collections", entries.len()), format!("up to {COLLECTIONS_MAX}"));
+        entries.truncate(COLLECTIONS_MAX);
     }
     let names: Vec<&str> = entries.iter().map(|item| item.name()).collect();
     entries.iter().filter_map(|item| read(item, &names)).collect()
@@ -72,8 +76,45 @@ fn read(item: &Item<'_>, names: &[&str]) -> Option<CollectionConfig> {
     let indexes = table.get("indexes").map(|item| read_indexes(&item, &fields)).unwrap_or_default();
     let references = table.get("references").map(|item| read_references(&item, &fields, names)).unwrap_or_default();
     let expire = table.get("expire").and_then(|item| read_expire(&item, &fields));
-    let schema = schema.map(|(text, _)| text);
-    Some(CollectionConfig { name: item.name().to_string(), key: key?, schema, unique, indexes, references, expire })
+    let name = item.name().to_string();
+    let read = CollectionConfig { name, key: key?, schema: None, unique, indexes, references, expire };
+    check_trees(&read, &table);
+    check_fields(&read, schema.as_ref().map(|(_, schema)| schema), item);
+    Some(CollectionConfig { schema: schema.map(|(text, _)| text), ..read })
+}
+
+/// Trees are named after the fields of their indexes.
+fn check_trees(read: &CollectionConfig, table: &Table<'_>) {
+    let is_long = |row: &str| row.len() > TREE_NAME_BYTES_MAX;
+    let is_index_long = |fields: &[String]| is_long(&index_row(read, fields));
+    let is_field_long = |field: &String| is_index_long(std::slice::from_ref(field));
+    for (key, is_long) in [
+        ("indexes", read.indexes.iter().any(|fields| is_index_long(fields))),
+        ("unique", read.unique.iter().any(|field| is_long(&unique_row(read, field)))),
+        ("references", read.references.iter().any(|(field, _)| is_field_long(field))),
+        ("expire", read.expire.iter().any(|expire| is_field_long(&expire.field))),
+    ] {
+        if let Some(item) = table.get(key).filter(|_| is_long) {
+            let allowed = format!("as long as \"index/COLLECTION/FIELD,FIELD\" has up to {TREE_NAME_BYTES_MAX} bytes");
+            item.mistake(format!("the names in `{}` are too long together for a tree's name", item.path()), allowed);
+        }
+    }
+}
+
+/// All fields that have a place in a row.
+fn check_fields(read: &CollectionConfig, schema: Option<&Schema>, item: &Item<'_>) {
+    let of_schema = schema.into_iter().flat_map(|schema| schema.fields()).map(|field| &field.name).take(NAMES_MAX);
+    let others = std::iter::once(&read.key.field).chain(read.indexes.iter().flatten()).chain(&read.unique);
+    let others =
+        others.chain(read.references.iter().map(|(field, _)| field)).chain(read.expire.iter().map(|e| &e.field));
+    let mut names = Names::default();
+    if of_schema.chain(others).any(|name| names.add(name).is_none()) {
+        let what = format!(
+            "`{}` uses more than {NAMES_MAX} fields: those of its schema, and others that it names",
+            item.path()
+        );
+        item.mistake_in_name(what, format!("up to {NAMES_MAX}, or names that the schema has among its first"));
+    }
 }
 
 /// Names stand in paths and in trees' names.
@@ -113,9 +154,10 @@ fn read_schema(item: &Item<'_>) -> Option<(String, Schema)> {
 }
 
 fn read_indexes(item: &Item<'_>, fields: &Fields<'_>) -> Vec<Vec<String>> {
-    let lists = item.list().unwrap_or_default();
+    let mut lists = item.list().unwrap_or_default();
     if lists.len() > INDEXES_MAX {
         item.mistake(format!("{} indexes", lists.len()), format!("up to {INDEXES_MAX}"));
+        lists.truncate(INDEXES_MAX);
     }
     let mut indexes: Vec<Vec<String>> = Vec::new();
     for list in lists {
@@ -135,7 +177,12 @@ fn read_indexes(item: &Item<'_>, fields: &Fields<'_>) -> Vec<Vec<String>> {
 fn read_references(item: &Item<'_>, fields: &Fields<'_>, names: &[&str]) -> Vec<(String, String)> {
     let Some(table) = item.table() else { return Vec::new() };
     let mut references = Vec::new();
-    for entry in table.entries() {
+    let mut entries = table.entries();
+    if entries.len() > INDEXES_MAX {
+        item.mistake(format!("{} references", entries.len()), format!("up to {INDEXES_MAX}"));
+        entries.truncate(INDEXES_MAX);
+    }
+    for entry in entries {
         fields.check_own(entry.name(), &entry);
         let words: Vec<(&str, &str)> = names.iter().map(|name| (*name, *name)).collect();
         if let Some(target) = entry.word(&words) {
@@ -182,9 +229,10 @@ struct Fields<'s> {
 impl Fields<'_> {
     /// A list of field names, each once.
     fn read(&self, list: &Item<'_>) -> Vec<String> {
-        let items = list.list().unwrap_or_default();
+        let mut items = list.list().unwrap_or_default();
         if items.len() > INDEXES_MAX {
             list.mistake(format!("{} fields in `{}`", items.len(), list.path()), format!("up to {INDEXES_MAX}"));
+            items.truncate(INDEXES_MAX);
         }
         let mut names: Vec<String> = Vec::new();
         for item in items {

@@ -17,18 +17,22 @@
 //! ```
 
 mod collection;
+mod file;
 mod mistake;
 mod parameter;
 mod schema_text;
 mod source;
 mod table;
+mod trail;
 mod view;
 
 use std::path::Path;
 
 use crate::expire::Clock;
+use crate::sql::PlanSpace;
 
 pub use collection::{COLLECTIONS_MAX, CollectionConfig, ExpireConfig, INDEX_FIELDS_MAX, INDEXES_MAX, NAME_BYTES_MAX};
+pub use file::read_file;
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
 pub use parameter::{
     Default as ParameterDefault, ENUM_VALUES_MAX, PARAMETER_KINDS, Parameter, ParameterKind, ParameterValue,
@@ -66,6 +70,8 @@ pub struct Config {
     /// Whether indexes and unique fields that are new for a collection with documents are built while it is open, and not before;
     /// not in the file either.
     pub builds_indexes_later: bool,
+    /// Where plans of queries are kept; not in the file either.
+    pub plans: PlanSpace,
     /// What time it is for documents that expire; not in the file either.
     pub clock: Clock,
 }
@@ -90,6 +96,7 @@ impl Default for Config {
             build_bytes,
             build_threads,
             builds_indexes_later,
+            plans: PlanSpace::default(),
             clock,
         }
     }
@@ -114,9 +121,11 @@ impl Config {
     /// Reads the sections that are about documents, and checks the names of all. Mistakes are noted in the table's source.
     pub fn read(root: &Table<'_>) -> Config {
         root.check_keys(&SECTIONS, &SECTIONS_LATER);
-        let params = root.get("params").and_then(|item| item.table()).map(|table| table.entries()).unwrap_or_default();
+        let params = root.get("params").and_then(|item| item.table()).map(|table| table.entries());
+        let mut params = params.unwrap_or_default();
         if params.len() > PARAMETERS_MAX {
             root.mistake(format!("{} parameters", params.len()), format!("up to {PARAMETERS_MAX}"));
+            params.truncate(PARAMETERS_MAX);
         }
         let mut config = Config {
             collections: collection::read_all(root),
@@ -127,6 +136,7 @@ impl Config {
             build_bytes: BUILD_BYTES_DEFAULT,
             build_threads: build_threads(),
             builds_indexes_later: false,
+            plans: PlanSpace::default(),
             clock: Clock::default(),
         };
         config.views = view::read_all(root, &config);

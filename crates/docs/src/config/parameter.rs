@@ -101,9 +101,10 @@ impl Parameter {
     }
 
     fn read_bounds(&mut self, table: &Table<'_>) {
-        if let Some(values) = table.get("enum").and_then(|item| item.list()) {
+        if let Some(mut values) = table.get("enum").and_then(|item| item.list()) {
             if values.is_empty() || values.len() > ENUM_VALUES_MAX {
                 table.mistake(format!("{} values in `enum`", values.len()), format!("1 to {ENUM_VALUES_MAX}"));
+                values.truncate(ENUM_VALUES_MAX);
             }
             self.values = values.iter().filter_map(|value| self.value(value)).collect();
         }

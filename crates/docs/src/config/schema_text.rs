@@ -2,11 +2,10 @@
 //!
 //! The order of the file is kept: it is the order in which `*` gives a collection's fields.
 
-use std::fs;
-
 use serde_json::Value as Json;
 use toml::de::DeValue;
 
+use super::file::read_file as read_bytes;
 use super::table::{Item, Table};
 
 /// Longest schema file.
@@ -37,12 +36,8 @@ pub fn json_text(item: &Item<'_>) -> String {
 
 fn read_file(item: &Item<'_>, path: &str) -> Option<String> {
     let full = item.source().relative(path);
-    let size = fs::metadata(&full).map(|meta| meta.len());
-    let text = match size {
-        Ok(size) if size > SCHEMA_BYTES_MAX => Err(format!("it has {size} bytes, allowed are {SCHEMA_BYTES_MAX}")),
-        Ok(_) => fs::read_to_string(&full).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
+    let bytes = read_bytes(&full, SCHEMA_BYTES_MAX).map_err(|error| error.to_string());
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_string()));
     text.map_err(|error| item.mistake(format!("cannot read the schema {}: {error}", full.display()), "")).ok()
 }
 

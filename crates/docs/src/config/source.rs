@@ -45,15 +45,16 @@ impl<'t> Source<'t> {
 
     /// Notes a mistake at a place of the text.
     pub fn mistake(&self, at: Range<usize>, what: impl Into<String>, allowed: impl Into<String>) {
+        let mut found = self.mistakes.borrow_mut();
+        // The place is searched for those alone that are reported: each search reads the file up to there.
+        if found.list.len() == MISTAKES_MAX {
+            found.more += 1;
+            return;
+        }
         let (line, column) = self.place(at.start);
         let file = self.path.display().to_string();
         let mistake = Mistake { file, line, column, what: what.into(), allowed: allowed.into() };
-        let mut found = self.mistakes.borrow_mut();
-        if found.list.len() == MISTAKES_MAX {
-            found.more += 1;
-        } else {
-            found.list.push((at.start, mistake));
-        }
+        found.list.push((at.start, mistake));
     }
 
     /// Whether any mistake was noted yet.

@@ -4,17 +4,19 @@
 //! type is noted in the [`Source`] and comes back as `None`, so that reading goes on and finds the next mistake.
 
 use std::ops::{Range, RangeInclusive};
+use std::rc::Rc;
 
 use toml::de::{DeTable, DeValue};
 
 use super::source::Source;
+use super::trail::Trail;
 
 /// A table, how messages name it, and its place in the file.
 #[derive(Clone)]
 pub struct Table<'a> {
     source: &'a Source<'a>,
     table: &'a DeTable<'a>,
-    path: String,
+    trail: Rc<Trail<'a>>,
     span: Range<usize>,
 }
 
@@ -24,7 +26,7 @@ pub struct Item<'a> {
     source: &'a Source<'a>,
     value: &'a DeValue<'a>,
     name: &'a str,
-    path: String,
+    trail: Trail<'a>,
     span: Range<usize>,
     key_span: Range<usize>,
 }
@@ -32,12 +34,15 @@ pub struct Item<'a> {
 impl<'a> Table<'a> {
     /// The whole file.
     pub fn root(source: &'a Source<'a>, document: &'a DeTable<'a>) -> Self {
-        Table { source, table: document, path: String::new(), span: 0..0 }
+        Table { source, table: document, trail: Rc::new(Trail::Start), span: 0..0 }
     }
 
     /// How messages name it: `[collections.users]`, or "the file".
     pub fn name(&self) -> String {
-        if self.path.is_empty() { "the file".to_string() } else { format!("[{}]", self.path) }
+        match &*self.trail {
+            Trail::Start => "the file".to_string(),
+            trail => format!("[{trail}]"),
+        }
     }
 
     /// Notes every key that is not `allowed`; the keys in `later` are known names that answer "not yet".
@@ -64,9 +69,9 @@ impl<'a> Table<'a> {
     pub fn get(&self, key: &str) -> Option<Item<'a>> {
         let (key, value) = self.table.get_key_value(key)?;
         let name: &'a str = key.get_ref();
-        let path = if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) };
+        let trail = Trail::Key(Rc::clone(&self.trail), name);
         let (span, key_span) = (value.span(), key.span());
-        Some(Item { source: self.source, value: value.get_ref(), name, path, span, key_span })
+        Some(Item { source: self.source, value: value.get_ref(), name, trail, span, key_span })
     }
 
     /// The value of a key; that it is missing is a mistake.
@@ -101,8 +106,8 @@ impl<'a> Item<'a> {
     }
 
     /// How messages name it: `collections.users.key`.
-    pub fn path(&self) -> &str {
-        &self.path
+    pub fn path(&self) -> &(impl std::fmt::Display + use<'a>) {
+        &self.trail
     }
 
     /// The TOML value itself.
@@ -132,7 +137,7 @@ impl<'a> Item<'a> {
 
     /// Notes that the value is of another type than it should be.
     pub fn mismatch(&self, expected: &str) {
-        let what = format!("`{}` is {}", self.path, article(self.value.type_str()));
+        let what = format!("`{}` is {}", self.trail, article(self.value.type_str()));
         self.mistake(what, expected);
     }
 
@@ -142,7 +147,7 @@ impl<'a> Item<'a> {
             self.mismatch("a table");
             None
         })?;
-        Some(Table { source: self.source, table, path: self.path.clone(), span: self.key_span.clone() })
+        Some(Table { source: self.source, table, trail: Rc::new(self.trail.clone()), span: self.key_span.clone() })
     }
 
     /// As text.
@@ -176,7 +181,7 @@ impl<'a> Item<'a> {
         };
         let number = i64::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|n| range.contains(n));
         if number.is_none() {
-            self.mistake(format!("`{}` is {integer}", self.path), allowed());
+            self.mistake(format!("`{}` is {integer}", self.trail), allowed());
         }
         number
     }
@@ -190,7 +195,7 @@ impl<'a> Item<'a> {
         };
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         if found.is_none() {
-            self.mistake(format!("`{}` is \"{text}\"", self.path), allowed());
+            self.mistake(format!("`{}` is \"{text}\"", self.trail), allowed());
         }
         found
     }
@@ -201,11 +206,12 @@ impl<'a> Item<'a> {
             self.mismatch("a list in brackets");
             None
         })?;
+        let trail = Rc::new(self.trail.clone());
         let items = array.iter().enumerate().map(|(number, value)| Item {
             source: self.source,
             value: value.get_ref(),
             name: self.name,
-            path: format!("{}[{number}]", self.path),
+            trail: Trail::Number(Rc::clone(&trail), number),
             span: value.span(),
             key_span: value.span(),
         });

@@ -16,9 +16,10 @@ pub struct ViewConfig {
 /// Reads all views of the file. The collections were read before, without a mistake, or queries are not checked.
 pub(crate) fn read_all(root: &Table<'_>, config: &Config) -> Vec<ViewConfig> {
     let Some(table) = root.get("views").and_then(|item| item.table()) else { return Vec::new() };
-    let entries = table.entries();
+    let mut entries = table.entries();
     if entries.len() > VIEWS_MAX {
         table.mistake(format!("{} views", entries.len()), format!("up to {VIEWS_MAX}"));
+        entries.truncate(VIEWS_MAX);
     }
     let catalog = if root.source().is_clean() { crate::outline(config).ok() } else { None };
     let read: Vec<Option<(ViewConfig, Item<'_>)>> = entries.iter().map(|item| read(item, config)).collect();

@@ -7,8 +7,9 @@
 //!   (an insert with its key takes its place).
 //! - It is **removed a little later**, in small transactions, through the index of its field ([`crate::Database::expire`]). Then its index
 //!   entries, its unique values and what it adds to views go too, and the feed of changes tells it: so until then a view counts
-//!   it, its unique values are taken, and it can be referred to.
-//! - A document that others refer to is hidden and stays; it goes when they do.
+//!   it, and its unique values are taken.
+//! - A document that others refer to is hidden and stays; it goes when they do. Nothing new can refer to it, and it is not there for
+//!   what a transaction requires when it is committed.
 //! - A document without the field, or with null in it, stays for ever.
 //!
 //! A time is a number (seconds since 1970) or a text, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fff]Z`: those texts whose order is
@@ -112,6 +113,8 @@ pub(crate) struct AtWrite {
     pub(crate) due: Option<Due>,
     /// What is stored is marked with this.
     pub(crate) mark: Option<u64>,
+    /// The moment, in milliseconds since 1970: other documents that have come due are not there either.
+    pub(crate) now_ms: i64,
 }
 
 /// Checks that a row's field is a time, null, or missing.
@@ -166,10 +169,9 @@ fn written(ms: i64) -> String {
     const FIRST_MS: i64 = -62_167_219_200_000;
     const LAST_MS: i64 = 253_402_300_799_999;
     let (arguments, texts) = ([Value::text(FORM), Value::text("now")], [FORM.as_bytes(), b"now"]);
-    let arena = bumpalo::Bump::new();
-    let mut out = bumpalo::collections::String::new_in(&arena);
+    let mut out = String::new();
     dates::call(DateFunction::Strftime, &arguments, &texts, ms.clamp(FIRST_MS, LAST_MS), &mut out);
-    out.as_str().to_owned()
+    out
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
-use super::{Due, WithoutTime};
+use super::{AtWrite, Due, WithoutTime};
 use crate::collection::Collection;
 use crate::database::{CollectionId, Database};
 use crate::engine::{Direction, KeyRange, View};
 use crate::error::{ReadError, WriteError};
 use crate::gate::Kind;
 use crate::order::{self, Scalar};
+use crate::rebuild::shown_key;
 use crate::write::{Op, Precondition};
 use crate::{scratch, write};
 
@@ -17,12 +18,16 @@ use crate::{scratch, write};
 const BATCH_DOCUMENTS: usize = 64;
 
 /// What one call did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Documents removed.
     pub removed: u64,
     /// Documents whose time has come, and to which others refer.
     pub blocked: u64,
+    /// Documents whose time has come, and which cannot be removed for another reason.
+    pub unremovable: u64,
+    /// Which the first of them is, and why.
+    pub why: Option<String>,
     /// Whether the sweep has not seen all.
     pub has_more: bool,
     /// How long the one is due that waits longest, in milliseconds, where its field is a number; of those that were looked at.
@@ -94,7 +99,7 @@ impl Database {
         Ok(swept)
     }
 
-    /// Removes those of the documents that are still due, and to which nobody refers.
+    /// Removes those of the documents that are still due and can go; what cannot is counted.
     fn remove(
         &self,
         collection: &Collection,
@@ -105,37 +110,82 @@ impl Database {
         if keys.is_empty() {
             return Ok(());
         }
-        let mut blocked: Vec<bool> = vec![false; keys.len()];
         let Some(_passing) = self.pass(Kind::Long) else { return Ok(()) };
-        // What is referred to is found one by one: its deletion cannot be taken out of a transaction again.
+        let mut stays: Vec<bool> = vec![false; keys.len()];
         loop {
-            let (mut removed, mut refused) = (0, None);
-            let commit = self.store().commit(&mut |tx| {
-                (removed, refused) = (0, None);
-                for (number, key) in keys.iter().enumerate().filter(|(number, _)| !blocked[*number]) {
-                    match scratch::with(|scratch| remove_one(collection, due, key, tx, scratch)) {
-                        Ok(was_there) => removed += u64::from(was_there),
-                        Err(error) => {
-                            refused = Some((number, error));
-                            return Err(store::Abort);
-                        }
-                    }
-                }
-                Ok(())
-            });
-            match (commit, refused) {
-                (Err(store::Error::Aborted), Some((number, WriteError::Conflict { .. }))) => {
-                    blocked[number] = true;
-                    swept.blocked += 1;
-                }
-                (Err(store::Error::Aborted), Some((_, error))) => return Err(error),
-                (Err(error), _) => return Err(error.into()),
-                (Ok(_), _) => {
+            let going = keys.iter().enumerate().filter(|(number, _)| !stays[*number]);
+            match self.remove_together(collection, due, &going.collect::<Vec<_>>()) {
+                Ok(removed) => {
                     swept.removed += removed;
                     return Ok(());
                 }
+                // Found one by one: a deletion cannot be taken out of a transaction again.
+                Err(Stopped::Document(number, error)) => {
+                    stays[number] = true;
+                    swept.note(collection, &keys[number], &error);
+                }
+                Err(Stopped::Together(error)) if keys.len() == 1 => {
+                    swept.note(collection, &keys[0], &error);
+                    return Ok(());
+                }
+                Err(Stopped::Together(_)) => break,
+                Err(Stopped::Store(error)) => return Err(error),
             }
         }
+        let going = keys.iter().zip(&stays).filter(|(_, stays)| !**stays);
+        going.into_iter().try_for_each(|(key, _)| self.remove(collection, due, std::slice::from_ref(key), swept))
+    }
+
+    /// Removes documents in one transaction, each unless it is not due any more; gives how many.
+    fn remove_together(&self, collection: &Collection, due: &Due, keys: &[(usize, &Vec<u8>)]) -> Result<u64, Stopped> {
+        let (mut removed, mut refused) = (0, None);
+        let commit = self.store().commit(&mut |tx| {
+            (removed, refused) = (0, None);
+            for &(number, key) in keys {
+                match scratch::with(|scratch| remove_one(collection, due, key, tx, scratch)) {
+                    Ok(was_there) => removed += u64::from(was_there),
+                    Err(error) => {
+                        refused = Some((number, error));
+                        return Err(store::Abort);
+                    }
+                }
+            }
+            Ok(())
+        });
+        match (commit, refused) {
+            (Ok(_), _) => Ok(removed),
+            (Err(store::Error::Aborted), Some((_, error @ (WriteError::Busy | WriteError::Unknown { .. })))) => {
+                Err(Stopped::Store(error))
+            }
+            (Err(store::Error::Aborted), Some((number, error))) => Err(Stopped::Document(number, error)),
+            // A row of a view refuses what they make of it, or they are too much for one transaction.
+            (Err(error @ (store::Error::Refused { .. } | store::Error::Limit { .. })), _) => {
+                Err(Stopped::Together(error.into()))
+            }
+            (Err(error), _) => Err(Stopped::Store(error.into())),
+        }
+    }
+}
+
+/// Why documents were not removed.
+enum Stopped {
+    /// The one of this number cannot be.
+    Document(usize, WriteError),
+    /// One of them, or all in one transaction, cannot be.
+    Together(WriteError),
+    /// Nothing can be now.
+    Store(WriteError),
+}
+
+impl Swept {
+    fn note(&mut self, collection: &Collection, key: &[u8], why: &WriteError) {
+        if matches!(why, WriteError::Conflict { .. }) {
+            self.blocked += 1;
+            return;
+        }
+        self.unremovable += 1;
+        let info = &collection.info;
+        self.why.get_or_insert_with(|| format!("{}/{}: {why}", info.name, shown_key(info.key.kind, key)));
     }
 }
 
@@ -151,7 +201,7 @@ fn remove_one(
     }
     // By its key alone: for this deletion the document is there.
     let op = Op::Delete { key: key.to_vec() };
-    write::apply_to_all(collection, (&op, None), &Precondition::None, tx, scratch).map(|_| true)
+    write::apply_to_all(collection, (&op, &AtWrite::default()), &Precondition::None, tx, scratch).map(|_| true)
 }
 
 /// The ranges of an index's first field that have come: numbers, then texts; where the time of the last write is noted, that what

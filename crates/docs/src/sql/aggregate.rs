@@ -12,6 +12,7 @@ use super::number::{self, IntegerText};
 use super::sort;
 use super::sum::RunningSum;
 use super::value::{Field, Value, compare};
+use super::workspace::Workspace;
 use crate::varint;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,20 +210,21 @@ impl State {
         call: &AggregateCall,
         (value, compared): (Value<'_>, Value<'_>),
         (separator, arrival): (&[u8], u64),
-        arena: &bumpalo::Bump,
+        workspace: Workspace<'_>,
     ) -> Result<usize, Fault> {
         let mut grown = 0;
         if call.distinct && !value.is_null() {
             let mut key = Vec::new();
+            workspace.meter.row_room().take(Field::Value(compared))?;
             sort::push_key(compared, false, &mut key)?;
             let rare = self.rare.get_or_insert_default();
             if rare.seen.contains(&key[..]) || rare.values.contains_key(&key[..]) {
                 return Ok(0);
             }
-            grown += rare.keep(key.into_boxed_slice(), call.value_of(value, arrival, arena));
+            grown += rare.keep(key.into_boxed_slice(), call.value_of(value, arrival, workspace)?);
         }
         if call.kind.joins_texts()
-            && let Some(text) = value.to_text(arena)
+            && let Some(text) = value.to_text(workspace)?
         {
             let first = self.count == 0;
             let rare = self.rare.get_or_insert_default();
@@ -254,7 +256,9 @@ impl State {
     pub(crate) fn add_part(&mut self, part: State, call: &AggregateCall) -> Result<usize, Fault> {
         let mut grown = 0;
         if part.count > 0 && matches!(call.kind, AggregateKind::Min | AggregateKind::Max) {
+            let before = self.extreme_bytes();
             self.add_extreme(&part, call.kind);
+            grown += self.extreme_bytes().saturating_sub(before);
         }
         match part.rare {
             Some(rare) if call.distinct && !rare.values.is_empty() => {
@@ -296,13 +300,19 @@ impl State {
         Ok(grown)
     }
 
+    /// Bytes of a text that is the least or the largest.
+    pub(crate) fn extreme_bytes(&self) -> usize {
+        if let Extreme::Text(text) = &self.extreme { text.capacity() } else { 0 }
+    }
+
     /// Bytes that it holds beside itself.
     pub(crate) fn rare_bytes(&self) -> usize {
-        self.rare.as_ref().map_or(0, |rare| {
+        let rare = self.rare.as_ref().map_or(0, |rare| {
             let seen: usize = rare.seen.iter().map(|key| key.len() + SEEN_OVERHEAD_BYTES).sum();
             let values: usize = rare.values.iter().map(|(key, value)| value_bytes(key, value)).sum();
             seen + values + rare.text.len() + rare.lead.len()
-        })
+        });
+        self.extreme_bytes() + rare
     }
 
     /// Takes the values of a DISTINCT aggregate that keeps them out, and with them all that it has taken in: each as
@@ -394,13 +404,13 @@ impl State {
     }
 
     /// The aggregate's value over the rows taken in.
-    pub(crate) fn finish<'a>(&'a self, kind: AggregateKind, arena: &'a bumpalo::Bump) -> Result<Value<'a>, Fault> {
+    pub(crate) fn finish<'a>(&'a self, kind: AggregateKind, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
         let text = || self.rare.as_ref().map_or(&[][..], |rare| &rare.text);
         Ok(match kind {
             AggregateKind::CountRows | AggregateKind::Count => Value::Integer(self.count),
             AggregateKind::Total => Value::real(self.sum.real()),
-            AggregateKind::JsonArray => bracketed(b"[]", text(), arena),
-            AggregateKind::JsonObject => bracketed(b"{}", text(), arena),
+            AggregateKind::JsonArray => bracketed(b"[]", text(), workspace)?,
+            AggregateKind::JsonObject => bracketed(b"{}", text(), workspace)?,
             _ if self.count == 0 => Value::Null,
             AggregateKind::Avg => Value::real(self.sum.real() / self.count as f64),
             AggregateKind::Sum => match self.sum.integer() {
@@ -415,7 +425,7 @@ impl State {
 
 impl AggregateCall {
     /// What a value of a DISTINCT aggregate is taken in as, where that is more than its being there.
-    fn value_of(&self, value: Value<'_>, arrival: u64, arena: &bumpalo::Bump) -> Box<[u8]> {
+    fn value_of(&self, value: Value<'_>, arrival: u64, workspace: Workspace<'_>) -> Result<Box<[u8]>, Fault> {
         let mut out = Vec::new();
         match self.kind {
             AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => {
@@ -423,11 +433,11 @@ impl AggregateCall {
             }
             AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject => {
                 out.extend_from_slice(&arrival.to_be_bytes());
-                out.extend_from_slice(value.to_text(arena).unwrap_or_default());
+                out.extend_from_slice(value.to_text(workspace)?.unwrap_or_default());
             }
             _ => {}
         }
-        out.into_boxed_slice()
+        Ok(out.into_boxed_slice())
     }
 }
 
@@ -449,11 +459,12 @@ fn value_bytes(key: &[u8], value: &[u8]) -> usize {
     key.len() + value.len() + VALUE_OVERHEAD_BYTES
 }
 
-fn bracketed<'a>(brackets: &[u8; 2], text: &[u8], arena: &'a bumpalo::Bump) -> Value<'a> {
-    let parts = brackets[..1].iter().chain(text).chain(&brackets[1..]);
-    let mut out = bumpalo::collections::Vec::with_capacity_in(text.len() + 2, arena);
-    out.extend(parts.copied());
-    Value::Text(out.into_bump_slice())
+fn bracketed<'a>(brackets: &[u8; 2], text: &[u8], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    let mut out = workspace.text_within(text.len() + 2)?;
+    out.extend(&brackets[..1])?;
+    out.extend(text)?;
+    out.extend(&brackets[1..])?;
+    Ok(out.value())
 }
 
 fn summand_of(mut value: &[u8]) -> Result<Value<'_>, Fault> {

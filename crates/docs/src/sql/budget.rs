@@ -1,9 +1,23 @@
-//! What an execution may use, and what it used.
+//! What an execution may use, what it used, and the meter that both are measured with.
+//!
+//! **Work.** All that takes time ticks one [`Meter`]: rows, steps of evaluation, bytes that functions read, compare or write,
+//! pieces of patterns, rows of inner queries, comparisons of a sort. After each [`QUESTION_UNITS`], some ten microseconds of work, the
+//! meter asks [`Budget::deadline`], and from there the execution ends with [`QueryError::Deadline`](super::QueryError::Deadline). So a
+//! deadline of a millisecond is kept, whatever the expression, and also inside one row. What cannot be interrupted is one pass
+//! over one text or stored value: a millisecond or so for each MiB.
+//!
+//! **Memory.** What expressions compute for a row lies in arenas ([`super::workspace`]). The meter counts their chunks before they
+//! are allocated, over all queries of an execution: up to [`Budget::memory_bytes_max`], more is [`COMPUTED`](super::COMPUTED). Each
+//! thread that helps has as much for the row that it is at, so that a row meets the limit whoever reads it. A row that is kept, or
+//! given out, is counted field by field before it is copied ([`RowRoom`]). What is kept of all rows (groups, sorts, inner queries)
+//! counts by itself.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
+use super::error::Fault;
 use super::spill::SpillSpace;
+use super::value::{Field, Value};
 
 /// What a statement touches of its thread's stack at most, while it is prepared and run. Measured for the deepest of each kind
 /// (`tests/sql_stack.rs`), optimised as for tests and as released: most where queries nest in FROM, 23 deep, 1048 KiB.
@@ -18,11 +32,13 @@ pub struct Budget<'b> {
     pub rows_max: u64,
     /// Bytes of the result.
     pub output_bytes_max: usize,
-    /// Bytes kept for sorting, grouping and DISTINCT.
+    /// Bytes kept for sorting, grouping and DISTINCT; and as many, [`COMPUTED_BYTES_LEAST`] at least, that expressions
+    /// compute for a row.
     pub memory_bytes_max: usize,
     /// Where what exceeds that goes; without it, it is an error.
     pub spill: Option<&'b Arc<SpillSpace>>,
-    /// Asked now and then: whether the time is over.
+    /// Asked after each few ten microseconds of work, also inside a row: whether the time is over. Asked on the threads that
+    /// do the work. Once it was over, it should stay so.
     pub deadline: Option<&'b (dyn Fn() -> bool + Sync)>,
     /// Unix time in milliseconds that `now` means in date functions.
     pub now_ms: i64,
@@ -65,5 +81,177 @@ impl Tally {
 
     pub(super) fn rows(&self) -> u64 {
         self.0.get()
+    }
+}
+
+/// Work between two questions to [`Budget::deadline`]: some ten microseconds. A unit is a step of an expression.
+pub(crate) const QUESTION_UNITS: u64 = 1024;
+/// Units of a row that is read: a row of a kilobyte costs some tenth of a microsecond.
+pub(crate) const ROW_UNITS: u64 = 16;
+/// Units of beginning an inner query.
+pub(crate) const RUN_UNITS: u64 = 64;
+/// Bytes that are read, compared or written for one unit.
+const UNIT_BYTES: usize = 32;
+/// Bytes that expressions may compute for a row whatever the budget: less than this no text function goes without.
+pub const COMPUTED_BYTES_LEAST: usize = 128 << 10;
+/// Texts up to here are not looked through for what their escapes take.
+const SHORT_BYTES: usize = 64;
+/// Bytes that the escape of a control character takes beside it.
+const CONTROL_BYTES: usize = 5;
+/// Of an arena, what its thread keeps between rows and executions: counted with the thread.
+pub(crate) const ARENA_BYTES_KEPT: usize = 16 << 10;
+
+/// Measures the work of one thread of an execution, and the memory of what it computes. See the module's text.
+pub(crate) struct Meter<'b> {
+    /// Units until the deadline is asked for.
+    left: Cell<u64>,
+    deadline: Option<&'b (dyn Fn() -> bool + Sync)>,
+    /// Bytes of arenas, beyond what threads keep.
+    held: Cell<usize>,
+    held_max: usize,
+    /// Bytes of a row that is kept.
+    row_max: usize,
+}
+
+impl<'b> Meter<'b> {
+    /// That of an execution.
+    pub(crate) fn new(budget: &Budget<'b>) -> Meter<'b> {
+        Meter {
+            left: Cell::new(if budget.deadline.is_some() { QUESTION_UNITS } else { u64::MAX }),
+            deadline: budget.deadline,
+            held: Cell::new(0),
+            held_max: budget.memory_bytes_max.max(COMPUTED_BYTES_LEAST),
+            row_max: budget.memory_bytes_max.max(COMPUTED_BYTES_LEAST),
+        }
+    }
+
+    /// For what is bounded by itself: a value of a row that is kept.
+    pub(crate) fn unbounded() -> Meter<'static> {
+        Meter {
+            left: Cell::new(u64::MAX),
+            deadline: None,
+            held: Cell::new(0),
+            held_max: usize::MAX,
+            row_max: usize::MAX,
+        }
+    }
+
+    /// Counts work.
+    #[inline(always)]
+    pub(crate) fn tick(&self, units: u64) -> Result<(), Fault> {
+        match self.left.get().checked_sub(units) {
+            Some(left) => {
+                self.left.set(left);
+                Ok(())
+            }
+            None => self.ask(),
+        }
+    }
+
+    /// Counts bytes that are read, compared or written.
+    #[inline]
+    pub(crate) fn tick_bytes(&self, bytes: usize) -> Result<(), Fault> {
+        if bytes < UNIT_BYTES { Ok(()) } else { self.tick((bytes / UNIT_BYTES) as u64) }
+    }
+
+    /// Counts a look at a value: a long text costs what it is long.
+    #[inline]
+    pub(crate) fn weigh(&self, value: Value<'_>) -> Result<(), Fault> {
+        match value {
+            Value::Text(text) => self.tick_bytes(text.len()),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask(&self) -> Result<(), Fault> {
+        let Some(over) = self.deadline else {
+            self.left.set(u64::MAX);
+            return Ok(());
+        };
+        self.left.set(QUESTION_UNITS);
+        if over() { Err(Fault::Deadline) } else { Ok(()) }
+    }
+
+    /// Takes up to `most` bytes for arenas, `least` at least; gives how many.
+    pub(crate) fn take(&self, least: usize, most: usize) -> Result<usize, Fault> {
+        let room = self.held_max.saturating_sub(self.held.get());
+        if room < least {
+            return Err(self.exceeded());
+        }
+        let taken = room.min(most);
+        self.held.set(self.held.get() + taken);
+        Ok(taken)
+    }
+
+    /// What is said where there is no room.
+    #[cold]
+    pub(crate) fn exceeded(&self) -> Fault {
+        Fault::Computed(self.held_max)
+    }
+
+    /// Gives back what was taken.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        self.held.set(self.held.get().saturating_sub(bytes));
+    }
+
+    /// Most bytes of a row that is kept, or of a group.
+    pub(crate) fn row_bytes_max(&self) -> usize {
+        self.row_max
+    }
+
+    /// Room for one row that is put together: what kept rows may take, and never less than one may compute.
+    pub(crate) fn row_room(&self) -> RowRoom<'_> {
+        RowRoom { left: self.row_max, fault: Fault::Row(self.row_max), is_written: false, meter: self }
+    }
+}
+
+/// Room for a row that is put together: more is an error before it is copied. Of one computed text a row can have hundreds of
+/// copies.
+pub(crate) struct RowRoom<'m> {
+    left: usize,
+    /// What more than that is.
+    fault: Fault,
+    /// As JSON.
+    is_written: bool,
+    meter: &'m Meter<'m>,
+}
+
+impl<'m> RowRoom<'m> {
+    /// In a result that has so many bytes; `is_kept`: for the query itself, not for a client.
+    pub(crate) fn of_result(budget: &Budget<'_>, (bytes, is_kept): (usize, bool), meter: &'m Meter<'m>) -> RowRoom<'m> {
+        let limit = budget.output_bytes_max;
+        // What is a little too long is told when the row is complete.
+        let left = limit.saturating_sub(bytes).max(COMPUTED_BYTES_LEAST);
+        RowRoom { left, fault: Fault::Result(limit), is_written: !is_kept, meter }
+    }
+
+    /// Counts a field that is about to be copied.
+    #[inline]
+    pub(crate) fn take(&mut self, field: Field<'_>) -> Result<(), Fault> {
+        match field {
+            Field::Json(bytes) | Field::Value(Value::Text(bytes)) => self.take_bytes(bytes.len()),
+            Field::Value(_) => Ok(()),
+        }
+    }
+
+    /// The same of a field that is written as JSON: escapes make a text up to six times as long.
+    #[inline]
+    pub(crate) fn take_written(&mut self, field: Field<'_>) -> Result<(), Fault> {
+        match field {
+            Field::Value(Value::Text(text)) if self.is_written && text.len() > SHORT_BYTES => {
+                let controls = text.iter().filter(|&&byte| byte < 0x20).count();
+                let escaped = text.iter().filter(|&&byte| matches!(byte, b'"' | b'\\')).count();
+                self.take_bytes(text.len() + CONTROL_BYTES * controls + escaped)
+            }
+            field => self.take(field),
+        }
+    }
+
+    #[inline]
+    fn take_bytes(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.left = self.left.checked_sub(bytes).ok_or(self.fault)?;
+        self.meter.tick_bytes(bytes)
     }
 }

@@ -106,6 +106,21 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
+    /// About how many bytes it has in memory, its known values apart.
+    pub(super) fn bytes(&self) -> usize {
+        let of = |fields: &[Field], tests: &[Test]| {
+            let names: usize = fields.iter().map(|field| size_of::<Field>() + field.name.stored().len()).sum();
+            names + size_of_val(tests)
+        };
+        let lookups = self.lookups.iter().map(|lookup| size_of::<Lookup>() + of(&lookup.fields, &lookup.tests));
+        size_of::<Compiled>()
+            + of(&self.fields, &self.tests)
+            + lookups.sum::<usize>()
+            + size_of_val(&self.ordered[..])
+            + size_of_val(&self.outputs[..])
+            + size_of_val(&self.aggregates[..])
+    }
+
     /// Notes what of the entry is taken, once all else is there.
     pub(super) fn note_uses(&mut self) {
         let Some((first, inner)) = self.lookups.split_first() else { return };

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
 
 use super::dates::DateFunction;
 use super::error::Fault;
@@ -17,6 +16,7 @@ use super::expr::{Expr, Literal};
 use super::functions::Function;
 use super::row::{Fixed, Scope};
 use super::value::Value;
+use super::workspace::Workspace;
 
 /// Results that a thread keeps.
 const REMEMBERED_MAX: usize = 1 << REMEMBERED_BITS;
@@ -156,18 +156,25 @@ pub(crate) fn evaluate<'a>(
     fixed: &Fixed<'a>,
     arena: &'a Bump,
     remembered: &mut Remembered,
-) -> &'a [Result<Value<'a>, Fault>] {
+) -> Result<&'a [Result<Value<'a>, Fault>], Fault> {
     if constants.is_empty() {
-        return &[];
+        return Ok(&[]);
     }
-    let fixed = arena.alloc(*fixed);
+    let mut known = Workspace::new(arena, fixed.meter).list(1)?;
+    known.push(*fixed);
+    let [fixed] = known.into_bump_slice() else { return Err(Fault::Damaged("a plan")) };
     let scope = Scope { frame: None, fixed, arena };
-    let mut values = BumpVec::with_capacity_in(constants.len(), arena);
+    let mut values = scope.workspace().list(constants.len())?;
     for (constant, repeatable) in constants.iter().zip(repeatable) {
-        values.push(match repeatable {
+        let value = match repeatable {
             Some(repeatable) => remembered.value(repeatable, constant, &scope),
             None => constant.evaluate(&scope),
-        });
+        };
+        // That is no matter of one expression.
+        if matches!(value, Err(Fault::Deadline)) {
+            return Err(Fault::Deadline);
+        }
+        values.push(value);
     }
-    values.into_bump_slice()
+    Ok(values.into_bump_slice())
 }

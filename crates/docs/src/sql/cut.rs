@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 
 use super::access::Access;
 use super::aggregate::State;
-use super::budget::{Budget, Outcome};
+use super::budget::{Budget, Meter, Outcome};
 use super::error::{Fault, QueryError};
 use super::part::{Part, Shared};
 use super::plan::Plan;
@@ -18,6 +18,7 @@ use super::run::{Groups, LevelKeys, Run, Scratch, ended};
 use super::sink::RowSink;
 use super::value::{OuterValue, Value};
 use super::workers::Workers;
+use super::workspace;
 use crate::engine::{Direction, KeyRange, TreeId, View};
 
 /// Parts for each thread: what is uneven in one evens out over many.
@@ -74,8 +75,8 @@ impl<'j> Common<'j> {
         vec![Cell::default(); self.plan.sources.len()]
     }
 
-    /// The whole of it, with a thread's own places of fields.
-    pub(super) fn fixed<'f>(&'f self, caches: &'f [Cell<FieldCache>]) -> Fixed<'f> {
+    /// The whole of it, with a thread's own places of fields, and its meter.
+    pub(super) fn fixed<'f>(&'f self, caches: &'f [Cell<FieldCache>], meter: &'f Meter<'f>) -> Fixed<'f> {
         Fixed {
             sources: &self.plan.sources,
             caches,
@@ -86,6 +87,7 @@ impl<'j> Common<'j> {
             outer: self.outer,
             relations: self.relations.as_ref().map(|ready| ready as &dyn Relations),
             now_ms: self.now_ms,
+            meter,
         }
     }
 }
@@ -159,7 +161,7 @@ impl<'e, S: RowSink> Run<'e, S> {
         sink: &'e mut S,
         (part, keep): (Part<'e>, Option<usize>),
     ) -> Self {
-        scratch.arena.reset();
+        workspace::reset(&mut scratch.arena, fixed.meter);
         scratch.states.clear();
         if plan.grouped && plan.group.is_empty() {
             scratch.states.resize_with(plan.aggregates.len(), State::default);

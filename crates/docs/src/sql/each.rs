@@ -2,17 +2,20 @@
 //!
 //! The columns are SQLite's but for `id` and `parent`, which number places in a format of its own.
 
-use bumpalo::Bump;
-
+use super::budget::ROW_UNITS;
 use super::error::{Fault, OF_JSON_EACH, QueryError};
 use super::expr::Expr;
 use super::json;
 use super::row::{Field, Scope};
 use super::sort::push_field;
 use super::value::{self, Value};
+use super::workspace::Workspace;
 
 /// The columns, in the order in which a row has them.
 pub(crate) const COLUMNS: [&str; 6] = ["key", "value", "type", "atom", "fullkey", "path"];
+
+/// Bytes of a row beside its texts.
+const ROW_OVERHEAD_BYTES: usize = 64;
 
 /// Puts the rows one behind the other, and where each ends.
 pub(super) fn rows<'a>(
@@ -25,33 +28,36 @@ pub(super) fn rows<'a>(
 ) -> Result<(), QueryError> {
     rows.clear();
     ends.clear();
-    let Some(text) = json.evaluate(scope)?.to_text(scope.arena) else { return Ok(()) };
+    let workspace = scope.workspace();
+    let Some(text) = json.evaluate(scope)?.to_text(workspace)? else { return Ok(()) };
     let root = match path.map(|path| path.evaluate(scope)).transpose()? {
         None => &b"$"[..],
-        Some(path) => match path.to_text(scope.arena) {
+        Some(path) => match path.to_text(workspace)? {
             Some(path) => path,
             None => return Ok(()),
         },
     };
+    workspace.meter.tick_bytes(2 * text.len())?;
     if !json::is_valid(text) {
         return Err(Fault::Json.into());
     }
-    let steps = json::parse_path(root).ok_or(Fault::JsonPath)?;
-    let found = steps.iter().try_fold(json::trimmed(text), |text, step| json::step(text, step));
-    let Some(found) = found else { return Ok(()) };
+    let Some(found) = json::at_path(json::trimmed(text), root, workspace.meter)? else { return Ok(()) };
     let mut row = |key: Value<'_>, full: &[u8], value: &[u8]| {
-        push_row(key, value, (full, root), scope.arena, rows)?;
-        ends.push(rows.len());
-        let limit = bytes_max as u64;
-        if rows.len() > bytes_max {
-            return Err(QueryError::Limit { what: OF_JSON_EACH, limit });
+        workspace.meter.tick(ROW_UNITS)?;
+        // Its value stands there twice at most, and both paths.
+        let bytes = 2 * value.len() + full.len() + root.len() + ROW_OVERHEAD_BYTES;
+        if rows.len() + bytes > bytes_max.saturating_sub(ends.len() * size_of::<usize>()) {
+            return Err(QueryError::Limit { what: OF_JSON_EACH, limit: bytes_max as u64 });
         }
+        workspace.meter.tick_bytes(bytes)?;
+        push_row(key, value, (full, root), workspace, rows)?;
+        ends.push(rows.len());
         Ok(())
     };
     let mut full = Vec::new();
     match found.first() {
         Some(b'{') => json::fields(found).try_for_each(|(name, value)| {
-            let key = value::of_json(name, scope.arena)?;
+            let key = value::of_json(name, workspace)?;
             full.clear();
             full.extend_from_slice(root);
             full.push(b'.');
@@ -78,11 +84,11 @@ fn push_row(
     key: Value<'_>,
     json: &[u8],
     (full, path): (&[u8], &[u8]),
-    arena: &Bump,
+    workspace: Workspace<'_>,
     rows: &mut Vec<u8>,
 ) -> Result<(), Fault> {
     let nested = matches!(json.first(), Some(b'{' | b'['));
-    let value = if nested { Value::Text(json::minified(json, arena)) } else { value::of_json(json, arena)? };
+    let value = if nested { Value::Text(json::minified(json, workspace)?) } else { value::of_json(json, workspace)? };
     let atom = if nested { Value::Null } else { value };
     for column in [key, value, Value::text(json::type_name(json)), atom, Value::Text(full), Value::Text(path)] {
         push_field(Field::Value(column), rows);

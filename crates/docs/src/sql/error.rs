@@ -95,6 +95,10 @@ pub const RESULT: &str = "bytes of result";
 pub const LOOKED_UP: &str = "bytes of values that are looked up";
 /// The bound on what `json_each` gives of one text, by its name in [`QueryError::Limit`].
 pub const OF_JSON_EACH: &str = "bytes of rows of json_each";
+/// The bound on what expressions compute for a row, by its name in [`QueryError::Limit`].
+pub const COMPUTED: &str = "bytes that expressions compute for a row";
+/// The bound on a row that is kept for a sort, a group or DISTINCT, by its name in [`QueryError::Limit`].
+pub const ROW: &str = "bytes of one row that is kept";
 /// The bound on what all queries have on disk, by its name in [`QueryError::Limit`].
 pub const SPILLED: &str = "bytes on disk for what queries sort and group";
 
@@ -206,6 +210,14 @@ pub(crate) enum Fault {
     JsonLabel,
     /// A format of PRINTF asks for what this version lacks.
     Conversion,
+    /// What is computed for a row takes more memory than there is.
+    Computed(usize),
+    /// A row that is kept takes more memory than there is.
+    Row(usize),
+    /// A result is longer than its bound.
+    Result(usize),
+    /// The caller's deadline passed.
+    Deadline,
     /// An inner query failed: with what, its runner knows.
     Inner,
 }
@@ -225,6 +237,10 @@ impl From<Fault> for QueryError {
                 what: "bytes of a pattern of LIKE or GLOB compared in vain for each byte of a text",
                 limit: COMPARED_PER_BYTE_MAX as u64,
             },
+            Fault::Computed(limit) => QueryError::Limit { what: COMPUTED, limit: limit as u64 },
+            Fault::Row(limit) => QueryError::Limit { what: ROW, limit: limit as u64 },
+            Fault::Result(limit) => QueryError::Limit { what: RESULT, limit: limit as u64 },
+            Fault::Deadline => QueryError::Deadline,
             Fault::Json => QueryError::Value("malformed JSON"),
             Fault::JsonPath => QueryError::Value("a JSON path that is none: it begins with $"),
             Fault::Inner => QueryError::Value(INNER_FAILED),

@@ -3,10 +3,7 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
-
-use super::error::{Fault, TEXT_BYTES_MAX};
+use super::error::Fault;
 use super::expr::{Affinity, Arithmetic, CastType, Comparison, Expr};
 use super::functions::{self, Function};
 use super::json::{self, Step};
@@ -15,6 +12,7 @@ use super::pattern::{self, PATTERN_BYTES_MAX};
 use super::relation::{self, Relation};
 use super::row::{Fixed, Scope};
 use super::value::{self, Field, OuterValue, Value, compare};
+use super::workspace::{RowArena, Workspace};
 
 impl Expr {
     /// The same as [`Self::evaluate`], where most often a column or a value known ahead stands: these without a call.
@@ -47,7 +45,7 @@ impl Expr {
             Expr::Column(column) => scope.value(*column),
             Expr::Compare(op, affinity, a, b) => {
                 let (a, b) = (a.evaluate(scope)?, b.evaluate(scope)?);
-                Ok(compared(*op, *affinity, a, b, scope))
+                compared(*op, *affinity, a, b, scope)
             }
             other => other.evaluate_rest(scope),
         }
@@ -67,6 +65,8 @@ impl Expr {
     }
 
     fn evaluate_rest<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+        let meter = scope.fixed.meter;
+        meter.tick(1)?;
         match self {
             Expr::Path(column, steps) => path(*column, steps, scope),
             Expr::Aggregate(slot) | Expr::GroupKey(slot) => {
@@ -74,22 +74,29 @@ impl Expr {
                     if matches!(self, Expr::Aggregate(_)) { scope.fixed.aggregates } else { scope.fixed.group };
                 Ok(values[*slot])
             }
-            Expr::Not(e) => Ok(Value::of_truth(e.evaluate(scope)?.truth().map(|truth| !truth))),
+            Expr::Not(e) => Ok(Value::of_truth(truth(e, scope)?.map(|truth| !truth))),
             Expr::BitNot(e) => Ok(match e.evaluate(scope)? {
                 Value::Null => Value::Null,
-                value => Value::Integer(!value.to_integer()),
+                value => {
+                    meter.weigh(value)?;
+                    Value::Integer(!value.to_integer())
+                }
             }),
-            Expr::Arithmetic(op, a, b) => Ok(arithmetic(*op, a.evaluate(scope)?, b.evaluate(scope)?)),
+            Expr::Arithmetic(op, a, b) => {
+                let (a, b) = (a.evaluate(scope)?, b.evaluate(scope)?);
+                meter.weigh(a)?;
+                meter.weigh(b)?;
+                Ok(arithmetic(*op, a, b))
+            }
             Expr::Concat(a, b) => concat(a.evaluate(scope)?, b.evaluate(scope)?, scope),
             Expr::Is(same, affinity, a, b) => {
-                let (a, b) = converted(*affinity, a.evaluate(scope)?, b.evaluate(scope)?, scope);
+                let (a, b) = converted(*affinity, a.evaluate(scope)?, b.evaluate(scope)?, scope)?;
+                weigh_both(a, b, scope)?;
                 Ok(Value::of_truth(Some((compare(a, b) == Ordering::Equal) == *same)))
             }
             Expr::IsNull(e) => Ok(Value::of_truth(Some(e.evaluate(scope)?.is_null()))),
             Expr::NotNull(e) => Ok(Value::of_truth(Some(!e.evaluate(scope)?.is_null()))),
-            Expr::IsTruth(e, wanted, then) => {
-                Ok(Value::of_truth(Some((e.evaluate(scope)?.truth() == Some(*wanted)) == *then)))
-            }
+            Expr::IsTruth(e, wanted, then) => Ok(Value::of_truth(Some((truth(e, scope)? == Some(*wanted)) == *then))),
             Expr::And(list) => connect(list, false, scope),
             Expr::Or(list) => connect(list, true, scope),
             Expr::In(e, affinity, list) => within(e.evaluate(scope)?, *affinity, list, scope),
@@ -99,16 +106,16 @@ impl Expr {
             }
             Expr::InInner(values, asked) => within_inner(values, &*ask(asked.number, &asked.outer, scope)?, scope),
             Expr::ScalarInner(asked) if asked.outer.is_empty() => {
-                first_value(scope.relation(asked.number)?, scope.arena)
+                first_value(scope.relation(asked.number)?, scope.workspace())
             }
             Expr::ScalarInner(asked) => {
                 let relation = ask(asked.number, &asked.outer, scope)?;
                 // The rows may be forgotten before the value is.
-                Ok(match first_value(&relation, scope.arena)? {
+                Ok(match first_value(&relation, scope.workspace())? {
                     Value::Null => Value::Null,
                     Value::Integer(integer) => Value::Integer(integer),
                     Value::Real(real) => Value::Real(real),
-                    Value::Text(text) => Value::Text(scope.arena.alloc_slice_copy(text)),
+                    Value::Text(text) => Value::Text(scope.workspace().copy(text)?),
                 })
             }
             Expr::ExistsInner(asked) if asked.outer.is_empty() => {
@@ -117,16 +124,17 @@ impl Expr {
             Expr::ExistsInner(asked) => Ok(Value::of_truth(Some(ask(asked.number, &asked.outer, scope)?.len() > 0))),
             Expr::Between(e, a, low, b, high) => {
                 let value = e.evaluate(scope)?;
-                let from = compared(Comparison::GreaterOrEqual, *a, value, low.evaluate(scope)?, scope).truth();
-                let to = compared(Comparison::LessOrEqual, *b, value, high.evaluate(scope)?, scope).truth();
+                let from = compared(Comparison::GreaterOrEqual, *a, value, low.evaluate(scope)?, scope)?.truth();
+                let to = compared(Comparison::LessOrEqual, *b, value, high.evaluate(scope)?, scope)?.truth();
                 Ok(Value::of_truth(and(from, to)))
             }
             Expr::Like(text, wanted, escape) => like(text, wanted, escape.as_deref(), scope),
             Expr::Glob(text, wanted) => {
                 let (text, wanted) = (text.evaluate(scope)?, wanted.evaluate(scope)?);
-                Ok(match (text.to_text(scope.arena), wanted.to_text(scope.arena)) {
+                let workspace = scope.workspace();
+                Ok(match (text.to_text(workspace)?, wanted.to_text(workspace)?) {
                     (_, Some(wanted)) if wanted.len() > PATTERN_BYTES_MAX => return Err(Fault::PatternTooLong),
-                    (Some(text), Some(wanted)) => Value::of_truth(Some(pattern::glob(wanted, text)?)),
+                    (Some(text), Some(wanted)) => Value::of_truth(Some(pattern::glob(wanted, text, meter)?)),
                     _ => Value::Null,
                 })
             }
@@ -148,17 +156,17 @@ impl Expr {
                 }
                 Ok(Value::Null)
             }
-            Expr::Cast(to, e) => Ok(cast(*to, e.evaluate(scope)?, scope)),
-            Expr::Arrow(text, a, b) => json::arrow(a.evaluate(scope)?, b.evaluate(scope)?, *text, scope.arena),
+            Expr::Cast(to, e) => cast(*to, e.evaluate(scope)?, scope),
+            Expr::Arrow(text, a, b) => json::arrow(a.evaluate(scope)?, b.evaluate(scope)?, *text, scope.workspace()),
             Expr::Call(Function::Json(function), arguments) => {
                 json_calls::call(*function, arguments, scope).map(|(value, _)| value)
             }
             Expr::Call(function, arguments) => {
-                let mut values = BumpVec::with_capacity_in(arguments.len(), scope.arena);
+                let mut values = scope.workspace().list(arguments.len())?;
                 for argument in arguments {
                     values.push(argument.evaluate(scope)?);
                 }
-                functions::call(*function, &values, scope.arena, scope.fixed.now_ms)
+                functions::call(*function, &values, scope.workspace(), scope.fixed.now_ms)
             }
             _ => self.evaluate(scope),
         }
@@ -169,6 +177,7 @@ impl Expr {
     pub(crate) fn passes<'a>(&'a self, scope: &Scope<'a>) -> Result<bool, Fault> {
         if let Expr::Compare(op, Affinity::None, a, b) = self {
             let (a, b) = (a.operand(scope)?, b.operand(scope)?);
+            weigh_both(a, b, scope)?;
             return Ok(!a.is_null() && !b.is_null() && op.holds(compare(a, b)));
         }
         self.decides(scope, true)
@@ -181,8 +190,9 @@ impl Expr {
             Expr::Not(inner) => return inner.decides(scope, !wanted),
             Expr::And(list) => (list, wanted),
             Expr::Or(list) => (list, !wanted),
-            other => return Ok(other.evaluate(scope)?.truth() == Some(wanted)),
+            other => return Ok(truth(other, scope)? == Some(wanted)),
         };
+        scope.fixed.meter.tick(list.len() as u64)?;
         for term in list {
             if term.decides(scope, wanted)? != all {
                 return Ok(!all);
@@ -201,7 +211,8 @@ impl Expr {
         let value = operand.evaluate(scope)?;
         for (affinity, when, then) in arms {
             let when = when.evaluate(scope)?;
-            if compared(Comparison::Equal, *affinity, value, when, scope).truth() == Some(true) {
+            scope.fixed.meter.tick(1)?;
+            if compared(Comparison::Equal, *affinity, value, when, scope)?.truth() == Some(true) {
                 return Ok(then);
             }
         }
@@ -211,25 +222,57 @@ impl Expr {
 
 fn path<'a>(column: usize, steps: &'a [Step], scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
     match scope.stored_path(column, steps)? {
-        Some(json) => value::of_json(json, scope.arena),
+        Some(json) => value::of_json(json, scope.workspace()),
         None => Ok(Value::Null),
     }
 }
 
-fn compared<'a>(op: Comparison, affinity: Affinity, a: Value<'a>, b: Value<'a>, scope: &Scope<'a>) -> Value<'a> {
-    let (a, b) = if affinity == Affinity::None { (a, b) } else { converted(affinity, a, b, scope) };
-    if a.is_null() || b.is_null() {
-        return Value::Null;
-    }
-    Value::Integer(i64::from(op.holds(compare(a, b))))
+/// The truth of an expression's value.
+fn truth<'a>(e: &'a Expr, scope: &Scope<'a>) -> Result<Option<bool>, Fault> {
+    let value = e.evaluate(scope)?;
+    scope.fixed.meter.weigh(value)?;
+    Ok(value.truth())
 }
 
-fn converted<'a>(affinity: Affinity, a: Value<'a>, b: Value<'a>, scope: &Scope<'a>) -> (Value<'a>, Value<'a>) {
-    let text = |value: Value<'a>| value.to_text(scope.arena).map_or(Value::Null, Value::Text);
+/// Counts a comparison: of two texts it may come to the end of the shorter.
+#[inline]
+fn weigh_both(a: Value<'_>, b: Value<'_>, scope: &Scope<'_>) -> Result<(), Fault> {
+    match (a, b) {
+        (Value::Text(a), Value::Text(b)) => scope.fixed.meter.tick_bytes(a.len().min(b.len())),
+        _ => Ok(()),
+    }
+}
+
+fn compared<'a>(
+    op: Comparison,
+    affinity: Affinity,
+    a: Value<'a>,
+    b: Value<'a>,
+    scope: &Scope<'a>,
+) -> Result<Value<'a>, Fault> {
+    let (a, b) = if affinity == Affinity::None { (a, b) } else { converted(affinity, a, b, scope)? };
+    if a.is_null() || b.is_null() {
+        return Ok(Value::Null);
+    }
+    weigh_both(a, b, scope)?;
+    Ok(Value::Integer(i64::from(op.holds(compare(a, b)))))
+}
+
+fn converted<'a>(
+    affinity: Affinity,
+    a: Value<'a>,
+    b: Value<'a>,
+    scope: &Scope<'a>,
+) -> Result<(Value<'a>, Value<'a>), Fault> {
+    let text = |value: Value<'a>| Ok(value.to_text(scope.workspace())?.map_or(Value::Null, Value::Text));
     match affinity {
-        Affinity::None => (a, b),
-        Affinity::Numeric | Affinity::Real => (a.with_numeric_affinity(), b.with_numeric_affinity()),
-        Affinity::Text => (text(a), text(b)),
+        Affinity::None => Ok((a, b)),
+        Affinity::Numeric | Affinity::Real => {
+            scope.fixed.meter.weigh(a)?;
+            scope.fixed.meter.weigh(b)?;
+            Ok((a.with_numeric_affinity(), b.with_numeric_affinity()))
+        }
+        Affinity::Text => Ok((text(a)?, text(b)?)),
     }
 }
 
@@ -244,8 +287,9 @@ fn and(a: Option<bool>, b: Option<bool>) -> Option<bool> {
 /// The value of AND (`stop` false) or OR (`stop` true) over a list.
 fn connect<'a>(list: &'a [Expr], stop: bool, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
     let (mut stopped, mut unknown) = (false, false);
+    scope.fixed.meter.tick(list.len() as u64)?;
     for e in list {
-        match e.evaluate(scope)?.truth() {
+        match truth(e, scope)? {
             Some(truth) => stopped |= truth == stop,
             None => unknown = true,
         }
@@ -259,8 +303,9 @@ fn connect<'a>(list: &'a [Expr], stop: bool, scope: &Scope<'a>) -> Result<Value<
 
 fn within<'a>(value: Value<'a>, affinity: Affinity, list: &'a [Expr], scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
     let mut unknown = false;
+    scope.fixed.meter.tick(list.len() as u64)?;
     for e in list {
-        match compared(Comparison::Equal, affinity, value, e.evaluate(scope)?, scope).truth() {
+        match compared(Comparison::Equal, affinity, value, e.evaluate(scope)?, scope)?.truth() {
             Some(true) => return Ok(Value::Integer(1)),
             Some(false) => {}
             None => unknown = true,
@@ -279,11 +324,11 @@ fn real(value: Value<'_>) -> Value<'_> {
 
 /// The rows of a correlated query for the row in scope.
 pub(crate) fn ask<'a>(number: usize, outer: &'a [Expr], scope: &Scope<'a>) -> Result<Rc<Relation>, Fault> {
-    let mut told = BumpVec::with_capacity_in(outer.len(), scope.arena);
+    let mut told = scope.workspace().list(outer.len())?;
     for expr in outer {
         let field = expr.field(scope)?;
         let value = match field {
-            Field::Json(json) => value::of_json(json, scope.arena)?,
+            Field::Json(json) => value::of_json(json, scope.workspace())?,
             Field::Value(value) => value,
         };
         told.push(OuterValue { field, value });
@@ -291,8 +336,8 @@ pub(crate) fn ask<'a>(number: usize, outer: &'a [Expr], scope: &Scope<'a>) -> Re
     scope.fixed.relations.ok_or(Fault::Damaged("a plan"))?.ask(number, &told)
 }
 
-fn first_value<'a>(relation: &'a Relation, arena: &'a Bump) -> Result<Value<'a>, Fault> {
-    if relation.len() == 0 { Ok(Value::Null) } else { relation::of_row(relation.row(0), 0, arena) }
+fn first_value<'a>(relation: &'a Relation, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    if relation.len() == 0 { Ok(Value::Null) } else { relation::of_row(relation.row(0), 0, workspace) }
 }
 
 fn within_inner<'a>(
@@ -300,24 +345,18 @@ fn within_inner<'a>(
     relation: &Relation,
     scope: &Scope<'a>,
 ) -> Result<Value<'a>, Fault> {
-    let mut sought = BumpVec::with_capacity_in(values.len(), scope.arena);
+    let mut sought = scope.workspace().list(values.len())?;
     for (_, value) in values {
         sought.push(value.evaluate(scope)?);
     }
     if values.iter().all(|(affinity, _)| *affinity == Affinity::None) {
-        return Ok(Value::of_truth(relation.contains(&sought, scope.arena)?));
+        return Ok(Value::of_truth(relation.contains(&sought, scope.fixed.meter)?));
     }
     // A conversion of both sides is not what the hash was made by.
-    let mut unknown = false;
+    let (mut unknown, mut arena) = (false, RowArena::new(scope.fixed.meter));
     for row in 0..relation.len() {
-        let mut equal = Some(true);
-        for (column, (value, (affinity, _))) in sought.iter().zip(values).enumerate() {
-            let other = relation::of_row(relation.row(row), column, scope.arena)?;
-            let (value, other) =
-                if *affinity == Affinity::Real { (real(*value), real(other)) } else { (*value, other) };
-            equal = and(equal, compared(Comparison::Equal, *affinity, value, other, scope).truth());
-        }
-        match equal {
+        scope.fixed.meter.tick(values.len() as u64)?;
+        match equals_row(&sought, values, relation.row(row), &scope.within(arena.next()))? {
             Some(true) => return Ok(Value::Integer(1)),
             Some(false) => {}
             None => unknown = true,
@@ -326,39 +365,57 @@ fn within_inner<'a>(
     Ok(if unknown { Value::Null } else { Value::Integer(0) })
 }
 
+/// Whether the values equal those of a row, each as its affinity says.
+fn equals_row<'a>(
+    sought: &[Value<'a>],
+    values: &[(Affinity, Expr)],
+    row: &'a [u8],
+    scope: &Scope<'a>,
+) -> Result<Option<bool>, Fault> {
+    let mut equal = Some(true);
+    for (column, (value, (affinity, _))) in sought.iter().zip(values).enumerate() {
+        let other = relation::of_row(row, column, scope.workspace())?;
+        let (value, other) = if *affinity == Affinity::Real { (real(*value), real(other)) } else { (*value, other) };
+        equal = and(equal, compared(Comparison::Equal, *affinity, value, other, scope)?.truth());
+    }
+    Ok(equal)
+}
+
 fn like<'a>(text: &'a Expr, wanted: &'a Expr, escape: Option<&'a Expr>, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+    let workspace = scope.workspace();
     let (text, wanted) = (text.evaluate(scope)?, wanted.evaluate(scope)?);
     let escape = match escape {
         None => None,
-        Some(escape) => match escape.evaluate(scope)?.to_text(scope.arena) {
+        Some(escape) => match escape.evaluate(scope)?.to_text(workspace)? {
             None => return Ok(Value::Null),
             Some(escape) => Some(escape),
         },
     };
-    match (text.to_text(scope.arena), wanted.to_text(scope.arena)) {
+    match (text.to_text(workspace)?, wanted.to_text(workspace)?) {
         (_, Some(wanted)) if wanted.len() > PATTERN_BYTES_MAX => Err(Fault::PatternTooLong),
-        (Some(text), Some(wanted)) => Ok(Value::of_truth(Some(pattern::like(wanted, text, escape)?))),
+        (Some(text), Some(wanted)) => {
+            Ok(Value::of_truth(Some(pattern::like(wanted, text, escape, scope.fixed.meter)?)))
+        }
         _ => Ok(Value::Null),
     }
 }
 
 fn concat<'a>(a: Value<'a>, b: Value<'a>, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
-    let (Some(a), Some(b)) = (a.to_text(scope.arena), b.to_text(scope.arena)) else { return Ok(Value::Null) };
-    if a.len() + b.len() > TEXT_BYTES_MAX {
-        return Err(Fault::TextTooLong);
-    }
-    let mut joined = BumpVec::with_capacity_in(a.len() + b.len(), scope.arena);
-    joined.extend_from_slice(a);
-    joined.extend_from_slice(b);
-    Ok(Value::Text(joined.into_bump_slice()))
+    let workspace = scope.workspace();
+    let (Some(a), Some(b)) = (a.to_text(workspace)?, b.to_text(workspace)?) else { return Ok(Value::Null) };
+    let mut joined = workspace.text_of(a.len() + b.len())?;
+    joined.extend(a)?;
+    joined.extend(b)?;
+    Ok(joined.value())
 }
 
-fn cast<'a>(to: CastType, value: Value<'a>, scope: &Scope<'a>) -> Value<'a> {
-    match (to, value) {
+fn cast<'a>(to: CastType, value: Value<'a>, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
+    scope.fixed.meter.weigh(value)?;
+    Ok(match (to, value) {
         (_, Value::Null) => Value::Null,
         (CastType::Integer, value) => Value::Integer(value.to_integer()),
         (CastType::Real, value) => Value::Real(value.to_real()),
-        (CastType::Text, value) => value.to_text(scope.arena).map_or(Value::Null, Value::Text),
+        (CastType::Text, value) => value.to_text(scope.workspace())?.map_or(Value::Null, Value::Text),
         (CastType::Numeric, Value::Text(text)) => {
             let prefix = super::number::real_prefix(text);
             let (integer, kind) = super::number::integer_prefix(text);
@@ -370,7 +427,7 @@ fn cast<'a>(to: CastType, value: Value<'a>, scope: &Scope<'a>) -> Value<'a> {
             }
         }
         (CastType::Numeric, number) => number,
-    }
+    })
 }
 
 /// Arithmetic as rule 4 says: integers stay so unless the result does not fit.

@@ -11,7 +11,7 @@ use bumpalo::Bump;
 use hashbrown::HashSet;
 
 use super::aggregate::State;
-use super::budget::{Budget, Outcome, Tally};
+use super::budget::{Budget, Meter, Outcome, Tally};
 use super::constants;
 use super::error::QueryError;
 use super::expr::Expr;
@@ -22,6 +22,7 @@ use super::run::{Flow, Groups, LevelKeys, Run, Scratch, ended};
 use super::sink::RowSink;
 use super::value::{OuterValue, Value};
 use super::workers::Workers;
+use super::workspace;
 use crate::engine::View;
 
 /// Queries whose field caches one [`Scratch`] keeps apart.
@@ -37,10 +38,11 @@ pub(super) struct Around<'a> {
     pub(super) outer: &'a [OuterValue<'a>],
     /// Where the rows of the whole are counted, if it has more than one query.
     pub(super) tally: Option<&'a Tally>,
+    /// What its work and memory are counted with.
+    pub(super) meter: &'a Meter<'a>,
 }
 
-/// Runs a plan once. `query` numbers the query, so that its field caches are
-/// found again.
+/// Runs a plan once. `query` numbers the query, so that its field caches are found again.
 pub(super) fn execute<S: RowSink + ?Sized>(
     plan: &Plan,
     query: usize,
@@ -50,9 +52,23 @@ pub(super) fn execute<S: RowSink + ?Sized>(
     budget: &Budget<'_>,
     sink: &mut S,
 ) -> Result<Outcome, QueryError> {
-    let Around { view, relations, outer, tally } = around;
-    scratch.arena.reset();
-    scratch.constants.reset();
+    let outcome = execute_within(plan, query, around, parameters, scratch, budget, sink);
+    workspace::reset(&mut scratch.arena, around.meter);
+    workspace::reset(&mut scratch.constants, around.meter);
+    outcome
+}
+
+/// The same, which leaves what was computed in its arenas.
+fn execute_within<S: RowSink + ?Sized>(
+    plan: &Plan,
+    query: usize,
+    around: Around<'_>,
+    parameters: &[Value<'_>],
+    scratch: &mut Scratch,
+    budget: &Budget<'_>,
+    sink: &mut S,
+) -> Result<Outcome, QueryError> {
+    let Around { view, relations, outer, tally, meter } = around;
     scratch.sort.clear();
     if scratch.levels.len() < plan.levels.len() {
         scratch.levels.resize_with(plan.levels.len(), LevelKeys::default);
@@ -74,9 +90,10 @@ pub(super) fn execute<S: RowSink + ?Sized>(
         outer,
         relations,
         now_ms: budget.now_ms,
+        meter,
     };
     fixed.constants =
-        constants::evaluate((&plan.constants, &plan.repeatable), &fixed, &scratch.constants, &mut scratch.remembered);
+        constants::evaluate((&plan.constants, &plan.repeatable), &fixed, &scratch.constants, &mut scratch.remembered)?;
     let (skip, wanted) = window(plan, &fixed, &scratch.constants)?;
     let mut run = Run {
         plan,
@@ -105,9 +122,9 @@ pub(super) fn execute<S: RowSink + ?Sized>(
     };
     run.check_at = run.next_check(tally.map_or(0, Tally::rows));
     let ran = run.run(scratch.workers.as_deref());
-    let uncounted = run.outcome.rows_read - run.counted.0;
+    let (outcome, uncounted) = (run.outcome, run.outcome.rows_read - run.counted.0);
     tally.into_iter().for_each(|tally| _ = tally.add(uncounted));
-    ran.map(|()| run.outcome)
+    ran.map(|()| outcome)
 }
 
 /// OFFSET and LIMIT. A negative limit is none, a negative offset is 0; anything but an integer is refused.

@@ -293,6 +293,20 @@ impl Expr {
         has
     }
 
+    /// About how many bytes it has in memory, with its parts.
+    pub(crate) fn bytes(&self) -> usize {
+        let mut bytes = 0;
+        self.walk(&mut |part| {
+            bytes += size_of::<Expr>()
+                + match part {
+                    Expr::Literal(Literal::Text(text)) => text.len(),
+                    Expr::Path(_, steps) => steps.len() * 2 * size_of::<Step>(),
+                    _ => 0,
+                };
+        });
+        bytes
+    }
+
     /// Calls `visit` on it and all its parts.
     pub(crate) fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
         visit(self);

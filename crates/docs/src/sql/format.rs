@@ -7,18 +7,18 @@
 //!   out: a text is UTF-8 always.
 //! - A conversion that there is none of ends the text.
 
-use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
-
 use super::error::{Fault, TEXT_BYTES_MAX};
 use super::number::{Digits, Rounding};
 use super::pattern;
 use super::value::Value;
+use super::workspace::{TextBuilder, Workspace};
 
 /// Widest field; more is refused as too long.
 const WIDTH_MAX: usize = TEXT_BYTES_MAX;
 /// Digits of a real that mean something to printf.
 const REAL_DIGITS_MAX: usize = 16;
+/// Units of work of a conversion, beside what it writes.
+const CONVERSION_UNITS: u64 = 8;
 /// Digits after the point where no precision is given.
 const PRECISION: usize = 6;
 
@@ -139,16 +139,17 @@ fn number(mut value: usize, mut rest: &[u8]) -> (usize, &[u8]) {
 }
 
 /// PRINTF(format, arguments…).
-pub(crate) fn printf<'a>(format: &[u8], arguments: &[Value<'a>], arena: &'a Bump) -> Result<Value<'a>, Fault> {
-    let mut out = BumpVec::new_in(arena);
+pub(crate) fn printf<'a>(format: &[u8], arguments: &[Value<'a>], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    let mut out = workspace.text();
     let mut arguments = arguments.iter().copied();
     let mut rest = format;
     while let Some(at) = rest.iter().position(|&b| b == b'%') {
-        out.extend_from_slice(&rest[..at]);
+        workspace.meter.tick(CONVERSION_UNITS)?;
+        out.extend(&rest[..at])?;
         let parsed = parse(&rest[at + 1..], &mut arguments).filter(|(spec, _)| spec.is_known());
         let Some((spec, after)) = parsed else {
             if at + 1 == rest.len() {
-                out.push(b'%');
+                out.push(b'%')?;
             }
             rest = b"";
             break;
@@ -163,32 +164,28 @@ pub(crate) fn printf<'a>(format: &[u8], arguments: &[Value<'a>], arena: &'a Bump
         let mut next = || arguments.next().unwrap_or(Value::Null);
         match spec.conversion {
             b'n' => {}
-            b'%' => pad(b"%", &spec, &mut out),
-            b'f' | b'e' | b'E' | b'g' | b'G' => real(next().to_real(), &spec, &mut out, arena),
-            b's' | b'z' => text(next().to_text(arena).unwrap_or_default(), &spec, &mut out),
-            b'c' => character(next().to_text(arena).unwrap_or_default(), &spec, &mut out, arena)?,
-            b'q' | b'Q' | b'w' => escaped(next().to_text(arena), &spec, &mut out, arena),
-            _ => integer(next().to_integer(), &spec, &mut out, arena),
-        }
-        if out.len() > TEXT_BYTES_MAX {
-            return Err(Fault::TextTooLong);
+            b'%' => pad(b"%", &spec, &mut out)?,
+            b'f' | b'e' | b'E' | b'g' | b'G' => real(next().to_real(), &spec, &mut out, workspace)?,
+            b's' | b'z' => text(next().to_text(workspace)?.unwrap_or_default(), &spec, &mut out)?,
+            b'c' => character(next().to_text(workspace)?.unwrap_or_default(), &spec, &mut out, workspace)?,
+            b'q' | b'Q' | b'w' => escaped(next().to_text(workspace)?, &spec, &mut out, workspace)?,
+            _ => integer(next().to_integer(), &spec, &mut out, workspace)?,
         }
     }
-    out.extend_from_slice(rest);
-    Ok(Value::Text(out.into_bump_slice()))
+    out.extend(rest)?;
+    Ok(out.value())
 }
 
 /// Appends a field. Its width counts bytes, or characters with `!`.
-fn pad(text: &[u8], spec: &Spec, out: &mut BumpVec<'_, u8>) {
+fn pad(text: &[u8], spec: &Spec, out: &mut TextBuilder<'_>) -> Result<(), Fault> {
     let length = if spec.full { text.iter().filter(|&&byte| byte & 0xc0 != 0x80).count() } else { text.len() };
     let fill = spec.width.saturating_sub(length);
+    out.reserve(fill.saturating_add(text.len()))?;
     if !spec.left {
-        out.extend(std::iter::repeat_n(b' ', fill));
+        out.fill(b' ', fill)?;
     }
-    out.extend_from_slice(text);
-    if spec.left {
-        out.extend(std::iter::repeat_n(b' ', fill));
-    }
+    out.extend(text)?;
+    if spec.left { out.fill(b' ', fill) } else { Ok(()) }
 }
 
 /// As much of a text as the precision takes, in whole characters.
@@ -206,39 +203,35 @@ fn cut<'t>(text: &'t [u8], spec: &Spec) -> &'t [u8] {
     &text[..end]
 }
 
-fn text(text: &[u8], spec: &Spec, out: &mut BumpVec<'_, u8>) {
-    pad(cut(text, spec), spec, out);
+fn text(text: &[u8], spec: &Spec, out: &mut TextBuilder<'_>) -> Result<(), Fault> {
+    pad(cut(text, spec), spec, out)
 }
 
 /// `%c`: the first character, as often as the precision says. One of an empty text is NUL.
-fn character(text: &[u8], spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) -> Result<(), Fault> {
+fn character(text: &[u8], spec: &Spec, out: &mut TextBuilder<'_>, workspace: Workspace<'_>) -> Result<(), Fault> {
     let character = pattern::character(text).map_or(&b"\0"[..], |(character, _)| character);
     let count = spec.precision.unwrap_or(1).max(1);
-    if count * character.len() > TEXT_BYTES_MAX {
-        return Err(Fault::TextTooLong);
-    }
-    let mut field = BumpVec::with_capacity_in(count * character.len(), arena);
-    (0..count).for_each(|_| field.extend_from_slice(character));
-    pad(&field, &Spec { full: true, ..*spec }, out);
-    Ok(())
+    let mut field = workspace.text_of(count * character.len())?;
+    (0..count).try_for_each(|_| field.extend(character))?;
+    pad(field.as_bytes(), &Spec { full: true, ..*spec }, out)
 }
 
 /// `%q` doubles quotes, `%Q` puts the text between them too, `%w` doubles those of names.
-fn escaped(text: Option<&[u8]>, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
+fn escaped(text: Option<&[u8]>, spec: &Spec, out: &mut TextBuilder<'_>, workspace: Workspace<'_>) -> Result<(), Fault> {
     let quote = if spec.conversion == b'w' { b'"' } else { b'\'' };
     let encloses = spec.conversion == b'Q' && text.is_some();
     let null: &[u8] = if spec.conversion == b'Q' { b"NULL" } else { b"(NULL)" };
     let text = cut(text.unwrap_or(null), spec);
-    let mut field = BumpVec::with_capacity_in(text.len() + 2, arena);
-    field.extend(encloses.then_some(quote));
+    let mut field = workspace.text_of(text.len() + 2)?;
+    field.fill(quote, usize::from(encloses))?;
     for &byte in text {
-        field.extend(std::iter::repeat_n(byte, if byte == quote { 2 } else { 1 }));
+        field.fill(byte, if byte == quote { 2 } else { 1 })?;
     }
-    field.extend(encloses.then_some(quote));
-    pad(&field, spec, out);
+    field.fill(quote, usize::from(encloses))?;
+    pad(field.as_bytes(), spec, out)
 }
 
-fn integer(value: i64, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
+fn integer(value: i64, spec: &Spec, out: &mut TextBuilder<'_>, workspace: Workspace<'_>) -> Result<(), Fault> {
     let signed = matches!(spec.conversion, b'd' | b'i' | b'r');
     let sign = if signed && value < 0 { Some(b'-') } else { spec.sign.filter(|_| signed) };
     let magnitude = if signed { value.unsigned_abs() } else { value as u64 };
@@ -254,14 +247,14 @@ fn integer(value: i64, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
     if spec.zero {
         least = least.max(spec.width.saturating_sub(usize::from(sign.is_some())));
     }
-    let mut field = BumpVec::with_capacity_in(least.max(digits.len()) + 8, arena);
-    field.extend_from_slice(if spec.alternate && magnitude != 0 { prefix.as_bytes() } else { b"" });
-    field.extend(sign);
+    let mut field = workspace.text_of(least.max(digits.len()) + 8)?;
+    field.extend(if spec.alternate && magnitude != 0 { prefix.as_bytes() } else { b"" })?;
+    sign.map_or(Ok(()), |sign| field.push(sign))?;
     let zeros = least.saturating_sub(digits.len());
     let all = std::iter::repeat_n(b'0', zeros).chain(digits.bytes());
     let is_decimal = matches!(spec.conversion, b'd' | b'i' | b'u');
-    grouped(all, zeros + digits.len(), spec.thousands && is_decimal, &mut field);
-    pad(&field, spec, out);
+    grouped(all, zeros + digits.len(), spec.thousands && is_decimal, &mut field)?;
+    pad(field.as_bytes(), spec, out)
 }
 
 /// What stands behind the digits of an ordinal number.
@@ -276,16 +269,22 @@ fn ordinal(number: u64) -> &'static str {
 }
 
 /// Appends digits, with a comma before each three if wanted.
-fn grouped(digits: impl Iterator<Item = u8>, count: usize, thousands: bool, field: &mut BumpVec<'_, u8>) {
+fn grouped(
+    digits: impl Iterator<Item = u8>,
+    count: usize,
+    thousands: bool,
+    field: &mut TextBuilder<'_>,
+) -> Result<(), Fault> {
     for (place, digit) in digits.enumerate() {
         if thousands && place > 0 && (count - place).is_multiple_of(3) {
-            field.push(b',');
+            field.push(b',')?;
         }
-        field.push(digit);
+        field.push(digit)?;
     }
+    Ok(())
 }
 
-fn real(value: f64, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
+fn real(value: f64, spec: &Spec, out: &mut TextBuilder<'_>, workspace: Workspace<'_>) -> Result<(), Fault> {
     if !value.is_finite() {
         let text: &[u8] = match value {
             v if v.is_nan() => b"NaN",
@@ -318,69 +317,73 @@ fn real(value: f64, spec: &Spec, out: &mut BumpVec<'_, u8>, arena: &Bump) {
     let shown_zero =
         spec.conversion == b'f' && spec.alternate && spec.sign.is_none() && digits.point <= -(precision as i32);
     let sign = if digits.negative { (!shown_zero).then_some(b'-') } else { spec.sign };
-    let mut field = BumpVec::new_in(arena);
+    let mut field = workspace.text();
     let point = spec.alternate || precision > 0;
     if has_exponent {
         digits.point = 1;
     }
-    fixed(&digits, (precision, point), spec.thousands, &mut field);
+    fixed(&digits, (precision, point), spec.thousands, &mut field)?;
     if is_general && !spec.alternate && point {
         trim_zeros(&mut field);
     }
     if has_exponent {
-        field.push(if spec.conversion.is_ascii_uppercase() { b'E' } else { b'e' });
-        field.push(if exponent < 0 { b'-' } else { b'+' });
-        field.extend_from_slice(format!("{:02}", exponent.unsigned_abs()).as_bytes());
+        field.push(if spec.conversion.is_ascii_uppercase() { b'E' } else { b'e' })?;
+        field.push(if exponent < 0 { b'-' } else { b'+' })?;
+        field.extend(format!("{:02}", exponent.unsigned_abs()).as_bytes())?;
     }
     let zeros = if spec.zero && !spec.left { spec.width } else { 0 };
     let zeros = zeros.saturating_sub(field.len() + usize::from(sign.is_some()));
-    let mut whole = BumpVec::with_capacity_in(zeros + field.len() + 1, arena);
-    whole.extend(sign);
-    whole.extend(std::iter::repeat_n(b'0', zeros));
-    whole.extend_from_slice(&field);
-    pad(&whole, spec, out);
+    let mut whole = workspace.text_of(zeros + field.len() + 1)?;
+    sign.map_or(Ok(()), |sign| whole.push(sign))?;
+    whole.fill(b'0', zeros)?;
+    whole.extend(field.as_bytes())?;
+    pad(whole.as_bytes(), spec, out)
 }
 
 /// Takes zeros off the end of a number with a point, and the point with them if nothing stands behind it.
-fn trim_zeros(field: &mut BumpVec<'_, u8>) {
-    while field.last() == Some(&b'0') {
+fn trim_zeros(field: &mut TextBuilder<'_>) {
+    while field.as_bytes().last() == Some(&b'0') {
         field.pop();
     }
-    if field.last() == Some(&b'.') {
+    if field.as_bytes().last() == Some(&b'.') {
         field.pop();
     }
 }
 
 /// Digits with `precision` places after the point.
-fn fixed(digits: &Digits, (precision, point): (usize, bool), thousands: bool, field: &mut BumpVec<'_, u8>) {
+fn fixed(
+    digits: &Digits,
+    (precision, point): (usize, bool),
+    thousands: bool,
+    field: &mut TextBuilder<'_>,
+) -> Result<(), Fault> {
     let ascii = digits.ascii();
     let whole = digits.point.max(0) as usize;
     if whole == 0 {
-        field.push(b'0');
+        field.push(b'0')?;
     } else {
         let all = ascii.iter().copied().chain(std::iter::repeat(b'0')).take(whole);
-        grouped(all, whole, thousands, field);
+        grouped(all, whole, thousands, field)?;
     }
     if point {
-        field.push(b'.');
+        field.push(b'.')?;
     }
     let end = field.len() + precision;
     let zeros = if digits.point < 0 { digits.point.unsigned_abs() as usize } else { 0 };
-    field.extend(std::iter::repeat_n(b'0', zeros.min(precision)));
+    field.fill(b'0', zeros.min(precision))?;
     let rest = ascii.get(whole..).unwrap_or_default();
-    field.extend_from_slice(&rest[..rest.len().min(end - field.len())]);
-    let missing = end - field.len();
-    field.extend(std::iter::repeat_n(b'0', missing));
+    field.extend(&rest[..rest.len().min(end - field.len())])?;
+    field.fill(b'0', end - field.len())
 }
 
 /// `%.Ng` of a positive number in plain range, as strftime's `%J` needs it.
-pub(crate) fn general(value: f64, significant: usize, arena: &Bump) -> &[u8] {
+pub(crate) fn general<'a>(value: f64, significant: usize, workspace: Workspace<'a>) -> Result<&'a [u8], Fault> {
     let digits = Digits::of(value, Rounding::Significant(significant as i32), REAL_DIGITS_MAX);
-    let mut field = BumpVec::new_in(arena);
+    let mut field = workspace.text();
     let places = (significant as i32 - digits.point).max(0) as usize;
-    fixed(&digits, (places, places > 0), false, &mut field);
+    fixed(&digits, (places, places > 0), false, &mut field)?;
     if places > 0 {
         trim_zeros(&mut field);
     }
-    field.into_bump_slice()
+    Ok(field.finish())
 }

@@ -2,14 +2,13 @@
 
 use std::cmp::Ordering;
 
-use bumpalo::Bump;
-use bumpalo::collections::{String as BumpString, Vec as BumpVec};
 use memchr::memmem;
 
 use super::dates::{self, DateFunction, DateResult};
-use super::error::{Fault, TEXT_BYTES_MAX};
+use super::error::Fault;
 use super::mathematics::{self, Mathematics};
 use super::value::{Value, compare};
+use super::workspace::Workspace;
 use super::{format, number, pattern};
 
 /// A scalar function. COALESCE, IFNULL and IIF are expressions of their own, for they evaluate only what they need.
@@ -135,65 +134,71 @@ pub(crate) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
     ("upper", Function::Upper, 1, 1),
 ];
 
+/// Units of work of a date, beside the length of its texts.
+const DATE_UNITS: u64 = 16;
 /// Most arguments of one call.
 pub(crate) const ARGUMENTS_MAX: usize = 32;
 
-/// Calls a function; the number of arguments was checked against the table.
+/// Calls a function; the number of arguments was checked against the table. Long arguments are work whatever is done with them.
 pub(crate) fn call<'a>(
     function: Function,
     arguments: &[Value<'a>],
-    arena: &'a Bump,
+    workspace: Workspace<'a>,
     now_ms: i64,
 ) -> Result<Value<'a>, Fault> {
+    arguments.iter().try_for_each(|argument| workspace.meter.weigh(*argument))?;
     let first = arguments.first().copied().unwrap_or(Value::Null);
+    let text = || first.to_text(workspace);
     Ok(match function {
         Function::Abs => return abs(first),
-        Function::Char => characters(arguments, arena),
-        Function::Concat => return joined(b"", arguments, arena),
-        Function::ConcatWith => match first.to_text(arena) {
-            Some(separator) => return joined(separator, &arguments[1..], arena),
+        Function::Char => return characters(arguments, workspace),
+        Function::Concat => return joined(b"", arguments, workspace),
+        Function::ConcatWith => match text()? {
+            Some(separator) => return joined(separator, &arguments[1..], workspace),
             None => Value::Null,
         },
-        Function::Date(function) => date(function, arguments, arena, now_ms),
-        Function::Hex => hex(first, arena),
+        Function::Date(function) => return date(function, arguments, workspace, now_ms),
+        Function::Hex => return hex(first, workspace),
         // Its arguments' expressions were looked at where the call stands.
         Function::Json(_) => Value::Null,
         Function::Mathematics(function) => mathematics::call(function, arguments),
-        Function::OctetLength => first.to_text(arena).map_or(Value::Null, |text| Value::Integer(text.len() as i64)),
-        Function::Quote => quote(first, arena),
-        Function::Instr => instr(first, arguments[1], arena),
-        Function::Length => match first.to_text(arena) {
-            None => Value::Null,
-            Some(text) => Value::Integer(pattern::length(text)),
-        },
-        Function::Lower => fold(first, arena, |byte| byte.to_ascii_lowercase()),
-        Function::Upper => fold(first, arena, |byte| byte.to_ascii_uppercase()),
-        Function::Trim => trim(arguments, true, true, arena),
-        Function::Ltrim => trim(arguments, true, false, arena),
-        Function::Rtrim => trim(arguments, false, true, arena),
+        Function::OctetLength => text()?.map_or(Value::Null, |text| Value::Integer(text.len() as i64)),
+        Function::Quote => return quote(first, workspace),
+        Function::Instr => return instr(first, arguments[1], workspace),
+        Function::Length => text()?.map_or(Value::Null, |text| Value::Integer(pattern::length(text))),
+        Function::Lower => return fold(first, workspace, |byte| byte.to_ascii_lowercase()),
+        Function::Upper => return fold(first, workspace, |byte| byte.to_ascii_uppercase()),
+        Function::Trim => return trim(arguments, true, true, workspace),
+        Function::Ltrim => return trim(arguments, true, false, workspace),
+        Function::Rtrim => return trim(arguments, false, true, workspace),
         Function::Max => extreme(arguments, |best, next| compare(best, next) == Ordering::Less),
         Function::Min => extreme(arguments, |best, next| compare(best, next) != Ordering::Less),
         Function::NullIf => {
             let equal = !first.is_null() && compare(first, arguments[1]) == Ordering::Equal;
             if equal { Value::Null } else { first }
         }
-        Function::Printf => match first.to_text(arena) {
+        Function::Printf => match text()? {
             None => Value::Null,
-            Some(text) => return format::printf(text, &arguments[1..], arena),
+            Some(text) => return format::printf(text, &arguments[1..], workspace),
         },
-        Function::Replace => return replace(arguments, arena),
+        Function::Replace => return replace(arguments, workspace),
         Function::Round => match (first, arguments.get(1)) {
             (Value::Null, _) | (_, Some(Value::Null)) => Value::Null,
             (value, places) => Value::Real(number::round(value.to_real(), places.map_or(0, |p| p.to_integer()))),
         },
         Function::Sign => sign(first),
-        Function::Substr => substr(arguments, arena),
+        Function::Substr => return substr(arguments, workspace),
         Function::TypeOf => Value::text(first.type_name()),
-        Function::Unicode => match first.to_text(arena).and_then(|text| std::str::from_utf8(text).ok()) {
-            Some(text) => text.chars().next().map_or(Value::Null, |c| Value::Integer(i64::from(u32::from(c)))),
+        Function::Unicode => match text()?.and_then(first_character) {
+            Some(character) => Value::Integer(i64::from(u32::from(character))),
             None => Value::Null,
         },
     })
+}
+
+/// The first character of a text that is UTF-8.
+fn first_character(text: &[u8]) -> Option<char> {
+    std::str::from_utf8(text).ok()?.chars().next()
 }
 
 fn abs(value: Value<'_>) -> Result<Value<'_>, Fault> {
@@ -208,56 +213,56 @@ fn abs(value: Value<'_>) -> Result<Value<'_>, Fault> {
 }
 
 /// CHAR(code points…): what is no code point becomes U+FFFD.
-fn characters<'a>(codes: &[Value<'a>], arena: &'a Bump) -> Value<'a> {
-    let mut out = BumpString::new_in(arena);
+fn characters<'a>(codes: &[Value<'a>], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    let mut out = workspace.text();
     for code in codes {
         let code = u32::try_from(code.to_integer()).ok().and_then(char::from_u32);
-        out.push(code.unwrap_or(char::REPLACEMENT_CHARACTER));
+        let character = code.unwrap_or(char::REPLACEMENT_CHARACTER);
+        out.extend(character.encode_utf8(&mut [0; 4]).as_bytes())?;
     }
-    Value::Text(out.into_bump_str().as_bytes())
+    Ok(out.value())
 }
 
-fn joined<'a>(separator: &[u8], values: &[Value<'a>], arena: &'a Bump) -> Result<Value<'a>, Fault> {
-    let mut out = BumpVec::new_in(arena);
+fn joined<'a>(separator: &[u8], values: &[Value<'a>], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    let mut out = workspace.text();
     let mut first = true;
-    for text in values.iter().filter_map(|value| value.to_text(arena)) {
+    for value in values {
+        let Some(text) = value.to_text(workspace)? else { continue };
         if !first {
-            out.extend_from_slice(separator);
+            out.extend(separator)?;
         }
         first = false;
-        out.extend_from_slice(text);
-        if out.len() > TEXT_BYTES_MAX {
-            return Err(Fault::TextTooLong);
-        }
+        out.extend(text)?;
     }
-    Ok(Value::Text(out.into_bump_slice()))
+    Ok(out.value())
 }
 
-fn hex<'a>(value: Value<'a>, arena: &'a Bump) -> Value<'a> {
+fn hex<'a>(value: Value<'a>, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let text = value.to_text(arena).unwrap_or_default();
-    let digits = text.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-    let mut out = BumpVec::with_capacity_in(2 * text.len(), arena);
-    out.extend(digits);
-    Value::Text(out.into_bump_slice())
+    let text = value.to_text(workspace)?.unwrap_or_default();
+    let mut out = workspace.text_of(2 * text.len())?;
+    for byte in text {
+        out.extend(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])?;
+    }
+    Ok(out.value())
 }
 
 /// QUOTE: a literal that has the value.
-fn quote<'a>(value: Value<'a>, arena: &'a Bump) -> Value<'a> {
-    match value {
+fn quote<'a>(value: Value<'a>, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    Ok(match value {
         Value::Null => Value::Text(b"NULL"),
         Value::Real(real) if real.is_infinite() => Value::Text(number::infinite_text(real)),
         Value::Text(text) => {
-            let mut out = BumpVec::with_capacity_in(text.len() + 2, arena);
-            out.push(b'\'');
+            let mut out = workspace.text_of(text.len() + 2)?;
+            out.push(b'\'')?;
             for &byte in text {
-                out.extend(std::iter::repeat_n(byte, if byte == b'\'' { 2 } else { 1 }));
+                out.fill(byte, if byte == b'\'' { 2 } else { 1 })?;
             }
-            out.push(b'\'');
-            Value::Text(out.into_bump_slice())
+            out.push(b'\'')?;
+            out.value()
         }
-        number => number.to_text(arena).map_or(Value::Null, Value::Text),
-    }
+        number => number.to_text(workspace)?.map_or(Value::Null, Value::Text),
+    })
 }
 
 fn sign(value: Value<'_>) -> Value<'_> {
@@ -285,40 +290,43 @@ fn extreme<'a>(values: &[Value<'a>], replaces: impl Fn(Value<'a>, Value<'a>) -> 
     best
 }
 
-fn fold<'a>(value: Value<'a>, arena: &'a Bump, change: impl Fn(u8) -> u8) -> Value<'a> {
-    match value.to_text(arena) {
-        None => Value::Null,
-        Some(text) => Value::Text(arena.alloc_slice_fill_iter(text.iter().map(|&byte| change(byte)))),
-    }
+fn fold<'a>(value: Value<'a>, workspace: Workspace<'a>, change: impl Fn(u8) -> u8) -> Result<Value<'a>, Fault> {
+    let Some(text) = value.to_text(workspace)? else { return Ok(Value::Null) };
+    let mut out = workspace.text_within(text.len())?;
+    text.iter().try_for_each(|&byte| out.push(change(byte)))?;
+    Ok(out.value())
 }
 
-fn instr<'a>(text: Value<'a>, wanted: Value<'a>, arena: &'a Bump) -> Value<'a> {
-    let (Some(text), Some(wanted)) = (text.to_text(arena), wanted.to_text(arena)) else { return Value::Null };
+fn instr<'a>(text: Value<'a>, wanted: Value<'a>, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    let (Some(text), Some(wanted)) = (text.to_text(workspace)?, wanted.to_text(workspace)?) else {
+        return Ok(Value::Null);
+    };
     if wanted.is_empty() {
-        return Value::Integer(1);
+        return Ok(Value::Integer(1));
     }
     let found = memmem::find(text, wanted);
-    Value::Integer(found.map_or(0, |at| pattern::length(&text[..at]) + 1))
+    Ok(Value::Integer(found.map_or(0, |at| pattern::length(&text[..at]) + 1)))
 }
 
-fn trim<'a>(arguments: &[Value<'a>], left: bool, right: bool, arena: &'a Bump) -> Value<'a> {
-    let Some(mut text) = arguments[0].to_text(arena) else { return Value::Null };
+fn trim<'a>(arguments: &[Value<'a>], left: bool, right: bool, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    let Some(mut text) = arguments[0].to_text(workspace)? else { return Ok(Value::Null) };
     let set: &[u8] = match arguments.get(1) {
         None => b" ",
-        Some(set) => match set.to_text(arena) {
-            None => return Value::Null,
+        Some(set) => match set.to_text(workspace)? {
+            None => return Ok(Value::Null),
             Some(set) => set,
         },
     };
-    // Sorted: texts and sets may both be long.
-    let mut characters = BumpVec::new_in(arena);
+    // Sorted: texts and sets may both be long. A character's bytes are a number.
+    let code = |character: &[u8]| character.iter().fold(0u32, |code, &byte| code << 8 | u32::from(byte));
+    let mut characters = workspace.list(set.len())?;
     let mut rest = set;
     while let Some((character, length)) = pattern::character(rest) {
-        characters.push(character);
+        characters.push(code(character));
         rest = &rest[length..];
     }
     characters.sort_unstable();
-    let is_stripped = |character: &[u8]| characters.binary_search(&character).is_ok();
+    let is_stripped = |character: &[u8]| characters.binary_search(&code(character)).is_ok();
     while left && let Some((_, length)) = pattern::character(text).filter(|(first, _)| is_stripped(first)) {
         text = &text[length..];
     }
@@ -328,11 +336,12 @@ fn trim<'a>(arguments: &[Value<'a>], left: bool, right: bool, arena: &'a Bump) -
     {
         text = &text[..start];
     }
-    Value::Text(text)
+    Ok(Value::Text(text))
 }
 
-fn replace<'a>(arguments: &[Value<'a>], arena: &'a Bump) -> Result<Value<'a>, Fault> {
-    let texts = (arguments[0].to_text(arena), arguments[1].to_text(arena), arguments[2].to_text(arena));
+fn replace<'a>(arguments: &[Value<'a>], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    let text = |place: usize| arguments[place].to_text(workspace);
+    let texts = (text(0)?, text(1)?, text(2)?);
     let (Some(text), Some(from), Some(to)) = texts else {
         // An empty text to look for changes nothing, whatever it would be replaced with.
         return Ok(match texts {
@@ -343,25 +352,25 @@ fn replace<'a>(arguments: &[Value<'a>], arena: &'a Bump) -> Result<Value<'a>, Fa
     if from.is_empty() {
         return Ok(Value::Text(text));
     }
-    let mut out = BumpVec::with_capacity_in(text.len(), arena);
-    let mut end = 0;
-    for at in memmem::find_iter(text, from) {
-        out.extend_from_slice(&text[end..at]);
-        out.extend_from_slice(to);
-        end = at + from.len();
-        if out.len() > TEXT_BYTES_MAX {
-            return Err(Fault::TextTooLong);
-        }
+    let mut found = memmem::find_iter(text, from).peekable();
+    if found.peek().is_none() {
+        return Ok(Value::Text(text));
     }
-    out.extend_from_slice(&text[end..]);
-    Ok(Value::Text(out.into_bump_slice()))
+    let (mut out, mut end) = (workspace.text(), 0);
+    for at in found {
+        out.extend(&text[end..at])?;
+        out.extend(to)?;
+        end = at + from.len();
+    }
+    out.extend(&text[end..])?;
+    Ok(out.value())
 }
 
 /// SUBSTR(text, from[, count]): characters from 1, negative ones from the end; a negative count takes those before.
-fn substr<'a>(arguments: &[Value<'a>], arena: &'a Bump) -> Value<'a> {
-    let Some(text) = arguments[0].to_text(arena) else { return Value::Null };
+fn substr<'a>(arguments: &[Value<'a>], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    let Some(text) = arguments[0].to_text(workspace)? else { return Ok(Value::Null) };
     if arguments[1..].iter().any(|value| value.is_null()) {
-        return Value::Null;
+        return Ok(Value::Null);
     }
     let mut from = arguments[1].to_integer();
     let mut count = arguments.get(2).map_or(i64::MAX, |count| count.to_integer());
@@ -382,7 +391,7 @@ fn substr<'a>(arguments: &[Value<'a>], arena: &'a Bump) -> Value<'a> {
     }
     let start = skip_characters(text, from);
     let length = skip_characters(&text[start..], count);
-    Value::Text(&text[start..start + length])
+    Ok(Value::Text(&text[start..start + length]))
 }
 
 fn skip_characters(text: &[u8], count: i64) -> usize {
@@ -396,20 +405,28 @@ fn skip_characters(text: &[u8], count: i64) -> usize {
     at
 }
 
-fn date<'a>(function: DateFunction, arguments: &[Value<'a>], arena: &'a Bump, now_ms: i64) -> Value<'a> {
-    let mut texts = BumpVec::with_capacity_in(arguments.len(), arena);
+fn date<'a>(
+    function: DateFunction,
+    arguments: &[Value<'a>],
+    workspace: Workspace<'a>,
+    now_ms: i64,
+) -> Result<Value<'a>, Fault> {
+    let mut texts = workspace.list(arguments.len())?;
     for argument in arguments {
         // A number as the moment itself is taken as a number, and as a format or modifier by its text.
-        match argument.to_text(arena) {
+        match argument.to_text(workspace)? {
             Some(text) => texts.push(text),
-            None => return Value::Null,
+            None => return Ok(Value::Null),
         }
     }
-    let mut out = BumpString::new_in(arena);
-    match dates::call(function, arguments, &texts, now_ms, &mut out) {
+    workspace.meter.tick(DATE_UNITS)?;
+    let mut out = workspace.text();
+    let result = dates::call(function, arguments, &texts, now_ms, &mut out);
+    out.check()?;
+    Ok(match result {
         DateResult::Null => Value::Null,
         DateResult::Integer(integer) => Value::Integer(integer),
         DateResult::Real(real) => Value::Real(real),
-        DateResult::Text => Value::Text(out.into_bump_str().as_bytes()),
-    }
+        DateResult::Text => out.value(),
+    })
 }

@@ -7,11 +7,11 @@ use std::cell::Cell;
 
 use binjson::{Document, FieldCache, FieldName};
 use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
 use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::Location;
 
 use super::aggregate::AggregateKind;
+use super::budget::{Budget, Meter};
 use super::error::{Fault, SqlError, SqlErrorKind};
 use super::expr::{Expr, Literal};
 use super::functions::Function;
@@ -19,6 +19,7 @@ use super::parse;
 use super::resolve::{self, Logical};
 use super::row::{Field, Fixed, Frame, Place, Scope, Source};
 use super::value::Value;
+use super::workspace;
 use crate::catalog::Catalog;
 use crate::engine::TreeId;
 
@@ -26,6 +27,8 @@ use crate::engine::TreeId;
 pub(crate) const GROUP_MAX: usize = 16;
 /// Most aggregates of a view.
 pub(crate) const AGGREGATES_MAX: usize = 64;
+/// Bytes that a view's expressions may compute for a document.
+const COMPUTED_BYTES_MAX: usize = 4 << 20;
 /// What `now` is inside a stored text that says so: out of every calendar, for what a view computes must not change by
 /// itself.
 const NO_TIME_MS: i64 = -(1 << 50);
@@ -209,7 +212,8 @@ impl Grouping {
         memory: &mut Memory,
         take: impl FnOnce(&[GroupValue<'_>], &[Value<'_>]) -> R,
     ) -> Result<Option<R>, Fault> {
-        memory.arena.reset();
+        let meter = Meter::new(&Budget { memory_bytes_max: COMPUTED_BYTES_MAX, ..Budget::default() });
+        workspace::reset(&mut memory.arena, &Meter::unbounded());
         // Of whichever view they were: a place is tried first, and the name compared.
         memory.caches.resize(self.sources.len().max(memory.caches.len()), Cell::default());
         let arena = &memory.arena;
@@ -223,6 +227,7 @@ impl Grouping {
             outer: &[],
             relations: None,
             now_ms: NO_TIME_MS,
+            meter: &meter,
         };
         let frame = Frame { level: 0, key: &[], value: &[], document: Some(document), absent: false, outer: None };
         let scope = Scope { frame: Some(&frame), fixed: &fixed, arena };
@@ -231,7 +236,7 @@ impl Grouping {
                 return Ok(None);
             }
         }
-        let mut group = BumpVec::with_capacity_in(self.group.len(), arena);
+        let mut group = scope.workspace().list(self.group.len())?;
         for expr in &self.group {
             let json = match expr {
                 Expr::Column(column) => match scope.cell(*column)? {
@@ -243,7 +248,7 @@ impl Grouping {
             };
             group.push(GroupValue { value: expr.evaluate(&scope)?, json });
         }
-        let mut arguments = BumpVec::with_capacity_in(self.arguments.len(), arena);
+        let mut arguments = scope.workspace().list(self.arguments.len())?;
         for expr in &self.arguments {
             arguments.push(expr.evaluate(&scope)?);
         }

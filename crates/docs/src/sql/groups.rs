@@ -1,9 +1,9 @@
 //! Rows taken into the aggregates of their group, and the groups' results at the end.
 
 use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
 
 use super::aggregate::State;
+use super::budget::{ROW_UNITS, RowRoom};
 use super::error::QueryError;
 use super::expr::Expr;
 use super::row::{Field, Fixed, Frame, Scope};
@@ -13,6 +13,7 @@ use super::sort;
 use super::spilled::Distinct;
 use super::spilling::late_row;
 use super::value::Value;
+use super::workspace::{self, Workspace};
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Takes a row into its group's aggregates.
@@ -31,20 +32,29 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 Some(argument) => argument.operand(&scope)?,
                 None => Value::Null,
             };
+            scope.fixed.meter.weigh(value)?;
             let state = &mut self.states[start + place];
             if call.is_plain() {
-                state.step(call.kind, value);
+                match value {
+                    Value::Text(_) => {
+                        let before = state.extreme_bytes();
+                        state.step(call.kind, value);
+                        grown += state.extreme_bytes().saturating_sub(before);
+                    }
+                    _ => state.step(call.kind, value),
+                }
                 continue;
             }
             let separator = match &call.separator {
-                Some(separator) => separator.evaluate(&scope)?.to_text(self.arena).unwrap_or_default(),
+                Some(separator) => separator.evaluate(&scope)?.to_text(scope.workspace())?.unwrap_or_default(),
                 None => b",",
             };
             let compared = match call.compared() {
                 Some(compared) => compared.evaluate(&scope)?,
                 None => value,
             };
-            grown += state.step_rare(call, (value, compared), (separator, self.groups.next_value), self.arena)?;
+            grown +=
+                state.step_rare(call, (value, compared), (separator, self.groups.next_value), scope.workspace())?;
             self.groups.next_value += 1;
         }
         if grown > 0 {
@@ -61,15 +71,20 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         let plan = self.plan;
         let mut key = std::mem::take(self.key);
         key.clear();
+        let mut room = self.fixed.meter.row_room();
         for expr in &plan.group {
-            sort::push_key(expr.evaluate(&self.scope(frame))?, false, &mut key)?;
+            let value = expr.evaluate(&self.scope(frame))?;
+            room.take(Field::Value(value))?;
+            sort::push_key(value, false, &mut key)?;
         }
         let place = match self.groups.places.get(&key[..]) {
             Some(&place) => place,
             None => {
                 let mut fields = Vec::new();
                 for expr in &plan.group {
-                    sort::push_field(expr.field(&self.scope(frame))?, &mut fields);
+                    let field = expr.field(&self.scope(frame))?;
+                    room.take(field)?;
+                    sort::push_field(field, &mut fields);
                 }
                 let states: usize = plan.aggregates.iter().map(|call| State::bytes(call.kind)).sum();
                 self.groups.bytes += key.len() + fields.len() + states + GROUP_OVERHEAD_BYTES;
@@ -106,7 +121,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     pub(super) fn finish_group(&mut self, fields: &[u8], states: &[State]) -> Flow {
         // Taken out, so that the group's values can stand in it while the run goes on.
         let mut arena = std::mem::take(self.arena);
-        arena.reset();
+        workspace::empty(&mut arena, self.fixed.meter);
         let flow = self.finish_group_in(&arena, fields, states);
         *self.arena = arena;
         flow
@@ -114,19 +129,21 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
 
     fn finish_group_in(&mut self, arena: &Bump, mut fields: &[u8], states: &[State]) -> Flow {
         let plan = self.plan;
-        let mut stored = BumpVec::new_in(arena);
-        let mut group = BumpVec::new_in(arena);
+        let workspace = Workspace::new(arena, self.fixed.meter);
+        workspace.meter.tick(ROW_UNITS)?;
+        let mut stored = workspace.list(plan.group.len())?;
+        let mut group = workspace.list(plan.group.len())?;
         for _ in &plan.group {
             let field = sort::take_field(&mut fields);
             stored.push(field);
             group.push(match field {
-                Field::Json(json) => super::value::of_json(json, arena)?,
+                Field::Json(json) => super::value::of_json(json, workspace)?,
                 Field::Value(value) => value,
             });
         }
-        let mut aggregates = BumpVec::new_in(arena);
+        let mut aggregates = workspace.list(plan.aggregates.len())?;
         for (state, call) in states.iter().zip(&plan.aggregates) {
-            aggregates.push(state.finish(call.kind, arena)?);
+            aggregates.push(state.finish(call.kind, workspace)?);
         }
         let fixed = Fixed { aggregates: &aggregates, group: &group, ..*self.fixed };
         let scope = Scope { frame: None, fixed: &fixed, arena };
@@ -135,7 +152,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         {
             return Ok(());
         }
-        let mut outputs = BumpVec::with_capacity_in(plan.outputs.len(), arena);
+        let mut outputs = workspace.list(plan.outputs.len())?;
         for expr in &plan.outputs {
             outputs.push(match expr {
                 Expr::GroupKey(place) => stored[*place],
@@ -148,12 +165,13 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     fn finish_output(&mut self, outputs: &[Field<'_>], scope: &Scope<'_>) -> Flow {
         let plan = self.plan;
         if plan.distinct {
-            let mut key = Vec::new();
+            let (mut key, mut room) = (Vec::new(), scope.fixed.meter.row_room());
             for field in outputs {
                 let value = match field {
-                    Field::Json(json) => super::value::of_json(json, scope.arena)?,
+                    Field::Json(json) => super::value::of_json(json, scope.workspace())?,
                     Field::Value(value) => *value,
                 };
+                room.take(Field::Value(value))?;
                 sort::push_key(value, false, &mut key)?;
             }
             match self.note_distinct(&key)? {
@@ -166,22 +184,29 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             }
         }
         if !plan.order.is_empty() {
+            let mut room = scope.fixed.meter.row_room();
+            outputs.iter().try_for_each(|field| room.take(*field))?;
             self.sort.begin();
             for (expr, falling) in &plan.order {
-                sort::push_key(expr.evaluate(scope)?, *falling, self.sort.bytes())?;
+                let value = expr.evaluate(scope)?;
+                room.take(Field::Value(value))?;
+                sort::push_key(value, *falling, self.sort.bytes())?;
             }
             self.sort.end_key();
             outputs.iter().for_each(|field| sort::push_field(*field, self.sort.bytes()));
-            self.sort.end(self.keep());
+            self.sort.end(self.keep(), self.fixed.meter)?;
             return Ok(self.check_sort()?);
         }
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(());
         }
+        let mut room =
+            RowRoom::of_result(self.budget, (self.sink.bytes(), self.sink.takes_infinite()), self.fixed.meter);
         self.sink.begin_row();
         for (column, field) in outputs.iter().enumerate() {
             check_finite(*field, self.sink)?;
+            room.take_written(*field)?;
             self.sink.field(column, *field);
         }
         self.end_row()

@@ -11,13 +11,13 @@ use std::rc::Rc;
 
 use super::access::Access;
 use super::answers::Answers;
-use super::budget::{Budget, Outcome, Tally};
+use super::budget::{Budget, Meter, Outcome, ROW_UNITS, RUN_UNITS, Tally};
 use super::error::{Fault, QueryError, RESULT, ROWS_KEPT};
 use super::execute::{self, Around};
 use super::plan::{InnerPlan, Level, Plan};
 use super::relation::{Relation, Relations};
 use super::row::Field;
-use super::run::{DEADLINE_ROWS, Scratch};
+use super::run::{Scratch, TICK_ROWS};
 use super::sets::{Combine, Combined};
 use super::sink::RowSink;
 use super::value::{OuterValue, Value};
@@ -33,11 +33,12 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
     budget: &Budget<'_>,
     sink: &mut S,
 ) -> Result<Outcome, QueryError> {
+    let meter = Meter::new(budget);
     if plan.inner.is_empty() {
-        let alone = Around { view, relations: None, outer: &[], tally: None };
+        let alone = Around { view, relations: None, outer: &[], tally: None, meter: &meter };
         return execute::execute(plan, query, alone, parameters, scratch, budget, sink);
     }
-    let whole = Whole { view, parameters, budget, used: Used::default() };
+    let whole = Whole { view, parameters, budget, meter: &meter, used: Used::default() };
     let mut outcome = whole.execute((plan, &Kept::of(plan)), query, &[], scratch, budget, sink)?;
     outcome.rows_read = whole.used.tally.rows();
     Ok(outcome)
@@ -48,6 +49,7 @@ struct Whole<'a> {
     view: &'a dyn View,
     parameters: &'a [Value<'a>],
     budget: &'a Budget<'a>,
+    meter: &'a Meter<'a>,
     used: Used,
 }
 
@@ -55,8 +57,6 @@ struct Whole<'a> {
 #[derive(Default)]
 struct Used {
     tally: Tally,
-    /// Rows read, and runs, since the deadline was asked for.
-    unasked: Cell<u64>,
     kept_bytes: Cell<usize>,
     /// Of what is kept, answers of correlated queries: bounded by a part of the memory.
     answer_bytes: Cell<usize>,
@@ -95,7 +95,8 @@ impl Whole<'_> {
         budget: &Budget<'_>,
         sink: &mut S,
     ) -> Result<Outcome, QueryError> {
-        let alone = Around { view: self.view, relations: None, outer, tally: Some(&self.used.tally) };
+        let alone =
+            Around { view: self.view, relations: None, outer, tally: Some(&self.used.tally), meter: self.meter };
         if plan.inner.is_empty() {
             return execute::execute(plan, query, alone, self.parameters, scratch, budget, sink);
         }
@@ -148,7 +149,6 @@ impl Relations for InnerQueries<'_> {
         let relation = Rc::new(relation);
         let (used, memory) = (&self.whole.used, self.whole.budget.memory_bytes_max);
         kept.answers.borrow_mut().keep(outer, &relation, &used.answer_bytes, memory);
-        self.check_deadline().map_err(|error| self.fail(error))?;
         Ok(relation)
     }
 
@@ -163,17 +163,6 @@ impl InnerQueries<'_> {
         Fault::Inner
     }
 
-    /// Runs of few rows never come to where an execution asks for it.
-    fn check_deadline(&self) -> Result<(), QueryError> {
-        let (unasked, deadline) = (&self.whole.used.unasked, self.whole.budget.deadline);
-        unasked.set(unasked.get() + 1);
-        if unasked.get() < DEADLINE_ROWS {
-            return Ok(());
-        }
-        unasked.set(0);
-        if deadline.is_some_and(|over| over()) { Err(QueryError::Deadline) } else { Ok(()) }
-    }
-
     /// `kept`: what the queries inside a correlated one keep, by member.
     fn run(&self, number: usize, kept: Option<&[Kept]>, outer: &[OuterValue<'_>]) -> Result<Relation, QueryError> {
         let plan = &self.plans[number];
@@ -183,7 +172,7 @@ impl InnerQueries<'_> {
         let mut scratch = self.scratch.take().unwrap_or_default();
         // For one row of the query around other threads are not worth their while.
         let workers = kept.is_some().then(|| std::mem::take(&mut scratch.workers));
-        let mut rows = Combined::default();
+        let mut rows = Combined::new(self.whole.meter);
         let compared = plan.combine.iter().rposition(|combine| *combine != Combine::Append);
         // Rows that are compared stay, too.
         let spills = spills && compared.is_none();
@@ -208,7 +197,7 @@ impl InnerQueries<'_> {
         self.scratch.replace(Some(scratch));
         result?;
         let mut relation = rows.into_relation();
-        relation.complete(&plan.hashes, self.whole.budget)?;
+        relation.complete(&plan.hashes, self.whole.budget, self.whole.meter)?;
         Ok(relation)
     }
 
@@ -216,10 +205,11 @@ impl InnerQueries<'_> {
         &self,
         (plan, kept): (&Plan, &Kept),
         outer: &[OuterValue<'_>],
-        (rows, spills): (&mut Combined, bool),
+        (rows, spills): (&mut Combined<'_>, bool),
         scratch: &mut Scratch,
     ) -> Result<(), QueryError> {
         let (own, used) = (self.whole.budget, &self.whole.used);
+        self.whole.meter.tick(RUN_UNITS)?;
         let memory = own.memory_bytes_max.saturating_sub(used.kept_bytes.get() + used.answer_bytes.get());
         let budget = Budget {
             rows_max: own.rows_max,
@@ -239,20 +229,20 @@ impl InnerQueries<'_> {
             }
             other => other,
         })?;
-        used.unasked.set(used.unasked.get() + outcome.rows_read);
-        Ok(())
+        // Fewer than are counted together.
+        Ok(self.whole.meter.tick(outcome.rows_read % TICK_ROWS * ROW_UNITS)?)
     }
 }
 
 /// Takes rows, and has them go to disk.
-struct KeptRows<'r> {
-    rows: &'r mut Combined,
+struct KeptRows<'r, 'm> {
+    rows: &'r mut Combined<'m>,
     /// Where the rows may go to disk.
     spills: Option<&'r Budget<'r>>,
     failure: Option<QueryError>,
 }
 
-impl RowSink for KeptRows<'_> {
+impl RowSink for KeptRows<'_, '_> {
     fn begin_row(&mut self) {
         self.rows.begin_row();
     }

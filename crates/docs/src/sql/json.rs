@@ -4,13 +4,16 @@
 //! Nesting is bounded by [`DEPTH_MAX`], and skipping a value does not recurse.
 
 use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
 
+use super::budget::Meter;
 use super::error::Fault;
 use super::value::{self, Value};
+use super::workspace::Workspace;
 
 /// Deepest nesting that is walked.
 const DEPTH_MAX: usize = 1000;
+/// Bytes of the longest escape in a string, which may stand for one.
+const ESCAPE_BYTES_MAX: usize = 6;
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +21,15 @@ pub(crate) enum Step {
     /// A field of an object.
     Field(String),
     /// An element of an array; negative ones count from the end, −1 being the last.
+    Item(i64),
+}
+
+/// A step of a path that an execution gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathStep<'p> {
+    /// See [`Step::Field`].
+    Field(&'p str),
+    /// See [`Step::Item`].
     Item(i64),
 }
 
@@ -72,12 +84,29 @@ fn value_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The value that one step leads to.
-pub(crate) fn step<'a>(text: &'a [u8], step: &Step) -> Option<&'a [u8]> {
-    match step {
-        Step::Field(name) => field(text, name.as_bytes()),
-        Step::Item(index) => item(text, *index),
+impl Step {
+    /// The same, borrowed.
+    pub(crate) fn as_path_step(&self) -> PathStep<'_> {
+        match self {
+            Step::Field(name) => PathStep::Field(name),
+            Step::Item(index) => PathStep::Item(*index),
+        }
     }
+}
+
+impl PathStep<'_> {
+    /// The value that it leads to.
+    fn of<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        match *self {
+            PathStep::Field(name) => field(text, name.as_bytes()),
+            PathStep::Item(index) => item(text, index),
+        }
+    }
+}
+
+/// The value that one step of a known path leads to.
+pub(crate) fn step<'a>(text: &'a [u8], step: &Step) -> Option<&'a [u8]> {
+    step.as_path_step().of(text)
 }
 
 fn field<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
@@ -85,15 +114,21 @@ fn field<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     if text.get(at) != Some(&b'{') {
         return None;
     }
-    let arena = Bump::new(); // Takes memory only where a key has escapes.
+    let mut arena = Bump::new(); // Takes memory only where a key has escapes.
+    let meter = Meter::unbounded();
     at = spaces(text, at + 1);
     while text.get(at) == Some(&b'"') {
         let end = string_end(text, at)?;
         let colon = spaces(text, end);
         let start = spaces(text, colon + 1);
         let value_end = value_end(text, start)?;
-        if matches!(value::of_json(&text[at..end], &arena), Ok(Value::Text(key)) if key == name) {
-            return Some(&text[start..value_end]);
+        // With its escapes a text is at most six times as long.
+        if end - at <= ESCAPE_BYTES_MAX * name.len() + 2 {
+            let key = value::of_json(&text[at..end], Workspace::new(&arena, &meter));
+            if matches!(key, Ok(Value::Text(key)) if key == name) {
+                return Some(&text[start..value_end]);
+            }
+            arena.reset();
         }
         at = spaces(text, value_end);
         if text.get(at) != Some(&b',') {
@@ -153,23 +188,24 @@ pub(crate) fn trimmed(text: &[u8]) -> &[u8] {
 }
 
 /// Valid JSON without the whitespace between its parts.
-pub(crate) fn minified<'a>(text: &'a [u8], arena: &'a Bump) -> &'a [u8] {
+pub(crate) fn minified<'a>(text: &'a [u8], workspace: Workspace<'a>) -> Result<&'a [u8], Fault> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    workspace.meter.tick_bytes(text.len())?;
     if !text.iter().any(is_space) {
-        return text;
+        return Ok(text);
     }
-    let mut out = BumpVec::with_capacity_in(text.len(), arena);
+    let mut out = workspace.text_within(text.len())?;
     let (mut inside, mut escaped) = (false, false);
     for &byte in text {
         if inside || !is_space(&byte) {
-            out.push(byte);
+            out.push(byte)?;
         }
         if !escaped && byte == b'"' {
             inside = !inside;
         }
         escaped = inside && !escaped && byte == b'\\';
     }
-    out.into_bump_slice()
+    Ok(out.finish())
 }
 
 /// What `json_type` calls a value.
@@ -186,58 +222,72 @@ pub(crate) fn type_name(json: &[u8]) -> &'static str {
     }
 }
 
-/// The steps of SQLite's path text: `$.a[1]."b c"[#-1]`.
-pub(crate) fn parse_path(path: &[u8]) -> Option<Vec<Step>> {
-    let path = std::str::from_utf8(path).ok()?;
-    let mut rest = path.strip_prefix('$')?;
-    let mut steps = Vec::new();
+/// What lies at a path, SQLite's text `$.a[1]."b c"[#-1]`; `None`: nothing. The whole path is checked before the first step.
+pub(crate) fn at_path<'a>(text: &'a [u8], path: &[u8], meter: &Meter<'_>) -> Result<Option<&'a [u8]>, Fault> {
+    let path = std::str::from_utf8(path).ok().and_then(|path| path.strip_prefix('$')).ok_or(Fault::JsonPath)?;
+    let mut rest = path;
     while !rest.is_empty() {
-        if let Some(quoted) = rest.strip_prefix(".\"") {
-            let (name, after) = quoted.split_once('"')?;
-            steps.push(Step::Field(name.to_owned()));
-            rest = after;
-        } else if let Some(named) = rest.strip_prefix('.') {
-            let end = named.find(['.', '[']).unwrap_or(named.len());
-            let name = Some(&named[..end]).filter(|name| !name.is_empty())?;
-            steps.push(Step::Field(name.to_owned()));
-            rest = &named[end..];
-        } else {
-            let (index, after) = rest.strip_prefix('[')?.split_once(']')?;
-            steps.push(Step::Item(match index.strip_prefix("#-") {
-                Some(from_end) => -from_end.parse::<i64>().ok().filter(|&n| n > 0)?,
-                None if index == "#" => i64::MAX, // Behind the last: nothing is there.
-                None => index.parse::<u32>().ok()?.into(),
-            }));
-            rest = after;
-        }
+        (_, rest) = first_step(rest).ok_or(Fault::JsonPath)?;
     }
-    Some(steps)
+    let (mut found, mut rest) = (text, path);
+    while let Some((step, after)) = first_step(rest) {
+        // A step from the end counts the elements first.
+        meter.tick_bytes(2 * found.len())?;
+        let Some(inner) = step.of(found) else { return Ok(None) };
+        (found, rest) = (inner, after);
+    }
+    Ok(Some(found))
+}
+
+/// The first step, and what follows it.
+fn first_step(rest: &str) -> Option<(PathStep<'_>, &str)> {
+    if let Some(quoted) = rest.strip_prefix(".\"") {
+        let (name, after) = quoted.split_once('"')?;
+        return Some((PathStep::Field(name), after));
+    }
+    if let Some(named) = rest.strip_prefix('.') {
+        let end = named.find(['.', '[']).unwrap_or(named.len());
+        let name = Some(&named[..end]).filter(|name| !name.is_empty())?;
+        return Some((PathStep::Field(name), &named[end..]));
+    }
+    let (index, after) = rest.strip_prefix('[')?.split_once(']')?;
+    let index = match index.strip_prefix("#-") {
+        Some(from_end) => -from_end.parse::<i64>().ok().filter(|&n| n > 0)?,
+        None if index == "#" => i64::MAX, // Behind the last: nothing is there.
+        None => index.parse::<u32>().ok()?.into(),
+    };
+    Some((PathStep::Item(index), after))
 }
 
 /// `left -> right` (`as_text` false) and `left ->> right`.
-pub(crate) fn arrow<'a>(left: Value<'a>, right: Value<'a>, as_text: bool, arena: &'a Bump) -> Result<Value<'a>, Fault> {
+pub(crate) fn arrow<'a>(
+    left: Value<'a>,
+    right: Value<'a>,
+    as_text: bool,
+    workspace: Workspace<'a>,
+) -> Result<Value<'a>, Fault> {
     if left.is_null() || right.is_null() {
         return Ok(Value::Null);
     }
-    let text = left.to_text(arena).unwrap_or_default();
+    let text = left.to_text(workspace)?.unwrap_or_default();
+    workspace.meter.tick_bytes(2 * text.len())?;
     if !is_valid(text) {
         return Err(Fault::Json);
     }
     let found = match right {
-        Value::Integer(index) => step(text, &Step::Item(index)),
-        Value::Text(path) if path.first() == Some(&b'$') => {
-            let steps = parse_path(path).ok_or(Fault::Json)?;
-            steps.iter().try_fold(text, |text, s| step(text, s))
-        }
+        Value::Integer(index) => PathStep::Item(index).of(text),
+        Value::Text(path) if path.first() == Some(&b'$') => match at_path(text, path, workspace.meter) {
+            Err(Fault::JsonPath) => return Err(Fault::Json),
+            found => found?,
+        },
         other => {
-            let name = other.to_text(arena).unwrap_or_default();
-            let name = std::str::from_utf8(name).map_err(|_| Fault::Json)?;
-            step(text, &Step::Field(name.to_owned()))
+            let name = other.to_text(workspace)?.unwrap_or_default();
+            PathStep::Field(std::str::from_utf8(name).map_err(|_| Fault::Json)?).of(text)
         }
     };
     match found {
         None => Ok(Value::Null),
-        Some(json) if as_text && !matches!(json.first(), Some(b'{' | b'[')) => value::of_json(json, arena),
-        Some(json) => Ok(Value::Text(minified(json, arena))),
+        Some(json) if as_text && !matches!(json.first(), Some(b'{' | b'[')) => value::of_json(json, workspace),
+        Some(json) => Ok(Value::Text(minified(json, workspace)?)),
     }
 }

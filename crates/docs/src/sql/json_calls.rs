@@ -5,16 +5,14 @@
 //! json('[1]'))` is `["[1]",[1]]`. SQLite marks values for that; here the expression that makes the value tells. Only JSON
 //! as RFC 8259 has it is taken: JSON5, which SQLite reads too, is malformed.
 
-use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
-
-use super::error::{Fault, TEXT_BYTES_MAX};
+use super::error::Fault;
 use super::expr::Expr;
 use super::functions::{Function, JsonFunction};
 use super::json;
 use super::number;
 use super::row::Scope;
 use super::value::{self, Value};
+use super::workspace::{TextBuilder, Workspace};
 
 /// Whether an expression's value may be JSON as opposed to text.
 pub(crate) fn may_be_json(expr: &Expr) -> bool {
@@ -64,31 +62,32 @@ pub(crate) fn call<'a>(
     arguments: &'a [Expr],
     scope: &Scope<'a>,
 ) -> Result<(Value<'a>, bool), Fault> {
-    let arena = scope.arena;
+    let workspace = scope.workspace();
     match function {
         JsonFunction::Array => {
-            let mut out = BumpVec::new_in(arena);
-            out.push(b'[');
+            let mut out = workspace.text();
+            out.push(b'[')?;
             for (place, argument) in arguments.iter().enumerate() {
                 if place > 0 {
-                    out.push(b',');
+                    out.push(b',')?;
                 }
-                push(evaluate(argument, scope)?, &mut out, arena)?;
+                push(evaluate(argument, scope)?, &mut out, workspace)?;
             }
-            out.push(b']');
-            return Ok((Value::Text(out.into_bump_slice()), true));
+            out.push(b']')?;
+            return Ok((out.value(), true));
         }
         JsonFunction::Object => return object(arguments, scope).map(|value| (value, true)),
         JsonFunction::Member => return member(arguments, scope).map(|value| (value, false)),
         JsonFunction::Quote => {
             let (value, is_json) = evaluate(&arguments[0], scope)?;
-            let mut out = BumpVec::new_in(arena);
-            push((value, is_json), &mut out, arena)?;
-            return Ok((Value::Text(out.into_bump_slice()), true));
+            let mut out = workspace.text();
+            push((value, is_json), &mut out, workspace)?;
+            return Ok((out.value(), true));
         }
         _ => {}
     }
-    let Some(text) = arguments[0].evaluate(scope)?.to_text(arena) else { return Ok((Value::Null, false)) };
+    let Some(text) = arguments[0].evaluate(scope)?.to_text(workspace)? else { return Ok((Value::Null, false)) };
+    workspace.meter.tick_bytes(2 * text.len())?;
     let valid = json::is_valid(text);
     if function == JsonFunction::Valid {
         return Ok((Value::Integer(i64::from(valid)), false));
@@ -97,7 +96,7 @@ pub(crate) fn call<'a>(
         return Err(Fault::Json);
     }
     match function {
-        JsonFunction::Minify => Ok((Value::Text(json::minified(text, arena)), true)),
+        JsonFunction::Minify => Ok((Value::Text(json::minified(text, workspace)?), true)),
         JsonFunction::Extract => extract(text, &arguments[1..], scope),
         _ => {
             let Some(found) = at_path(text, arguments.get(1), scope)? else { return Ok((Value::Null, false)) };
@@ -113,97 +112,100 @@ pub(crate) fn call<'a>(
 /// What lies at a path; all where there is none. `None`: nothing, or the path is NULL.
 fn at_path<'a>(text: &'a [u8], path: Option<&'a Expr>, scope: &Scope<'a>) -> Result<Option<&'a [u8]>, Fault> {
     let Some(path) = path else { return Ok(Some(json::trimmed(text))) };
-    match path.evaluate(scope)?.to_text(scope.arena) {
+    match path.evaluate(scope)?.to_text(scope.workspace())? {
         None => Ok(None),
-        Some(path) => {
-            let steps = json::parse_path(path).ok_or(Fault::JsonPath)?;
-            Ok(steps.iter().try_fold(json::trimmed(text), |text, step| json::step(text, step)))
-        }
+        Some(path) => json::at_path(json::trimmed(text), path, scope.fixed.meter),
     }
 }
 
 fn extract<'a>(text: &'a [u8], paths: &'a [Expr], scope: &Scope<'a>) -> Result<(Value<'a>, bool), Fault> {
-    let arena = scope.arena;
+    let workspace = scope.workspace();
     if let [path] = paths {
         return Ok(match at_path(text, Some(path), scope)? {
             None => (Value::Null, false),
             Some(found) if matches!(found.first(), Some(b'{' | b'[')) => {
-                (Value::Text(json::minified(found, arena)), true)
+                (Value::Text(json::minified(found, workspace)?), true)
             }
-            Some(found) => (value::of_json(found, arena)?, false),
+            Some(found) => (value::of_json(found, workspace)?, false),
         });
     }
-    let mut out = BumpVec::new_in(arena);
-    out.push(b'[');
+    let mut out = workspace.text();
+    out.push(b'[')?;
     for (place, path) in paths.iter().enumerate() {
         if path.evaluate(scope)?.is_null() {
             return Ok((Value::Null, false));
         }
         if place > 0 {
-            out.push(b',');
+            out.push(b',')?;
         }
-        out.extend_from_slice(at_path(text, Some(path), scope)?.map_or(b"null", |found| json::minified(found, arena)));
+        match at_path(text, Some(path), scope)? {
+            None => out.extend(b"null")?,
+            Some(found) => out.extend(json::minified(found, workspace)?)?,
+        }
     }
-    out.push(b']');
-    Ok((Value::Text(out.into_bump_slice()), true))
+    out.push(b']')?;
+    Ok((out.value(), true))
 }
 
 fn object<'a>(arguments: &'a [Expr], scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
-    let mut out = BumpVec::new_in(scope.arena);
-    out.push(b'{');
+    let mut out = scope.workspace().text();
+    out.push(b'{')?;
     for (place, pair) in arguments.chunks_exact(2).enumerate() {
         let Value::Text(name) = pair[0].evaluate(scope)? else { return Err(Fault::JsonLabel) };
         if place > 0 {
-            out.push(b',');
+            out.push(b',')?;
         }
-        push_string(name, &mut out);
-        out.push(b':');
-        push(evaluate(&pair[1], scope)?, &mut out, scope.arena)?;
+        push_string(name, &mut out)?;
+        out.push(b':')?;
+        push(evaluate(&pair[1], scope)?, &mut out, scope.workspace())?;
     }
-    out.push(b'}');
-    Ok(Value::Text(out.into_bump_slice()))
+    out.push(b'}')?;
+    Ok(out.value())
 }
 
 /// A name with its value; NULL where the name is.
 fn member<'a>(arguments: &'a [Expr], scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
     let [name, value] = arguments else { return Ok(Value::Null) };
-    let Some(name) = name.evaluate(scope)?.to_text(scope.arena) else { return Ok(Value::Null) };
-    let mut out = BumpVec::new_in(scope.arena);
-    push_string(name, &mut out);
-    out.push(b':');
-    push(evaluate(value, scope)?, &mut out, scope.arena)?;
-    Ok(Value::Text(out.into_bump_slice()))
+    let Some(name) = name.evaluate(scope)?.to_text(scope.workspace())? else { return Ok(Value::Null) };
+    let mut out = scope.workspace().text();
+    push_string(name, &mut out)?;
+    out.push(b':')?;
+    push(evaluate(value, scope)?, &mut out, scope.workspace())?;
+    Ok(out.value())
 }
 
 /// Appends a value as JSON.
-fn push<'a>((value, is_json): (Value<'a>, bool), out: &mut BumpVec<'a, u8>, arena: &'a Bump) -> Result<(), Fault> {
+fn push<'a>(
+    (value, is_json): (Value<'a>, bool),
+    out: &mut TextBuilder<'a>,
+    workspace: Workspace<'a>,
+) -> Result<(), Fault> {
     match value {
-        Value::Null => out.extend_from_slice(b"null"),
-        Value::Text(text) if is_json => out.extend_from_slice(text),
+        Value::Null => out.extend(b"null"),
+        Value::Text(text) if is_json => out.extend(text),
         Value::Text(text) => push_string(text, out),
-        Value::Real(real) if real.is_infinite() => out.extend_from_slice(number::infinite_text(real)),
-        number => out.extend_from_slice(number.to_text(arena).unwrap_or_default()),
+        Value::Real(real) if real.is_infinite() => out.extend(number::infinite_text(real)),
+        number => out.extend(number.to_text(workspace)?.unwrap_or_default()),
     }
-    if out.len() > TEXT_BYTES_MAX { Err(Fault::TextTooLong) } else { Ok(()) }
 }
 
-fn push_string(text: &[u8], out: &mut BumpVec<'_, u8>) {
-    out.push(b'"');
+fn push_string(text: &[u8], out: &mut TextBuilder<'_>) -> Result<(), Fault> {
+    out.push(b'"')?;
     for &byte in text {
         match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            8 => out.extend_from_slice(b"\\b"),
-            12 => out.extend_from_slice(b"\\f"),
+            b'"' | b'\\' => out.extend(&[b'\\', byte])?,
+            b'\n' => out.extend(b"\\n")?,
+            b'\r' => out.extend(b"\\r")?,
+            b'\t' => out.extend(b"\\t")?,
+            8 => out.extend(b"\\b")?,
+            12 => out.extend(b"\\f")?,
             0..0x20 => {
                 const HEX: &[u8; 16] = b"0123456789abcdef";
                 let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+                out.extend(&[b'\\', b'u', b'0', b'0', high, low])?;
             }
-            _ => out.push(byte),
+            _ => out.push(byte)?,
         }
     }
-    out.push(b'"');
+    out.push(b'"')
 }

@@ -5,7 +5,7 @@
 //! every second one goes, and a look-up reads twice as far. So the rows of one key come in the order in which they were
 //! kept, as from a hash in memory, for a read of about [`MARK_BYTES`] each time.
 
-use super::budget::Budget;
+use super::budget::{Budget, Meter};
 use super::error::QueryError;
 use super::runs::Runs;
 use super::sort::SortBuffer;
@@ -155,7 +155,7 @@ impl Sorting {
         self.buffer.bytes().extend_from_slice(key);
         self.buffer.end_key();
         self.buffer.bytes().extend_from_slice(row);
-        self.buffer.end(None);
+        self.buffer.end(None, &Meter::new(budget))?;
         if is_full(self.buffer.size(), budget) { self.runs.write(&mut self.buffer, None, budget) } else { Ok(()) }
     }
 }

@@ -15,9 +15,10 @@ use std::ops::ControlFlow;
 use bumpalo::Bump;
 
 use super::compiled::{Compiled, Lookup, SLOTS_MAX};
-use super::pipeline::{Same, Slots, empty, lay_out, lay_out_key};
+use super::pipeline::{Same, Slots, lay_out, lay_out_key};
 use super::run::{End, Flow, LevelKeys, Run};
 use super::sink::RowSink;
+use super::workspace::empty;
 use crate::engine::{Direction, Entries, TreeId};
 
 /// Entries that are joined together: about as many as a core asks memory for at the same time, and as `odd` has bits.
@@ -85,7 +86,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         let scanned = view.scan_leaves(tree, self.within(0, keys.index_range()), direction, &mut |entries| {
             flow = (0..entries.len()).try_for_each(|number| {
                 let flow = self.covered_entry(same, entries, number, arena, &mut key);
-                empty(arena);
+                empty(arena, same.meter);
                 flow
             });
             if flow.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -125,7 +126,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         };
         for number in 0..entries.len() {
             self.pass_entry(join, entries, number, arena, key, &mut rows)?;
-            empty(arena);
+            empty(arena, join.same.meter);
             if rows.len == ROWS_MAX {
                 self.join_rows(join, entries, arena, key, &mut rows)?;
             }
@@ -185,7 +186,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             if is_odd || !compiled.skips_entry {
                 let partner = if is_odd { Partner::Unasked } else { Partner::Asked(rows.partners[at]) };
                 self.join_whole(join, entries, row, partner, arena, key)?;
-                empty(arena);
+                empty(arena, join.same.meter);
                 continue;
             }
             // Most rows of a selective join are dropped before anything of their entries is asked for.
@@ -195,7 +196,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 lay_out_entry(compiled, entries, row, key, &mut slots)?;
                 self.join_each(join.inner, same, arena, &mut slots)?;
             }
-            empty(arena);
+            empty(arena, join.same.meter);
         }
         (rows.len, rows.odd) = (0, 0);
         Ok(())

@@ -16,7 +16,7 @@
 
 use std::cell::RefCell;
 
-use super::budget::{Budget, Tally};
+use super::budget::{Budget, Meter, Tally};
 use super::cut::{Common, Cuts};
 use super::error::{Fault, QueryError, ROWS_READ};
 use super::ordered::{self, Next, Ordered, Own};
@@ -256,7 +256,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.sort.bytes().extend_from_slice(order);
         self.sort.end_key();
         self.sort.bytes().extend_from_slice(row);
-        self.sort.end(self.keep());
+        self.sort.end(self.keep(), self.fixed.meter)?;
         Ok(self.check_sort()?)
     }
 
@@ -264,8 +264,11 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     pub(super) fn hand_over(&mut self, frame: Option<&Frame<'_>>) -> Flow {
         let mut key = std::mem::take(self.key);
         key.clear();
+        let mut room = self.fixed.meter.row_room();
         for expr in &self.plan.outputs {
-            sort::push_key(expr.evaluate(&self.scope(frame))?, false, &mut key)?;
+            let value = expr.evaluate(&self.scope(frame))?;
+            room.take(Field::Value(value))?;
+            sort::push_key(value, false, &mut key)?;
         }
         if self.distinct.contains(&key[..]) {
             *self.key = key;
@@ -336,8 +339,8 @@ impl List<'_> {
     }
 
     fn with_fixed(&self, work: impl FnOnce(&Fixed<'_>)) {
-        let caches = self.fixed.caches();
-        work(&self.fixed.fixed(&caches));
+        let (caches, meter) = (self.fixed.caches(), Meter::new(self.budget));
+        work(&self.fixed.fixed(&caches, &meter));
     }
 
     /// Finds the rows of one part. Who gives the rows takes its `turn` meanwhile.

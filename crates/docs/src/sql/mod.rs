@@ -65,6 +65,7 @@ mod parts;
 mod pattern;
 mod pipeline;
 mod plan;
+mod plan_space;
 mod planner;
 mod point_keys;
 mod point_ways;
@@ -88,15 +89,16 @@ mod steps;
 mod sum;
 mod value;
 mod workers;
+pub(crate) mod workspace;
 
 pub(crate) use aggregate::summand;
 pub use ahead::FirstRange;
 pub use analysis::{Analysis, Explain};
-pub use budget::{Budget, Outcome, STACK_BYTES_MAX};
+pub use budget::{Budget, COMPUTED_BYTES_LEAST, Outcome, STACK_BYTES_MAX};
 pub use compared::Compared;
 pub use error::{
-    GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROWS_KEPT, ROWS_READ, SORTED, SPILLED, SqlError, SqlErrorKind,
-    TEXT_BYTES_MAX,
+    COMPUTED, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED, SPILLED,
+    SqlError, SqlErrorKind, TEXT_BYTES_MAX,
 };
 pub(crate) use error::{IntegerOverflow, Unbuilt};
 pub use means::Means;
@@ -104,6 +106,7 @@ pub(crate) use modify::KeptRows;
 pub use modify::{Modification, ModifyError};
 pub use pages::{PAGE_ROWS_MAX, PageAt, Paged, decode_place, encode_place};
 pub use parse::{SQL_BYTES_MAX, TOKENS_MAX};
+pub use plan_space::{PLAN_BYTES_DEFAULT, PlanSpace};
 pub use query::{Query, SPECIALISED_MAX, WantedIncluded};
 pub use resolve::{COLUMNS_MAX, INNER_MAX, PARAMETERS_MAX, TABLES_MAX};
 pub use run::Scratch;

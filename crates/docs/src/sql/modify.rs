@@ -5,12 +5,13 @@
 //! that is NULL removes its field: a missing field and NULL are one (rule 1), and most schemas allow only the former.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bumpalo::Bump;
 use hashbrown::HashSet;
 use sqlparser::ast::Statement;
 
-use super::budget::Budget;
+use super::budget::{Budget, Meter};
 use super::compared::Compared;
 use super::error::{QueryError, ROWS_READ, SqlError};
 use super::query::Query;
@@ -19,7 +20,8 @@ use super::row::as_key;
 use super::run::Scratch;
 use super::sink::{JsonRows, RowSink, write_field};
 use super::sort;
-use super::value::{Field, Value};
+use super::value::{Field, Value, of_json};
+use super::workspace::Workspace;
 use super::{json, parse, resolve};
 use crate::catalog::{Catalog, FieldKind};
 use crate::collection::Collection;
@@ -118,6 +120,10 @@ impl KeptRows {
         self.ends.iter().map(move |&end| &self.bytes[std::mem::replace(&mut start, end)..end])
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.ends.len()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -180,7 +186,7 @@ impl Modification {
 
     /// How its documents are found, in one line of ASCII, and whether a collection is read whole for that.
     pub fn plan_line(&self, parameters: &[Value<'_>]) -> (String, bool) {
-        let mut lines: Vec<&str> = Vec::new();
+        let mut lines: Vec<Arc<str>> = Vec::new();
         let mut scans = false;
         // Values that are written out are found nowhere.
         for source in self.sources.iter().filter(|source| source.reads_any()) {
@@ -237,28 +243,33 @@ impl Modification {
         let kept_max = Budget { output_bytes_max: budget.memory_bytes_max / 2, ..*budget };
         let mut rows = KeptRows::default();
         let mut done = Applied::default();
-        let at = collection.at_moment(budget.now_ms);
-        for (number, source) in self.sources.iter().enumerate() {
-            rows.clear();
+        // The source of each row: of VALUES there are as many as rows, and all are read before anything is written.
+        let mut source_ends = Vec::new();
+        for source in &self.sources {
             let view = Within::new(&mut *change);
             let known = &parameters[..source.parameters().len()];
             let budget = Budget { rows_max: budget.rows_max.saturating_sub(done.rows_read), ..kept_max };
             let looked_at = source.execute(&view, known, &mut scratch, &budget, &mut rows)?.rows_read;
             done.rows_read += looked_at;
             done.looked_at += looked_at;
-            let mut met: HashSet<&[u8]> = HashSet::new();
-            for row in rows.rows() {
-                if self.changing.joined && !met.insert(first_field(row)) {
-                    return Err(QueryError::Value("a document is found by more than one row of FROM").into());
-                }
-                let forms = self.changing.forms.get(number).map_or(&[][..], |forms| forms);
-                let (names, at) = (&names[..], &at);
-                let mut one = One { changing: &self.changing, collection, change: &mut *change, forms, names, at };
-                one.write(row, &mut tell, &mut scratch)?;
-                done.documents += 1;
-                done.rows_read += ROWS_PER_WRITE;
-                check(done.rows_read, tell.budget)?;
+            source_ends.push(rows.count());
+        }
+        let (at, mut source) = (collection.at_moment(budget.now_ms), 0);
+        let mut met: HashSet<&[u8]> = HashSet::new();
+        for (number, row) in rows.rows().enumerate() {
+            if self.changing.joined && !met.insert(first_field(row)) {
+                return Err(QueryError::Value("a document is found by more than one row of FROM").into());
             }
+            while source_ends.get(source).is_some_and(|end| *end <= number) {
+                source += 1;
+            }
+            let forms = self.changing.forms.get(source).map_or(&[][..], |forms| forms);
+            let (names, at) = (&names[..], &at);
+            let mut one = One { changing: &self.changing, collection, change: &mut *change, forms, names, at };
+            one.write(row, &mut tell, &mut scratch)?;
+            done.documents += 1;
+            done.rows_read += ROWS_PER_WRITE;
+            check(done.rows_read, tell.budget)?;
         }
         Ok(done)
     }
@@ -328,7 +339,12 @@ impl<C: Change> One<'_, C> {
             let key = kind.of_bytes(&prepared).ok_or(QueryError::Damaged("a key"))?;
             return Ok(tell.tell(&Within::new(&mut *self.change), value_of(&key), scratch)?);
         }
-        let Field::Value(key) = sort::take_field(&mut row) else { return Err(QueryError::Damaged("a key").into()) };
+        let meter = Meter::unbounded();
+        let key = match sort::take_field(&mut row) {
+            Field::Value(key) => key,
+            // An inner query needs it as it is stored.
+            Field::Json(json) => of_json(json, Workspace::new(tell.keys, &meter)).map_err(QueryError::from)?,
+        };
         let stored = as_key(key, self.collection.info.key.kind).ok_or(QueryError::Damaged("a key"))?;
         if self.changing.action == Action::Delete {
             tell.tell(&Within::new(&mut *self.change), key, scratch)?;

@@ -12,11 +12,12 @@ use super::error::{Fault, QueryError};
 use super::evaluate;
 use super::expr::Expr;
 use super::plan::Level;
-use super::row::{ARENA_BYTES_KEPT, Frame, Scope, as_key, of_scalar, whole};
+use super::row::{Frame, Scope, as_key, of_scalar, whole};
 use super::run::{Flow, LevelKeys, Run};
 use super::sink::RowSink;
 use super::sort;
 use super::value::Value;
+use super::workspace;
 use crate::engine::{Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
@@ -271,6 +272,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
         if !self.passes(&level.before, &frame)? {
             self.sink.note_read(number);
+            workspace::empty(self.arena, self.fixed.meter);
             return self.count_row();
         }
         let key = primary_key(entry, level, unescaped)?;
@@ -281,9 +283,18 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.row(number, level, &frame, found)
     }
 
-    /// A candidate row of the level: checks its conditions and goes inwards.
+    /// A candidate row of the level. No value that was made for it is looked at again, whether it passed or not: those that are
+    /// kept were copied.
     #[inline(always)]
     fn row(&mut self, number: usize, level: &Level, frame: &Frame<'_>, found: &mut bool) -> Flow {
+        let flow = self.candidate(number, level, frame, found);
+        workspace::empty(self.arena, self.fixed.meter);
+        flow
+    }
+
+    /// Checks the row's conditions and goes inwards.
+    #[inline(always)]
+    fn candidate(&mut self, number: usize, level: &Level, frame: &Frame<'_>, found: &mut bool) -> Flow {
         self.count_row()?;
         self.sink.note_read(number);
         if !level.fetch && !self.passes(&level.before, frame)? {
@@ -297,12 +308,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             return Ok(());
         }
         self.sink.note_row(number);
-        self.level(number + 1, Some(frame))?;
-        // No value made for this row is looked at again: those that are kept were copied.
-        if self.arena.allocated_bytes() > ARENA_BYTES_KEPT {
-            self.arena.reset();
-        }
-        Ok(())
+        self.level(number + 1, Some(frame))
     }
 
     /// The bounds of an index range, empty for none; false where nothing can match.

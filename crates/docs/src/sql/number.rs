@@ -4,8 +4,8 @@
 //! - Writing: a real's first 18 or 19 digits, rounded half up, are the basis of every further rounding ([`Digits`]).
 //!   That two-step rounding is what ROUND and printf of SQLite do, and what makes their ties come out as they do.
 
-use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
+use super::error::Fault;
+use super::workspace::{TextBuilder, Workspace};
 
 /// Beyond this magnitude a real has no fraction.
 const NO_FRACTION: f64 = 4_503_599_627_370_496.0;
@@ -445,48 +445,47 @@ fn round_quickly(real: f64, places: u32) -> Option<f64> {
 }
 
 /// A real as text: 17 digits or fewer that read back as the same number, always with a point or an exponent.
-pub(crate) fn real_text(real: f64, arena: &Bump) -> &[u8] {
-    let mut out = BumpVec::new_in(arena);
+pub(crate) fn real_text<'a>(real: f64, workspace: Workspace<'a>) -> Result<&'a [u8], Fault> {
     if real.is_nan() {
-        return b"";
+        return Ok(b"");
     }
     if real.is_infinite() {
-        return if real > 0.0 { b"Inf" } else { b"-Inf" };
+        return Ok(if real > 0.0 { b"Inf" } else { b"-Inf" });
     }
     let digits = Digits::of(real, Rounding::Significant(17), 20);
+    let mut out = workspace.text();
     if digits.negative {
-        out.push(b'-');
+        out.push(b'-')?;
     }
     let ascii = digits.ascii();
     let exponent = digits.point - 1;
     if (-4..=16).contains(&exponent) {
-        plain(ascii, digits.point, &mut out);
+        plain(ascii, digits.point, &mut out)?;
     } else {
-        out.push(ascii[0]);
-        out.push(b'.');
-        out.extend_from_slice(if ascii.len() > 1 { &ascii[1..] } else { b"0" });
-        out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
+        out.push(ascii[0])?;
+        out.push(b'.')?;
+        out.extend(if ascii.len() > 1 { &ascii[1..] } else { b"0" })?;
+        out.extend(if exponent < 0 { b"e-" } else { b"e+" })?;
         let magnitude = exponent.unsigned_abs();
         if magnitude < 10 {
-            out.push(b'0');
+            out.push(b'0')?;
         }
-        out.extend_from_slice(itoa::Buffer::new().format(magnitude).as_bytes());
+        out.extend(itoa::Buffer::new().format(magnitude).as_bytes())?;
     }
-    out.into_bump_slice()
+    Ok(out.finish())
 }
 
-fn plain(ascii: &[u8], point: i32, out: &mut BumpVec<'_, u8>) {
+fn plain(ascii: &[u8], point: i32, out: &mut TextBuilder<'_>) -> Result<(), Fault> {
     let whole = point.max(0) as usize;
     if whole == 0 {
-        out.extend_from_slice(b"0.");
-        out.extend(std::iter::repeat_n(b'0', point.unsigned_abs() as usize));
-        out.extend_from_slice(ascii);
-        return;
+        out.extend(b"0.")?;
+        out.fill(b'0', point.unsigned_abs() as usize)?;
+        return out.extend(ascii);
     }
-    out.extend_from_slice(&ascii[..whole.min(ascii.len())]);
-    out.extend(std::iter::repeat_n(b'0', whole.saturating_sub(ascii.len())));
-    out.push(b'.');
-    out.extend_from_slice(if ascii.len() > whole { &ascii[whole..] } else { b"0" });
+    out.extend(&ascii[..whole.min(ascii.len())])?;
+    out.fill(b'0', whole.saturating_sub(ascii.len()))?;
+    out.push(b'.')?;
+    out.extend(if ascii.len() > whole { &ascii[whole..] } else { b"0" })
 }
 
 #[cfg(test)]

@@ -8,9 +8,11 @@
 //! Values that are not among the results are selected behind those of the text, and no sink sees them. Where the first of
 //! them is in the order of an index, or of the keys, the condition is a bound of that range.
 
+use std::sync::Arc;
+
 use bumpalo::Bump;
 
-use super::budget::{Budget, Outcome};
+use super::budget::{Budget, Meter, Outcome};
 use super::error::{QueryError, SqlError};
 use super::expr::Expr;
 use super::keyset;
@@ -19,8 +21,9 @@ use super::query::Query;
 use super::resolve::{self, Output};
 use super::row::Field;
 use super::run::Scratch;
-use super::sink::{JsonRows, RowSink};
+use super::sink::{INFINITE, JsonRows, RowSink, is_infinite};
 use super::value::{self, OwnedValue, Value};
+use super::workspace::Workspace;
 use crate::catalog::Catalog;
 use crate::engine::View;
 
@@ -98,7 +101,7 @@ impl Paged {
     }
 
     /// What the plan for these values does, in one line of ASCII, and whether it reads a collection whole.
-    pub fn plan_line(&self, parameters: &[Value<'_>], wanted: PageAt<'_>) -> (&str, bool) {
+    pub fn plan_line(&self, parameters: &[Value<'_>], wanted: PageAt<'_>) -> (Arc<str>, bool) {
         let values = self.values(parameters, wanted).unwrap_or_default();
         self.query(wanted.after.is_none()).plan_line(&values)
     }
@@ -123,8 +126,12 @@ impl Paged {
             place: vec![OwnedValue::Null; self.places.len()],
             arena: Bump::new(),
             is_damaged: false,
+            is_infinite: false,
         };
         let outcome = query.execute(view, &values, scratch, budget, &mut sink)?;
+        if sink.is_infinite {
+            return Err(QueryError::Value(INFINITE));
+        }
         if sink.is_damaged {
             return Err(QueryError::Damaged("a field that rows are ordered by"));
         }
@@ -156,12 +163,17 @@ struct Page<'p> {
     place: Vec<OwnedValue>,
     arena: Bump,
     is_damaged: bool,
+    /// A result that is shown is no number in JSON.
+    is_infinite: bool,
 }
 
 impl Page<'_> {
     fn note(&mut self, column: usize, field: Field<'_>) {
+        // Of one row.
+        let meter = Meter::unbounded();
+        let workspace = Workspace::new(&self.arena, &meter);
         let value = match field {
-            Field::Json(json) => value::of_json(json, &self.arena).unwrap_or_else(|_| {
+            Field::Json(json) => value::of_json(json, workspace).unwrap_or_else(|_| {
                 self.is_damaged = true;
                 Value::Null
             }),
@@ -185,6 +197,7 @@ impl RowSink for Page<'_> {
             self.note(column, field);
         }
         if column < self.paged.columns && self.number <= self.rows_max {
+            self.is_infinite |= is_infinite(field);
             self.rows.field(column, field);
         }
     }
@@ -197,6 +210,11 @@ impl RowSink for Page<'_> {
 
     fn bytes(&self) -> usize {
         self.rows.bytes()
+    }
+
+    /// What rows are ordered by may be infinite, for it is not shown: one stored 1e400 ends no page.
+    fn takes_infinite(&self) -> bool {
+        true
     }
 }
 

@@ -1,8 +1,8 @@
 //! A range that several threads read: cut into parts, each gathered by itself, and put together in the order of their keys.
 //!
 //! What comes out is what one thread gives, to the last bit: groups stand in the order in which they were first seen, each
-//! with the fields of its first row; rows that sort equally keep their order; sums are exact; the error is that of the first
-//! part that has one.
+//! with the fields of its first row; rows that sort equally keep their order; sums are exact; where a part ends with an
+//! error, one thread does all of it again and ends where it would have ended alone.
 //!
 //! Parts are taken in order and put together as soon as all before them are, so that few wait. All of them count their rows
 //! and bytes against the one budget.
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::aggregate::State;
-use super::budget::{Budget, Tally};
+use super::budget::{Budget, Meter, Tally};
 use super::cut::{Common, Cuts};
-use super::error::QueryError;
+use super::error::{QueryError, ROWS_READ};
 use super::lists;
 use super::part::{OfPart, Shared};
 use super::plan::Plan;
@@ -124,8 +124,14 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             job.work();
         });
         let together = job.together.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, error)) = together.failed {
-            return Err(error.into());
+        // Several threads hold more at once than one, and which limit or error comes first only one thread tells that reads row by
+        // row: it begins anew, and ends where it would have ended alone. The rows of all parts are counted together, so those tell.
+        match together.failed {
+            Some((_, error @ (QueryError::Deadline | QueryError::Limit { what: ROWS_READ, .. }))) => {
+                return Err(error.into());
+            }
+            Some(_) => return Ok(false),
+            None => {}
         }
         let whole = together.whole;
         self.outcome.rows_read += whole.rows_read;
@@ -146,8 +152,8 @@ impl Job<'_> {
     fn work(&self) {
         let (mut scratch, mut spilled) = (Scratch::default(), Spilled::default());
         scratch.levels.resize_with(self.plan.levels.len(), LevelKeys::default);
-        let caches = self.fixed.caches();
-        let fixed = self.fixed.fixed(&caches);
+        let (caches, meter) = (self.fixed.caches(), Meter::new(self.budget));
+        let fixed = self.fixed.fixed(&caches, &meter);
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= self.cuts.parts() || self.shared.is_unwanted(number) {
@@ -182,7 +188,7 @@ impl Job<'_> {
         if self.shared.bytes.load(Ordering::Relaxed) > share(self.budget, WAITING) {
             self.spill(&mut gathered, spilled)?;
         }
-        gathered.sort.sort();
+        gathered.sort.sort(fixed.meter)?;
         Ok(gathered)
     }
 
@@ -225,7 +231,7 @@ impl Job<'_> {
                 self.spill(whole, lent)?;
             }
             let counted = whole.counted + part.counted;
-            whole.add(part, self.plan, self.keep)?;
+            whole.add(part, self.plan, self.keep, &Meter::new(self.budget))?;
             whole.counted = whole.groups.bytes + whole.sort.size();
             self.shared.count_bytes(counted, whole.counted);
             if whole.counted > share(self.budget, WAITING) {
@@ -238,10 +244,10 @@ impl Job<'_> {
 
 impl Gathered {
     /// Puts a part behind what there is.
-    fn add(&mut self, part: Gathered, plan: &Plan, keep: Option<usize>) -> Result<(), QueryError> {
+    fn add(&mut self, part: Gathered, plan: &Plan, keep: Option<usize>, meter: &Meter<'_>) -> Result<(), QueryError> {
         self.rows_read += part.rows_read;
         self.spilled.append(part.spilled);
-        self.sort.append(part.sort, keep);
+        self.sort.append(part.sort, keep, meter)?;
         let width = plan.aggregates.len();
         if plan.group.is_empty() {
             self.states.resize_with(width.max(self.states.len()), State::default);

@@ -1,9 +1,11 @@
 //! LIKE and GLOB. LIKE folds ASCII letters only; GLOB folds nothing.
 //!
 //! Both match without recursion: after a mismatch the newest `%` or `*` takes one character more, which is enough,
-//! since an earlier one never has to. The product of both lengths would still be hours of one row, within which nobody asks
-//! for the query's deadline. So what is compared in vain has a bound, in proportion to the text ([`COMPARED_PER_BYTE_MAX`]).
+//! since an earlier one never has to. The product of both lengths would still be hours of one row. So what is compared in vain
+//! has a bound, in proportion to the text ([`COMPARED_PER_BYTE_MAX`]), whatever the time that the query has; and all that is
+//! compared ticks the query's meter.
 
+use super::budget::Meter;
 use super::error::Fault;
 
 /// Longest pattern, as in SQLite.
@@ -12,6 +14,10 @@ pub(crate) const PATTERN_BYTES_MAX: usize = 50_000;
 pub(crate) const COMPARED_PER_BYTE_MAX: usize = 16;
 /// Bytes of a pattern that may be compared in vain whatever the text: some hundredths of a second.
 const COMPARED_LEAST: usize = 1 << 20;
+/// Bytes of a pattern that are compared between two ticks: some microseconds.
+const TICK_BYTES: usize = 256;
+/// And units of work for each of them.
+const UNITS_PER_TICK: u64 = 64;
 
 /// The character that `text` starts with, and its length in bytes; damaged UTF-8 goes byte by byte.
 #[inline]
@@ -46,6 +52,14 @@ enum Piece {
 }
 
 impl Piece {
+    /// Bytes of the pattern that were looked at.
+    fn length(&self) -> usize {
+        match self {
+            Piece::Matches(length, _) | Piece::Differs(length) => *length,
+            Piece::Any | Piece::Never => 1,
+        }
+    }
+
     fn of(length: usize, used: Option<usize>) -> Piece {
         used.map_or(Piece::Differs(length), |used| Piece::Matches(length, used))
     }
@@ -53,16 +67,27 @@ impl Piece {
 
 /// Walks a pattern along a text; `piece` looks at what is left of both, the pattern not being at its end.
 #[inline]
-fn matches(pattern: &[u8], text: &[u8], piece: impl Fn(&[u8], &[u8]) -> Piece) -> Result<bool, Fault> {
+fn matches(
+    pattern: &[u8],
+    text: &[u8],
+    meter: &Meter<'_>,
+    piece: impl Fn(&[u8], &[u8]) -> Piece,
+) -> Result<bool, Fault> {
     let compared_max = text.len().saturating_mul(COMPARED_PER_BYTE_MAX).max(COMPARED_LEAST);
     let (mut p, mut t, mut compared) = (0, 0, 0);
     let mut retry: Option<(usize, usize)> = None;
+    let mut unticked = 0;
     loop {
+        if unticked >= TICK_BYTES {
+            meter.tick((unticked / TICK_BYTES) as u64 * UNITS_PER_TICK)?;
+            unticked = 0;
+        }
         let found = match &pattern[p..] {
             [] if t == text.len() => return Ok(true),
             [] => Piece::Differs(1),
             pattern => piece(pattern, &text[t..]),
         };
+        unticked += found.length();
         match (found, retry) {
             (Piece::Any, _) => {
                 p += 1;
@@ -89,8 +114,8 @@ fn matches(pattern: &[u8], text: &[u8], piece: impl Fn(&[u8], &[u8]) -> Piece) -
 }
 
 /// `text LIKE pattern ESCAPE escape`.
-pub(crate) fn like(pattern: &[u8], text: &[u8], escape: Option<&[u8]>) -> Result<bool, Fault> {
-    matches(pattern, text, |pattern, text| match character(pattern) {
+pub(crate) fn like(pattern: &[u8], text: &[u8], escape: Option<&[u8]>, meter: &Meter<'_>) -> Result<bool, Fault> {
+    matches(pattern, text, meter, |pattern, text| match character(pattern) {
         Some((c, length)) if escape == Some(c) => match character(&pattern[length..]) {
             Some((literal, more)) => Piece::of(length + more, same(literal, text)),
             None => Piece::Never, // A dangling escape matches nothing.
@@ -108,8 +133,8 @@ fn same(character_wanted: &[u8], text: &[u8]) -> Option<usize> {
 }
 
 /// `text GLOB pattern`.
-pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> Result<bool, Fault> {
-    matches(pattern, text, |pattern, text| match character(pattern) {
+pub(crate) fn glob(pattern: &[u8], text: &[u8], meter: &Meter<'_>) -> Result<bool, Fault> {
+    matches(pattern, text, meter, |pattern, text| match character(pattern) {
         Some((b"*", _)) => Piece::Any,
         Some((b"?", _)) => Piece::of(1, character(text).map(|(_, used)| used)),
         Some((b"[", _)) => match character(text) {
@@ -164,6 +189,14 @@ fn set(pattern: &[u8], wanted: &[u8]) -> Option<(bool, usize)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn like(pattern: &[u8], text: &[u8], escape: Option<&[u8]>) -> Result<bool, Fault> {
+        super::like(pattern, text, escape, &Meter::unbounded())
+    }
+
+    fn glob(pattern: &[u8], text: &[u8]) -> Result<bool, Fault> {
+        super::glob(pattern, text, &Meter::unbounded())
+    }
 
     fn texts(parts: &'static [&'static str], length: usize) -> impl Strategy<Value = String> {
         prop::collection::vec(prop::sample::select(parts), 0..length).prop_map(|parts| parts.concat())

@@ -12,22 +12,26 @@ use bumpalo::Bump;
 
 use super::access::Access;
 use super::batch::Batch;
+use super::budget::{Meter, RowRoom};
 use super::compiled::{self, Compiled, Form, KNOWN_MAX, Lookup, SLOTS_MAX, Term, Test};
 use super::error::{Fault, QueryError};
 use super::expr::Comparison;
 use super::nest::parse_document;
 use super::plan::Level;
 use super::points::{Points, PointsOf};
-use super::row::{ARENA_BYTES_KEPT, Field, as_key, index_value, of_scalar, whole};
+use super::row::{Field, as_key, index_value, of_scalar, whole};
 use super::run::{End, Flow, LevelKeys, Run};
 use super::sink::{RowSink, check_finite};
 use super::value::{self, Value, compare};
+use super::workspace::{Workspace, empty};
 use crate::engine::{Direction, TreeId};
 use crate::index::Included;
 use crate::key::KeyType;
 use crate::order;
 
 const ENTRY: Fault = Fault::Damaged("an index entry");
+/// A row of no more fields is copied before the result's bound is looked at: each is one of a stored document.
+const FEW_OUTPUTS: usize = 4;
 
 /// The bytes of a row's fields, by slot.
 pub(super) type Slots<'r> = [&'r [u8]; SLOTS_MAX];
@@ -36,13 +40,14 @@ pub(super) type Slots<'r> = [&'r [u8]; SLOTS_MAX];
 pub(super) struct Same<'e> {
     pub(super) compiled: &'e Compiled,
     known: [Value<'e>; KNOWN_MAX],
+    pub(super) meter: &'e Meter<'e>,
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// Runs the plan the compiled way. False: a value that is known ahead cannot be computed, which only the general way
     /// reports where a row asks for it.
     pub(super) fn pipeline(&mut self, compiled: &'e Compiled) -> Result<bool, End> {
-        let mut same = Same { compiled, known: [Value::Null; KNOWN_MAX] };
+        let mut same = Same { compiled, known: [Value::Null; KNOWN_MAX], meter: self.fixed.meter };
         for (expr, place) in compiled.known.iter().zip(&mut same.known) {
             match expr.evaluate_known(self.fixed) {
                 Ok(value) => *place = value,
@@ -80,7 +85,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 let range = self.within(0, keys.document_range(low, high));
                 self.scan(level.tree, range, *direction, |run, key, stored| {
                     let flow = run.document_entry(same, arena, key, stored);
-                    empty(arena);
+                    empty(arena, same.meter);
                     flow
                 })
             }
@@ -127,7 +132,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             }
             return self.scan(tree, self.within(0, keys.index_range()), direction, |run, key, value| {
                 let flow = run.entry(same, arena, key, value);
-                empty(arena);
+                empty(arena, same.meter);
                 flow
             });
         };
@@ -205,7 +210,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             lay_out(same.compiled, value, &mut slots)?;
             lay_out_key(same.compiled, key, &mut slots)?;
             self.joined(same, arena, &mut slots)?;
-            empty(arena);
+            empty(arena, same.meter);
         }
         batch.clear();
         Ok(())
@@ -306,7 +311,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         };
         lookup.found(match found {
             Some(Cow::Borrowed(stored)) => Some(stored),
-            Some(Cow::Owned(stored)) => Some(arena.alloc_slice_copy(&stored)),
+            Some(Cow::Owned(stored)) => Some(Workspace::new(arena, same.meter).copy(&stored)?),
             None => None,
         })
     }
@@ -332,7 +337,11 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 None => state.step(*kind, Value::Null),
                 Some(argument) => match same.integer(*argument, slots) {
                     Some(integer) => state.step(*kind, Value::Integer(integer)),
-                    None => state.step(*kind, same.value(*argument, slots, arena)?),
+                    None => {
+                        let value = same.value(*argument, slots, arena)?;
+                        same.meter.weigh(value)?;
+                        state.step(*kind, value);
+                    }
                 },
             }
         }
@@ -349,6 +358,9 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             self.skip -= 1;
             return Ok(());
         }
+        if same.compiled.outputs.len() > FEW_OUTPUTS {
+            self.check_room(same, slots)?;
+        }
         self.sink.begin_row();
         for (column, output) in same.compiled.outputs.iter().enumerate() {
             match output.form {
@@ -362,6 +374,14 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             }
         }
         self.end_row()
+    }
+
+    /// A row of many fields that is larger than what is left for the result ends it before it is copied.
+    #[inline(never)]
+    fn check_room(&self, same: &Same<'e>, slots: &Slots<'_>) -> Result<(), Fault> {
+        let mut room = RowRoom::of_result(self.budget, (self.sink.bytes(), self.sink.takes_infinite()), same.meter);
+        let stored = same.compiled.outputs.iter().filter(|output| output.form != Form::Known);
+        stored.into_iter().try_for_each(|output| room.take(Field::Json(slots[output.number])))
     }
 
     #[cold]
@@ -405,14 +425,6 @@ pub(super) fn lay_out_key<'r>(compiled: &Compiled, key: &'r [u8], slots: &mut Sl
         slots[ordered.slot] = rest;
     }
     Ok(())
-}
-
-/// Values made for a row are not looked at again: those that are kept were copied.
-#[inline]
-pub(super) fn empty(arena: &mut Bump) {
-    if arena.allocated_bytes() > ARENA_BYTES_KEPT {
-        arena.reset();
-    }
 }
 
 impl<'e> Same<'e> {
@@ -463,6 +475,7 @@ impl<'e> Same<'e> {
         match test {
             Test::Compare(comparison, left, right) => {
                 let (left, right) = (self.value(*left, slots, arena)?, self.value(*right, slots, arena)?);
+                self.meter.weigh(left)?;
                 Ok(holds(*comparison, left, right))
             }
             Test::Null(term, wanted) => Ok(self.value(*term, slots, arena)?.is_null() == *wanted),
@@ -484,9 +497,10 @@ impl<'e> Same<'e> {
     where
         'e: 'r,
     {
+        let workspace = Workspace::new(arena, self.meter);
         let value = match term.form {
-            Form::Json => value::of_json(slots[term.number], arena)?,
-            Form::Ordered => index_value(slots[term.number], arena)?,
+            Form::Json => value::of_json(slots[term.number], workspace)?,
+            Form::Ordered => index_value(slots[term.number], workspace)?,
             Form::Key(kind) => {
                 let key = kind.of_bytes(slots[term.number]).ok_or(Fault::Damaged("a key"))?;
                 of_scalar(key.scalar())

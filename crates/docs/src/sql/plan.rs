@@ -1,14 +1,15 @@
 //! How a query is run: one level of nested loops for each collection, with the way in which its entries are found, and where
 //! each condition and field is taken care of. Made by `planner.rs`.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::access::Access;
 use super::aggregate::AggregateCall;
 use super::compiled::Compiled;
 use super::constants::Repeatable;
 use super::expr::Expr;
+use super::points::Points;
 use super::row::Source;
 use super::sets::Combine;
 use crate::engine::TreeId;
@@ -87,7 +88,7 @@ pub(crate) struct Plan {
     /// It, or a query inside it, reads a collection whole.
     pub(crate) scans: bool,
     /// EXPLAIN in one line, and whether a collection is read whole; made when it is first asked for.
-    pub(crate) line: OnceLock<(String, bool)>,
+    pub(crate) line: OnceLock<(Arc<str>, bool)>,
 }
 
 /// A query inside a plan.
@@ -105,6 +106,9 @@ pub(crate) struct InnerPlan {
     pub(crate) joined: Option<usize>,
 }
 
+/// What a plan's line takes, about.
+const LINE_BYTES: usize = 256;
+
 /// Numbers plans and queries, so that a thread's scratch tells their field caches apart.
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
@@ -118,6 +122,23 @@ impl Plan {
     pub(crate) fn each_mut(&mut self, change: &mut dyn FnMut(&mut Plan)) {
         change(self);
         self.inner.iter_mut().flat_map(|inner| &mut inner.members).for_each(|member| member.each_mut(change));
+    }
+
+    /// About how many bytes it has in memory, the plans inside it included.
+    pub(crate) fn bytes(&self) -> usize {
+        let expressions =
+            self.expressions().chain(&self.constants).chain(&self.first).chain(&self.limit).chain(&self.offset);
+        let known = self.compiled.iter().flat_map(|compiled| &compiled.known);
+        let expressions: usize = expressions.chain(known).map(Expr::bytes).sum();
+        let compiled = self.compiled.as_ref().map_or(0, |compiled| compiled.bytes());
+        let lists = self.levels.len() * (size_of::<Level>() + size_of::<Points>())
+            + self.sources.iter().map(|source| size_of::<Source>() + source.name.stored().len()).sum::<usize>()
+            + self.repeatable.len() * (size_of::<Repeatable>() + size_of::<usize>())
+            + self.implied.len() * size_of::<usize>();
+        let inner = self.inner.iter().flat_map(|inner| &inner.members).map(Plan::bytes);
+        let inner = inner.sum::<usize>() + self.inner.len() * size_of::<InnerPlan>();
+        // A list that has grown has room for more, and the allocator rounds up. The line that EXPLAIN shows comes later.
+        size_of::<Plan>() + LINE_BYTES + (expressions + compiled + lists) / 2 * 3 + inner
     }
 
     /// All expressions that an execution evaluates for rows.

@@ -1,7 +1,7 @@
-//! A prepared query: parsed and resolved once, planned once for each set of present optional parameters, run often.
+//! A prepared query: parsed and resolved once, planned for each set of present optional parameters that is asked for, run often.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ahead::FirstRange;
 use super::analysis::{self, Analysis};
@@ -13,6 +13,7 @@ use super::expr::{Affinity, Comparison, Expr};
 use super::functions::Function;
 use super::means::Means;
 use super::plan::{self, Plan};
+use super::plan_space::{Held, Plans};
 use super::resolve::{self, Logical};
 use super::row::Place;
 use super::run::Scratch;
@@ -26,19 +27,10 @@ use crate::readiness::Readiness;
 
 /// Optional parameters that plans are specialised for; of more, the first count and the others are tested for each row.
 pub const SPECIALISED_MAX: usize = 8;
-/// How often a query plans anew because counts have moved far; the last plans stay. Those before are kept, for executions may
-/// be at them: from nothing to a billion documents a collection takes seven.
-const GENERATIONS_MAX: usize = 32;
-
-/// A plan for each set of present optional parameters, each made when it is first needed.
-type Plans = Vec<OnceLock<Box<Plan>>>;
-
-/// The plans that were made by certain counts.
-struct Generation {
-    plans: Plans,
-    /// The counts of the trees that the query may read.
-    counts: Vec<(TreeId, TreeCount)>,
-}
+/// In the key of a plan: it is for a state that may lack what has been built since the database was opened.
+const EARLY: u32 = 1 << SPECIALISED_MAX;
+/// No counts were looked at yet.
+const NO_EPOCH: u64 = u64::MAX;
 
 /// A prepared query. Shared by threads; each brings its own [`Scratch`].
 pub struct Query {
@@ -47,13 +39,12 @@ pub struct Query {
     logical: Logical,
     /// Slots of the parameters that the text tests for NULL.
     optional: Vec<usize>,
-    /// By the bits of those present.
-    generations: Box<[OnceLock<Generation>]>,
-    /// The generation that is used, and the counts' epoch when that was decided.
-    generation: AtomicUsize,
+    /// By the bits of those present, and [`EARLY`].
+    plans: Plans,
+    /// The counts' epoch when the plans were last found to fit them.
     epoch: AtomicU64,
-    /// Plans that do without that: for a state that may lack entries of it.
-    early: Plans,
+    /// The counts of the trees that the query may read, by which the plans were made; none before the first.
+    counts: Mutex<Option<Vec<(TreeId, TreeCount)>>>,
     /// What has been built since the database was opened, or is being built.
     waits_for: Vec<Readiness>,
     shape: RowShape,
@@ -88,22 +79,21 @@ impl Query {
             info.narrow(&|field| logical.uses(number, field));
         }
         let optional = optional_parameters(&logical);
-        let early = unmade(&optional);
         let ready = catalog.collections.iter().flat_map(|info| {
             let unique = info.unique.iter().map(|unique| &unique.readiness);
             info.indexes.iter().map(|index| &index.readiness).chain(unique)
         });
         let waits_for = ready.filter(|readiness| readiness.becomes_ready()).cloned().collect();
+        let plans = Plans::new(catalog.plans.clone());
         let shape = RowShape::new(logical.outputs.iter().map(|output| output.name.as_str()));
         Query {
             number: plan::number(),
             catalog,
             logical,
             optional,
-            generations: (0..GENERATIONS_MAX).map(|_| OnceLock::new()).collect(),
-            generation: AtomicUsize::new(0),
-            epoch: AtomicU64::new(0),
-            early,
+            plans,
+            epoch: AtomicU64::new(NO_EPOCH),
+            counts: Mutex::default(),
             waits_for,
             shape,
             repeatables: Repeatables::default(),
@@ -125,19 +115,14 @@ impl Query {
             }
         });
         // Plans are made when they are first needed, so none knows another limit.
-        self.forget_plans();
+        self.plans.forget();
         self
-    }
-
-    fn forget_plans(&mut self) {
-        self.generations.iter_mut().for_each(|generation| *generation = OnceLock::new());
-        self.early.iter_mut().for_each(|plan| *plan = OnceLock::new());
     }
 
     /// The same with plans that are never compiled: what the compiled way is compared with, for the answers are equal.
     pub fn interpreted(mut self) -> Query {
         self.interpreted = true;
-        self.forget_plans();
+        self.plans.forget();
         self
     }
 
@@ -156,8 +141,12 @@ impl Query {
 
     /// The range that it begins with where no optional parameter is present: most often the one that it begins with at all.
     #[inline]
-    pub fn first_range(&self) -> Option<FirstRange<'_>> {
-        FirstRange::of(self.plan_for(0, u64::MAX))
+    pub fn with_first_range<R>(&self, scratch: &mut Scratch, look: impl FnOnce(Option<FirstRange<'_>>) -> R) -> R {
+        let key = self.key(0, u64::MAX);
+        let plan = self.near_plan(key, scratch);
+        let looked = look(FirstRange::of(&plan));
+        scratch.near.put(self.number, key, plan);
+        looked
     }
 
     /// The names of the parameters, by slot.
@@ -208,8 +197,11 @@ impl Query {
         budget: &Budget<'_>,
         sink: &mut S,
     ) -> Result<Outcome, QueryError> {
-        let plan = self.plan(parameters, view.ready_by())?;
-        inner::execute(plan, self.number, view, parameters, scratch, budget, sink)
+        let key = self.key(self.present(parameters)?, view.ready_by());
+        let plan = self.near_plan(key, scratch);
+        let outcome = inner::execute(&plan, self.number, view, parameters, scratch, budget, sink);
+        scratch.near.put(self.number, key, plan);
+        outcome
     }
 
     /// Runs it and appends its rows as a JSON array of objects. After an error `out` holds what was written so far.
@@ -261,42 +253,61 @@ impl Query {
         outcome
     }
 
-    /// `ready_by` is what [`View::ready_by`] tells of the state that is read.
-    fn plan(&self, parameters: &[Value<'_>], ready_by: u64) -> Result<&Plan, QueryError> {
+    /// The bits of the optional parameters that are present.
+    #[inline]
+    fn present(&self, parameters: &[Value<'_>]) -> Result<u32, QueryError> {
         let (expected, given) = (self.logical.parameters.len(), parameters.len());
         if expected != given {
             return Err(QueryError::Parameters { expected, given });
         }
         let present = self.optional.iter().enumerate();
-        let present = present.fold(0, |bits, (bit, &slot)| bits | usize::from(!parameters[slot].is_null()) << bit);
-        Ok(self.plan_for(present, ready_by))
+        Ok(present.fold(0, |bits, (bit, &slot)| bits | u32::from(!parameters[slot].is_null()) << bit))
     }
 
-    /// The plans by the counts as they are, or were not long ago.
+    /// The key of the plan by the counts as they are, or were not long ago. `ready_by` is what [`View::ready_by`] tells of the state
+    /// that is read.
     #[inline]
-    fn plans(&self) -> &Plans {
+    fn key(&self, present: u32, ready_by: u64) -> u32 {
+        if self.waits_for.iter().any(|readiness| !readiness.is_refused() && !readiness.is_ready_by(ready_by)) {
+            return present | EARLY;
+        }
         if self.catalog.counts.epoch() != self.epoch.load(Ordering::Acquire) {
             self.look_at_counts();
         }
-        let generation = &self.generations[self.generation.load(Ordering::Acquire)];
-        &generation.get_or_init(|| Generation { plans: unmade(&self.optional), counts: self.counts() }).plans
+        present
     }
 
-    /// Goes on to the next generation where the counts of what is read have moved far since this one.
+    /// The plan of a key: as the thread remembers it, or as it is kept for all.
+    #[inline]
+    fn near_plan(&self, key: u32, scratch: &mut Scratch) -> Held {
+        scratch.near.take(self.number, key).unwrap_or_else(|| self.plan_of(key))
+    }
+
+    fn plan_of(&self, key: u32) -> Held {
+        self.plans.get(key, || match key & EARLY {
+            0 => self.made(&self.catalog, key),
+            _ => self.made(&self.early_catalog(), key & !EARLY),
+        })
+    }
+
+    fn plan(&self, parameters: &[Value<'_>], ready_by: u64) -> Result<Held, QueryError> {
+        Ok(self.plan_of(self.key(self.present(parameters)?, ready_by)))
+    }
+
+    /// Forgets the plans where the counts of what is read have moved far since they were made.
     #[cold]
     fn look_at_counts(&self) {
-        let (epoch, number) = (self.catalog.counts.epoch(), self.generation.load(Ordering::Acquire));
-        if let Some(generation) = self.generations[number].get() {
-            let now = self.counts();
-            let has_moved = |(tree, now): &(TreeId, TreeCount)| {
-                let then = generation.counts.iter().find(|(other, _)| other == tree);
+        let (epoch, now) = (self.catalog.counts.epoch(), self.counts());
+        let mut known = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_moved = |then: &[(TreeId, TreeCount)]| {
+            now.iter().any(|(tree, now)| {
+                let then = then.iter().find(|(other, _)| other == tree);
                 then.is_none_or(|(_, then)| now.has_moved(then))
-            };
-            if now.iter().any(has_moved) && number + 1 < GENERATIONS_MAX {
-                let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-                // Where another thread was before, it has done the same.
-                let _ = self.generation.compare_exchange(number, number + 1, success, failure);
-            }
+            })
+        };
+        if known.as_deref().is_none_or(has_moved) {
+            *known = Some(now);
+            self.plans.forget();
         }
         self.epoch.store(epoch, Ordering::Release);
     }
@@ -313,54 +324,39 @@ impl Query {
         counts
     }
 
-    #[inline]
-    fn plan_for(&self, present: usize, ready_by: u64) -> &Plan {
-        if self.waits_for.iter().any(|readiness| !readiness.is_refused() && !readiness.is_ready_by(ready_by)) {
-            return self.early_plan(present);
-        }
-        self.made(&self.plans()[present], &self.catalog, present)
-    }
-
-    /// A plan that does without what has not been ready from the beginning.
-    #[cold]
-    fn early_plan(&self, present: usize) -> &Plan {
-        let place = &self.early[present];
-        if let Some(plan) = place.get() {
-            return plan;
-        }
+    /// The catalog without what has not been ready from the beginning.
+    fn early_catalog(&self) -> Catalog {
         let mut catalog = self.catalog.clone();
         for info in &mut catalog.collections {
             let unique = info.unique.iter_mut().map(|unique| &mut unique.readiness);
             let all = info.indexes.iter_mut().map(|index| &mut index.readiness).chain(unique);
             all.filter(|readiness| readiness.becomes_ready()).for_each(|readiness| *readiness = Readiness::never());
         }
-        self.made(place, &catalog, present)
+        catalog
     }
 
-    fn made<'p>(&'p self, place: &'p OnceLock<Box<Plan>>, catalog: &Catalog, present: usize) -> &'p Plan {
-        place.get_or_init(|| {
-            let mut plan = planner::plan(&self.logical, catalog, &self.optional, present as u32);
-            plan.each_mut(&mut |plan| {
-                plan.repeatable = plan.constants.iter().map(|constant| self.repeatables.of(constant)).collect();
-                if !self.interpreted {
-                    plan.compiled = compile::compile(plan).map(Box::new);
-                }
-            });
-            plan.scans = !explain::scans(&plan, catalog).is_empty();
-            Box::new(plan)
-        })
+    fn made(&self, catalog: &Catalog, present: u32) -> Plan {
+        let mut plan = planner::plan(&self.logical, catalog, &self.optional, present);
+        plan.each_mut(&mut |plan| {
+            plan.repeatable = plan.constants.iter().map(|constant| self.repeatables.of(constant)).collect();
+            if !self.interpreted {
+                plan.compiled = compile::compile(plan).map(Box::new);
+            }
+        });
+        plan.scans = !explain::scans(&plan, catalog).is_empty();
+        plan
     }
 
     /// The plan for parameters of which those named are present.
-    fn plan_with(&self, present: &[&str]) -> &Plan {
+    fn plan_with(&self, present: &[&str]) -> Held {
         let slots = self.optional.iter().enumerate();
         let bits = slots.filter(|(_, slot)| present.contains(&self.logical.parameters[**slot].as_str()));
-        self.plan_for(bits.fold(0, |bits, (bit, _)| bits | 1 << bit), u64::MAX)
+        self.plan_of(self.key(bits.fold(0, |bits, (bit, _)| bits | 1 << bit), u64::MAX))
     }
 
     /// What the plan does when the named optional parameters are present, one step on each line.
     pub fn explain(&self, present: &[&str]) -> String {
-        explain::text(self.plan_with(present), &self.logical, &self.catalog, &Means::default(), None)
+        explain::text(&self.plan_with(present), &self.logical, &self.catalog, &Means::default(), None)
     }
 
     /// Runs it for EXPLAIN ANALYZE: by one thread, its rows are counted and dropped.
@@ -370,7 +366,7 @@ impl Query {
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
     ) -> Result<Analysis, QueryError> {
-        analysis::analyze(self.plan(parameters, view.ready_by())?, view, parameters, budget)
+        analysis::analyze(&*self.plan(parameters, view.ready_by())?, view, parameters, budget)
     }
 
     /// What the plan for these values does with these means, one step on each line, and where it was run what it did.
@@ -380,12 +376,12 @@ impl Query {
         means: &Means<'_>,
         analysis: Option<&Analysis>,
     ) -> Result<String, QueryError> {
-        Ok(explain::text(self.plan(parameters, u64::MAX)?, &self.logical, &self.catalog, means, analysis))
+        Ok(explain::text(&*self.plan(parameters, u64::MAX)?, &self.logical, &self.catalog, means, analysis))
     }
 
     /// The same as [`Self::explain`] as JSON.
     pub fn explain_json(&self, present: &[&str]) -> serde_json::Value {
-        explain::json(self.plan_with(present), &self.logical, &self.catalog, &Means::default(), None)
+        explain::json(&self.plan_with(present), &self.logical, &self.catalog, &Means::default(), None)
     }
 
     /// The plan for these values as JSON, with what is expected of it and, where it was run, what it did.
@@ -395,19 +391,22 @@ impl Query {
         means: &Means<'_>,
         analysis: Option<&Analysis>,
     ) -> Result<serde_json::Value, QueryError> {
-        Ok(explain::json(self.plan(parameters, u64::MAX)?, &self.logical, &self.catalog, means, analysis))
+        Ok(explain::json(&*self.plan(parameters, u64::MAX)?, &self.logical, &self.catalog, means, analysis))
     }
 
     /// What the plan for these values does, in one line of ASCII, and whether it reads a collection whole.
-    pub fn plan_line(&self, parameters: &[Value<'_>]) -> (&str, bool) {
-        let Ok(plan) = self.plan(parameters, u64::MAX) else { return ("", false) };
-        let (line, scans) = plan.line.get_or_init(|| explain::line(plan, &self.logical, &self.catalog));
-        (line, *scans)
+    pub fn plan_line(&self, parameters: &[Value<'_>]) -> (Arc<str>, bool) {
+        let Ok(plan) = self.plan(parameters, u64::MAX) else { return ("".into(), false) };
+        let (line, scans) = plan.line.get_or_init(|| {
+            let (line, scans) = explain::line(&plan, &self.logical, &self.catalog);
+            (line.into(), scans)
+        });
+        (Arc::clone(line), *scans)
     }
 
     /// The collections that this plan reads whole, without key or index: worth a notice.
     pub fn scans(&self, present: &[&str]) -> Vec<&str> {
-        explain::scans(self.plan_with(present), &self.catalog)
+        explain::scans(&self.plan_with(present), &self.catalog)
     }
 
     /// Whether it reads anything at all.
@@ -424,14 +423,15 @@ impl Query {
     /// What the indexes should include so that no plan of this query fetches a document through them.
     pub fn wanted_included(&self) -> Vec<WantedIncluded> {
         let mut wanted: Vec<WantedIncluded> = Vec::new();
-        for present in 0..self.early.len() {
-            let plan = self.plan_for(present, u64::MAX);
+        for present in 0..1 << self.optional.len() {
+            // Each is looked at once, and none is kept.
+            let plan = planner::plan(&self.logical, &self.catalog, &self.optional, present);
             for (number, level) in plan.levels.iter().enumerate() {
                 let Some(index) = level.access.index() else { continue };
                 for (source, column) in plan.sources.iter().zip(&self.logical.columns) {
                     let here = source.level == number && column.table == level.table;
                     let missing = matches!(source.place, Place::Document | Place::Included(_));
-                    if here && missing && plan_uses(plan, &self.logical, &column.name, column.table) {
+                    if here && missing && plan_uses(&plan, &self.logical, &column.name, column.table) {
                         let info = self.logical.tables[level.table].info(&self.catalog);
                         want(&mut wanted, &info.name, &info.indexes[index].fields, &column.name);
                     }
@@ -446,10 +446,6 @@ impl std::fmt::Debug for Query {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Query").field("number", &self.number).field("parameters", &self.logical.parameters).finish()
     }
-}
-
-fn unmade(optional: &[usize]) -> Plans {
-    (0..1usize << optional.len()).map(|_| OnceLock::new()).collect()
 }
 
 fn want(wanted: &mut Vec<WantedIncluded>, collection: &str, index: &[String], field: &str) {

@@ -8,14 +8,14 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use bumpalo::Bump;
 use hashbrown::HashMap;
 
-use super::budget::Budget;
+use super::budget::{Budget, Meter, ROW_UNITS};
 use super::error::{Fault, QueryError};
 use super::kept::{self, OnDisk, Sorting};
 use super::sort;
 use super::value::{self, Field, OuterValue, Value, compare};
+use super::workspace::{RowArena, Workspace};
 
 /// Bytes that a row costs beside its fields: its end, and its links in a hash.
 pub(crate) const ROW_OVERHEAD_BYTES: usize = 64;
@@ -109,18 +109,24 @@ impl Relation {
     }
 
     /// All rows are there: has them found by these columns.
-    pub(crate) fn complete(&mut self, hashes: &[Vec<usize>], budget: &Budget<'_>) -> Result<(), QueryError> {
+    pub(crate) fn complete(
+        &mut self,
+        hashes: &[Vec<usize>],
+        budget: &Budget<'_>,
+        meter: &Meter<'_>,
+    ) -> Result<(), QueryError> {
         if self.disk.is_none() {
-            return Ok(hashes.iter().try_for_each(|columns| self.add_hash(columns))?);
+            return Ok(hashes.iter().try_for_each(|columns| self.add_hash(columns, meter))?);
         }
         self.put_on_disk(budget)?;
         (self.bytes, self.ends) = Default::default();
         let Some(disk) = &mut self.disk else { return Ok(()) };
         for columns in hashes {
-            let (mut sorting, mut key, mut arena) = (Sorting::default(), Vec::new(), Bump::new());
+            let (mut sorting, mut key, mut arena) = (Sorting::default(), Vec::new(), RowArena::new(meter));
             disk.each(&mut Vec::new(), |row| {
-                arena.reset();
-                if make_key(row, columns, &mut key, &arena)? { sorting.push(&key, row, budget) } else { Ok(()) }
+                meter.tick(ROW_UNITS)?;
+                let known = make_key(row, columns, &mut key, arena.next())?;
+                if known { sorting.push(&key, row, budget) } else { Ok(()) }
             })?;
             disk.add(sorting, budget)?;
         }
@@ -138,13 +144,13 @@ impl Relation {
     }
 
     /// Adds a hash over some columns.
-    pub(crate) fn add_hash(&mut self, columns: &[usize]) -> Result<(), Fault> {
+    pub(crate) fn add_hash(&mut self, columns: &[usize], meter: &Meter<'_>) -> Result<(), Fault> {
         let mut hash = Hash { next: vec![NONE; self.len()], ..Hash::default() };
-        let (mut key, mut arena) = (Vec::new(), Bump::new());
+        let (mut key, mut arena) = (Vec::new(), RowArena::new(meter));
         for number in 0..self.len() {
-            arena.reset();
+            meter.tick(ROW_UNITS)?;
             let place = number as u32;
-            if !make_key(self.row(number), columns, &mut key, &arena)? {
+            if !make_key(self.row(number), columns, &mut key, arena.next())? {
                 hash.unknown.push(place);
                 continue;
             }
@@ -175,7 +181,7 @@ impl Relation {
 
     /// `values IN` its rows, by the hash 0 over all their columns. Without a match it is unknown whether a row equals the
     /// values where each part is equal or NULL on a side.
-    pub(crate) fn contains(&self, values: &[Value<'_>], arena: &Bump) -> Result<Option<bool>, Fault> {
+    pub(crate) fn contains(&self, values: &[Value<'_>], meter: &Meter<'_>) -> Result<Option<bool>, Fault> {
         if self.len() == 0 {
             return Ok(Some(false));
         }
@@ -191,18 +197,20 @@ impl Relation {
         let mut all = 0..self.len() as u32;
         let mut unknown = hash.unknown.iter().copied();
         let candidates: &mut dyn Iterator<Item = u32> = if known { &mut unknown } else { &mut all };
+        let mut arena = RowArena::new(meter);
         for number in candidates {
-            if self.may_equal(number as usize, values, arena)? {
+            meter.tick(values.len() as u64)?;
+            if self.may_equal(number as usize, values, arena.next())? {
                 return Ok(None);
             }
         }
         Ok(Some(false))
     }
 
-    fn may_equal(&self, number: usize, values: &[Value<'_>], arena: &Bump) -> Result<bool, Fault> {
+    fn may_equal(&self, number: usize, values: &[Value<'_>], workspace: Workspace<'_>) -> Result<bool, Fault> {
         let mut row = self.row(number);
         for value in values {
-            let other = of_field(sort::take_field(&mut row), arena)?;
+            let other = of_field(sort::take_field(&mut row), workspace)?;
             if !value.is_null() && !other.is_null() && compare(*value, other) != Ordering::Equal {
                 return Ok(false);
             }
@@ -212,11 +220,12 @@ impl Relation {
 }
 
 /// What a row is found by; false where one of the columns is NULL.
-fn make_key(row: &[u8], columns: &[usize], key: &mut Vec<u8>, arena: &Bump) -> Result<bool, Fault> {
+fn make_key(row: &[u8], columns: &[usize], key: &mut Vec<u8>, workspace: Workspace<'_>) -> Result<bool, Fault> {
     key.clear();
     let mut known = true;
     for &column in columns {
-        let value = of_row(row, column, arena)?;
+        let value = of_row(row, column, workspace)?;
+        workspace.meter.weigh(value)?;
         known &= !value.is_null();
         sort::push_key(value, false, key)?;
     }
@@ -233,13 +242,13 @@ pub(crate) fn field(mut row: &[u8], column: usize) -> Field<'_> {
 }
 
 /// The same as a value.
-pub(crate) fn of_row<'a>(row: &'a [u8], column: usize, arena: &'a Bump) -> Result<Value<'a>, Fault> {
-    of_field(field(row, column), arena)
+pub(crate) fn of_row<'a>(row: &'a [u8], column: usize, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    of_field(field(row, column), workspace)
 }
 
-fn of_field<'a>(field: Field<'a>, arena: &'a Bump) -> Result<Value<'a>, Fault> {
+fn of_field<'a>(field: Field<'a>, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     match field {
-        Field::Json(json) => value::of_json(json, arena),
+        Field::Json(json) => value::of_json(json, workspace),
         Field::Value(value) => Ok(value),
     }
 }

@@ -1,7 +1,8 @@
 //! What becomes of a row that passed: to the sink, kept for sorting, or taken into its group.
 
+use super::budget::{ROW_UNITS, RowRoom};
 use super::error::{QueryError, RESULT};
-use super::row::{Frame, Scope};
+use super::row::{Field, Frame, Scope};
 use super::run::{End, Flow, Run};
 use super::sink::{RowSink, check_finite};
 use super::sort;
@@ -29,11 +30,14 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             self.skip -= 1;
             return Ok(());
         }
+        let mut room =
+            RowRoom::of_result(self.budget, (self.sink.bytes(), self.sink.takes_infinite()), self.fixed.meter);
         self.sink.begin_row();
         let scope = Scope { frame, fixed: self.fixed, arena: self.arena };
         for (column, expr) in plan.outputs.iter().enumerate() {
             let field = expr.field(&scope)?;
             check_finite(field, self.sink)?;
+            room.take_written(field)?;
             self.sink.field(column, field);
         }
         self.end_row()
@@ -57,8 +61,11 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     fn is_new(&mut self, frame: Option<&Frame<'_>>) -> Result<bool, QueryError> {
         let mut key = std::mem::take(self.key);
         key.clear();
+        let mut room = self.fixed.meter.row_room();
         for expr in &self.plan.outputs {
-            sort::push_key(expr.evaluate(&self.scope(frame))?, false, &mut key)?;
+            let value = expr.evaluate(&self.scope(frame))?;
+            room.take(Field::Value(value))?;
+            sort::push_key(value, false, &mut key)?;
         }
         let new = match self.note_distinct(&key)? {
             Distinct::New => true,
@@ -77,18 +84,21 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
 
     /// Keeps a row for sorting.
     fn collect(&mut self, frame: Option<&Frame<'_>>) -> Flow {
-        let plan = self.plan;
+        let (plan, mut room) = (self.plan, self.fixed.meter.row_room());
         self.sort.begin();
         for (expr, falling) in &plan.order {
             let scope = Scope { frame, fixed: self.fixed, arena: self.arena };
-            sort::push_key(expr.evaluate(&scope)?, *falling, self.sort.bytes())?;
+            let value = expr.evaluate(&scope)?;
+            room.take(Field::Value(value))?;
+            sort::push_key(value, *falling, self.sort.bytes())?;
         }
         self.sort.end_key();
         for expr in &plan.outputs {
             let field = expr.field(&Scope { frame, fixed: self.fixed, arena: self.arena })?;
+            room.take(field)?;
             sort::push_field(field, self.sort.bytes());
         }
-        self.sort.end(self.keep());
+        self.sort.end(self.keep(), self.fixed.meter)?;
         Ok(self.check_sort()?)
     }
 
@@ -108,14 +118,18 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
 
     /// Gives a row that was kept to the sink.
     pub(super) fn give_kept(&mut self, mut fields: &[u8]) -> Flow {
+        self.fixed.meter.tick(ROW_UNITS)?;
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(());
         }
+        let mut room =
+            RowRoom::of_result(self.budget, (self.sink.bytes(), self.sink.takes_infinite()), self.fixed.meter);
         self.sink.begin_row();
         for column in 0..self.plan.outputs.len() {
             let field = sort::take_field(&mut fields);
             check_finite(field, self.sink)?;
+            room.take_written(field)?;
             self.sink.field(column, field);
         }
         self.end_row()

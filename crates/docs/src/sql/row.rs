@@ -9,17 +9,16 @@ use std::cell::Cell;
 use binjson::{Document, FieldCache, FieldName};
 use bumpalo::Bump;
 
+use super::budget::Meter;
 use super::error::Fault;
 use super::json::{self, Step};
 use super::relation::{self, Relation, Relations};
 pub use super::value::Field;
 use super::value::{self, OuterValue, Value};
+use super::workspace::Workspace;
 use crate::index::Included;
 use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
-
-/// An arena of what rows compute is emptied between them once it is larger than this.
-pub(super) const ARENA_BYTES_KEPT: usize = 16 << 10;
 
 /// Where a field comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +79,8 @@ pub(crate) struct Fixed<'a> {
     /// The rows of the plan's inner queries, where it has any.
     pub(crate) relations: Option<&'a dyn Relations>,
     pub(crate) now_ms: i64,
+    /// What work and memory are counted with.
+    pub(crate) meter: &'a Meter<'a>,
 }
 
 /// All that an expression can see. Three words, for one is made for each row.
@@ -93,6 +94,17 @@ pub(crate) struct Scope<'a> {
 const INDEX: Fault = Fault::Damaged("an index entry");
 
 impl<'a> Scope<'a> {
+    /// Where computed values go.
+    #[inline(always)]
+    pub(crate) fn workspace(&self) -> Workspace<'a> {
+        Workspace::new(self.arena, self.fixed.meter)
+    }
+
+    /// The same with values made elsewhere.
+    pub(crate) fn within<'b>(&'b self, workspace: Workspace<'b>) -> Scope<'b> {
+        Scope { arena: workspace.arena(), ..*self }
+    }
+
     #[inline]
     fn frame(&self, level: usize) -> Option<&'a Frame<'a>> {
         let mut frame = self.frame?;
@@ -130,7 +142,7 @@ impl<'a> Scope<'a> {
                 for _ in 0..place {
                     order::skip(&mut key).ok_or(INDEX)?;
                 }
-                index_value(key, self.arena).map(Field::Value)
+                index_value(key, self.workspace()).map(Field::Value)
             }
             Place::Row(place) => Ok(relation::field(frame.value, place)),
             Place::Key(kind) => {
@@ -150,7 +162,7 @@ impl<'a> Scope<'a> {
     pub(crate) fn value(&self, column: usize) -> Result<Value<'a>, Fault> {
         match self.cell(column)? {
             Field::Value(value) => Ok(value),
-            Field::Json(json) => value::of_json(json, self.arena),
+            Field::Json(json) => value::of_json(json, self.workspace()),
         }
     }
 
@@ -193,14 +205,14 @@ pub(crate) fn of_scalar(scalar: Scalar<'_>) -> Value<'_> {
 
 /// The value that an index key goes on with.
 #[inline]
-pub(crate) fn index_value<'a>(key: &'a [u8], arena: &'a Bump) -> Result<Value<'a>, Fault> {
+pub(crate) fn index_value<'a>(key: &'a [u8], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     match order::decode_integer(key) {
         Some(integer) => Ok(Value::Integer(integer)),
-        None => other_index_value(key, arena),
+        None => other_index_value(key, workspace),
     }
 }
 
-fn other_index_value<'a>(key: &'a [u8], arena: &'a Bump) -> Result<Value<'a>, Fault> {
+fn other_index_value<'a>(key: &'a [u8], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     let mut rest = key;
     let mut unescaped = Vec::new(); // Takes memory only for a text with NUL in it, which no document has.
     let value = match order::decode(&mut rest, &mut unescaped).ok_or(INDEX)? {
@@ -209,7 +221,7 @@ fn other_index_value<'a>(key: &'a [u8], arena: &'a Bump) -> Result<Value<'a>, Fa
         Scalar::Real(real) => Value::Real(real),
         Scalar::Text(text) => match key.get(1..=text.len()) {
             Some(stored) if stored == text.as_bytes() => Value::Text(stored),
-            _ => Value::Text(arena.alloc_slice_copy(text.as_bytes())),
+            _ => Value::Text(workspace.copy(text.as_bytes())?),
         },
     };
     Ok(value)

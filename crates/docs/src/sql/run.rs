@@ -10,12 +10,13 @@ use hashbrown::{HashMap, HashSet};
 
 use super::aggregate::State;
 use super::batch::Batch;
-use super::budget::{Budget, Outcome, Tally};
+use super::budget::{Budget, Outcome, ROW_UNITS, Tally};
 use super::constants::Remembered;
 use super::error::{Fault, QueryError, ROWS_READ};
 use super::expr::Expr;
 use super::part::Part;
 use super::plan::Plan;
+use super::plan_space::NearPlans;
 use super::point_keys::PointKeys;
 use super::relation::Relations;
 use super::row::{Fixed, Frame, Scope};
@@ -25,9 +26,8 @@ use super::spilled::Spilled;
 use super::workers::{Helpers, Workers};
 use crate::engine::{KeyRange, View};
 
-/// Rows between two questions to [`Budget::deadline`]: some ten microseconds of rows of a kilobyte. Whoever asks uses them to
-/// let others have the core.
-pub(super) const DEADLINE_ROWS: u64 = 64;
+/// Rows that are counted as work together.
+pub(super) const TICK_ROWS: u64 = 64;
 /// Bytes that a group or distinct row costs beside its own.
 pub(super) const GROUP_OVERHEAD_BYTES: usize = 64;
 
@@ -44,6 +44,7 @@ pub struct Scratch {
     pub(super) states: Vec<State>,
     pub(super) key: Vec<u8>,
     pub(super) workers: Helpers,
+    pub(super) near: NearPlans,
     /// That of inner queries.
     inner: Option<Box<Scratch>>,
 }
@@ -232,23 +233,23 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if rows_read > self.budget.rows_max {
             return Err(QueryError::Limit { what: ROWS_READ, limit: self.budget.rows_max }.into());
         }
-        if self.outcome.rows_read.is_multiple_of(DEADLINE_ROWS) && self.budget.deadline.is_some_and(|over| over()) {
-            return Err(QueryError::Deadline.into());
+        if self.outcome.rows_read.is_multiple_of(TICK_ROWS) {
+            self.fixed.meter.tick(TICK_ROWS * ROW_UNITS)?;
         }
         self.check_at = self.next_check(rows_read);
         Ok(())
     }
 
-    /// The next row that is one of [`DEADLINE_ROWS`], or one too many where so many were read in all. An inner query that is
+    /// The next row at which work is counted, or one too many where so many were read in all. An inner query that is
     /// asked next reads rows beside these: then each row is counted at once.
     pub(super) fn next_check(&self, all: u64) -> u64 {
         let own = self.outcome.rows_read;
         if self.fixed.relations.is_some_and(Relations::may_read) {
             return own + 1;
         }
-        let deadline = (own / DEADLINE_ROWS + 1) * DEADLINE_ROWS;
+        let ticked = (own / TICK_ROWS + 1) * TICK_ROWS;
         let left = self.budget.rows_max.saturating_sub(all);
-        deadline.min(own.saturating_add(left).saturating_add(1))
+        ticked.min(own.saturating_add(left).saturating_add(1))
     }
 }
 

@@ -14,7 +14,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::budget::Budget;
+use super::budget::{Budget, Meter};
 use super::error::{QueryError, SPILLED};
 use super::sort::SortBuffer;
 use super::spill::SpillFile;
@@ -85,7 +85,7 @@ impl Runs {
         if rows.is_empty() {
             return Ok(());
         }
-        rows.sort();
+        rows.sort(&Meter::new(budget))?;
         let mut run = self.begin(budget)?;
         rows.entries().take(keep.unwrap_or(usize::MAX)).try_for_each(|(key, fields)| run.push(key, fields))?;
         run.end()?;
@@ -359,7 +359,7 @@ mod tests {
                 buffer.bytes().extend_from_slice(key);
                 buffer.end_key();
                 buffer.bytes().extend_from_slice(fields);
-                buffer.end(keep);
+                buffer.end(keep, &Meter::unbounded()).unwrap();
             }
             runs.write(&mut buffer, keep, &budget).unwrap();
         }

@@ -2,17 +2,17 @@
 //!
 //! A combination that finds nothing counts as a row read, so that a long list of such ones meets the budget too.
 
-use bumpalo::Bump;
-
+use super::budget::ROW_UNITS;
 use super::error::{Fault, LOOKED_UP, QueryError};
 use super::plan::Level;
 use super::point_keys::PointKeys;
 use super::points::{Points, PointsOf, Sought};
 use super::relation;
-use super::row::{ARENA_BYTES_KEPT, Frame, as_key};
+use super::row::{Frame, as_key};
 use super::run::{Flow, LevelKeys, Run};
 use super::sink::RowSink;
 use super::value::Value;
+use super::workspace::RowArena;
 use crate::engine::TreeId;
 use crate::key::KeyType;
 use crate::order::{self, Scalar};
@@ -134,12 +134,10 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
 
     fn gather_rows(&self, inner: usize, encoding: Encoding, keys: &mut PointKeys) -> Result<(), QueryError> {
         let relation = self.fixed.relations.ok_or(Fault::Damaged("a plan"))?.get(inner)?;
-        let mut arena = Bump::new();
+        let mut arena = RowArena::new(self.fixed.meter);
         for row in 0..relation.len() {
-            if arena.allocated_bytes() > ARENA_BYTES_KEPT {
-                arena.reset();
-            }
-            let value = relation::of_row(relation.row(row), 0, &arena)?;
+            self.fixed.meter.tick(ROW_UNITS)?;
+            let value = relation::of_row(relation.row(row), 0, arena.next())?;
             keys.push(|out| encode(value, encoding, out))?;
             if keys.size() + relation.size() > self.budget.memory_bytes_max {
                 let limit = self.budget.memory_bytes_max as u64;

@@ -5,15 +5,15 @@
 //! SELECT 1.0` is 1.0, as in SQLite. What stands on the right of EXCEPT and INTERSECT is looked at row by row and not kept,
 //! and of what is on the left only rows that differ.
 
-use bumpalo::Bump;
 use hashbrown::HashMap;
 
-use super::budget::Budget;
+use super::budget::{Budget, Meter};
 use super::error::{Fault, QueryError};
 use super::relation::{ROW_OVERHEAD_BYTES, Relation, of_row};
-use super::row::{ARENA_BYTES_KEPT, Field};
+use super::row::Field;
 use super::sink::RowSink;
 use super::sort;
+use super::workspace::RowArena;
 
 /// What becomes of a SELECT's rows and of those before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,7 @@ impl Combine {
 }
 
 /// The rows so far, as a sink of the next SELECT's.
-#[derive(Default)]
-pub(crate) struct Combined {
+pub(crate) struct Combined<'m> {
     relation: Relation,
     /// How the SELECT whose rows come goes with those before, and where its rows begin; `None` where no operator from there
     /// on asks which rows are equal.
@@ -51,11 +50,25 @@ pub(crate) struct Combined {
     /// By row: whether the SELECT on the right has it; of UNION, whether one of there that looks different replaces it.
     met: Vec<bool>,
     key: Vec<u8>,
-    arena: Bump,
+    arena: RowArena<'m>,
     failure: Option<Fault>,
 }
 
-impl Combined {
+impl<'m> Combined<'m> {
+    pub(crate) fn new(meter: &'m Meter<'m>) -> Combined<'m> {
+        Combined {
+            relation: Relation::default(),
+            combine: None,
+            start: 0,
+            distinct: HashMap::new(),
+            key_bytes: 0,
+            met: Vec::new(),
+            key: Vec::new(),
+            arena: RowArena::new(meter),
+            failure: None,
+        }
+    }
+
     /// The rows that follow are those of a SELECT that goes so with those before. `is_compared`: this operator or a later one
     /// leaves of equal rows one.
     pub(crate) fn begin(&mut self, combine: Combine, is_compared: bool) {
@@ -108,13 +121,11 @@ impl Combined {
 
     /// What a row is compared by.
     fn make_key(&mut self, row: usize) -> Result<(), Fault> {
-        if self.arena.allocated_bytes() > ARENA_BYTES_KEPT {
-            self.arena.reset();
-        }
         self.key.clear();
-        let mut fields = self.relation.row(row);
+        let (workspace, mut fields) = (self.arena.next(), self.relation.row(row));
         while !fields.is_empty() {
-            let value = of_row(fields, 0, &self.arena)?;
+            let value = of_row(fields, 0, workspace)?;
+            workspace.meter.weigh(value)?;
             sort::take_field(&mut fields);
             sort::push_key(value, false, &mut self.key)?;
         }
@@ -149,7 +160,7 @@ impl Combined {
     }
 }
 
-impl RowSink for Combined {
+impl RowSink for Combined<'_> {
     fn begin_row(&mut self) {}
     fn field(&mut self, _column: usize, field: Field<'_>) {
         sort::push_field(field, self.relation.bytes());

@@ -264,15 +264,19 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// Why a query ends whose result JSON cannot show (rule 4).
+pub(crate) const INFINITE: &str = "a result is infinite";
+
+/// A real that JSON cannot show.
+#[inline(always)]
+pub(crate) fn is_infinite(field: Field<'_>) -> bool {
+    matches!(field, Field::Value(Value::Real(real)) if !real.is_finite())
+}
+
 /// A real that JSON cannot show is an error (rule 4).
 #[inline(always)]
 pub(crate) fn check_finite<S: RowSink + ?Sized>(field: Field<'_>, sink: &S) -> Result<(), QueryError> {
-    match field {
-        Field::Value(Value::Real(real)) if !real.is_finite() && !sink.takes_infinite() => {
-            Err(QueryError::Value("a result is infinite"))
-        }
-        _ => Ok(()),
-    }
+    if is_infinite(field) && !sink.takes_infinite() { Err(QueryError::Value(INFINITE)) } else { Ok(()) }
 }
 
 #[cfg(test)]

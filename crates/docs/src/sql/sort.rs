@@ -5,6 +5,7 @@
 //!  field: tag (0 JSON, 1 NULL, 2 integer, 3 real, 4 text) | 8 bytes, or length (u32) and bytes
 //! ```
 
+use super::budget::Meter;
 use super::error::Fault;
 use super::value::{Field, Value};
 use crate::order;
@@ -12,6 +13,9 @@ use crate::order;
 /// Ends each value of a sort key: below any tail that an encoding may go on with, so that equal numbers stay equal
 /// whatever follows, rising or falling.
 const VALUE_END: u8 = 0x01;
+
+/// Rows that are sorted at once: a few milliseconds.
+const PIECE_ROWS: usize = 4096;
 
 /// Appends a value so that bytes compare as values do.
 pub(crate) fn push_key(value: Value<'_>, falling: bool, out: &mut Vec<u8>) -> Result<(), Fault> {
@@ -67,6 +71,33 @@ pub(crate) fn take_field<'a>(bytes: &mut &'a [u8]) -> Field<'a> {
     }
 }
 
+/// Puts two sorted lists into one; of equal rows those of the left come first.
+fn merge<'b>(
+    (mut left, mut right): (&[SortRow], &[SortRow]),
+    key: impl Fn(&SortRow) -> &'b [u8],
+    merged: &mut Vec<SortRow>,
+    meter: &Meter<'_>,
+) -> Result<(), Fault> {
+    if let (Some(last), Some(first)) = (left.last(), right.first())
+        && key(last) > key(first)
+    {
+        while let ([one, ones @ ..], [other, others @ ..]) = (left, right) {
+            meter.tick(1)?;
+            meter.tick_bytes(key(one).len().min(key(other).len()))?;
+            if key(other) < key(one) {
+                merged.push(*other);
+                right = others;
+            } else {
+                merged.push(*one);
+                left = ones;
+            }
+        }
+    }
+    merged.extend_from_slice(left);
+    merged.extend_from_slice(right);
+    Ok(())
+}
+
 /// Rows to be sorted.
 #[derive(Debug, Default)]
 pub(crate) struct SortBuffer {
@@ -110,15 +141,11 @@ impl SortBuffer {
     }
 
     /// Ends the row. Where only `keep` rows are wanted, the others go as soon as they are as many again.
-    pub(crate) fn end(&mut self, keep: Option<usize>) {
+    pub(crate) fn end(&mut self, keep: Option<usize>, meter: &Meter<'_>) -> Result<(), Fault> {
         if let Some(row) = self.rows.last_mut() {
             row.end = self.bytes.len();
         }
-        if let Some(keep) = keep
-            && self.rows.len() >= keep.saturating_mul(2).max(64)
-        {
-            self.keep(keep);
-        }
+        self.drop_unwanted(keep, meter)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -136,23 +163,26 @@ impl SortBuffer {
     }
 
     /// Puts the rows of another behind its own; see [`Self::end`] for `keep`.
-    pub(crate) fn append(&mut self, other: SortBuffer, keep: Option<usize>) {
+    pub(crate) fn append(&mut self, other: SortBuffer, keep: Option<usize>, meter: &Meter<'_>) -> Result<(), Fault> {
         if self.rows.is_empty() {
             *self = other;
-            return;
+            return Ok(());
         }
         let by = self.bytes.len();
         self.bytes.extend_from_slice(&other.bytes);
         self.rows.extend(other.rows.into_iter().map(|row| row.behind(by)));
-        if let Some(keep) = keep
-            && self.rows.len() >= keep.saturating_mul(2).max(64)
-        {
-            self.keep(keep);
+        self.drop_unwanted(keep, meter)
+    }
+
+    fn drop_unwanted(&mut self, keep: Option<usize>, meter: &Meter<'_>) -> Result<(), Fault> {
+        match keep {
+            Some(keep) if self.rows.len() >= keep.saturating_mul(2).max(64) => self.keep(keep, meter),
+            _ => Ok(()),
         }
     }
 
-    fn keep(&mut self, keep: usize) {
-        self.sort();
+    fn keep(&mut self, keep: usize, meter: &Meter<'_>) -> Result<(), Fault> {
+        self.sort(meter)?;
         self.rows.truncate(keep);
         let mut kept = Vec::with_capacity(self.bytes.len() / 2);
         for row in &mut self.rows {
@@ -161,16 +191,68 @@ impl SortBuffer {
             *row = SortRow { start, fields: start + (row.fields - row.start), end: kept.len() };
         }
         self.bytes = kept;
+        Ok(())
     }
 
     /// Sorts the rows; those with equal keys keep the order in which they came.
-    pub(crate) fn sort(&mut self) {
+    /// Many are sorted piece by piece, and the pieces merged, for within a sort nobody asks for the time.
+    pub(crate) fn sort(&mut self, meter: &Meter<'_>) -> Result<(), Fault> {
         let bytes = &self.bytes;
-        self.rows.sort_by(|a, b| bytes[a.start..a.fields].cmp(&bytes[b.start..b.fields]));
+        let key = |row: &SortRow| &bytes[row.start..row.fields];
+        for piece in self.rows.chunks_mut(PIECE_ROWS) {
+            meter.tick(piece.len() as u64)?;
+            piece.sort_by(|a, b| key(a).cmp(key(b)));
+        }
+        let (mut merged, mut length) = (Vec::new(), PIECE_ROWS);
+        while length < self.rows.len() {
+            merged.clear();
+            merged.reserve_exact(self.rows.len());
+            for pair in self.rows.chunks(2 * length) {
+                let (left, right) = pair.split_at(length.min(pair.len()));
+                merge((left, right), key, &mut merged, meter)?;
+            }
+            std::mem::swap(&mut self.rows, &mut merged);
+            length *= 2;
+        }
+        Ok(())
     }
 
     /// The rows' keys and fields, in order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.rows.iter().map(|row| (&self.bytes[row.start..row.fields], &self.bytes[row.fields..row.end]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows whose keys are these numbers stand as a stable sort puts them.
+    #[track_caller]
+    fn check(keys: impl Iterator<Item = u32>) {
+        let (mut buffer, meter, mut expected) = (SortBuffer::default(), Meter::unbounded(), Vec::new());
+        for (number, key) in keys.enumerate() {
+            buffer.begin();
+            buffer.bytes().extend_from_slice(&key.to_be_bytes());
+            buffer.end_key();
+            buffer.bytes().extend_from_slice(&number.to_be_bytes());
+            assert_eq!(buffer.end(None, &meter), Ok(()));
+            expected.push((key.to_be_bytes(), number.to_be_bytes()));
+        }
+        assert_eq!(buffer.sort(&meter), Ok(()));
+        expected.sort_by_key(|(key, _)| *key);
+        let expected = expected.iter().map(|(key, fields)| (&key[..], &fields[..]));
+        assert!(buffer.entries().eq(expected), "{} rows", buffer.rows.len());
+    }
+
+    #[test]
+    fn pieces_are_merged_and_equal_rows_keep_their_order() {
+        let piece = PIECE_ROWS as u32;
+        for rows in [0, 1, piece - 1, piece, piece + 1, 2 * piece, 5 * piece + 7] {
+            check((0..rows).map(|row| row.wrapping_mul(2_654_435_761) % 1_000));
+            check(0..rows);
+            check((0..rows).rev());
+            check((0..rows).map(|_| 7));
+        }
     }
 }

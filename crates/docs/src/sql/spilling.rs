@@ -20,8 +20,8 @@
 //! gather, a quarter for rows known to DISTINCT, and a quarter for the blocks of a merge.
 
 use super::aggregate::{ARRIVAL_BYTES, AggregateCall, Kept, State};
-use super::budget::Budget;
-use super::error::{Fault, GROUPS, QueryError, SORTED};
+use super::budget::{Budget, Meter};
+use super::error::{Fault, GROUPS, QueryError, SORTED, TEXT_BYTES_MAX};
 use super::expr::Expr;
 use super::plan::Plan;
 use super::row::{Field, Scope};
@@ -105,7 +105,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Joins the groups on disk and those in memory, and gives them in the order in which they were first seen.
     pub(super) fn finish_spilled_groups(&mut self) -> Flow {
         self.spill_groups()?;
-        let (plan, budget) = (self.plan, self.budget);
+        let (plan, budget, bytes_max) =
+            (self.plan, self.budget, self.fixed.meter.row_bytes_max().max(2 * TEXT_BYTES_MAX));
         let mut merge = self.spilled().grouped.take().merge(None, budget)?;
         let mut arrived = Arrived::default();
         let mut joined: Option<Joined> = None;
@@ -117,7 +118,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                     if let Some(group) = joined.take() {
                         arrived.push(group.arrival, |out| group.encode(plan, out), budget)?;
                     }
-                    joined = Some(Joined::new(key, payload, plan)?);
+                    joined = Some(Joined::new(key, payload, plan, bytes_max)?);
                 }
             }
         }
@@ -152,14 +153,14 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
 
     /// Keeps a row of which nobody knows yet whether it is new; see [`late_row`].
     pub(super) fn keep_late(&mut self, key: &[u8], row: &[u8]) -> Result<(), QueryError> {
-        let budget = self.budget;
+        let (budget, meter) = (self.budget, self.fixed.meter);
         let Spilled { late, late_runs, arrivals, .. } = self.spilled();
         late.begin();
         late.bytes().extend_from_slice(key);
         late.end_key();
         late.bytes().extend_from_slice(&arrivals.to_be_bytes());
         late.bytes().extend_from_slice(row);
-        late.end(None);
+        late.end(None, meter)?;
         *arrivals += 1;
         if late.size() > share(budget, KNOWN) { late_runs.write(late, None, budget) } else { Ok(()) }
     }
@@ -189,7 +190,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             self.sort.bytes().extend_from_slice(arrival);
             self.sort.end_key();
             self.sort.bytes().extend_from_slice(row);
-            self.sort.end(self.keep());
+            self.sort.end(self.keep(), self.fixed.meter)?;
             Ok(self.check_sort()?)
         })?;
         if is_sorted { Ok(()) } else { arrived.each(budget, |row| self.give_kept(row)) }
@@ -207,14 +208,18 @@ pub(super) fn late_row<'a>(
     outputs: impl Iterator<Item = Result<Field<'a>, Fault>>,
     scope: &Scope<'_>,
 ) -> Result<Vec<u8>, Fault> {
-    let mut row = vec![0; LENGTH_BYTES];
+    let (mut row, mut room) = (vec![0; LENGTH_BYTES], scope.fixed.meter.row_room());
     for (expr, falling) in order {
-        sort::push_key(expr.evaluate(scope)?, *falling, &mut row)?;
+        let value = expr.evaluate(scope)?;
+        room.take(Field::Value(value))?;
+        sort::push_key(value, *falling, &mut row)?;
     }
     let length = (row.len() - LENGTH_BYTES) as u32;
     row[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
     for field in outputs {
-        sort::push_field(field?, &mut row);
+        let field = field?;
+        room.take(field)?;
+        sort::push_field(field, &mut row);
     }
     Ok(row)
 }
@@ -228,7 +233,7 @@ pub(super) fn each_sorted(
     mut visit: impl FnMut(&[u8], &[u8]) -> Flow,
 ) -> Flow {
     if runs.is_empty() {
-        buffer.sort();
+        buffer.sort(&Meter::new(budget))?;
         return buffer.entries().try_for_each(|(key, payload)| visit(key, payload));
     }
     runs.write(buffer, keep, budget)?;
@@ -324,17 +329,22 @@ struct Joined {
     arrival: u64,
     fields: Vec<u8>,
     states: Vec<State>,
+    /// Bytes of texts that its aggregates have put together, and how many they may be.
+    bytes: usize,
+    bytes_max: usize,
     /// The entry of the last value that was counted.
     counted: Vec<u8>,
 }
 
 impl Joined {
-    fn new(key: &[u8], payload: &[u8], plan: &Plan) -> Result<Joined, Fault> {
+    fn new(key: &[u8], payload: &[u8], plan: &Plan, bytes_max: usize) -> Result<Joined, Fault> {
         let key = key.strip_suffix(&0u16.to_be_bytes()).ok_or(DAMAGED)?.to_vec();
         let (arrival, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
         let fields = take_sized(&mut rest)?.to_vec();
         let states = decode_states(&plan.aggregates, rest)?;
-        Ok(Joined { key, arrival: u64::from_be_bytes(*arrival), fields, states, counted: Vec::new() })
+        let (arrival, bytes) = (u64::from_be_bytes(*arrival), states.iter().map(State::rare_bytes).sum());
+        let mut joined = Joined { key, arrival, fields, states, bytes: 0, bytes_max, counted: Vec::new() };
+        joined.count(bytes).map(|()| joined)
     }
 
     /// Goes on with an entry of the same group, of a later run or of a value.
@@ -344,16 +354,26 @@ impl Joined {
             let (_, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
             take_sized(&mut rest)?;
             let states = decode_states(&plan.aggregates, rest)?;
-            let all = self.states.iter_mut().zip(states).zip(&plan.aggregates);
-            return all.into_iter().try_for_each(|((own, part), call)| own.add_part(part, call).map(drop));
+            for ((place, part), call) in states.into_iter().enumerate().zip(&plan.aggregates) {
+                let grown = self.states.get_mut(place).ok_or(DAMAGED)?.add_part(part, call)?;
+                self.count(grown)?;
+            }
+            return Ok(());
         };
         if self.counted != key {
             let call = plan.aggregates.get(place).ok_or(DAMAGED)?;
             self.states.get_mut(place).ok_or(DAMAGED)?.add_value(call, payload)?;
+            self.count(if call.kind.joins_texts() { payload.len() } else { 0 })?;
             self.counted.clear();
             self.counted.extend_from_slice(key);
         }
         Ok(())
+    }
+
+    /// Counts what its aggregates keep more: of many of them each may have a long text.
+    fn count(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.bytes += bytes;
+        if self.bytes > self.bytes_max { Err(Fault::Row(self.bytes_max)) } else { Ok(()) }
     }
 
     fn encode(mut self, plan: &Plan, out: &mut Vec<u8>) {
@@ -381,7 +401,7 @@ impl Arrived {
         self.buffer.bytes().extend_from_slice(&arrival.to_be_bytes());
         self.buffer.end_key();
         payload(self.buffer.bytes());
-        self.buffer.end(None);
+        self.buffer.end(None, &Meter::new(budget))?;
         let is_full = self.buffer.size() > share(budget, GATHERED);
         if is_full { self.runs.write(&mut self.buffer, None, budget) } else { Ok(()) }
     }

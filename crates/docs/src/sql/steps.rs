@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use bumpalo::Bump;
 
-use super::budget::Budget;
+use super::budget::{Budget, Meter};
 use super::compared::Compared;
 use super::error::{QueryError, SqlError, SqlErrorKind};
 use super::modify::{Applied, KeptRows, Modification, ModifyError};
@@ -20,6 +20,7 @@ use super::run::Scratch;
 use super::sink::RowSink;
 use super::sort;
 use super::value::{Field, OwnedValue, Value, of_json};
+use super::workspace::Workspace;
 use crate::catalog::Catalog;
 use crate::database::{CollectionId, Database};
 use crate::engine::{Change, Within};
@@ -344,7 +345,10 @@ impl Step {
                 did.add(number, looked_at, (&line, scans));
             }
             Work::Write(_) => did.add(number, looked_at, ("", false)),
-            Work::Read(query) => did.add(number, looked_at, query.plan_line(values)),
+            Work::Read(query) => {
+                let (line, scans) = query.plan_line(values);
+                did.add(number, looked_at, (&line, scans));
+            }
         }
     }
 
@@ -355,10 +359,11 @@ impl Step {
         let view = Within::new(change);
         let outcome = query.execute(&view, &of.values(slots, rows), &mut Scratch::new(), of.budget, &mut found)?;
         let mut first = found.rows().next().unwrap_or_default();
-        let arena = Bump::new();
+        // A row that was kept.
+        let (arena, meter) = (Bump::new(), Meter::unbounded());
         let holds = match sort::take_field(&mut first) {
             Field::Value(value) => value,
-            Field::Json(json) => of_json(json, &arena).map_err(QueryError::from)?,
+            Field::Json(json) => of_json(json, Workspace::new(&arena, &meter)).map_err(QueryError::from)?,
         };
         Ok((holds.truth() == Some(true), outcome.rows_read))
     }
@@ -367,12 +372,12 @@ impl Step {
     fn handed_on(&self, rows: &KeptRows) -> Result<Vec<OwnedValue>, QueryError> {
         let Some(last) = self.handed_on.iter().max() else { return Ok(Vec::new()) };
         let Some(mut row) = rows.rows().next() else { return Ok(Vec::new()) };
-        let arena = Bump::new();
+        let (arena, meter) = (Bump::new(), Meter::unbounded());
         (0..=*last)
             .map(|column| match sort::take_field(&mut row) {
                 _ if !self.handed_on.contains(&column) => Ok(OwnedValue::Null),
                 Field::Value(value) => Ok(OwnedValue::new(&value)),
-                Field::Json(json) => Ok(OwnedValue::new(&of_json(json, &arena)?)),
+                Field::Json(json) => Ok(OwnedValue::new(&of_json(json, Workspace::new(&arena, &meter))?)),
             })
             .collect()
     }

@@ -4,11 +4,9 @@
 
 use std::cmp::Ordering;
 
-use bumpalo::Bump;
-use bumpalo::collections::Vec as BumpVec;
-
 use super::error::Fault;
 use super::number::{self, IntegerText};
+use super::workspace::Workspace;
 use crate::order::Scalar;
 
 /// A value, borrowed.
@@ -163,12 +161,13 @@ impl<'a> Value<'a> {
     }
 
     /// As text; `None` for NULL.
-    pub(crate) fn to_text(self, arena: &'a Bump) -> Option<&'a [u8]> {
+    #[inline]
+    pub(crate) fn to_text(self, workspace: Workspace<'a>) -> Result<Option<&'a [u8]>, Fault> {
         match self {
-            Value::Null => None,
-            Value::Integer(integer) => Some(arena.alloc_slice_copy(itoa::Buffer::new().format(integer).as_bytes())),
-            Value::Real(real) => Some(number::real_text(real, arena)),
-            Value::Text(text) => Some(text),
+            Value::Null => Ok(None),
+            Value::Text(text) => Ok(Some(text)),
+            Value::Integer(integer) => workspace.copy(itoa::Buffer::new().format(integer).as_bytes()).map(Some),
+            Value::Real(real) => number::real_text(real, workspace).map(Some),
         }
     }
 
@@ -229,13 +228,13 @@ fn integer_to_real(integer: i64, real: f64) -> Ordering {
 
 /// The value of a stored field, given as its JSON text.
 #[inline]
-pub(crate) fn of_json<'a>(json: &'a [u8], arena: &'a Bump) -> Result<Value<'a>, Fault> {
+pub(crate) fn of_json<'a>(json: &'a [u8], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     match json.first() {
         None => Ok(Value::Null),
         Some(b'0'..=b'9' | b'-') => of_json_number(json),
         Some(b'"') => {
             let inner = json.get(1..json.len().max(2) - 1).ok_or(Fault::Damaged("a string"))?;
-            if memchr_backslash(inner) { unescape(inner, arena).map(Value::Text) } else { Ok(Value::Text(inner)) }
+            if memchr_backslash(inner) { unescape(inner, workspace).map(Value::Text) } else { Ok(Value::Text(inner)) }
         }
         Some(b't') => Ok(Value::Integer(1)),
         Some(b'f') => Ok(Value::Integer(0)),
@@ -355,21 +354,21 @@ fn long_json_number(json: &[u8]) -> Result<Value<'static>, Fault> {
 }
 
 /// A JSON string's inner text without its escapes.
-fn unescape<'a>(inner: &'a [u8], arena: &'a Bump) -> Result<&'a [u8], Fault> {
-    let mut out = BumpVec::with_capacity_in(inner.len(), arena);
+fn unescape<'a>(inner: &'a [u8], workspace: Workspace<'a>) -> Result<&'a [u8], Fault> {
+    let mut out = workspace.text_within(inner.len())?;
     let mut bytes = inner.iter().copied();
     let fault = Fault::Damaged("an escape in a string");
     while let Some(byte) = bytes.next() {
         if byte != b'\\' {
-            out.push(byte);
+            out.push(byte)?;
             continue;
         }
         match bytes.next().ok_or(fault)? {
-            b'n' => out.push(b'\n'),
-            b't' => out.push(b'\t'),
-            b'r' => out.push(b'\r'),
-            b'b' => out.push(8),
-            b'f' => out.push(12),
+            b'n' => out.push(b'\n')?,
+            b't' => out.push(b'\t')?,
+            b'r' => out.push(b'\r')?,
+            b'b' => out.push(8)?,
+            b'f' => out.push(12)?,
             b'u' => {
                 let first = hex4(&mut bytes).ok_or(fault)?;
                 let code = if (0xd800..0xdc00).contains(&first) {
@@ -380,12 +379,12 @@ fn unescape<'a>(inner: &'a [u8], arena: &'a Bump) -> Result<&'a [u8], Fault> {
                     first
                 };
                 let character = char::from_u32(code).ok_or(fault)?;
-                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                out.extend(character.encode_utf8(&mut [0; 4]).as_bytes())?;
             }
-            other => out.push(other),
+            other => out.push(other)?,
         }
     }
-    Ok(out.into_bump_slice())
+    Ok(out.finish())
 }
 
 fn hex4(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
@@ -398,14 +397,16 @@ fn hex4(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use bumpalo::Bump;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::sql::budget::Meter;
 
     #[track_caller]
     fn check_integer(text: &str) {
-        let arena = Bump::new();
-        match (plain_integer(text.as_bytes()), of_json(text.as_bytes(), &arena)) {
+        let (arena, meter) = (Bump::new(), Meter::unbounded());
+        match (plain_integer(text.as_bytes()), of_json(text.as_bytes(), Workspace::new(&arena, &meter))) {
             (Some(plain), Ok(Value::Integer(integer))) => assert_eq!(plain, integer, "{text}"),
             (None, Ok(Value::Integer(_))) => {
                 assert!(text.trim_start_matches('-').len() > 16, "{text} is short and plain")

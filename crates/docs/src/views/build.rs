@@ -409,6 +409,9 @@ impl<'w> Worker<'w> {
         // Its memory goes with it: the next one that is full may be another.
         let mut gather = std::mem::take(gather);
         self.bytes -= gather.bytes();
+        if view.state() == ViewState::Failed {
+            return Ok(());
+        }
         let store = &self.work.heart.store;
         let mut operand = Vec::new();
         let values = gather.take_values();

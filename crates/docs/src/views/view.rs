@@ -16,7 +16,8 @@ pub enum ViewState {
     Ready,
     /// Another definition of the same name took its place.
     Retired,
-    /// A stored document has no place in it, or the engine failed: see [`ViewStatus::failure`].
+    /// A stored document has no place in it, or the engine failed: see [`ViewStatus::failure`]. Writes ignore it; the next opening
+    /// builds it anew.
     Failed,
 }
 
@@ -107,6 +108,11 @@ impl View {
 
     pub(crate) fn is_ready(&self) -> bool {
         self.state() == ViewState::Ready
+    }
+
+    /// Whether writes keep it: one that failed is ignored, so that the document which broke it can be written.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self.state(), ViewState::Building | ViewState::Ready)
     }
 
     pub(crate) fn was_ready(&self) -> bool {

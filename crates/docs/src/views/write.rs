@@ -10,8 +10,10 @@ use super::definition::Contribution;
 use super::operand::{DistinctOf, group_operand, value_operand};
 use super::state;
 use super::view::{View, ViewState};
+use crate::collection::Collection;
 use crate::engine::{Change, TreeId};
 use crate::error::WriteError;
+use crate::key::Key;
 use crate::row::Row;
 use crate::sql::grouping::Memory;
 
@@ -43,26 +45,48 @@ pub(crate) struct Emit {
 /// A document and its row.
 pub(crate) type Side<'s, 'r, 'd> = Option<(Document<'d>, &'s Row<'r, 'd>)>;
 
-/// Folds what a write changes in the views.
+/// Folds what a write of the document with this key changes in the views.
 pub(crate) fn apply<C: Change>(
-    watching: &[Watch],
+    (collection, key): (&Collection, &Key<'_>),
     old: Side<'_, '_, '_>,
     new: Side<'_, '_, '_>,
     change: &mut C,
     buffers: &mut Buffers,
 ) -> Result<(), WriteError> {
-    for watch in watching {
+    for watch in &collection.views {
         let is_same = match (old, new) {
             (Some((_, old)), Some((_, new))) => watch.columns.iter().all(|&column| old.raw(column) == new.raw(column)),
             _ => false,
         };
-        if !is_same && watch.view.state() != ViewState::Retired {
-            let (old, new) = (old.map(|(document, _)| document), new.map(|(document, _)| document));
-            let mut fold = |tree: TreeId, key: &[u8], operand: &[u8]| change.fold(tree, key, operand);
-            one(&watch.view, old, new, &mut fold, buffers)?;
+        if is_same || !watch.view.is_kept() {
+            continue;
         }
+        let (old, new) = (old.map(|(document, _)| document), new.map(|(document, _)| document));
+        if let Some(why) = old.and_then(|old| misfit(&watch.view, old, buffers)) {
+            give_up(&watch.view, (collection, key), &why);
+            continue;
+        }
+        let mut fold = |tree: TreeId, key: &[u8], operand: &[u8]| change.fold(tree, key, operand);
+        one(&watch.view, old, new, &mut fold, buffers)?;
     }
     Ok(())
+}
+
+/// Why a stored document has no place in a view that is being built, where it has none. Of a view that is built each was asked when
+/// it was written.
+fn misfit(view: &View, old: Document<'_>, buffers: &mut Buffers) -> Option<WriteError> {
+    if view.state() != ViewState::Building {
+        return None;
+    }
+    view.definition.contribution(&view.name, old, &mut buffers.memory, &mut buffers.old).err()
+}
+
+/// Ends a build that has not come to a document on which it would fail: the write of that document does not.
+#[cold]
+fn give_up(view: &View, (collection, key): (&Collection, &Key<'_>), why: &WriteError) {
+    let why = format!("the stored document {}/{key}: {why}", collection.info.name);
+    tracing::error!(view = view.name, why, "the view cannot be built");
+    view.fail(why);
 }
 
 /// Takes a tree, a key of it, and an operand to be laid onto what the key has.

@@ -12,7 +12,6 @@
 mod declared;
 mod model;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,18 +26,10 @@ use store::{Options, Store};
 use self::declared::Declared;
 use self::model::{BUSY, State, Step, Told, of_open, of_store};
 use crate::declared_views::try_rows;
-use crate::simulation::disk::{Fault, FaultPlan, Manner, SimulatedDisk};
+use crate::simulation::disk::{FaultPlan, Manner, SimulatedDisk};
 use crate::simulation::platter::{Event, Note, Platter};
+use crate::simulation::sweep::Lives;
 
-/// The faults that are tried, with how many operations each meets.
-pub(crate) const FAULTS: &[(Fault, u64)] = &[
-    (Fault::Broken, 1),
-    (Fault::Broken, u64::MAX),
-    (Fault::Full, 1),
-    (Fault::Full, u64::MAX),
-    (Fault::Short, u64::MAX),
-    (Fault::Interrupted, 3),
-];
 /// How long writes, openings and builds may take to go on after the disk is sound again.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Failures after which the disk is made sound.
@@ -527,19 +518,10 @@ impl Start {
         life.restart();
         Start { platter: life.platter, state: life.state, ..start }
     }
+}
 
-    /// With one fault at one operation; false when all was over before it came to that.
-    pub(crate) fn check(&self, fault: Fault, count: u64, at: u64) -> Result<bool, String> {
-        let context = |what| format!("{fault:?} {count} times from operation {at} on: {what}");
-        let checked = catch_unwind(AssertUnwindSafe(|| self.run(FaultPlan { fault, at, count })));
-        let text = |panic: Box<dyn std::any::Any + Send>| {
-            let text = panic.downcast_ref::<String>().cloned();
-            text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_string())).unwrap_or_default()
-        };
-        checked.unwrap_or_else(|panic| Err(format!("panic: {}", text(panic)))).map_err(context)
-    }
-
-    fn run(&self, faults: FaultPlan) -> Result<bool, String> {
+impl Lives for Start {
+    fn live_with(&self, faults: FaultPlan) -> Result<bool, String> {
         let mut life = Life::new(self, Some(faults));
         if let Err(End::Wrong(what)) = life.live(self.seed) {
             return Err(what);
@@ -550,18 +532,4 @@ impl Start {
         life.check_reopened()?;
         Ok(operations > faults.at)
     }
-}
-
-/// All faults at each `step`th operation from `first` on; how many were tried.
-pub(crate) fn sweep(start: &Start, first: u64, step: usize) -> Result<u64, String> {
-    let mut tried = 0;
-    for (fault, count) in FAULTS {
-        for at in (first..).step_by(step) {
-            if !start.check(*fault, *count, at)? {
-                break;
-            }
-            tried += 1;
-        }
-    }
-    Ok(tried)
 }

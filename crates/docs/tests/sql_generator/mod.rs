@@ -7,6 +7,7 @@
 
 #![allow(dead_code, reason = "each user takes its part")]
 
+pub(crate) mod changes;
 mod terms;
 
 use docs::catalog::Catalog;

@@ -12,7 +12,7 @@ mod modifiers;
 mod read;
 mod write;
 
-use bumpalo::collections::String as Text;
+use std::fmt::Write;
 
 use super::value::Value;
 
@@ -45,13 +45,13 @@ pub(crate) enum DateResult {
     Text,
 }
 
-/// Calls a date function. `now_ms` is Unix time. Text results are written to `out`.
-pub(crate) fn call(
+/// Calls a date function. `now_ms` is Unix time. Text results are written to `out`; where that takes no more, the result is NULL.
+pub(crate) fn call<W: Write>(
     function: DateFunction,
     arguments: &[Value<'_>],
     texts: &[&[u8]],
     now_ms: i64,
-    out: &mut Text<'_>,
+    out: &mut W,
 ) -> DateResult {
     let skip = usize::from(function == DateFunction::Strftime);
     let Some(mut moment) = arguments.get(skip..).and_then(|arguments| evaluate(arguments, &texts[skip..], now_ms))
@@ -64,10 +64,9 @@ pub(crate) fn call(
         DateFunction::UnixEpoch => return DateResult::Integer(moment.ms / 1000 - UNIX_MS / 1000),
         DateFunction::Date => moment.write_date(out),
         DateFunction::Time => moment.write_time(out),
-        DateFunction::DateTime => moment.write_date(out).and_then(|()| {
-            out.push(' ');
-            moment.write_time(out)
-        }),
+        DateFunction::DateTime => {
+            moment.write_date(out).and_then(|()| out.write_char(' ').ok()).and_then(|()| moment.write_time(out))
+        }
         DateFunction::Strftime => moment.write_format(texts[0], out),
     };
     if written.is_some() { DateResult::Text } else { DateResult::Null }
@@ -268,8 +267,7 @@ mod tests {
     fn check(function: DateFunction, arguments: &[&str], now_ms: i64, expected: DateResult) {
         let values: Vec<Value<'_>> = arguments.iter().map(|text| Value::text(text)).collect();
         let texts: Vec<&[u8]> = arguments.iter().map(|text| text.as_bytes()).collect();
-        let arena = bumpalo::Bump::new();
-        let mut out = Text::new_in(&arena);
+        let mut out = String::new();
         assert_eq!(call(function, &values, &texts, now_ms, &mut out), expected, "{arguments:?} at {now_ms}");
     }
 

@@ -4,6 +4,9 @@ use super::read::digits;
 use super::{DAY_MS, HALF_DAY_MS, LAST_MS, Moment, UNIX_MS, at, is_space, skip_spaces};
 use crate::sql::number;
 
+/// No unit's name is so long.
+const UNIT_BYTES_MAX: usize = 16;
+
 impl Moment {
     pub(super) fn modify(&mut self, text: &[u8], place: usize) -> Option<()> {
         let is = |name: &str| text.eq_ignore_ascii_case(name.as_bytes());
@@ -85,7 +88,8 @@ impl Moment {
     }
 
     pub(super) fn start_of(&mut self, text: &[u8]) -> Option<()> {
-        let unit = text.get(9..).filter(|_| text[..9].eq_ignore_ascii_case(b"start of "))?.to_ascii_lowercase();
+        let unit = text.get(9..).filter(|_| text[..9].eq_ignore_ascii_case(b"start of "))?;
+        let unit = unit.get(..unit.len().min(UNIT_BYTES_MAX)).unwrap_or_default().to_ascii_lowercase();
         if !self.known() {
             return None;
         }
@@ -100,7 +104,8 @@ impl Moment {
     }
 
     pub(super) fn end_of(&mut self, text: &[u8]) -> Option<()> {
-        let unit = text.get(7..).filter(|_| text[..7].eq_ignore_ascii_case(b"end of "))?.to_ascii_lowercase();
+        let unit = text.get(7..).filter(|_| text[..7].eq_ignore_ascii_case(b"end of "))?;
+        let unit = unit.get(..unit.len().min(UNIT_BYTES_MAX)).unwrap_or_default().to_ascii_lowercase();
         if !self.known() {
             return None;
         }

@@ -2,28 +2,30 @@
 
 use std::fmt::Write;
 
-use super::{DAY_MS, HALF_DAY_MS, Moment, Text, UNIX_MS};
-use crate::sql::number;
+use super::{DAY_MS, HALF_DAY_MS, Moment, UNIX_MS};
+use crate::sql::budget::Meter;
+use crate::sql::workspace::Workspace;
+use crate::sql::{format, number};
 
 impl Moment {
-    pub(super) fn write_date(&mut self, out: &mut Text<'_>) -> Option<()> {
+    pub(super) fn write_date<W: Write>(&mut self, out: &mut W) -> Option<()> {
         self.fill_date();
         let sign = if self.year < 0 { "-" } else { "" };
-        out.push_str(sign);
+        out.write_str(sign).ok()?;
         padded(self.year.abs(), 4, out)?;
         for part in [self.month, self.day] {
-            out.push('-');
+            out.write_char('-').ok()?;
             padded(part, 2, out)?;
         }
         Some(())
     }
 
-    pub(super) fn write_time(&mut self, out: &mut Text<'_>) -> Option<()> {
+    pub(super) fn write_time<W: Write>(&mut self, out: &mut W) -> Option<()> {
         self.fill_time();
         padded(self.hour, 2, out)?;
-        out.push(':');
+        out.write_char(':').ok()?;
         padded(self.minute, 2, out)?;
-        out.push(':');
+        out.write_char(':').ok()?;
         if self.subsecond {
             let ms = (self.second * 1000.0 + 0.5) as i32;
             write!(out, "{:02}.{:03}", ms / 1000, ms % 1000).ok()
@@ -54,7 +56,7 @@ impl Moment {
         thursday
     }
 
-    pub(super) fn write_format(&mut self, format: &[u8], out: &mut Text<'_>) -> Option<()> {
+    pub(super) fn write_format<W: Write>(&mut self, format: &[u8], out: &mut W) -> Option<()> {
         self.fill_ms();
         self.fill_civil();
         let format = std::str::from_utf8(format).ok()?;
@@ -63,13 +65,13 @@ impl Moment {
             if character == '%' {
                 self.write_field(characters.next()?, out)?;
             } else {
-                out.push(character);
+                out.write_char(character).ok()?;
             }
         }
         Some(())
     }
 
-    pub(super) fn write_field(&self, field: char, out: &mut Text<'_>) -> Option<()> {
+    pub(super) fn write_field<W: Write>(&self, field: char, out: &mut W) -> Option<()> {
         let half_day = match self.hour % 12 {
             0 => 12,
             hour => hour,
@@ -92,9 +94,10 @@ impl Moment {
             'l' => write!(out, "{half_day:2}"),
             'j' => write!(out, "{:03}", self.year_day() + 1),
             'J' => {
-                let arena = bumpalo::Bump::new();
-                let text = crate::sql::format::general(self.ms as f64 / DAY_MS as f64, 16, &arena);
-                write!(out, "{}", std::str::from_utf8(text).ok()?)
+                let (arena, meter) = (bumpalo::Bump::new(), Meter::unbounded());
+                let day = self.ms as f64 / DAY_MS as f64;
+                let text = format::general(day, 16, Workspace::new(&arena, &meter)).ok()?;
+                out.write_str(std::str::from_utf8(text).ok()?)
             }
             'm' => return padded(self.month, 2, out),
             'M' => return padded(self.minute, 2, out),
@@ -120,7 +123,7 @@ impl Moment {
 
 /// A number with zeros in front, as `{:0width$}` writes it: the usual ones without the machinery of formats, which would be
 /// half of what a date costs.
-fn padded(number: i32, width: usize, out: &mut Text<'_>) -> Option<()> {
+fn padded<W: Write>(number: i32, width: usize, out: &mut W) -> Option<()> {
     const WIDTH_MAX: usize = 4;
     let (mut digits, mut rest) = ([b'0'; WIDTH_MAX], number);
     if number < 0 || width > WIDTH_MAX || number >= 10i32.pow(width as u32) {
@@ -130,6 +133,5 @@ fn padded(number: i32, width: usize, out: &mut Text<'_>) -> Option<()> {
         *digit += (rest % 10) as u8;
         rest /= 10;
     }
-    digits[..width].iter().for_each(|&digit| out.push(char::from(digit)));
-    Some(())
+    out.write_str(std::str::from_utf8(&digits[..width]).ok()?).ok()
 }

@@ -1,0 +1,42 @@
+//! A file that the user names, on the command line or inside the configuration: a regular file of a bounded size.
+//!
+//! A device may be read without an end, and a pipe that nobody writes to holds up whoever opens it; both are refused before they
+//! are opened.
+
+use std::fs::{self, File, FileType};
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+/// Reads a regular file of at most so many bytes.
+pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    check(&fs::metadata(path)?, bytes_max)?;
+    let file = File::open(path)?;
+    // Another file may have taken its place meanwhile, and this one may grow.
+    check(&file.metadata()?, bytes_max)?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("it has over {bytes_max} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn check(found: &fs::Metadata, bytes_max: u64) -> io::Result<()> {
+    if !found.is_file() {
+        return Err(io::Error::other(format!("it is a {}, not a regular file", kind(found.file_type()))));
+    }
+    if found.len() > bytes_max {
+        return Err(io::Error::other(format!("it has {} bytes, allowed are {bytes_max}", found.len())));
+    }
+    Ok(())
+}
+
+fn kind(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_dir() => "folder",
+        kind if kind.is_fifo() => "pipe",
+        kind if kind.is_socket() => "socket",
+        _ => "device",
+    }
+}

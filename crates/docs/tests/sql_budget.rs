@@ -1,0 +1,194 @@
+//! The budget of one expression: its time is over inside a row too, and what it computes is counted before it is allocated.
+
+use std::time::{Duration, Instant};
+
+use docs::sql::{Budget, Query, QueryError, Scratch};
+use serde_json::json;
+
+use crate::sql_oracle::Both;
+
+/// How long an execution may go on behind its deadline. On a machine at rest it is well under a millisecond; this leaves room for
+/// one that is busy.
+const LATE_MAX: Duration = Duration::from_millis(100);
+const DEADLINE: Duration = Duration::from_millis(1);
+
+/// A text of a MiB less a little, in few bytes of SQL.
+const LONG: &str = "printf('%1000000s', 'a')";
+
+fn both() -> Both {
+    let text = "abcdefgh".repeat(1 << 10);
+    let all: Vec<_> = (0..200).map(|id| json!({ "id": id, "a": id % 7, "c": text })).collect();
+    Both::new(&all, &all)
+}
+
+/// Arguments of a function at most.
+const ARGUMENTS_MAX: usize = 30;
+
+/// So many of it, one after the other: each is computed anew.
+fn sum_of(part: &str, count: usize) -> String {
+    let some = format!("max({})", vec![part; ARGUMENTS_MAX].join(", "));
+    vec![&some[..]; count.div_ceil(ARGUMENTS_MAX)].join(" + ")
+}
+
+/// Statements that take seconds or minutes, with where their time goes.
+fn slow() -> Vec<String> {
+    let table = |expr: &str| format!("SELECT SUM({expr}) AS s FROM t WHERE id < 3");
+    let long = "printf('%300000s', id)";
+    vec![
+        // Texts that are made, and made of others.
+        table(&sum_of(&format!("length({LONG})"), 120)),
+        table(&sum_of("length(hex(printf('%400000s', id)))", 120)),
+        table(&sum_of(&format!("length(replace({long}, ' ', 'xy'))"), 120)),
+        table(&sum_of(&format!("length(upper({long}) || lower({long}))"), 120)),
+        table(&sum_of(&format!("length(quote({long}))"), 120)),
+        // Texts that are looked through.
+        table(&sum_of(&format!("instr({long}, 'z')"), 120)),
+        table(&sum_of(&format!("length(trim({long}))"), 120)),
+        table(&sum_of(&format!("(({long}) = ({long}))"), 120)),
+        table(&sum_of(&format!("max({long}, {long}, 1)"), 120)),
+        table(&sum_of("CAST(printf('%0300000d', id) AS REAL)", 120)),
+        table(&sum_of("(printf('%0300000d', id) + 1)", 120)),
+        // Patterns.
+        table(&sum_of(&format!("({long} LIKE '%aaaaaaaaaaaab%')"), 120)),
+        table(&sum_of(&format!("({long} GLOB '*[^ ]*[^ ]*')"), 120)),
+        table("printf('%1000000s', id) LIKE printf('%%%40000sb%%', id)"),
+        // JSON.
+        table(&sum_of("json_valid('[' || printf('%0300000d', id) || ']')", 120)),
+        table(&sum_of("json_array_length(printf('[%.*c]', 100000, '1'))", 120)),
+        table(
+            "length(json_extract(printf('%.900c', '[') || printf('%300000s', id) || printf('%.900c', ']'), '$' || replace(printf('%.900c', 'x'), 'x', '[0]')))",
+        ),
+        // Dates, and conversions that write nothing.
+        table(&sum_of("length(strftime(replace(printf('%.150000c', 'x'), 'x', '%J'), id))", 100)),
+        table(&sum_of("length(printf(replace(printf('%.300000c', 'x'), 'x', '%.0f'), 1e300))", 100)),
+        // Rows of inner queries.
+        "SELECT COUNT(*) AS n FROM t a, t b, t c, t d WHERE a.c || b.c || c.c || d.c = 'x'".to_owned(),
+        "SELECT id FROM t x WHERE (SELECT COUNT(*) FROM t y, t z, t w WHERE y.a + z.a + w.a = x.id + 100) > 0"
+            .to_owned(),
+        "SELECT COUNT(*) AS n FROM t x, t y WHERE (x.id, y.id) IN (SELECT a.id + 1000, NULL FROM t a, t b)".to_owned(),
+        // Sorts of long texts, and what is behind them.
+        format!("SELECT id FROM t WHERE id < 100 ORDER BY {}", ["c || id"; 60].join(", ")),
+        format!(
+            "SELECT a.id FROM t a, t b GROUP BY a.id, b.id HAVING {} < 0",
+            sum_of("length(printf('%9000s', a.id))", 50)
+        ),
+        "SELECT GROUP_CONCAT(printf('%4000s', a.id + b.id), '') AS s FROM t a, t b, t c GROUP BY a.id + b.id + c.id"
+            .to_owned(),
+    ]
+}
+
+#[test]
+fn a_deadline_ends_every_expression_inside_a_row() {
+    let (both, mut wrong) = (both(), Vec::new());
+    for sql in slow() {
+        let query = Query::prepare(&sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let began = Instant::now();
+        let over = || began.elapsed() > DEADLINE;
+        let budget = Budget { deadline: Some(&over), rows_max: u64::MAX, ..Budget::default() };
+        let ended = query.write_array(&both.memory, &[], &mut Scratch::new(), &budget, &mut Vec::new());
+        let took = began.elapsed();
+        if !matches!(ended, Err(QueryError::Deadline)) || took > DEADLINE + LATE_MAX {
+            wrong.push(format!("{sql:.200}: {ended:?} after {took:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_a_row_computes_is_counted_before_it_is_allocated() {
+    let both = both();
+    let budget = Budget { memory_bytes_max: 400 << 10, ..Budget::default() };
+    let ended = |sql: &str| {
+        let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        query.write_array(&both.memory, &[], &mut Scratch::new(), &budget, &mut Vec::new()).map(|_| ())
+    };
+    for sql in [
+        format!("SELECT length({LONG}) AS n"),
+        format!("SELECT {} AS n", sum_of("length(printf('%100000s', 1))", 20)),
+        "SELECT length(hex(hex(hex(printf('%60000s', 'a'))))) AS n".to_owned(),
+        "SELECT length(trim(printf('%60000s', 'a'), printf('%99000s', 'b'))) AS n".to_owned(),
+        "SELECT length(json_array(printf('%99000s', 1), printf('%99000s', 2), printf('%99000s', 3), printf('%99000s', 4))) AS n".to_owned(),
+        "SELECT length(replace(printf('%9000s', ''), ' ', printf('%99s', ''))) AS n".to_owned(),
+        "SELECT length(strftime(printf('%.99000c', '%J'), 1)) || printf('%400000s', 1) AS n".to_owned(),
+    ] {
+        match ended(&sql) {
+            Err(QueryError::Limit { what, limit }) => {
+                assert_eq!((what, limit), ("bytes that expressions compute for a row", 400 << 10), "{sql}");
+            }
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+    // Texts of all lengths fit as long as there is room.
+    for bytes in (1_000..40_000).step_by(777) {
+        ended(&format!(
+            "SELECT length(printf('%{bytes}s', id) || printf('%{}s', id)) AS n FROM t WHERE id < 2",
+            bytes / 2
+        ))
+        .unwrap();
+    }
+    // Rows that do not pass leave nothing behind.
+    ended("SELECT id FROM t WHERE length(printf('%50000s', id)) = 1").unwrap();
+    ended("SELECT id FROM t a WHERE (SELECT COUNT(*) FROM t b WHERE b.id < 3 AND b.c || printf('%50000s', a.id) = '') > 0")
+        .unwrap();
+    ended("SELECT a, MAX(printf('%50000s', id)) AS m FROM t GROUP BY a HAVING length(printf('%90000s', m)) < 9")
+        .unwrap();
+}
+
+/// How a statement ends with 400 KiB, and what of the result was written by then.
+fn bounded(both: &Both, sql: &str, scratch: &mut Scratch) -> (Result<(), (&'static str, u64)>, usize) {
+    let budget = Budget { memory_bytes_max: 400 << 10, output_bytes_max: 500 << 10, ..Budget::default() };
+    let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let mut out = Vec::new();
+    let ended = match query.write_array(&both.memory, &[], scratch, &budget, &mut out) {
+        Ok(_) => Ok(()),
+        Err(QueryError::Limit { what, limit }) => Err((what, limit)),
+        Err(other) => panic!("{sql:.200}: {other}"),
+    };
+    (ended, out.capacity())
+}
+
+#[test]
+fn a_row_of_many_copies_of_a_text_is_refused_before_they_are_made() {
+    let both = both();
+    let copies = |of: &str, count: usize| (0..count).map(|n| format!("{of} AS c{n}")).collect::<Vec<_>>().join(", ");
+    let long = "(SELECT printf('%90000s', 1) AS x)";
+    let (result, row) = (("bytes of result", 500 << 10), ("bytes of one row that is kept", 400 << 10));
+    let groups = ("bytes of groups", 400 << 10);
+    for (sql, told) in [
+        (format!("SELECT {} FROM {long}", copies("x", 200)), result),
+        (format!("SELECT {} FROM {long} ORDER BY x", copies("x", 200)), row),
+        (format!("SELECT DISTINCT {} FROM {long}", copies("x", 200)), row),
+        (format!("SELECT {}, COUNT(*) AS n FROM {long} GROUP BY x", copies("x", 200)), result),
+        (format!("SELECT COUNT(*) AS n FROM {long} GROUP BY {}", ["x"; 8].join(", ")), row),
+        ("SELECT id % 50 AS k, MAX(printf('%50000s', id)) AS m FROM t GROUP BY k".to_owned(), groups),
+        ("SELECT id % 50 AS k, GROUP_CONCAT(printf('%5000s', id)) AS m FROM t GROUP BY k".to_owned(), groups),
+        ("SELECT COUNT(DISTINCT printf('%5000s', id)) AS m FROM t".to_owned(), groups),
+        (format!("SELECT {} FROM t", copies("c", 200)), result),
+        (format!("SELECT {} FROM t ORDER BY a", copies("c", 200)), row),
+        (format!("SELECT {} FROM (SELECT replace(printf('%50000s', 1), ' ', char(1)) AS x)", copies("x", 2)), result),
+    ] {
+        let (ended, written) = bounded(&both, &sql, &mut Scratch::new());
+        assert_eq!(ended, Err(told), "{sql:.120}");
+        assert!(written <= 2 * (500 << 10), "{sql:.120}: {written} bytes");
+    }
+}
+
+#[test]
+fn helpers_meet_the_limits_of_one_thread() {
+    let both = both();
+    let workers = std::sync::Arc::new(docs::sql::Workers::new(3).from_entries(1));
+    for bytes in [1_000, 20_000, 60_000, 110_000, 160_000] {
+        for sql in [
+            format!("SELECT SUM(length(printf('%{bytes}s', id))) AS n FROM t"),
+            format!("SELECT a, MAX(printf('%{bytes}s', id)) AS m FROM t GROUP BY a"),
+            format!("SELECT COUNT(*) AS n FROM t GROUP BY printf('%{bytes}s', id)"),
+            format!("SELECT id FROM t ORDER BY printf('%{bytes}s', id) LIMIT 3"),
+            format!("SELECT id FROM t ORDER BY printf('%{bytes}s', id)"),
+            format!("SELECT id FROM t WHERE length(printf('%{bytes}s', id)) > 7"),
+        ] {
+            let alone = bounded(&both, &sql, &mut Scratch::new()).0;
+            let mut scratch = Scratch::new().with_workers(std::sync::Arc::clone(&workers));
+            assert_eq!(bounded(&both, &sql, &mut scratch).0, alone, "{sql}");
+        }
+    }
+}
