@@ -1,4 +1,4 @@
-//! Whether the client of a long query still wants it: asked between rows, so that a query ends with its client also where no
+//! Whether the client of a long query still wants it: asked while rows are computed, so that a query ends with its client also where no
 //! row has left yet.
 //!
 //! A client that has only ended its half of the connection may still read its reply, and to a server looks as one that has
@@ -38,7 +38,7 @@ impl Watch {
 
     /// What a query that was ended is to a client that may still read.
     pub(crate) fn failure(&self, failure: Failure) -> Failure {
-        if failure.kind != Kind::TooLarge || !self.is_over(Instant::now()) {
+        if failure.kind != Kind::OutOfTime || !self.is_over(Instant::now()) {
             return failure;
         }
         let told = "the client ended its side of the connection while its query ran: keep it open until the reply";

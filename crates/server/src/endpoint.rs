@@ -19,7 +19,7 @@ use crate::writing::{self, Answer};
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::direct::Got;
-use docs::{CollectionId, Op, Precondition, Session, Stored, Write};
+use docs::{CollectionId, Op, Precondition, Required, Session, Stored, Write};
 use http::{LateReply, Method, Params, Reply, Request, Status};
 use std::sync::Arc;
 
@@ -164,6 +164,7 @@ impl Endpoint {
             Some(Ok(unread)) => unread,
             Some(Err(failure)) => return service.fail(&failure, reply),
         };
+        let required = |text: &mut Vec<u8>| self.require.as_ref().and_then(|require| require.required(params, text));
         match &self.action {
             Action::Get(named) => named.get(service, local, params, unread, reply),
             Action::Query(query) => query.answer(service, local, request, params, unread, reply),
@@ -174,19 +175,23 @@ impl Endpoint {
             Action::Insert { collection, answer } => {
                 let op = Op::Insert { body: request.body().to_vec() };
                 let write = Write { collection: *collection, op, precondition: Precondition::None };
-                writing::submit(service, local, write, answer, reply);
+                let required = required(&mut local.text);
+                writing::submit(service, local, (write, required), answer, reply);
             }
             Action::Update { target, answer } => {
                 let op = |key| Op::Update { key, patch: request.body().to_vec() };
-                target.write(service, local, params, op, answer, reply);
+                let required = required(&mut local.text);
+                target.write(service, local, params, (op, required), answer, reply);
             }
             Action::Replace { target, answer } => {
                 let op = |key| Op::Replace { key, body: request.body().to_vec() };
-                target.write(service, local, params, op, answer, reply);
+                let required = required(&mut local.text);
+                target.write(service, local, params, (op, required), answer, reply);
             }
             Action::Steps(steps) => steps.answer(service, local, request, params, self.require.as_ref(), reply),
             Action::Delete { target, answer } => {
-                target.write(service, local, params, |key| Op::Delete { key }, answer, reply);
+                let required = required(&mut local.text);
+                target.write(service, local, params, (|key| Op::Delete { key }, required), answer, reply);
             }
         }
     }
@@ -252,7 +257,7 @@ impl Named {
         let Some(key) = self.key(params, scratch) else { return service.fail(&missing(), reply) };
         if unread.is_some() {
             reading::count_cold(service, cold);
-            return read_elsewhere(service, unread, self.unread(&key), reply.later());
+            return read_elsewhere(service, unread, self.unread(&key), reply.later_watched());
         }
         let now = session.now();
         let stored = match direct::get(direct, &now, self.collection, &key) {
@@ -296,7 +301,7 @@ impl Named {
         service: &Service,
         local: &mut Local,
         params: &Params<'_, '_>,
-        op: impl FnOnce(Vec<u8>) -> Op,
+        (op, required): (impl FnOnce(Vec<u8>) -> Op, Option<Required>),
         answer: &Answer,
         reply: Reply<'_>,
     ) {
@@ -304,6 +309,6 @@ impl Named {
             return service.fail(&missing(), reply);
         };
         let write = Write { collection: self.collection, op: op(key), precondition: Precondition::None };
-        writing::submit(service, local, write, answer, reply);
+        writing::submit(service, local, (write, required), answer, reply);
     }
 }

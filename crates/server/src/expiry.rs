@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two looks at what has come due.
 const SWEEP: Duration = Duration::from_secs(1);
 /// Documents that are looked at in one go, and the rest after it: 10,000 a second at most, so that writes keep the disk.
 const GO_DOCUMENTS: usize = 200;
 const REST: Duration = Duration::from_millis(20);
-/// After a failure of the store, such as a full disk.
+/// After a failure of the store, such as a full disk, until the same collection is looked at again.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
 /// What is told of it.
@@ -22,6 +22,7 @@ struct Counts {
     removed: AtomicU64,
     failures: AtomicU64,
     blocked: AtomicU64,
+    unremovable: AtomicU64,
     lag_ms: AtomicU64,
 }
 
@@ -34,6 +35,8 @@ pub(crate) struct Numbers {
     pub(crate) failures: u64,
     /// Documents that the last sweep left because others refer to them.
     pub(crate) blocked: u64,
+    /// Documents that it could not remove for another reason.
+    pub(crate) unremovable: u64,
     /// How long the document was due that the last sweep found first.
     pub(crate) lag_ms: u64,
 }
@@ -55,12 +58,11 @@ impl Expiry {
         let (stop, stopped) = channel();
         let (database, counts) = (database.clone(), Arc::clone(&self.counts));
         let thread = std::thread::Builder::new().name("expiry".to_owned()).spawn(move || {
-            let mut pause = SWEEP;
+            let mut swept: Vec<Swept> = collections.into_iter().map(Swept::new).collect();
+            let rest = |rest| stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout);
             // The other end is dropped to stop it.
-            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                pause = sweep(&database, &collections, &counts, &|rest| {
-                    stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout)
-                });
+            while rest(SWEEP) {
+                sweep(&database, &mut swept, &counts, &rest);
             }
         })?;
         *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = Some((stop, thread));
@@ -78,8 +80,14 @@ impl Expiry {
 
     pub(crate) fn numbers(&self) -> Numbers {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Counts { removed, failures, blocked, lag_ms } = &*self.counts;
-        Numbers { removed: of(removed), failures: of(failures), blocked: of(blocked), lag_ms: of(lag_ms) }
+        let Counts { removed, failures, blocked, unremovable, lag_ms } = &*self.counts;
+        Numbers {
+            removed: of(removed),
+            failures: of(failures),
+            blocked: of(blocked),
+            unremovable: of(unremovable),
+            lag_ms: of(lag_ms),
+        }
     }
 }
 
@@ -89,35 +97,64 @@ impl Drop for Expiry {
     }
 }
 
-/// Removes what has come due until nothing is left or `rest` says to stop; gives the pause after it.
-fn sweep(
-    database: &Database,
-    collections: &[CollectionId],
-    counts: &Counts,
-    rest: &dyn Fn(Duration) -> bool,
-) -> Duration {
-    let (mut blocked, mut lag_ms) = (0, 0);
-    for collection in collections {
-        let mut sweep = database.sweep(*collection);
+/// A collection, and what became of its last sweep.
+struct Swept {
+    collection: CollectionId,
+    /// Not before: its last sweep failed.
+    next: Instant,
+    blocked: u64,
+    unremovable: u64,
+    lag_ms: u64,
+    /// Why a document could not be removed, as the log was told.
+    told: Option<String>,
+}
+
+impl Swept {
+    fn new(collection: CollectionId) -> Swept {
+        Swept { collection, next: Instant::now(), blocked: 0, unremovable: 0, lag_ms: 0, told: None }
+    }
+
+    /// Removes what has come due until nothing is left or `rest` says to stop. A failure holds up this collection alone.
+    fn sweep(&mut self, database: &Database, counts: &Counts, rest: &dyn Fn(Duration) -> bool) {
+        if Instant::now() < self.next {
+            return;
+        }
+        let name = &database.collection_at(self.collection).info.name;
+        let (mut sweep, mut why) = (database.sweep(self.collection), None);
+        (self.blocked, self.unremovable, self.lag_ms) = (0, 0, 0);
         loop {
             let swept = match database.expire(&mut sweep, GO_DOCUMENTS) {
                 Ok(swept) => swept,
                 Err(error) => {
-                    let collection = &database.collection_at(*collection).info.name;
-                    tracing::error!(collection, %error, "documents whose time has come cannot be removed");
+                    tracing::error!(collection = name, %error, "documents whose time has come cannot be removed");
                     counts.failures.fetch_add(1, Ordering::Relaxed);
-                    return AFTER_FAILURE;
+                    self.next = Instant::now() + AFTER_FAILURE;
+                    return;
                 }
             };
             counts.removed.fetch_add(swept.removed, Ordering::Relaxed);
-            blocked += swept.blocked;
-            lag_ms = lag_ms.max(swept.lag_ms);
+            self.blocked += swept.blocked;
+            self.unremovable += swept.unremovable;
+            self.lag_ms = self.lag_ms.max(swept.lag_ms);
+            why = why.or(swept.why);
             if !swept.has_more || !rest(REST) {
                 break;
             }
         }
+        if why != self.told {
+            if let Some(why) = &why {
+                let documents = self.unremovable;
+                tracing::error!(collection = name, documents, why, "a document whose time has come cannot be removed");
+            }
+            self.told = why;
+        }
     }
-    counts.blocked.store(blocked, Ordering::Relaxed);
-    counts.lag_ms.store(lag_ms, Ordering::Relaxed);
-    SWEEP
+}
+
+/// Sweeps each collection, whatever became of those before it.
+fn sweep(database: &Database, swept: &mut [Swept], counts: &Counts, rest: &dyn Fn(Duration) -> bool) {
+    swept.iter_mut().for_each(|swept| swept.sweep(database, counts, rest));
+    counts.blocked.store(swept.iter().map(|swept| swept.blocked).sum(), Ordering::Relaxed);
+    counts.unremovable.store(swept.iter().map(|swept| swept.unremovable).sum(), Ordering::Relaxed);
+    counts.lag_ms.store(swept.iter().map(|swept| swept.lag_ms).max().unwrap_or(0), Ordering::Relaxed);
 }

@@ -25,6 +25,8 @@ pub enum Kind {
     PreconditionFailed,
     /// A body, a result or a query's work is over a limit.
     TooLarge,
+    /// The time of a query is over.
+    OutOfTime,
     /// Only loopback may ask this.
     Forbidden,
     /// The name is kept for a later version.
@@ -37,8 +39,11 @@ pub enum Kind {
     Internal,
 }
 
+/// What `Retry-After` says: queues are mostly empty again by then.
+const RETRY_AFTER_SECONDS: &str = "1";
+
 /// Kind, its status, and the problem document's title.
-const TABLE: [(Kind, u16, &str); 13] = [
+const TABLE: [(Kind, u16, &str); 14] = [
     (Kind::NotFound, 404, "Not found"),
     (Kind::MethodNotAllowed, 405, "Method not allowed"),
     (Kind::Invalid, 400, "Invalid request"),
@@ -47,6 +52,7 @@ const TABLE: [(Kind, u16, &str); 13] = [
     (Kind::Unmet, 409, "Not as expected"),
     (Kind::PreconditionFailed, 412, "Precondition failed"),
     (Kind::TooLarge, 413, "Too large"),
+    (Kind::OutOfTime, 504, "Out of time"),
     (Kind::Forbidden, 403, "Forbidden"),
     (Kind::NotYet, 501, "Not yet"),
     (Kind::Busy, 503, "Busy, try again"),
@@ -86,6 +92,11 @@ impl Failure {
     /// A failure of this kind.
     pub fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Failure {
         Failure { kind, detail: detail.into(), status: None }
+    }
+
+    /// In how many seconds the same request may be answered, where it is only refused for the moment.
+    pub fn retry_after(&self) -> Option<&'static str> {
+        (self.kind == Kind::Busy).then_some(RETRY_AFTER_SECONDS)
     }
 
     /// What a step expects does not hold.

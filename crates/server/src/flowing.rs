@@ -5,19 +5,21 @@
 //! connection is cut then, so that nobody takes a part for the whole; lines of JSON end with `{"error":…}` instead.
 //!
 //! What the client has not taken is kept as far as the query's own bound and the part of large replies have room, so that a
-//! query seldom waits for its client. Past that it does: for room, until its time is over, or until the client has gone.
+//! query seldom waits for its client. Past that it does: for room, until its time is over, until the client has gone, or, where
+//! others wait for a thread, until the client has taken nothing for a moment that is the shorter the more of them there are.
 
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::in_flight::{InFlight, Taken};
+use crate::in_flight::{Account, InFlight, Taken};
 use crate::large::{self, WHOLE_BYTES_MAX};
 use crate::refusal;
 use docs::Moment;
 use docs::sql::{Budget, Field, RowSink};
+use executor::Pool;
 use http::{BodySource, LateReply, More, Nudge, Status};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A piece leaves when it has as many bytes, and the row that it is at.
 const PIECE_BYTES: usize = 64 << 10;
@@ -25,6 +27,13 @@ const PIECE_BYTES: usize = 64 << 10;
 const OWN_BYTES: usize = 2 * PIECE_BYTES;
 /// How often a query that waits for room looks whether its time is over, or others have left room.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a query may wait for its client to take a piece while one job waits for a thread; with `n` jobs it is `n + 1` times
+/// shorter than twice that, so that all of them have a thread soon.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// And while many wait, so long.
+const PATIENCE_MIN: Duration = Duration::from_millis(100);
+/// How long a result that is whole waits for the room that is being made for it.
+const ROOM_MAX: Duration = Duration::from_millis(200);
 
 /// A sink whose bytes can be taken between two rows.
 pub(crate) trait Written: RowSink {
@@ -56,6 +65,8 @@ struct State {
     end: Option<End>,
     /// The loop has found nothing, and wants to hear of the next piece.
     is_waiting: bool,
+    /// When the client last took something; since when there is something to take, if it has not.
+    went_on: Option<Instant>,
 }
 
 struct Piece {
@@ -80,6 +91,7 @@ impl Pipe {
 /// The loop's end.
 struct Outlet {
     pipe: Arc<Pipe>,
+    account: Arc<Account>,
     _own: Taken,
 }
 
@@ -97,6 +109,9 @@ impl BodySource for Outlet {
         let end = piece.bytes.len().min(piece.sent + PIECE_BYTES);
         out.extend_from_slice(&piece.bytes[piece.sent..end]);
         piece.sent = end;
+        self.account.went_on();
+        state.went_on = Some(Instant::now());
+        let Some(piece) = state.pieces.front_mut() else { return More::Broken };
         if end == piece.bytes.len() {
             let (bytes, is_own) = (end, piece.taken.is_none());
             state.pieces.pop_front();
@@ -132,6 +147,8 @@ enum Cut {
 pub(crate) struct Reply<'f> {
     replies: &'f InFlight,
     errors: &'f ErrorRules,
+    pool: &'f Pool,
+    account: Arc<Account>,
     media: &'static str,
     /// An error after the first piece is told in a last line.
     is_lines: bool,
@@ -149,13 +166,15 @@ pub(crate) struct Reply<'f> {
 impl<'f> Reply<'f> {
     pub(crate) fn new(
         late: LateReply,
-        (replies, errors): (&'f InFlight, &'f ErrorRules),
+        (replies, errors, pool): (&'f InFlight, &'f ErrorRules, &'f Pool),
         media: &'static str,
         bytes_max: usize,
     ) -> Reply<'f> {
         Reply {
             replies,
             errors,
+            pool,
+            account: Arc::new(replies.account(late.cutter())),
             media,
             is_lines: media == crate::media::NDJSON,
             bytes_max,
@@ -179,7 +198,8 @@ impl<'f> Reply<'f> {
     pub(crate) fn run<R>(&mut self, budget: &Budget<'_>, run: impl FnOnce(&mut Self, &Budget<'_>) -> R) -> R {
         let is_gone = Arc::clone(&self.pipe.is_gone);
         let over = || is_gone.load(Ordering::Acquire) || budget.deadline.is_some_and(|over| over());
-        run(self, &Budget { deadline: Some(&over), output_bytes_max: budget.output_bytes_max, ..*budget })
+        // The sink counts no bytes, so that is the bound of one row: the largest document has room, and what is put around it.
+        run(self, &Budget { deadline: Some(&over), output_bytes_max: 2 * budget.output_bytes_max, ..*budget })
     }
 
     /// A sink whose rows leave when they fill a piece. `now` is what they are read from.
@@ -195,7 +215,7 @@ impl<'f> Reply<'f> {
     /// Sends a piece, if anybody takes it.
     fn send(&mut self, piece: Vec<u8>, budget: &Budget<'_>) {
         let is_large = piece.len() > OWN_BYTES;
-        let taken = is_large.then(|| self.replies.take(piece.len())).flatten();
+        let taken = is_large.then(|| self.take_soon(piece.len())).flatten();
         if is_large && taken.is_none() && self.late.is_some() {
             self.cut = Some(Cut::Busy);
         } else if self.begin() {
@@ -207,12 +227,12 @@ impl<'f> Reply<'f> {
     /// Begins the reply, if it has not begun; false where that is not possible.
     fn begin(&mut self) -> bool {
         if let Some(late) = self.late.take() {
-            let Some(own) = self.replies.take(OWN_BYTES) else {
+            let Some(own) = self.take_soon(OWN_BYTES) else {
                 (self.late, self.cut) = (Some(late), Some(Cut::Busy));
                 return false;
             };
             self.has_begun = true;
-            let outlet = Outlet { pipe: Arc::clone(&self.pipe), _own: own };
+            let outlet = Outlet { pipe: Arc::clone(&self.pipe), account: Arc::clone(&self.account), _own: own };
             late.stream_open(Status(200), self.media, Box::new(outlet));
         }
         true
@@ -233,21 +253,47 @@ impl<'f> Reply<'f> {
             }
             // One that is larger than the pipe goes where there is nothing else.
             if state.bytes + bytes.len() <= self.bytes_max || state.pieces.is_empty() {
-                taken = self.replies.take(bytes.len());
+                taken = self.account.take(bytes.len());
                 if taken.is_some() {
                     break taken;
                 }
             }
-            if is_over() {
+            let stands = state.went_on.is_some_and(|since| since.elapsed() > self.patience());
+            if stands || is_over() {
                 return Err(Cut::TooSlow);
             }
             let waited = self.pipe.taken.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
+        if state.pieces.is_empty() {
+            state.went_on = Some(Instant::now());
+        }
         state.bytes += bytes.len();
         state.pieces.push_back(Piece { bytes, sent: 0, taken });
         self.wake(state);
         Ok(())
+    }
+
+    /// How long the client may take nothing while this thread waits for it.
+    fn patience(&self) -> Duration {
+        match self.pool.metrics().queued {
+            0 => Duration::MAX,
+            waiting => {
+                (2 * PATIENCE / (u32::try_from(waiting).unwrap_or(u32::MAX).saturating_add(1))).max(PATIENCE_MIN)
+            }
+        }
+    }
+
+    /// Counts so many bytes of this reply; where there is no room it waits a little while it is made.
+    fn take_soon(&self, bytes: usize) -> Option<Taken> {
+        let until = Instant::now() + ROOM_MAX;
+        loop {
+            let taken = self.account.take(bytes);
+            if taken.is_some() || Instant::now() > until {
+                return taken;
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     fn wake(&self, mut state: MutexGuard<'_, State>) {
@@ -266,6 +312,10 @@ impl<'f> Reply<'f> {
             Some(Cut::Nobody) | None => outcome,
         };
         if let Some(late) = self.late.take() {
+            if outcome.is_ok() {
+                // Given back at once: room has been made.
+                drop(self.take_soon(rest.len()));
+            }
             return match outcome {
                 Ok(()) => large::send_late(self.replies, self.errors, late, Status(200), self.media, rest),
                 Err(failure) => refusal::refuse(self.errors, late, &failure),

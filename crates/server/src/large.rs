@@ -6,12 +6,12 @@
 //! request is told to come again.
 
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::in_flight::{InFlight, Taken};
+use crate::in_flight::{Account, InFlight, Taken};
 use crate::media::JSON;
 use crate::refusal;
 use docs::key::{Key, KeyType};
 use docs::{CollectionId, Session};
-use http::{BodySource, LateReply, More, Reply, Status};
+use http::{BodySource, Cutter, LateReply, More, Reply, Status};
 use std::rc::Rc;
 
 /// A reply up to this size is copied into the write queue at once.
@@ -34,7 +34,7 @@ pub(crate) fn send(
     if body.len() <= WHOLE_BYTES_MAX {
         return reply.send(status, media, body);
     }
-    match Kept::new(replies, std::mem::take(body)) {
+    match Kept::new(replies, reply.cutter(), std::mem::take(body)) {
         Some(kept) => reply.stream(status, media, Some(kept.body.len() as u64), Box::new(kept)),
         None => {
             let (status, media, body) = errors.reply(&busy());
@@ -55,9 +55,9 @@ pub(crate) fn send_late(
     if body.len() <= UNCHARGED_BYTES_MAX {
         return late.send(status, media, body);
     }
-    match Kept::new(replies, body) {
-        Some(Kept { body, taken, .. }) if body.len() <= WHOLE_BYTES_MAX => {
-            late.send_charged(status, media, body, Box::new(taken));
+    match Kept::new(replies, late.cutter(), body) {
+        Some(Kept { body, taken, account, .. }) if body.len() <= WHOLE_BYTES_MAX => {
+            late.send_charged(status, media, body, Box::new((taken, account)));
         }
         Some(kept) => late.stream(status, media, kept.body.len() as u64, Box::new(kept)),
         None => refusal::refuse(errors, late, &busy()),
@@ -73,19 +73,22 @@ struct Kept {
     body: Vec<u8>,
     sent: usize,
     taken: Taken,
+    account: Account,
 }
 
 impl Kept {
-    fn new(replies: &InFlight, mut body: Vec<u8>) -> Option<Kept> {
+    fn new(replies: &InFlight, cutter: Cutter, mut body: Vec<u8>) -> Option<Kept> {
         body.shrink_to_fit();
-        let taken = replies.take(body.capacity())?;
-        Some(Kept { body, sent: 0, taken })
+        let account = replies.account(cutter);
+        let taken = account.take(body.capacity())?;
+        Some(Kept { body, sent: 0, taken, account })
     }
 }
 
 impl BodySource for Kept {
     // `taken` is given back with the rest when the stream ends.
     fn pull(&mut self, out: &mut Vec<u8>) -> More {
+        self.account.went_on();
         append(&self.body, &mut self.sent, out)
     }
 }

@@ -8,28 +8,15 @@ use crate::failure::ErrorRules;
 use crate::params;
 use crate::querying::DeclaredQuery;
 use crate::stepping::DeclaredSteps;
-use docs::config::{Config, Mistakes, Source, Table};
+use docs::config::{Config, MISTAKES_MAX, Mistakes, Source, Table};
 use http::Router;
-use std::io::Read;
 use std::path::Path;
 
 impl ServiceConfig {
     /// Reads a file. `set` fixes values of `[params]`: `NAME=VALUE` each.
     pub fn load(path: &Path, set: &[String]) -> Result<ServiceConfig, ConfigError> {
-        let read = || -> std::io::Result<Vec<u8>> {
-            let bytes = std::fs::metadata(path)?.len();
-            if bytes > FILE_BYTES_MAX {
-                return Err(std::io::Error::other(format!("it has {bytes} bytes, allowed are {FILE_BYTES_MAX}")));
-            }
-            // A device or a pipe has no length: what is read is bounded too.
-            let mut text = Vec::new();
-            std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
-            if text.len() as u64 > FILE_BYTES_MAX {
-                return Err(std::io::Error::other(format!("it has over {FILE_BYTES_MAX} bytes")));
-            }
-            Ok(text)
-        };
-        let bytes = read().map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let read = docs::config::read_file(path, FILE_BYTES_MAX);
+        let bytes = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let text = utf8(path, bytes).map_err(ConfigError::Mistakes)?;
         let mut config = ServiceConfig::parse(path, text).map_err(ConfigError::Mistakes)?;
         for given in set {
@@ -86,17 +73,22 @@ fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Mistakes> {
 }
 
 fn read_endpoints(root: &Table<'_>, collections: &[String]) -> Vec<EndpointConfig> {
-    let Some(items) = root.get("endpoints").and_then(|item| item.list()) else { return Vec::new() };
+    let Some(mut items) = root.get("endpoints").and_then(|item| item.list()) else { return Vec::new() };
     if items.len() > ENDPOINTS_MAX {
         root.mistake(format!("{} endpoints", items.len()), format!("up to {ENDPOINTS_MAX}"));
+        items.truncate(ENDPOINTS_MAX);
     }
     let mut router = Router::new();
     let mut endpoints = Vec::new();
+    let mut clashes = 0;
     for item in &items {
         let Some(endpoint) = EndpointConfig::read(item, collections) else { continue };
-        // Routes that clash are told here, with their place.
-        if let Err(error) = router.route(endpoint.method, &endpoint.pattern, ()) {
+        // Routes that clash are told here, with their place. Each clash has the router made anew: no more than are shown.
+        if clashes < MISTAKES_MAX
+            && let Err(error) = router.route(endpoint.method, &endpoint.pattern, ())
+        {
             item.mistake(error.to_string(), "");
+            clashes += 1;
         }
         endpoints.push(endpoint);
     }

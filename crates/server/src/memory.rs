@@ -20,6 +20,10 @@ pub(crate) const OUTPUT_HIGH_WATER: usize = 32 * 1024;
 pub(crate) const POOL_THREADS: usize = 2;
 /// Such a thread: the stack that the deepest statements touch, which stays touched.
 const POOL_THREAD_BYTES: usize = docs::sql::STACK_BYTES_MAX;
+/// A part of the memory for plans of prepared queries: a plan has some kilobytes, a query one for each set of optional parameters
+/// that requests bring. Those used least recently go, and are made again in about a tenth of a millisecond.
+const PARTS_FOR_PLANS: usize = 256;
+const PLAN_BYTES_MOST: usize = 4 << 20;
 /// A thread that helps with a scan, or builds a view or an index: its stack while it lives, which knows no statement's tree.
 const HELPER_BYTES: usize = 72 << 10;
 /// Views are built by as many threads as there are loops, and indexes by one.
@@ -50,7 +54,8 @@ const DIRECT_PLACES_LEAST: usize = 4;
 /// All of them take this part of the memory.
 const PARTS_FOR_DIRECT_PLACES: usize = 128;
 
-/// The process before its first request: relocated code, the allocator's tables, the catalog, statements, the log's queue.
+/// The process before its first request: relocated code, the allocator's tables, the catalog, statements, the log's queue, and
+/// three bits for each page of the data file (96 KB for each GB): two bitmaps of its space, one of the pages that were checked.
 const PROCESS_BYTES: usize = 6 << 20;
 /// A loop: its stack, what was touched of it, its tables, its first buffers.
 const THREAD_BYTES: usize = 640 << 10;
@@ -83,14 +88,19 @@ const CHANGES_WINDOW_PARTS: usize = 4;
 const CHANGES_WINDOW_BYTES_MOST: usize = 16 << 20;
 /// Growing by doubling: see the module's text.
 const GROWING: usize = 3;
-/// A query holds its result and what it sorts or groups, which is two buffers of its own.
+/// A query holds its result and what it sorts or groups, which is two buffers of its own. What its expressions compute for a row,
+/// as much (`docs::sql::Budget`), has room where not all of these are at their largest: groups and parts of a range are gathered
+/// before there is a result, and what was sorted is given out without computing anything.
 const PER_QUERY_BYTE: usize = GROWING + 2;
 /// What the prepared form of a write takes for each byte of its body and its place: values, index entries, reads.
 const PREPARED_PER_MILLE: usize = 2_200;
 /// An idle connection (`reactor`'s test of ten thousand).
 const CONNECTION_BYTES: usize = 2 * 1024;
-/// What connections may take beyond the bound of their loop's buffers: one reply, once, in a buffer that has doubled.
-const LAST_REPLY_BYTES: usize = 192 * 1024;
+/// Replies of one connection that wait behind an unanswered request.
+pub(crate) const BEHIND_BYTES_MAX: usize = 128 * 1024;
+/// What one turn of a connection may take beyond the bound of its loop's buffers, before those who hold most are closed: what
+/// waits behind an unanswered request, and one reply more in a buffer that has doubled.
+const TURN_BYTES: usize = BEHIND_BYTES_MAX + 192 * 1024;
 /// Spare buffers that each loop's HTTP keeps.
 const SPARE_BYTES: usize = 384 * 1024;
 /// Of a loop's buffers: spare ones of the reactor, for input and for output each.
@@ -156,6 +166,8 @@ pub(crate) struct Division {
     pub(crate) connections: usize,
     /// What views gather while they are built, and a view that is verified.
     pub(crate) building_bytes: usize,
+    /// Plans of prepared queries.
+    pub(crate) plan_bytes: usize,
     threads: usize,
     /// Threads that help with scans, and that build.
     helpers: usize,
@@ -177,6 +189,7 @@ impl Division {
             transaction_bytes,
             threads,
             helpers: config.query_threads.saturating_sub(1) + threads + INDEX_BUILDERS,
+            plan_bytes: (memory / PARTS_FOR_PLANS).min(PLAN_BYTES_MOST),
             building_bytes: (memory / PARTS_FOR_BUILDING).min(BUILDING_BYTES_MOST),
             places_bytes: (memory / 32 / (threads + POOL_THREADS)).min(PLACES_BYTES_MOST),
             cold_threads: (memory / MEMORY_PER_COLD_THREAD).clamp(COLD_THREADS_LEAST, COLD_THREADS_MOST),
@@ -264,7 +277,7 @@ impl Division {
 
     /// Bytes that the connections of one loop may hold between their turns.
     pub(crate) fn held_bytes_max(&self) -> usize {
-        self.buffers_bytes.saturating_sub(2 * self.spare_bytes_max() + LAST_REPLY_BYTES + SPARE_BYTES)
+        self.buffers_bytes.saturating_sub(2 * self.spare_bytes_max() + TURN_BYTES + SPARE_BYTES)
     }
 
     /// Bytes of a loop's spare buffers, for input and for output each.
@@ -315,7 +328,7 @@ impl Division {
     }
 
     /// The parts by name, for metrics and the log.
-    pub(crate) fn parts(&self) -> [(&'static str, usize); 14] {
+    pub(crate) fn parts(&self) -> [(&'static str, usize); 15] {
         let threads = self.threads;
         let queries = threads * self.loop_query_bytes + POOL_THREADS * self.query_bytes;
         let documents = (threads + COMMITTERS) * COPIES_PER_WRITE * self.transaction_bytes;
@@ -323,6 +336,7 @@ impl Division {
             ("process", PROCESS_BYTES + threads * THREAD_BYTES),
             ("query_threads", POOL_THREADS * POOL_THREAD_BYTES + self.helpers * HELPER_BYTES),
             ("building", PER_BUILDING_BYTE * self.building_bytes),
+            ("plans", self.plan_bytes),
             ("memtables", MEMTABLES * self.memtable_bytes),
             ("documents", documents),
             ("log_batches", COMMITTERS * self.batch_bytes()),

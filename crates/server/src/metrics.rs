@@ -63,22 +63,22 @@ fn by_part(name: &str, help: &str, parts: &[(&str, u64)], out: &mut String) {
 }
 
 /// The parts whose use is counted: what may wait. What only work in hand takes has its bound alone.
-fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 6] {
+fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 7] {
     let store = service.database.store().stats();
     let loops: Vec<_> = sources.loops.iter().map(Loop::metrics).collect();
     let sum = |counter: fn(&reactor::LoopMetrics) -> u64| loops.iter().map(counter).sum::<u64>();
-    let http = (sources.http)().unwrap_or_default();
     [
+        ("plans", service.database.catalog().plans.bytes() as u64),
         ("memtables", store.memtable_bytes + store.frozen_bytes),
-        ("bodies", http.gathered_bytes),
+        ("bodies", sum(|metrics| metrics.arriving_bytes)),
         ("waiting_writes", service.writes.bytes() as u64 + store.queue_bytes),
         ("large_replies", service.replies.bytes() as u64),
-        ("buffers", sum(|metrics| metrics.held_bytes) + http.waiting_bytes),
+        ("buffers", sum(|metrics| metrics.held_bytes)),
         ("connections", Division::of_connections(sum(|metrics| metrics.open))),
     ]
 }
 
-fn store(service: &Service) -> [Metric; 23] {
+fn store(service: &Service) -> [Metric; 25] {
     let stats = service.database.store().stats();
     let of = |number: u64| number as f64;
     [
@@ -135,7 +135,7 @@ fn store(service: &Service) -> [Metric; 23] {
         (
             "store_poisoned",
             Type::Gauge,
-            "1 after a failed sync: no writes until restarted.",
+            "1 after a failed sync or a panic: no writes until restarted.",
             of(u64::from(stats.is_poisoned)),
         ),
         (
@@ -144,14 +144,27 @@ fn store(service: &Service) -> [Metric; 23] {
             "Pages of the data file that the disk did not give: reads that need them fail.",
             of(stats.lost_pages),
         ),
+        (
+            "store_damaged_pages",
+            Type::Gauge,
+            "Pages of the data file that were damaged when they were read: reads that need them fail.",
+            of(stats.damaged_pages),
+        ),
+        (
+            "store_stopped_by_damage",
+            Type::Gauge,
+            "1 while writes are refused because a damaged page stops checkpoints.",
+            of(u64::from(stats.is_stopped_by_damage)),
+        ),
         ("store_full", Type::Gauge, "1 while writes are refused for want of disk space.", of(u64::from(stats.is_full))),
     ]
 }
 
-fn pool(service: &Service) -> [Metric; 16] {
+fn pool(service: &Service) -> [Metric; 18] {
     let (pool, cold) = (service.pool.metrics(), service.cold.pool.metrics());
     let (scans, rows_read) = service.queries.counts();
     let (spilled, spilled_total) = service.queries.spilled();
+    let plans = &service.database.catalog().plans;
     [
         ("pool_queued", Type::Gauge, "Jobs that wait for a thread.", pool.queued as f64),
         ("pool_running", Type::Gauge, "Jobs that run.", pool.running as f64),
@@ -172,6 +185,13 @@ fn pool(service: &Service) -> [Metric; 16] {
         ("cold_reads_running", Type::Gauge, "Such reads under way.", cold.running as f64),
         ("cold_reads_refused_total", Type::Counter, "Such reads refused by a full queue.", cold.refused as f64),
         ("query_scans_total", Type::Counter, "Queries that read a collection whole.", scans as f64),
+        ("query_plans_made_total", Type::Counter, "Plans of queries that were made.", plans.made() as f64),
+        (
+            "query_plans_evicted_total",
+            Type::Counter,
+            "Those of them that went for others, for want of memory.",
+            plans.evicted() as f64,
+        ),
         (
             "query_rows_read_total",
             Type::Counter,
@@ -222,7 +242,7 @@ fn changes(service: &Service) -> [Metric; 4] {
     ]
 }
 
-fn expiry(service: &Service) -> [Metric; 4] {
+fn expiry(service: &Service) -> [Metric; 5] {
     let numbers = service.expiry.numbers();
     [
         ("expired_total", Type::Counter, "Documents removed because their time had come.", numbers.removed as f64),
@@ -237,6 +257,12 @@ fn expiry(service: &Service) -> [Metric; 4] {
             Type::Gauge,
             "Documents whose time has come, and which stay hidden because others refer to them.",
             numbers.blocked as f64,
+        ),
+        (
+            "expiry_unremovable",
+            Type::Gauge,
+            "Documents whose time has come, and which stay hidden because something else refuses their removal: the log tells.",
+            numbers.unremovable as f64,
         ),
         ("expiry_failures_total", Type::Counter, "Sweeps that failed.", numbers.failures as f64),
     ]
@@ -296,7 +322,7 @@ fn loops(sources: &Sources) -> [Metric; 10] {
     ]
 }
 
-fn http(total: &MetricsTotal) -> [Metric; 8] {
+fn http(total: &MetricsTotal) -> [Metric; 9] {
     [
         ("http_replies_2xx_total", Type::Counter, "Replies with a status of 200 to 299.", total.replies_2xx as f64),
         ("http_replies_3xx_total", Type::Counter, "Replies with a status of 300 to 399.", total.replies_3xx as f64),
@@ -310,6 +336,12 @@ fn http(total: &MetricsTotal) -> [Metric; 8] {
         ),
         ("http_timed_out_total", Type::Counter, "Connections closed by a deadline.", total.timed_out as f64),
         ("http_made_room_total", Type::Counter, "Waiting connections closed for new ones.", total.made_room as f64),
+        (
+            "http_hoarders_total",
+            Type::Counter,
+            "Connections closed because they held most of a part of the memory that was short.",
+            total.hoarders as f64,
+        ),
         ("http_turned_away_total", Type::Counter, "Connections over the limits.", total.turned_away as f64),
     ]
 }

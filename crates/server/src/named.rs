@@ -5,7 +5,7 @@ use crate::failure::{Failure, Kind};
 use crate::refusal;
 use docs::catalog::Catalog;
 use docs::key::{Key, KeyType};
-use docs::{CollectionId, ReadError, Session};
+use docs::{CollectionId, ReadError, Required, Session};
 use http::Params;
 
 /// A document that the path names.
@@ -32,6 +32,11 @@ impl Named {
         }
         let text = params.get(&self.parameter, text)?.ok()?;
         self.kind.of_text(text)
+    }
+
+    /// What a transaction must find. `None`: the path names no document.
+    pub(crate) fn required(&self, params: &Params<'_, '_>, text: &mut Vec<u8>) -> Option<Required> {
+        Some(Required { collection: self.collection, key: self.key(params, text)?.as_bytes().to_vec() })
     }
 
     /// 404 unless the document exists; what it gives is still to be checked.

@@ -9,6 +9,7 @@ use crate::failure::{Failure, Kind};
 use docs::catalog::Catalog;
 use docs::sql::{Budget, Outcome, OwnedValue, PageAt, Paged, QueryError, Scratch, SqlError, Value};
 use http::query;
+use std::sync::Arc;
 
 /// The parameters of the request that choose a page.
 pub(crate) const LIMIT: &str = "limit";
@@ -110,7 +111,7 @@ impl Pages {
     }
 
     /// How the page's rows are found, in one line, and whether a collection is read whole.
-    pub(crate) fn plan_line(&self, page: &Page, values: &[Value<'_>]) -> (&str, bool) {
+    pub(crate) fn plan_line(&self, page: &Page, values: &[Value<'_>]) -> (Arc<str>, bool) {
         self.paged.plan_line(values, page.at())
     }
 }

@@ -7,12 +7,17 @@ use crate::memory::Division;
 use crate::openapi::{self, Columns};
 use crate::path_types::with_types;
 use crate::querying::DeclaredQuery;
+use crate::start::store_options;
 use crate::stepping::DeclaredSteps;
 use docs::catalog::Catalog;
 use docs::config::Mistakes;
+use docs::sql::PlanSpace;
 use docs::{Database, OpenError};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use store::Store;
+use store::disk::MemoryDisk;
 
 /// Why a server does not start.
 #[derive(Debug)]
@@ -123,6 +128,7 @@ pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartErr
     docs.sort_bytes = Division::sort_bytes(&config.server);
     docs.build_bytes = Division::of(&config.server).building_bytes;
     docs.build_threads = config.server.threads;
+    docs.plans = PlanSpace::new(Division::of(&config.server).plan_bytes);
     let catalog = docs::outline(&docs).map_err(StartError::Open)?;
     let config = &with_types(config, &catalog);
     for (_, declared) in prepare(config, &catalog).map_err(StartError::Config)?.into_iter().flatten() {
@@ -136,4 +142,35 @@ pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartErr
 /// Tells every mistake of a configuration that is read already, SQL included, without a data folder.
 pub fn check(config: &ServiceConfig) -> Result<(), StartError> {
     complete(config).map(drop)
+}
+
+/// Address space for the tree file of a database that is made for a rehearsal and holds a catalog alone.
+const REHEARSAL_MAP_BYTES: usize = 64 << 20;
+/// The least segment of the log that a store takes.
+const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
+
+/// Opens a configuration that has no mistakes as a start opens it, in memory and without data. Whatever a start would refuse in
+/// an empty folder is an error here too, and is reported as a mistake of the file.
+pub fn rehearse(config: &ServiceConfig) -> Result<(), StartError> {
+    let opened = || -> Result<(), StartError> {
+        let mut documents = complete(config)?;
+        documents.builds_indexes_later = true;
+        let mut options = store_options(config);
+        options.map_bytes = REHEARSAL_MAP_BYTES as u64;
+        // Segments are written with zeros first: no larger than transactions ask for.
+        let segment_bytes = (2 * options.transaction_bytes_max as u64).next_multiple_of(4096).max(SEGMENT_BYTES_LEAST);
+        if options.changes_kept_bytes == 0 {
+            options.log_segment_bytes = options.log_segment_bytes.min(segment_bytes);
+        }
+        let (store, _) = Store::open_on(Arc::new(MemoryDisk::new(REHEARSAL_MAP_BYTES)), options)
+            .map_err(|error| StartError::Open(error.into()))?;
+        let database = Database::with_store(&documents, &config.path, store)?;
+        routes(config, &database).map(drop)
+    };
+    opened().map_err(|error| match error {
+        StartError::Open(why) => {
+            StartError::Config(Mistakes { list: vec![config.mistake_at(0..0, why.to_string())], more: 0 })
+        }
+        other => other,
+    })
 }

@@ -5,7 +5,7 @@ use crate::config::ServerConfig;
 use docs::sql::{Outcome, QueryError, ROWS_READ, Scratch, SpillSpace, Workers};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The field of a reply that tells how its query found its rows.
@@ -23,6 +23,8 @@ pub(crate) struct Queries {
     log_rows: u64,
     scans: AtomicU64,
     rows_read: AtomicU64,
+    /// Nobody is served any more.
+    is_stopped: AtomicBool,
 }
 
 impl Queries {
@@ -37,7 +39,18 @@ impl Queries {
             log_rows: config.query_log_rows,
             scans: AtomicU64::new(0),
             rows_read: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
         }
+    }
+
+    /// Ends what runs: the loops have ended, and nobody waits for a reply.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether queries are to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
     }
 
     /// Work memory of a query that may take long.

@@ -1,5 +1,6 @@
-//! Declared queries: prepared once, executed on the loop within a small budget. One that looks at more rows than that, or
+//! Declared queries: prepared once, executed on the loop within a small budget. One that takes longer than about a millisecond, or
 //! makes a larger result, is run again on the pool with the service's whole budget, and answered late: a loop is never held for long.
+//! The next of its kind go to the pool at once ([`crate::loop_time`]), which refuses them where its queue is full.
 
 use crate::background;
 use crate::client::Watch;
@@ -9,6 +10,7 @@ use crate::failure::{ErrorRules, Failure, Kind};
 use crate::flowing;
 use crate::in_flight::InFlight;
 use crate::large;
+use crate::loop_time::{Habit, Habits, LoopTime};
 use crate::media::{JSON, Shape};
 use crate::named::Unread;
 use crate::paging::{self, ITEMS, Page, Pages};
@@ -17,44 +19,54 @@ use crate::path_types::of_path;
 use crate::queries::{PLAN_FIELD, Queries};
 use crate::reading;
 use crate::refusal;
-use crate::service::{Local, PathTexts, Service};
+use crate::service::{Local, PathTexts, Service, Shared};
 use crate::streaming;
 use docs::Database;
 use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault};
 use docs::order::Scalar;
-use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, SpillSpace, SqlError, Value};
+use docs::sql::{Budget, COMPUTED, Outcome, OwnedValue, Query, QueryError, ROW, SpillSpace, SqlError, Value};
 use executor::Pool;
 use http::{LateReply, Params, Reply, Request, Status};
+use reactor::Loop;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Rows that a query may look at on a loop: a few milliseconds at worst.
-const LOOP_ROWS_MAX: u64 = 20_000;
+use std::time::Instant;
 
 /// What one query on the pool may use.
 #[derive(Clone)]
 pub(crate) struct Whole {
     rows_max: u64,
     bytes_max: usize,
-    time_max: Duration,
+    /// When its time is over, in which it also waits for its thread.
+    ends: Instant,
     /// Where it puts what exceeds its memory, if it may.
     spill: Option<Arc<SpillSpace>>,
+    /// To which it gives way.
+    loops: Arc<[Loop]>,
+    queries: Arc<Queries>,
 }
 
 impl Whole {
-    pub(crate) fn of(service: &Service) -> Whole {
+    /// Of a query that is asked for now.
+    pub(crate) fn of(shared: &Shared) -> Whole {
         Whole {
-            rows_max: service.scan_rows_max,
-            bytes_max: service.query_bytes,
-            time_max: service.queries.time_max,
-            spill: service.queries.spill.clone(),
+            rows_max: shared.scan_rows_max,
+            bytes_max: shared.query_bytes,
+            ends: Instant::now() + shared.queries.time_max,
+            spill: shared.queries.spill.clone(),
+            loops: Arc::clone(&shared.loops),
+            queries: Arc::clone(&shared.queries),
         }
     }
 
     /// The same for a statement that writes: the other half is what its transaction holds, and that holds no file.
     pub(crate) fn of_change(self) -> Whole {
         Whole { bytes_max: self.bytes_max / 2, spill: None, ..self }
+    }
+
+    /// When its time is over.
+    pub(crate) fn ends(&self) -> Instant {
+        self.ends
     }
 
     /// Bytes of its result that may be held.
@@ -69,7 +81,7 @@ impl Whole {
         Whole { rows_max, bytes_max, spill, ..self }
     }
 
-    /// Runs a query within it, from now on.
+    /// Runs a query within it.
     pub(crate) fn run<R>(self, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
         self.run_until(&|_| false, now_ms, run)
     }
@@ -85,11 +97,10 @@ impl Whole {
         now_ms: i64,
         run: impl FnOnce(&Budget<'_>) -> R,
     ) -> R {
-        let ends = Instant::now() + self.time_max;
         let over = || {
             let now = Instant::now();
-            executor::let_others(now);
-            now > ends || is_over(now)
+            executor::let_others(now, || self.loops.iter().any(Loop::waits));
+            now > self.ends || is_over(now) || self.queries.is_stopped()
         };
         let (rows_max, output_bytes_max) = (self.rows_max, self.bytes_max);
         let (memory_bytes_max, spill) = (self.bytes_max, self.spill.as_ref());
@@ -109,6 +120,7 @@ pub(crate) struct DeclaredQuery {
     /// It calls date functions, so it is told the time.
     uses_clock: bool,
     one_row: bool,
+    habits: Habits,
     /// Bytes before and behind the rows; of a page all that stands before its first row.
     before: Box<[u8]>,
     behind: Box<[u8]>,
@@ -154,6 +166,7 @@ impl DeclaredQuery {
                 declared: endpoint.params.clone(),
                 slots,
                 one_row: *one_row,
+                habits: Habits::default(),
                 behind: before.iter().map(|_| b'}').collect(),
                 before: before.unwrap_or_default().into_bytes().into(),
                 pages,
@@ -169,23 +182,25 @@ impl DeclaredQuery {
     /// Notes the range that a request's run will begin with.
     #[inline]
     pub(crate) fn foresee(&self, local: &mut Local, params: &Params<'_, '_>, query: &str) {
-        let Some(range) = self.query.first_range() else { return };
-        let Local { session, text, out: from, .. } = local;
-        from.clear();
-        for slot in range.slots() {
-            let value = match self.slots.get(slot) {
-                Some(Source::Request(place)) => {
-                    self.declared.get(*place).and_then(|parameter| params::sent(parameter, query))
-                }
-                Some(Source::File(parameter)) => Some(params::default_of(parameter)),
-                Some(Source::Path(parameter)) => params::of_path(parameter, params, text).ok(),
-                None => None,
-            };
-            // The range begins there or later; and who says what is wrong is the run.
-            let Some(value) = value else { break };
-            docs::order::lower(value, from);
-        }
-        session.foresee_range(&range, from);
+        let Local { session, text, out: from, scratch, .. } = local;
+        self.query.with_first_range(scratch, |range| {
+            let Some(range) = range else { return };
+            from.clear();
+            for slot in range.slots() {
+                let value = match self.slots.get(slot) {
+                    Some(Source::Request(place)) => {
+                        self.declared.get(*place).and_then(|parameter| params::sent(parameter, query))
+                    }
+                    Some(Source::File(parameter)) => Some(params::default_of(parameter)),
+                    Some(Source::Path(parameter)) => params::of_path(parameter, params, text).ok(),
+                    None => None,
+                };
+                // The range begins there or later; and who says what is wrong is the run.
+                let Some(value) = value else { break };
+                docs::order::lower(value, from);
+            }
+            session.foresee_range(&range, from);
+        });
     }
 
     /// Answers one request.
@@ -198,7 +213,7 @@ impl DeclaredQuery {
         unread: Option<Unread>,
         reply: Reply<'_>,
     ) {
-        let Local { session, text, out, scratch, path_texts, cold, .. } = local;
+        let Local { session, text, out, scratch, path_texts, cold, lp, .. } = local;
         let mut values = Values::new(self.slots.len());
         match self.read_values(request, params, text, path_texts, values.slots()) {
             Ok(()) => {}
@@ -221,12 +236,18 @@ impl DeclaredQuery {
                 return service.fail(&paging::not_json(), reply);
             }
         }
+        let habit = Habit::of(values.as_slice());
+        if self.habits.is_long(habit, lp) && unread.is_none() {
+            return self.hand_over(service, (values.as_slice(), page), self.now_ms(), reply);
+        }
+        let time = LoopTime::new(lp);
+        let is_over = || time.is_over();
         let budget = Budget {
-            rows_max: service.scan_rows_max.min(LOOP_ROWS_MAX),
+            rows_max: service.scan_rows_max,
             output_bytes_max: service.loop_query_bytes,
             memory_bytes_max: service.loop_query_bytes,
             spill: None,
-            deadline: None,
+            deadline: Some(&is_over),
             now_ms: self.now_ms(),
         };
         let ran = if unread.is_some() {
@@ -244,30 +265,43 @@ impl DeclaredQuery {
                 if service.queries.is_told(&outcome)
                     && let Some(plan) = self.tell(&service.queries, &outcome, (values.as_slice(), page.as_ref()))
                 {
-                    reply.header(PLAN_FIELD, plan);
+                    reply.header(PLAN_FIELD, &plan);
                 }
                 large::send(&service.replies, &service.errors, reply, Status(200), JSON, out);
             }
             // Any other limit would be met on the pool again.
-            Err(Ended::Query(QueryError::Limit { limit, .. }))
-                if limit == budget.rows_max && service.scan_rows_max > LOOP_ROWS_MAX
-                    || limit == service.loop_query_bytes as u64 =>
+            Err(Ended::Query(error))
+                if matches!(error, QueryError::Deadline | QueryError::Limit { what: COMPUTED | ROW, .. })
+                    || matches!(error, QueryError::Limit { limit, .. } if limit == service.loop_query_bytes as u64) =>
             {
                 out.clear();
-                match page {
-                    None if !self.one_row => {
-                        let values = (values.as_slice(), Shape::Json);
-                        Streamed::new(self, service, values, budget.now_ms).start(reply.later_watched(), None);
-                    }
-                    page => self.answer_late(service, (values.as_slice(), page), budget.now_ms, reply),
-                }
+                self.habits.set_long(habit, lp);
+                self.hand_over(service, (values.as_slice(), page), budget.now_ms, reply);
             }
             Err(ended) => service.fail(&ended.failure(), reply),
         }
     }
 
+    /// Has it run on the pool, from its beginning.
+    #[cold]
+    fn hand_over(
+        self: &Arc<Self>,
+        service: &Service,
+        (values, page): (&[Value<'_>], Option<Page>),
+        now_ms: i64,
+        reply: Reply<'_>,
+    ) {
+        match page {
+            None if !self.one_row => {
+                let streamed = Streamed::new(self, service, (values, Shape::Json), now_ms);
+                streamed.start(reply.later_watched(), None);
+            }
+            page => self.answer_late(service, (values, page), now_ms, reply),
+        }
+    }
+
     /// How the rows of a run are found, in one line, and whether a collection is read whole.
-    fn plan_of(&self, (values, page): (&[Value<'_>], Option<&Page>)) -> (&str, bool) {
+    fn plan_of(&self, (values, page): (&[Value<'_>], Option<&Page>)) -> (Arc<str>, bool) {
         match self.pages.as_deref().zip(page) {
             Some((pages, page)) => pages.plan_line(page, values),
             None => self.query.plan_line(values),
@@ -276,9 +310,9 @@ impl DeclaredQuery {
 
     /// Counts a run that is worth a word, and gives the plan where the reply is to tell it.
     #[cold]
-    fn tell(&self, queries: &Queries, outcome: &Outcome, asked: (&[Value<'_>], Option<&Page>)) -> Option<&str> {
+    fn tell(&self, queries: &Queries, outcome: &Outcome, asked: (&[Value<'_>], Option<&Page>)) -> Option<Arc<str>> {
         let (plan, _) = self.plan_of(asked);
-        queries.count(outcome, plan, outcome.scans, &self.route);
+        queries.count(outcome, &plan, outcome.scans, &self.route);
         outcome.scans.then_some(plan)
     }
 
@@ -336,7 +370,7 @@ impl DeclaredQuery {
             Err(failure) => refusal::refuse(&errors, late, &failure),
         };
         match streamed {
-            None => reading::read_late(service, &service.errors, reply.later(), read, done),
+            None => reading::read_late(service, &service.errors, reply.later_watched(), read, done),
             Some(streamed) => {
                 let late = reply.later_watched();
                 reading::read_or(service, &service.errors, late, (read, done), |late, _| streamed.start(late, None));
@@ -360,7 +394,7 @@ impl DeclaredQuery {
         let queries = Arc::clone(&service.queries);
         let late = reply.later_watched();
         let client = Watch::of(&late);
-        background::run(&service.pool, &service.errors, late, move |mut late| {
+        background::run_until(whole.ends(), &service.pool, &service.errors, late, move |mut late| {
             let body = sessions.with(&database, |session| {
                 let values = (&values[..], page.as_ref());
                 let run = |budget: &Budget<'_>| query.run_long(session, values, budget, &queries, &mut late);
@@ -380,7 +414,7 @@ impl DeclaredQuery {
         let read = move |session: &docs::Session, _: Room| {
             required.iter().try_for_each(|required| required.check(session)).map(Some)
         };
-        reading::read_late(service, &service.errors, reply.later(), read, move |late, checked| {
+        reading::read_late(service, &service.errors, reply.later_watched(), read, move |late, checked| {
             refusal::refuse(&errors, late, &checked.err().unwrap_or(failure));
         });
     }
@@ -398,7 +432,7 @@ impl DeclaredQuery {
         let outcome = self.run(session, (&values, page), &mut docs::sql::Scratch::new(), budget, &mut out)?;
         let is_told = queries.is_told(&outcome);
         let plan = if is_told { self.tell(queries, &outcome, (&values, page)) } else { None };
-        Ok((out, plan.map(str::to_owned)))
+        Ok((out, plan.map(|plan| plan.as_ref().to_owned())))
     }
 
     /// The same where it may have helpers; it is counted, and the reply tells the plan.
@@ -411,14 +445,15 @@ impl DeclaredQuery {
         late: &mut LateReply,
     ) -> Result<Vec<u8>, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
-        let mut out = Vec::new();
+        let (mut out, began) = (Vec::new(), Instant::now());
         let ran = self.run(session, (&values, page), &mut queries.scratch(), budget, &mut out);
+        self.habits.took(Habit::of(&values), began.elapsed());
         let (plan, scans) = self.plan_of((&values, page));
         if let Err(Ended::Query(error)) = &ran {
-            queries.count_ended(error, plan, scans, &self.route);
+            queries.count_ended(error, &plan, scans, &self.route);
         }
-        queries.count(&ran?, plan, scans, &self.route);
-        late.header(PLAN_FIELD, plan);
+        queries.count(&ran?, &plan, scans, &self.route);
+        late.header(PLAN_FIELD, &plan);
         Ok(out)
     }
 
@@ -517,9 +552,9 @@ impl Streamed {
     /// Answers, where a required document exists.
     fn start(self, late: LateReply, required: Option<Unread>) {
         let (pool, errors, client) = (Arc::clone(&self.pool), Arc::clone(&self.errors), Watch::of(&late));
-        background::run(&pool, &Arc::clone(&errors), late, move |late| {
+        background::run_until(self.whole.ends(), &pool, &Arc::clone(&errors), late, move |late| {
             let (media, bytes_max) = (self.shape.media(), self.whole.bytes_max());
-            let mut reply = flowing::Reply::new(late, (&self.replies, &errors), media, bytes_max);
+            let mut reply = flowing::Reply::new(late, (&self.replies, &errors, &self.pool), media, bytes_max);
             let mut rest = Vec::new();
             let ran = self.sessions.with(&self.database, |session| {
                 required.iter().try_for_each(|required| required.check(session))?;
@@ -538,18 +573,20 @@ impl Streamed {
         let DeclaredQuery { query, before, behind, route, .. } = &*self.query;
         let values: Vec<Value<'_>> = self.values.iter().map(OwnedValue::value).collect();
         let (plan, scans) = query.plan_line(&values);
-        reply.header(PLAN_FIELD, plan);
+        reply.header(PLAN_FIELD, &plan);
         let now = session.now();
         let run = |reply: &mut flowing::Reply<'_>, budget: &Budget<'_>| {
             let rows = (&now, &values[..], self.shape);
             streaming::stream(query, rows, (before, behind), &mut self.queries.scratch(), budget, (reply, rest))
         };
+        let began = Instant::now();
         let ran = self.whole.clone().run_for(client, self.now_ms, |budget| reply.run(budget, run));
+        self.query.habits.took(Habit::of(&values), began.elapsed());
         let outcome = ran.map_err(|error| {
-            self.queries.count_ended(&error, plan, scans, route);
+            self.queries.count_ended(&error, &plan, scans, route);
             client.failure(refusal::of_query(&error))
         })?;
-        self.queries.count(&outcome, plan, scans, route);
+        self.queries.count(&outcome, &plan, scans, route);
         Ok(())
     }
 }

@@ -2,20 +2,30 @@
 
 use crate::failure::{ErrorRules, Failure, Kind, PROBLEM, problem};
 use docs::sql::{
-    GROUPS, LOOKED_UP, ModifyError, OF_JSON_EACH, QueryError, RESULT, ROWS_KEPT, ROWS_READ, SORTED, SPILLED,
+    COMPUTED, GROUPS, LOOKED_UP, ModifyError, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED,
+    SPILLED,
 };
 use docs::{ReadError, WriteError};
 use http::{LateReply, Reply};
 
+/// The header field that says when to come again.
+pub(crate) const RETRY_AFTER: &str = "Retry-After";
+
 /// Answers a failure as a problem document.
-pub(crate) fn fail(failure: &Failure, reply: Reply<'_>) {
+pub(crate) fn fail(failure: &Failure, mut reply: Reply<'_>) {
     let status = failure.kind.status();
+    if let Some(seconds) = failure.retry_after() {
+        reply.header(RETRY_AFTER, seconds);
+    }
     reply.send(status, PROBLEM, &problem(status, failure));
 }
 
 /// Answers a failure late.
-pub(crate) fn refuse(errors: &ErrorRules, late: LateReply, failure: &Failure) {
+pub(crate) fn refuse(errors: &ErrorRules, mut late: LateReply, failure: &Failure) {
     let (status, media, body) = errors.reply(failure);
+    if let Some(seconds) = failure.retry_after() {
+        late.header(RETRY_AFTER, seconds);
+    }
     late.send(status, media, body.into_owned());
 }
 
@@ -86,14 +96,14 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
             );
             return Failure::new(Kind::TooLarge, detail);
         }
-        QueryError::Limit { what: RESULT | LOOKED_UP | OF_JSON_EACH, .. } => {
+        QueryError::Limit { what: RESULT | LOOKED_UP | OF_JSON_EACH | COMPUTED | ROW, .. } => {
             return Failure::new(Kind::TooLarge, format!("{error}, a part of `[server] memory`"));
         }
         QueryError::Limit { what: SPILLED, .. } => {
             return Failure::new(Kind::TooLarge, format!("{error} (`[server] query_spill`)"));
         }
         QueryError::Deadline => {
-            return Failure::new(Kind::TooLarge, format!("{error} (`[server] query_seconds`)"));
+            return Failure::new(Kind::OutOfTime, format!("{error} (`[server] query_seconds`)"));
         }
         QueryError::Limit { .. } => Kind::TooLarge,
         QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
@@ -126,6 +136,8 @@ mod tests {
             (RESULT, &["memory"]),
             (LOOKED_UP, &["memory"]),
             (OF_JSON_EACH, &["memory"]),
+            (COMPUTED, &["memory"]),
+            (ROW, &["memory"]),
             (SPILLED, &["query_spill"]),
         ] {
             let failure = of_query(&QueryError::Limit { what, limit: 7 });

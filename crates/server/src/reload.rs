@@ -30,6 +30,8 @@ use std::time::Duration;
 
 /// Between two looks at whether rules came into force.
 const LOOK: Duration = Duration::from_millis(500);
+/// Between two looks at whether something still holds a configuration before.
+const LOOK_FOR_HOLDERS: Duration = Duration::from_millis(20);
 
 /// The thread; ends when it is dropped.
 pub(crate) struct ReloadThread {
@@ -40,7 +42,7 @@ pub(crate) struct ReloadThread {
 impl ReloadThread {
     pub(crate) fn start(switch: &Arc<Switch>, config: ServiceConfig) -> std::io::Result<ReloadThread> {
         let (asks, asked) = sync_channel(WAITING_MAX);
-        let reloader = Reloader { switch: Arc::clone(switch), config, gives_up: false };
+        let reloader = Reloader { switch: Arc::clone(switch), config, gives_up: false, retired: Vec::new() };
         let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
         // Set once, here.
         let _ = switch.current().service.reloads.asks.set(asks.clone());
@@ -84,17 +86,22 @@ struct Reloader {
     config: ServiceConfig,
     /// Taking it once more was refused.
     gives_up: bool,
+    /// Configurations before, until nothing else holds them. Ending a database waits for its threads: an event loop, or the
+    /// thread that commits, must not be the last one to let it go.
+    retired: Vec<Arc<Routing>>,
 }
 
 impl Reloader {
     fn run(mut self, asked: &Receiver<Ask>) {
         use std::sync::mpsc::RecvTimeoutError::Timeout;
         loop {
-            match asked.recv_timeout(LOOK) {
+            let wait = if self.retired.is_empty() { LOOK } else { LOOK_FOR_HOLDERS };
+            match asked.recv_timeout(wait) {
                 Ok(Ask::Reload(late)) => self.answer(late),
                 Err(Timeout) => self.look(),
                 Ok(Ask::Stop) | Err(_) => return,
             }
+            self.retired.retain(|routing| Arc::strong_count(routing) > 1 || !routing.service.database.is_last_handle());
         }
     }
 
@@ -170,10 +177,12 @@ impl Reloader {
     }
 
     fn take(&mut self, config: ServiceConfig) -> Result<Duration, StartError> {
-        let old = self.switch.current();
-        let old = &old.service;
+        let before = self.switch.current();
+        let old = &before.service;
         let mut documents = complete(&config)?;
         documents.builds_indexes_later = true;
+        // What is served meanwhile and what comes share one bound.
+        documents.plans = old.database.catalog().plans.clone();
         let (division, mut new_feed) = (Division::of(&config.server), false);
         old.expiry.stop();
         let reopened = old.database.reopen::<StartError>(&documents, |database| {
@@ -192,6 +201,7 @@ impl Reloader {
         let (_, waited) = reopened?;
         current.pool_sessions.let_go();
         current.cold.let_go();
+        self.retired.push(Arc::clone(&before));
         self.config = config;
         if new_feed {
             // Who follows goes on at the new one, by the number that it was told last.

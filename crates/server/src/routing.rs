@@ -53,6 +53,7 @@ impl Routing {
             Door::QUERY if !modify::may_change(request) => Order::Read,
             Door::QUERY => Order::Alone,
             _ if request.method().is_safe() => Order::Read,
+            path if Door::is_bulk(path) => Order::Alone,
             path if self.has_steps && self.leads_to_steps(request.method(), path) => Order::Alone,
             _ => Order::Write,
         }

@@ -7,14 +7,17 @@ use crate::config::ServerConfig;
 use crate::direct::Direct;
 use crate::expiry::Expiry;
 use crate::failure::{ErrorRules, Failure};
+use crate::held::HeldWrites;
 use crate::in_flight::InFlight;
 use crate::memory::Division;
 use crate::queries::Queries;
+use crate::refusal::RETRY_AFTER;
 use crate::reloads::Reloads;
 use crate::sources::Sources;
 use docs::{Database, Session};
 use executor::Pool;
 use http::Reply;
+use reactor::Loop;
 use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -55,6 +58,7 @@ pub(crate) struct Shared {
     pub(crate) backup_thread: Option<Pool>,
     pub(crate) scan_rows_max: u64,
     pub(crate) queries: Arc<Queries>,
+    pub(crate) loops: Arc<[Loop]>,
     pub(crate) writes: InFlight,
     /// Large replies that wait for their clients.
     pub(crate) replies: InFlight,
@@ -105,6 +109,9 @@ pub(crate) struct Local {
     pub(crate) cold: Watch,
     /// What it reads past the page cache.
     pub(crate) direct: Option<Direct>,
+    pub(crate) lp: Loop,
+    /// Writes that are not handed over yet.
+    pub(crate) held: HeldWrites,
     /// What had to be unescaped of the query.
     pub(crate) text: Vec<u8>,
     /// What had to be unescaped of the path.
@@ -116,13 +123,19 @@ pub(crate) struct Local {
 }
 
 impl Shared {
-    pub(crate) fn new(config: &ServerConfig, pools: Pools, (division, folder): (&Division, &Path)) -> Shared {
+    pub(crate) fn new(
+        config: &ServerConfig,
+        pools: Pools,
+        loops: Vec<Loop>,
+        (division, folder): (&Division, &Path),
+    ) -> Shared {
         Shared {
             cold: pools.cold,
             pool: Arc::new(pools.long),
             backup_thread: pools.backup,
             scan_rows_max: config.scan_rows_max,
             queries: Arc::new(Queries::new(config, folder)),
+            loops: loops.into(),
             writes: InFlight::new(division.writes_bytes),
             replies: InFlight::new(division.replies_bytes),
             expiry: Expiry::default(),
@@ -154,20 +167,25 @@ impl Service {
     }
 
     /// Answers a failure as the file's `[errors]` say.
-    pub(crate) fn fail(&self, failure: &Failure, reply: Reply<'_>) {
+    pub(crate) fn fail(&self, failure: &Failure, mut reply: Reply<'_>) {
         let (status, media, body) = self.errors.reply(failure);
+        if let Some(seconds) = failure.retry_after() {
+            reply.header(RETRY_AFTER, seconds);
+        }
         reply.send(status, media, &body);
     }
 }
 
 impl Local {
     /// Of a new loop.
-    pub(crate) fn new(service: &Service) -> Local {
+    pub(crate) fn new(service: &Service, lp: &Loop) -> Local {
         let session = service.database.session().expect("there are more reader slots than loops (see start)");
         Local {
             session: Rc::new(session),
             cold: Watch::default(),
             direct: Direct::new(&service.database, service.direct_places),
+            lp: lp.clone(),
+            held: HeldWrites::default(),
             text: Vec::new(),
             path_texts: PathTexts::default(),
             scratch: docs::sql::Scratch::new(),
@@ -179,12 +197,13 @@ impl Local {
         self.direct.as_ref().map(Direct::completions)
     }
 
-    /// Begins what was asked for in a turn of the loop.
+    /// Begins what was asked for in a turn of the loop, and goes on with what was not done in those before.
     #[inline]
     pub(crate) fn tick_ended(&mut self) {
         if let Some(direct) = &mut self.direct {
             direct.begin();
         }
+        self.held.turn_ended(&self.session, &self.lp);
     }
 
     /// Gives back what one unusual request made large. Path texts are no longer than a request's target, which has its

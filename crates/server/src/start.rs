@@ -3,7 +3,7 @@
 use crate::changes::Feed;
 use crate::cold::ColdReads;
 use crate::config::{Durability, ServerConfig, ServiceConfig};
-use crate::memory::{Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER, POOL_THREADS};
+use crate::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER, POOL_THREADS};
 use crate::preparing::{StartError, complete, routes};
 use crate::reload::ReloadThread;
 use crate::routing::Routing;
@@ -19,6 +19,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Readers of the store beside those of loops, builders and cold reads.
+const OTHER_READERS_MAX: usize = 128;
 /// Queries of the general API that may wait for a thread.
 const POOL_QUEUE_MAX: usize = 64;
 
@@ -50,6 +52,12 @@ impl Running {
         self.reactor.drain(self.drain);
     }
 
+    /// Has `call` called once an event loop has ended by itself (a fault of the program, or of the system): the others end, too,
+    /// and nobody is served any more. `call` runs on that loop's thread, and may end the process.
+    pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
+        self.reactor.on_broken(call);
+    }
+
     /// Has the configuration file read again, as `POST /_/config/reload` does; the log tells what became of it.
     pub fn reload(&self) {
         self.server.service().current().service.reloads.ask_by_signal();
@@ -58,6 +66,7 @@ impl Running {
     /// Waits for the loops to end, then closes the store.
     pub fn join(self) -> std::io::Result<()> {
         let outcome = self.reactor.join();
+        self.server.service().current().service.queries.stop();
         drop(self.reloads);
         drop(self.server);
         drop(self.log);
@@ -88,6 +97,10 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
     options.transaction_bytes_max = division.transaction_bytes;
     options.queue_bytes_max = division.prepared_bytes;
     options.places_bytes = division.places_bytes;
+    // A reader for each loop and each thread that waits for the disk, one for each that builds, and those of the pool, of
+    // backups, of consumers that are behind.
+    options.readers_max =
+        options.readers_max.max(2 * config.server.threads + division.cold_threads + OTHER_READERS_MAX);
     options.read_ahead = config.server.read_ahead;
     options.changes_kept_bytes = config.server.changes_kept_bytes;
     options.changes_kept_for = config.server.changes_kept.unwrap_or(Duration::MAX);
@@ -141,6 +154,10 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         output_high_water: OUTPUT_HIGH_WATER,
         output_low_water: OUTPUT_HIGH_WATER / 2,
         pool_bytes_max: division.spare_bytes_max(),
+        held_bytes_max: division.held_bytes_max(),
+        arriving_bytes_max: division.gathered_bytes,
+        send_rate_min: settings.send_rate_min,
+        send_behind_max: settings.send,
         ..reactor::Settings::default()
     })
     .map_err(StartError::System)?;
@@ -154,7 +171,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let (endpoints, openapi) = routes(config, &database)?;
     let pools = start_pools(settings, &division)
         .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
-    let shared = Arc::new(Shared::new(settings, pools, (&division, data)));
+    let shared = Arc::new(Shared::new(settings, pools, reactor.loops(), (&division, data)));
     let feed = Arc::new(Feed::new(shared.replies.clone(), &division));
     let service = Service::new(config.errors.clone(), openapi, database, shared, feed);
     service.feed.start(&service.database).map_err(StartError::System)?;
@@ -192,13 +209,18 @@ fn http_settings(config: &ServiceConfig, division: &Division, access_log: Option
             head_bytes_max: settings.head_bytes_max,
             target_bytes_max: settings.head_bytes_max / 2,
             body_bytes_max: settings.body_bytes_max,
-            gathered_bytes_max: division.gathered_bytes,
-            buffered_bytes_max: division.held_bytes_max(),
+            held_bytes_max: BEHIND_BYTES_MAX,
             connections_max: division.connections,
             connections_per_address_max: settings.connections_per_address_max,
             ..Limits::default()
         },
-        deadlines: Deadlines { head: settings.head, body: settings.body, idle: settings.idle, ..Deadlines::default() },
+        deadlines: Deadlines {
+            head: settings.head,
+            body: settings.body,
+            body_rate_min: settings.body_rate_min,
+            idle: settings.idle,
+            ..Deadlines::default()
+        },
         date: settings.date,
         access_log,
     }

@@ -68,7 +68,7 @@ impl Statement {
     }
 
     /// How it finds its rows, in one line, and whether it reads a collection whole.
-    pub fn plan_line(&self, values: &[Value<'_>]) -> (&str, bool) {
+    pub fn plan_line(&self, values: &[Value<'_>]) -> (Arc<str>, bool) {
         self.query.plan_line(values)
     }
 

@@ -4,7 +4,7 @@
 use crate::background;
 use crate::config::{Action, EndpointConfig, StepConfig, path_parameters};
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::in_flight::{InFlight, Taken};
+use crate::in_flight::Taken;
 use crate::large;
 use crate::media::JSON;
 use crate::named::Named;
@@ -13,13 +13,12 @@ use crate::path_types::of_path;
 use crate::queries::{PLAN_FIELD, Queries};
 use crate::querying::{Whole, value_of};
 use crate::refusal;
-use crate::service::{Local, PathTexts, Service};
+use crate::service::{Local, PathTexts, Service, Shared};
 use crate::writing;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::sql::{ModifyError, Outcome, OwnedValue, QueryError, StepMistake, StepText, Steps, StepsDid, StepsError};
 use docs::{Body, Database, RowsWanted, StepsCall, WriteError};
-use executor::Pool;
 use http::{LateReply, Params, Reply, Request, Status};
 use std::ops::Range;
 use std::sync::Arc;
@@ -111,9 +110,8 @@ impl DeclaredSteps {
         required: Option<&Named>,
         reply: Reply<'_>,
     ) {
-        let Local { session, text, path_texts, .. } = local;
-        let required =
-            required.and_then(|named| Some((named.collection, named.key(params, text)?.as_bytes().to_vec())));
+        let Local { session, held, text, path_texts, .. } = local;
+        let required = required.and_then(|named| named.required(params, text));
         let parameters = match self.parameters(request, params, text, path_texts) {
             Ok(parameters) => parameters,
             Err(failure) => return service.fail(&failure, reply),
@@ -134,17 +132,14 @@ impl DeclaredSteps {
         };
         let owed = Owed {
             database: service.database.clone(),
-            pool: Arc::clone(&service.pool),
+            shared: Arc::clone(&service.shared),
             errors: Arc::clone(&service.errors),
-            replies: service.replies.clone(),
-            whole: Whole::of(service).of_change(),
-            queries: Arc::clone(&service.queries),
             reply: Arc::clone(&self.reply),
             late: reply.later(),
             taken,
         };
         let done = move |call, did, outcome| owed.told(call, &did, outcome);
-        service.database.submit_steps(session, call, Box::new(done));
+        held.steps(&service.database, session, call, Box::new(done));
     }
 
     /// The values of all parameters, in the order in which the steps know them.
@@ -232,11 +227,8 @@ impl Answered {
 /// The reply that submitted steps owe.
 struct Owed {
     database: Database,
-    pool: Arc<Pool>,
+    shared: Arc<Shared>,
     errors: Arc<ErrorRules>,
-    replies: InFlight,
-    whole: Whole,
-    queries: Arc<Queries>,
     reply: Arc<Answered>,
     late: LateReply,
     taken: Taken,
@@ -245,10 +237,14 @@ struct Owed {
 impl Owed {
     /// Answers, unless the steps need more than they may have here: then they are run on the pool.
     fn told(mut self, call: StepsCall, did: &StepsDid, outcome: Result<Vec<u8>, StepsError>) {
-        if let Err(StepsError::Failed { error: ModifyError::Query(QueryError::Limit { .. }), .. }) = outcome {
+        if let Err(StepsError::Failed {
+            error: ModifyError::Query(QueryError::Limit { .. } | QueryError::Deadline),
+            ..
+        }) = outcome
+        {
             return self.run(call);
         }
-        self.reply.count(&self.queries, did, outcome.as_ref().err(), &mut self.late);
+        self.reply.count(&self.shared.queries, did, outcome.as_ref().err(), &mut self.late);
         match outcome {
             Ok(rows) => self.late.send(self.reply.status, JSON, self.reply.body(&rows)),
             Err(error) => refusal::refuse(&self.errors, self.late, &self.reply.failure(error)),
@@ -257,8 +253,10 @@ impl Owed {
 
     #[cold]
     fn run(self, call: StepsCall) {
-        let Owed { database, pool, errors, replies, whole, queries, reply, late, taken } = self;
-        background::run(&pool, &Arc::clone(&errors), late, move |mut late| {
+        let Owed { database, shared, errors, reply, late, taken } = self;
+        let whole = Whole::of(&shared).of_change();
+        let (pool, replies, queries) = (Arc::clone(&shared.pool), shared.replies.clone(), Arc::clone(&shared.queries));
+        background::run_until(whole.ends(), &pool, &Arc::clone(&errors), late, move |mut late| {
             let mut did = StepsDid::default();
             let outcome = whole.run(call.now_ms, |budget| database.run_steps(&call, budget, &mut did));
             drop((call, taken));

@@ -86,7 +86,7 @@ impl http::Service for Switch {
         }
         drop(loops);
         let (routing, number) = self.numbered();
-        let local = Local::new(&routing.service);
+        let local = Local::new(&routing.service, lp);
         Turn { routing, number, local }
     }
 

@@ -6,7 +6,7 @@ use crate::keys::KeyTold;
 use crate::media::JSON;
 use crate::refusal;
 use crate::service::{Local, Service};
-use docs::{Op, Write, WriteError, Written};
+use docs::{Op, Required, Submission, Write, WriteError, Written};
 use http::{Reply, Status};
 use std::sync::Arc;
 
@@ -20,8 +20,14 @@ pub(crate) struct Answer {
     pub(crate) is_declared: bool,
 }
 
-/// Hands a write over; it is answered when it is durable or refused.
-pub(crate) fn submit(service: &Service, local: &mut Local, write: Write, answer: &Answer, reply: Reply<'_>) {
+/// Hands a write over; it is answered when it is durable or refused. What is required must be there then: else 404.
+pub(crate) fn submit(
+    service: &Service,
+    local: &mut Local,
+    (write, required): (Write, Option<Required>),
+    answer: &Answer,
+    reply: Reply<'_>,
+) {
     let taken = match admit(service, &write.op) {
         Ok(taken) => taken,
         Err(failure) => return service.fail(&failure, reply),
@@ -40,7 +46,8 @@ pub(crate) fn submit(service: &Service, local: &mut Local, write: Write, answer:
             Err(error) => refusal::refuse(&errors, late, &refusal::of_write(&error)),
         }
     };
-    service.database.write(&local.session, write, Box::new(done));
+    let submission = Submission { write, required, done: Box::new(done) };
+    local.held.write(&service.database, &local.session, submission);
 }
 
 /// What a write takes while it waits, apart from its body: the operation, its place in the queue, its reply.

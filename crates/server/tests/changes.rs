@@ -318,6 +318,33 @@ fn consumers_that_do_not_take_their_pieces_do_not_keep_others_from_theirs() {
 }
 
 #[test]
+fn many_consumers_that_do_not_read_do_not_delay_one_that_is_behind() {
+    let server = start("changes_kept_bytes = \"64MiB\"", "");
+    // Small ones, so that who does not read stands still in the midst of a piece.
+    let note = "n".repeat(10_000);
+    let line = |id| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1,\"note\":\"{note}\"}}\n");
+    for first in (0..600).step_by(60) {
+        let lines: String = (first..first + 60).map(line).collect();
+        assert_eq!(server.ask("POST", "/_/collections/items/bulk", "", lines.as_bytes()).status, 200);
+    }
+    let silent: Vec<_> = (0..150)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("GET", "/_/changes?since=0", "", b"");
+            client
+        })
+        .collect();
+    let begun = std::time::Instant::now();
+    let mut honest = Consumer::connect(&server, "/_/changes?since=0", "");
+    for _ in 0..600 {
+        assert_eq!(honest.event()["op"], "put");
+    }
+    // A fifth of a second for each of the silent ones would be half a minute.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
+    drop(silent);
+}
+
+#[test]
 fn draining_ends_every_feed_as_a_whole_body() {
     let server = start("", "");
     let change = put(&server, 1, 1);

@@ -1,6 +1,6 @@
-//! More clients than connections.
+//! More clients than connections, and clients that hold memory for nothing.
 
-use crate::harness::TestServer;
+use crate::harness::{Client, TestServer};
 use std::io::Write as _;
 use std::net::TcpStream;
 
@@ -19,4 +19,55 @@ fn health_is_told_while_half_requests_hold_all_connections() {
     }
     assert!(server.metric("sapsan_http_made_room_total") >= 1.0);
     drop(halves);
+}
+
+const ITEMS: &str = "[[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\n";
+
+fn put(server: &TestServer, id: u32, note_bytes: usize) {
+    let note = "n".repeat(note_bytes);
+    let body = format!("{{\"id\":{id},\"group\":\"g\",\"price\":1,\"note\":\"{note}\"}}");
+    let answer = server.ask("PUT", &format!("/_/collections/items/{id}"), "", body.as_bytes());
+    assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
+}
+
+#[test]
+fn clients_that_do_not_read_deny_nobody() {
+    let server = TestServer::start("memory = \"64MB\"", ITEMS);
+    put(&server, 1, 300_000);
+    put(&server, 2, 100);
+    let request = "GET /items/1 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(10);
+    let silent = |_| {
+        let (mut stream, _) = server.connect().into_parts();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let silent: Vec<TcpStream> = (0..150).map(silent).collect();
+    silent.iter().for_each(|stream| drop(stream.peek(&mut [0])));
+    for _ in 0..10 {
+        let statuses = ["/_/health", "/items/1", "/items/2"].map(|target| server.get(target).status);
+        assert_eq!(statuses, [200; 3]);
+    }
+    assert!(server.metric("sapsan_http_hoarders_total") >= 1.0);
+    let (used, bound) = ("sapsan_memory_used_bytes{part=\"buffers\"}", "sapsan_memory_bound_bytes{part=\"buffers\"}");
+    assert!(server.metric(used) <= server.metric(bound));
+}
+
+#[test]
+fn unfinished_bodies_deny_nobody() {
+    let server = TestServer::start("memory = \"64MB\"", "");
+    let unfinished = |_| {
+        let (mut stream, _) = server.connect().into_parts();
+        stream.write_all(b"POST /_/query HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n").unwrap();
+        // The server may have closed it.
+        let _ = stream.write_all(&[b' '; 900_000]);
+        stream
+    };
+    let silent: Vec<TcpStream> = (0..12).map(unfinished).collect();
+    for id in 0..4 {
+        put(&server, id, 300_000);
+    }
+    let mut bulk: Client = server.connect();
+    bulk.send("POST", "/_/collections/items/bulk", "", &[b' '; 900_000]);
+    assert_ne!(bulk.answer(false).status, 503);
+    drop(silent);
 }

@@ -244,3 +244,40 @@ fn steps_that_scan_say_so_where_they_hold_and_where_not() {
     assert_eq!(ask("/cheaper/100"), (409, scan));
     assert_eq!(counts(), [Some(2), Some(1 + 14)]);
 }
+
+#[test]
+fn slow_queries_hold_no_loop_and_are_refused_at_once_where_too_many_wait() {
+    let slow = r#"
+[[endpoints]]
+route = "GET /slow/{word}"
+query = "SELECT COUNT(*) AS n FROM items a, items b WHERE a.price || b.price LIKE '%' || :word || '%x%'"
+result = "row"
+"#;
+    let server = TestServer::start("scan_rows_max = 1000000000000", &format!("{ENDPOINTS}{slow}"));
+    server.put_items(0..3_000);
+    // Two run, 64 wait, and the others hear at once that they are too many.
+    let mut clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET", "/slow/g", "", b"");
+    }
+    // Each would have had the loop for 20,000 rows of expressions. What the issue saw was seconds.
+    let began = std::time::Instant::now();
+    assert_eq!(server.get("/_/health").status, 200);
+    assert_eq!(server.get("/_/collections/items/7").status, 200);
+    let waited = began.elapsed();
+    assert!(waited < std::time::Duration::from_secs(1), "{waited:?}");
+    let mut refused = 0;
+    for client in &mut clients {
+        client.stream.set_nonblocking(true).unwrap();
+        let mut byte = [0];
+        refused += usize::from(client.stream.peek(&mut byte).is_ok_and(|read| read == 1));
+        client.stream.set_nonblocking(false).unwrap();
+        if refused == 1 {
+            let answer = client.answer(false);
+            assert_eq!((answer.status, answer.field("Retry-After")), (503, Some("1")), "{}", answer.text());
+            refused += 1;
+        }
+    }
+    // The one that was read counts twice.
+    assert!(refused > 30, "{refused}");
+}

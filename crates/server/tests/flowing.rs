@@ -3,7 +3,7 @@
 
 use crate::harness::{Client, TestServer};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Items; each with each makes a million rows.
 const ITEMS: u32 = 1_000;
@@ -95,6 +95,35 @@ fn a_query_ends_with_its_client() {
     // Long before the queries' time is over.
     wait_until("the queries' end", || server.metric("sapsan_pool_running") == 0.0);
     wait_until("their memory", || server.metric("sapsan_replies_in_flight_bytes") == 0.0);
+}
+
+/// Seconds of work in one row of no table: patterns that come near to matching everywhere.
+fn without_a_table() -> String {
+    let near = format!("(printf('%999999s', '') LIKE '%{}b%')", " ".repeat(12));
+    let many = format!("max({})", vec![near; 30].join(", "));
+    format!("SELECT {} AS n", vec![many; 4].join(" + "))
+}
+
+#[test]
+fn an_expression_ends_with_its_client_and_with_the_server() {
+    const SOON: Duration = Duration::from_secs(5);
+    let server = start("query_seconds = 600\ndrain_seconds = 1");
+    let sql = without_a_table();
+    let both_run = || {
+        let clients: Vec<Client> = (0..2).map(|_| ask(&server, &sql, "application/json")).collect();
+        wait_until("both queries", || server.metric("sapsan_pool_running") == 2.0);
+        clients
+    };
+    drop(both_run());
+    let began = Instant::now();
+    wait_until("the queries' end", || server.metric("sapsan_pool_running") == 0.0);
+    assert!(began.elapsed() < SOON, "they went on for {:?}", began.elapsed());
+    // These clients wait for their replies, and the server does not wait for them.
+    let clients = both_run();
+    let began = Instant::now();
+    drop(server);
+    assert!(began.elapsed() < SOON, "the server took {:?}", began.elapsed());
+    drop(clients);
 }
 
 #[test]
@@ -231,4 +260,49 @@ fn a_client_that_has_ended_its_half_is_answered_soon_or_told() {
     late.stream.shutdown(std::net::Shutdown::Write).expect("a half that is open");
     let told = late.answer(false);
     assert!(told.status == 400 && told.text().contains("keep it open"), "{} {}", told.status, told.text());
+}
+
+#[test]
+fn clients_that_do_not_read_large_results_keep_no_thread_from_others() {
+    let server = start("memory = \"64MiB\"");
+    let silent: Vec<Client> = (0..2)
+        .map(|_| {
+            let mut client = ask(&server, MILLION, "*/*");
+            assert!(client.head().starts_with("HTTP/1.1 200"));
+            client
+        })
+        .collect();
+    assert_eq!(server.metric("sapsan_pool_running"), 2.0);
+    // Small results, whose clients do not read them either, leave their thread at once.
+    let begun = std::time::Instant::now();
+    let small: Vec<Client> = (0..8).map(|_| get(&server, "/pairs?least=19900", "Accept: text/csv\r\n")).collect();
+    let few = ask(&server, "SELECT id FROM items LIMIT 100", "*/*").answer(false);
+    assert_eq!(few.status, 200);
+    for mut client in small {
+        assert_eq!(client.answer(false).status, 200);
+    }
+    // Long before those are cut for taking nothing, which is after 30 seconds.
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    drop(silent);
+}
+
+#[test]
+fn what_a_client_that_has_gone_had_asked_for_is_not_begun() {
+    let server = start("scan_rows_max = 1000000000000");
+    let triples = "FROM items a JOIN items b ON a.price + b.price >= 0 JOIN items c ON b.price + c.price >= 0";
+    let busy: Vec<Client> = (0..2).map(|_| ask(&server, &format!("SELECT COUNT(*) AS n {triples}"), "*/*")).collect();
+    wait_until("both threads are taken", || server.metric("sapsan_pool_running") == 2.0);
+    let gone = ask(&server, "UPDATE items SET note = 'changed' WHERE id = 5", "*/*");
+    wait_until("it waits", || server.metric("sapsan_pool_queued") == 1.0);
+    socket2::SockRef::from(&gone.stream).set_linger(Some(Duration::ZERO)).expect("an option");
+    drop(gone);
+    // The loop has heard of it when this is answered.
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(server.get("/_/health").status, 200);
+    drop(busy);
+    wait_until("the pool is idle", || {
+        server.metric("sapsan_pool_running") + server.metric("sapsan_pool_queued") == 0.0
+    });
+    let rows = server.query(&json!({ "sql": "SELECT COUNT(*) AS n FROM items WHERE note = 'changed'" }));
+    assert_eq!(rows.json(), json!([{ "n": 0 }]));
 }

@@ -2,6 +2,7 @@
 
 use crate::harness::{Answer, TestServer};
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 const ITEM: &[u8] = br#"{"id":7,"group":"g1","price":70}"#;
 const PATH: &str = "/_/collections/items/7";
@@ -334,7 +335,7 @@ fn a_query_over_its_time_or_its_rows_is_told_so() {
     let endless = String::from_utf8_lossy(endless).replace("LIST", &list);
     let unbounded = TestServer::start("scan_rows_max = 1000000000000\nquery_seconds = 1", "");
     let answer = unbounded.ask("POST", "/_/query", "", endless.as_bytes());
-    check_problem(&answer, 413);
+    check_problem(&answer, 504);
     assert!(answer.text().contains("time is over (`[server] query_seconds`)"), "{}", answer.text());
     // It counts as what it was: a scan, of as many rows as it was allowed.
     assert_eq!((server.metric("sapsan_query_scans_total"), server.metric("sapsan_query_rows_read_total")), (1.0, 1.0));
@@ -342,6 +343,58 @@ fn a_query_over_its_time_or_its_rows_is_told_so() {
         server.ask("POST", "/_/query", "", br#"{"sql":"SELECT id, price FROM items ORDER BY price","limit":5}"#);
     check_problem(&answer, 413);
     assert_eq!((server.metric("sapsan_query_scans_total"), server.metric("sapsan_query_rows_read_total")), (2.0, 2.0));
+}
+
+#[test]
+fn threads_of_queries_give_way_to_the_loops_and_not_to_every_process_of_the_machine() {
+    let _server = TestServer::start("", "");
+    // Each thread says so itself when it begins to run.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let nice = loop {
+        let nice = nice_values_of_query_threads();
+        if nice.len() >= 2 && nice.iter().all(|nice| *nice > 0) {
+            break nice;
+        }
+        assert!(Instant::now() < deadline, "{nice:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    // The nicest, 19, would leave a seventieth of a core beside one busy process.
+    assert!(nice.iter().all(|nice| *nice <= 5), "{nice:?}");
+}
+
+fn nice_values_of_query_threads() -> Vec<i32> {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    // One that has ended meanwhile has no file.
+    let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).ok());
+    stats
+        .filter_map(|stat| {
+            let (head, rest) = stat.rsplit_once(") ").unwrap();
+            // The 19th field, see proc_pid_stat(5).
+            head.contains("(query-").then(|| rest.split(' ').nth(16).unwrap().parse().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn waiting_for_a_thread_is_part_of_a_querys_time_and_past_it_the_query_is_not_begun() {
+    let server = TestServer::start("scan_rows_max = 1000000000000\nquery_seconds = 1", "");
+    let list = vec!["1"; 300].join(",");
+    let endless = format!(
+        "{{\"sql\":\"SELECT COUNT(*) AS n FROM json_each(:l) a, json_each(:l) b, json_each(:l) c, json_each(:l) d\",\"params\":{{\"l\":[{list}]}}}}"
+    );
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("POST", "/_/query", "", endless.as_bytes());
+    }
+    let answers: Vec<_> = clients.iter_mut().map(|client| client.answer(false)).collect();
+    // Two run until their time is over; then that of the others is over, too, or has microseconds left.
+    let mut told: Vec<_> = answers.iter().map(|answer| (answer.status, answer.field("Retry-After"))).collect();
+    told.sort_unstable();
+    assert_eq!(told[2..], [(504, None), (504, None)]);
+    assert!(told.iter().all(|told| [(503, Some("1")), (504, None)].contains(told)), "{told:?}");
+    for waited in answers.iter().filter(|answer| answer.status == 503) {
+        assert!(waited.text().contains("no thread was free as long as a query may take"), "{}", waited.text());
+    }
 }
 
 #[test]

@@ -78,11 +78,23 @@ fn clients_that_do_not_read_hold_no_documents_and_a_bounded_part_of_rows() {
     assert!(grown < (10 * NOTE_BYTES) as f64, "{grown} bytes for 40 clients");
     drop(clients);
     let mut clients: Vec<Client> = (0..24).map(|_| ask_without_reading(&server, "GET", "/notes", b"")).collect();
-    clients.iter().for_each(|client| assert_eq!(client.stream.peek(&mut [0]).unwrap(), 1));
+    // Each was served; one that stood still may be cut off already.
+    for client in &clients {
+        let is_cut = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
+        let first = client.stream.peek(&mut [0]);
+        assert!(matches!(first, Ok(1)) || first.as_ref().is_err_and(is_cut), "{first:?}");
+    }
     let bound = server.metric("sapsan_memory_bound_bytes{part=\"large_replies\"}");
     assert!(server.metric("sapsan_replies_in_flight_bytes") <= bound);
-    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.answer(false).status).collect();
-    assert!(statuses.contains(&200) && statuses.contains(&503), "{statuses:?}");
+    // Those that hold most go for one that comes.
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    for _ in 0..3 {
+        assert_eq!(server.get("/notes").status, 200);
+        clients.push(ask_without_reading(&server, "GET", "/notes", b""));
+        std::thread::sleep(std::time::Duration::from_millis(150));
+    }
+    assert!(server.metric("sapsan_http_hoarders_total") >= 1.0);
+    assert!(server.metric("sapsan_replies_in_flight_bytes") <= bound);
     drop(clients);
     assert_eq!(server.get("/notes").status, 200);
 }

@@ -199,3 +199,25 @@ fn a_cursor_that_would_be_too_long_for_a_request_is_told() {
     assert!(answer.status == 413 && answer.text().contains("of a cursor"), "{} {}", answer.status, answer.text());
     assert_eq!(server.get("/items?sort=note&limit=12").status, 200, "no cursor is needed");
 }
+
+#[test]
+fn a_stored_number_that_overflows_breaks_no_page_of_others() {
+    let more = "[collections.goods]\nkey = { field = \"id\", type = \"u32\" }\nindexes = [[\"price\"]]\n\
+        [[endpoints]]\nroute = \"GET /dear\"\nquery = \"SELECT id FROM goods ORDER BY price DESC\"\npage = { limit = 2, max = 10 }\n";
+    let server = TestServer::start("", more);
+    for (id, price) in [(1, "1"), (2, "1e400"), (3, "2"), (4, "-1e400"), (5, "1e400"), (6, "\"\"")] {
+        let item = format!("{{\"id\":{id},\"price\":{price}}}");
+        assert_eq!(server.ask("POST", "/_/collections/goods", "", item.as_bytes()).status, 201);
+    }
+    let (mut ids, mut target) = (Vec::new(), "/dear".to_owned());
+    loop {
+        let answer = server.get(&target);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let page = answer.json();
+        ids.extend(page["items"].as_array().expect("rows").iter().filter_map(|row| row["id"].as_u64()));
+        let Some(after) = page["after"].as_str() else { break };
+        target = format!("/dear?after={after}");
+        assert!(ids.len() < 10, "the pages do not end");
+    }
+    assert_eq!(ids, [6, 5, 2, 3, 1, 4]);
+}

@@ -82,3 +82,113 @@ fn limits_of_queries_are_checked() {
     check("[server]\nquery_spill = \"some\"", &["`server.query_spill` is \"some\""]);
     check("[server]\nquery_seconds = 0", &["`server.query_seconds` is 0"]);
 }
+
+/// A file that no mistake is told of is served: a folder is made for it, and the server listens. Gives what disagrees.
+fn disagreement(config: &str) -> Option<String> {
+    let told = mistakes(config);
+    if !told.is_empty() {
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("service.toml");
+    std::fs::write(&path, config).expect("a file");
+    let read = server::config::ServiceConfig::load(&path, &[]).expect("a file without mistakes");
+    if server::rehearse(&read).is_err() {
+        return None;
+    }
+    let error = TestServer::of_file(config).err()?;
+    Some(format!("{error} in {:.200}", config.trim_start_matches(|c| c != 'm')))
+}
+
+#[test]
+fn what_check_config_accepts_serve_accepts() {
+    let server = "[server]\nhttp = \"127.0.0.1:0\"\nthreads = 1\nmemory = \"100MB\"\n";
+    let mut found = Vec::new();
+    for setting in [
+        "head_bytes_max = 1024\nbody_bytes_max = 1024",
+        "head_bytes_max = \"1MiB\"\nbody_bytes_max = \"8MiB\"",
+        "head_seconds = 86400\nbody_seconds = 86400\nidle_seconds = 86400\nquery_seconds = 86400",
+        "scan_rows_max = 1\nquery_log_rows = 1\nquery_spill = 0\nquery_threads = 64",
+        "scan_rows_max = 9223372036854775807\nquery_log_rows = 9223372036854775807\nquery_spill = \"1024GiB\"",
+        "connections_max = 1\nconnections_per_address_max = 1\ndate = false\naccess_log = true",
+        "durability = { interval_seconds = 3600 }\nchanges_kept_bytes = \"64GiB\"\nchanges_kept_seconds = 1",
+        "durability = \"none\"\nchanges_kept_bytes = \"16MiB\"\nbackups = \"nowhere/at/all\"",
+    ] {
+        check(&format!("{server}{setting}\n"), &[]);
+        found.extend(disagreement(&format!("{server}{setting}\n")));
+    }
+    for memory in ["32MiB", "1024GiB"] {
+        found.extend(disagreement(&server.replace("100MB", memory)));
+    }
+    let key = "key = { field = \"id\", type = \"u32\" }\n";
+    let collection = format!("{server}[collections.c]\n{key}");
+    let long = "f".repeat(600);
+    let many = |from: usize, to: usize| (from..to).map(|n| format!("\"f{n}\",")).collect::<String>();
+    let column = |n: usize| format!("\"f{n}\"");
+    for rest in [
+        format!("indexes = [[\"{long}\"]]"),
+        format!("unique = [\"{long}\"]"),
+        format!("references = {{ {long} = \"c\" }}"),
+        format!("expire = \"{long}\""),
+        format!("indexes = [[{}]]", (0..16).map(|n| format!("\"{n}{}\",", &long[..40])).collect::<String>()),
+        format!("indexes = [{}]", (0..18).map(|n| format!("[{}],", many(n * 16, n * 16 + 16))).collect::<String>()),
+        format!(
+            "schema.properties = {{ {} }}\nindexes = [[\"other\"]]",
+            (0..254).map(|n| format!("f{n} = {{}}, ")).collect::<String>()
+        ),
+        format!("schema.title = \"{}\"", "t".repeat(700_000)),
+        format!("[views.v]\nquery = \"SELECT {0}, COUNT(*) AS n FROM c GROUP BY {0}\"", column(1)),
+        format!(
+            "[views.v]\nquery = '''SELECT id, {} FROM c GROUP BY id'''",
+            (0..260).map(|n| format!("SUM({})  AS s{n},", column(n))).collect::<String>() + "1"
+        ),
+        format!("[views.{}]\nquery = \"SELECT COUNT(*) AS n FROM c\"", "v".repeat(64)),
+        format!(
+            "indexes = [[\"a\"]]\n[[endpoints]]\nroute = \"GET /a/{{a}}\"\nquery = '''SELECT {} 1 AS one FROM c WHERE a = :a'''",
+            (0..260).map(|n| format!("{},", column(n))).collect::<String>()
+        ),
+    ] {
+        found.extend(disagreement(&format!("{collection}{rest}\n")));
+    }
+    // A transaction of the catalog has no room for it where memory is short.
+    let small = server.replace("100MB", "40MB");
+    found.extend(disagreement(&format!("{small}[collections.c]\n{key}schema.title = \"{}\"\n", "t".repeat(700_000))));
+    let many: String = (0..300).map(|n| format!("[collections.c{n}]\n{key}")).collect();
+    found.extend(disagreement(&(server.to_owned() + &many)));
+    assert!(found.is_empty(), "check-config says nothing, serve says:\n{}", found.join("\n"));
+}
+
+#[test]
+fn a_file_of_many_endpoints_is_read_in_linear_time() {
+    let endpoints = |count: usize, route: &dyn Fn(usize) -> String| -> String {
+        let one = |n: usize| format!("[[endpoints]]\nroute = \"GET {}\"\nget = \"nobody/{{id}}\"\n", route(n));
+        (0..count).map(one).collect()
+    };
+    for text in [
+        endpoints(20_000, &|n| format!("/{n}/{{id}}")),
+        endpoints(4_000, &|n| format!("/{}/{{id}}", n / 2)),
+        format!("{COLLECTIONS}[[endpoints]]\nroute = \"GET /a\"\nquery = \"SELECT id FROM items\"\n")
+            + &(0..30_000).map(|n| format!("key{n} = 1\n")).collect::<String>(),
+    ] {
+        let (done, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(mistakes(&text)));
+        let told = told.recv_timeout(std::time::Duration::from_secs(20)).expect("it is read within 20 s");
+        assert!(told.contains("more"), "{told}");
+    }
+}
+
+#[test]
+fn the_file_itself_is_a_regular_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    for (path, kind) in [(pipe.as_path(), "pipe"), ("/dev/zero".as_ref(), "device"), (folder.path(), "folder")] {
+        let (path, (done, told)) = (path.to_owned(), std::sync::mpsc::channel());
+        std::thread::spawn(move || {
+            let read = server::config::ServiceConfig::load(&path, &[]);
+            done.send(read.map_or_else(|error| error.to_string(), |_| String::new()))
+        });
+        let told = told.recv_timeout(std::time::Duration::from_secs(20)).expect("nobody waits for a pipe");
+        assert!(told.contains(&format!("it is a {kind}, not a regular file")), "{told}");
+    }
+}

@@ -11,6 +11,7 @@ mod backup;
 mod changes;
 mod cold_reads;
 mod crowded;
+mod damaged_pages;
 mod declared;
 mod expiry;
 mod flowing;

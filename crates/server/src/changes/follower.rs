@@ -22,9 +22,11 @@ const ROUND_BYTES: usize = 256 << 10;
 /// Transactions that are read in one turn for one who is behind: none of them may have changed what it wants.
 const TURN_TRANSACTIONS: usize = 4096;
 /// Between two looks for a seat.
-const SEAT_WAIT: Duration = Duration::from_millis(100);
+const SEAT_WAIT: Duration = Duration::from_millis(2);
 /// Readers of the log for those who are behind.
 const SEATS_MAX: usize = 4;
+/// Pieces after which a seat goes on to another, if one waits: to sit down again costs as much as reading a few.
+const PIECES_PER_SEAT: u32 = 32;
 
 /// What the parts of the feed take at most.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,8 @@ struct Live {
 struct Seat {
     member: u64,
     changes: Changes,
+    /// Pieces that it was given.
+    pieces: u32,
 }
 
 impl Follower {
@@ -93,12 +97,27 @@ impl Follower {
         let again = self.read_live();
         let mut is_busy = has_arrivals;
         let mut next = self.next_beat;
-        for wanting in wanting {
-            match self.serve(&wanting) {
+        if wanting.iter().any(|wanting| !wanting.has_seat) {
+            let cleared = self.hub.clear_idle_seats();
+            self.seats.retain(|seat| !cleared.contains(&seat.member));
+        }
+        let mut is_short = false;
+        for wanting in &wanting {
+            match self.serve(wanting) {
                 Served::Busy => is_busy = true,
                 Served::Done => {}
-                Served::NoSeat => next = next.min(Instant::now() + SEAT_WAIT),
+                Served::NoSeat => is_short = true,
             }
+        }
+        if is_short {
+            self.seats.retain(|seat| {
+                let goes_on = seat.pieces < PIECES_PER_SEAT;
+                if !goes_on {
+                    self.hub.clear_seat(seat.member);
+                }
+                goes_on
+            });
+            next = next.min(Instant::now() + SEAT_WAIT);
         }
         let now = Instant::now();
         if now >= self.next_beat {
@@ -202,7 +221,8 @@ impl Follower {
     fn serve(&mut self, wanting: &Wanting) -> Served {
         let seat = self.seats.iter().position(|seat| seat.member == wanting.member);
         let Some(seat) = seat.or_else(|| self.sit_down(wanting)) else { return Served::NoSeat };
-        let changes = &mut self.seats[seat].changes;
+        let Seat { changes, pieces, .. } = &mut self.seats[seat];
+        *pieces += 1;
         let (catalog, mut piece) = (self.database.catalog(), Chunk::default());
         for _ in 0..TURN_TRANSACTIONS {
             let next = changes.next(|event| {
@@ -232,19 +252,15 @@ impl Follower {
     /// Opens a reader for one who is behind, if there is a seat.
     fn sit_down(&mut self, wanting: &Wanting) -> Option<usize> {
         if self.seats.len() >= SEATS_MAX {
-            self.hub.clear_idle_seat();
             return None;
         }
         if !wanting.has_seat {
-            let Some(memory) = self.hub.take(self.sizes.reader_bytes + self.sizes.piece_bytes) else {
-                self.hub.clear_idle_seat();
-                return None;
-            };
+            let memory = self.hub.take(self.sizes.reader_bytes + self.sizes.piece_bytes)?;
             self.hub.seat(wanting.member, memory);
         }
         match self.database.changes_since(wanting.place.whole()) {
             Ok(changes) => {
-                self.seats.push(Seat { member: wanting.member, changes });
+                self.seats.push(Seat { member: wanting.member, changes, pieces: 0 });
                 Some(self.seats.len() - 1)
             }
             Err(error) => {

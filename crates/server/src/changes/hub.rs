@@ -5,7 +5,8 @@
 //! - It follows: it copies from the window, and waits at its tip until the follower nudges it. One that falls out of the window is cut
 //!   off, and may come again from where it was.
 //! - It is behind: what it wants lies before the window. It has a seat, or waits for one: a reader of the log, which makes one
-//!   piece after the other. It follows when a piece reaches the window. Who does not take its piece keeps no seat from others.
+//!   piece after the other. It follows when a piece reaches the window. While others wait, a seat goes on after some pieces, and at once
+//!   where its consumer does not take its piece or ask for the next; those whose last piece is longest ago come first.
 //! - It has ended.
 //!
 //! The lock is held for look-ups and hand-overs alone: nothing is read, encoded or sent under it.
@@ -24,9 +25,12 @@ use std::time::{Duration, Instant};
 
 /// Consumers at once.
 pub(crate) const CONSUMERS_MAX: usize = 1024;
-/// A consumer that does not go on with its piece for longer gives up its seat where others wait for one, and takes one again when it
-/// goes on.
-const SEAT_IDLE: Duration = Duration::from_millis(200);
+/// A consumer that does not begin with its piece for longer gives up its seat where others wait for one, and takes one again when it
+/// goes on: so busy is a loop seldom.
+const PIECE_IDLE: Duration = Duration::from_millis(100);
+/// The same of one that began with its piece and does not go on, or does not ask for the next: its client does not read, or not as
+/// fast. One that reads goes on in the same turn of its loop.
+const SEAT_IDLE: Duration = Duration::from_millis(2);
 
 /// Why a consumer hears nothing more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +77,8 @@ pub(crate) struct Wanting {
     pub(crate) place: Place,
     pub(crate) wanted: Wanted,
     pub(crate) has_seat: bool,
+    /// When it came, or was given its last piece.
+    pub(crate) since: Instant,
 }
 
 /// What the follower is to do.
@@ -105,7 +111,10 @@ struct Behind {
     /// After its piece all up to it is known.
     known: Place,
     is_last: bool,
+    /// When it came, or was given its last piece.
     since: Instant,
+    /// When it last took some of that piece.
+    pulled: Option<Instant>,
     /// The memory of its reader and its piece.
     seat: Option<Taken>,
 }
@@ -113,7 +122,7 @@ struct Behind {
 impl Behind {
     fn at(place: Place) -> Behind {
         let since = Instant::now();
-        Behind { place, wants: true, piece: None, known: place, is_last: false, since, seat: None }
+        Behind { place, wants: true, piece: None, known: place, is_last: false, since, pulled: None, seat: None }
     }
 }
 
@@ -184,7 +193,10 @@ impl Hub {
     pub(crate) fn arrive(&self, arrival: impl FnOnce() -> Option<Arrival>) -> Result<(), Failure> {
         let mut state = self.lock();
         if state.is_ending {
-            return Err(Failure::new(Kind::Unavailable, "the server stops"));
+            return Err(Failure::new(
+                Kind::Unavailable,
+                "the server stops, or its feed of changes has ended by a fault",
+            ));
         }
         if state.members.len() + state.arrivals.len() >= CONSUMERS_MAX {
             let detail = format!("{CONSUMERS_MAX} consumers of changes are connected");
@@ -223,6 +235,9 @@ impl Hub {
         let (next, tip) = match &mut member.behind {
             Some(behind) => {
                 let piece = behind.piece.clone();
+                if piece.is_some() {
+                    behind.pulled = Some(Instant::now());
+                }
                 if piece.is_none() && !behind.wants {
                     (behind.wants, behind.place) = (true, place);
                 }
@@ -323,13 +338,16 @@ impl Hub {
         let wanting = |(number, member): (&u64, &Member)| {
             let behind = member.behind.as_ref().filter(|behind| behind.wants && member.end.is_none())?;
             let (member, wanted) = (*number, member.wanted);
-            Some(Wanting { member, place: behind.place, wanted, has_seat: behind.seat.is_some() })
+            let has_seat = behind.seat.is_some();
+            Some(Wanting { member, place: behind.place, wanted, has_seat, since: behind.since })
         };
         let seated = |(number, member): (&u64, &Member)| {
             member.behind.as_ref().is_some_and(|behind| behind.seat.is_some()).then_some(*number)
         };
+        let mut wanting: Vec<Wanting> = state.members.iter().filter_map(wanting).collect();
+        wanting.sort_unstable_by_key(|wanting| wanting.since);
         Orders {
-            wanting: state.members.iter().filter_map(wanting).collect(),
+            wanting,
             seated: state.members.iter().filter_map(seated).collect(),
             has_members: !state.members.is_empty(),
             is_ending: state.is_ending,
@@ -393,16 +411,33 @@ impl Hub {
         }
     }
 
-    /// Takes the seat of one that does not take its piece.
-    pub(crate) fn clear_idle_seat(&self) {
+    /// Takes the seats of those that do not go on with their piece, or do not ask for the next; gives whose.
+    pub(crate) fn clear_idle_seats(&self) -> Vec<u64> {
         let mut state = self.lock();
-        let is_idle = |member: &Member| {
-            let behind = member.behind.as_ref();
-            behind.is_some_and(|behind| behind.seat.is_some() && !behind.wants && behind.since.elapsed() > SEAT_IDLE)
-        };
-        let Some(member) = state.members.values_mut().find(|member| is_idle(member)) else { return };
-        // Its place is where it is in the piece; nothing after that is known.
-        member.behind.as_mut().map(|behind| (behind.piece.take(), behind.seat.take()));
+        let mut cleared = Vec::new();
+        for (number, member) in &mut state.members {
+            let Some(behind) = &mut member.behind else { continue };
+            let stands = match behind.pulled {
+                Some(pulled) => pulled.elapsed() > SEAT_IDLE,
+                None => behind.since.elapsed() > PIECE_IDLE,
+            };
+            if behind.seat.is_some() && !behind.wants && stands {
+                // Its place is where it is in the piece; nothing after that is known.
+                drop((behind.piece.take(), behind.seat.take()));
+                cleared.push(*number);
+            }
+        }
+        cleared
+    }
+
+    /// Takes the seat of one that wants its next piece: others wait.
+    pub(crate) fn clear_seat(&self, number: u64) {
+        let mut state = self.lock();
+        if let Some(behind) = state.members.get_mut(&number).and_then(|member| member.behind.as_mut())
+            && behind.piece.is_none()
+        {
+            drop(behind.seat.take());
+        }
     }
 
     /// Gives a consumer its next piece, after which all up to `known` was read; whether the reader goes on.
@@ -421,7 +456,7 @@ impl Hub {
             }
         } else {
             behind.piece = Some(Arc::new(piece));
-            (behind.wants, behind.since) = (false, Instant::now());
+            (behind.wants, behind.since, behind.pulled) = (false, Instant::now(), None);
         }
         let nudge = std::mem::take(&mut member.waits).then(|| member.nudge.clone());
         drop(state);

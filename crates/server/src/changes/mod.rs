@@ -51,8 +51,12 @@ impl Feed {
 
     /// Starts the thread.
     pub(crate) fn start(&self, database: &Database) -> std::io::Result<()> {
+        let hub = Arc::clone(&self.hub);
         let follower = Follower::new(Arc::clone(&self.hub), database.clone(), self.sizes);
-        let thread = std::thread::Builder::new().name("changes".to_owned()).spawn(move || follower.run())?;
+        let thread = std::thread::Builder::new().name("changes".to_owned()).spawn(move || {
+            let _life = Life(hub);
+            follower.run();
+        })?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(())
     }
@@ -77,6 +81,20 @@ impl Feed {
     }
 }
 
+/// The thread's. Where it ends by a panic, consumers are ended and no more are taken: they would wait for ever.
+struct Life(Arc<Hub>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(
+                "the thread of the feed of changes panicked: there is no feed until the server is started again"
+            );
+            self.0.end();
+        }
+    }
+}
+
 impl Drop for Feed {
     fn drop(&mut self) {
         self.hub.end();
@@ -84,5 +102,23 @@ impl Drop for Feed {
             // A panic of the thread was told by itself.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feed_whose_thread_panicked_takes_no_consumers() {
+        let hub = Arc::new(Hub::new(InFlight::new(1 << 20)));
+        hub.arrive(|| None).unwrap();
+        let of_thread = Arc::clone(&hub);
+        let thread = std::thread::spawn(move || {
+            let _life = Life(of_thread);
+            panic!("as a test wants it");
+        });
+        assert!(thread.join().is_err());
+        assert!(hub.arrive(|| None).is_err());
     }
 }

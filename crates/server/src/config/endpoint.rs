@@ -310,9 +310,10 @@ fn read_page(item: &Item<'_>, endpoint: &Table<'_>, (one_row, wrap): (bool, Opti
 
 fn read_sort(item: &Item<'_>) -> Vec<SortConfig> {
     let Some(table) = item.table() else { return Vec::new() };
-    let entries = table.entries();
+    let mut entries = table.entries();
     if entries.is_empty() || entries.len() > SORTS_MAX {
         item.mistake(format!("{} ways to sort", entries.len()), format!("1 to {SORTS_MAX}"));
+        entries.truncate(SORTS_MAX);
     }
     let ways = entries.iter().filter_map(|item| {
         Some(SortConfig { name: item.name().to_owned(), end: item.text()?.to_owned(), span: item.span() })
@@ -386,6 +387,7 @@ fn read_params(table: &Table<'_>, pattern: &str) -> (Vec<Parameter>, Vec<Paramet
     }
     if of_query.len() > DECLARED_MAX {
         table.mistake(format!("{} parameters", of_query.len()), format!("up to {DECLARED_MAX}"));
+        of_query.truncate(DECLARED_MAX);
     }
     (of_path, of_query)
 }

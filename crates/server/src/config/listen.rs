@@ -8,7 +8,7 @@ use docs::config::{Item, Table};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 25] = [
     "http",
     "threads",
     "memory",
@@ -18,6 +18,9 @@ const KEYS: [&str; 22] = [
     "body_bytes_max",
     "head_seconds",
     "body_seconds",
+    "body_rate_min",
+    "send_seconds",
+    "send_rate_min",
     "idle_seconds",
     "drain_seconds",
     "date",
@@ -39,6 +42,8 @@ const CHANGES_KEPT_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=64 << 30;
 const QUERY_THREADS_DEFAULT_MAX: usize = 8;
 /// Bytes on disk for what queries sort and group beyond their memory; 0: that is an error.
 const QUERY_SPILL_BYTES: std::ops::RangeInclusive<u64> = 0..=1 << 40;
+/// Bytes a second.
+const RATES: std::ops::RangeInclusive<u64> = 1..=1 << 30;
 /// A year.
 const CHANGES_KEPT_SECONDS_MAX: i64 = 366 * 86_400;
 
@@ -54,6 +59,9 @@ impl Default for ServerConfig {
             body_bytes_max: BODY_BYTES_DEFAULT,
             head: Duration::from_secs(10),
             body: Duration::from_secs(30),
+            body_rate_min: 64 << 10,
+            send: Duration::from_secs(30),
+            send_rate_min: 1 << 10,
             idle: Duration::from_secs(75),
             drain: Duration::from_secs(10),
             date: true,
@@ -99,6 +107,7 @@ impl ServerConfig {
         };
         seconds("head_seconds", &mut config.head);
         seconds("body_seconds", &mut config.body);
+        seconds("send_seconds", &mut config.send);
         seconds("idle_seconds", &mut config.idle);
         seconds("drain_seconds", &mut config.drain);
         seconds("query_seconds", &mut config.query);
@@ -115,6 +124,12 @@ impl ServerConfig {
         config.connections_max = connections.and_then(|number| usize::try_from(number).ok());
         if let Some(bytes) = table.get("memory").and_then(|item| size::read(&item, 32 << 20..=1 << 40)) {
             config.memory_bytes = bytes;
+        }
+        if let Some(rate) = table.get("body_rate_min").and_then(|item| size::read(&item, RATES)) {
+            config.body_rate_min = rate;
+        }
+        if let Some(rate) = table.get("send_rate_min").and_then(|item| size::read(&item, RATES)) {
+            config.send_rate_min = rate;
         }
         if let Some(rows) = table.get("scan_rows_max").and_then(|item| item.integer(1..=i64::MAX)) {
             config.scan_rows_max = rows.unsigned_abs();

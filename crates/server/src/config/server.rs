@@ -34,8 +34,14 @@ pub struct ServerConfig {
     pub body_bytes_max: usize,
     /// Time for a head to arrive.
     pub head: Duration,
-    /// Time for a body to arrive.
+    /// How long a body may be behind its least rate.
     pub body: Duration,
+    /// That rate, in bytes a second.
+    pub body_rate_min: u64,
+    /// How long a client may be behind the least rate of taking its replies.
+    pub send: Duration,
+    /// That rate, in bytes a second.
+    pub send_rate_min: u64,
     /// Time a connection may be idle.
     pub idle: Duration,
     /// Time for connections to end on SIGTERM.

@@ -1,22 +1,24 @@
 //! `POST /_/collections/NAME/bulk`: one document a line in, one line out for each that failed.
 //!
-//! Each line is a transaction of its own, submitted in order; all of them share the group's syncs. The reply leaves
-//! when the last one is durable or refused. Until then the whole request counts as writes that wait, lines and failures
-//! included: a body of short lines takes far more as operations and messages than as text.
+//! Each line is a transaction of its own, submitted in order, some in each turn of the loop ([`crate::held`]); all of them share
+//! the group's syncs. The reply leaves when the last one is durable or refused. Until then the whole request counts as writes that
+//! wait, lines and failures included: a body of short lines takes far more as operations and messages than as text. It
+//! stands alone among the requests of its connection.
 
 use super::{collection, fail};
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::held::Bulk;
 use crate::in_flight::{InFlight, Taken};
 use crate::large;
 use crate::refusal;
 use crate::rows::NDJSON;
 use crate::service::{Local, Service};
 use crate::writing;
-use docs::{Op, Precondition, Write, WriteError, Written};
+use docs::{Done, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most lines of one request: they are handed over on the loop, which serves others too.
+/// Most lines of one request.
 const LINES_MAX: usize = 10_000;
 
 /// What the lines of one request share; the last one to end answers.
@@ -34,7 +36,7 @@ struct State {
 }
 
 impl Batch {
-    /// One line ended (or, with `line` 0, the submitting itself).
+    /// One line ended (or, with `line` 0, the reading of the request).
     fn end(&self, line: usize, failure: Option<String>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failed.extend(failure.map(|text| (line, text)));
@@ -67,19 +69,20 @@ pub(super) fn load(
         Ok(taken) => taken,
         Err(failure) => return fail(&failure, reply),
     };
-    let state = State { waiting: 1, failed: Vec::new(), late: Some(reply.later()), taken: Some(taken) };
+    let mut to_write: Vec<_> = lines(request.body()).map(|(place, line)| (place + 1, line.into())).collect();
+    to_write.reverse();
+    let waiting = to_write.len() + 1;
+    let state = State { waiting, failed: Vec::new(), late: Some(reply.later()), taken: Some(taken) };
     let batch = Arc::new(Batch { state: Mutex::new(state), replies: service.replies.clone() });
-    for (place, line) in lines(request.body()) {
-        let number = place + 1;
-        batch.state.lock().unwrap_or_else(PoisonError::into_inner).waiting += 1;
-        let shared = Arc::clone(&batch);
-        let done = move |outcome: Result<Written, WriteError>| {
+    let shared = Arc::clone(&batch);
+    let done = move |number| -> Done {
+        let shared = Arc::clone(&shared);
+        Box::new(move |outcome: Result<Written, WriteError>| {
             shared.end(number, outcome.err().map(|error| describe(number, &error)));
-        };
-        let op = Op::Insert { body: line.to_vec() };
-        let write = Write { collection: id, op, precondition: Precondition::None };
-        service.database.write(&local.session, write, Box::new(done));
-    }
+        })
+    };
+    let database = service.database.clone();
+    local.held.bulk(Bulk { database, collection: id, lines: to_write, done: Box::new(done) });
     batch.end(0, None);
 }
 

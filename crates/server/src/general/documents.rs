@@ -17,7 +17,7 @@ use crate::writing;
 use docs::catalog::CollectionInfo;
 use docs::direct::Got;
 use docs::key::Key;
-use docs::{CollectionId, Op, Precondition, ReadError, Session, Stored, Write, WriteError, Written};
+use docs::{CollectionId, Op, Precondition, ReadError, Session, Stored, Submission, Write, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(super) fn get(
         (Got::Later(place), Some(direct)) => {
             direct.wait(place, Waiting { late: reply.later(), document, kind: direct::Kind::General(precondition) });
         }
-        _ => read_elsewhere(service, document, precondition, reply.later()),
+        _ => read_elsewhere(service, document, precondition, reply.later_watched()),
     }
 }
 
@@ -238,7 +238,7 @@ pub(super) fn insert(
 /// Hands a write over; `done` answers it once it is durable.
 fn submit(
     service: &Service,
-    local: &Local,
+    local: &mut Local,
     write: Write,
     reply: Reply<'_>,
     done: impl FnOnce(LateReply, &Written) + Send + 'static,
@@ -255,7 +255,8 @@ fn submit(
             Err(error) => refusal::refuse(&ErrorRules::default(), late, &refusal::of_write(&error)),
         }
     };
-    service.database.write(&local.session, write, Box::new(told));
+    let submission = Submission { write, required: None, done: Box::new(told) };
+    local.held.write(&service.database, &local.session, submission);
 }
 
 /// 201 for a new document, 200 for a changed one; its change number as the tag. The body is the key, where it was made here.

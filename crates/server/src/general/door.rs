@@ -39,6 +39,11 @@ impl Door {
     /// The path of queries, which read although they are POSTs.
     pub(crate) const QUERY: &str = "/_/query";
 
+    /// Whether a POST to this path is a bulk.
+    pub(crate) fn is_bulk(path: &str) -> bool {
+        path.starts_with("/_/collections/") && path.ends_with("/bulk")
+    }
+
     /// Every route of the general API.
     pub(crate) const ALL: [(Method, &str, Door); 20] = [
         (Method::Get, "/_/collections/{name}/{id}", Door::GetDocument),
@@ -107,29 +112,60 @@ impl Door {
     }
 }
 
+/// Why the store takes no writes.
+fn refusal(stats: &store::Stats) -> Option<String> {
+    if stats.is_poisoned {
+        return Some(
+            "the store takes no writes after a failed sync or a panic, which the log names: restart it".to_owned(),
+        );
+    }
+    if stats.is_stopped_by_damage {
+        let damage = damage(stats).unwrap_or_else(|| "a page of the data file is damaged".to_owned());
+        return Some(format!("{damage}; a checkpoint needs such a page, so no writes are taken: restore a backup"));
+    }
+    let full = "the disk is full: the store takes no writes until there is room, and reads go on";
+    stats.is_full.then(|| full.to_owned())
+}
+
+/// Which pages of the data file cannot be read.
+fn damage(stats: &store::Stats) -> Option<String> {
+    let (damaged, lost) = (stats.damaged_pages, stats.lost_pages);
+    let first = stats.damage.as_ref().map(|first| {
+        format!(
+            "pages of the data file that were found damaged: {damaged}; reads that need them fail; the first: {first}"
+        )
+    });
+    let lost = (lost > 0)
+        .then(|| format!("pages of the data file that the disk did not give: {lost}; reads that need them fail"));
+    match (first, lost) {
+        (Some(first), Some(lost)) => Some(format!("{first}; {lost}")),
+        (first, lost) => first.or(lost),
+    }
+}
+
 /// Loopback, also where IPv6 carries an IPv4 address.
 fn is_loopback(request: &Request<'_>) -> bool {
     request.peer().ip().to_canonical().is_loopback()
 }
 
 /// Health: whether writes are taken. A service that only reads any more is not healthy; one whose last change of the schema was
-/// refused is.
+/// refused, or a view of which could not be built, is. So is one with a damaged page that no checkpoint has met: it says `damaged` in
+/// the place of `ok`.
 fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
     let stats = service.database.store().stats();
-    let refusal = match stats {
-        stats if stats.is_poisoned => Some("the store takes no writes after a failed sync: restart it"),
-        stats if stats.is_full => {
-            Some("the disk is full: the store takes no writes until there is room, and reads go on")
-        }
-        _ => None,
-    };
-    if let Some(refusal) = refusal {
+    if let Some(refusal) = refusal(&stats) {
         return fail(&Failure::new(Kind::Unavailable, refusal), reply);
     }
     let mut told = serde_json::json!({ "status": "ok" });
+    if let Some(damage) = damage(&stats) {
+        told = serde_json::json!({ "status": "damaged", "damage": damage });
+    }
     if let Some(why) = schema::refusal(service) {
         // Keys are for this machine only.
         told["schema"] = if is_near { format!("refused: {why}") } else { "refused".to_owned() }.into();
+    }
+    if let Some(why) = views::failure(service) {
+        told["views"] = if is_near { format!("failed: {why}") } else { "failed".to_owned() }.into();
     }
     reply.send(Status(200), JSON, told.to_string().as_bytes());
 }

@@ -77,7 +77,7 @@ fn list_late(
 ) {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
-    background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |late| {
+    background::run(&service.pool, &Arc::clone(&errors), reply.later_watched(), move |late| {
         let body = sessions.with(&database, |session| {
             let mut out = Vec::new();
             let after = after.as_deref().and_then(|key| kind.of_bytes(key));

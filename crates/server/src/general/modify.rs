@@ -42,7 +42,7 @@ pub(super) fn run(
     let whole = Whole::of(service).of_change();
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
-    background::run(&service.pool, &Arc::clone(&errors), reply.later(), move |mut late| {
+    background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), reply.later_watched(), move |mut late| {
         let result = execute(&database, (&sql, &arguments), shape, &whole, &queries, &mut late);
         drop((sql, arguments, taken));
         match result {

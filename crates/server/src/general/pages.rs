@@ -77,7 +77,7 @@ impl PageWanted {
         let errors = Arc::new(ErrorRules::default());
         let late = reply.later_watched();
         let client = Watch::of(&late);
-        background::run(&service.pool, &Arc::clone(&errors), late, move |mut late| {
+        background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
             let page = self.run(&database.newest(), (&sql, &arguments), (whole, &client), &queries, &mut late);
             drop((sql, arguments, taken));
             send(&replies, &errors, late, page);
@@ -109,11 +109,11 @@ impl PageWanted {
         });
         let (plan, scans) = paged.plan_line(&values, at);
         let (outcome, end) = ran.map_err(|error| {
-            queries.count_ended(&error, plan, scans, sql);
+            queries.count_ended(&error, &plan, scans, sql);
             client.failure(refusal::of_query(&error))
         })?;
-        queries.count(&outcome, plan, scans, sql);
-        late.header(PLAN_FIELD, plan);
+        queries.count(&outcome, &plan, scans, sql);
+        late.header(PLAN_FIELD, &plan);
         // Its cursor comes back in a body, which has its own bound.
         self.0.close(end, &mut out);
         Ok(out)

@@ -48,8 +48,9 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     let client = Watch::of(&late);
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
-    background::run(&service.pool, &Arc::clone(&errors), late, move |late| {
-        let mut reply = flowing::Reply::new(late, (&replies, &errors), shape.media(), whole.bytes_max());
+    let pool = Arc::clone(&service.pool);
+    background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
+        let mut reply = flowing::Reply::new(late, (&replies, &errors, &pool), shape.media(), whole.bytes_max());
         let mut rest = Vec::new();
         // What it waited behind may have been another configuration.
         let ran =
@@ -108,15 +109,15 @@ fn execute(
         .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
     let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
     let (plan, scans) = statement.plan_line(&values);
-    reply.header(PLAN_FIELD, plan);
+    reply.header(PLAN_FIELD, &plan);
     let run = |reply: &mut flowing::Reply<'_>, budget: &Budget<'_>| {
         statement.flow(&session, &values, shape, budget, (reply, rest))
     };
     let ran = whole.run_for(client, params::unix_ms(), |budget| reply.run(budget, run));
     let outcome = ran.map_err(|error| {
-        queries.count_ended(&error, plan, scans, sql);
+        queries.count_ended(&error, &plan, scans, sql);
         client.failure(refusal::of_query(&error))
     })?;
-    queries.count(&outcome, plan, scans, sql);
+    queries.count(&outcome, &plan, scans, sql);
     Ok(())
 }

@@ -79,6 +79,12 @@ fn named(database: &Database, params: &Params<'_, '_>) -> Result<ViewStatus, Fai
     })
 }
 
+/// Which declared view could not be built, and why: the first of them. Writes ignore it.
+pub(super) fn failure(service: &Service) -> Option<String> {
+    let failed = service.database.failed_view()?;
+    Some(format!("{}: {}", failed.name, failed.failure.unwrap_or_default()))
+}
+
 fn told(view: &ViewStatus) -> Json {
     let state = match view.state {
         ViewState::Building => "building",
@@ -98,7 +104,7 @@ fn told(view: &ViewStatus) -> Json {
 
 fn verified(database: &Database, name: &str, client: &Watch) -> Result<Json, Failure> {
     let found = database.verify_view_while(name, &|| !client.is_over(Instant::now())).map_err(|error| match error {
-        ReadError::Stopped => client.failure(Failure::new(Kind::TooLarge, error.to_string())),
+        ReadError::Stopped => client.failure(Failure::new(Kind::OutOfTime, error.to_string())),
         error => refusal::of_read(&error),
     })?;
     let unbuilt = || Failure::new(Kind::Unavailable, format!("the view `{name}` is not built"));

@@ -166,6 +166,8 @@ pub struct Client {
 impl Client {
     pub fn new(address: std::net::SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
+        // Head and body leave in two writes: the second would wait for the server's delayed acknowledgement of the first.
+        stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Client { stream, unread: Vec::new() }

@@ -1,0 +1,273 @@
+//! Writes that a loop has taken in and not handed to the database yet.
+//!
+//! A loop never waits, and gives at most [`TURN_MAX`] of a turn to writes that it holds:
+//!
+//! - While another configuration takes over, the database lets no write in for some milliseconds. What comes meanwhile is
+//!   held, and so is what comes behind it until all of it is handed over: writes of one connection keep their order.
+//! - The lines of a bulk are held from the beginning. Bulks take turns, a few lines each; a bulk stands alone among the requests
+//!   of its connection, so nothing has to keep its order with it.
+//!
+//! Bound: each write, and each line, was counted as waiting when it was taken in (`writing::admit`).
+
+use docs::{CollectionId, Database, Done, Op, Precondition, Session, StepsCall, StepsDone, Submission, Write};
+use reactor::Loop;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a loop gives held writes of one turn: as long wait all of its connections.
+const TURN_MAX: Duration = Duration::from_millis(1);
+/// Lines of a bulk between two looks at the clock, and two bulks.
+const LINES_AT_A_TIME: usize = 8;
+/// How soon a loop without other work tries again while the database lets no write in.
+const TRY_AGAIN: Duration = Duration::from_millis(10);
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct HeldWrites {
+    waiting: VecDeque<Held>,
+    bulks: VecDeque<Bulk>,
+    /// When the timer that was set last goes off, by the loop's clock.
+    tries_again_ns: u64,
+}
+
+/// A write, and the database that its numbers of collections are of.
+struct Held {
+    database: Database,
+    what: Call,
+}
+
+enum Call {
+    Write(Box<Submission>),
+    Steps(StepsCall, StepsDone),
+}
+
+/// A bulk on its way.
+pub(crate) struct Bulk {
+    pub(crate) database: Database,
+    pub(crate) collection: CollectionId,
+    /// Number and text of each line that is still to be written, the last one first.
+    pub(crate) lines: Vec<(usize, Box<[u8]>)>,
+    /// Makes what is called when the line of this number is durable or refused.
+    pub(crate) done: Box<dyn Fn(usize) -> Done>,
+}
+
+impl Held {
+    /// Hands it over; gives it back where no write is let in.
+    fn try_hand_over(self, session: &Session) -> Option<Held> {
+        let Held { database, what } = self;
+        let given_back = match what {
+            Call::Write(submission) => database.try_write(session, *submission).map_err(Call::Write),
+            Call::Steps(call, done) => {
+                database.try_submit_steps(session, call, done).map_err(|(call, done)| Call::Steps(call, done))
+            }
+        };
+        given_back.err().map(|what| Held { database, what })
+    }
+}
+
+impl HeldWrites {
+    /// Hands a write over, now or as soon as the database lets it in.
+    #[inline]
+    pub(crate) fn write(&mut self, database: &Database, session: &Session, submission: Submission) {
+        if !self.waiting.is_empty() {
+            return self.hold(database, Call::Write(Box::new(submission)));
+        }
+        if let Err(submission) = database.try_write(session, submission) {
+            self.hold(database, Call::Write(submission));
+        }
+    }
+
+    /// The same of steps.
+    #[inline]
+    pub(crate) fn steps(&mut self, database: &Database, session: &Session, call: StepsCall, done: StepsDone) {
+        if !self.waiting.is_empty() {
+            return self.hold(database, Call::Steps(call, done));
+        }
+        if let Err((call, done)) = database.try_submit_steps(session, call, done) {
+            self.hold(database, Call::Steps(call, done));
+        }
+    }
+
+    /// Takes in a bulk.
+    pub(crate) fn bulk(&mut self, bulk: Bulk) {
+        self.bulks.push_back(bulk);
+    }
+
+    #[cold]
+    fn hold(&mut self, database: &Database, what: Call) {
+        self.waiting.push_back(Held { database: database.clone(), what });
+    }
+
+    /// Hands over what it can of one turn. Called once at the end of each; sees to another turn where something is left.
+    #[inline]
+    pub(crate) fn turn_ended(&mut self, session: &Session, lp: &Loop) {
+        if !self.waiting.is_empty() || !self.bulks.is_empty() {
+            self.go_on(session, lp);
+        }
+    }
+
+    #[cold]
+    fn go_on(&mut self, session: &Session, lp: &Loop) {
+        let until_ns = lp.precise_now_ns() + TURN_MAX.as_nanos() as u64;
+        let is_let_in = self.hand_over(session, lp, until_ns);
+        if self.waiting.is_empty() && self.bulks.is_empty() {
+            return;
+        }
+        if is_let_in {
+            // The loop looks at its connections, and does not sleep.
+            return lp.run(Box::new(|_| {}));
+        }
+        let now_ns = lp.now_ns();
+        if now_ns >= self.tries_again_ns {
+            self.tries_again_ns = now_ns + TRY_AGAIN.as_nanos() as u64;
+            lp.after(TRY_AGAIN, Box::new(|_| {}));
+        }
+    }
+
+    /// Hands over as long as there is time; false where no write is let in.
+    fn hand_over(&mut self, session: &Session, lp: &Loop, until_ns: u64) -> bool {
+        while let Some(held) = self.waiting.pop_front() {
+            if let Some(held) = held.try_hand_over(session) {
+                self.waiting.push_front(held);
+                return false;
+            }
+            if lp.precise_now_ns() >= until_ns {
+                return true;
+            }
+        }
+        while let Some(mut bulk) = self.bulks.pop_front() {
+            for _ in 0..LINES_AT_A_TIME {
+                let Some((number, line)) = bulk.lines.pop() else { break };
+                let op = Op::Insert { body: line.into_vec() };
+                let write = Write { collection: bulk.collection, op, precondition: Precondition::None };
+                let submission = Submission { write, required: None, done: (bulk.done)(number) };
+                if let Err(given_back) = bulk.database.try_write(session, submission) {
+                    if let Op::Insert { body } = given_back.write.op {
+                        bulk.lines.push((number, body.into_boxed_slice()));
+                    }
+                    self.bulks.push_front(bulk);
+                    return false;
+                }
+            }
+            if !bulk.lines.is_empty() {
+                self.bulks.push_back(bulk);
+            }
+            if lp.precise_now_ns() >= until_ns {
+                return true;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use docs::config::Config;
+    use docs::{OpenError, WriteError};
+    use reactor::{Reactor, Settings};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+
+    /// A loop without connections, and the database that it writes to.
+    struct Side {
+        _folder: tempfile::TempDir,
+        database: Database,
+        lp: Loop,
+        told: Sender<(u32, bool)>,
+        outcomes: Receiver<(u32, bool)>,
+    }
+
+    impl Side {
+        fn new() -> Side {
+            let folder = tempfile::tempdir().unwrap();
+            let mut options = store::Options::default();
+            options.durability = store::Durability::None;
+            let (database, _) = Database::open(&config(), folder.path(), options).unwrap();
+            let lp = Reactor::new(Settings { loops: 1, ..Settings::default() }).unwrap().loops().remove(0);
+            let (told, outcomes) = channel();
+            Side { _folder: folder, database, lp, told, outcomes }
+        }
+
+        fn done(&self, id: u32) -> Done {
+            let told = self.told.clone();
+            Box::new(move |outcome: Result<_, WriteError>| told.send((id, outcome.is_ok())).unwrap())
+        }
+
+        /// A write of document 1; its outcome is told under this number.
+        fn write(&self, held: &mut HeldWrites, session: &Session, number: u32) {
+            let op = Op::Insert { body: b"{\"id\":1}".to_vec() };
+            let write = Write { collection: CollectionId(0), op, precondition: Precondition::None };
+            let submission = Submission { write, required: None, done: self.done(number) };
+            held.write(&self.database, session, submission);
+        }
+
+        fn bulk(&self, held: &mut HeldWrites, ids: std::ops::Range<u32>) {
+            let lines = ids.clone().rev().map(|id| (id as usize, format!("{{\"id\":{id}}}").into_bytes().into()));
+            let (told, database) = (self.told.clone(), self.database.clone());
+            let done = move |number: usize| -> Done {
+                let told = told.clone();
+                Box::new(move |outcome: Result<_, WriteError>| told.send((number as u32, outcome.is_ok())).unwrap())
+            };
+            let bulk = Bulk { database, collection: CollectionId(0), lines: lines.collect(), done: Box::new(done) };
+            held.bulk(bulk);
+        }
+
+        /// The numbers of the first so many outcomes: those that were done, and those that were refused.
+        fn told(&self, count: usize) -> (Vec<u32>, Vec<u32>) {
+            let mut told: Vec<(u32, bool)> = (0..count).map(|_| self.outcomes.recv().unwrap()).collect();
+            told.sort_unstable();
+            let (done, refused): (Vec<_>, Vec<_>) = told.into_iter().partition(|(_, is_done)| *is_done);
+            [done, refused].map(|told| told.into_iter().map(|(number, _)| number).collect()).into()
+        }
+    }
+
+    fn config() -> Config {
+        Config::parse("c.toml".as_ref(), ITEMS).unwrap()
+    }
+
+    #[test]
+    fn writes_that_come_while_a_configuration_takes_over_keep_their_order_and_no_loop_waits() {
+        let (side, mut held) = (Side::new(), HeldWrites::default());
+        let session = side.database.session().unwrap();
+        let publish = |_: &Database| {
+            // On the thread that would let them in: waiting here would be for ever.
+            side.write(&mut held, &session, 1);
+            held.turn_ended(&session, &side.lp);
+            side.bulk(&mut held, 10..20);
+            side.write(&mut held, &session, 2);
+            held.turn_ended(&session, &side.lp);
+            assert_eq!((held.waiting.len(), held.bulks.len()), (2, 1));
+            Ok::<(), OpenError>(())
+        };
+        let (new, _) = side.database.reopen(&config(), publish).unwrap();
+        assert!(side.outcomes.try_recv().is_err());
+        // One that comes now does not overtake those that wait.
+        side.write(&mut held, &session, 3);
+        while !held.waiting.is_empty() || !held.bulks.is_empty() {
+            held.turn_ended(&session, &side.lp);
+        }
+        assert_eq!(side.told(13), ([1].into_iter().chain(10..20).collect(), vec![2, 3]), "the first has the key");
+        assert!(new.is_same(&side.database.newest()));
+    }
+
+    #[test]
+    fn a_turn_ends_in_time_and_bulks_take_turns_and_no_single_write_waits_for_them() {
+        let (side, mut held) = (Side::new(), HeldWrites::default());
+        let session = side.database.session().unwrap();
+        side.bulk(&mut held, 100..120);
+        side.bulk(&mut held, 200..210);
+        let left = |held: &HeldWrites| held.bulks.iter().map(|bulk| bulk.lines.len()).collect::<Vec<_>>();
+        // The turn's time is over at once.
+        assert!(held.hand_over(&session, &side.lp, 0));
+        assert_eq!(left(&held), [10, 12]);
+        side.write(&mut held, &session, 1);
+        assert!(held.waiting.is_empty(), "no write waits for bulks");
+        for expected in [&[12, 2][..], &[2, 4], &[4], &[]] {
+            assert!(held.hand_over(&session, &side.lp, 0));
+            assert_eq!(left(&held), expected);
+        }
+        assert_eq!(side.told(31), ([1].into_iter().chain(100..120).chain(200..210).collect(), vec![]));
+    }
+}
