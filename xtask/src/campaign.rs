@@ -61,10 +61,11 @@ fn nightly_cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, SQL beside SQLite, views through power failures, databases on faulty disks, or a campaign of `crates/store/examples/campaign.rs`.
+/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, a siege of it, SQL beside SQLite, views through power failures, databases on faulty disks, or a campaign of `crates/store/examples/campaign.rs`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     match arguments {
         [name, rest @ ..] if name == "kill" => kill(rest),
+        [name, rest @ ..] if name == "siege" => siege(rest),
         [name, rest @ ..] if name == "sql" => sql(rest),
         [name, rest @ ..] if name == "views" => views(rest),
         [name, rest @ ..] if name == "docs-faults" => docs_faults(rest),
@@ -79,10 +80,17 @@ fn kill(arguments: &[String]) -> Result<(), String> {
     ignored_tests(("sapsan", "travels", test), &settings, arguments)
 }
 
-/// `cargo xtask campaign sql [--queries N] [--seed S]`: random queries here and in SQLite, a million if not said otherwise.
+/// `cargo xtask campaign siege [--seconds N]`: all attacks at once on the real binary beside honest clients, an hour if not said
+/// otherwise, half of it at a small memory setting and half at the default.
+fn siege(arguments: &[String]) -> Result<(), String> {
+    ignored_tests(("sapsan", "siege", "a_long_siege"), &[("--seconds", "SAPSAN_SIEGE_SECONDS")], arguments)
+}
+
+/// `cargo xtask campaign sql [--queries N] [--seed S]`: random queries here and in SQLite, a million if not said otherwise, and a tenth
+/// as many statements that write.
 fn sql(arguments: &[String]) -> Result<(), String> {
     let settings = [("--queries", "SAPSAN_SQL_QUERIES"), ("--seed", "SAPSAN_SQL_SEED")];
-    ignored_tests(("docs", "suite", "sql_random::"), &settings, arguments)
+    ignored_tests(("docs", "suite", "random_"), &settings, arguments)
 }
 
 /// `cargo xtask campaign views [--seconds N] [--seed S]`: power failures under writes, builds and changed definitions of views.

@@ -29,14 +29,14 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        usage: "http|latency|writes|feed|import|memory|json|store|large|query|adhoc",
-        about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick",
+        usage: "http|latency|writes|feed|import|memory|json|store|large|query|adhoc|change",
+        about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick; `change --before REVISION` beside an earlier revision",
         run: bench::run,
     },
     Task {
         name: "campaign",
-        usage: "crash|faults|damage|kill|sql|views [--seed S] ...",
-        about: "crashes (--count N --threads T), faults and damage of a simulated disk, kills of the binary (--times N), random SQL beside SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N)",
+        usage: "crash|faults|damage|kill|siege|sql|views [--seed S] ...",
+        about: "crashes (--count N --threads T), faults and damage of a simulated disk, kills of the binary (--times N), all attacks at once on it (siege --seconds N), random SQL beside SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N)",
         run: campaign::run,
     },
     Task {

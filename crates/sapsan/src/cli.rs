@@ -178,6 +178,9 @@ pub(crate) enum Format {
 pub(crate) struct CheckConfig {
     /// The service's config file
     pub(crate) config: PathBuf,
+    /// Fixes a value of the file's [params], as for serve: NAME=VALUE
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -206,7 +209,7 @@ pub(crate) struct Restore {
 pub(crate) struct Verify {
     /// The data folder, or with --views a running server (http://ADDRESS:PORT)
     pub(crate) data: PathBuf,
-    /// Compute the views again and nothing else: of a folder, with --config, or of a running server while it takes writes
+    /// Check the pages, then compute the views again and nothing else: of a folder, with --config, or of a running server while it takes writes
     #[arg(long)]
     pub(crate) views: bool,
     /// The service's config file: brings the folder in line with it, as a start does, then checks index entries, unique values,

@@ -1,4 +1,5 @@
 //! The command line. Each command has its file; this one starts them and tells what failed.
+#![deny(clippy::print_stdout, clippy::print_stderr)] // They panic where nobody reads: see `commands/output.rs`.
 
 mod allocator;
 mod cli;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("sapsan: {message}");
+            commands::output::notice(format_args!("sapsan: {message}"));
             ExitCode::FAILURE
         }
     }

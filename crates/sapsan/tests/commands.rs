@@ -120,6 +120,32 @@ fn views_are_computed_again_in_a_folder_and_on_a_running_server() {
 }
 
 #[test]
+fn verify_checks_the_pages_whatever_else_it_is_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // No view reads what is damaged.
+    let other = "[collections.others]\nkey = { field = \"id\", type = \"u32\" }\n";
+    let config = format!("{other}{CONFIG}[views.all]\nquery = \"SELECT COUNT(*) AS n FROM others\"\n");
+    std::fs::write(folder.path().join("service.toml"), config).expect("a file");
+    let name = |id| if id == 1000 { "a name to be found" } else { "one of very many names that are all alike" };
+    let lines: String = (0..2000).map(|id| format!("{{\"id\":{id},\"name\":\"{}\"}}\n", name(id))).collect();
+    std::fs::write(folder.path().join("items.ndjson"), lines).expect("a file");
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
+    assert!(sapsan(folder.path(), &import).status.success());
+    let tree = folder.path().join("d/tree");
+    let mut bytes = std::fs::read(&tree).expect("the data file");
+    let found =
+        bytes.windows(8).enumerate().filter(|(_, text)| text == b"be found").map(|(at, _)| at).collect::<Vec<_>>();
+    assert!(!found.is_empty());
+    found.into_iter().for_each(|at| bytes[at] = b'B');
+    std::fs::write(&tree, bytes).expect("the data file");
+    for flags in [&[][..], &["--config", "service.toml"], &["--views", "--config", "service.toml"]] {
+        let output = sapsan(folder.path(), &[&["verify", "d"], flags].concat());
+        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        assert!(!output.status.success() && told.contains("checksum differs"), "{flags:?}: {told}");
+    }
+}
+
+#[test]
 fn generated_users_are_the_same_lines_on_standard_output_and_in_a_file_and_can_be_imported() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = "[collections.users]\nkey = { field = \"Id\", type = \"u32\" }\n";
@@ -228,4 +254,96 @@ fn the_access_log_is_a_line_for_each_request_on_standard_output() {
     server.kill().expect("it runs");
     server.wait().expect("it ends");
     assert!(line.contains("\"GET /_/health?x=1 HTTP/1.1\" 200 "), "{line}");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error_and_no_panic() {
+    let folder = folder();
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
+    std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n").expect("a file");
+    assert!(sapsan(folder.path(), &import).status.success());
+    let run = |arguments: &[&str], out: Stdio, notices: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+        let command = command.current_dir(folder.path()).args(arguments).stdout(out).stderr(notices);
+        command.spawn().and_then(|child| child.wait_with_output()).expect("the binary runs")
+    };
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").expect("Linux has it"));
+    let closed = || Stdio::from(std::io::pipe().expect("a pipe").1);
+    let commands: [&[&str]; 5] = [
+        &["check-config", "service.toml"],
+        &["stat", "d"],
+        &["verify", "d", "--config", "service.toml"],
+        &["query", "service.toml", "--data", "d", "SELECT id FROM items"],
+        &["query", "service.toml", "--data", "d", "UPDATE items SET n = 1 RETURNING id"],
+    ];
+    for command in commands {
+        let output = run(command, full(), Stdio::piped());
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(1) && told.contains("cannot write to standard output"),
+            "{command:?}: {told}"
+        );
+        assert_eq!(run(command, full(), full()).status.code(), Some(1), "{command:?}");
+        // A reader that has gone has what it wants.
+        assert_eq!(run(command, closed(), closed()).status.code(), Some(0), "{command:?}");
+    }
+}
+
+/// A server, killed when the test is over.
+struct Serving(std::process::Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Serves with this standard error; a request is on its way when SIGTERM comes.
+#[track_caller]
+fn check_ends_well(notices: Stdio) {
+    let folder = folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+    let command = command.current_dir(folder.path()).args(["serve", "service.toml", "--data", "d"]);
+    let child = command.stdout(Stdio::piped()).stderr(notices).spawn().expect("the binary runs");
+    let mut serving = Serving(child);
+    let mut lines = BufReader::new(serving.0.stdout.take().expect("its output")).lines();
+    let line = lines.next().and_then(Result::ok).expect("it says where it listens");
+    let address = line.strip_prefix("listening on http://").expect("an address");
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(b"POST /_/collections/items HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\n{\"id").expect("sent");
+    // The server has read the head when it answers what came later.
+    let mut other = TcpStream::connect(address).expect("it listens");
+    other.write_all(b"GET /_/health HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").expect("sent");
+    other.read_to_end(&mut Vec::new()).expect("an answer");
+    drop(other);
+    let sent = Command::new("kill").args(["-TERM", &serving.0.id().to_string()]).status().expect("kill runs");
+    assert!(sent.success());
+    // Longer than the process took to end by a panic.
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    stream.write_all(b"\":7}").expect("it is still there");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    drop(stream);
+    // Nobody waits longer for a server whose standard error takes nothing.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let status = loop {
+        match serving.0.try_wait().expect("it is ours") {
+            Some(status) => break status,
+            None => assert!(std::time::Instant::now() < until, "it does not end"),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_standard_error_that_is_full_or_closed_or_read_by_nobody_does_not_end_the_drain() {
+    check_ends_well(Stdio::from(std::fs::File::options().write(true).open("/dev/full").expect("Linux has it")));
+    check_ends_well(Stdio::from(std::io::pipe().expect("a pipe").1));
+    let (_unread, mut pipe) = std::io::pipe().expect("a pipe");
+    // As much as a pipe holds.
+    pipe.write_all(&[b'.'; 64 << 10]).expect("it fits");
+    check_ends_well(Stdio::from(pipe));
 }

@@ -1,7 +1,7 @@
 //! `sapsan backup FROM TO`: of a running server by its address, of a data folder that nobody has open directly.
 
 use super::remote::Remote;
-use super::{Outcome, progress};
+use super::{Outcome, output, progress};
 use crate::cli::Backup;
 use indicatif::ProgressBar;
 use std::ops::ControlFlow;
@@ -34,8 +34,8 @@ fn of_folder(data: &Path, to: &Path) -> Outcome {
     let copied = store.backup(to, &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
     let copied = copied.map_err(|error| format!("{} to {}: {error}", data.display(), to.display()))?;
-    println!("{}: {} entries, {} bytes, up to change {}", to.display(), copied.entries, copied.bytes, copied.version.0);
-    Ok(())
+    let (entries, bytes, version) = (copied.entries, copied.bytes, copied.version.0);
+    output::line(format_args!("{}: {entries} entries, {bytes} bytes, up to change {version}", to.display()))
 }
 
 /// Shows a copy on its way.
@@ -61,8 +61,8 @@ fn of_server(remote: &Remote, to: &Path) -> Outcome {
         return Err(format!("the server answers {status}: {detail}"));
     }
     let folder = answer["to"].as_str().unwrap_or_default();
-    println!("{folder}: {} entries, {} bytes, up to change {}", answer["entries"], answer["bytes"], answer["version"]);
-    Ok(())
+    let (entries, bytes, version) = (&answer["entries"], &answer["bytes"], &answer["version"]);
+    output::line(format_args!("{folder}: {entries} entries, {bytes} bytes, up to change {version}"))
 }
 
 /// Shows how far the server is until the answer is there.

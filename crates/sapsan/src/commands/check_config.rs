@@ -1,18 +1,19 @@
 //! `sapsan check-config CONFIG`: every mistake of the file, SQL included, without starting.
 
-use super::Outcome;
+use super::{Outcome, output};
 use crate::cli::CheckConfig;
 use server::config::ServiceConfig;
 
 pub(crate) fn run(arguments: &CheckConfig) -> Outcome {
-    let config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
+    let config = ServiceConfig::load(&arguments.config, &arguments.set).map_err(|error| error.to_string())?;
     server::check(&config).map_err(|mistakes| mistakes.to_string())?;
-    println!(
+    // What is accepted here is served: the last word has the opening itself.
+    server::rehearse(&config).map_err(|mistakes| mistakes.to_string())?;
+    output::line(format_args!(
         "{}: {} collections, {} endpoints, no mistakes",
         arguments.config.display(),
         config.docs.collections.len(),
         config.endpoints.len()
-    );
-    println!("{}", server::capacity(&config.server));
-    Ok(())
+    ))?;
+    output::line(server::capacity(&config.server))
 }

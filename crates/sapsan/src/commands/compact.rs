@@ -1,7 +1,7 @@
 //! `sapsan compact DIR`: the tree file written anew, as small as it goes.
 
 use super::backup::show;
-use super::{Outcome, progress};
+use super::{Outcome, output, progress};
 use crate::cli::Folder;
 use store::{Options, Store};
 
@@ -15,6 +15,6 @@ pub(crate) fn run(arguments: &Folder) -> Outcome {
     let copied = Store::compact(data, Options::default(), &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
     let copied = copied.map_err(|error| format!("{}: {error}", data.display()))?;
-    println!("{}: {} entries; {before} bytes became {}", data.display(), copied.entries, copied.bytes);
-    Ok(())
+    let (entries, after) = (copied.entries, copied.bytes);
+    output::line(format_args!("{}: {entries} entries; {before} bytes became {after}", data.display()))
 }

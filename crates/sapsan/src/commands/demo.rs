@@ -1,6 +1,6 @@
 //! `sapsan demo`: generated travels data in a temporary folder, served; what to try next; gone at exit.
 
-use super::{Outcome, import, progress, serve};
+use super::{Outcome, import, output, progress, serve};
 use crate::cli::Demo;
 use crate::generate::{Counts, Travels};
 use server::config::ServiceConfig;
@@ -27,13 +27,19 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
     let data = folder.path().join("data");
     let counts = Counts::TRAIN;
     let total = u64::from(counts.users) + u64::from(counts.locations) + u64::from(counts.visits);
-    println!("making {total} documents (seed {}) in {}", arguments.seed, folder.path().display());
+    let place = folder.path().display();
+    output::announce(format_args!("making {total} documents (seed {}) in {place}", arguments.seed));
     let zip = folder.path().join("travels.zip");
     generate(&zip, Travels { counts, only_visits: false, seed: arguments.seed }, total)?;
     import::into(&config, &data, &[zip])?;
     let running = server::start(&config, &data).map_err(|error| error.to_string())?;
-    println!("{}", welcome(&running.address().to_string()));
+    output::announce(welcome(&running.address().to_string()));
     let path = folder.path().to_owned();
+    let also = path.clone();
+    running.on_broken(move || {
+        drop(std::fs::remove_dir_all(also));
+        std::process::exit(serve::BROKEN_STATUS)
+    });
     // The folder goes also when nobody waits for the drain; what then fails cannot be told any more.
     let outcome = serve::end_on_signal(termination, running, move || drop(std::fs::remove_dir_all(path)));
     // Dropping the folder would ignore a failure.

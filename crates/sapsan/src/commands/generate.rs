@@ -1,6 +1,6 @@
 //! `sapsan generate travels OUT` and `sapsan generate stackoverflow-users`: seeded test data.
 
-use super::{Outcome, progress};
+use super::{Outcome, output, progress};
 use crate::cli::{Generate, GenerateForumUsers, GenerateTravels, GenerateWhat};
 use crate::generate::{Counts, ForumUsers, Travels};
 use std::fs::File;
@@ -26,8 +26,7 @@ fn travels(arguments: &GenerateTravels) -> Outcome {
     let file = data.write_zip(file, |done| bar.set_position(done)).map_err(failed)?;
     file.into_inner().map_err(|error| failed(error.into_error()))?;
     bar.finish_and_clear();
-    println!("wrote {total} documents to {}", arguments.out.display());
-    Ok(())
+    output::line(format_args!("wrote {total} documents to {}", arguments.out.display()))
 }
 
 fn forum_users(arguments: &GenerateForumUsers) -> Outcome {
@@ -35,13 +34,12 @@ fn forum_users(arguments: &GenerateForumUsers) -> Outcome {
     let Some(out) = &arguments.out else {
         // Whole blocks of lines are written: its buffer passes them on as they are.
         let written = data.write(std::io::stdout().lock(), |_| {});
-        return written.map_err(|error| format!("cannot write to standard output: {error}"));
+        return written.map_err(|error| output::failed(&error));
     };
     let bar = progress::documents(arguments.docs);
     let failed = |error: std::io::Error| format!("cannot write {}: {error}", out.display());
     let file = File::create(out).map_err(failed)?;
     data.write(file, |done| bar.set_position(done)).map_err(failed)?;
     bar.finish_and_clear();
-    println!("wrote {} documents to {}", arguments.docs, out.display());
-    Ok(())
+    output::line(format_args!("wrote {} documents to {}", arguments.docs, out.display()))
 }

@@ -1,6 +1,6 @@
 //! `sapsan import CONFIG --data DIR FILE…`: files into collections, all or nothing where those are empty.
 
-use super::{Outcome, progress};
+use super::{Outcome, output, progress};
 use crate::cli::{Import, OnError};
 use docs::Database;
 use docs::import::{Input, Options, Progress};
@@ -40,19 +40,18 @@ fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &Option
     bar.finish_and_clear();
     let report = report.map_err(|error| error.to_string())?;
     for record in &report.told {
-        eprintln!("skipped {record}");
+        output::notice(format_args!("skipped {record}"));
     }
     let untold = report.skipped - report.told.len() as u64;
     if untold > 0 {
-        eprintln!("skipped {untold} more");
+        output::notice(format_args!("skipped {untold} more"));
     }
     let seconds = started.elapsed().as_secs_f64();
-    println!(
-        "imported {} documents in {seconds:.2} s ({:.0} a second), {} skipped",
-        report.documents,
-        report.documents as f64 / seconds.max(1e-9),
-        report.skipped
-    );
+    let (documents, rate) = (report.documents, report.documents as f64 / seconds.max(1e-9));
+    let skipped = report.skipped;
+    output::line(format_args!(
+        "imported {documents} documents in {seconds:.2} s ({rate:.0} a second), {skipped} skipped"
+    ))?;
     if report.skipped > 0 {
         // The others are stored; exit status 0 is kept for where all was done.
         return Err(format!("skipped records: {}; see above", report.skipped));

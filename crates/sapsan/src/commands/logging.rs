@@ -1,28 +1,63 @@
 //! The log: lines on standard error, through a bounded queue to a thread of its own, so that a slow terminal or a full
-//! pipe never holds a loop. Lines that find the queue full are dropped and counted.
+//! pipe never holds a loop. Lines that find the queue full are dropped and counted. Panics are lines of the log, too.
 
 use http::{QueuedWriter, QueuedWriterThread};
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
+use std::panic::PanicHookInfo;
+use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Which lines are logged; `SAPSAN_LOG=debug` shows more.
 const FILTER_VARIABLE: &str = "SAPSAN_LOG";
 
+/// How long a process that ends for a fault waits for its last lines to be written.
+const LAST_LINES_WAIT: Duration = Duration::from_secs(1);
+
 /// Keeps the log's thread; dropped last, it writes what is queued.
 pub(super) struct Log {
+    writer: Option<QueuedWriter>,
     _thread: Option<QueuedWriterThread>,
+}
+
+impl Log {
+    /// What ends the process from any thread, with this status, once the lines queued so far are written.
+    pub(super) fn exit(&self, status: i32) -> impl FnOnce() + Send + 'static {
+        let writer = self.writer.clone();
+        move || {
+            writer.map(|writer| writer.flush_within(LAST_LINES_WAIT));
+            std::process::exit(status)
+        }
+    }
 }
 
 /// Starts the log for the process.
 pub(super) fn start() -> Log {
-    let Ok((writer, thread)) = QueuedWriter::start(std::io::stderr()) else { return Log { _thread: None } };
+    let Ok((writer, thread)) = QueuedWriter::start(std::io::stderr()) else {
+        return Log { writer: None, _thread: None };
+    };
+    std::panic::set_hook(Box::new(log_panic));
     let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Lines(writer)).finish();
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).log_internal_errors(false);
+    let subscriber = subscriber.with_writer(Lines(writer.clone())).finish();
     // Fails only where a log is set already, as in tests that run commands in one process.
     let _ = tracing::subscriber::set_global_default(subscriber);
-    Log { _thread: Some(thread) }
+    Log { writer: Some(writer), _thread: Some(thread) }
+}
+
+/// Queues what a panic says. The hook of the standard library writes to standard error itself: where nobody reads there it would
+/// hold the thread that panicked, perhaps an event loop, for ever.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let (thread, text) = (thread.name().unwrap_or("unnamed"), panic.payload_as_str().unwrap_or("no text"));
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    // Empty unless RUST_BACKTRACE asks for one.
+    let backtrace = Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => tracing::error!(thread, place, "panic: {text}\n{backtrace}"),
+        _ => tracing::error!(thread, place, "panic: {text}"),
+    }
 }
 
 /// Makes one line's buffer.

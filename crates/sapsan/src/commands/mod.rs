@@ -8,6 +8,7 @@ pub(crate) mod generate;
 pub(crate) mod import;
 mod logging;
 mod looking;
+pub(crate) mod output;
 mod progress;
 pub(crate) mod query;
 mod remote;

@@ -1,13 +1,12 @@
 //! `sapsan query CONFIG --data DIR SQL`: one statement, its rows printed as a table, JSON, NDJSON or CSV.
 
-use super::{Outcome, looking};
+use super::{Outcome, looking, output};
 use crate::cli::{Format, Query as Arguments};
 use docs::sql::{Budget, Field, RowSink, Value, Workers, write_field};
 use docs::{Database, Session};
 use server::config::ServiceConfig;
 use server::modify::Change;
 use server::statement::{Arguments as Given, Shape, Statement};
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -39,20 +38,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let query = query.with_workers(Arc::new(Workers::new(helpers)));
     let values = query.bind(&given).map_err(not_given)?;
     let session = database.session().map_err(|error| error.to_string())?;
-    print(&execute(&query, &values, &session, arguments.format)?)
+    output::bytes(&execute(&query, &values, &session, arguments.format)?)
 }
 
 fn not_given(name: String) -> String {
     format!("the statement's :{name} is not given: --param {name}=VALUE")
-}
-
-fn print(out: &[u8]) -> Outcome {
-    match std::io::stdout().lock().write_all(out) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("cannot write the result: {error}"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Runs a statement that writes; how many documents it was about goes to standard error.
@@ -74,8 +64,8 @@ fn change(database: &Database, arguments: &Arguments, given: &Given) -> Outcome 
         }
     };
     let changed = changed.map_err(|error| error.to_string())?;
-    eprintln!("{} documents", changed.rows);
-    print(&out)
+    output::notice(format_args!("{} documents", changed.rows));
+    output::bytes(&out)
 }
 
 fn budget() -> Budget<'static> {

@@ -1,6 +1,6 @@
 //! `sapsan restore BACKUP DIR`: a data folder of a backup, checked before it is one.
 
-use super::{Outcome, progress};
+use super::{Outcome, output, progress};
 use crate::cli::Restore;
 use std::ops::ControlFlow;
 use store::Store;
@@ -19,12 +19,6 @@ pub(crate) fn run(arguments: &Restore) -> Outcome {
     });
     bar.finish_and_clear();
     let restored = restored.map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))?;
-    println!(
-        "{}: {} entries, {} bytes, up to change {}",
-        to.display(),
-        restored.entries,
-        restored.bytes,
-        restored.version.0
-    );
-    Ok(())
+    let (entries, bytes, version) = (restored.entries, restored.bytes, restored.version.0);
+    output::line(format_args!("{}: {entries} entries, {bytes} bytes, up to change {version}", to.display()))
 }

@@ -1,19 +1,24 @@
 //! `sapsan serve CONFIG --data DIR`: the service, until SIGTERM or Ctrl-C. SIGHUP has the file read again.
 
-use super::Outcome;
+use super::{Outcome, output};
 use crate::cli::Serve;
 use server::config::ServiceConfig;
 use server::{Running, Signal, Termination};
-use std::io::Write;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// Exit status of a process that a second signal ended, as shells count it (128 + SIGINT).
 const CUT_STATUS: i32 = 130;
+/// Exit status of a server that lost an event loop: a fault of the program (EX_SOFTWARE of sysexits.h).
+pub(super) const BROKEN_STATUS: i32 = 70;
+/// How long the drain's notice may take where nobody reads standard error.
+const NOTICE_WAIT: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(arguments: &Serve) -> Outcome {
     crate::allocator::give_back_at_once();
     // First of all: threads started before it would not have the signals blocked.
     let termination = Termination::claim_with_hangup().map_err(signal_error)?;
-    let _log = super::logging::start();
+    let log = super::logging::start();
     let mut config = ServiceConfig::load(&arguments.config, &arguments.set).map_err(|error| error.to_string())?;
     config.server.http = arguments.http.unwrap_or(config.server.http);
     if let Some(folder) = &arguments.backups {
@@ -23,7 +28,9 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
         config.server.set_threads(threads).map_err(|problem| format!("--threads {threads}: {problem}"))?;
     }
     let running = server::start(&config, &arguments.data).map_err(|error| error.to_string())?;
-    announce(&format!("listening on http://{}", running.address()));
+    // Without one of its loops it would keep connections that nobody serves. All that was acknowledged is on disk already.
+    running.on_broken(log.exit(BROKEN_STATUS));
+    output::announce(format_args!("listening on http://{}", running.address()));
     end_on_signal(termination, running, || ())
 }
 
@@ -33,13 +40,6 @@ pub(super) fn claim_signals() -> Result<Termination, String> {
 
 fn signal_error(error: std::io::Error) -> String {
     format!("cannot wait for signals: {error}")
-}
-
-/// Tells on standard output what other programs may wait for.
-pub(super) fn announce(text: &str) {
-    let mut out = std::io::stdout().lock();
-    // Whoever started the server may have closed its output: serving goes on.
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
 /// Waits for the first signal, drains, ends. A second signal ends the process at once, after `at_cut`: all that was
@@ -52,12 +52,18 @@ pub(super) fn end_on_signal(
     while termination.wait() == Signal::Hangup {
         running.reload();
     }
-    eprintln!("sapsan: draining; a second signal ends it at once");
     running.drain();
     std::thread::spawn(move || {
         while termination.wait() == Signal::Hangup {}
         at_cut();
         std::process::exit(CUT_STATUS);
     });
+    let (told, is_told) = channel();
+    std::thread::spawn(move || {
+        output::notice("sapsan: draining; a second signal ends it at once");
+        // It may have been given up.
+        let _ = told.send(());
+    });
+    let _ = is_told.recv_timeout(NOTICE_WAIT);
     running.join().map_err(|error| format!("while ending: {error}"))
 }

@@ -1,7 +1,7 @@
 //! `sapsan stat DIR`: trees, depth, fill, space. `sapsan stat URL`: what a running server tells of its store.
 
-use super::Outcome;
 use super::remote::Remote;
+use super::{Outcome, output};
 use crate::cli::Folder;
 use store::{Options, Store};
 
@@ -15,8 +15,7 @@ pub(crate) fn run(arguments: &Folder) -> Outcome {
     }
     let told = |error: store::Error| format!("{}: {error}", data.display());
     let (store, _) = Store::open(data, Options::default().keeping_changes()).map_err(told)?;
-    print!("{}", store.stat());
-    Ok(())
+    output::bytes(store.stat().to_string().as_bytes())
 }
 
 /// The store's metrics, without what explains them to a machine.
@@ -27,7 +26,7 @@ fn of_server(remote: &Remote) -> Outcome {
         return Err(format!("the server answers {status}"));
     }
     for (name, value) in metrics.lines().filter_map(|line| line.strip_prefix(PREFIX)?.split_once(' ')) {
-        println!("{name:<28} {value}");
+        output::line(format_args!("{name:<28} {value}"))?;
     }
     Ok(())
 }

@@ -2,11 +2,12 @@
 //! With a config the database is opened too, where that file declares what the folder holds, and every index entry, unique value,
 //! reference and view is computed again.
 //!
-//! `sapsan verify DIR --views --config CONFIG` looks at the views alone, `sapsan verify URL --views` has a running server
-//! compute its views again while it takes writes.
+//! `sapsan verify DIR --views --config CONFIG` computes the views alone again, after the pages: what is computed from damaged
+//! pages says nothing. `sapsan verify URL --views` has a running server compute its views again while it takes writes,
+//! and tells which of its pages it has found damaged.
 
 use super::remote::Remote;
-use super::{Outcome, looking};
+use super::{Outcome, looking, output};
 use crate::cli::Verify;
 use docs::Database;
 use serde_json::Value as Json;
@@ -27,32 +28,27 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
         None => {}
     }
     let told = |error: store::Error| format!("{}: {error}", data.display());
-    let mut clean = true;
-    if !arguments.views {
-        let found = Store::examine(data).map_err(told)?;
-        print!("{found}");
-        clean = found.is_clean();
+    let found = Store::examine(data).map_err(told)?;
+    if !arguments.views || !found.is_clean() {
+        output::bytes(found.to_string().as_bytes())?;
     }
+    let mut clean = found.is_clean();
     if let Some(path) = arguments.config.as_ref().filter(|_| clean) {
         let config = ServiceConfig::load(path, &[]).map_err(|error| error.to_string())?;
         let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
         let database = looking::open(&documents, path, data, Options::default().keeping_changes())?;
         if !arguments.views {
             let report = docs::verify::database(&database).map_err(|error| error.to_string())?;
-            println!("documents: {}, entries of indexes and unique fields: {}", report.documents, report.entries);
+            let (documents, entries) = (report.documents, report.entries);
+            output::line(format_args!("documents: {documents}, entries of indexes and unique fields: {entries}"))?;
             for fault in &report.faults {
-                println!("fault: {fault}");
+                output::line(format_args!("fault: {fault}"))?;
             }
             clean &= report.is_clean();
         }
-        clean &= views(&database).map_err(|error| error.to_string())?;
+        clean &= views(&database)?;
     }
-    if clean {
-        println!("clean");
-        Ok(())
-    } else {
-        Err(format!("{} is damaged: see above", data.display()))
-    }
+    if clean { output::line("clean") } else { Err(format!("{} is damaged: see above", data.display())) }
 }
 
 /// Has a server compute each of its views again.
@@ -69,40 +65,47 @@ fn views_of_server(remote: &Remote) -> Outcome {
             Some("retired") => continue,
             Some("ready") => {}
             state => {
-                println!("fault: view {name} is {}", state.unwrap_or("unknown"));
+                output::line(format_args!("fault: view {name} is {}", state.unwrap_or("unknown")))?;
                 clean = false;
                 continue;
             }
         }
         let report = ask("POST", &format!("/_/views/{name}/verify"))?;
-        println!("view {name}: {} rows of {} documents", report["rows"], report["documents"]);
+        output::line(format_args!("view {name}: {} rows of {} documents", report["rows"], report["documents"]))?;
         for what in report["differences"].as_array().into_iter().flatten() {
-            println!("fault: view {name}: {}", what.as_str().unwrap_or_default());
+            output::line(format_args!("fault: view {name}: {}", what.as_str().unwrap_or_default()))?;
         }
         clean &= report["clean"] == Json::Bool(true);
     }
-    if clean {
-        println!("clean");
-        Ok(())
-    } else {
-        Err("the views are not as they should be: see above".to_owned())
+    let (_, health) = remote.ask("GET", "/_/health", "")?;
+    let health: Json = serde_json::from_str(&health).unwrap_or_default();
+    if let Some(damage) = health["damage"].as_str().or_else(|| health["detail"].as_str()) {
+        output::line(format_args!("fault: {damage}"))?;
+        clean = false;
     }
+    if clean { output::line("clean") } else { Err("the views are not as they should be: see above".to_owned()) }
 }
 
 /// Computes every view again; gives whether all are as they should be.
-fn views(database: &Database) -> Result<bool, docs::ReadError> {
+fn views(database: &Database) -> Result<bool, String> {
     database.wait_for_views();
     let mut clean = true;
     for view in database.views() {
-        match database.verify_view(&view.name)? {
+        match database.verify_view(&view.name).map_err(|error| error.to_string())? {
             Some(report) => {
-                println!("view {}: {} rows of {} documents", report.view, report.rows, report.documents);
-                report.faults.iter().for_each(|fault| println!("fault: view {}: {}", report.view, fault.what));
+                output::line(format_args!(
+                    "view {}: {} rows of {} documents",
+                    report.view, report.rows, report.documents
+                ))?;
+                for fault in &report.faults {
+                    output::line(format_args!("fault: view {}: {}", report.view, fault.what))?;
+                }
                 clean &= report.is_clean();
             }
             None if view.state == docs::views::ViewState::Retired => {}
             None => {
-                println!("fault: view {} could not be built: {}", view.name, view.failure.unwrap_or_default());
+                let why = view.failure.unwrap_or_default();
+                output::line(format_args!("fault: view {} could not be built: {why}", view.name))?;
                 clean = false;
             }
         }
