@@ -193,6 +193,17 @@ pub(super) fn run(effort: Effort, only: Option<&str>) -> Result<(), String> {
     if effort.record { record(&command, &rows) } else { Ok(()) }
 }
 
+/// The loads on the train data, with their names.
+pub(super) fn loads() -> impl Iterator<Item = (&'static str, Load)> {
+    SHAPES.iter().filter(|shape| shape.data == Data::Train).map(|shape| (shape.name, shape.load()))
+}
+
+impl Shape {
+    fn load(&self) -> Load {
+        Load { connections: self.connections, pipeline: self.pipeline, make: self.make.to_owned(), fresh: false }
+    }
+}
+
 /// One shape of requests to a server beside the floor, on 64 connections: `what` names it and makes one.
 pub(super) fn beside_floor(
     stage: &Stage,
@@ -211,12 +222,7 @@ impl Stage {
             shape.sample.iter().map(|target| body_bytes(server.address, target)).collect();
         let sizes = sizes?;
         let floor = self.floor(sizes.iter().sum::<usize>() / sizes.len().max(1), shape.close)?;
-        let load = Load {
-            connections: shape.connections,
-            pipeline: shape.pipeline,
-            make: shape.make.to_owned(),
-            fresh: false,
-        };
+        let load = shape.load();
         let single = Load { pipeline: 1, ..load.clone() };
         let folder = self.folder.path();
         let effort = shape.bound.effort(self.effort);
@@ -293,7 +299,7 @@ fn judge(shape: &Shape, rounds: &[Round]) -> Row {
 }
 
 /// Half the width of the middle half of the values, as a share of their median.
-fn spread(mut values: Vec<f64>) -> f64 {
+pub(super) fn spread(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = |share: f64| values.get((values.len().saturating_sub(1) as f64 * share).round() as usize).copied();
     match (at(0.25), at(0.5), at(0.75)) {

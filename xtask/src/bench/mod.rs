@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: both sides built, pinned to different cores, run alternating; medians and ratios recorded.
 
 mod adhoc;
+mod change;
 mod feed;
 mod http;
 mod import;
@@ -51,6 +52,7 @@ impl Cores {
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     // They take arguments of their own.
     match arguments.split_first() {
+        Some((first, rest)) if first == "change" => return change::run(rest),
         Some((first, rest)) if first == "store" => return store::run(rest),
         Some((first, rest)) if first == "large" => return large::run(rest),
         Some((first, rest)) if first == "query" => return query::run(rest),
@@ -74,7 +76,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("memory"), None) => memory::run(effort),
         (Some("json"), None) => json::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, store, large, query, adhoc",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, store, large, query, adhoc, change --before REVISION",
             other.unwrap_or("")
         )),
     }

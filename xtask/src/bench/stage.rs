@@ -90,8 +90,19 @@ impl Stage {
         self.serve_folder(&store)
     }
 
+    /// Imports the train data with another build of the server, into a folder of this name, and serves it.
+    pub(super) fn with_binary(&self, name: &str, sapsan: PathBuf) -> Result<Server, String> {
+        let (zip, store) = (self.generate(TRAIN)?, self.folder.path().join(name));
+        tools::run_with(Command::new(&sapsan).arg("import").arg(Stage::config()).arg("--data").arg(&store).arg(&zip))?;
+        self.serve_with(&sapsan, &store)
+    }
+
     /// Serves a data folder.
     pub(super) fn serve_folder(&self, store: &Path) -> Result<Server, String> {
+        self.serve_with(&self.sapsan, store)
+    }
+
+    fn serve_with(&self, sapsan: &Path, store: &Path) -> Result<Server, String> {
         let address = free_address()?;
         let arguments = [
             "serve".to_owned(),
@@ -105,7 +116,7 @@ impl Stage {
             "--set".to_owned(),
             NOW.to_owned(),
         ];
-        Server::start(&self.cores.server, &self.sapsan, &arguments, address)
+        Server::start(&self.cores.server, sapsan, &arguments, address)
     }
 
     /// Starts the floor with this body size.

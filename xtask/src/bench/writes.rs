@@ -27,6 +27,23 @@ function make()
     math.random(1, 7628) .. ',"visited_at":' .. math.random(946684800, 1420070400) .. ',"mark":' .. math.random(0, 5) .. '}')
 end"#;
 
+/// The loads: name, what makes a request, requests in flight on each connection, and the least multiple of redis-server's rate.
+const SHAPES: [(&str, &str, u32, f64); 4] = [
+    ("durable POST /visits/ID, 64 connections", CHANGE, 1, 1.0),
+    ("durable POST /visits/new, 64 connections", CREATE, 1, 1.0),
+    ("durable POST /visits/ID, 16 pipelined", CHANGE, 16, 0.5),
+    ("durable POST /visits/new, 16 pipelined", CREATE, 16, 0.5),
+];
+
+fn load(make: &str, pipeline: u32) -> Load {
+    Load { connections: 64, pipeline, make: make.to_owned(), fresh: make == CREATE }
+}
+
+/// The loads with their names.
+pub(super) fn loads() -> impl Iterator<Item = (&'static str, Load)> {
+    SHAPES.iter().map(|&(name, make, pipeline, _)| (name, load(make, pipeline)))
+}
+
 pub(super) fn run(effort: Effort) -> Result<(), String> {
     tools::require("redis-server", "redis-server")?;
     tools::require("redis-benchmark", "redis-tools")?;
@@ -35,13 +52,8 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     let redis = redis(&stage)?;
     let mut rows = Vec::new();
     let mut seed = 0;
-    for (name, make, pipeline, least) in [
-        ("durable POST /visits/ID, 64 connections", CHANGE, 1, 1.0),
-        ("durable POST /visits/new, 64 connections", CREATE, 1, 1.0),
-        ("durable POST /visits/ID, 16 pipelined", CHANGE, 16, 0.5),
-        ("durable POST /visits/new, 16 pipelined", CREATE, 16, 0.5),
-    ] {
-        let load = Load { connections: 64, pipeline, make: make.to_owned(), fresh: make == CREATE };
+    for (name, make, pipeline, least) in SHAPES {
+        let load = load(make, pipeline);
         let (mut sets, mut ours, mut failures) = (Vec::new(), Vec::new(), 0);
         for _ in 0..effort.rounds {
             seed += 1;

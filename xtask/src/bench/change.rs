@@ -1,0 +1,244 @@
+//! `cargo xtask bench change --before REVISION`: what the working tree costs beside an earlier revision, in one run.
+//!
+//! Both revisions are built, get the same data in folders of their own, and are measured in turns: before, after, before. A row gives the
+//! median of the ratios of each run to the mean of its two neighbours, and as noise half the width of the middle half of the ratios.
+//! A change may cost 3 %. Ratios of CPU per request (HTTP, durable writes) and of rates (the store, durable writes) are judged.
+
+use super::process::Server;
+use super::results::{Row, record};
+use super::stage::Stage;
+use super::wrk::{self, Load};
+use super::{Effort, http, median, writes};
+use crate::tools;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// How much a change may cost.
+const COST_MOST: f64 = 1.03;
+/// Turns of each row; the mean of its two neighbours is what each is divided by.
+const ROUNDS: usize = 11;
+const STORE_EXAMPLE: &str = "crates/store/examples/read_rate.rs";
+
+pub(super) fn run(arguments: &[String]) -> Result<(), String> {
+    let (revision, only) = match arguments {
+        [flag, revision] if flag == "--before" => (revision, None),
+        [flag, revision, only] if flag == "--before" => (revision, Some(only.as_str())),
+        _ => {
+            return Err(
+                "wants `--before REVISION`, and behind it `http`, `writes` or `store` for these rows alone".into()
+            );
+        }
+    };
+    let wants = |name: &str| only.is_none_or(|only| only == name);
+    let before = Before::build(revision)?;
+    let mut rows = Vec::new();
+    if wants("store") {
+        rows.extend(store_rows(&before)?);
+    }
+    if wants("http") || wants("writes") {
+        let stage = Stage::set(Effort { rounds: ROUNDS, seconds: 1, record: true })?;
+        let sides = [stage.with_binary("before", before.sapsan())?, stage.with_binary("after", stage.sapsan.clone())?];
+        if wants("http") {
+            for (name, load) in http::loads() {
+                rows.push(served(&stage, &sides, name, &load, Judged::Cpu)?);
+            }
+        }
+        if wants("writes") {
+            for (name, load) in writes::loads() {
+                rows.push(served(&stage, &sides, name, &load, Judged::Rate)?);
+            }
+        }
+        sides.into_iter().for_each(Server::kill);
+    }
+    record("cargo xtask bench change", &rows)
+}
+
+/// The earlier revision: a checkout and a build of its own below `target`.
+struct Before {
+    checkout: PathBuf,
+}
+
+impl Before {
+    fn build(revision: &str) -> Result<Before, String> {
+        let checkout = tools::root().join("target/before");
+        if checkout.exists() {
+            tools::run_with(
+                Command::new("git")
+                    .arg("-C")
+                    .arg(&checkout)
+                    .args(["checkout", "--quiet", "--force", "--detach", revision]),
+            )?;
+        } else {
+            tools::run_with(
+                Command::new("git").args(["worktree", "add", "--force", "--detach"]).arg(&checkout).arg(revision),
+            )?;
+        }
+        let before = Before { checkout };
+        // The same measuring program on both sides; the store's public calls that it makes are the same.
+        std::fs::copy(tools::root().join(STORE_EXAMPLE), before.checkout.join(STORE_EXAMPLE))
+            .map_err(|error| format!("{STORE_EXAMPLE}: {error}"))?;
+        build(&before.checkout)?;
+        build(&tools::root())?;
+        Ok(before)
+    }
+
+    fn sapsan(&self) -> PathBuf {
+        self.checkout.join("target/release/sapsan")
+    }
+}
+
+fn build(checkout: &Path) -> Result<(), String> {
+    let cargo = |arguments: &[&str]| {
+        let manifest = checkout.join("Cargo.toml");
+        let mut command = Command::new("cargo");
+        command.args(["build", "--release", "--locked", "--quiet"]).args(arguments);
+        command.arg("--manifest-path").arg(manifest).env("CARGO_TARGET_DIR", checkout.join("target"));
+        tools::run_with(&mut command)
+    };
+    cargo(&["--package", "sapsan"])?;
+    cargo(&["--package", "store", "--example", "read_rate"])
+}
+
+/// Which figure of a row is judged.
+#[derive(Clone, Copy)]
+enum Judged {
+    Cpu,
+    Rate,
+}
+
+/// One shape of load against both servers.
+fn served(stage: &Stage, sides: &[Server; 2], name: &str, load: &Load, judged: Judged) -> Result<Row, String> {
+    let mut turns = Turns::default();
+    let mut failures = 0;
+    for turn in 0..=2 * ROUNDS {
+        let outcome = wrk::run(&sides[turn % 2], load, &stage.cores, stage.effort, stage.folder.path(), turn as u64)?;
+        failures += outcome.failures;
+        turns.push(match judged {
+            Judged::Cpu => outcome.cpu_microseconds,
+            Judged::Rate => 1e6 / outcome.requests_per_second,
+        });
+    }
+    let unit = match judged {
+        Judged::Cpu => "µs CPU a request",
+        Judged::Rate => "µs a request",
+    };
+    let mut row = turns.row(name, |cost| format!("{cost:.2} {unit}"));
+    if failures > 0 {
+        row.reached = false;
+        row.work = format!("{name} ({failures} failed)");
+    }
+    row.print();
+    Ok(row)
+}
+
+/// Costs measured in turns: before, after, before, …
+#[derive(Default)]
+struct Turns(Vec<f64>);
+
+impl Turns {
+    fn push(&mut self, cost: f64) {
+        self.0.push(cost);
+    }
+
+    /// Each cost after, divided by the mean of its two neighbours before.
+    fn ratios(&self) -> Vec<f64> {
+        self.0.windows(3).step_by(2).map(|turn| 2.0 * turn[1] / (turn[0] + turn[2])).collect()
+    }
+
+    fn row(&self, name: &str, text: impl Fn(f64) -> String) -> Row {
+        let ratio = median(self.ratios());
+        let of = |first: usize| text(median(self.0.iter().copied().skip(first).step_by(2).collect()));
+        Row {
+            work: name.to_owned(),
+            other: format!("before: {}", of(0)),
+            ours: of(1),
+            figure: format!("cost {ratio:.3} ×"),
+            bound: format!("≤ {COST_MOST:.2} ×"),
+            reached: ratio <= COST_MOST,
+            noise: format!("{:.0} %", http::spread(self.ratios()) * 100.0),
+        }
+    }
+}
+
+/// The store's measuring program, which measures once for each line that it is sent.
+struct Measurer {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Measurer {
+    fn start(program: &Path, folder: &Path) -> Result<Measurer, String> {
+        let mut child = Command::new(program)
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let (Some(input), Some(output)) = (input, output) else { return Err("no pipes".into()) };
+        let mut measurer = Measurer { child, input, output: BufReader::new(output) };
+        match measurer.line()?.as_str() {
+            "ready" => Ok(measurer),
+            other => Err(format!("{} said `{other}` instead of `ready`", program.display())),
+        }
+    }
+
+    fn line(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).map_err(|error| format!("reading the measuring program: {error}"))?;
+        Ok(line.trim().to_owned())
+    }
+
+    /// Rates of point reads, scanned rows and commits.
+    fn measure(&mut self) -> Result<[f64; 3], String> {
+        writeln!(self.input).map_err(|error| format!("the measuring program: {error}"))?;
+        let line = self.line()?;
+        let rates: Vec<f64> = line.split(' ').filter_map(|text| text.parse().ok()).collect();
+        rates.try_into().map_err(|_| format!("the measuring program said `{line}` instead of three rates"))
+    }
+}
+
+impl Drop for Measurer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn store_rows(before: &Before) -> Result<Vec<Row>, String> {
+    let folder = tempfile::tempdir_in(tools::root().join("target")).map_err(|error| format!("a folder: {error}"))?;
+    let program = |checkout: &Path| checkout.join("target/release/examples/read_rate");
+    let mut sides = [
+        Measurer::start(&program(&before.checkout), &folder.path().join("before"))?,
+        Measurer::start(&program(&tools::root()), &folder.path().join("after"))?,
+    ];
+    let mut turns = [Turns::default(), Turns::default(), Turns::default()];
+    for side in &mut sides {
+        // The first one reads pages that nobody has read.
+        side.measure()?;
+    }
+    for turn in 0..=2 * ROUNDS {
+        let rates = sides[turn % 2].measure()?;
+        turns.iter_mut().zip(rates).for_each(|(turns, rate)| turns.push(1e9 / rate));
+    }
+    let names =
+        ["store: random point reads, one thread", "store: full scan, a row", "store: durable commits, 64 threads"];
+    let rows: Vec<Row> =
+        names.iter().zip(&turns).map(|(name, turns)| turns.row(name, |cost| format!("{cost:.0} ns"))).collect();
+    rows.iter().for_each(Row::print);
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_turn_after_is_divided_by_its_neighbours_before() {
+        let turns = Turns(vec![1.0, 2.0, 3.0, 6.0, 1.0]);
+        assert_eq!(turns.ratios(), [1.0, 3.0]);
+        assert!(!turns.row("x", |cost| cost.to_string()).reached);
+    }
+}
