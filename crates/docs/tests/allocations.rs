@@ -1,13 +1,16 @@
-//! A GET of a document allocates nothing in steady state, and plans of queries stay within their bound.
+//! A GET of a document allocates nothing in steady state, plans of queries stay within their bound, and so does what a check by a
+//! JSON Schema takes.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 #![allow(unsafe_code, reason = "a counting allocator is an allocator")]
 
+mod hostile_schemas;
 mod service;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use docs::key::KeyType;
+use docs::schema::Schema;
 use service::{Service, travels, user, visit};
 
 struct Counting;
@@ -16,6 +19,8 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     /// Bytes that this thread took and has not given back.
     static BYTES: Cell<i64> = const { Cell::new(0) };
+    /// The most of them since this was set.
+    static BYTES_MOST: Cell<i64> = const { Cell::new(0) };
 }
 
 // SAFETY: everything is passed on to the system's allocator; the count touches a thread-local without a destructor.
@@ -23,6 +28,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get() + layout.size() as i64);
+        BYTES_MOST.set(BYTES_MOST.get().max(BYTES.get()));
         // SAFETY: the caller's duty is passed on unchanged.
         unsafe { System.alloc(layout) }
     }
@@ -132,4 +138,31 @@ fn plans_of_all_queries_stay_within_one_bound() {
     let catalog = docs::catalog::Catalog { plans: none.clone(), ..catalog };
     plan_all(&query_of_many_plans(9, &catalog));
     assert_eq!((none.made(), none.bytes()), (256, 0));
+}
+
+/// The most bytes that work had at a moment.
+fn bytes_most(work: impl FnOnce()) -> i64 {
+    let before = BYTES.get();
+    BYTES_MOST.set(before);
+    work();
+    BYTES_MOST.get() - before
+}
+
+#[test]
+fn a_check_by_any_schema_takes_a_bounded_part_of_what_the_document_has() {
+    for bytes in [16 << 10, 60 << 10, 500 << 10] {
+        let documents: Vec<_> = hostile_schemas::documents(bytes)
+            .into_iter()
+            .map(|(name, text)| (name, hostile_schemas::stored(&text)))
+            .collect();
+        for (of_schema, schema) in hostile_schemas::schemas() {
+            let schema = Schema::compile_full(&schema.to_string()).unwrap();
+            for (of_document, stored) in &documents {
+                let took = bytes_most(|| drop(hostile_schemas::check(&schema, stored)));
+                // What the checker may count, and the caches of patterns.
+                let most = (4 << 20) + 10 * stored.len() as i64;
+                assert!(took <= most, "{of_schema}, {of_document}: {took} bytes of {most}");
+            }
+        }
+    }
 }

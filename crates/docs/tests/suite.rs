@@ -15,6 +15,7 @@ mod declared_views;
 mod dying_disk;
 mod faulty_lives;
 mod fuzz_check;
+mod hostile_schemas;
 mod lives;
 #[path = "../../../fuzz/mutation.rs"]
 mod mutation;
@@ -42,6 +43,7 @@ mod online_rules;
 mod reopen;
 mod reopen_live;
 mod schema;
+mod schema_bounds;
 mod sql_budget;
 mod sql_changes;
 mod sql_changes_random;

@@ -1,52 +1,138 @@
-//! Any JSON Schema, by the `jsonschema` crate. It works on a parsed value, so each check builds one.
+//! Any JSON Schema, by the `jsonschema` crate. It reads stored documents in place ([`super::stored`]).
+//!
+//! The library has no bounds of its own: a schema may ask for any amount of work about a small document, and each of its errors
+//! copies the values that it is about. So what a check takes is bounded by the document's size ([`super::meter`]), and what a
+//! schema unfolds to when it is compiled ([`super::unfolding`]).
 
-use binjson::{Document, Kind, Value};
+use binjson::Document;
+use jsonschema::json::Node;
 use jsonschema::paths::Location;
-use jsonschema::{Keyword, ValidationError, Validator};
-use serde_json::{Map, Number, Value as Json};
+use jsonschema::{JsonType, Keyword, PatternOptions, ValidationError, Validator};
+use serde_json::{Map, Value as Json};
 
 use super::Misfit;
+use super::meter::{self, Limits, Stop};
+use super::stored::{Stored, StoredNode};
+use super::unfolding::{self, Unfolding};
 
-#[derive(Debug)]
+/// Steps of a check: accesses to a value, and what is read of it.
+const STEPS: u64 = 500_000;
+/// The same for each byte of the document.
+const STEPS_PER_BYTE: u64 = 4;
+/// Bytes that a check may take, and for each byte of the document: sets of names, hashes of elements, errors.
+const BYTES: u64 = 1 << 20;
+const BYTES_PER_BYTE: u64 = 8;
+/// Stack that a check may take: threads have 2 MiB.
+const STACK_BYTES: usize = 768 << 10;
+/// Where a pattern needs an engine that backtracks, it does so often for one text.
+const BACKTRACKS: usize = 20_000;
+/// What a pattern remembers of its states, in bytes; with more of them it goes on without.
+const PATTERN_MEMORY_BYTES: usize = 256 << 10;
+/// Subschemas that look at nothing, and so are counted nowhere else, for one step.
+const SUBSCHEMAS_PER_STEP: u64 = 16;
+/// Bytes of a name in the library's sets, apart from its text.
+const NAME_BYTES: usize = 64;
+/// Results of recursive schemas that are remembered; some 100 bytes each.
+const MEMORIES: usize = 8192;
+
+/// What is wrong with a longer document is not found out: an error may copy all of it.
+const EXPLAINED_BYTES_MAX: usize = 64 << 10;
+/// A longer message names no values.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
 pub(crate) struct Full {
-    validator: Validator,
+    validator: Validator<Stored>,
+    unfolding: Unfolding,
+    /// Whether a pattern needs the engine that backtracks.
+    backtracks: bool,
+}
+
+impl std::fmt::Debug for Full {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Full").field("unfolding", &self.unfolding).finish_non_exhaustive()
+    }
 }
 
 impl Full {
     pub(crate) fn compile(schema: &Json) -> Result<Full, String> {
-        let options = jsonschema::options().with_keyword("type", strict_type);
-        let validator = options.build(schema).map_err(|error| error.to_string())?;
-        Ok(Full { validator })
+        let unfolding = unfolding::of(schema)?;
+        let linear = PatternOptions::regex().dfa_size_limit(PATTERN_MEMORY_BYTES);
+        if let Ok(validator) = build(schema, linear) {
+            return Ok(Full { validator, unfolding, backtracks: false });
+        }
+        let backtracking =
+            PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS).dfa_size_limit(PATTERN_MEMORY_BYTES);
+        let validator = build(schema, backtracking)?;
+        Ok(Full { validator, unfolding, backtracks: true })
     }
 
     pub(crate) fn check(&self, document: Document<'_>) -> Result<(), Misfit> {
-        let value = parsed(document.root());
-        self.validator
-            .validate(&value)
-            .map_err(|error| Misfit { why: error.to_string(), pointer: error.instance_path().to_string() })
+        let root = StoredNode::Value(document.root());
+        let limits = self.limits(document);
+        match meter::bounded(&limits, || self.validator.is_valid(root)) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(stop) => return Err(stopped(stop)),
+        }
+        let unexplained = || Misfit { why: "it does not fit the JSON Schema".to_string(), pointer: String::new() };
+        if document.text().len() > EXPLAINED_BYTES_MAX {
+            return Err(unexplained());
+        }
+        let explained = meter::bounded(&limits, || self.validator.validate(root).map_err(|error| misfit(&error)));
+        // The library knows two ways to say no, and the shorter one has said it.
+        explained.unwrap_or_else(|_| Err(unexplained())).and_then(|()| Err(unexplained()))
+    }
+
+    fn limits(&self, document: Document<'_>) -> Limits {
+        let bytes = document.text().len() as u64;
+        Limits {
+            steps: STEPS + STEPS_PER_BYTE * bytes,
+            bytes: BYTES + BYTES_PER_BYTE * bytes,
+            stack_bytes: STACK_BYTES,
+            visit_steps: 1 + self.unfolding.idle / SUBSCHEMAS_PER_STEP,
+            backtracks: if self.backtracks { BACKTRACKS } else { 0 },
+            name_bytes: if self.unfolding.has_unevaluated { NAME_BYTES } else { 0 },
+            memories: MEMORIES,
+            document: (document.text().as_ptr() as usize, document.text().len()),
+        }
     }
 }
 
-/// A stored value as the library wants it. Integers outside 64 bits become reals, and reals beyond the largest become it.
-fn parsed(value: Value<'_>) -> Json {
-    match value.kind() {
-        Kind::Null => Json::Null,
-        Kind::Bool => Json::Bool(value.as_bool().unwrap_or_default()),
-        Kind::Integer | Kind::Number => match value.as_i64() {
-            Some(integer) => Json::from(integer),
-            None => {
-                let real = value.as_f64().unwrap_or_default().clamp(f64::MIN, f64::MAX);
-                Number::from_f64(real).map_or(Json::Null, Json::Number)
-            }
-        },
-        Kind::String => Json::String(value.as_str().unwrap_or_default().into_owned()),
-        Kind::Array => Json::Array(value.elements().map(parsed).collect()),
-        Kind::Object => {
-            let fields =
-                value.fields().map(|(name, value)| (name.as_str().unwrap_or_default().into_owned(), parsed(value)));
-            Json::Object(fields.collect::<Map<_, _>>())
-        }
+fn build<E>(schema: &Json, patterns: PatternOptions<E>) -> Result<Validator<Stored>, String> {
+    let options = jsonschema::options_for::<Stored>().with_keyword("type", strict_type).with_pattern_options(patterns);
+    options.build(schema).map_err(|error| error.to_string())
+}
+
+fn misfit(error: &ValidationError<'_>) -> Misfit {
+    let mut why = error.to_string();
+    if why.len() > MESSAGE_BYTES_MAX {
+        why = error.masked().to_string();
     }
+    if why.len() > MESSAGE_BYTES_MAX {
+        why = format!("it does not fit `{}` of the JSON Schema", error.schema_path());
+    }
+    Misfit { why, pointer: error.instance_path().to_string() }
+}
+
+fn stopped(stop: Stop) -> Misfit {
+    let why = match stop {
+        Stop::Steps => {
+            format!(
+                "to check it against the JSON Schema takes over {STEPS} steps and {STEPS_PER_BYTE} for each byte of it"
+            )
+        }
+        Stop::Bytes => {
+            format!(
+                "to check it against the JSON Schema takes over {BYTES} bytes and {BYTES_PER_BYTE} for each byte of it"
+            )
+        }
+        Stop::Depth => format!("to check it against the JSON Schema takes over {STACK_BYTES} bytes of stack"),
+        Stop::Panic => {
+            tracing::error!("a check against a JSON Schema panicked");
+            "it cannot be checked against the JSON Schema: the check failed".to_string()
+        }
+    };
+    Misfit { why, pointer: String::new() }
 }
 
 /// `type`, with `integer` meaning digits: the library follows the standard and takes 1.0 for an integer.
@@ -55,29 +141,33 @@ struct StrictType {
 }
 
 impl StrictType {
-    fn fits(&self, value: &Json) -> bool {
-        self.types.iter().any(|kind| match (kind.as_str(), value) {
-            ("null", Json::Null)
-            | ("boolean", Json::Bool(_))
-            | ("string", Json::String(_))
-            | ("array", Json::Array(_))
-            | ("object", Json::Object(_))
-            | ("number", Json::Number(_)) => true,
-            ("integer", Json::Number(number)) => number.is_i64(),
+    fn fits(&self, value: StoredNode<'_>) -> bool {
+        let kind = value.json_type();
+        self.types.iter().any(|name| match (name.as_str(), kind) {
+            ("null", JsonType::Null)
+            | ("boolean", JsonType::Boolean)
+            | ("string", JsonType::String)
+            | ("array", JsonType::Array)
+            | ("object", JsonType::Object)
+            | ("number", JsonType::Number) => true,
+            ("integer", JsonType::Number) => matches!(value, StoredNode::Value(value) if value.as_i64().is_some()),
             _ => false,
         })
     }
 }
 
-impl<'i> Keyword<'i> for StrictType {
-    fn validate(&self, instance: &'i Json) -> Result<(), ValidationError<'i>> {
+impl<'i> Keyword<'i, Stored> for StrictType {
+    fn validate(&self, instance: StoredNode<'i>) -> Result<(), ValidationError<'i>> {
         if self.fits(instance) {
             return Ok(());
         }
-        Err(ValidationError::custom(format!("{instance} is not of type {}", self.types.join(" or "))))
+        let types = self.types.join(" or ");
+        let shown = instance.to_value().to_string();
+        let shown = if shown.len() > MESSAGE_BYTES_MAX { "value" } else { &shown };
+        Err(ValidationError::custom(format!("{shown} is not of type {types}")))
     }
 
-    fn is_valid(&self, instance: &'i Json) -> bool {
+    fn is_valid(&self, instance: StoredNode<'i>) -> bool {
         self.fits(instance)
     }
 }
@@ -86,13 +176,13 @@ fn strict_type<'a>(
     _parent: &'a Map<String, Json>,
     value: &'a Json,
     _path: Location,
-) -> Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>> {
+) -> Result<Box<dyn for<'i> Keyword<'i, Stored>>, ValidationError<'a>> {
     let names = match value {
         Json::Array(names) => names.as_slice(),
         name => std::slice::from_ref(name),
     };
     let types = names.iter().map(|name| name.as_str().map(str::to_string)).collect::<Option<Vec<_>>>();
     types
-        .map(|types| Box::new(StrictType { types }) as Box<dyn for<'i> Keyword<'i>>)
+        .map(|types| Box::new(StrictType { types }) as Box<dyn for<'i> Keyword<'i, Stored>>)
         .ok_or_else(|| ValidationError::custom("`type` is a name or a list of names"))
 }

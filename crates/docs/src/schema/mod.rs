@@ -2,14 +2,19 @@
 //!
 //! A schema of the plain kind (an object whose fields have types, enums, bounds and lengths) is checked by [`plain`] on the
 //! stored document, without building anything: it lies on the path of every write. Any other goes to the `jsonschema`
-//! crate ([`full`]). Both say the same about a plain schema; a property test holds them together.
+//! crate ([`full`]), which reads the stored document too, within bounds of steps, memory and stack. Both say the same about a plain
+//! schema; a property test holds them together.
 //!
 //! Stricter than JSON Schema in one point: `integer` takes digits only (`1.0` and `1e3` are no integers), within 64 bits.
 
+mod equality;
 mod full;
 mod looser;
+mod meter;
 mod plain;
 mod promise;
+mod stored;
+mod unfolding;
 
 use binjson::Document;
 use serde_json::Value as Json;

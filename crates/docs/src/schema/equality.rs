@@ -1,0 +1,202 @@
+//! Equality of JSON values by the standard's meaning, on stored values: numbers by what they are worth, objects whatever the
+//! order of their fields. Nothing is copied; what is compared is counted ([`super::meter`]).
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use binjson::{Kind, Value};
+use jsonschema::json::cmp;
+use serde_json::{Number, Value as Json};
+
+use super::meter;
+
+/// Elements that are hashed before the first look for equal ones; then at each doubling.
+const FIRST_LOOK: usize = 1024;
+
+/// Any number that is stored. Integers outside 64 bits become reals, and reals beyond the largest become it.
+pub(super) fn number(value: Value<'_>) -> Number {
+    match value.as_i64() {
+        Some(integer) => Number::from(integer),
+        None => {
+            let real = value.as_f64().unwrap_or_default().clamp(f64::MIN, f64::MAX);
+            Number::from_f64(real).unwrap_or_else(|| Number::from(0))
+        }
+    }
+}
+
+/// Whether a stored value is this one.
+pub(super) fn is(stored: Value<'_>, expected: &Json) -> bool {
+    meter::enter(0);
+    match (stored.kind(), expected) {
+        (Kind::Null, Json::Null) => true,
+        (Kind::Bool, Json::Bool(expected)) => stored.as_bool() == Some(*expected),
+        (Kind::Integer | Kind::Number, Json::Number(_)) => {
+            meter::read(stored.raw().len());
+            cmp::equal(&Json::Number(number(stored)), expected)
+        }
+        (Kind::String, Json::String(expected)) => {
+            meter::read(stored.raw().len().min(8 * expected.len() + 2));
+            // An escape takes up to six bytes for one.
+            stored.raw().len() <= 6 * expected.len() + 2 && stored.as_str().as_deref() == Some(expected)
+        }
+        (Kind::Array, Json::Array(expected)) => {
+            meter::read(stored.raw().len());
+            stored.len() == expected.len() && stored.elements().zip(expected).all(|(one, other)| is(one, other))
+        }
+        (Kind::Object, Json::Object(expected)) => {
+            meter::read(stored.raw().len());
+            let found = |(name, expected): (&String, &Json)| {
+                meter::enter(name.len());
+                stored.field(name).is_some_and(|value| is(value, expected))
+            };
+            stored.len() == expected.len() && expected.iter().all(found)
+        }
+        _ => false,
+    }
+}
+
+/// Whether two stored values are equal.
+fn are_equal(one: Value<'_>, other: Value<'_>) -> bool {
+    let (one_raw, other_raw) = (one.raw(), other.raw());
+    meter::enter(one_raw.len().min(other_raw.len()));
+    if one_raw == other_raw {
+        return true;
+    }
+    match (one.kind(), other.kind()) {
+        (Kind::Integer | Kind::Number, Kind::Integer | Kind::Number) => {
+            meter::read(one_raw.len() + other_raw.len());
+            cmp::equal(&Json::Number(number(one)), &Json::Number(number(other)))
+        }
+        (Kind::Array, Kind::Array) => {
+            meter::read(one_raw.len() + other_raw.len());
+            one.len() == other.len() && one.elements().zip(other.elements()).all(|(one, other)| are_equal(one, other))
+        }
+        (Kind::Object, Kind::Object) => {
+            meter::read(one_raw.len() + other_raw.len());
+            let found = |(name, value): (binjson::Str<'_>, Value<'_>)| {
+                meter::enter(name.stored().len());
+                let name = name.as_str().unwrap_or_default();
+                other.field(&name).is_some_and(|found| are_equal(value, found))
+            };
+            one.len() == other.len() && one.fields().all(found)
+        }
+        // Equal strings, words and their like are equal bytes.
+        _ => false,
+    }
+}
+
+/// Whether all elements of an array differ. Their hashes are kept, of 64 bits with a key that nobody knows, and only elements of
+/// equal hashes are compared.
+pub(super) fn are_unique(array: Value<'_>) -> bool {
+    let state = RandomState::new();
+    let mut hashes = Hashes { all: Vec::new(), taken: 0 };
+    let mut look_at = FIRST_LOOK;
+    for element in array.elements() {
+        hashes.push(hash(&state, element));
+        if hashes.all.len() == look_at {
+            look_at *= 2;
+            if !hashes.equal_ones().is_empty() && has_equal(&state, array, &hashes.equal_ones()) {
+                return false;
+            }
+        }
+    }
+    let equal = hashes.equal_ones();
+    equal.is_empty() || !has_equal(&state, array, &equal)
+}
+
+/// Hashes, whose memory is counted.
+struct Hashes {
+    all: Vec<u64>,
+    taken: usize,
+}
+
+impl Hashes {
+    fn push(&mut self, hash: u64) {
+        if self.all.len() == self.all.capacity() {
+            let more = self.all.capacity().max(64);
+            // While it grows, the old ones are there too.
+            let grown = (self.all.capacity() + 2 * more) * size_of::<u64>();
+            meter::take_bytes(grown);
+            self.taken += grown;
+            self.all.reserve_exact(more);
+        }
+        self.all.push(hash);
+    }
+
+    /// The hashes that are there twice, in their order.
+    fn equal_ones(&mut self) -> Vec<u64> {
+        meter::read(self.all.len() * size_of::<u64>());
+        self.all.sort_unstable();
+        let mut equal: Vec<u64> =
+            self.all.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).take(FIRST_LOOK).collect();
+        equal.dedup();
+        equal
+    }
+}
+
+impl Drop for Hashes {
+    fn drop(&mut self) {
+        meter::give_bytes(self.taken);
+    }
+}
+
+/// Whether two of the elements with these hashes are equal. There are several of one hash only by the rarest accident, unless
+/// they are equal.
+fn has_equal(state: &RandomState, array: Value<'_>, equal: &[u64]) -> bool {
+    let mut seen: Vec<(u64, Value<'_>)> = Vec::new();
+    for element in array.elements() {
+        let hash = hash(state, element);
+        if equal.binary_search(&hash).is_err() {
+            continue;
+        }
+        if seen.iter().any(|(other, before)| *other == hash && are_equal(*before, element)) {
+            return true;
+        }
+        meter::take_bytes(4 * size_of::<(u64, Value<'_>)>());
+        meter::read(seen.len() * size_of::<(u64, Value<'_>)>());
+        seen.push((hash, element));
+    }
+    false
+}
+
+fn hash(state: &RandomState, value: Value<'_>) -> u64 {
+    let mut hasher = state.build_hasher();
+    hash_into(state, value, &mut hasher);
+    hasher.finish()
+}
+
+fn hash_into(state: &RandomState, value: Value<'_>, hasher: &mut impl Hasher) {
+    let raw = value.raw();
+    meter::enter(raw.len());
+    match value.kind() {
+        Kind::Integer | Kind::Number => hash_number(value, hasher),
+        Kind::Array => {
+            hasher.write_u8(b'[');
+            value.elements().for_each(|element| hash_into(state, element, hasher));
+            hasher.write_u8(b']');
+        }
+        Kind::Object => {
+            let fields = value.fields().fold(0u64, |sum, (name, value)| {
+                let mut field = state.build_hasher();
+                name.stored().hash(&mut field);
+                hash_into(state, value, &mut field);
+                sum.wrapping_add(field.finish())
+            });
+            hasher.write_u8(b'{');
+            hasher.write_u64(fields);
+        }
+        _ => raw.hash(hasher),
+    }
+}
+
+/// Equal numbers have one hash: whole ones within 64 bits as integers.
+fn hash_number(value: Value<'_>, hasher: &mut impl Hasher) {
+    let number = number(value);
+    let real = number.as_f64().unwrap_or_default();
+    // 2^63 is no i64.
+    let whole = number.as_i64().or_else(|| (real.fract() == 0.0 && real.abs() < 2f64.powi(63)).then_some(real as i64));
+    match whole {
+        Some(whole) => hasher.write_i64(whole),
+        None => hasher.write_u64(real.to_bits()),
+    }
+}
