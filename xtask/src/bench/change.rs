@@ -3,10 +3,13 @@
 //! Both revisions are built, get the same data in folders of their own, and are measured in turns: before, after, before. A row gives the
 //! median of the ratios of each run to the mean of its two neighbours, and as noise half the width of the middle half of the ratios.
 //! A change may cost 3 %. Ratios of CPU per request (HTTP, durable writes) and of rates (the store, durable writes) are judged.
+//!
+//! A server's speed depends on where its memory happens to lie: two processes of one binary differed by 5 % for as long as they
+//! ran. So each turn over HTTP has a process of its own.
 
 use super::process::Server;
 use super::results::{Row, record};
-use super::stage::Stage;
+use super::stage::{Imported, Stage};
 use super::wrk::{self, Load};
 use super::{Effort, http, median, writes};
 use crate::tools;
@@ -38,18 +41,13 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     }
     if wants("http") || wants("writes") {
         let stage = Stage::set(Effort { rounds: ROUNDS, seconds: 1, record: true })?;
-        let sides = [stage.with_binary("before", before.sapsan())?, stage.with_binary("after", stage.sapsan.clone())?];
+        let sides = [stage.imported_with("before", before.sapsan())?, stage.imported_with("after", stage.sapsan.clone())?];
         if wants("http") {
-            for (name, load) in http::loads() {
-                rows.push(served(&stage, &sides, name, &load, Judged::Cpu)?);
-            }
+            rows.extend(served_rows(&stage, &sides, &http::loads().collect::<Vec<_>>(), Judged::Cpu)?);
         }
         if wants("writes") {
-            for (name, load) in writes::loads() {
-                rows.push(served(&stage, &sides, name, &load, Judged::Rate)?);
-            }
+            rows.extend(served_rows(&stage, &sides, &writes::loads().collect::<Vec<_>>(), Judged::Rate)?);
         }
-        sides.into_iter().for_each(Server::kill);
     }
     record("cargo xtask bench change", &rows)
 }
@@ -107,29 +105,49 @@ enum Judged {
     Rate,
 }
 
-/// One shape of load against both servers.
-fn served(stage: &Stage, sides: &[Server; 2], name: &str, load: &Load, judged: Judged) -> Result<Row, String> {
-    let mut turns = Turns::default();
-    let mut failures = 0;
+/// Shapes of load against both sides, each turn of a process of its own.
+fn served_rows(
+    stage: &Stage,
+    sides: &[Imported; 2],
+    loads: &[(&'static str, Load)],
+    judged: Judged,
+) -> Result<Vec<Row>, String> {
+    let mut turns: Vec<Turns> = loads.iter().map(|_| Turns::default()).collect();
+    let mut failures = vec![0; loads.len()];
+    let folder = stage.folder.path();
+    let mut seed = 0;
+    let mut run = |server: &Server, load: &Load| {
+        seed += 1;
+        wrk::run(server, load, &stage.cores, stage.effort, folder, seed)
+    };
     for turn in 0..=2 * ROUNDS {
-        let outcome = wrk::run(&sides[turn % 2], load, &stage.cores, stage.effort, stage.folder.path(), turn as u64)?;
-        failures += outcome.failures;
-        turns.push(match judged {
-            Judged::Cpu => outcome.cpu_microseconds,
-            Judged::Rate => 1e6 / outcome.requests_per_second,
-        });
+        let server = stage.serve_imported(&sides[turn % 2])?;
+        // The first one reads pages that this process has not read.
+        loads.first().map(|(_, load)| run(&server, load)).transpose()?;
+        for (index, (_, load)) in loads.iter().enumerate() {
+            let outcome = run(&server, load)?;
+            failures[index] += outcome.failures;
+            turns[index].push(match judged {
+                Judged::Cpu => outcome.cpu_microseconds,
+                Judged::Rate => 1e6 / outcome.requests_per_second,
+            });
+        }
+        server.terminate()?;
     }
     let unit = match judged {
         Judged::Cpu => "µs CPU a request",
         Judged::Rate => "µs a request",
     };
-    let mut row = turns.row(name, |cost| format!("{cost:.2} {unit}"));
-    if failures > 0 {
-        row.reached = false;
-        row.work = format!("{name} ({failures} failed)");
-    }
-    row.print();
-    Ok(row)
+    let rows = loads.iter().zip(turns).zip(failures).map(|(((name, _), turns), failures)| {
+        let mut row = turns.row(name, |cost| format!("{cost:.2} {unit}"));
+        if failures > 0 {
+            row.reached = false;
+            row.work = format!("{name} ({failures} failed)");
+        }
+        row.print();
+        row
+    });
+    Ok(rows.collect())
 }
 
 /// Costs measured in turns: before, after, before, …

@@ -36,6 +36,12 @@ pub(super) struct Stage {
     floor: PathBuf,
 }
 
+/// The train data in a folder, and the build of the server that imported it.
+pub(super) struct Imported {
+    sapsan: PathBuf,
+    store: PathBuf,
+}
+
 impl Stage {
     /// Builds the server and the floor.
     pub(super) fn set(effort: Effort) -> Result<Stage, String> {
@@ -90,11 +96,16 @@ impl Stage {
         self.serve_folder(&store)
     }
 
-    /// Imports the train data with another build of the server, into a folder of this name, and serves it.
-    pub(super) fn with_binary(&self, name: &str, sapsan: PathBuf) -> Result<Server, String> {
+    /// Imports the train data with another build of the server, into a folder of this name.
+    pub(super) fn imported_with(&self, name: &str, sapsan: PathBuf) -> Result<Imported, String> {
         let (zip, store) = (self.generate(TRAIN)?, self.folder.path().join(name));
         tools::run_with(Command::new(&sapsan).arg("import").arg(Stage::config()).arg("--data").arg(&store).arg(&zip))?;
-        self.serve_with(&sapsan, &store)
+        Ok(Imported { sapsan, store })
+    }
+
+    /// Serves it by the build that imported it.
+    pub(super) fn serve_imported(&self, imported: &Imported) -> Result<Server, String> {
+        self.serve_with(&imported.sapsan, &imported.store)
     }
 
     /// Serves a data folder.

@@ -27,7 +27,7 @@ pub(super) struct Outcome {
 /// Requests in each thread's pool, as the acceptance run has them.
 const POOL: u32 = 20_000;
 
-fn script(load: &Load, seed: u64) -> String {
+fn script(load: &Load, seed: u64, threads: usize) -> String {
     let source = if load.fresh {
         "function request() return many() end".to_owned()
     } else {
@@ -41,7 +41,7 @@ fn script(load: &Load, seed: u64) -> String {
     format!(
         r#"
 local started = 0
-function setup(thread) started = started + 1 thread:set("seed", {seed} * 100 + started) end
+function setup(thread) started = started + 1 thread:set("seed", {seed} * {threads} + started) end
 {make}
 function many()
   local parts = {{}}
@@ -56,7 +56,7 @@ function init(args) math.randomseed(seed) if fill then fill() end end
     )
 }
 
-/// Runs the load against a server and reads what it cost.
+/// Runs the load against a server and reads what it cost. Each thread of each seed makes requests of its own.
 pub(super) fn run(
     server: &Server,
     load: &Load,
@@ -66,7 +66,7 @@ pub(super) fn run(
     seed: u64,
 ) -> Result<Outcome, String> {
     let file = folder.join("load.lua");
-    std::fs::write(&file, script(load, seed)).map_err(|error| format!("{}: {error}", file.display()))?;
+    std::fs::write(&file, script(load, seed, cores.threads)).map_err(|error| format!("{}: {error}", file.display()))?;
     let before = server.cpu_seconds();
     let output = Command::new("taskset")
         .args(["-c", &cores.load, "wrk"])
