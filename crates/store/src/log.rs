@@ -345,10 +345,17 @@ impl Log {
         self.keeper.recycle(self.retention.released_before(number));
     }
 
-    /// Removes the oldest segment that only readers of changes want, so that the disk has its space; false when there is
-    /// none.
+    /// Removes a file that nothing needs, else the oldest segment that only readers of changes want, so that the disk has its
+    /// space; false when there is none.
     pub(crate) fn give_back(&self) -> bool {
-        self.retention.give_back().is_some_and(|number| keeper::remove_kept(&*self.disk, number))
+        self.keeper.give_back()
+            || self.retention.give_back().is_some_and(|number| keeper::remove_kept(&*self.disk, number))
+    }
+
+    /// Removes all files that no recovery needs. For a store that writes no more.
+    pub(crate) fn give_all_back(&self) {
+        self.keeper.give_all_back();
+        while self.give_back() {}
     }
 
     /// A reader of what follows a version; else the version from which on changes are there.

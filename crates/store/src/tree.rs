@@ -57,6 +57,7 @@ pub(crate) use copy::{Target, copy, given_up};
 pub use cursor::Cursor;
 pub(crate) use direct::{Lack, Part, Told};
 pub use entries::{Entries, VisitEntries};
+pub(crate) use file::Runs;
 pub use file::TreeFile;
 pub(crate) use merge::Cut;
 pub use meta::Meta;

@@ -14,7 +14,14 @@ pub(crate) fn run(arguments: &Folder) -> Outcome {
     let bar = progress::entries(0);
     let copied = Store::compact(data, Options::default(), &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
-    let copied = copied.map_err(|error| format!("{}: {error}", data.display()))?;
+    let copied = copied.map_err(|error| match error {
+        store::Error::Full => format!(
+            "{}: disk full; nothing was changed. The new tree file needs room for the live data beside the old one, \
+             which `sapsan stat {0}` tells: delete other files, or `sapsan backup` to another disk and restore",
+            data.display()
+        ),
+        error => format!("{}: {error}", data.display()),
+    })?;
     let (entries, after) = (copied.entries, copied.bytes);
     output::line(format_args!("{}: {entries} entries; {before} bytes became {after}", data.display()))
 }

@@ -4,6 +4,12 @@ use docs::{Database, Differences};
 use std::path::Path;
 use store::{Options, Store};
 
+/// Whether a folder could not be opened because nothing can be written into it.
+pub(super) fn is_read_only(error: &store::Error) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error, store::Error::Io { source, .. } if matches!(source.kind(), ReadOnlyFilesystem | PermissionDenied))
+}
+
 /// Opens a folder with a file that declares what the folder holds. Any other is refused: opening brings a folder in line with the
 /// file, which would drop or build what nobody has asked for.
 pub(super) fn open(
@@ -13,7 +19,14 @@ pub(super) fn open(
     options: Options,
 ) -> Result<Database, String> {
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", data.display());
-    let (store, _) = Store::open(data, options).map_err(|error| told(&error))?;
+    let (store, _) = Store::open(data, options).map_err(|error| match is_read_only(&error) {
+        true => format!(
+            "{}: the folder cannot be written. To be opened with its configuration it must be: `sapsan restore {0} COPY` \
+             makes a copy of it elsewhere",
+            data.display()
+        ),
+        false => told(&error),
+    })?;
     let differences = Differences::find(documents, &store).map_err(|error| told(&error))?;
     if !differences.is_empty() {
         return Err(format!(

@@ -1,7 +1,7 @@
 //! `sapsan stat DIR`: trees, depth, fill, space. `sapsan stat URL`: what a running server tells of its store.
 
 use super::remote::Remote;
-use super::{Outcome, output};
+use super::{Outcome, looking, output};
 use crate::cli::Folder;
 use store::{Options, Store};
 
@@ -14,8 +14,14 @@ pub(crate) fn run(arguments: &Folder) -> Outcome {
         return Err(format!("{} is no data folder", data.display()));
     }
     let told = |error: store::Error| format!("{}: {error}", data.display());
-    let (store, _) = Store::open(data, Options::default().keeping_changes()).map_err(told)?;
-    output::bytes(store.stat().to_string().as_bytes())
+    match Store::open(data, Options::default().keeping_changes()) {
+        Ok((store, _)) => output::bytes(store.stat().to_string().as_bytes()),
+        // It cannot be opened, but its files can be looked at.
+        Err(error) if looking::is_read_only(&error) => {
+            output::bytes(Store::examine(data).map_err(told)?.to_string().as_bytes())
+        }
+        Err(error) => Err(told(error)),
+    }
 }
 
 /// The store's metrics, without what explains them to a machine.

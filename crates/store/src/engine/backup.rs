@@ -5,7 +5,8 @@
 //! as the copy takes; a view holds nothing but pages.
 //!
 //! Compaction leaves the log alone: the new file says of itself what the old one did, the same version and the same
-//! place where replay starts. So whichever of the two a crash leaves goes on with the same log.
+//! place where replay starts. So whichever of the two a crash leaves goes on with the same log. Where the disk has no room for
+//! the new file, what the log has prepared gives way.
 
 use std::sync::Arc;
 
@@ -41,7 +42,14 @@ impl Engine {
         // No checkpoint from here on: it would write to the old file, and give back the log that the new one needs.
         let _merging = self.hold_merging()?;
         let view = self.tree.view();
-        let result = self.copy_to(&*self.disk, &view, view.meta().log_start, watch).and_then(|copied| {
+        let mut copied = self.copy_to(&*self.disk, &view, view.meta().log_start, watch);
+        if matches!(copied, Err(Error::Full)) {
+            self.fail_stop.close();
+            self.log.give_all_back();
+            copied = remove_part(&*self.disk)
+                .and_then(|()| self.copy_to(&*self.disk, &view, view.meta().log_start, watch));
+        }
+        let result = copied.and_then(|copied| {
             self.fail_stop.close();
             let context = |error| Error::io(format!("rename {PART_NAME}"), error);
             self.disk.sync_dir().map_err(context)?;

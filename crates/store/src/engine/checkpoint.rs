@@ -223,8 +223,8 @@ impl Engine {
         let live_bytes = u64::from(self.tree.live_pages()) * PAGE_BYTES as u64;
         let worth = self.options.checkpoint_worth_bytes(live_bytes);
         let is_worth_it = is_rested && lock(&self.current).active.used_bytes() > worth;
-        // A checkpoint gives segments back.
-        let is_short = self.log.is_full() && self.log.has_older_segments();
+        // A checkpoint gives segments back, and pages of what was deleted.
+        let is_short = self.log.is_full() && self.log.has_older_segments() || self.room.is_refusing() && is_rested;
         (is_late || is_long || is_worth_it || is_short) && !lock(&self.current).active.is_empty()
     }
 
@@ -372,6 +372,21 @@ impl Engine {
         if let Some(mut writer) = self.try_hold_writer() {
             self.refresh(&mut writer);
         }
+        self.published.reclaim();
+        Ok(true)
+    }
+
+    /// A checkpoint of nothing: after it no meta page reaches the pages that the one before has freed. False where another is
+    /// under way or about to be, which does as much.
+    pub(super) fn checkpoint_nothing(&self) -> Result<bool, Error> {
+        let Some(_merging) = self.fail_stop.try_lock(&self.checkpoints.merging, MERGING) else { return Ok(false) };
+        if self.checkpoints.state().frozen.is_some() {
+            return Ok(false);
+        }
+        let tree = self.tree.begin(pace::unhindered(Arc::clone(&self.is_closing)))?;
+        let (version, log_start) = (tree.base().meta().version, tree.base().meta().log_start);
+        let view = self.finish(tree, version.0, log_start, version.0)?;
+        self.publish_if_room(|generation| generation.tree = view);
         self.published.reclaim();
         Ok(true)
     }

@@ -101,7 +101,9 @@ impl Folds {
     /// Adds what a checkpoint will need for the rows.
     pub(crate) fn add_need(&self, need: &mut Need) {
         need.bytes += self.size.need.bytes;
-        need.runs += self.size.need.runs;
+        need.apart_bytes += self.size.need.apart_bytes;
+        need.singles += self.size.need.singles;
+        need.runs = need.runs.and(self.size.need.runs);
         need.keys += self.rows.len() as u64;
     }
 
@@ -383,7 +385,10 @@ impl Size {
         let mut gone = Need::default();
         gone.add(&operation);
         self.need.bytes -= gone.bytes;
-        self.need.runs -= gone.runs;
+        self.need.apart_bytes -= gone.apart_bytes;
+        self.need.singles -= gone.singles;
+        // The longest one may be gone; to keep it counts too much, never too little.
+        self.need.runs.pages -= gone.runs.pages;
         self.value_bytes -= operation.edit.bytes().len();
     }
 }

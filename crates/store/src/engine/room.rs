@@ -25,7 +25,7 @@ use super::limits::TICK;
 use super::{Engine, lock, pieces};
 use crate::error::Error;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation};
-use crate::tree::{PAGE_BYTES, VALUE_INLINE_MAX, overflow_pages};
+use crate::tree::{PAGE_BYTES, Runs, VALUE_INLINE_MAX, overflow_pages};
 
 /// Room on the disk, over what is needed, above which none is taken in advance: nobody else fills as much within a
 /// [`TICK`].
@@ -47,6 +47,11 @@ const PIECE_PAGES: u64 = 16;
 /// File pages for each of which the space map may be rewritten by one (it covers 32,576; old and new, and a directory).
 const PAGES_PER_MAP_PAGE: u64 = 8192;
 
+/// Pages that only deletions may use, so that a full disk can be freed by them.
+pub(crate) const DELETION_PAGES: u64 = 256;
+/// What writes that were refused wait for beyond what they need, so that health does not go to and fro.
+const RECOVERY_PAGES: u64 = DELETION_PAGES + 2 * AHEAD_PAGES;
+
 /// What merging a memtable takes at most, in numbers that are cheap to keep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Need {
@@ -56,8 +61,12 @@ pub(crate) struct Need {
     pub(crate) bytes: u64,
     /// Deleted ranges.
     pub(crate) ranges: u64,
-    /// Pages of values that have pages of their own, and lie in one stretch each.
-    pub(crate) runs: u64,
+    /// Of these, bytes of values that have pages of their own.
+    pub(crate) apart_bytes: u64,
+    /// Values that have one.
+    pub(crate) singles: u64,
+    /// Pages of values that have several, which lie in one stretch.
+    pub(crate) runs: Runs,
 }
 
 impl Need {
@@ -66,7 +75,13 @@ impl Need {
         let value_len = operation.edit.bytes().len();
         self.bytes += (OPERATION_HEADER_BYTES + operation.key.len() + value_len) as u64;
         match operation.edit {
-            Edit::Put(_) if value_len > VALUE_INLINE_MAX => self.runs += u64::from(overflow_pages(value_len)),
+            Edit::Put(_) if value_len > VALUE_INLINE_MAX => {
+                self.apart_bytes += value_len as u64;
+                match overflow_pages(value_len) {
+                    1 => self.singles += 1,
+                    pages => self.runs = self.runs.and(Runs { pages, longest: pages }),
+                }
+            }
             Edit::Put(_) | Edit::Delete => {}
             Edit::DeleteRange { .. } => self.ranges += 1,
         }
@@ -83,10 +98,10 @@ impl Need {
             return 0;
         }
         let touched = (3 * self.keys).min(self.keys.min(live) + live);
-        let leaves = touched + 2 * self.bytes / PAGE_BYTES as u64 + 2;
+        let leaves = touched + 2 * (self.bytes - self.apart_bytes) / PAGE_BYTES as u64 + 2;
         let pieces = pieces::count_most(self.keys, self.bytes);
         let fixed = FIXED_PAGES + (pieces - 1) * PIECE_PAGES + pieces * (live / PAGES_PER_MAP_PAGE);
-        leaves + leaves / 2 + self.runs + RANGE_PAGES * self.ranges + fixed
+        leaves + leaves / 2 + self.singles + u64::from(self.runs.pages) + RANGE_PAGES * self.ranges + fixed
     }
 }
 
@@ -95,25 +110,44 @@ impl Need {
 pub(crate) struct Room {
     /// Pages that the merges of both memtables will find for certain.
     granted: AtomicU64,
-    /// As many of them lie in one stretch.
-    granted_runs: AtomicU64,
+    /// As many of them are for values of several pages.
+    granted_runs: AtomicRuns,
     /// What they need: the frozen memtable, and the active one.
     frozen: AtomicU64,
     active: AtomicU64,
     /// The part of it that lies in stretches.
-    frozen_runs: AtomicU64,
-    active_runs: AtomicU64,
+    frozen_runs: AtomicRuns,
+    active_runs: AtomicRuns,
     is_refusing: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
 
+/// [`Runs`] that are read and written as one.
+#[derive(Default)]
+struct AtomicRuns(AtomicU64);
+
+impl AtomicRuns {
+    #[inline]
+    fn load(&self) -> Runs {
+        let both = self.0.load(Ordering::Acquire);
+        Runs { pages: (both >> 32) as u32, longest: both as u32 }
+    }
+
+    #[inline]
+    fn store(&self, runs: Runs) {
+        self.0.store(u64::from(runs.pages) << 32 | u64::from(runs.longest), Ordering::Release);
+    }
+}
+
 #[derive(Default)]
 struct State {
     /// Pages in all, and in runs, that somebody waits for.
-    asked: Option<(u64, u64)>,
+    asked: Option<(u64, Runs)>,
     /// Why the last one failed.
     failure: Option<Error>,
+    /// What failed for want of stretches alone: other writes are taken.
+    failed_runs: Option<Runs>,
     /// What is granted is in the file, not only on the disk.
     is_taken: bool,
 }
@@ -126,30 +160,29 @@ impl Room {
 
     /// Whether a checkpoint of the active memtable is certain to find so many pages.
     #[inline]
-    pub(crate) fn covers(&self, active_pages: u64, active_runs: u64) -> bool {
+    pub(crate) fn covers(&self, active_pages: u64, active_runs: Runs) -> bool {
         active_pages + self.frozen.load(Ordering::Acquire) <= self.granted.load(Ordering::Acquire)
-            && (active_runs == 0
-                || active_runs + self.frozen_runs.load(Ordering::Acquire) <= self.granted_runs.load(Ordering::Acquire))
+            && (active_runs.pages == 0 || self.granted_runs.load().covers(active_runs.and(self.frozen_runs.load())))
     }
 
     /// Under the state's lock.
-    fn grant(&self, pages: u64, runs: u64) {
+    fn grant(&self, pages: u64, runs: Runs) {
         self.granted.store(pages, Ordering::Release);
-        self.granted_runs.store(runs, Ordering::Release);
+        self.granted_runs.store(runs);
     }
 
     /// What the active memtable needs now.
     #[inline]
-    pub(crate) fn note(&self, pages: u64, runs: u64) {
+    pub(crate) fn note(&self, pages: u64, runs: Runs) {
         self.active.store(pages, Ordering::Relaxed);
-        self.active_runs.store(runs, Ordering::Relaxed);
+        self.active_runs.store(runs);
     }
 
     /// The active memtable was frozen; the next one is empty.
-    pub(crate) fn rotated(&self, frozen_pages: u64, frozen_runs: u64) {
+    pub(crate) fn rotated(&self, frozen_pages: u64, frozen_runs: Runs) {
         self.frozen.store(frozen_pages, Ordering::Release);
-        self.frozen_runs.store(frozen_runs, Ordering::Relaxed);
-        self.note(0, 0);
+        self.frozen_runs.store(frozen_runs);
+        self.note(0, Runs::default());
     }
 
     /// What the frozen memtable needs.
@@ -157,27 +190,28 @@ impl Room {
         self.frozen.load(Ordering::Acquire)
     }
 
-    fn needed(&self) -> (u64, u64) {
-        let load = |number: &AtomicU64| number.load(Ordering::Acquire);
-        (load(&self.frozen) + load(&self.active), load(&self.frozen_runs) + load(&self.active_runs))
+    fn needed(&self) -> (u64, Runs) {
+        let pages = self.frozen.load(Ordering::Acquire) + self.active.load(Ordering::Acquire);
+        (pages, self.frozen_runs.load().and(self.active_runs.load()))
     }
 
     /// Waits for the thread to grant the active memtable so many pages, or to fail. While it fails nobody waits.
-    pub(crate) fn ask(&self, active_pages: u64, active_runs: u64, engine: &Engine) -> Result<(), Error> {
+    pub(crate) fn ask(&self, active_pages: u64, active_runs: Runs, engine: &Engine) -> Result<(), Error> {
         let mut state = self.state();
         loop {
             if self.covers(active_pages, active_runs) {
                 return Ok(());
             }
-            let runs = active_runs + self.frozen_runs.load(Ordering::Acquire);
+            let runs = active_runs.and(self.frozen_runs.load());
             let total = active_pages + self.frozen.load(Ordering::Acquire);
-            let is_new = state.asked.is_none();
-            state.asked = Some((total, runs));
             if let Some(failure) = &state.failure {
                 return Err(failure.copy());
             }
+            if state.failed_runs.is_some_and(|failed| runs.covers(failed)) {
+                return Err(Error::Full);
+            }
             engine.check_writable()?;
-            if is_new {
+            if state.asked.replace((total, runs)).is_none() {
                 self.changed.notify_all();
             }
             state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
@@ -211,10 +245,16 @@ impl Engine {
                 quiet = 0;
                 let (pages, runs) = asked.unwrap_or((needed, needed_runs));
                 drop(state);
-                // Where it failed, and nobody asks: whether a small write would find room again.
-                let probe = if room.is_refusing() { AHEAD_PAGES } else { 0 };
-                let outcome = self.provide(pages.max(needed + probe), runs);
+                // Where it failed: whether writes would find room for a while.
+                let probe = if room.is_refusing() { RECOVERY_PAGES } else { 0 };
+                let provided = self.provide(pages.max(needed + probe), runs);
+                let (outcome, failed_runs) = match provided {
+                    Ok(true) => (Ok(()), None),
+                    Ok(false) => (Ok(()), Some(runs)),
+                    Err(error) => (Err(error), None),
+                };
                 state = room.state();
+                state.failed_runs = failed_runs;
                 // Not by `failure`, which each checkpoint clears: on a full disk that would tell the same again and again.
                 if outcome.is_err() != room.is_refusing() {
                     tell(outcome.as_ref().err());
@@ -225,7 +265,7 @@ impl Engine {
             } else {
                 quiet += 1;
                 if quiet == QUIET_TICKS && !state.is_taken {
-                    room.grant(0, 0);
+                    room.grant(0, Runs::default());
                 }
             }
             if state.asked.is_none() {
@@ -245,33 +285,53 @@ impl Engine {
         active.populate();
     }
 
-    /// Grants `pages` in all, from what the disk has if that is ample, else from pages in the file.
-    fn provide(&self, pages: u64, runs: u64) -> Result<(), Error> {
+    /// Grants `pages` in all, from what the disk has if that is ample, else from pages in the file. False where they are there,
+    /// and not all of `runs`.
+    fn provide(&self, pages: u64, runs: Runs) -> Result<bool, Error> {
         let free_bytes = self.disk.free_bytes().unwrap_or(None).unwrap_or(0);
         let wanted = pages + AHEAD_AMPLE_PAGES;
         if free_bytes >= AMPLE_BYTES + 2 * wanted * PAGE_BYTES as u64 {
             let mut state = self.room.state();
             state.is_taken = false;
-            self.tree.promise(0, 0, false)?;
-            let granted = self.room.granted.load(Ordering::Relaxed);
-            self.room.grant(wanted.max(granted), wanted.max(granted));
-            return Ok(());
+            self.tree.promise(0, Runs::default(), false)?;
+            let granted = self.room.granted.load(Ordering::Relaxed).max(wanted);
+            self.room.grant(granted, Runs { pages: in_pages(granted), longest: u32::MAX });
+            return Ok(true);
         }
-        let (wanted, runs) = (in_pages(pages + AHEAD_PAGES), in_pages(runs));
+        let wanted = in_pages(pages + AHEAD_PAGES);
         let grow = || self.tree.promise(wanted, runs, true);
         let mut grown = grow();
-        // What is only kept for readers of changes gives way first, a segment at a time.
-        while grown.as_ref().is_ok_and(|all| all.pages < wanted || all.stretch < runs) && self.log.give_back() {
+        // What is only kept for readers of changes gives way first, a segment at a time; then what the older meta page reaches.
+        while let Ok(all) = &grown
+            && (all.pages < wanted || all.runs < runs.pages)
+            && (self.log.give_back() || self.free_waiting(all.pages)?)
+        {
             grown = grow();
         }
         // Once more under the lock: a checkpoint may have ended since.
         let mut state = self.room.state();
         let promised = self.tree.promise(wanted, runs, false)?;
         state.is_taken = true;
-        self.room.grant(u64::from(promised.pages.min(wanted)), u64::from(promised.stretch.min(runs)));
+        let granted_runs = Runs { pages: promised.runs, ..runs };
+        self.room.grant(u64::from(promised.pages.min(wanted)), granted_runs);
         grown?;
-        let is_all = u64::from(promised.pages) >= pages && promised.stretch >= runs;
-        if is_all { Ok(()) } else { Err(Error::Full) }
+        let lacking_runs = u64::from(runs.pages - promised.runs);
+        match u64::from(promised.pages) + lacking_runs >= pages {
+            true => Ok(lacking_runs == 0),
+            false => Err(Error::Full),
+        }
+    }
+
+    /// Where pages wait for nothing but the next checkpoint, and `available` are enough for one beside what is needed already:
+    /// an empty one. False where there is nothing to do.
+    fn free_waiting(&self, available: u32) -> Result<bool, Error> {
+        let cost = FIXED_PAGES + u64::from(self.tree.live_pages()) / PAGES_PER_MAP_PAGE;
+        let (needed, _) = self.room.needed();
+        // What one writes anew, it frees as well.
+        if u64::from(self.tree.freed_by_next()) <= cost || u64::from(available) < needed + cost {
+            return Ok(false);
+        }
+        self.checkpoint_nothing()
     }
 
     /// A piece of the frozen memtable is merged: so many pages less may it need, and so many are gone.
@@ -286,24 +346,23 @@ impl Engine {
     pub(crate) fn room_merged(&self) {
         let mut state = self.room.state();
         self.lower_grant(&mut state, 0);
-        self.room.frozen_runs.store(0, Ordering::Release);
+        self.room.frozen_runs.store(Runs::default());
         self.room.frozen.store(0, Ordering::Release);
     }
 
     /// Grants no more than there is, after pages were taken. Whatever was refused before: a checkpoint gives pages and log
     /// segments back.
     fn lower_grant(&self, state: &mut State, taken: u64) {
-        state.failure = None;
-        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let pages = load(&self.room.granted).saturating_sub(taken);
-        let runs = load(&self.room.granted_runs);
+        (state.failure, state.failed_runs) = (None, None);
+        let pages = self.room.granted.load(Ordering::Relaxed).saturating_sub(taken);
+        let runs = self.room.granted_runs.load();
         if !state.is_taken {
             self.room.grant(pages, runs);
             return;
         }
-        match self.tree.promise(in_pages(pages), in_pages(runs), false) {
-            Ok(promised) => self.room.grant(pages.min(promised.pages.into()), runs.min(promised.stretch.into())),
-            Err(_) => self.room.grant(0, 0),
+        match self.tree.promise(in_pages(pages), runs, false) {
+            Ok(promised) => self.room.grant(pages.min(promised.pages.into()), Runs { pages: promised.runs, ..runs }),
+            Err(_) => self.room.grant(0, Runs::default()),
         }
     }
 }
@@ -332,6 +391,7 @@ mod tests {
         assert!((30..120).contains(&few), "{few}");
         assert_eq!(need(20_000, 0).pages(1000), need(90_000, 0).pages(1000));
         assert!(need(10, 10 << 20).pages(1) >= 3 * (10 << 20) / 4096);
-        assert_eq!(Need { keys: 1, runs: 70, ..Need::default() }.pages(5), need(1, 0).pages(5) + 70);
+        let runs = Runs { pages: 70, longest: 30 };
+        assert_eq!(Need { keys: 1, singles: 3, runs, ..Need::default() }.pages(5), need(1, 0).pages(5) + 73);
     }
 }

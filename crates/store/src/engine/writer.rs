@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::batch::{OpenBatch, Request};
 use super::changes::Change;
 use super::folds::Folds;
-use super::room::{AHEAD_PAGES, Need};
+use super::room::{AHEAD_PAGES, DELETION_PAGES, Need};
 use super::view::{Generation, View};
 use super::{Engine, count};
 use crate::disk::DIRECT_ALIGN;
@@ -235,20 +235,25 @@ impl Engine {
     fn has_disk_room(&self, writer: &Writer, work: &Work) -> Result<bool, Error> {
         let mut need = writer.need;
         let mut keys = writer.table.table().len();
+        let (mut puts, mut deletions) = (0, 0);
         for change in work.changes.iter() {
             need.add(&change.operation);
             // A range brings two boundaries.
             keys += 1 + usize::from(matches!(change.operation.edit, Edit::DeleteRange { .. }));
+            *(if matches!(change.operation.edit, Edit::Put(_)) { &mut puts } else { &mut deletions }) += 1;
         }
+        // What it folds beside it takes a few bytes where there are others already.
+        let is_deletion = puts == 0 && deletions > 0;
+        let reserve = if is_deletion { 0 } else { DELETION_PAGES };
         need.keys = keys as u64;
         writer.folds.add_need(&mut need);
         let pages = need.pages(writer.live_pages);
-        if self.room.covers(pages, need.runs) {
+        if self.room.covers(pages + reserve, need.runs) {
             return Ok(true);
         }
         // With less than this beyond it each few transactions would take a checkpoint of their own: then the disk is full.
-        let margin = if writer.is_all_merged() { AHEAD_PAGES } else { 0 };
-        match self.room.ask(pages + margin, need.runs, self) {
+        let margin = if writer.is_all_merged() && !is_deletion { AHEAD_PAGES } else { 0 };
+        match self.room.ask(pages + reserve + margin, need.runs, self) {
             Ok(()) => Ok(true),
             // What a checkpoint really takes is less than what it may take.
             Err(Error::Full) if !writer.is_all_merged() => Ok(false),

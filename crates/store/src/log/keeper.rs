@@ -28,6 +28,9 @@ const FREE_SEGMENTS_MIN: u64 = 8;
 /// Recycled files kept at most; more are removed. As many as a checkpoint of large memtables gives back at once: else some
 /// would be removed and written anew each time.
 const SPARES_MAX: usize = 16;
+/// Recycled files kept on a full disk, beside those that are ready: on it deletions make a segment full before the checkpoint ends
+/// that gives the one before back.
+const SPARES_MIN: usize = 2;
 
 /// See the module's text.
 pub(crate) struct Keeper {
@@ -124,6 +127,30 @@ impl Keeper {
         state.failure.is_some() && state.ready.len() <= kept
     }
 
+    /// Removes a recycled file beyond those that deletions will need, so that the disk has its space; false when there is none.
+    pub(crate) fn give_back(&self) -> bool {
+        let mut state = self.shared.state();
+        if state.ready.len() < READY_SEGMENTS || state.spares.len() <= SPARES_MIN {
+            return false;
+        }
+        let spare = state.spares.pop();
+        drop(state);
+        spare.is_some_and(|number| remove_spare(&*self.shared.disk, number))
+    }
+
+    /// Ends the thread and removes all files that hold nothing: nobody writes to the log any more.
+    pub(crate) fn give_all_back(&self) {
+        let mut state = self.shared.state();
+        state.closing = true;
+        let ready: Vec<u64> = state.ready.drain(..).map(|segment| segment.number).collect();
+        let spares = std::mem::take(&mut state.spares);
+        drop(state);
+        self.shared.changed.notify_all();
+        for number in ready.into_iter().chain(spares) {
+            remove_spare(&*self.shared.disk, number);
+        }
+    }
+
     /// Takes back segments that no recovery needs any more.
     pub(crate) fn recycle(&self, numbers: impl IntoIterator<Item = u64>) {
         let mut state = self.shared.state();
@@ -193,10 +220,8 @@ fn keep(shared: &Shared) {
         } else if state.spares.len() > SPARES_MAX {
             let spare = state.spares.pop();
             drop(state);
-            if let Some(number) = spare
-                && let Err(error) = shared.disk.remove(&segment::live_name(number))
-            {
-                tracing::warn!(segment = number, %error, "cannot remove a log segment that is no longer needed");
+            if let Some(number) = spare {
+                remove_spare(&*shared.disk, number);
             }
             state = shared.state();
         } else if state.failure.is_some() && state.ready.len() < READY_SEGMENTS {
@@ -220,6 +245,15 @@ fn make_room(shared: &Shared) {
     let little = FREE_SEGMENTS_MIN * shared.segment_bytes;
     let is_short = || matches!(shared.disk.free_bytes(), Ok(Some(free)) if free < little);
     while is_short() && shared.retention.give_back().is_some_and(|number| remove_kept(&*shared.disk, number)) {}
+}
+
+/// Removes a segment that is no longer needed; false when the disk refuses.
+fn remove_spare(disk: &dyn Disk, number: u64) -> bool {
+    let removed = disk.remove(&segment::live_name(number));
+    if let Err(error) = &removed {
+        tracing::warn!(segment = number, %error, "cannot remove a log segment that is no longer needed");
+    }
+    removed.is_ok()
 }
 
 /// Removes a segment that was only kept for readers of changes; false when the disk refuses.

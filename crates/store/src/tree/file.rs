@@ -11,13 +11,33 @@ use super::view::TreeView;
 use crate::Error;
 use crate::disk::ReadQueue;
 
+/// Pages of values of several pages each, which lie in one stretch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Runs {
+    pub(crate) pages: u32,
+    /// Of the largest one.
+    pub(crate) longest: u32,
+}
+
+impl Runs {
+    /// These and others.
+    pub(crate) fn and(self, other: Runs) -> Runs {
+        Runs { pages: self.pages.saturating_add(other.pages), longest: self.longest.max(other.longest) }
+    }
+
+    /// Whether room for these is room for others.
+    pub(crate) fn covers(self, other: Runs) -> bool {
+        self.pages >= other.pages && self.longest >= other.longest
+    }
+}
+
 /// What checkpoints will find without the file's growing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promised {
     /// Pages in all.
     pub(crate) pages: u32,
-    /// Free pages at the end of the file, behind one another.
-    pub(crate) stretch: u32,
+    /// Of these, pages of values of several pages.
+    pub(crate) runs: u32,
 }
 
 /// What a writer needs of the state it starts from, and replaces.
@@ -81,13 +101,14 @@ impl TreeFile {
         self.shared.merged_pages.load(Ordering::Acquire)
     }
 
-    /// Promises free pages to checkpoints, and `runs` of them in one stretch, the file growing where it must; says how
-    /// many there are, which may be fewer than `wanted` where the disk is full. They are in the file, durably: nobody
-    /// else can take them, and they are there after a crash.
+    /// Promises `wanted` free pages to checkpoints, `runs` among them in stretches, the file growing where it must; says how
+    /// many there are, which may be fewer where the disk is full. They are in the file, durably: nobody else can take
+    /// them, and they are there after a crash.
     ///
     /// With `may_grow` false it only looks. Bulk builds leave alone what is promised.
-    pub(crate) fn promise(&self, wanted: u32, runs: u32, may_grow: bool) -> Result<Promised, Error> {
+    pub(crate) fn promise(&self, wanted: u32, runs: Runs, may_grow: bool) -> Result<Promised, Error> {
         let shared = &self.shared;
+        let wanted_singles = wanted.saturating_sub(runs.pages);
         let (mut has_grown, mut is_full) = (false, !may_grow);
         let outcome = loop {
             let (oldest, newest) = (self.oldest_view(), self.view().meta().sequence);
@@ -95,13 +116,18 @@ impl TreeFile {
             // What is under way will be durable before the next one begins. Were it published since `newest` was read,
             // it would have no pages any more, and this would only count too few.
             let durable = newest + u64::from(space.merging > 0);
-            let pages = space.available(oldest, durable);
-            let stretch = space.free_at_end();
-            let missing = wanted.saturating_sub(pages).max(runs.saturating_sub(stretch));
+            let merging_runs = space.merging_runs.min(runs.pages);
+            let (certain, kept) = space.keep(runs.pages - merging_runs, runs.longest);
+            let singles = space.available(oldest, durable).saturating_sub(kept + space.merging_runs);
+            let missing_runs = match runs.pages - merging_runs - certain {
+                0 => 0,
+                missing => missing + runs.longest.saturating_sub(1).saturating_sub(space.free_at_end()),
+            };
+            let missing = wanted_singles.saturating_sub(singles) + missing_runs;
             if missing == 0 || is_full {
-                space.promised = pages.min(wanted);
-                space.keep_for_runs(runs.min(stretch));
-                break Ok(Promised { pages, stretch });
+                space.promised = singles.min(wanted_singles) + kept + space.merging_runs;
+                let runs = certain + merging_runs;
+                break Ok(Promised { pages: singles + runs, runs });
             }
             has_grown = true;
             // In steps, so that a checkpoint that wants pages does not wait for all of it.
@@ -115,6 +141,12 @@ impl TreeFile {
             shared.file().sync_data().map_err(|error| shared.io_failure("sync", error))?;
         }
         outcome
+    }
+
+    /// Pages that the next checkpoint frees whatever it merges.
+    pub(crate) fn freed_by_next(&self) -> u32 {
+        let (oldest, newest) = (self.oldest_view(), self.view().meta().sequence);
+        self.shared.space().freed_by_next(oldest, newest)
     }
 
     /// Sequence of the oldest view that is still held: pages freed since cannot be used again.

@@ -71,12 +71,17 @@ impl Extent {
         Extent { start: page, count: 1 }
     }
 
+    /// The number of the page behind it.
+    pub(super) fn end(self) -> u32 {
+        self.start.0.saturating_add(self.count)
+    }
+
     pub(super) fn holds(self, page: PageNo) -> bool {
         page >= self.start && page.0 - self.start.0 < self.count
     }
 
     pub(super) fn pages(self) -> impl Iterator<Item = PageNo> {
-        (self.start.0..self.start.0.saturating_add(self.count)).map(PageNo)
+        (self.start.0..self.end()).map(PageNo)
     }
 }
 

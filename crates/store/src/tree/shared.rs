@@ -315,12 +315,22 @@ impl Shared {
 
     /// A run of pages up to the next multiple of `stretch`; the file grows when none is free.
     pub(super) fn take_some(&self, stretch: u32, growth: Growth) -> Result<Extent, Error> {
-        self.take(1, growth, |space| space.take_some(stretch, growth.may_take(space)))
+        let is_checkpoint = growth == Growth::Zeroed;
+        self.take(1, growth, |space| space.take_some(stretch, growth.may_take(space), is_checkpoint))
     }
 
     /// A run of exactly `count` pages.
     pub(super) fn take_run(&self, count: u32, growth: Growth) -> Result<Extent, Error> {
-        self.take(count, growth, |space| if growth.may_take(space) < count { None } else { space.take_run(count) })
+        let is_checkpoint = growth == Growth::Zeroed;
+        let take = |space: &mut Space| match growth.may_take(space) < count {
+            true => None,
+            false => space.take_run(count, is_checkpoint),
+        };
+        let extent = self.take(count, growth, take)?;
+        if is_checkpoint && count > 1 {
+            self.space().merging_runs += count;
+        }
+        Ok(extent)
     }
 
     fn take(
@@ -348,6 +358,9 @@ impl Shared {
     pub(super) fn settle(&self, pages: u32) {
         let mut space = self.space();
         space.merging = space.merging.saturating_sub(pages);
+        if space.merging == 0 {
+            space.merging_runs = 0;
+        }
     }
 
     /// Syncs what a meta page will name, or that page: see [`SyncOwner::sync_all`].

@@ -8,6 +8,11 @@
 //!
 //! Free pages are given out in rising order from where the last search ended (next fit), as runs: the pages of one
 //! checkpoint then lie in few rising stretches, which is what writing them and pacing the writes wants.
+//!
+//! A value of several pages needs as many free pages behind one another. Where the disk has no room for the file to grow,
+//! stretches of free pages are kept for such values ([`Space::keep`]), so that single pages do not break them up. Values of at
+//! most m pages each fill at least n - m + 1 pages of a stretch of n, in whatever order they come: one that does not fit
+//! meets fewer than m pages.
 
 use std::collections::VecDeque;
 
@@ -89,6 +94,22 @@ impl Bitmap {
         None
     }
 
+    /// The last page in `from..end` that is in the set (`wanted`) or is not.
+    fn find_last(&self, from: u32, end: u32, wanted: bool) -> Option<u32> {
+        let mut end = end;
+        while end > from {
+            let (index, bits) = ((end - 1) / WORD_BITS, (end - 1) % WORD_BITS + 1);
+            let word = if wanted { self.word(index as usize) } else { !self.word(index as usize) };
+            let word = word << (WORD_BITS - bits);
+            if word != 0 {
+                let found = end - 1 - word.leading_zeros();
+                return (found >= from).then_some(found);
+            }
+            end = index * WORD_BITS;
+        }
+        None
+    }
+
     /// All pages of the set below `end`, as runs.
     pub(super) fn extents(&self, end: u32) -> impl Iterator<Item = Extent> + '_ {
         let mut from = 0;
@@ -133,8 +154,12 @@ pub(super) struct Space {
     pub(super) merging: u32,
     /// Pages kept for checkpoints, what the one under way has taken included: bulk builds leave so many.
     pub(super) promised: u32,
-    /// From here on the pages are kept for runs as long as others are free.
-    runs_from: u32,
+    /// Of these, pages of values of several pages.
+    pub(super) merging_runs: u32,
+    /// Stretches kept for values of several pages, in rising order. Some of their pages may have been taken since.
+    kept: Vec<Extent>,
+    /// The kept stretch where the last search ended.
+    kept_cursor: usize,
     free_count: u32,
     cursor: u32,
     /// Where the last search for a run ended: else each would pass over the same fragments.
@@ -158,7 +183,9 @@ impl Space {
             waiting,
             merging: 0,
             promised: 0,
-            runs_from: u32::MAX,
+            merging_runs: 0,
+            kept: Vec::new(),
+            kept_cursor: 0,
             free_count,
             cursor: META_PAGES,
             run_cursor: META_PAGES,
@@ -171,18 +198,20 @@ impl Space {
     }
 
     /// The next run of at most `most` free pages, up to the next page whose number is a multiple of `stretch`: runs that are
-    /// taken one after the other are whole stretches of the file, which is what large pages of the kernel's cache want.
-    pub(super) fn take_some(&mut self, stretch: u32, most: u32) -> Option<Extent> {
+    /// taken one after the other are whole stretches of the file, which is what large pages of the kernel's cache want. Pages of
+    /// kept stretches come last, one at a time, and to a checkpoint alone.
+    pub(super) fn take_some(&mut self, stretch: u32, most: u32, is_checkpoint: bool) -> Option<Extent> {
         if self.free_count == 0 || most == 0 {
             return None;
         }
-        let singles_end = self.page_count.min(self.runs_from);
-        let start = self
-            .taken
-            .find(self.cursor, singles_end, false)
-            .or_else(|| self.taken.find(META_PAGES, self.cursor.min(singles_end), false))
-            .or_else(|| self.taken.find(singles_end, self.page_count, false))?;
-        let end = if start < singles_end { singles_end } else { self.page_count };
+        let end = self.page_count;
+        let found = self.find_single(self.cursor, end).or_else(|| self.find_single(META_PAGES, self.cursor.min(end)));
+        let Some(start) = found else {
+            // The lowest one of a stretch: what is left of the stretch stays whole.
+            let start = self.taken.find(META_PAGES, end, false).filter(|_| is_checkpoint)?;
+            return Some(self.mark(start, start + 1));
+        };
+        let end = self.kept_after(start).map_or(end, |kept| kept.start.0);
         let stretch_end = (start / stretch.max(1)).saturating_add(1).saturating_mul(stretch.max(1));
         let limit = stretch_end.min(start.saturating_add(most)).min(end);
         let end = self.taken.find(start, limit, true).unwrap_or(limit);
@@ -190,9 +219,18 @@ impl Space {
         Some(self.mark(start, end))
     }
 
-    /// The next run of exactly `count` free pages.
-    pub(super) fn take_run(&mut self, count: u32) -> Option<Extent> {
-        if count > self.free_count || count >= self.no_run_of {
+    /// The next run of exactly `count` free pages: of a kept stretch if it is for a checkpoint and one has room.
+    pub(super) fn take_run(&mut self, count: u32, is_checkpoint: bool) -> Option<Extent> {
+        if count > self.free_count {
+            return None;
+        }
+        if count == 1 && !self.kept.is_empty() {
+            return self.take_some(u32::MAX, 1, is_checkpoint);
+        }
+        if is_checkpoint && let Some(start) = self.find_kept(count) {
+            return Some(self.mark(start, start + count));
+        }
+        if count >= self.no_run_of {
             return None;
         }
         let start = self.find_run(self.run_cursor, count).or_else(|| self.find_run(META_PAGES, count));
@@ -204,15 +242,79 @@ impl Space {
         Some(self.mark(start, start + count))
     }
 
+    /// The first kept stretch that ends behind a page.
+    fn kept_after(&self, page: u32) -> Option<Extent> {
+        self.kept.get(self.kept.partition_point(|kept| kept.end() <= page)).copied()
+    }
+
+    /// A free page in `from..end` that is not kept.
+    fn find_single(&self, mut from: u32, end: u32) -> Option<u32> {
+        loop {
+            let page = self.taken.find(from, end, false)?;
+            match self.kept_after(page).filter(|kept| kept.start.0 <= page) {
+                Some(kept) => from = kept.end(),
+                None => return Some(page),
+            }
+        }
+    }
+
+    /// A run of free pages outside of what is kept.
     fn find_run(&self, mut from: u32, count: u32) -> Option<u32> {
-        while let Some(start) = self.taken.find(from, self.page_count, false) {
+        while let Some(start) = self.find_single(from, self.page_count) {
             let limit = start.checked_add(count).filter(|limit| *limit <= self.page_count)?;
-            match self.taken.find(start, limit, true) {
-                None => return Some(start),
-                Some(stop) => from = stop,
+            let stop = self.taken.find(start, limit, true).unwrap_or(limit);
+            match self.kept_after(start).filter(|kept| kept.start.0 < stop) {
+                Some(kept) => from = kept.end(),
+                None if stop == limit => return Some(start),
+                None => from = stop,
             }
         }
         None
+    }
+
+    /// A run of free pages at the beginning of what is free of a kept stretch.
+    fn find_kept(&mut self, count: u32) -> Option<u32> {
+        for step in 0..self.kept.len() {
+            let index = (self.kept_cursor + step) % self.kept.len();
+            let kept = self.kept[index];
+            let mut from = kept.start.0;
+            while let Some(start) = self.taken.find(from, kept.end(), false) {
+                let Some(limit) = start.checked_add(count).filter(|limit| *limit <= kept.end()) else { break };
+                match self.taken.find(start, limit, true) {
+                    None => {
+                        self.kept_cursor = index;
+                        return Some(start);
+                    }
+                    Some(taken) => from = taken,
+                }
+            }
+        }
+        None
+    }
+
+    /// Keeps stretches of free pages from the end of the file on, until `pages` pages of values that have `longest` pages at most
+    /// are certain to find their place there, or there are no more. Gives how many pages are, `pages` at most, and how many
+    /// are kept for that.
+    pub(super) fn keep(&mut self, pages: u32, longest: u32) -> (u32, u32) {
+        let waste = longest.saturating_sub(1);
+        let (mut certain, mut kept_pages, mut end) = (0, 0, self.page_count);
+        self.kept.clear();
+        while certain < pages
+            && let Some(last) = self.taken.find_last(META_PAGES, end, false)
+        {
+            let first = self.taken.find_last(META_PAGES, last, true).map_or(META_PAGES, |taken| taken + 1);
+            let useful = (last + 1 - first).saturating_sub(waste).min(pages - certain);
+            if useful > 0 {
+                let count = useful + waste;
+                self.kept.push(Extent { start: PageNo(last + 1 - count), count });
+                certain += useful;
+                kept_pages += count;
+            }
+            end = first;
+        }
+        self.kept.reverse();
+        (self.kept_cursor, self.no_run_of) = (0, u32::MAX);
+        (certain, kept_pages)
     }
 
     fn mark(&mut self, start: u32, end: u32) -> Extent {
@@ -235,11 +337,6 @@ impl Space {
         (META_PAGES..self.page_count).rev().take_while(|page| !self.taken.get(*page)).count() as u32
     }
 
-    /// Keeps the last `count` pages of the file, which are free, for runs.
-    pub(super) fn keep_for_runs(&mut self, count: u32) {
-        self.runs_from = if count == 0 { u32::MAX } else { self.page_count.saturating_sub(count) };
-    }
-
     /// Free pages that a bulk build may take.
     pub(super) fn unpromised(&self) -> u32 {
         (self.free_count + self.merging).saturating_sub(self.promised).min(self.free_count)
@@ -254,9 +351,18 @@ impl Space {
     /// taken, and those that the next one releases. A view of `oldest_view` is the oldest that anybody holds; `durable`
     /// is the sequence of the meta page that will be durable when the next checkpoint begins.
     pub(super) fn available(&self, oldest_view: u64, durable: u64) -> u32 {
-        let is_released = |waiting: &&Waiting| waiting.sequence <= oldest_view && waiting.sequence < durable;
-        let released = self.waiting.iter().take_while(is_released).flat_map(|waiting| &waiting.pages);
-        self.free_count + self.merging + released.map(|extent| extent.count).sum::<u32>()
+        let released = self.waiting(|waiting| waiting.sequence <= oldest_view && waiting.sequence < durable);
+        self.free_count + self.merging + released
+    }
+
+    /// Pages that wait for the next checkpoint and for nothing else: the older meta page, which it replaces, reaches them.
+    pub(super) fn freed_by_next(&self, oldest_view: u64, durable: u64) -> u32 {
+        self.waiting(|waiting| waiting.sequence <= oldest_view && waiting.sequence == durable)
+    }
+
+    fn waiting(&self, counts: impl Fn(&Waiting) -> bool) -> u32 {
+        let waiting = self.waiting.iter().filter(|waiting| counts(waiting)).flat_map(|waiting| &waiting.pages);
+        waiting.map(|extent| extent.count).sum()
     }
 
     /// Pages are free again.
@@ -291,17 +397,81 @@ mod tests {
     #[test]
     fn free_runs_are_given_out_in_rising_order_and_come_back() {
         let mut space = space(200);
-        assert_eq!(space.take_some(64, u32::MAX), Some(Extent { start: PageNo(2), count: 62 }));
-        assert_eq!(space.take_some(1000, u32::MAX), Some(Extent { start: PageNo(64), count: 136 }));
-        assert_eq!(space.take_some(1, u32::MAX), None);
+        assert_eq!(space.take_some(64, u32::MAX, true), Some(Extent { start: PageNo(2), count: 62 }));
+        assert_eq!(space.take_some(1000, u32::MAX, true), Some(Extent { start: PageNo(64), count: 136 }));
+        assert_eq!(space.take_some(1, u32::MAX, true), None);
         space.give_back(&[Extent { start: PageNo(10), count: 3 }, Extent { start: PageNo(100), count: 70 }]);
         assert_eq!(space.free_count(), 73);
-        assert_eq!(space.take_run(71), None);
-        assert_eq!(space.take_run(4), Some(Extent { start: PageNo(100), count: 4 }));
-        assert_eq!(space.take_some(9, u32::MAX), Some(Extent { start: PageNo(10), count: 3 }));
-        assert_eq!(space.take_some(9, u32::MAX), Some(Extent { start: PageNo(104), count: 4 }));
-        assert_eq!(space.take_some(9, 0), None);
-        assert_eq!(space.take_some(9, 2), Some(Extent { start: PageNo(108), count: 2 }));
+        assert_eq!(space.take_run(71, true), None);
+        assert_eq!(space.take_run(4, true), Some(Extent { start: PageNo(100), count: 4 }));
+        assert_eq!(space.take_some(9, u32::MAX, true), Some(Extent { start: PageNo(10), count: 3 }));
+        assert_eq!(space.take_some(9, u32::MAX, true), Some(Extent { start: PageNo(104), count: 4 }));
+        assert_eq!(space.take_some(9, 0, true), None);
+        assert_eq!(space.take_some(9, 2, true), Some(Extent { start: PageNo(108), count: 2 }));
+    }
+
+    /// A file of which these pages are free, each with what its number says.
+    fn with_free(stretches: &[(u32, u32)], page_count: u32) -> Space {
+        let mut space = space(page_count);
+        while space.take_some(u32::MAX, u32::MAX, true).is_some() {}
+        let extents = stretches.iter().map(|&(start, count)| Extent { start: PageNo(start), count });
+        space.give_back(&extents.collect::<Vec<_>>());
+        space
+    }
+
+    #[test]
+    fn stretches_are_kept_from_the_end_on_as_far_as_they_are_needed() {
+        let mut space = with_free(&[(10, 5), (20, 1), (30, 9), (50, 2), (60, 4)], 70);
+        assert_eq!(space.keep(0, 0), (0, 0));
+        // Of values of three pages, four pages fill two, nine fill seven, and two none.
+        assert_eq!(space.keep(5, 3), (5, 9));
+        assert_eq!(space.kept.iter().map(|kept| (kept.start.0, kept.count)).collect::<Vec<_>>(), [(34, 5), (60, 4)]);
+        assert_eq!(space.keep(100, 3), (12, 18));
+        assert_eq!(space.keep(100, 1), (21, 21));
+        assert_eq!(space.keep(100, 10), (0, 0));
+    }
+
+    #[test]
+    fn whatever_is_certain_finds_its_place_whatever_the_order() {
+        use rand::{RngExt, SeedableRng, rngs::SmallRng};
+        for seed in 0..2000 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let mut free = Vec::new();
+            let mut at = META_PAGES;
+            while at < 400 {
+                let count = rng.random_range(1..40);
+                free.push((at, count));
+                at += count + rng.random_range(1..30);
+            }
+            let mut space = with_free(&free, at + 1);
+            let longest = rng.random_range(2..20);
+            let wanted = rng.random_range(1..200);
+            let (certain, kept) = space.keep(wanted, longest);
+            assert!(certain <= wanted && kept <= space.free_count(), "seed {seed}");
+            let (mut runs, mut singles) = (certain, space.free_count() - kept);
+            while runs > 0 || singles > 0 {
+                let count = rng.random_range(2..=longest).min(runs);
+                if count > 0 && (singles == 0 || rng.random()) {
+                    // The last one may be shorter than any value of several pages.
+                    assert!(space.take_run(count, true).is_some(), "seed {seed}: {runs} pages of runs are left");
+                    runs -= count;
+                } else if singles > 0 {
+                    singles -= space.take_some(8, singles, true).unwrap().count;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_build_leaves_kept_stretches_alone() {
+        let mut space = with_free(&[(10, 2), (20, 8)], 40);
+        assert_eq!(space.keep(6, 3), (6, 8));
+        assert_eq!(space.take_run(3, false), None);
+        assert_eq!(space.take_some(100, 100, false), Some(Extent { start: PageNo(10), count: 2 }));
+        assert_eq!(space.take_some(100, 100, false), None);
+        // A checkpoint takes them where there are no others, one by one.
+        assert_eq!(space.take_some(100, 100, true), Some(Extent::one(PageNo(20))));
+        assert_eq!(space.take_run(3, true), Some(Extent { start: PageNo(21), count: 3 }));
     }
 
     #[test]
@@ -314,7 +484,7 @@ mod tests {
     #[test]
     fn pages_wait_for_the_last_older_view_and_for_the_older_meta_page() {
         let mut space = space(10);
-        let all = space.take_some(10, u32::MAX).into_iter().collect::<Vec<_>>();
+        let all = space.take_some(10, u32::MAX, true).into_iter().collect::<Vec<_>>();
         space.waiting.push_back(Waiting { sequence: 5, pages: all });
         space.release(4, 9);
         assert_eq!(space.free_count(), 0);
