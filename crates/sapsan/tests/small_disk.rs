@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const CONFIG: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n[server]\nhttp = \"127.0.0.1:0\"\n";
+const CONFIG: &str =
+    "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n[server]\nhttp = \"127.0.0.1:0\"\n";
 /// Room for the log and some thousand documents.
 const SIZE: &str = "size=96m";
 

@@ -41,7 +41,8 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     }
     if wants("http") || wants("writes") {
         let stage = Stage::set(Effort { rounds: ROUNDS, seconds: 1, record: true })?;
-        let sides = [stage.imported_with("before", before.sapsan())?, stage.imported_with("after", stage.sapsan.clone())?];
+        let sides =
+            [stage.imported_with("before", before.sapsan())?, stage.imported_with("after", stage.sapsan.clone())?];
         if wants("http") {
             rows.extend(served_rows(&stage, &sides, &http::loads().collect::<Vec<_>>(), Judged::Cpu)?);
         }

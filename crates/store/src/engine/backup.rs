@@ -46,8 +46,8 @@ impl Engine {
         if matches!(copied, Err(Error::Full)) {
             self.fail_stop.close();
             self.log.give_all_back();
-            copied = remove_part(&*self.disk)
-                .and_then(|()| self.copy_to(&*self.disk, &view, view.meta().log_start, watch));
+            copied =
+                remove_part(&*self.disk).and_then(|()| self.copy_to(&*self.disk, &view, view.meta().log_start, watch));
         }
         let result = copied.and_then(|copied| {
             self.fail_stop.close();
