@@ -56,7 +56,9 @@ impl Server {
             let line = line.expect("a line");
             match line.split_once(": ") {
                 _ if line.is_empty() => break,
-                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().expect("a length"),
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                    length = value.parse().expect("a length")
+                }
                 None => status = line.split(' ').nth(1).expect("a status").parse().expect("a number"),
                 _ => {}
             }
