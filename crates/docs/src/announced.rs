@@ -167,6 +167,11 @@ fn check_schema(
 }
 
 impl Collection {
+    /// Whether another schema was announced.
+    pub(crate) fn announces_schema(&self) -> bool {
+        self.announced.iter().any(|announced| matches!(announced.rule, Rule::Schema(_)))
+    }
+
     /// The check of a document against the schema in force and those that were announced, where any were.
     #[inline(never)]
     pub(crate) fn check_announced(

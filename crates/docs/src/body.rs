@@ -7,6 +7,7 @@ use binjson::{Document, Encoder};
 
 use crate::config::Item;
 use crate::error::WriteError;
+use crate::long_check::LONG_CHECK_BYTES;
 use crate::row::{NAMES_MAX, Names, Plain, Shape, plain};
 use crate::schema::Schema;
 use crate::sql::OwnedValue;
@@ -47,6 +48,11 @@ impl Body {
     /// The names of the values, in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.schema.fields().iter().map(|field| field.name.as_str())
+    }
+
+    /// Whether the check of a body is no work for an event loop.
+    pub fn is_long(&self, json: &[u8]) -> bool {
+        json.len() >= LONG_CHECK_BYTES && !self.schema.is_plain()
     }
 
     /// Checks a body and gives its values.

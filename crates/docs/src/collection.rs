@@ -235,6 +235,19 @@ impl Collection {
                 .check(document, row, &self.names)
                 .map_err(|misfit| WriteError::Invalid { why: misfit.why, pointer: misfit.pointer })?;
         }
+        self.check_beside_schema(document, row)
+    }
+
+    /// The same of a document that is known to fit the schemas.
+    #[inline]
+    pub(crate) fn check_beside_schema<'d>(
+        &self,
+        document: Document<'d>,
+        row: &Row<'_, 'd>,
+    ) -> Result<Plain<'d>, WriteError> {
+        if !document.is_object() {
+            return Err(WriteError::invalid("a document is a JSON object", ""));
+        }
         if let Some((info, place)) = self.info.expire.as_ref().zip(self.expire) {
             expire::check(&info.field, place, row)?;
         }

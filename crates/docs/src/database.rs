@@ -18,10 +18,12 @@ use crate::error::{ReadError, WriteError};
 use crate::expire::Clock;
 use crate::gate::{Gate, Kind};
 use crate::index_build::IndexBuilder;
+use crate::long_check::{LONG_CHECK_BYTES, LongCheck};
 use crate::made_keys::Keys;
 use crate::open_error::OpenError;
 use crate::rebuild;
 use crate::scratch;
+use crate::session::Session;
 use crate::sql::{Query, SqlError};
 use crate::stored_catalog::{self, Resolved, Rows};
 use crate::views::{self, Builder, Heart, ViewReport, ViewState, ViewStatus, Views};
@@ -275,7 +277,7 @@ impl Database {
         };
         let mut outcome = None;
         let commit = self.inner.heart.store.commit(&mut |tx| {
-            let prepared = self.prepare(write, tx);
+            let prepared = self.prepare(write, tx, &mut LongCheck::default());
             let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
             outcome = Some(prepared);
             result
@@ -292,7 +294,7 @@ impl Database {
         };
         let mut refused = None;
         let commit = self.inner.heart.store.commit(&mut |tx| {
-            refused = writes.iter().find_map(|write| self.prepare(write, tx).err());
+            refused = writes.iter().find_map(|write| self.prepare(write, tx, &mut LongCheck::default()).err());
             if refused.is_none() { Ok(()) } else { Err(store::Abort) }
         });
         match (commit, refused) {
@@ -314,12 +316,45 @@ impl Database {
         if self.inner.is_timed { self.inner.clock.now_ms() } else { now_ms }
     }
 
-    pub(crate) fn prepare(&self, write: &Write, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
+    pub(crate) fn prepare(
+        &self,
+        write: &Write,
+        tx: &mut store::Tx<'_>,
+        long_check: &mut LongCheck,
+    ) -> Result<Prepared, WriteError> {
         let collection = self.collection_at(write.collection);
         scratch::with(|scratch| {
             let at = collection.at_write(&self.inner.clock);
-            write::apply(collection, (&write.op, &at), &write.precondition, tx, scratch)
+            scratch.long_check = std::mem::take(long_check);
+            let prepared = write::apply(collection, (&write.op, &at), &write.precondition, tx, scratch);
+            *long_check = std::mem::take(&mut scratch.long_check);
+            prepared
         })
+    }
+
+    /// Whether the preparation of a write would check a long document by a schema of any kind, which is no work for an event loop.
+    pub fn has_long_check(&self, session: &Session, write: &Write) -> bool {
+        let collection = self.collection_at(write.collection);
+        if !collection.checks_fully() {
+            return false;
+        }
+        let is_long = |bytes: usize| bytes >= LONG_CHECK_BYTES;
+        match &write.op {
+            Op::Delete { .. } => false,
+            Op::Insert { body } | Op::Replace { body, .. } | Op::Put { body, .. } => is_long(body.len()),
+            Op::Update { key, patch } | Op::Patch { key, patch } => {
+                let now = session.now();
+                let key = collection.info.key.kind.of_bytes(key);
+                let stored = key.and_then(|key| now.get(write.collection, &key).ok().flatten());
+                let there = stored.and_then(|stored| stored.text().map(<[u8]>::len).ok());
+                is_long(patch.len() + there.unwrap_or_default())
+            }
+        }
+    }
+
+    /// Whether documents of a collection are checked by a schema of any kind.
+    pub fn checks_fully(&self, collection: CollectionId) -> bool {
+        self.collection_at(collection).checks_fully()
     }
 }
 

@@ -7,6 +7,7 @@ use std::cell::Cell;
 
 use binjson::Encoder;
 
+use crate::long_check::LongCheck;
 use crate::row::Shape;
 use crate::views;
 
@@ -21,6 +22,8 @@ pub(crate) struct Scratch {
     pub(crate) shape: Shape,
     pub(crate) old_shape: Shape,
     pub(crate) views: views::write::Buffers,
+    /// Of the write under way.
+    pub(crate) long_check: LongCheck,
 }
 
 /// Buffers by what they hold.
@@ -55,6 +58,8 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Scratch) -> R) -> R {
             *buffer = Vec::new();
         }
     }
+    // What is known of one write's document says nothing about another's.
+    scratch.long_check = LongCheck::default();
     SCRATCH.set(Some(scratch));
     result
 }

@@ -4,12 +4,14 @@
 //! ([`AGAIN_ROWS_MAX`]) and take little time ([`AGAIN_TIME`]); a longer statement gives up its turn and begins anew, on the caller's thread, so many times at most
 //! ([`TRIES_MAX`]).
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::{Submit, Tx};
 
 use crate::database::{CollectionId, Database, Required};
+use crate::error::WriteError;
 use crate::gate::{Kind, Shut};
 use crate::reopen::Passing;
 use crate::session::Session;
@@ -95,11 +97,11 @@ impl Database {
             let commit = self.store().commit(&mut |tx| {
                 runs += 1;
                 let own = Budget { now_ms: self.moment_ms(budget.now_ms), ..*budget };
-                let share = Share::begin();
-                let is_over = || share.is_over() || budget.deadline.is_some_and(|over| over());
                 let result = match runs {
                     1 => attempt(tx, &own),
                     _ => {
+                        let share = Share::begin();
+                        let is_over = || share.is_over() || budget.deadline.is_some_and(|over| over());
                         let rows_max = budget.rows_max.min(AGAIN_ROWS_MAX);
                         attempt(tx, &Budget { rows_max, deadline: Some(&is_over), ..own })
                     }
@@ -127,13 +129,30 @@ impl Database {
     }
 }
 
-/// What one transaction may take of the thread that commits for all.
+thread_local! {
+    /// Whether this thread is at a share.
+    static IS_IN_SHARE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether others wait for what this thread does: an event loop's connections, or everybody's commits.
+pub(crate) fn is_in_share() -> bool {
+    IS_IN_SHARE.get()
+}
+
+/// What one transaction may take of the thread that commits for all, or of an event loop.
 struct Share {
     begun: Instant,
 }
 
+impl Drop for Share {
+    fn drop(&mut self) {
+        IS_IN_SHARE.set(false);
+    }
+}
+
 impl Share {
     fn begin() -> Share {
+        IS_IN_SHARE.set(true);
         Share { begun: Instant::now() }
     }
 
@@ -265,6 +284,7 @@ impl Refusal for ModifyError {
         matches!(self, ModifyError::Query(QueryError::Limit { what: ROWS_READ, .. }))
     }
     fn is_of_time(&self) -> bool {
-        matches!(self, ModifyError::Query(QueryError::Deadline))
+        // A long document's check is refused in a share.
+        matches!(self, ModifyError::Query(QueryError::Deadline) | ModifyError::Write(WriteError::Busy))
     }
 }

@@ -273,7 +273,7 @@ impl<C: Change> Work<'_, C> {
     }
 
     fn insert(&mut self, body: &[u8], scratch: &mut Scratch) -> Result<Prepared, WriteError> {
-        let Scratch { encoder, buffers, shape, views, .. } = scratch;
+        let Scratch { encoder, buffers, shape, views, long_check, .. } = scratch;
         encode(encoder, body, &mut buffers.new)?;
         if let Some(keys) = &self.collection.keys {
             self.complete(keys, encoder, &mut buffers.new)?;
@@ -281,7 +281,7 @@ impl<C: Change> Work<'_, C> {
         self.mark(&mut buffers.new);
         let document = document(&buffers.new)?;
         self.collection.with_row(document, shape, |row| {
-            let plain = self.collection.check(document, row)?;
+            let plain = self.collection.check_write(document, row, long_check)?;
             let key = self.collection.info.key.kind.of_scalar(plain.scalar()).ok_or_else(damaged)?;
             self.check_references(row, None, &key)?;
             if self.change.get(self.collection.info.tree, key.as_bytes())?.is_some() {
@@ -387,7 +387,7 @@ impl<C: Change> Work<'_, C> {
 
     /// Stores `scratch.new` under the key, in the place of `scratch.old` where there is one.
     fn store(&mut self, key: &Key<'_>, number: Option<u64>, scratch: &mut Scratch) -> Result<Prepared, WriteError> {
-        let Scratch { buffers, shape, old_shape, views, .. } = scratch;
+        let Scratch { buffers, shape, old_shape, views, long_check, .. } = scratch;
         self.mark(&mut buffers.new);
         let new = document(&buffers.new)?;
         let prepared = |unchanged| Prepared { unchanged, created: number.is_none(), key: key.as_bytes().to_vec() };
@@ -396,7 +396,7 @@ impl<C: Change> Work<'_, C> {
         }
         let collection = self.collection;
         collection.with_row(new, shape, |row| {
-            let found = collection.check(new, row)?;
+            let found = collection.check_write(new, row, long_check)?;
             if collection.info.key.kind.of_scalar(found.scalar()).is_none_or(|k| k.as_bytes() != key.as_bytes()) {
                 let field = &collection.info.key.field;
                 let why = format!("\"{field}\" is {}, but the document's key is another", found.shown());

@@ -5,6 +5,7 @@ use store::Submit;
 use crate::database::{Database, Required, Write, written};
 use crate::error::WriteError;
 use crate::gate::{Kind, Shut};
+use crate::long_check::LongCheck;
 use crate::reopen::Passing;
 use crate::session::Session;
 use crate::write::{Prepared, Written};
@@ -80,7 +81,7 @@ impl Database {
     #[inline]
     fn submit(&self, session: &Session, passing: Passing, submission: Submission) {
         let Submission { write, required, done } = submission;
-        let writing = Writing { passing, write, required, outcome: None, done };
+        let writing = Writing { passing, write, required, outcome: None, long_check: LongCheck::default(), done };
         match self.store().submit(session.reader(), Box::new(writing)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
@@ -94,14 +95,15 @@ struct Writing {
     write: Write,
     required: Option<Required>,
     outcome: Option<Result<Prepared, WriteError>>,
+    long_check: LongCheck,
     done: Done,
 }
 
 impl Writing {
-    fn prepared(&self, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
+    fn prepared(&mut self, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
         match &self.required {
             Some(required) if !self.passing.is_there(required, tx)? => Err(WriteError::NotFound),
-            _ => self.passing.prepare(&self.write, tx),
+            _ => self.passing.prepare(&self.write, tx, &mut self.long_check),
         }
     }
 }
@@ -111,6 +113,7 @@ impl store::Transaction for Writing {
         let prepared = self.prepared(tx);
         let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
         self.outcome = Some(prepared);
+        self.long_check.is_again = true;
         result
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 
-use crate::service::{Service, travels, user, visit};
+use crate::service::{Service, config, travels, user, visit};
 use docs::{Op, Precondition, Write, WriteError};
 
 const THREADS: u32 = 4;
@@ -130,4 +130,52 @@ fn a_long_statement_that_others_overtake_does_not_hold_up_their_commits() {
     });
     let slowest = *slowest.lock().unwrap();
     assert!(slowest < alone / 2, "a commit waited {slowest:?} for a statement of {alone:?}");
+}
+
+/// A long document under a schema of any kind, changed by several threads at once.
+#[test]
+fn a_long_document_is_checked_once_for_a_write_and_not_where_all_commit() {
+    const TREES: &str = r##"
+[collections.trees]
+key = { field = "id", type = "u32" }
+[collections.trees.schema]
+additionalProperties = { anyOf = [{ type = ["integer", "string"] }] }
+"##;
+    let service = Service::new(&config(TREES));
+    let collection = service.id("trees");
+    let key = docs::key::KeyType::U32.of_text("1").unwrap().as_bytes().to_vec();
+    let long =
+        |writer: usize| format!("{{\"id\":1,\"writer\":{writer},\"text\":\"{}\"}}", "x".repeat(40_000)).into_bytes();
+    service.run(&format!("insert trees {}", String::from_utf8(long(9)).unwrap())).unwrap();
+    let write = |op: Op| {
+        let (told, outcome) = std::sync::mpsc::channel();
+        let session = service.database.session().unwrap();
+        assert!(
+            service
+                .database
+                .has_long_check(&session, &Write { collection, op: op.clone(), precondition: Precondition::None })
+        );
+        let write = Write { collection, op, precondition: Precondition::None };
+        service.database.write(&session, write, Box::new(move |outcome| told.send(outcome).unwrap()));
+        outcome.recv().unwrap()
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (write, long, key) = (&write, &long, &key);
+            scope.spawn(move || {
+                for number in 0..40 {
+                    // The same document whatever was there: it is known to fit.
+                    write(Op::Put { key: key.clone(), body: long(writer) }).unwrap();
+                    let patch = format!("{{\"by\":{writer},\"number\":{number}}}").into_bytes();
+                    match write(Op::Patch { key: key.clone(), patch }) {
+                        Ok(_) | Err(WriteError::Busy) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                    let refused = write(Op::Patch { key: key.clone(), patch: b"{\"a\":1.5}".to_vec() }).unwrap_err();
+                    assert!(matches!(refused, WriteError::Invalid { .. } | WriteError::Busy), "{refused}");
+                }
+            });
+        }
+    });
+    assert!(!service.get("trees/1").unwrap().1.contains("1.5"));
 }

@@ -41,6 +41,13 @@ const DONE: [u16; 2] = [200, 201];
 /// What may be said to a request of this load: done, absent, in conflict, too slow, too large, come again.
 const CLEAR: [u16; 8] = [200, 201, 204, 404, 408, 409, 413, 503];
 
+/// A schema that follows nested values, compares elements and tries one way after another.
+const TREE: &str = r##"{"$ref": "#/$defs/tree", "$defs": {"tree": {"anyOf": [
+    {"type": "object", "additionalProperties": {"$ref": "#/$defs/tree"}, "unevaluatedProperties": false},
+    {"type": "array", "items": {"$ref": "#/$defs/tree"}, "uniqueItems": true},
+    {"type": "string", "pattern": "^(?!b)(a+)+$"},
+    {"type": ["integer", "null"]}]}}}"##;
+
 struct Server {
     process: Child,
     address: SocketAddr,
@@ -61,11 +68,13 @@ impl Server {
         let config = format!(
             "[views.groups]\nquery = \"SELECT \\\"group\\\" AS g, COUNT(*) AS n, SUM(id) AS s FROM items GROUP BY \\\"group\\\"\"\n\
              [collections.items]\nkey = {{ field = \"id\", type = \"u32\" }}\nindexes = [[\"group\"]]\n\
+             [collections.trees]\nkey = {{ field = \"id\", type = \"u32\" }}\nschema = \"tree.json\"\n\
              [[endpoints]]\nroute = \"GET /items/{{id}}\"\nget = \"items/{{id}}\"\n\
              [[endpoints]]\nroute = \"GET /groups/{{group}}\"\nquery = \"SELECT id, note FROM items WHERE \\\"group\\\" = :group ORDER BY note\"\n\
              [server]\nhttp = \"127.0.0.1:0\"\n{settings}\n"
         );
         std::fs::write(folder.path().join("service.toml"), config).expect("a file");
+        std::fs::write(folder.path().join("tree.json"), TREE).expect("a file");
         let log = std::fs::File::create(folder.path().join("log")).expect("a file");
         let mut process = Command::new(env!("CARGO_BIN_EXE_sapsan"))
             .current_dir(folder.path())
@@ -469,4 +478,90 @@ fn a_setting_too_small_for_its_threads_is_refused_with_what_would_do() {
         "{told}"
     );
     assert!(!output.status.success() && !folder.path().join("d").exists());
+}
+
+/// Bodies of about so many bytes that are work for a checker of schemas: what fits, and what fits almost.
+fn trees(bytes: usize) -> Vec<Vec<u8>> {
+    let nested = "{\"a\":".repeat(110) + "1" + &"}".repeat(110);
+    let fields = |value: &str| {
+        let count = bytes / (value.len() + 14);
+        let fields: Vec<String> = (0..count).map(|number| format!("\"f{number}\":{value}")).collect();
+        format!("{{\"id\":1,\"t\":{{{}}}}}", fields.join(","))
+    };
+    let numbers: Vec<String> = (0..bytes / 8).map(|number| (1_000_000 + number).to_string()).collect();
+    let texts = format!("\"{}!\"", "a".repeat(50));
+    [
+        fields(&nested),
+        fields(&nested.replace('1', "1.5")),
+        format!("{{\"id\":1,\"t\":[{}]}}", numbers.join(",")),
+        format!("{{\"id\":1,\"t\":[{},1000000]}}", numbers.join(",")),
+        fields("1"),
+        fields(&texts),
+    ]
+    .map(String::into_bytes)
+    .into()
+}
+
+/// Clients that write such bodies again and again until each kind was answered so often, and one that reads: the most memory.
+#[track_caller]
+fn check_trees(settings: &str, ceiling: u64, bytes: usize, (clients, times): (usize, u64), expected: &[u16]) {
+    let server = Server::start(&format!("memory = {ceiling}\n{settings}"));
+    let (bodies, is_over, reads) = (trees(bytes), AtomicBool::new(false), AtomicU64::new(0));
+    let answered: Vec<AtomicU64> = bodies.iter().map(|_| AtomicU64::new(0)).collect();
+    let begun = Instant::now();
+    let is_enough =
+        || reads.load(Ordering::Relaxed) >= 200 && answered.iter().all(|count| count.load(Ordering::Relaxed) >= times);
+    let peak = std::thread::scope(|scope| {
+        for client in 0..clients {
+            let (server, bodies, answered, is_over) = (&server, &bodies, &answered, &is_over);
+            scope.spawn(move || {
+                let mut connection = server.connect().expect("a connection");
+                for number in client.. {
+                    let kind = number % bodies.len();
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let told = connection.ask("PUT", "/_/collections/trees/1", &bodies[kind]);
+                    let Ok((status, body)) = told else {
+                        connection = server.connect().expect("a connection");
+                        continue;
+                    };
+                    if status == 503 {
+                        std::thread::sleep(Duration::from_millis(5));
+                        continue;
+                    }
+                    assert!(expected.contains(&status), "{kind}: {status} {}", String::from_utf8_lossy(&body));
+                    answered[kind].fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut connection = server.connect().expect("a connection");
+            while !is_over.load(Ordering::Relaxed) {
+                let (status, _) = connection.ask("GET", "/items/1", &[]).expect("an answer");
+                assert_eq!(status, 404);
+                reads.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut peak = 0;
+        while !is_enough() && begun.elapsed() < LOAD_MAX {
+            peak = peak.max(server.anonymous_bytes());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        peak
+    });
+    println!("peak {peak} of {ceiling} after {:?}: {answered:?}, {reads:?} reads", begun.elapsed());
+    assert!(is_enough(), "{answered:?}, {reads:?} reads");
+    assert!(peak <= ceiling, "{peak} bytes of {ceiling}");
+}
+
+#[test]
+fn documents_that_are_work_for_a_schema_stay_within_the_memory_and_leave_the_loops_to_others() {
+    check_trees("threads = 2\nbody_bytes_max = \"1MiB\"", 64_000_000, 430_000, (8, 8), &[200, 201, 400]);
+}
+
+#[test]
+fn bodies_of_64_mib_are_refused_before_they_are_checked() {
+    check_trees("threads = 2\nbody_bytes_max = \"64MiB\"", 1 << 30, 63 << 20, (2, 1), &[413]);
 }

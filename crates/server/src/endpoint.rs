@@ -103,6 +103,14 @@ impl Endpoint {
         matches!(self.action, Action::Steps(_))
     }
 
+    /// The collection whose documents it patches.
+    pub(crate) fn updates(&self) -> Option<CollectionId> {
+        match &self.action {
+            Action::Update { target, .. } => Some(target.collection),
+            _ => None,
+        }
+    }
+
     /// The document that a request asks for first, if its path names one.
     #[inline]
     pub(crate) fn first(&self) -> Option<&Named> {

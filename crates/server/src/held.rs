@@ -41,10 +41,15 @@ enum Call {
     Steps(StepsCall, StepsDone),
 }
 
+/// Takes a write that is not for a loop, and gives back any other.
+pub(crate) type TakeLarge = Box<dyn Fn(&Session, Submission) -> Option<Submission>>;
+
 /// A bulk on its way.
 pub(crate) struct Bulk {
     pub(crate) database: Database,
     pub(crate) collection: CollectionId,
+    /// Of its lines.
+    pub(crate) take_large: TakeLarge,
     /// Number and text of each line that is still to be written, the last one first.
     pub(crate) lines: Vec<(usize, Box<[u8]>)>,
     /// Makes what is called when the line of this number is durable or refused.
@@ -141,6 +146,7 @@ impl HeldWrites {
                 let op = Op::Insert { body: line.into_vec() };
                 let write = Write { collection: bulk.collection, op, precondition: Precondition::None };
                 let submission = Submission { write, required: None, done: (bulk.done)(number) };
+                let Some(submission) = (bulk.take_large)(session, submission) else { continue };
                 if let Err(given_back) = bulk.database.try_write(session, submission) {
                     if let Op::Insert { body } = given_back.write.op {
                         bulk.lines.push((number, body.into_boxed_slice()));
@@ -210,7 +216,8 @@ mod tests {
                 let told = told.clone();
                 Box::new(move |outcome: Result<_, WriteError>| told.send((number as u32, outcome.is_ok())).unwrap())
             };
-            let bulk = Bulk { database, collection: CollectionId(0), lines: lines.collect(), done: Box::new(done) };
+            let (lines, take_large) = (lines.collect(), Box::new(|_: &Session, submission| Some(submission)));
+            let bulk = Bulk { database, collection: CollectionId(0), take_large, lines, done: Box::new(done) };
             held.bulk(bulk);
         }
 

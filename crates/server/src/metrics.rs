@@ -160,11 +160,12 @@ fn store(service: &Service) -> [Metric; 25] {
     ]
 }
 
-fn pool(service: &Service) -> [Metric; 18] {
+fn pool(service: &Service) -> [Metric; 20] {
     let (pool, cold) = (service.pool.metrics(), service.cold.pool.metrics());
     let (scans, rows_read) = service.queries.counts();
     let (spilled, spilled_total) = service.queries.spilled();
     let plans = &service.database.catalog().plans;
+    let large_writes = (service.large_writes.done(), service.large_writes.queued());
     [
         ("pool_queued", Type::Gauge, "Jobs that wait for a thread.", pool.queued as f64),
         ("pool_running", Type::Gauge, "Jobs that run.", pool.running as f64),
@@ -184,6 +185,8 @@ fn pool(service: &Service) -> [Metric; 18] {
         ("cold_reads_queued", Type::Gauge, "Cold reads that wait for a thread.", cold.queued as f64),
         ("cold_reads_running", Type::Gauge, "Such reads under way.", cold.running as f64),
         ("cold_reads_refused_total", Type::Counter, "Such reads refused by a full queue.", cold.refused as f64),
+        ("large_writes_total", Type::Counter, "Writes that were prepared off their loop.", large_writes.0 as f64),
+        ("large_writes_queued", Type::Gauge, "Writes that wait for that.", large_writes.1 as f64),
         ("query_scans_total", Type::Counter, "Queries that read a collection whole.", scans as f64),
         ("query_plans_made_total", Type::Counter, "Plans of queries that were made.", plans.made() as f64),
         (

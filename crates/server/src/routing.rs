@@ -7,8 +7,9 @@ use crate::general::door::Door;
 use crate::general::{documents, modify};
 use crate::refusal;
 use crate::service::{Local, Service};
-use docs::ReadError;
+use crate::writing::LARGE_BYTES;
 use docs::direct::Outcome;
+use docs::{CollectionId, LONG_CHECK_BYTES, ReadError};
 use http::{Lookup, Method, Order, Reply, Request, Router, Status};
 use std::sync::atomic::Ordering;
 
@@ -24,6 +25,8 @@ pub(crate) struct Routing {
     router: Router<Route>,
     /// Some endpoint runs steps.
     has_steps: bool,
+    /// Documents of some collection are checked by a JSON Schema of any kind.
+    checks_fully: bool,
     /// Some endpoint's request tells what it will ask for.
     looks_ahead: bool,
 }
@@ -44,7 +47,9 @@ impl Routing {
             let added = router.route(method, pattern, Route::General(door));
             debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
         }
-        Routing { service, router, has_steps, looks_ahead }
+        let collections = service.database.catalog().collections.len();
+        let checks_fully = (0..collections).any(|number| service.database.checks_fully(CollectionId(number)));
+        Routing { service, router, has_steps, checks_fully, looks_ahead }
     }
 
     pub(crate) fn order(&self, request: &Request<'_>) -> Order {
@@ -55,6 +60,7 @@ impl Routing {
             _ if request.method().is_safe() => Order::Read,
             path if Door::is_bulk(path) => Order::Alone,
             path if self.has_steps && self.leads_to_steps(request.method(), path) => Order::Alone,
+            path if self.may_be_large(request, path) => Order::Alone,
             _ => Order::Write,
         }
     }
@@ -63,6 +69,28 @@ impl Routing {
     fn leads_to_steps(&self, method: Method, path: &str) -> bool {
         let found = self.router.find(method, path);
         matches!(found, Lookup::Found { value: Route::Declared(endpoint), .. } if endpoint.has_steps())
+    }
+
+    /// What may be prepared by the thread for large writes keeps its turn in the same way: a large body, and a patch of a document
+    /// that may be large.
+    #[inline]
+    fn may_be_large(&self, request: &Request<'_>, path: &str) -> bool {
+        match request.body().len() {
+            bytes if bytes >= LARGE_BYTES => true,
+            bytes if self.checks_fully => bytes >= LONG_CHECK_BYTES || self.leads_to_full_check(request.method(), path),
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn leads_to_full_check(&self, method: Method, path: &str) -> bool {
+        match self.router.find(method, path) {
+            Lookup::Found { value: Route::Declared(endpoint), .. } => {
+                endpoint.updates().is_some_and(|collection| self.service.database.checks_fully(collection))
+            }
+            Lookup::Found { value: Route::General(door), .. } => *door == Door::PatchDocument,
+            _ => false,
+        }
     }
 
     pub(crate) fn foresee(&self, local: &mut Local, method: Method, path: &str, query: &str) {

@@ -14,6 +14,7 @@ use crate::queries::Queries;
 use crate::refusal::RETRY_AFTER;
 use crate::reloads::Reloads;
 use crate::sources::Sources;
+use crate::writing::LargeWrites;
 use docs::{Database, Session};
 use executor::Pool;
 use http::Reply;
@@ -54,6 +55,10 @@ pub(crate) struct Shared {
     pub(crate) cold: ColdReads,
     /// Long queries.
     pub(crate) pool: Arc<Pool>,
+    /// Writes that are not prepared on a loop.
+    pub(crate) large_writes: Arc<LargeWrites>,
+    /// The most of one transaction.
+    pub(crate) transaction_bytes: usize,
     /// One thread, where backups may be made.
     pub(crate) backup_thread: Option<Pool>,
     pub(crate) scan_rows_max: u64,
@@ -132,6 +137,8 @@ impl Shared {
         Shared {
             cold: pools.cold,
             pool: Arc::new(pools.long),
+            large_writes: Arc::default(),
+            transaction_bytes: division.transaction_bytes,
             backup_thread: pools.backup,
             scan_rows_max: config.scan_rows_max,
             queries: Arc::new(Queries::new(config, folder)),

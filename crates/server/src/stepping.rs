@@ -17,6 +17,7 @@ use crate::service::{Local, PathTexts, Service, Shared};
 use crate::writing;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
+use docs::order::Scalar;
 use docs::sql::{ModifyError, Outcome, OwnedValue, QueryError, StepMistake, StepText, Steps, StepsDid, StepsError};
 use docs::{Body, Database, RowsWanted, StepsCall, WriteError};
 use http::{LateReply, Params, Reply, Request, Status};
@@ -112,17 +113,26 @@ impl DeclaredSteps {
     ) {
         let Local { session, held, text, path_texts, .. } = local;
         let required = required.and_then(|named| named.required(params, text));
-        let parameters = match self.parameters(request, params, text, path_texts) {
-            Ok(parameters) => parameters,
+        let before = match self.before_body(request, params, text, path_texts) {
+            Ok(before) => before,
             Err(failure) => return service.fail(&failure, reply),
         };
-        let bytes: usize = parameters.iter().map(|value| size_of::<OwnedValue>() + value.bytes()).sum();
-        let Some(taken) = service.writes.take(writing::WAITING_BYTES + bytes + REPLY_BYTES_MAX) else {
+        let long_body = self.body.as_ref().filter(|body| body.is_long(request.body()));
+        let of_body = match (&self.body, long_body) {
+            (Some(body), None) => match body.values(request.body()) {
+                Ok(values) => values,
+                Err(error) => return service.fail(&refusal::of_write(&error), reply),
+            },
+            _ => Vec::new(),
+        };
+        let body_bytes = if long_body.is_some() { request.body().len() } else { 0 };
+        let bytes: usize = before.iter().chain(&of_body).map(|value| size_of::<OwnedValue>() + value.bytes()).sum();
+        let Some(taken) = service.writes.take(writing::WAITING_BYTES + bytes + body_bytes + REPLY_BYTES_MAX) else {
             return service.fail(&refusal::of_write(&WriteError::Busy), reply);
         };
         let call = StepsCall {
             steps: Arc::clone(&self.steps),
-            parameters,
+            parameters: before,
             required,
             rows: self.rows,
             now_ms: params::unix_ms(),
@@ -138,31 +148,42 @@ impl DeclaredSteps {
             late: reply.later(),
             taken,
         };
+        let behind: Vec<OwnedValue> = self.file.iter().map(|parameter| owned(params::default_of(parameter))).collect();
+        let with_all = move |mut call: StepsCall, of_body: Vec<OwnedValue>| {
+            call.parameters.extend(of_body.into_iter().chain(behind));
+            call
+        };
+        if let Some(body) = long_body {
+            let (body, text) = (Arc::clone(body), request.body().to_vec());
+            return owed.run(move || {
+                let of_body = body.values(&text).map_err(|error| refusal::of_write(&error))?;
+                Ok(with_all(call, of_body))
+            });
+        }
         let done = move |call, did, outcome| owed.told(call, &did, outcome);
-        held.steps(&service.database, session, call, Box::new(done));
+        held.steps(&service.database, session, with_all(call, of_body), Box::new(done));
     }
 
-    /// The values of all parameters, in the order in which the steps know them.
-    fn parameters(
+    /// The values of the parameters before those of the body, in the order in which the steps know them.
+    fn before_body(
         &self,
         request: &Request<'_>,
         params: &Params<'_, '_>,
         text: &mut Vec<u8>,
         path_texts: &mut PathTexts,
     ) -> Result<Vec<OwnedValue>, Failure> {
-        let owned = |value| OwnedValue::new(&value_of(value));
         let mut given = params::Given::default();
         params::read(&self.declared, request.query(), text, &mut given)?;
         let mut values: Vec<OwnedValue> = (0..self.declared.len()).map(|place| owned(given.get(place))).collect();
         for (parameter, text) in self.path.iter().zip(path_texts) {
             values.push(owned(params::of_path(parameter, params, text)?));
         }
-        if let Some(body) = &self.body {
-            values.extend(body.values(request.body()).map_err(|error| refusal::of_write(&error))?);
-        }
-        values.extend(self.file.iter().map(|parameter| owned(params::default_of(parameter))));
         Ok(values)
     }
+}
+
+fn owned(value: Scalar<'_>) -> OwnedValue {
+    OwnedValue::new(&value_of(value))
 }
 
 impl Answered {
@@ -238,11 +259,12 @@ impl Owed {
     /// Answers, unless the steps need more than they may have here: then they are run on the pool.
     fn told(mut self, call: StepsCall, did: &StepsDid, outcome: Result<Vec<u8>, StepsError>) {
         if let Err(StepsError::Failed {
-            error: ModifyError::Query(QueryError::Limit { .. } | QueryError::Deadline),
+            error:
+                ModifyError::Query(QueryError::Limit { .. } | QueryError::Deadline) | ModifyError::Write(WriteError::Busy),
             ..
         }) = outcome
         {
-            return self.run(call);
+            return self.run(move || Ok(call));
         }
         self.reply.count(&self.shared.queries, did, outcome.as_ref().err(), &mut self.late);
         match outcome {
@@ -252,11 +274,15 @@ impl Owed {
     }
 
     #[cold]
-    fn run(self, call: StepsCall) {
+    fn run(self, call: impl FnOnce() -> Result<StepsCall, Failure> + Send + 'static) {
         let Owed { database, shared, errors, reply, late, taken } = self;
         let whole = Whole::of(&shared).of_change();
         let (pool, replies, queries) = (Arc::clone(&shared.pool), shared.replies.clone(), Arc::clone(&shared.queries));
         background::run_until(whole.ends(), &pool, &Arc::clone(&errors), late, move |mut late| {
+            let call = match call() {
+                Ok(call) => call,
+                Err(failure) => return refusal::refuse(&errors, late, &failure),
+            };
             let mut did = StepsDid::default();
             let outcome = whole.run(call.now_ms, |budget| database.run_steps(&call, budget, &mut did));
             drop((call, taken));

@@ -1,14 +1,22 @@
-//! From a write's outcome to its reply, on whatever thread the outcome is told.
+//! From a write to its reply, on whatever thread the outcome is told.
+//!
+//! A write is prepared on its loop, but where that takes milliseconds: a large body, and a long document that is checked by a JSON
+//! Schema of any kind. Such a one is prepared on another thread ([`LargeWrites`]), and stands alone among the requests of its connection
+//! that may change something ([`crate::routing`]), so that none overtakes it.
 
+use crate::cold::Sessions;
 use crate::failure::Failure;
 use crate::in_flight::Taken;
 use crate::keys::KeyTold;
 use crate::media::JSON;
 use crate::refusal;
-use crate::service::{Local, Service};
-use docs::{Op, Required, Submission, Write, WriteError, Written};
+use crate::service::{Local, Service, Shared};
+use docs::{Database, Op, Required, Session, Submission, Write, WriteError, Written};
+use executor::Refused;
 use http::{Reply, Status};
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The reply to a write that was done.
 #[derive(Clone, Debug)]
@@ -46,8 +54,136 @@ pub(crate) fn submit(
             Err(error) => refusal::refuse(&errors, late, &refusal::of_write(&error)),
         }
     };
-    let submission = Submission { write, required, done: Box::new(done) };
-    local.held.write(&service.database, &local.session, submission);
+    hand_over(service, local, Submission { write, required, done: Box::new(done) });
+}
+
+/// A body of so many bytes is prepared off its loop: to read it takes about a millisecond.
+pub(crate) const LARGE_BYTES: usize = 256 << 10;
+
+/// Hands a write over to where it is prepared.
+pub(crate) fn hand_over(service: &Service, local: &mut Local, submission: Submission) {
+    let Local { session, held, .. } = local;
+    if let Some(submission) = service.take_large(&service.database, session, submission) {
+        held.write(&service.database, session, submission);
+    }
+}
+
+/// Large writes that wait for a thread. One is prepared at a time, on one of the threads that wait for the disk, behind no long
+/// query. Bound: each was counted as waiting when it was taken in ([`admit`]).
+#[derive(Default)]
+pub(crate) struct LargeWrites {
+    line: Mutex<Line>,
+    done: AtomicU64,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<(Database, Submission)>,
+    /// A job of the pool is at it.
+    is_served: bool,
+}
+
+impl LargeWrites {
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many were prepared.
+    pub(crate) fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// How many wait.
+    pub(crate) fn queued(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    /// The next one; nothing ends the job.
+    fn next(&self) -> Option<(Database, Submission)> {
+        let mut line = self.lock();
+        let next = line.waiting.pop_front();
+        line.is_served = next.is_some();
+        next
+    }
+}
+
+/// A job that serves the line. However it ends, who is left in the line gets an answer.
+struct Server {
+    line: Arc<LargeWrites>,
+    sessions: Arc<Sessions>,
+    /// The line was empty: what comes behind that has a job of its own.
+    is_over: bool,
+}
+
+impl Server {
+    fn serve(mut self) {
+        while let Some((database, submission)) = self.line.next() {
+            let mut submission = Some(submission);
+            // Without a session, for want of a reader, the write is given back.
+            let _ = self.sessions.with(&database, |session| {
+                if let Some(Submission { write, required, done }) = submission.take() {
+                    database.write_where(session, write, required, done);
+                }
+                Ok(())
+            });
+            self.line.done.fetch_add(1, Ordering::Relaxed);
+            refuse_busy(submission);
+        }
+        self.is_over = true;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        while !self.is_over
+            && let Some((_, submission)) = self.line.next()
+        {
+            refuse_busy(Some(submission));
+        }
+    }
+}
+
+fn refuse_busy(submission: Option<Submission>) {
+    if let Some(submission) = submission {
+        (submission.done)(Err(WriteError::Busy));
+    }
+}
+
+impl Shared {
+    /// Takes a write that is not for a loop; gives back any other. One that fits into no transaction is refused before it is read.
+    pub(crate) fn take_large(
+        &self,
+        database: &Database,
+        session: &Session,
+        submission: Submission,
+    ) -> Option<Submission> {
+        let bytes = body_bytes(&submission.write.op);
+        if bytes > self.transaction_bytes {
+            let (what, limit) = ("transaction, by its body alone".to_owned(), self.transaction_bytes as u64);
+            (submission.done)(Err(WriteError::TooLarge { what, limit }));
+            return None;
+        }
+        if bytes < LARGE_BYTES && !database.has_long_check(session, &submission.write) {
+            return Some(submission);
+        }
+        let mut line = self.large_writes.lock();
+        line.waiting.push_back((database.clone(), submission));
+        if !std::mem::replace(&mut line.is_served, true) {
+            drop(line);
+            let server = Server {
+                line: Arc::clone(&self.large_writes),
+                sessions: Arc::clone(&self.cold.sessions),
+                is_over: false,
+            };
+            if let Err(Refused::Full(job) | Refused::Draining(job)) =
+                self.cold.pool.try_submit(Box::new(move || server.serve()))
+            {
+                // Answers all that wait: see `Server`.
+                drop(job);
+            }
+        }
+        None
+    }
 }
 
 /// What a write takes while it waits, apart from its body: the operation, its place in the queue, its reply.

@@ -18,6 +18,7 @@ mod flowing;
 mod fuzz_config;
 mod general;
 mod large;
+mod large_writes;
 mod mistakes;
 mod openapi;
 mod pages;

@@ -30,6 +30,7 @@ use crate::error::WriteError;
 use crate::expire::AtWrite;
 use crate::key::Key;
 use crate::scratch;
+use crate::statement;
 use crate::write::{self, Op, Precondition};
 
 /// A prepared INSERT, UPDATE or DELETE.
@@ -362,8 +363,11 @@ impl<C: Change> One<'_, C> {
 
     fn apply(&mut self, op: &Op) -> Result<Vec<u8>, WriteError> {
         let (collection, change, op) = (self.collection, &mut *self.change, (op, self.at));
-        scratch::with(|scratch| write::apply(collection, op, &Precondition::None, change, scratch))
-            .map(|prepared| prepared.key)
+        let prepared = scratch::with(|scratch| {
+            scratch.long_check.is_again = statement::is_in_share();
+            write::apply(collection, op, &Precondition::None, change, scratch)
+        });
+        prepared.map(|prepared| prepared.key)
     }
 
     /// The document's text with the new values: each in its field's old place, or behind all.

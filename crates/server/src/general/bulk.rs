@@ -14,7 +14,7 @@ use crate::refusal;
 use crate::rows::NDJSON;
 use crate::service::{Local, Service};
 use crate::writing;
-use docs::{Done, WriteError, Written};
+use docs::{Done, Session, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -81,8 +81,16 @@ pub(super) fn load(
             shared.end(number, outcome.err().map(|error| describe(number, &error)));
         })
     };
-    let database = service.database.clone();
-    local.held.bulk(Bulk { database, collection: id, lines: to_write, done: Box::new(done) });
+    let (database, shared) = (service.database.clone(), Arc::clone(&service.shared));
+    let large_of = database.clone();
+    let take_large = move |session: &Session, submission| shared.take_large(&large_of, session, submission);
+    local.held.bulk(Bulk {
+        database,
+        collection: id,
+        take_large: Box::new(take_large),
+        lines: to_write,
+        done: Box::new(done),
+    });
     batch.end(0, None);
 }
 

@@ -255,8 +255,7 @@ fn submit(
             Err(error) => refusal::refuse(&ErrorRules::default(), late, &refusal::of_write(&error)),
         }
     };
-    let submission = Submission { write, required: None, done: Box::new(told) };
-    local.held.write(&service.database, &local.session, submission);
+    writing::hand_over(service, local, Submission { write, required: None, done: Box::new(told) });
 }
 
 /// 201 for a new document, 200 for a changed one; its change number as the tag. The body is the key, where it was made here.

@@ -1,0 +1,166 @@
+//! Large writes, and long documents under a JSON Schema of any kind: another thread prepares them, in their turn.
+
+use crate::harness::{Client, TestServer};
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// What is waited for comes sooner.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Documents of nested objects, which the general checker follows.
+const TREES: &str = r##"
+[collections.trees]
+key = { field = "id", type = "u32" }
+[collections.trees.schema]
+"$ref" = "#/$defs/tree"
+[collections.trees.schema."$defs".tree]
+anyOf = [
+    { type = "object", additionalProperties = { "$ref" = "#/$defs/tree" } },
+    { type = "array", items = { "$ref" = "#/$defs/tree" }, uniqueItems = true },
+    { type = ["integer", "string"] },
+]
+[[endpoints]]
+route = "POST /trees/{id}"
+update = "trees/{id}"
+"##;
+
+/// The most of one transaction at `memory = "64MB"` is 500 KB.
+const SMALL: &str = "memory = \"64MB\"\nbody_bytes_max = \"1MiB\"";
+
+/// A document of about so many bytes.
+fn tree(id: u32, bytes: usize) -> String {
+    let branch = "{\"a\":".repeat(100) + "[1,2]" + &"}".repeat(100);
+    let count = bytes / (branch.len() + 8);
+    let branches: Vec<String> = (0..count).map(|number| format!("\"b{number}\":{branch}")).collect();
+    format!("{{\"id\":{id},\"tree\":{{{}}}}}", branches.join(","))
+}
+
+#[track_caller]
+fn large_writes(server: &TestServer, expected: f64) {
+    let begun = Instant::now();
+    while server.metric("sapsan_large_writes_total") != expected {
+        assert!(begun.elapsed() < PATIENCE, "{}", server.metric("sapsan_large_writes_total"));
+    }
+}
+
+#[test]
+fn long_documents_under_any_schema_and_large_bodies_are_no_work_of_a_loop() {
+    let server = TestServer::start("", TREES);
+    let put = |collection: &str, id: u32, body: &str| {
+        let answer = server.ask("PUT", &format!("/_/collections/{collection}/{id}"), "", body.as_bytes());
+        assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
+    };
+    put("trees", 1, &tree(1, 2 << 10));
+    let item =
+        |id: u32, bytes: usize| json!({"id": id, "group": "g", "price": 1, "note": "n".repeat(bytes)}).to_string();
+    put("items", 1, &item(1, 200 << 10));
+    large_writes(&server, 0.0);
+    put("trees", 2, &tree(2, 32 << 10));
+    put("items", 2, &item(2, 300 << 10));
+    large_writes(&server, 2.0);
+    // A small patch of a long document, by both doors; and of a short one.
+    assert_eq!(server.ask("PATCH", "/_/collections/trees/2", "", br#"{"more":1}"#).status, 200);
+    assert_eq!(server.ask("POST", "/trees/2", "", br#"{"more":2}"#).status, 200);
+    assert_eq!(server.ask("POST", "/trees/1", "", br#"{"more":2}"#).status, 200);
+    large_writes(&server, 4.0);
+    let refused = server.ask("POST", "/trees/2", "", br#"{"more":2.5}"#);
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let lines = format!("{}\n{}\n{}\n", tree(3, 6 << 10), tree(4, 1 << 10), tree(5, 6 << 10).replace("[1,2]", "[1,1]"));
+    let answer = server.ask("POST", "/_/collections/trees/bulk", "", lines.as_bytes());
+    assert_eq!(answer.status, 200);
+    assert_eq!((answer.text().lines().count(), answer.json()["line"].as_u64()), (1, Some(3)), "{}", answer.text());
+    large_writes(&server, 7.0);
+    assert_eq!(server.get("/_/collections/trees/3").status, 200);
+}
+
+#[test]
+fn a_long_body_of_steps_is_checked_off_the_loop_and_its_fields_are_parameters_all_the_same() {
+    let steps = r#"
+[[endpoints]]
+route = "POST /add/{id}"
+params = { more = { type = "integer" } }
+steps = [{ sql = "INSERT INTO items (id, \"group\", price, note) VALUES (:id, :group, :more, :note) RETURNING id, price" }]
+[endpoints.body]
+type = "object"
+required = ["group", "note"]
+properties = { group = { type = "string", pattern = "^g" }, note = { type = "array", items = { type = "integer" } } }
+"#;
+    let server = TestServer::start("", steps);
+    let body = |group: &str, count: usize| json!({"group": group, "note": vec![7; count]}).to_string();
+    for (id, count) in [(1, 10), (2, 5_000)] {
+        let answer = server.ask("POST", &format!("/add/{id}?more=5"), "", body("g", count).as_bytes());
+        assert_eq!((answer.status, answer.json()), (200, json!([{"id": id, "price": 5}])), "{}", answer.text());
+        let refused = server.ask("POST", &format!("/add/{}?more=5", id + 10), "", body("x", count).as_bytes());
+        assert_eq!(refused.status, 400, "{}", refused.text());
+    }
+    let found = server.get("/_/collections/items/2").json();
+    assert_eq!(found["note"].as_str().map(|note| note.matches('7').count()), Some(5_000));
+}
+
+#[test]
+fn a_large_write_keeps_its_turn_among_those_of_its_connection() {
+    let server = TestServer::start("", TREES);
+    let mut client = server.connect();
+    for round in 0..20 {
+        // The last one wins, and each finds what the one before it left.
+        client.send("PUT", "/_/collections/trees/1", "", tree(1, 40 << 10).as_bytes());
+        client.send("PATCH", "/_/collections/trees/1", "", format!("{{\"round\":{round}}}").as_bytes());
+        client.send("GET", "/_/collections/trees/1", "", b"");
+        client.send("PUT", "/_/collections/trees/1", "", br#"{"id":1}"#);
+        client.send("GET", "/_/collections/trees/1", "", b"");
+        let answers: Vec<_> = (0..5).map(|_| client.answer(false)).collect();
+        let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses[1..], [200; 4], "round {round}");
+        assert_eq!(answers[2].json()["round"], round);
+        assert_eq!(answers[4].json(), json!({"id": 1}));
+    }
+}
+
+#[test]
+fn a_body_that_fits_into_no_transaction_is_refused_before_it_is_read() {
+    let server = TestServer::start(SMALL, TREES);
+    // No JSON: who reads it says 400.
+    for (method, target) in
+        [("PUT", "/_/collections/trees/1"), ("PATCH", "/_/collections/trees/1"), ("POST", "/trees/1")]
+    {
+        let answer = server.ask(method, target, "", &vec![b'x'; 900 << 10]);
+        assert_eq!(answer.status, 413, "{}", answer.text());
+        assert!(answer.text().contains("the most of one transaction"), "{}", answer.text());
+    }
+    assert_eq!(server.ask("PUT", "/_/collections/trees/1", "", &vec![b'x'; 400 << 10]).status, 400);
+    large_writes(&server, 1.0);
+}
+
+#[test]
+fn clients_that_write_long_documents_leave_the_loop_to_others() {
+    let server = TestServer::start(SMALL, TREES);
+    server.put_items(1..2);
+    let (body, is_over, written) = (tree(1, 430 << 10), AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let (server, body, is_over, written) = (&server, &body, &is_over, &written);
+            scope.spawn(move || {
+                let mut connection = server.connect();
+                while !is_over.load(Ordering::Relaxed) {
+                    let body = body.replacen("\"id\":1", &format!("\"id\":{client}"), 1);
+                    connection.send("PUT", &format!("/_/collections/trees/{client}"), "", body.as_bytes());
+                    let answer = connection.answer(false);
+                    assert!(matches!(answer.status, 200 | 201 | 503), "{}", answer.text());
+                    written.fetch_add(u32::from(answer.status != 503), Ordering::Relaxed);
+                }
+            });
+        }
+        let begun = Instant::now();
+        let mut reader: Client = server.connect();
+        let mut read = 0;
+        while (read < 500 || written.load(Ordering::Relaxed) < 16) && begun.elapsed() < PATIENCE {
+            reader.send("GET", "/_/collections/items/1", "", b"");
+            assert_eq!(reader.answer(false).status, 200);
+            read += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(read >= 500 && written.load(Ordering::Relaxed) >= 16, "{read} reads, {written:?} writes");
+    });
+    assert_eq!(server.metric("sapsan_writes_in_flight_bytes"), 0.0);
+}
