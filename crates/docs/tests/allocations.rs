@@ -5,12 +5,15 @@
 
 mod hostile_schemas;
 mod service;
+mod sql_memory;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use docs::catalog::FieldKind;
 use docs::key::KeyType;
 use docs::schema::Schema;
+use docs::sql::{Budget, Query, QueryError, Scratch};
 use service::{Service, travels, user, visit};
 
 struct Counting;
@@ -165,4 +168,115 @@ fn a_check_by_any_schema_takes_a_bounded_part_of_what_the_document_has() {
             }
         }
     }
+}
+
+/// What a query may sort, group, compute and give out, each.
+const MEMORY: usize = 400 << 10;
+/// What it takes in all, for each byte of that: the part of the memory setting that a query has.
+const PER_BYTE: usize = 5;
+
+/// `t` of documents of 200 bytes, more than the memory of a query.
+fn many() -> sql_memory::Memory {
+    let mut memory = sql_memory::Memory::default();
+    memory.add(&sql_memory::Shape {
+        name: "t",
+        key: "id",
+        fields: &["id", "a", "b", "c"].map(|field| (field, FieldKind::Any)),
+        closed: false,
+        indexes: &[(&["a", "b"], &[])],
+        references: &[],
+    });
+    for id in 0..1_500 {
+        memory.insert("t", &format!("{{\"id\":{id},\"a\":\"k{}\",\"b\":{},\"c\":\"{id:0200}\"}}", id % 7, id % 11));
+    }
+    memory
+}
+
+fn list(count: usize, part: impl Fn(usize) -> String, between: &str) -> String {
+    (0..count).map(part).collect::<Vec<_>>().join(between)
+}
+
+/// Statements that hold a text many times over, or much in each of many queries inside one another.
+fn hoarding() -> Vec<String> {
+    let text = |bytes: usize| format!("(SELECT replace(printf('%{bytes}s', ''), ' ', 'x') AS x) k");
+    let sums = |count: usize| list(count, |n| format!("id + {n} AS c{n}"), ", ");
+    let mut all = vec![
+        // Keys that rows are looked up by.
+        format!(
+            "SELECT COUNT(*) AS n FROM {}, (SELECT {} FROM t WHERE id < 50) r WHERE {}",
+            text(90_000),
+            sums(120),
+            list(120, |n| format!("r.c{n} = k.x"), " AND ")
+        ),
+        format!(
+            "SELECT COUNT(*) AS n FROM {} WHERE ({}) IN (SELECT {} FROM t WHERE id < 9)",
+            text(12_000),
+            list(30, |n| format!("k.x || {n}"), ", "),
+            sums(30)
+        ),
+        format!(
+            "SELECT COUNT(*) AS n FROM {} LEFT JOIN t ON t.a IN ({})",
+            text(30_000),
+            list(60, |n| format!("substr(k.x, {})", n + 1), ", ")
+        ),
+        format!(
+            "SELECT COUNT(*) AS n FROM {} {}",
+            text(90_000),
+            list(7, |n| format!("LEFT JOIN t t{n} ON t{n}.a = k.x AND t{n}.b = k.x"), " ")
+        ),
+        // Elements.
+        format!(
+            "SELECT COUNT(*) AS n FROM (SELECT '[\"' || replace(printf('%60000s', ''), ' ', 'x') || '\"]' AS x) k, {}",
+            list(7, |n| format!("json_each(k.x) j{n}"), ", ")
+        ),
+        // Aggregates.
+        format!("SELECT {} FROM t", list(60, |n| format!("length(json_group_array(c || {n})) AS n{n}"), ", ")),
+        format!("SELECT {} FROM t GROUP BY b", list(60, |n| format!("length(MAX(c || {n})) AS n{n}"), ", ")),
+        format!("SELECT {} FROM t", list(60, |n| format!("COUNT(DISTINCT c || {n}) AS n{n}"), ", ")),
+        "SELECT c FROM t UNION SELECT c || 'x' FROM t".to_owned(),
+        "SELECT a, COUNT(*) AS n FROM (SELECT DISTINCT a, c FROM t ORDER BY c) x GROUP BY a ORDER BY n".to_owned(),
+    ];
+    // Queries inside one another, each of which holds groups or rows when it asks the next.
+    for kind in ["GROUP BY k, m", "ORDER BY k, m LIMIT 100000"] {
+        let nested = (0..7).fold("0".to_owned(), |inner, depth| {
+            format!(
+                "(SELECT COUNT(*) FROM (SELECT x{depth}.c || x{depth}.id AS k, CASE WHEN x{depth}.id = 1300 THEN {inner} ELSE 0 END AS m \
+                 FROM t x{depth} WHERE x{depth}.id < 1301 {kind}) y{depth})"
+            )
+        });
+        all.push(format!("SELECT {nested} AS n"));
+    }
+    // Sorts one inside the other, over and done before the next begins.
+    all.push((0..18).fold("SELECT id, c AS k FROM t".to_owned(), |inner, depth| {
+        format!("SELECT id, k FROM ({inner}) x{depth} WHERE id + {depth} > 0 ORDER BY k || id LIMIT 1000")
+    }));
+    all
+}
+
+#[test]
+fn what_a_statement_holds_stays_within_its_part_of_the_memory() {
+    let memory = many();
+    let folder = tempfile::tempdir().unwrap();
+    let space = std::sync::Arc::new(docs::sql::SpillSpace::new(folder.path(), 1 << 30));
+    let mut wrong = Vec::new();
+    for sql in hoarding() {
+        for spill in [None, Some(&space)] {
+            let query = Query::prepare(&sql, &memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            query.explain(&[]);
+            let budget = Budget { memory_bytes_max: MEMORY, output_bytes_max: MEMORY, spill, ..Budget::default() };
+            let (mut scratch, before) = (Scratch::new(), BYTES.get());
+            BYTES_MOST.set(before);
+            let ended = query.write_array(&memory, &[], &mut scratch, &budget, &mut Vec::new());
+            let (peak, kept) = ((BYTES_MOST.get() - before) as usize, (BYTES.get() - before) as usize);
+            if !matches!(ended, Ok(_) | Err(QueryError::Limit { .. } | QueryError::Value(_))) {
+                wrong.push(format!("{sql:.150}: {ended:?}"));
+            }
+            // A text that is put together from disk may be as long as any, whatever the memory: a MiB, twice, and it grows.
+            let joined = if spill.is_some() && sql.contains("json_group_array") { 4 << 20 } else { 0 };
+            if peak > PER_BYTE * MEMORY + joined || kept > 3 * MEMORY {
+                wrong.push(format!("{sql:.150}: {peak} bytes, {kept} kept"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

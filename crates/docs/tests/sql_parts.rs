@@ -93,6 +93,97 @@ fn all_parts_count_against_one_budget() {
     check(&both, "SELECT COUNT(*) AS n FROM t", &late, Err("the query's time is over"));
 }
 
+/// A statement over `t` that may fail at one of its rows, or at no row.
+fn failing(random: &mut Random, rows: usize) -> String {
+    let at = random.below(2 * rows);
+    let fails = [
+        format!("abs(-9223372036854775807 - (id = {at}))"),
+        format!("json_array_length(CASE WHEN id = {at} THEN '[' ELSE '[1]' END)"),
+        format!("length(printf('%*d', CASE WHEN id = {at} THEN 200000 ELSE 5 END, id))"),
+        format!("length(printf('%*d', CASE WHEN id = {at} THEN 2000000 ELSE 5 END, id))"),
+        "id".to_owned(),
+    ];
+    let fails = &fails[random.below(fails.len())];
+    let limit = ["".to_owned(), format!(" LIMIT {}", random.below(rows) + 1)];
+    let limit = &limit[random.below(2)];
+    let condition = ["id >= 0", "id % 3 = 1", "c > 'c1'", "id > 20"][random.below(4)];
+    let texts = ["c", "c || id", "c || a"][random.below(3)];
+    match random.below(10) {
+        0 => format!("SELECT id, {fails} AS f FROM t WHERE {condition}{limit}"),
+        1 => format!("SELECT id FROM t WHERE {fails} >= 0 AND {condition}{limit}"),
+        2 => format!("SELECT DISTINCT {texts} AS x, {fails} % 2 AS f FROM t{limit}"),
+        3 => format!("SELECT DISTINCT {texts} AS x FROM t WHERE {condition} ORDER BY {fails}, x{limit}"),
+        4 => {
+            format!("SELECT {texts} AS x, COUNT(*) AS n, MAX({fails}) AS f FROM t WHERE {condition} GROUP BY x{limit}")
+        }
+        5 => format!("SELECT {texts} AS x, COUNT(DISTINCT c || id) AS n FROM t WHERE {fails} <> 7 GROUP BY x{limit}"),
+        6 => format!("SELECT COUNT(*) AS n, SUM({fails}) AS s FROM t WHERE {condition}"),
+        7 => format!("SELECT id FROM t WHERE {condition} ORDER BY {texts}, {fails}{limit}"),
+        8 => format!("SELECT t.id, u.id AS other FROM t, u WHERE t.a = u.a AND {}{limit}", fails.replace("id", "t.id")),
+        _ => format!("SELECT id FROM t WHERE a IN (SELECT a FROM u WHERE {condition}) AND {fails} >= 0{limit}"),
+    }
+}
+
+#[test]
+fn random_queries_end_at_random_limits_as_with_one_thread() {
+    let (mut ends, mut ahead) = (std::collections::BTreeMap::<String, u64>::new(), 0);
+    for seed in 0..80 {
+        let mut random = Random::new(seed);
+        let rows = 20 + random.below(300);
+        let document =
+            |id| serde_json::json!({"id": id, "a": id % 5, "b": id % 3, "c": format!("c{}", id % 17), "d": id});
+        let all: Vec<_> = (0..rows).map(document).collect();
+        let mut both = crate::sql_oracle::Both::new(&all, &all[..rows / 3]);
+        both.memory.part_entries = Some(1 + random.below(rows / 2));
+        let mut helped = Scratch::new().with_workers(workers());
+        for _ in 0..60 {
+            let sql = failing(&mut random, rows);
+            let query = Query::prepare(&sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let any = |random: &mut Random, most: usize, none: usize| match random.below(3) {
+                0 => none,
+                _ => random.below(most),
+            };
+            let budget = Budget {
+                rows_max: any(&mut random, 3 * rows, usize::MAX) as u64,
+                memory_bytes_max: any(&mut random, 120 * rows, 1 << 20),
+                output_bytes_max: any(&mut random, 20 * rows, 1 << 20),
+                ..Budget::default()
+            };
+            let alone = run(&query, &both.memory, &mut Scratch::new(), &budget);
+            let shared = run(&query, &both.memory, &mut helped, &budget);
+            let kind = |error: &String| error.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+            *ends.entry(alone.as_ref().map_or_else(kind, |_| "done".to_owned())).or_default() += 1;
+            let is_of_memory = |error: &String| error.ends_with("bytes to sort") || error.ends_with("bytes of groups");
+            // Threads count the rows of a list together: they do not go on to find out whether its result is too long before.
+            let is_of_list = |error: &String| error.ends_with("rows read") || error.ends_with("bytes of result");
+            let is_list = !["LIMIT", "DISTINCT", "GROUP", "ORDER", "COUNT"].iter().any(|word| sql.contains(word));
+            if is_list && alone.as_ref().is_err_and(is_of_list) && shared.as_ref().is_err_and(is_of_list) {
+                continue;
+            }
+            if alone.as_ref().is_err_and(is_of_memory) && shared.is_ok() {
+                // Its parts fitted, one after the other.
+                let plenty = Budget { memory_bytes_max: 1 << 20, ..budget };
+                assert_eq!(shared, run(&query, &both.memory, &mut Scratch::new(), &plenty), "seed {seed}: {sql}");
+                ahead += 1;
+                continue;
+            }
+            assert_eq!(
+                shared, alone,
+                "seed {seed}, {} rows, {} bytes: {sql}",
+                budget.rows_max, budget.memory_bytes_max
+            );
+        }
+    }
+    assert!(ahead < 100, "{ahead} had room only in parts");
+    let least = |end: &str| assert!(ends.get(end).is_some_and(|count| *count > 10), "{end}: {ends:?}");
+    ["done", "integer overflow", "malformed JSON"].into_iter().for_each(least);
+    for what in
+        ["rows read", "bytes to sort", "bytes of groups", "bytes of result", "bytes that expressions compute for a row"]
+    {
+        least(&format!("the query exceeds its limit of  {what}"));
+    }
+}
+
 #[test]
 fn a_store_is_read_by_several_threads_beside_what_has_changed() {
     let service = Service::new(&crate::service::travels());

@@ -171,6 +171,8 @@ pub(crate) struct Division {
     threads: usize,
     /// Threads that help with scans, and that build.
     helpers: usize,
+    /// Those of them that help with scans: each computes a row of its own.
+    query_helpers: usize,
 }
 
 impl Division {
@@ -188,6 +190,7 @@ impl Division {
             memtable_bytes,
             transaction_bytes,
             threads,
+            query_helpers: config.query_threads.saturating_sub(1),
             helpers: config.query_threads.saturating_sub(1) + threads + INDEX_BUILDERS,
             plan_bytes: (memory / PARTS_FOR_PLANS).min(PLAN_BYTES_MOST),
             building_bytes: (memory / PARTS_FOR_BUILDING).min(BUILDING_BYTES_MOST),
@@ -215,9 +218,12 @@ impl Division {
         // The feed with one consumer that is behind has room: such a one would wait without an end.
         let replies_bytes = (rest / 13 * 2).max(second.changes_bytes_least());
         let part = rest.saturating_sub(replies_bytes) / 11;
+        // Each helper computes a row. Where that leaves too little, it has room in the part that nobody has.
+        let alone = part * 3 / POOL_THREADS / PER_QUERY_BYTE;
+        let helped = part * 3 / (POOL_THREADS * PER_QUERY_BYTE + first.query_helpers);
         Division {
             loop_query_bytes: (part * 2 / threads / PER_QUERY_BYTE).min(LOOP_QUERY_BYTES_MOST),
-            query_bytes: part * 3 / POOL_THREADS / PER_QUERY_BYTE,
+            query_bytes: helped.max(alone.min(POOL_QUERY_BYTES_LEAST)),
             replies_bytes,
             buffers_bytes: part * 4 / threads,
             connections: (part / CONNECTION_BYTES).min(config.connections_max.unwrap_or(CONNECTIONS_DEFAULT)),
@@ -343,7 +349,7 @@ impl Division {
             ("bodies", self.gathered_bytes * threads),
             ("waiting_writes", self.writes_bytes + self.prepared_bytes),
             ("cold_reads", self.cold_bytes()),
-            ("queries", PER_QUERY_BYTE * queries),
+            ("queries", PER_QUERY_BYTE * queries + self.query_helpers * self.query_bytes),
             ("large_replies", self.replies_bytes),
             ("buffers", self.buffers_bytes * threads),
             ("places", self.places_bytes * (threads + POOL_THREADS)),

@@ -5,6 +5,7 @@
 
 use hashbrown::{HashMap, HashSet};
 
+use super::budget::Meter;
 use super::error::{Fault, TEXT_BYTES_MAX};
 use super::expr::Expr;
 use super::functions::{Function, JsonFunction};
@@ -140,6 +141,8 @@ struct Rare {
 const SEEN_OVERHEAD_BYTES: usize = 32;
 /// And if it is kept with what it is taken in as.
 const VALUE_OVERHEAD_BYTES: usize = 80;
+/// Units of work of a value that goes from one state to another.
+const KEPT_UNITS: u64 = 4;
 pub(super) const ARRIVAL_BYTES: usize = 8;
 const DAMAGED: Fault = Fault::Damaged("a group on disk");
 
@@ -253,7 +256,7 @@ impl State {
     }
 
     /// Goes on with what another state has taken in of the rows behind its own; gives how many bytes more it keeps now.
-    pub(crate) fn add_part(&mut self, part: State, call: &AggregateCall) -> Result<usize, Fault> {
+    pub(crate) fn add_part(&mut self, part: State, call: &AggregateCall, meter: &Meter<'_>) -> Result<usize, Fault> {
         let mut grown = 0;
         if part.count > 0 && matches!(call.kind, AggregateKind::Min | AggregateKind::Max) {
             let before = self.extreme_bytes();
@@ -263,6 +266,7 @@ impl State {
         match part.rare {
             Some(rare) if call.distinct && !rare.values.is_empty() => {
                 for (key, value) in rare.values {
+                    meter.tick(KEPT_UNITS)?;
                     let own = self.rare.get_or_insert_default();
                     if !own.values.contains_key(&key) {
                         self.step(call.kind, summand_of(&value)?);
@@ -274,6 +278,7 @@ impl State {
             Some(rare) if call.distinct => {
                 let own = self.rare.get_or_insert_default();
                 for key in rare.seen {
+                    meter.tick(KEPT_UNITS)?;
                     let bytes = key.len() + SEEN_OVERHEAD_BYTES;
                     grown += if own.seen.insert(key) { bytes } else { 0 };
                 }

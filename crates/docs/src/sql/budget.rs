@@ -9,8 +9,8 @@
 //! **Memory.** What expressions compute for a row lies in arenas ([`super::workspace`]). The meter counts their chunks before they
 //! are allocated, over all queries of an execution: up to [`Budget::memory_bytes_max`], more is [`COMPUTED`](super::COMPUTED). Each
 //! thread that helps has as much for the row that it is at, so that a row meets the limit whoever reads it. A row that is kept, or
-//! given out, is counted field by field before it is copied ([`RowRoom`]). What is kept of all rows (groups, sorts, inner queries)
-//! counts by itself.
+//! given out, is counted field by field before it is copied ([`RowRoom`]), and so is a key that a row is looked up by. What is kept of
+//! all rows (groups, sorts, inner queries) counts by itself; an inner query has what the queries around it leave of it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -111,6 +111,10 @@ pub(crate) struct Meter<'b> {
     held_max: usize,
     /// Bytes of a row that is kept.
     row_max: usize,
+    /// Bytes of groups, sorts and rows that the queries of this thread hold, a query that asks an inner one included.
+    gathered: Cell<usize>,
+    /// Bytes of keys and of rows of `json_each` that the levels of loops hold while those inside run.
+    levels: Cell<usize>,
 }
 
 impl<'b> Meter<'b> {
@@ -122,6 +126,8 @@ impl<'b> Meter<'b> {
             held: Cell::new(0),
             held_max: budget.memory_bytes_max.max(COMPUTED_BYTES_LEAST),
             row_max: budget.memory_bytes_max.max(COMPUTED_BYTES_LEAST),
+            gathered: Cell::new(0),
+            levels: Cell::new(0),
         }
     }
 
@@ -133,6 +139,8 @@ impl<'b> Meter<'b> {
             held: Cell::new(0),
             held_max: usize::MAX,
             row_max: usize::MAX,
+            gathered: Cell::new(0),
+            levels: Cell::new(0),
         }
     }
 
@@ -194,6 +202,41 @@ impl<'b> Meter<'b> {
     /// Gives back what was taken.
     pub(crate) fn give_back(&self, bytes: usize) {
         self.held.set(self.held.get().saturating_sub(bytes));
+    }
+
+    /// Bytes that the queries of this thread hold of all rows.
+    pub(crate) fn gathered(&self) -> usize {
+        self.gathered.get()
+    }
+
+    /// An inner query, or a part of what one holds, is over: what is held is what was held before.
+    pub(crate) fn set_gathered(&self, bytes: usize) {
+        self.gathered.set(bytes);
+    }
+
+    /// A query that held so many bytes holds so many now.
+    pub(crate) fn note_gathered(&self, before: usize, now: usize) {
+        self.gathered.set(self.gathered.get().saturating_sub(before) + now);
+    }
+
+    /// Bytes that the levels of loops hold.
+    pub(crate) fn levels(&self) -> usize {
+        self.levels.get()
+    }
+
+    /// A level is over: what they hold is what was held before.
+    pub(crate) fn set_levels(&self, bytes: usize) {
+        self.levels.set(bytes);
+    }
+
+    /// Counts the keys that a level looks for; gives what was held before.
+    pub(crate) fn hold_keys(&self, bytes: usize) -> Result<usize, Fault> {
+        let before = self.levels.get();
+        if before + bytes > self.row_max {
+            return Err(Fault::Row(self.row_max));
+        }
+        self.levels.set(before + bytes);
+        Ok(before)
     }
 
     /// Most bytes of a row that is kept, or of a group.

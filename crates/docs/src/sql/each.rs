@@ -17,12 +17,12 @@ pub(crate) const COLUMNS: [&str; 6] = ["key", "value", "type", "atom", "fullkey"
 /// Bytes of a row beside its texts.
 const ROW_OVERHEAD_BYTES: usize = 64;
 
-/// Puts the rows one behind the other, and where each ends.
+/// Puts the rows one behind the other, and where each ends. With those that stand `around`, of other tables, they have so many bytes.
 pub(super) fn rows<'a>(
     json: &'a Expr,
     path: Option<&'a Expr>,
     scope: &Scope<'a>,
-    bytes_max: usize,
+    (around, bytes_max): (usize, usize),
     rows: &mut Vec<u8>,
     ends: &mut Vec<usize>,
 ) -> Result<(), QueryError> {
@@ -46,7 +46,7 @@ pub(super) fn rows<'a>(
         workspace.meter.tick(ROW_UNITS)?;
         // Its value stands there twice at most, and both paths.
         let bytes = 2 * value.len() + full.len() + root.len() + ROW_OVERHEAD_BYTES;
-        if rows.len() + bytes > bytes_max.saturating_sub(ends.len() * size_of::<usize>()) {
+        if around + rows.len() + bytes > bytes_max.saturating_sub(ends.len() * size_of::<usize>()) {
             return Err(QueryError::Limit { what: OF_JSON_EACH, limit: bytes_max as u64 });
         }
         workspace.meter.tick_bytes(bytes)?;

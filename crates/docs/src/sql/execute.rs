@@ -52,9 +52,13 @@ pub(super) fn execute<S: RowSink + ?Sized>(
     budget: &Budget<'_>,
     sink: &mut S,
 ) -> Result<Outcome, QueryError> {
+    let (gathered, levels) = (around.meter.gathered(), around.meter.levels());
     let outcome = execute_within(plan, query, around, parameters, scratch, budget, sink);
+    around.meter.set_gathered(gathered);
+    around.meter.set_levels(levels);
     workspace::reset(&mut scratch.arena, around.meter);
     workspace::reset(&mut scratch.constants, around.meter);
+    scratch.shrink_keys();
     outcome
 }
 

@@ -7,7 +7,7 @@ use super::budget::{ROW_UNITS, RowRoom};
 use super::error::QueryError;
 use super::expr::Expr;
 use super::row::{Field, Fixed, Frame, Scope};
-use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, Run};
+use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, Groups, Run};
 use super::sink::{RowSink, check_finite};
 use super::sort;
 use super::spilled::Distinct;
@@ -106,7 +106,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if self.spilled.as_ref().is_some_and(|spilled| !spilled.grouped.is_empty()) {
             return self.finish_spilled_groups();
         }
-        let groups = std::mem::take(&mut self.groups);
+        let held = self.groups.bytes;
+        let groups = std::mem::replace(&mut self.groups, Groups { bytes: held, ..Groups::default() });
         let states = std::mem::take(self.states);
         let width = self.plan.aggregates.len();
         let count = if self.plan.group.is_empty() { 1 } else { groups.fields.len() };

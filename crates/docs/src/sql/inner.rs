@@ -172,7 +172,9 @@ impl InnerQueries<'_> {
         let mut scratch = self.scratch.take().unwrap_or_default();
         // For one row of the query around other threads are not worth their while.
         let workers = kept.is_some().then(|| std::mem::take(&mut scratch.workers));
-        let mut rows = Combined::new(self.whole.meter);
+        let meter = self.whole.meter;
+        let around = meter.gathered();
+        let mut rows = Combined::new(meter);
         let compared = plan.combine.iter().rposition(|combine| *combine != Combine::Append);
         // Rows that are compared stay, too.
         let spills = spills && compared.is_none();
@@ -180,17 +182,19 @@ impl InnerQueries<'_> {
         let result = members.into_iter().try_for_each(|(place, (member, combine))| {
             rows.begin(*combine, compared.is_some_and(|last| place <= last));
             match kept.and_then(|kept| kept.get(place)) {
-                Some(kept) => self.run_member((member, kept), outer, (&mut rows, false), &mut scratch)?,
+                Some(kept) => self.run_member((member, kept), outer, (&mut rows, false, around), &mut scratch)?,
                 None => {
                     let used = &self.whole.used;
                     let before = (used.kept_bytes.get(), used.answer_bytes.get());
-                    self.run_member((member, &Kept::of(member)), outer, (&mut rows, spills), &mut scratch)?;
+                    self.run_member((member, &Kept::of(member)), outer, (&mut rows, spills, around), &mut scratch)?;
                     used.kept_bytes.set(before.0);
                     used.answer_bytes.set(before.1);
                 }
             }
             Ok::<_, QueryError>(rows.end()?)
         });
+        meter.set_gathered(around);
+        scratch.shrink_rows();
         if let Some(workers) = workers {
             scratch.workers = workers;
         }
@@ -205,12 +209,14 @@ impl InnerQueries<'_> {
         &self,
         (plan, kept): (&Plan, &Kept),
         outer: &[OuterValue<'_>],
-        (rows, spills): (&mut Combined<'_>, bool),
+        (rows, spills, around): (&mut Combined<'_>, bool, usize),
         scratch: &mut Scratch,
     ) -> Result<(), QueryError> {
         let (own, used) = (self.whole.budget, &self.whole.used);
         self.whole.meter.tick(RUN_UNITS)?;
-        let memory = own.memory_bytes_max.saturating_sub(used.kept_bytes.get() + used.answer_bytes.get());
+        // What the queries around it hold is not there for it.
+        let taken = used.kept_bytes.get() + used.answer_bytes.get() + around;
+        let memory = own.memory_bytes_max.saturating_sub(taken);
         let budget = Budget {
             rows_max: own.rows_max,
             output_bytes_max: memory,
@@ -219,7 +225,9 @@ impl InnerQueries<'_> {
             deadline: own.deadline,
             now_ms: own.now_ms,
         };
-        let mut sink = KeptRows { rows, spills: spills.then_some(&budget), failure: None };
+        let (counted, meter) = (rows.size(), self.whole.meter);
+        meter.set_gathered(around + counted);
+        let mut sink = KeptRows { rows, spills: spills.then_some(&budget), failure: None, meter, counted };
         let outcome = self.whole.execute((plan, kept), plan.number, outer, scratch, &budget, &mut sink);
         let failure = sink.failure;
         let outcome = outcome.map_err(|error| match error {
@@ -240,6 +248,9 @@ struct KeptRows<'r, 'm> {
     /// Where the rows may go to disk.
     spills: Option<&'r Budget<'r>>,
     failure: Option<QueryError>,
+    meter: &'r Meter<'r>,
+    /// Bytes of the rows that the meter knows of.
+    counted: usize,
 }
 
 impl RowSink for KeptRows<'_, '_> {
@@ -254,6 +265,8 @@ impl RowSink for KeptRows<'_, '_> {
         if let Some(budget) = self.spills {
             self.failure = self.rows.make_room(budget).err();
         }
+        let size = self.rows.size();
+        self.meter.note_gathered(std::mem::replace(&mut self.counted, size), size);
     }
     fn is_wanted(&self) -> bool {
         self.failure.is_none()

@@ -41,16 +41,21 @@ const BATCH_BYTES: usize = 16 << 10;
 /// Parts that each thread may be ahead where LIMIT may end it all.
 const AHEAD_PER_THREAD: usize = 2;
 /// Faults that a row of DISTINCT only has if it is the first of its kind, by number.
-const FAULTS: [Fault; 8] = [
-    Fault::IntegerOverflow,
-    Fault::TextTooLong,
-    Fault::PatternTooLong,
-    Fault::PatternTooCostly,
-    Fault::Json,
-    Fault::JsonPath,
-    Fault::JsonLabel,
-    Fault::Conversion,
-];
+fn faults(meter: &Meter<'_>) -> [Fault; 10] {
+    [
+        Fault::IntegerOverflow,
+        Fault::TextTooLong,
+        Fault::PatternTooLong,
+        Fault::PatternTooCostly,
+        Fault::Json,
+        Fault::JsonPath,
+        Fault::JsonLabel,
+        Fault::Conversion,
+        meter.exceeded(),
+        Fault::Row(meter.row_bytes_max()),
+    ]
+}
+
 const LENGTH_BYTES: usize = size_of::<u32>();
 /// What a row begins with.
 const HEAD_BYTES: usize = LENGTH_BYTES + size_of::<u64>();
@@ -191,7 +196,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             cuts,
             keep: keep.filter(|_| !self.plan.distinct),
             takes_infinite: self.sink.takes_infinite(),
-            shared: Shared::given_in_order(before, keep.is_some()),
+            shared: Shared::given_in_order(before, keep.is_some() || self.plan.rows_may_fail()),
             ordered: Ordered::new(cuts.parts(), ahead_max, share(self.budget, WAITING)),
         };
         let flow = std::thread::scope(|scope| {
@@ -241,7 +246,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             _ if new == Distinct::Known => return Ok(()),
             Field::Json(row) => row,
             Field::Value(Value::Integer(fault)) => {
-                return Err(FAULTS.get(fault as usize).copied().unwrap_or(DAMAGED).into());
+                return Err(faults(self.fixed.meter).get(fault as usize).copied().unwrap_or(DAMAGED).into());
             }
             Field::Value(_) => return Err(DAMAGED.into()),
         };
@@ -287,7 +292,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.sink.field(0, Field::Json(&key));
         match row {
             Ok(row) => self.sink.field(1, Field::Json(&row)),
-            Err(fault) => match FAULTS.iter().position(|known| *known == fault) {
+            Err(fault) => match faults(self.fixed.meter).iter().position(|known| *known == fault) {
                 Some(number) => self.sink.field(1, Field::Value(Value::Integer(number as i64))),
                 None => return Err(fault.into()),
             },
@@ -319,7 +324,10 @@ impl<S: RowSink + ?Sized> Giver<'_, '_, S> {
                     }
                 }
                 Next::Ended(read) => list.count_given(read)?,
-                Next::Failed(error) => return Err(error.into()),
+                Next::Failed(read, error) => {
+                    list.check_read(read)?;
+                    return Err(error.into());
+                }
                 Next::Nothing => return Ok(()),
             }
         }
@@ -371,7 +379,7 @@ impl List<'_> {
             Ok(()) => self.ordered.end(number, ordered::End::Complete(read)),
             Err(error) => {
                 self.shared.want_only_before(number);
-                self.ordered.end(number, ordered::End::Failed(error));
+                self.ordered.end(number, ordered::End::Failed(read, error));
             }
         }
     }

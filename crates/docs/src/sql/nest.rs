@@ -7,12 +7,13 @@ use std::ops::ControlFlow;
 use binjson::Document;
 
 use super::access::{Access, Limit};
+use super::budget::RowRoom;
 use super::each;
 use super::error::{Fault, QueryError};
 use super::evaluate;
 use super::expr::Expr;
 use super::plan::Level;
-use super::row::{Frame, Scope, as_key, of_scalar, whole};
+use super::row::{Field, Frame, Scope, as_key, of_scalar, whole};
 use super::run::{Flow, LevelKeys, Run};
 use super::sink::RowSink;
 use super::sort;
@@ -96,12 +97,15 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 if !self.index_bounds(equal, from.as_ref(), to.as_ref(), outer, keys)? {
                     return Ok(());
                 }
+                let held = self.fixed.meter.hold_keys(keys.from.len() + keys.to.len())?;
                 let mut key = std::mem::take(&mut keys.key);
                 let flow =
                     self.scan(*tree, self.within(number, keys.index_range()), *direction, |run, entry, value| {
                         run.index_entry(number, level, (entry, value), outer, &mut key, found)
                     });
                 keys.key = key;
+                self.fixed.meter.set_levels(held);
+                keys.shrink();
                 flow
             }
             Access::Points(points) => self.points(number, level, points, outer, keys, found),
@@ -171,11 +175,13 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// What rows with these values are found by; false where one is NULL, which equals nothing.
     fn hash_key(&self, sought: &[Expr], outer: Option<&Frame<'_>>, key: &mut Vec<u8>) -> Result<bool, QueryError> {
         key.clear();
+        let mut room = self.fixed.meter.row_room();
         for value in sought {
             let value = value.evaluate(&self.scope(outer))?;
             if value.is_null() {
                 return Ok(false);
             }
+            room.take(Field::Value(value))?;
             sort::push_key(value, false, key)?;
         }
         Ok(true)
@@ -192,15 +198,20 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         found: &mut bool,
     ) -> Flow {
         let (rows, ends) = (&mut keys.from, &mut keys.ends);
-        each::rows(json, path, &self.scope(outer), self.budget.memory_bytes_max, rows, ends)?;
+        let meter = self.fixed.meter;
+        let before = meter.levels();
+        each::rows(json, path, &self.scope(outer), (before, self.budget.memory_bytes_max), rows, ends)?;
+        meter.set_levels(before + rows.len());
         let mut start = 0;
-        for &end in &*ends {
+        let flow = ends.iter().try_for_each(|&end| {
             let row = &rows[start..end];
-            let frame = Frame { level: number, key: &[], value: row, document: None, absent: false, outer };
-            self.row(number, level, &frame, found)?;
             start = end;
-        }
-        Ok(())
+            let frame = Frame { level: number, key: &[], value: row, document: None, absent: false, outer };
+            self.row(number, level, &frame, found)
+        });
+        meter.set_levels(before);
+        keys.shrink();
+        flow
     }
 
     /// Visits a range; an end inside ends the visit and is given on.
@@ -321,11 +332,11 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         keys: &mut LevelKeys,
     ) -> Result<bool, QueryError> {
         let scope = self.scope(outer);
-        let (low, high) = (&mut keys.from, &mut keys.to);
+        let (mut room, low, high) = (self.fixed.meter.row_room(), &mut keys.from, &mut keys.to);
         low.clear();
         high.clear();
         for (place, value) in equal.iter().enumerate() {
-            let Some(value) = bound_value(value, &scope)? else { return Ok(false) };
+            let Some(value) = bound_value(value, &scope, &mut room)? else { return Ok(false) };
             if place + 1 == equal.len() {
                 high.extend_from_slice(low);
                 if to.is_some() { order::lower(value, high) } else { order::upper(value, high) }
@@ -333,12 +344,12 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             order::lower(value, low);
         }
         if let Some((value, inclusive)) = to {
-            let Some(value) = bound_value(value, &scope)? else { return Ok(false) };
+            let Some(value) = bound_value(value, &scope, &mut room)? else { return Ok(false) };
             if *inclusive { order::upper(value, high) } else { order::lower(value, high) }
         }
         match from {
             Some((value, inclusive)) => {
-                let Some(value) = bound_value(value, &scope)? else { return Ok(false) };
+                let Some(value) = bound_value(value, &scope, &mut room)? else { return Ok(false) };
                 if *inclusive { order::lower(value, low) } else { order::upper(value, low) }
             }
             // NULL is below every bound, yet fulfils none.
@@ -365,10 +376,13 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 
 /// The value of a bound; `None` for NULL, which nothing matches.
 #[inline]
-fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Option<Scalar<'a>>, Fault> {
+fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>, room: &mut RowRoom<'_>) -> Result<Option<Scalar<'a>>, Fault> {
     match expr.evaluate(scope)? {
         Value::Null => Ok(None),
-        value => value.scalar().map(Some).ok_or(Fault::Damaged("a text")),
+        value => {
+            room.take(Field::Value(value))?;
+            value.scalar().map(Some).ok_or(Fault::Damaged("a text"))
+        }
     }
 }
 

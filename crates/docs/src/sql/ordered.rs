@@ -25,8 +25,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) enum End {
     /// All its rows were found, of so many that were read.
     Complete(u64),
-    /// They end with an error.
-    Failed(QueryError),
+    /// They end with an error, after so many that were read.
+    Failed(u64, QueryError),
     /// Given back: nobody reads it, none of its rows were taken.
     Left,
 }
@@ -37,7 +37,8 @@ pub(super) enum Next {
     Rows(Vec<u8>),
     /// A part is given, of which so many rows were read.
     Ended(u64),
-    Failed(QueryError),
+    /// The first part ends with an error, after so many rows that were read.
+    Failed(u64, QueryError),
     /// Nothing now.
     Nothing,
 }
@@ -220,7 +221,7 @@ impl Ordered {
                 self.taken.notify_all();
                 Next::Ended(read)
             }
-            Some(End::Failed(error)) => Next::Failed(error),
+            Some(End::Failed(read, error)) => Next::Failed(read, error),
             left => {
                 part.end = left;
                 Next::Nothing
@@ -300,7 +301,7 @@ mod tests {
                 match ordered.next() {
                     Next::Rows(rows) => found.push(rows),
                     Next::Ended(rows) => read += rows as usize,
-                    Next::Failed(error) => panic!("{error}"),
+                    Next::Failed(_, error) => panic!("{error}"),
                     // What a helper has given back, under load.
                     Next::Nothing => match ordered.own() {
                         Own::Read(number) => {

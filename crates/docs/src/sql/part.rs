@@ -83,9 +83,9 @@ impl Shared {
         Shared { before, rows: AtomicU64::new(before), ..Shared::default() }
     }
 
-    /// For parts that are given in their order; `is_limited`: perhaps not all of them.
-    pub(super) fn given_in_order(before: u64, is_limited: bool) -> Shared {
-        Shared { given: is_limited.then(|| AtomicU64::new(before)), ..Shared::after(before) }
+    /// For parts that are given in their order; `may_end`: perhaps not all of them, for LIMIT or an error of a row ends it before.
+    pub(super) fn given_in_order(before: u64, may_end: bool) -> Shared {
+        Shared { given: may_end.then(|| AtomicU64::new(before)), ..Shared::after(before) }
     }
 
     /// A part is given back: its rows are read again, by whoever takes it.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::aggregate::State;
-use super::budget::{Budget, Meter, Tally};
+use super::budget::{Budget, Meter, ROW_UNITS, Tally};
 use super::cut::{Common, Cuts};
 use super::error::{QueryError, ROWS_READ};
 use super::lists;
@@ -125,9 +125,11 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         });
         let together = job.together.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Several threads hold more at once than one, and which limit or error comes first only one thread tells that reads row by
-        // row: it begins anew, and ends where it would have ended alone. The rows of all parts are counted together, so those tell.
+        // row: it begins anew, and ends where it would have ended alone. Where no row fails by itself, too many of them are the
+        // first error.
         match together.failed {
-            Some((_, error @ (QueryError::Deadline | QueryError::Limit { what: ROWS_READ, .. }))) => {
+            Some((_, error @ QueryError::Deadline)) => return Err(error.into()),
+            Some((_, error @ QueryError::Limit { what: ROWS_READ, .. })) if !self.plan.rows_may_fail() => {
                 return Err(error.into());
             }
             Some(_) => return Ok(false),
@@ -251,7 +253,7 @@ impl Gathered {
         let width = plan.aggregates.len();
         if plan.group.is_empty() {
             self.states.resize_with(width.max(self.states.len()), State::default);
-            self.groups.bytes += add_states(&mut self.states, part.states, plan)?;
+            self.groups.bytes += add_states(&mut self.states, part.states, plan, meter)?;
             return Ok(());
         }
         let mut keys: Vec<(usize, Box<[u8]>)> =
@@ -261,10 +263,11 @@ impl Gathered {
         let arrived = part.groups.fields.into_iter().zip(part.groups.arrivals);
         let apiece = plan.aggregates.iter().map(|call| State::bytes(call.kind)).sum::<usize>() + GROUP_OVERHEAD_BYTES;
         for ((_, key), (fields, arrival)) in keys.into_iter().zip(arrived) {
+            meter.tick(ROW_UNITS)?;
             let own: Vec<State> = states.by_ref().take(width).collect();
             match self.groups.places.get(&key) {
                 Some(&place) => {
-                    let grown = add_states(&mut self.states[place * width..(place + 1) * width], own, plan)?;
+                    let grown = add_states(&mut self.states[place * width..(place + 1) * width], own, plan, meter)?;
                     self.groups.bytes += grown;
                 }
                 None => {
@@ -282,8 +285,8 @@ impl Gathered {
 }
 
 /// Gives how many bytes more they hold.
-fn add_states(into: &mut [State], states: Vec<State>, plan: &Plan) -> Result<usize, QueryError> {
+fn add_states(into: &mut [State], states: Vec<State>, plan: &Plan, meter: &Meter<'_>) -> Result<usize, QueryError> {
     let all = into.iter_mut().zip(states).zip(&plan.aggregates);
-    let grown: Result<usize, _> = all.map(|((into, state), call)| into.add_part(state, call)).sum();
+    let grown: Result<usize, _> = all.map(|((into, state), call)| into.add_part(state, call, meter)).sum();
     Ok(grown?)
 }

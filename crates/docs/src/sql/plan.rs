@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::access::Access;
-use super::aggregate::AggregateCall;
+use super::aggregate::{AggregateCall, AggregateKind};
 use super::compiled::Compiled;
 use super::constants::Repeatable;
 use super::expr::Expr;
@@ -139,6 +139,22 @@ impl Plan {
         let inner = inner.sum::<usize>() + self.inner.len() * size_of::<InnerPlan>();
         // A list that has grown has room for more, and the allocator rounds up. The line that EXPLAIN shows comes later.
         size_of::<Plan>() + LINE_BYTES + (expressions + compiled + lists) / 2 * 3 + inner
+    }
+
+    /// Whether a row may end an execution with an error of its own: what an expression says of it, or what is kept of it. Not
+    /// counted is a stored text that is longer than all that may be computed.
+    pub(crate) fn rows_may_fail(&self) -> bool {
+        let is_counted =
+            |call: &AggregateCall| call.is_plain() && !matches!(call.kind, AggregateKind::Min | AggregateKind::Max);
+        let keeps = self.distinct || !self.group.is_empty() || !self.order.is_empty();
+        let reads_elements = self.levels.iter().any(|level| matches!(level.access, Access::Each { .. }));
+        let mut fails = keeps || reads_elements || !self.aggregates.iter().all(is_counted);
+        let mut note = |part: &Expr| {
+            let makes = matches!(part, Expr::Call(..) | Expr::Concat(..) | Expr::Arrow(..) | Expr::Cast(..));
+            fails |= makes || matches!(part, Expr::Like(..) | Expr::Glob(..) | Expr::InInner(..));
+        };
+        self.expressions().for_each(|expr| expr.walk(&mut note));
+        fails
     }
 
     /// All expressions that an execution evaluates for rows.

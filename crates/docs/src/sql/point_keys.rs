@@ -3,6 +3,9 @@
 //! Values are pushed field by field; [`PointKeys::end_field`] puts those of the field in order and drops what is there twice. A
 //! walk then gives all combinations in the order of an index over these fields, forwards or backwards.
 
+use super::budget::Meter;
+use super::error::Fault;
+use super::sort::sort_in_pieces;
 use crate::engine::Direction;
 
 /// Bytes of values that are kept room for until the next execution.
@@ -46,11 +49,11 @@ impl PointKeys {
     }
 
     /// The field's values are complete. False: there is none.
-    pub(super) fn end_field(&mut self) -> bool {
+    pub(super) fn end_field(&mut self, meter: &Meter<'_>) -> Result<bool, Fault> {
         let start = self.fields.last().copied().unwrap_or(0);
         let bytes = &self.bytes;
         let value = |place: &(usize, usize)| &bytes[place.0..place.1];
-        self.values[start..].sort_unstable_by(|a, b| value(a).cmp(value(b)));
+        sort_in_pieces(&mut self.values[start..], value, meter)?;
         let mut kept = start;
         for place in start..self.values.len() {
             if place == start || value(&self.values[place]) != value(&self.values[kept - 1]) {
@@ -60,7 +63,7 @@ impl PointKeys {
         }
         self.values.truncate(kept);
         self.fields.push(kept);
-        kept > start
+        Ok(kept > start)
     }
 
     /// Bytes that they take.
@@ -121,7 +124,7 @@ mod tests {
                     });
                     assert!(pushed.is_ok());
                 });
-                keys.end_field()
+                keys.end_field(&Meter::unbounded()).unwrap_or(false)
             });
             let mut found = Vec::new();
             while some && keys.advance(direction) {

@@ -188,8 +188,11 @@ impl Relation {
         let Some(hash) = self.hashes.first() else { return Err(Fault::Damaged("a relation")) };
         let known = !values.iter().any(|value| value.is_null());
         if known {
-            let mut key = Vec::new();
-            values.iter().try_for_each(|value| sort::push_key(*value, false, &mut key))?;
+            let (mut key, mut room) = (Vec::new(), meter.row_room());
+            for value in values {
+                room.take(Field::Value(*value))?;
+                sort::push_key(*value, false, &mut key)?;
+            }
             if hash.chains.contains_key(&key[..]) {
                 return Ok(Some(true));
             }
@@ -222,10 +225,10 @@ impl Relation {
 /// What a row is found by; false where one of the columns is NULL.
 fn make_key(row: &[u8], columns: &[usize], key: &mut Vec<u8>, workspace: Workspace<'_>) -> Result<bool, Fault> {
     key.clear();
-    let mut known = true;
+    let (mut known, mut room) = (true, workspace.meter.row_room());
     for &column in columns {
         let value = of_row(row, column, workspace)?;
-        workspace.meter.weigh(value)?;
+        room.take(Field::Value(value))?;
         known &= !value.is_null();
         sort::push_key(value, false, key)?;
     }

@@ -28,6 +28,10 @@ use crate::engine::{KeyRange, View};
 
 /// Rows that are counted as work together.
 pub(super) const TICK_ROWS: u64 = 64;
+/// What each buffer of a scratch keeps between executions, but for the sort of the outermost query.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+/// The same of the rows of an inner query: there may be dozens of them, one inside the other.
+const INNER_KEPT_BYTES_MAX: usize = 8 << 10;
 /// Bytes that a group or distinct row costs beside its own.
 pub(super) const GROUP_OVERHEAD_BYTES: usize = 64;
 
@@ -60,7 +64,23 @@ pub(super) struct LevelKeys {
     pub(super) points: PointKeys,
 }
 
+#[inline]
+fn shrink(bytes: &mut Vec<u8>) {
+    if bytes.capacity() > KEPT_BYTES_MAX {
+        *bytes = Vec::new();
+    }
+}
+
 impl LevelKeys {
+    /// Gives long keys back.
+    #[inline]
+    pub(super) fn shrink(&mut self) {
+        [&mut self.from, &mut self.to, &mut self.key].into_iter().for_each(shrink);
+        if self.ends.capacity() * size_of::<usize>() > KEPT_BYTES_MAX {
+            self.ends = Vec::new();
+        }
+    }
+
     /// The range of an index between the bounds; an empty one is none.
     pub(super) fn index_range(&self) -> KeyRange<'_> {
         KeyRange {
@@ -98,6 +118,20 @@ impl Scratch {
     /// The same with threads that help where much is read.
     pub fn with_workers(self, workers: Arc<Workers>) -> Self {
         Scratch { workers: Some(workers), ..self }
+    }
+
+    /// Gives long keys back.
+    pub(super) fn shrink_keys(&mut self) {
+        self.levels.iter_mut().for_each(LevelKeys::shrink);
+        shrink(&mut self.key);
+    }
+
+    /// Gives back what an inner query sorted and grouped in: each query of a statement has a scratch of its own.
+    pub(super) fn shrink_rows(&mut self) {
+        self.sort.shrink(INNER_KEPT_BYTES_MAX);
+        if self.states.capacity() * size_of::<State>() > INNER_KEPT_BYTES_MAX {
+            self.states = Vec::new();
+        }
     }
 
     pub(super) fn take_inner(&mut self) -> Option<Box<Scratch>> {

@@ -8,7 +8,7 @@ use super::plan::Level;
 use super::point_keys::PointKeys;
 use super::points::{Points, PointsOf, Sought};
 use super::relation;
-use super::row::{Frame, as_key};
+use super::row::{Field, Frame, as_key};
 use super::run::{Flow, LevelKeys, Run};
 use super::sink::RowSink;
 use super::value::Value;
@@ -39,6 +39,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     ) -> Flow {
         let flow = self.each_point(number, level, points, outer, keys, found);
         keys.points.clear();
+        keys.shrink();
         flow
     }
 
@@ -54,6 +55,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if !self.gather_points(points, level.key, outer, keys)? {
             return Ok(());
         }
+        let held = self.fixed.meter.hold_keys(keys.points.size())?;
         while keys.points.advance(points.direction) {
             let read = self.outcome.rows_read;
             match &points.of {
@@ -73,6 +75,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             }
             self.count_miss(number, read)?;
         }
+        self.fixed.meter.set_levels(held);
         Ok(())
     }
 
@@ -117,15 +120,17 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             PointsOf::Key => Encoding::Key(kind),
             PointsOf::Unique { .. } | PointsOf::Index { .. } => Encoding::Ordered,
         };
+        let mut room = self.fixed.meter.row_room();
         for sought in &points.sought {
             for value in sought.expressions() {
                 let value = value.evaluate(&self.scope(outer))?;
+                room.take(Field::Value(value))?;
                 keys.push(|out| encode(value, encoding, out))?;
             }
             if let Sought::Rows(inner) = sought {
                 self.gather_rows(*inner, encoding, keys)?;
             }
-            if !keys.end_field() {
+            if !keys.end_field(self.fixed.meter)? {
                 return Ok(false);
             }
         }

@@ -51,6 +51,7 @@ pub(crate) struct Combined<'m> {
     met: Vec<bool>,
     key: Vec<u8>,
     arena: RowArena<'m>,
+    meter: &'m Meter<'m>,
     failure: Option<Fault>,
 }
 
@@ -65,6 +66,7 @@ impl<'m> Combined<'m> {
             met: Vec::new(),
             key: Vec::new(),
             arena: RowArena::new(meter),
+            meter,
             failure: None,
         }
     }
@@ -89,7 +91,7 @@ impl<'m> Combined<'m> {
         let met = std::mem::take(&mut self.met);
         let wanted = self.combine == Some(Combine::Intersect);
         if wanted || met.contains(&true) {
-            self.keep(|row| met.get(row).copied().unwrap_or(false) == wanted);
+            self.keep(|row| met.get(row).copied().unwrap_or(false) == wanted)?;
         }
         Ok(())
     }
@@ -99,14 +101,20 @@ impl<'m> Combined<'m> {
         self.relation.make_room(budget)
     }
 
+    /// Bytes that they take in memory.
+    pub(crate) fn size(&self) -> usize {
+        self.relation.size() + self.key_bytes
+    }
+
     pub(crate) fn into_relation(self) -> Relation {
         self.relation
     }
 
     /// Only these rows stay.
-    fn keep(&mut self, stays: impl Fn(usize) -> bool) {
+    fn keep(&mut self, stays: impl Fn(usize) -> bool) -> Result<(), Fault> {
         let (mut places, mut kept) = (Vec::with_capacity(self.relation.len()), 0);
         for row in 0..self.relation.len() {
+            self.meter.tick(1)?;
             places.push(kept);
             kept += usize::from(stays(row));
         }
@@ -117,6 +125,7 @@ impl<'m> Combined<'m> {
         });
         self.key_bytes = self.distinct.keys().map(|key| key.len() + ROW_OVERHEAD_BYTES).sum();
         self.relation.retain(stays);
+        Ok(())
     }
 
     /// What a row is compared by.
@@ -174,7 +183,7 @@ impl RowSink for Combined<'_> {
         }
     }
     fn bytes(&self) -> usize {
-        self.relation.size() + self.key_bytes + ROW_OVERHEAD_BYTES
+        self.size() + ROW_OVERHEAD_BYTES
     }
     fn takes_infinite(&self) -> bool {
         true

@@ -72,10 +72,10 @@ pub(crate) fn take_field<'a>(bytes: &mut &'a [u8]) -> Field<'a> {
 }
 
 /// Puts two sorted lists into one; of equal rows those of the left come first.
-fn merge<'b>(
-    (mut left, mut right): (&[SortRow], &[SortRow]),
-    key: impl Fn(&SortRow) -> &'b [u8],
-    merged: &mut Vec<SortRow>,
+fn merge<'b, T: Copy>(
+    (mut left, mut right): (&[T], &[T]),
+    key: impl Fn(&T) -> &'b [u8],
+    merged: &mut Vec<T>,
     meter: &Meter<'_>,
 ) -> Result<(), Fault> {
     if let (Some(last), Some(first)) = (left.last(), right.first())
@@ -95,6 +95,31 @@ fn merge<'b>(
     }
     merged.extend_from_slice(left);
     merged.extend_from_slice(right);
+    Ok(())
+}
+
+/// Sorts by keys; those with equal keys keep the order in which they came.
+/// Many are sorted piece by piece, and the pieces merged, for within a sort nobody asks for the time.
+pub(super) fn sort_in_pieces<'b, T: Copy>(
+    rows: &mut [T],
+    key: impl Fn(&T) -> &'b [u8],
+    meter: &Meter<'_>,
+) -> Result<(), Fault> {
+    for piece in rows.chunks_mut(PIECE_ROWS) {
+        meter.tick(piece.len() as u64)?;
+        piece.sort_by(|a, b| key(a).cmp(key(b)));
+    }
+    let (mut merged, mut length) = (Vec::new(), PIECE_ROWS);
+    while length < rows.len() {
+        merged.clear();
+        merged.reserve_exact(rows.len());
+        for pair in rows.chunks(2 * length) {
+            let (left, right) = pair.split_at(length.min(pair.len()));
+            merge((left, right), &key, &mut merged, meter)?;
+        }
+        rows.copy_from_slice(&merged);
+        length *= 2;
+    }
     Ok(())
 }
 
@@ -195,26 +220,16 @@ impl SortBuffer {
     }
 
     /// Sorts the rows; those with equal keys keep the order in which they came.
-    /// Many are sorted piece by piece, and the pieces merged, for within a sort nobody asks for the time.
     pub(crate) fn sort(&mut self, meter: &Meter<'_>) -> Result<(), Fault> {
         let bytes = &self.bytes;
-        let key = |row: &SortRow| &bytes[row.start..row.fields];
-        for piece in self.rows.chunks_mut(PIECE_ROWS) {
-            meter.tick(piece.len() as u64)?;
-            piece.sort_by(|a, b| key(a).cmp(key(b)));
+        sort_in_pieces(&mut self.rows, |row| &bytes[row.start..row.fields], meter)
+    }
+
+    /// Gives memory back that is more than so many bytes. Its rows are not wanted any more.
+    pub(crate) fn shrink(&mut self, bytes_max: usize) {
+        if self.bytes.capacity() + self.rows.capacity() * size_of::<SortRow>() > bytes_max {
+            *self = SortBuffer::default();
         }
-        let (mut merged, mut length) = (Vec::new(), PIECE_ROWS);
-        while length < self.rows.len() {
-            merged.clear();
-            merged.reserve_exact(self.rows.len());
-            for pair in self.rows.chunks(2 * length) {
-                let (left, right) = pair.split_at(length.min(pair.len()));
-                merge((left, right), key, &mut merged, meter)?;
-            }
-            std::mem::swap(&mut self.rows, &mut merged);
-            length *= 2;
-        }
-        Ok(())
     }
 
     /// The rows' keys and fields, in order.

@@ -55,7 +55,11 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Counts bytes that gather; gives those of all parts.
     pub(super) fn count_bytes(&self, bytes: usize) -> usize {
         match self.part {
-            None => bytes,
+            None => {
+                let held = self.groups.bytes + self.sort.size() + self.distinct_bytes;
+                self.fixed.meter.note_gathered(self.counted.1.replace(held), held);
+                bytes
+            }
             Some(part) => part.count_bytes(self.counted.1.replace(bytes), bytes),
         }
     }
@@ -79,10 +83,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     pub(super) fn check_sort(&mut self) -> Result<(), QueryError> {
         if self.budget.spill.is_none() {
             limited(SORTED, self.sort.row_bytes(), self.budget)?;
-            if self.part.is_some() {
-                limited(GROUPS, self.count_bytes(self.sort.size()), self.budget)?;
-            }
-            return Ok(());
+            let bytes = self.count_bytes(self.sort.size());
+            return if self.part.is_some() { limited(GROUPS, bytes, self.budget) } else { Ok(()) };
         }
         if self.count_bytes(self.sort.size()) <= self.gathered_max() {
             return Ok(());
@@ -105,6 +107,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Joins the groups on disk and those in memory, and gives them in the order in which they were first seen.
     pub(super) fn finish_spilled_groups(&mut self) -> Flow {
         self.spill_groups()?;
+        // One text may be as long as any, whatever the memory; and as much is there while it is put together.
         let (plan, budget, bytes_max) =
             (self.plan, self.budget, self.fixed.meter.row_bytes_max().max(2 * TEXT_BYTES_MAX));
         let mut merge = self.spilled().grouped.take().merge(None, budget)?;
@@ -113,7 +116,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         while merge.advance()? {
             let (key, payload) = (merge.key(), merge.payload());
             match &mut joined {
-                Some(group) if key.starts_with(&group.key) => group.add(key, payload, plan)?,
+                Some(group) if key.starts_with(&group.key) => group.add(key, payload, plan, self.fixed.meter)?,
                 _ => {
                     if let Some(group) = joined.take() {
                         arrived.push(group.arrival, |out| group.encode(plan, out), budget)?;
@@ -148,6 +151,9 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             self.spilled().is_late = true;
         }
         self.distinct.insert(key.into());
+        if self.part.is_none() {
+            self.count_bytes(0);
+        }
         Ok(Distinct::New)
     }
 
@@ -254,7 +260,8 @@ pub(super) fn write_groups(
 ) -> Result<(), QueryError> {
     let width = plan.aggregates.len();
     let mut order: Vec<(&[u8], usize)> = groups.places.iter().map(|(key, place)| (&key[..], *place)).collect();
-    order.sort_unstable();
+    let meter = Meter::new(budget);
+    sort::sort_in_pieces(&mut order, |(key, _)| key, &meter)?;
     if plan.group.is_empty() && !states.is_empty() {
         order.push((&[], 0));
     }
@@ -264,7 +271,9 @@ pub(super) fn write_groups(
     let (mut run, mut entry, mut payload) = (runs.begin(budget)?, Vec::new(), Vec::new());
     for (key, place) in order {
         let states = &mut states[place * width..(place + 1) * width];
-        let kept: Vec<Vec<Kept>> = plan.aggregates.iter().zip(&mut *states).map(values_in_order).collect();
+        let taken = plan.aggregates.iter().zip(&mut *states);
+        let kept: Vec<Vec<Kept>> =
+            taken.map(|(call, state)| if call.keeps_values() { state.take_values() } else { Vec::new() }).collect();
         payload.clear();
         payload.extend_from_slice(&groups.arrivals.get(place).copied().unwrap_or(0).to_be_bytes());
         push_sized(groups.fields.get(place).map_or(&[][..], |fields| fields), &mut payload);
@@ -274,6 +283,8 @@ pub(super) fn write_groups(
         entry.extend_from_slice(&0u16.to_be_bytes());
         run.push(&entry, &payload)?;
         for (values, tag) in kept.iter().zip(1u16..) {
+            let mut values: Vec<&Kept> = values.iter().collect();
+            sort::sort_in_pieces(&mut values, |(value, _)| value, &meter)?;
             for (value, taken_in) in values {
                 entry.truncate(key.len());
                 entry.extend_from_slice(&tag.to_be_bytes());
@@ -292,15 +303,6 @@ pub(super) fn write_groups(
         states.resize_with(width, State::default);
     }
     Ok(())
-}
-
-fn values_in_order((call, state): (&AggregateCall, &mut State)) -> Vec<Kept> {
-    if !call.keeps_values() {
-        return Vec::new();
-    }
-    let mut values = state.take_values();
-    values.sort_unstable();
-    values
 }
 
 fn encode_states(calls: &[AggregateCall], states: &[State], out: &mut Vec<u8>) {
@@ -348,14 +350,14 @@ impl Joined {
     }
 
     /// Goes on with an entry of the same group, of a later run or of a value.
-    fn add(&mut self, key: &[u8], payload: &[u8], plan: &Plan) -> Result<(), Fault> {
+    fn add(&mut self, key: &[u8], payload: &[u8], plan: &Plan, meter: &Meter<'_>) -> Result<(), Fault> {
         let tag = key[self.key.len()..].first_chunk::<TAG_BYTES>().ok_or(DAMAGED)?;
         let Some(place) = usize::from(u16::from_be_bytes(*tag)).checked_sub(1) else {
             let (_, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
             take_sized(&mut rest)?;
             let states = decode_states(&plan.aggregates, rest)?;
             for ((place, part), call) in states.into_iter().enumerate().zip(&plan.aggregates) {
-                let grown = self.states.get_mut(place).ok_or(DAMAGED)?.add_part(part, call)?;
+                let grown = self.states.get_mut(place).ok_or(DAMAGED)?.add_part(part, call, meter)?;
                 self.count(grown)?;
             }
             return Ok(());
