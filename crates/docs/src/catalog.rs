@@ -8,6 +8,8 @@
 //!   missing field, null, a boolean, an object and an array are indexed as [`IndexInfo`] says; value = the included fields.
 //! - Unique: tree `unique/NAME/FIELD`; key = the field by [`crate::order::lower`], value = the primary key's stored bytes.
 
+use std::sync::Arc;
+
 use crate::counts::Counts;
 use crate::engine::TreeId;
 use crate::generate::Generate;
@@ -19,10 +21,10 @@ use crate::view_trees::{is_table, without};
 /// All collections of a database, in the order of their names.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// Sorted by name.
-    pub collections: Vec<CollectionInfo>,
+    /// Sorted by name. Shared: each prepared query holds a catalog.
+    pub collections: Vec<Arc<CollectionInfo>>,
     /// The views, as queries see them.
-    pub views: Vec<CollectionInfo>,
+    pub views: Vec<Arc<CollectionInfo>>,
     /// About how much the trees hold.
     pub counts: Counts,
     /// Where the plans of queries are kept that are prepared against it.
@@ -32,23 +34,29 @@ pub struct Catalog {
 impl Catalog {
     /// The collection of that name.
     pub fn collection(&self, name: &str) -> Option<&CollectionInfo> {
-        self.number(name).map(|number| &self.collections[number])
+        self.number(name).map(|number| &*self.collections[number])
     }
 
     /// The same with the views among the collections: what queries are prepared from.
     pub(crate) fn with_views(&self) -> Catalog {
-        let mut all: Vec<(Option<usize>, CollectionInfo)> =
+        let mut all: Vec<(Option<usize>, Arc<CollectionInfo>)> =
             self.collections.iter().cloned().enumerate().map(|(place, info)| (Some(place), info)).collect();
         all.extend(self.views.iter().cloned().map(|info| (None, info)));
         all.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
         let target = |old: usize| all.iter().position(|(place, _)| *place == Some(old)).unwrap_or(old);
         let targets: Vec<usize> = (0..self.collections.len()).map(target).collect();
         let collections = all.into_iter().map(|(_, mut info)| {
-            info.references.iter_mut().for_each(|reference| reference.target = targets[reference.target]);
+            if info.references.iter().any(|reference| reference.target != targets[reference.target]) {
+                let references = &mut Arc::make_mut(&mut info).references;
+                references.iter_mut().for_each(|reference| reference.target = targets[reference.target]);
+            }
             info
         });
         let (counts, plans) = (self.counts.clone(), self.plans.clone());
-        Catalog { collections: collections.collect(), views: Vec::new(), counts, plans }
+        let mut collections: Vec<Arc<CollectionInfo>> = collections.collect();
+        // Collected in the memory of the longer elements that they were.
+        collections.shrink_to_fit();
+        Catalog { collections, views: Vec::new(), counts, plans }
     }
 
     /// The place of the collection of that name in `collections`.
@@ -89,13 +97,16 @@ impl CollectionInfo {
     }
 
     /// The same for a reader of these fields only: of a view the others are not computed.
-    pub(crate) fn narrow(&mut self, wants: &dyn Fn(&str) -> bool) {
-        if !self.keeps_equal_together() {
+    pub(crate) fn narrow(info: &mut Arc<CollectionInfo>, wants: &dyn Fn(&str) -> bool) {
+        let is_unwanted = |(column, field): (usize, &FieldInfo)| (!wants(&field.name)).then_some(column);
+        let unwanted: Vec<usize> = info.fields.iter().enumerate().filter_map(is_unwanted).collect();
+        if unwanted.is_empty() || !info.keeps_equal_together() {
             return;
         }
-        for (column, _) in self.fields.iter().enumerate().filter(|(_, field)| !wants(&field.name)) {
-            self.tree = without(self.tree, column);
-            self.indexes.iter_mut().for_each(|index| index.tree = without(index.tree, column));
+        let info = Arc::make_mut(info);
+        for column in unwanted {
+            info.tree = without(info.tree, column);
+            info.indexes.iter_mut().for_each(|index| index.tree = without(index.tree, column));
         }
     }
 

@@ -27,7 +27,7 @@ use crate::views::write::Watch;
 #[derive(Debug)]
 pub struct Collection {
     /// The catalog's entry.
-    pub info: CollectionInfo,
+    pub info: Arc<CollectionInfo>,
     /// The schema.
     pub schema: Option<Schema>,
     pub(crate) names: Names,

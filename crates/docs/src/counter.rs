@@ -26,7 +26,7 @@ const STACK_BYTES: usize = 256 << 10;
 impl Counts {
     /// Counts the trees of a catalog, as long as `goes_on`: `all`, or those whose size is no longer what it was.
     pub fn take(&self, catalog: &Catalog, view: &dyn View, all: bool, goes_on: &dyn Fn() -> bool) {
-        let trees = catalog.collections.iter().flat_map(trees);
+        let trees = catalog.collections.iter().flat_map(|info| trees(info));
         for (tree, fields) in trees.take_while(|_| goes_on()) {
             let same = |known: TreeCount| {
                 let now = view.entries_about(tree, ALL).ok().flatten().unwrap_or_default() as f64;

@@ -20,6 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use store::{Store, TreeId};
@@ -90,7 +91,7 @@ pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: 
     catalog.plans = config.plans.clone();
     for collection in &wanted {
         let (info, schema, todo, wished) = resolver.collection(collection)?;
-        catalog.collections.push(info);
+        catalog.collections.push(Arc::new(info));
         schemas.push(schema);
         work.push(todo);
         wishes.push(wished);
@@ -162,7 +163,7 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
             }
         }
         info.expire(collection.expire.as_ref(), Some(0));
-        catalog.collections.push(info);
+        catalog.collections.push(Arc::new(info));
     }
     catalog.views = crate::views::tables(config, &catalog)?;
     Ok(catalog)

@@ -170,6 +170,36 @@ fn a_check_by_any_schema_takes_a_bounded_part_of_what_the_document_has() {
     }
 }
 
+/// Bytes that each of many prepared queries keeps beside its plans, where there are so many collections.
+fn bytes_of_a_query(collections: usize) -> i64 {
+    const QUERIES: i64 = 100;
+    let mut memory = sql_memory::Memory::default();
+    let names: Vec<String> = (0..collections).map(|number| format!("t{number:03}")).collect();
+    for name in &names {
+        memory.add(&sql_memory::Shape {
+            name,
+            key: "id",
+            fields: &["id", "a", "b", "c"].map(|field| (field, FieldKind::Any)),
+            closed: false,
+            indexes: &[(&["a", "b"], &["c"]), (&["c"], &[])],
+            references: &[],
+        });
+    }
+    let before = BYTES.get();
+    let prepare = |number| Query::prepare(&format!("SELECT id FROM t001 WHERE b = {number}"), &memory.catalog).unwrap();
+    let queries: Vec<Query> = (0..QUERIES).map(prepare).collect();
+    assert_eq!(queries.len() as i64, QUERIES);
+    (BYTES.get() - before) / QUERIES
+}
+
+#[test]
+fn a_prepared_query_keeps_no_copy_of_what_it_does_not_read() {
+    let (few, many) = (bytes_of_a_query(2), bytes_of_a_query(100));
+    // A word for each collection.
+    assert!(many - few < 1_000, "{few} bytes beside 2 collections, {many} beside 100");
+    assert!(many < 8_000, "{many} bytes");
+}
+
 /// What a query may sort, group, compute and give out, each.
 const MEMORY: usize = 400 << 10;
 /// What it takes in all, for each byte of that: the part of the memory setting that a query has.

@@ -229,7 +229,7 @@ fn check_explain(query: &Query, present: &[&str], expected: &str) {
 #[test]
 fn indexes_are_told_which_fields_to_carry() {
     let mut memory = travels();
-    for index in &mut memory.catalog.collections[2].indexes {
+    for index in &mut std::sync::Arc::make_mut(&mut memory.catalog.collections[2]).indexes {
         index.included.clear();
     }
     let wanted = |sql: &str| Query::prepare(sql, &memory.catalog).unwrap().wanted_included();
@@ -247,7 +247,7 @@ fn indexes_are_told_which_fields_to_carry() {
 fn without_included_fields_the_documents_are_fetched_and_the_answer_is_the_same() {
     let mut random = Random(77);
     let (mut memory, sqlite) = random_database(&mut random);
-    for index in &mut memory.catalog.collections[2].indexes {
+    for index in &mut std::sync::Arc::make_mut(&mut memory.catalog.collections[2]).indexes {
         index.included.clear();
     }
     let mut service = Service::new(memory);

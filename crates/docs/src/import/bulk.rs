@@ -180,7 +180,7 @@ pub(super) fn explain(gathered: &Gathered<'_>, place: Option<(&Database, usize)>
     let kind = |name: Option<&str>| {
         let (database, number) = place?;
         let catalog = database.catalog();
-        let info = name.map_or(catalog.collections.get(number), |name| catalog.collection(name))?;
+        let info = name.map_or(catalog.collections.get(number).map(|info| &**info), |name| catalog.collection(name))?;
         Some(info.key.kind)
     };
     let shown = |kind: Option<KeyType>, key: &[u8]| kind.map_or_else(String::new, |kind| shown_key(kind, key));

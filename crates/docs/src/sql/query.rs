@@ -20,7 +20,7 @@ use super::run::Scratch;
 use super::sink::{JsonRows, RowShape, RowSink};
 use super::value::Value;
 use super::{compile, explain, inner, parse, planner};
-use crate::catalog::{Catalog, FieldKind};
+use crate::catalog::{Catalog, CollectionInfo, FieldKind};
 use crate::counts::TreeCount;
 use crate::engine::{TreeId, View};
 use crate::readiness::Readiness;
@@ -76,7 +76,7 @@ impl Query {
     pub(crate) fn of(mut logical: Logical, mut catalog: Catalog) -> Query {
         logical.hand_parameters_down();
         for (number, info) in catalog.collections.iter_mut().enumerate() {
-            info.narrow(&|field| logical.uses(number, field));
+            CollectionInfo::narrow(info, &|field| logical.uses(number, field));
         }
         let optional = optional_parameters(&logical);
         let ready = catalog.collections.iter().flat_map(|info| {
@@ -328,6 +328,7 @@ impl Query {
     fn early_catalog(&self) -> Catalog {
         let mut catalog = self.catalog.clone();
         for info in &mut catalog.collections {
+            let info = Arc::make_mut(info);
             let unique = info.unique.iter_mut().map(|unique| &mut unique.readiness);
             let all = info.indexes.iter_mut().map(|index| &mut index.readiness).chain(unique);
             all.filter(|readiness| readiness.becomes_ready()).for_each(|readiness| *readiness = Readiness::never());

@@ -1,5 +1,7 @@
 //! In which order views are compiled: each behind the view that it reads.
 
+use std::sync::Arc;
+
 use super::definition::Definition;
 use super::table;
 use crate::catalog::Catalog;
@@ -44,7 +46,7 @@ pub(crate) fn compile(views: &[(&str, &str)], catalog: &Catalog) -> Compiled {
             (Ok(_), None) => Definition::compile(query, &all),
         };
         if let Ok(definition) = &definition {
-            all.views.push(table::info(name, definition, place));
+            all.views.push(Arc::new(table::info(name, definition, place)));
         }
         definitions[place] = Some(definition);
     }

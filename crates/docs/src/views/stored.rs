@@ -39,10 +39,10 @@ pub(crate) struct Resolved {
 }
 
 /// The declared views as tables of queries, in the order in which [`resolve`] lists them.
-pub(crate) fn tables(config: &Config, catalog: &Catalog) -> Result<Vec<CollectionInfo>, OpenError> {
+pub(crate) fn tables(config: &Config, catalog: &Catalog) -> Result<Vec<Arc<CollectionInfo>>, OpenError> {
     let (definitions, _) = compile_all(config, catalog)?;
     let views = config.views.iter().zip(&definitions).enumerate();
-    Ok(views.map(|(place, (view, definition))| table::info(&view.name, definition, place)).collect())
+    Ok(views.map(|(place, (view, definition))| Arc::new(table::info(&view.name, definition, place))).collect())
 }
 
 /// All definitions, and their places in an order in which each comes behind what it reads.
@@ -146,7 +146,7 @@ fn replaced(
             if let Some(over) = row.over {
                 let lower = list.iter().position(|view| view.number == over && view.is_ready());
                 let Some(lower) = lower else { continue };
-                all.views.push(table::info(&list[lower].name, &list[lower].definition, lower));
+                all.views.push(Arc::new(table::info(&list[lower].name, &list[lower].definition, lower)));
             }
             let Ok(definition) = Definition::compile(&row.query, &all) else { continue };
             let view = View::new((&row.name, &row.query), definition, trees(store, *number)?, true);

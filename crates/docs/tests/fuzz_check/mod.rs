@@ -48,6 +48,7 @@ pub(crate) fn little() -> Memory {
 pub(crate) fn without_indexes(catalog: &Catalog) -> Catalog {
     let mut plain = catalog.clone();
     for collection in &mut plain.collections {
+        let collection = std::sync::Arc::make_mut(collection);
         collection.indexes.clear();
         collection.references.clear();
     }

@@ -80,7 +80,7 @@ impl Memory {
             target: self.catalog.number(target).unwrap(),
             index: indexes.iter().position(|index| index.fields[0] == *field).unwrap(),
         });
-        let info = CollectionInfo {
+        let mut info = CollectionInfo {
             name: shape.name.to_owned(),
             tree: TreeId(0),
             key: KeyInfo { field: shape.key.to_owned(), kind: KeyType::U32, generate: None },
@@ -92,9 +92,8 @@ impl Memory {
             unique: Vec::new(),
             identity: Some(vec![shape.key.to_owned()]),
         };
-        self.catalog.collections.push(info);
-        let tree = self.tree();
-        self.catalog.collections.last_mut().unwrap().tree = tree;
+        info.tree = self.tree();
+        self.catalog.collections.push(info.into());
     }
 
     pub(crate) fn insert(&mut self, collection: &str, text: &str) {
