@@ -20,7 +20,7 @@ fn query(sql: &str) -> Vec<u8> {
 
 /// Statements that produce much of little, or take long inside one row.
 pub(crate) fn expression(number: u64) -> Vec<u8> {
-    let nested = (0..120).fold("printf('%9000d', 1)".to_owned(), |inner, _| format!("replace({inner}, ' ', '  ')"));
+    let nested = (0..45).fold("printf('%9000d', 1)".to_owned(), |inner, _| format!("replace({inner}, ' ', '  ')"));
     let wide: Vec<String> = (0..200).map(|n| format!("printf('%90000d', {n}) AS c{n}")).collect();
     let statements = [
         "SELECT length(printf('%100000000d', 1)) AS n".to_owned(),
