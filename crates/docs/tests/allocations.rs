@@ -7,6 +7,7 @@ mod hostile_schemas;
 mod service;
 mod sql_memory;
 
+use std::sync::Arc;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -141,6 +142,29 @@ fn plans_of_all_queries_stay_within_one_bound() {
     let catalog = docs::catalog::Catalog { plans: none.clone(), ..catalog };
     plan_all(&query_of_many_plans(9, &catalog));
     assert_eq!((none.made(), none.bytes()), (256, 0));
+}
+
+#[test]
+fn threads_that_make_the_same_plans_at_once_all_get_them() {
+    let service = Service::new(&travels());
+    for round in 0..8 {
+        let plans = docs::sql::PlanSpace::new(64 << 20);
+        let catalog = docs::catalog::Catalog { plans, ..service.database.catalog().clone() };
+        let query = Arc::new(query_of_many_plans(round, &catalog));
+        let (told, hear) = std::sync::mpsc::channel();
+        let together = Arc::new(std::sync::Barrier::new(4));
+        for _ in 0..4 {
+            let (query, told, together) = (Arc::clone(&query), told.clone(), Arc::clone(&together));
+            std::thread::spawn(move || {
+                together.wait();
+                plan_all(&query);
+                let _ = told.send(());
+            });
+        }
+        for _ in 0..4 {
+            hear.recv_timeout(std::time::Duration::from_secs(60)).expect("no thread waits for ever");
+        }
+    }
 }
 
 /// The most bytes that work had at a moment.

@@ -256,10 +256,12 @@ impl Plans {
         let bytes = size_of::<Kept>() + plan.bytes();
         let (shared, mut queue) = (&self.space.shared, self.space.queue());
         let now = shared.made.fetch_add(1, Ordering::Relaxed) + 1;
-        if let Ok(at) = find(&locked(&self.list), key) {
+        let list = locked(&self.list);
+        if let Ok(at) = find(&list, key) {
             // Another thread was first.
-            return Held::Kept(Arc::clone(&locked(&self.list)[at].1));
+            return Held::Kept(Arc::clone(&list[at].1));
         }
+        drop(list);
         let is_current = self.generation.load(Ordering::Acquire) == generation;
         if !is_current || !self.space.make_room(&mut queue, bytes) {
             return Held::Own(Box::new(plan));
