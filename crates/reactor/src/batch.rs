@@ -55,6 +55,9 @@ impl EventLoop {
             let closed = connection.link.is_closed();
             self.settle(token.slot, closed);
         }
+        if batch.len > 0 {
+            self.core.time.look();
+        }
         batch.len = 0;
     }
 

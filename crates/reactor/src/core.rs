@@ -47,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) looks_at_paces: bool,
     /// Connections that go on next tick.
     pub(crate) ready: Vec<ConnectionId>,
+    /// The tick before did not serve all: those with events wait their turn on the list (`fairness`).
+    pub(crate) is_pressed: bool,
     /// Those of them whose last turn was ended by the clock: they go on behind all others.
     pub(crate) heavy: Vec<ConnectionId>,
     pub(crate) time: WorkTime,
@@ -72,6 +74,7 @@ impl Core {
             heavy: Vec::new(),
             time: WorkTime::default(),
             ready: Vec::new(),
+            is_pressed: false,
             opening: Vec::new(),
             settings,
             lp,

@@ -2,11 +2,13 @@
 //!
 //! What a loop does, and in which order, is in `tick`; how it accepts, batches and drains in the files of these names.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::connection::{Connection, Phase};
 use crate::connections::Connections;
 use crate::core::Core;
+use crate::fairness::Fairness;
 use crate::kernel::{Alarm, Token};
 use crate::listeners::Listeners;
 use crate::mailbox::{Mail, Task};
@@ -32,10 +34,13 @@ pub(crate) struct EventLoop {
     pub(crate) alarm: Alarm,
     /// Emptied every tick; kept for their storage.
     pub(crate) mail: Vec<Mail>,
+    /// Mail for which a tick had no time.
+    pub(crate) unread: VecDeque<Mail>,
     pub(crate) due: Vec<u32>,
     pub(crate) going_on: Vec<ConnectionId>,
     pub(crate) heavy_going_on: Vec<ConnectionId>,
     pub(crate) to_flush: Vec<ConnectionId>,
+    pub(crate) fairness: Fairness,
 }
 
 impl EventLoop {
@@ -47,10 +52,12 @@ impl EventLoop {
             draining: Draining::No,
             alarm,
             mail: Vec::new(),
+            unread: VecDeque::new(),
             due: Vec::new(),
             going_on: Vec::new(),
             heavy_going_on: Vec::new(),
             to_flush: Vec::new(),
+            fairness: Fairness::default(),
         }
     }
 

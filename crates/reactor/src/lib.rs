@@ -24,6 +24,7 @@ mod connections;
 mod core;
 mod draining;
 mod event_loop;
+mod fairness;
 mod fleet;
 mod hoarders;
 mod input;

@@ -17,12 +17,16 @@ use crate::mailbox::{Mail, Open};
 use crate::protocol::{Closed, ConnectionId, Message};
 use crate::timers::Due;
 
+/// Reading mail takes no longer in a tick, and how many pieces are read between two looks at the clock.
+const MAIL_NS_MAX: u64 = 2_000_000;
+const MAIL_LOOK_EVERY: u32 = 4;
+
 impl EventLoop {
     /// Runs until drained.
     pub(crate) fn run(mut self) -> std::io::Result<()> {
         let mut events = Events::with_room(self.core.settings.events_per_tick);
         // A connection handed over at the last moment is in the mailbox, which then does not close.
-        while !(self.is_drained() && self.core.lp.member().mailbox.try_close()) {
+        while !(self.is_drained() && self.unread.is_empty() && self.core.lp.member().mailbox.try_close()) {
             self.wait(&mut events)?;
             self.tick(&events);
         }
@@ -32,7 +36,8 @@ impl EventLoop {
     fn wait(&mut self, events: &mut Events) -> std::io::Result<()> {
         let next_ns = self.core.wheel.next_ns().min(self.core.timers.next_ns());
         self.alarm.wake_by(next_ns, self.core.now_ns)?;
-        let idle = self.core.ready.is_empty() && self.core.heavy.is_empty() && !self.listeners.have_more();
+        let has_work = !(self.core.ready.is_empty() && self.core.heavy.is_empty() && self.unread.is_empty());
+        let idle = !has_work && !self.listeners.have_more();
         let sleep = idle && self.core.lp.member().mailbox.may_sleep();
         let waited = self.core.poller.wait(events, sleep);
         if sleep {
@@ -44,9 +49,9 @@ impl EventLoop {
     }
 
     fn tick(&mut self, events: &Events) {
-        // What is listed from here on waits for the next tick: a connection has one turn in a tick.
         self.core.time.begin_tick(self.core.now_ns);
-        let going_on = std::mem::replace(&mut self.core.ready, std::mem::take(&mut self.going_on));
+        // What is listed from here on waits for the next tick: a connection has one turn in a tick.
+        let mut going_on = std::mem::replace(&mut self.core.ready, std::mem::take(&mut self.going_on));
         let heavy = std::mem::replace(&mut self.core.heavy, std::mem::take(&mut self.heavy_going_on));
         let mut batch = Batch::default();
         let mut events_count = 0;
@@ -62,12 +67,19 @@ impl EventLoop {
             }
         }
         self.take_turns(&mut batch);
+        if std::mem::take(&mut self.core.is_pressed) {
+            // Those with events have had no turn: they are on the list.
+            let waited = going_on.len();
+            going_on.append(&mut self.core.ready);
+            self.fairness.order(&mut going_on, waited, &mut self.connections);
+        }
         self.going_on = self.go_on(going_on, |core| &mut core.ready);
+        self.core.is_pressed = self.core.time.tick_is_over() && !self.core.ready.is_empty();
         self.heavy_going_on = self.go_on(heavy, |core| &mut core.heavy);
         self.fire_timers();
         // Before the mail: what has ended is answered by mail.
         self.call_acceptors(Listeners::take_completed, |acceptor| acceptor.completed());
-        if self.core.lp.member().mailbox.has_mail() {
+        if self.core.lp.member().mailbox.has_mail() || !self.unread.is_empty() {
             self.read_mail();
         }
         if self.listeners.have_more() {
@@ -89,6 +101,7 @@ impl EventLoop {
         let mut done = 0;
         while let Some(id) = going_on.get(done).copied().filter(|_| done == 0 || !self.core.time.tick_is_over()) {
             self.turn(id, |core, connection| core.go_on(connection));
+            self.core.time.look();
             done += 1;
         }
         going_on.drain(..done);
@@ -124,11 +137,18 @@ impl EventLoop {
         }
     }
 
+    /// Reads mail for [`MAIL_NS_MAX`]. The rest waits for the next tick, before what comes meanwhile.
     fn read_mail(&mut self) {
-        let mut mail = std::mem::take(&mut self.mail);
-        self.core.lp.member().mailbox.take(&mut mail);
-        self.core.lp.member().counters.mailbox_messages.add(mail.len() as u64);
-        for one in mail.drain(..) {
+        if self.unread.is_empty() {
+            let mut mail = std::mem::take(&mut self.mail);
+            self.core.lp.member().mailbox.take(&mut mail);
+            self.core.lp.member().counters.mailbox_messages.add(mail.len() as u64);
+            self.unread.extend(mail.drain(..));
+            self.mail = mail;
+        }
+        let until_ns = kernel::now_ns() + MAIL_NS_MAX;
+        let mut read = 0_u32;
+        while let Some(one) = self.unread.pop_front() {
             match one {
                 Mail::Message { to, message } => self.deliver(to, message),
                 Mail::Task(task) => self.run_task(task),
@@ -137,8 +157,11 @@ impl EventLoop {
                 Mail::Accepted { listener, stream, peer } => self.adopt(listener, stream, peer),
                 Mail::Drain { deadline_ns } => self.begin_drain(deadline_ns),
             }
+            read += 1;
+            if read.is_multiple_of(MAIL_LOOK_EVERY) && kernel::now_ns() >= until_ns {
+                break;
+            }
         }
-        self.mail = mail;
         let mut to_flush = std::mem::take(&mut self.to_flush);
         for id in to_flush.drain(..) {
             self.turn(id, |core, connection| {

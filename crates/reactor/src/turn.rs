@@ -64,8 +64,8 @@ impl Core {
         }
         match link.phase {
             Phase::Open if link.readable && link.takes_input() && !link.input_ended => {
-                if self.time.tick_is_over() {
-                    // Others have used up the tick. Before the next one the kernel is asked whether this peer is still there.
+                if self.is_pressed || self.time.tick_is_over() {
+                    // Others wait, or have used up the tick. Before the next one the kernel is asked whether this peer is still there.
                     self.list(link);
                     return Turn::Over;
                 }

@@ -12,9 +12,12 @@ const LOOK_EVERY: u32 = 4;
 /// Behind requests that took longer each, there is a look after every one.
 const HEAVY_NS: u64 = 250_000;
 /// A turn that took longer is over: the rest of its requests wait for the next tick.
-const TURN_NS_MAX: u64 = 2_000_000;
+const TURN_NS_MAX: u64 = 1_000_000;
 /// A tick that took longer is over: connections that had no turn wait for the next one, which begins by asking the kernel.
 const TICK_NS_MAX: u64 = 10_000_000;
+/// The same of a tick whose requests took more than [`DEAR_NS`] each: those of others are not to wait for them.
+const DEAR_TICK_NS_MAX: u64 = 2_000_000;
+const DEAR_NS: u64 = 10_000;
 
 /// See the module's text.
 #[derive(Default)]
@@ -25,13 +28,15 @@ pub(crate) struct WorkTime {
     clock_ns: u64,
     turn_ns: u64,
     tick_ns: u64,
+    tick_requests: u64,
     tick_is_over: bool,
 }
 
 impl WorkTime {
     /// A tick begins now.
     pub(crate) fn begin_tick(&mut self, now_ns: u64) {
-        (self.clock_ns, self.turn_ns, self.tick_ns, self.tick_is_over) = (now_ns, now_ns, now_ns, false);
+        (self.clock_ns, self.turn_ns, self.tick_ns) = (now_ns, now_ns, now_ns);
+        (self.tick_requests, self.tick_is_over) = (0, false);
     }
 
     /// A turn begins: about now, for the clock is not read for it.
@@ -47,11 +52,18 @@ impl WorkTime {
         if self.requests < LOOK_EVERY && !self.is_heavy {
             return false;
         }
-        let (requests, before_ns) = (std::mem::take(&mut self.requests), self.clock_ns);
-        self.clock_ns = kernel::now_ns();
+        let (requests, before_ns) = (self.requests, self.clock_ns);
+        self.look();
         self.is_heavy = self.clock_ns.saturating_sub(before_ns) > HEAVY_NS * u64::from(requests);
-        self.tick_is_over |= self.clock_ns.saturating_sub(self.tick_ns) > TICK_NS_MAX;
         self.tick_is_over || self.clock_ns.saturating_sub(self.turn_ns) > TURN_NS_MAX
+    }
+
+    /// Looks at the clock: some turns serve no request and take their time all the same.
+    pub(crate) fn look(&mut self) {
+        self.clock_ns = kernel::now_ns();
+        self.tick_requests += u64::from(std::mem::take(&mut self.requests));
+        let dear_ns = DEAR_TICK_NS_MAX.max(DEAR_NS * self.tick_requests);
+        self.tick_is_over |= self.clock_ns.saturating_sub(self.tick_ns) > TICK_NS_MAX.min(dear_ns);
     }
 
     /// Whether the tick has lasted long enough.

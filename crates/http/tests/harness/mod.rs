@@ -171,7 +171,18 @@ impl TestServer {
     }
 
     pub fn connect(&self) -> Client {
-        let socket = TcpStream::connect(self.address).unwrap();
+        Self::client(TcpStream::connect(self.address).unwrap())
+    }
+
+    /// A client with another address of this machine.
+    pub fn connect_from(&self, address: std::net::Ipv4Addr) -> Client {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&std::net::SocketAddr::from((address, 0)).into()).unwrap();
+        socket.connect(&self.address.into()).unwrap();
+        Self::client(socket.into())
+    }
+
+    fn client(socket: TcpStream) -> Client {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();
