@@ -7,9 +7,9 @@ mod hostile_schemas;
 mod service;
 mod sql_memory;
 
-use std::sync::Arc;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
 use docs::catalog::FieldKind;
 use docs::key::KeyType;

@@ -88,18 +88,19 @@ fn a_flood_over_many_connections_waits_for_itself_and_not_before_other_addresses
     let server = TestServer::start(Settings::default());
     let mut light = server.connect();
     light.probe("/first");
-    let mut flood: Vec<Client> = (0..200).map(|_| server.connect_from([127, 0, 1, 1].into())).collect();
+    let mut flood: Vec<Client> = (0..100).map(|_| server.connect_from([127, 0, 1, 1].into())).collect();
     flood.iter_mut().for_each(|client| client.probe("/first"));
-    // All are there when the loop is done with this one, and the small one came last.
+    // Most are there when the loop is done with this one, and the small one comes last.
     let mut busy = server.connect_from([127, 0, 1, 2].into());
     busy.send(b"GET /slow/200 HTTP/1.1\r\nHost: h\r\n\r\n");
     std::thread::sleep(Duration::from_millis(30));
     for client in &mut flood {
-        client.send(b"GET /slow/3 HTTP/1.1\r\nHost: h\r\n\r\n");
+        client.send(b"GET /slow/10 HTTP/1.1\r\nHost: h\r\n\r\n");
     }
-    light.probe("/small");
     let before = server.slow();
-    assert!(before < 50, "{before} requests of another address went first");
+    light.probe("/small");
+    let between = server.slow() - before;
+    assert!(between < 30, "{between} requests of another address went first");
     for client in &mut flood {
         client.expect(200, "slow");
     }
