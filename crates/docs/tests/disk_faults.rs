@@ -49,7 +49,7 @@ fn faults_at_all_operations() {
         for (name, start) in [("empty", Start::empty(seed)), ("killed", Start::killed(seed))] {
             let began = Instant::now();
             let step = setting("DOCS_FAULTS_STEP").unwrap_or(1).max(1);
-            match sweep(&start, rand::random_range(0..step), step as usize) {
+            match sweep(&start, FAULTS, rand::random_range(0..step), step as usize) {
                 Ok(tried) => println!("seed {seed}, {name}: {tried} faults, {:.0} s", began.elapsed().as_secs_f64()),
                 Err(wrong) => {
                     println!("FAILURE, seed {seed}, {name}: {wrong}");

@@ -21,10 +21,11 @@ use std::time::{Duration, Instant};
 
 use simulation::crash::{Chain, Failure, Tally};
 use simulation::damage::{Share, try_all};
+use simulation::disk::Fault;
 use simulation::faults::Start;
 use simulation::kept;
 use simulation::specimen::{Kind, Specimen};
-use simulation::sweep::sweep;
+use simulation::sweep::{FAULTS, SYNC_FAULTS, sweep};
 
 /// Where failures are kept.
 const KEPT: &str = "target/campaign";
@@ -42,10 +43,16 @@ const FAULTY_STORES: u64 = 4;
 const DAMAGED_STORES: u64 = 3;
 /// A start by its seed.
 type StartOf = fn(u64) -> Start;
-/// From where faulty stores begin, and of how many of their operations one is met: a busy store has more of them, in another order each
+/// Which faults, with how many operations each meets.
+type Faults = &'static [(Fault, u64)];
+/// From where faulty stores begin, what they meet, and of how many of their operations one is met: a busy store has more of them, in another order each
 /// time.
-const STARTS: &[(&str, StartOf, usize)] =
-    &[("empty", Start::empty, 1), ("killed", Start::killed, 1), ("busy", Start::busy, 7)];
+const STARTS: &[(&str, StartOf, Faults, usize)] = &[
+    ("empty", Start::empty, FAULTS, 1),
+    ("killed", Start::killed, FAULTS, 1),
+    ("busy", Start::busy, FAULTS, 7),
+    ("syncs of a busy one", Start::busy, SYNC_FAULTS, 1),
+];
 /// The order in which stores are damaged.
 const KINDS: [Kind; 3] = [Kind::Closed, Kind::Killed, Kind::Backup];
 
@@ -149,8 +156,8 @@ fn faults(settings: &Settings) -> Result<(), String> {
                     if seed >= end {
                         return;
                     }
-                    for (name, start, step) in STARTS {
-                        match sweep(&start(seed), 0, *step) {
+                    for (name, start, faults, step) in STARTS {
+                        match sweep(&start(seed), faults, 0, *step) {
                             Ok(count) => drop(tried.fetch_add(count, Ordering::Relaxed)),
                             Err(wrong) => {
                                 failures.fetch_add(1, Ordering::Relaxed);

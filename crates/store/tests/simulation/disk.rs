@@ -3,12 +3,15 @@
 //! It never loses anything by itself: what a power failure would leave at any place of the record is computed afterwards
 //! ([`Platter`]), so that one run of the engine gives as many crashes as it has operations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use store::disk::{Access, DIRECT_ALIGN, DirectoryLock, Disk, DiskFile, Map};
@@ -32,16 +35,26 @@ pub(crate) enum Fault {
     /// A write succeeds, and the kernel fails to bring it to the disk: the next sync of the file is told so, of a part of it or
     /// of all, whoever asks for it, and no sync behind that one is (fsync(2), "ERRORS").
     WriteBack,
+    /// When a thread syncs a file, the kernel has failed to bring to the disk what it and other threads wrote. Else as
+    /// [`Fault::WriteBack`].
+    Told,
 }
 
 /// When it goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaultPlan {
     pub(crate) fault: Fault,
-    /// The first operation that it meets, counted from 0.
+    /// The first operation that it meets, counted from 0; of [`Fault::Told`] the first sync of what other threads
+    /// wrote.
     pub(crate) at: u64,
     /// How many operations from there on.
     pub(crate) count: u64,
+}
+
+impl FaultPlan {
+    fn meets(&self, number: u64) -> bool {
+        number >= self.at && number - self.at < self.count
+    }
 }
 
 /// Where the bytes of a file lie: in a real file only where they are mapped.
@@ -50,14 +63,29 @@ enum Place {
     Mapped(File),
 }
 
+/// Of one file: how often the kernel has failed to write it, and whether anybody has been told of the last time. As the kernel's
+/// `errseq_t` it is told once to each open file, and to one that is opened later only if nobody had been told before.
+#[derive(Clone, Copy, Default)]
+struct WriteErrors {
+    count: u64,
+    is_told: bool,
+}
+
+/// How long a sync that is told of a failed write takes to come back with it: until others have done so much, or some time.
+const TOLD_AFTER_EVENTS: usize = 100;
+const TOLD_AFTER: Duration = Duration::from_millis(10);
+
 struct State {
     names: BTreeMap<String, FileNo>,
     files: Vec<Place>,
     record: Vec<Event>,
     operations: u64,
+    /// Syncs among them of what other threads wrote.
+    shared_syncs: u64,
     plan: Option<FaultPlan>,
-    /// Files of which the next sync is told that writing failed.
-    unreported: BTreeSet<FileNo>,
+    write_errors: BTreeMap<FileNo, WriteErrors>,
+    /// Who has written to a file since it was synced.
+    unsynced: BTreeMap<FileNo, Vec<ThreadId>>,
     /// Operations that a fault met.
     met: u64,
     /// How much was recorded when the first one was, and whether that was a write, which may be there in part.
@@ -83,6 +111,8 @@ struct SimulatedFile {
     state: Arc<Mutex<State>>,
     file: FileNo,
     is_direct: bool,
+    /// Of the file's failed writes so many are none of this open file's business, or were told.
+    errors_told: AtomicU64,
 }
 
 /// What an operation is, for the fault that may meet it.
@@ -93,12 +123,17 @@ enum Kind {
     Write,
     TakeSpace,
     Names,
+    SyncNames,
     Sync,
     SyncRange,
 }
 
 fn broken() -> io::Error {
     io::Error::from_raw_os_error(EIO)
+}
+
+fn error_of(fault: Fault) -> io::Error {
+    if fault == Fault::Full { io::ErrorKind::StorageFull.into() } else { broken() }
 }
 
 /// A file without a name, in memory where the machine has that.
@@ -151,11 +186,12 @@ impl State {
         let plan = self.plan?;
         let meets = match plan.fault {
             Fault::Broken => true,
-            Fault::Full => matches!(kind, Kind::TakeSpace | Kind::Names | Kind::Sync),
+            Fault::Full => matches!(kind, Kind::TakeSpace | Kind::Names | Kind::SyncNames | Kind::Sync),
             Fault::Short | Fault::Interrupted => matches!(kind, Kind::Read | Kind::Write | Kind::TakeSpace),
             Fault::WriteBack => matches!(kind, Kind::Write | Kind::TakeSpace),
+            Fault::Told => false,
         };
-        let is_met = meets && number >= plan.at && number - plan.at < plan.count;
+        let is_met = meets && plan.meets(number);
         if is_met && self.first_met.is_none() {
             self.first_met = Some((self.record.len(), matches!(kind, Kind::Write | Kind::TakeSpace)));
         }
@@ -163,18 +199,48 @@ impl State {
         is_met.then_some(plan.fault)
     }
 
-    /// The same for a sync, which may also be told of what happened before.
-    fn refuse_sync(&mut self, kind: Kind, file: FileNo) -> io::Result<()> {
+    fn note_writer(&mut self, file: FileNo) {
+        let (writers, thread) = (self.unsynced.entry(file).or_default(), std::thread::current().id());
+        if !writers.contains(&thread) {
+            writers.push(thread);
+        }
+    }
+
+    /// Counts a sync of what others wrote; whether it is one that is told of a failure.
+    fn meets_shared_sync(&mut self, file: FileNo) -> bool {
+        let thread = std::thread::current().id();
+        if self.unsynced.get(&file).is_none_or(|writers| writers.iter().all(|writer| *writer == thread)) {
+            return false;
+        }
+        let number = self.shared_syncs;
+        self.shared_syncs += 1;
+        let is_met = self.plan.is_some_and(|plan| plan.fault == Fault::Told && plan.meets(number));
+        self.met += u64::from(is_met);
+        is_met
+    }
+
+    fn fail_to_write(&mut self, file: FileNo) {
+        let errors = self.write_errors.entry(file).or_default();
+        *errors = WriteErrors { count: errors.count + 1, is_told: false };
+    }
+
+    /// The same for a sync, which may also be told of what happened before. Whether that is why it fails is said beside.
+    fn refuse_sync(&mut self, kind: Kind, file: &SimulatedFile) -> (io::Result<()>, bool) {
         let refused = self.refuse(kind);
-        if self.unreported.remove(&file) { refused.and(Err(broken())) } else { refused }
+        if self.meets_shared_sync(file.file) {
+            self.fail_to_write(file.file);
+        }
+        let errors = self.write_errors.entry(file.file).or_default();
+        let is_told = file.errors_told.swap(errors.count, Ordering::Relaxed) < errors.count;
+        errors.is_told |= is_told;
+        if is_told { (Err(broken()), true) } else { (refused, false) }
     }
 
     /// The same for operations that a fault makes fail.
     fn refuse(&mut self, kind: Kind) -> io::Result<()> {
         match self.count(kind) {
-            None | Some(Fault::WriteBack) => Ok(()),
-            Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
-            Some(_) => Err(broken()),
+            None | Some(Fault::WriteBack | Fault::Told) => Ok(()),
+            Some(fault) => Err(error_of(fault)),
         }
     }
 
@@ -189,9 +255,18 @@ impl SimulatedDisk {
     pub(crate) fn start(platter: &Platter, manner: Manner, plan: Option<FaultPlan>) -> SimulatedDisk {
         let (names, files) = platter.cached();
         let files = files.into_iter().map(Place::Memory).collect();
-        let unreported = BTreeSet::new();
-        let state =
-            State { names, files, record: Vec::new(), operations: 0, plan, unreported, met: 0, first_met: None };
+        let state = State {
+            names,
+            files,
+            record: Vec::new(),
+            operations: 0,
+            shared_syncs: 0,
+            plan,
+            write_errors: BTreeMap::new(),
+            unsynced: BTreeMap::new(),
+            met: 0,
+            first_met: None,
+        };
         SimulatedDisk { state: Arc::new(Mutex::new(state)), manner }
     }
 
@@ -227,6 +302,13 @@ impl SimulatedDisk {
         self.state.lock().unwrap().operations
     }
 
+    /// Whether there was an operation that this could have met.
+    pub(crate) fn has_reached(&self, plan: &FaultPlan) -> bool {
+        let state = self.state.lock().unwrap();
+        let passed = if plan.fault == Fault::Told { state.shared_syncs } else { state.operations };
+        passed > plan.at
+    }
+
     /// Operations that the planned fault has met.
     pub(crate) fn met(&self) -> u64 {
         self.state.lock().unwrap().met
@@ -257,7 +339,9 @@ impl Disk for SimulatedDisk {
             None => return Err(io::ErrorKind::NotFound.into()),
         };
         let is_direct = access == Access::Direct;
-        Ok(Arc::new(SimulatedFile { state: Arc::clone(&self.state), file, is_direct }))
+        let errors = state.write_errors.get(&file).copied().unwrap_or_default();
+        let errors_told = errors.count - u64::from(errors.count > 0 && !errors.is_told);
+        Ok(Arc::new(SimulatedFile { state: Arc::clone(&self.state), file, is_direct, errors_told: errors_told.into() }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -287,7 +371,7 @@ impl Disk for SimulatedDisk {
 
     fn sync_dir(&self) -> io::Result<()> {
         let mut state = self.state.lock().unwrap();
-        state.refuse(Kind::Sync)?;
+        state.refuse(Kind::SyncNames)?;
         state.record.push(Event::SyncNames);
         Ok(())
     }
@@ -302,12 +386,41 @@ impl Disk for SimulatedDisk {
     }
 }
 
+impl SimulatedFile {
+    fn sync(&self, kind: Kind) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        let (synced, is_told) = state.refuse_sync(kind, self);
+        if synced.is_err() {
+            // A write-back that failed marks the pages clean, of a range too.
+            let seed = state.operations;
+            state.record.push(Event::SyncFailed(self.file, seed));
+        } else if kind == Kind::Sync {
+            state.record.push(Event::Sync(self.file));
+        }
+        if synced.is_err() || kind == Kind::Sync {
+            state.unsynced.remove(&self.file);
+        }
+        let recorded = state.record.len();
+        drop(state);
+        // The error is this thread's from here on. Until it does something about it others may sync, and hear that all is well.
+        let began = Instant::now();
+        while is_told && began.elapsed() < TOLD_AFTER {
+            let now = self.state.lock().unwrap().record.len();
+            if now < recorded || now - recorded > TOLD_AFTER_EVENTS {
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        synced
+    }
+}
+
 impl DiskFile for SimulatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.state.lock().unwrap();
         let wanted = buffer.len();
         let wanted = match state.count(Kind::Read) {
-            None | Some(Fault::WriteBack) => wanted,
+            None | Some(Fault::WriteBack | Fault::Told) => wanted,
             Some(Fault::Short) => wanted.div_ceil(2),
             Some(Fault::Interrupted) => return Err(io::ErrorKind::Interrupted.into()),
             Some(_) => return Err(broken()),
@@ -327,7 +440,7 @@ impl DiskFile for SimulatedFile {
             fault = None;
             // A direct write is not left for later.
             if !self.is_direct {
-                state.unreported.insert(self.file);
+                state.fail_to_write(self.file);
             }
         }
         let part = (bytes.len() / 2).next_multiple_of(DIRECT_ALIGN).min(bytes.len());
@@ -338,6 +451,9 @@ impl DiskFile for SimulatedFile {
         };
         state.files[self.file].write_at(done, offset)?;
         let (file, is_direct) = (self.file, self.is_direct && matches!(fault, None | Some(Fault::Short)));
+        if !is_direct {
+            state.note_writer(file);
+        }
         state.record.push(Event::Write { file, offset, bytes: done.into(), is_direct });
         match fault {
             Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
@@ -362,23 +478,11 @@ impl DiskFile for SimulatedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
-        let refused = state.refuse_sync(Kind::Sync, self.file);
-        let seed = state.operations;
-        let event = if refused.is_ok() { Event::Sync(self.file) } else { Event::SyncFailed(self.file, seed) };
-        state.record.push(event);
-        refused
+        self.sync(Kind::Sync)
     }
 
     fn sync_range(&self, _start: u64, _len: u64) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
-        let refused = state.refuse_sync(Kind::SyncRange, self.file);
-        if refused.is_err() {
-            // A write-back that failed marks the pages clean too.
-            let seed = state.operations;
-            state.record.push(Event::SyncFailed(self.file, seed));
-        }
-        refused
+        self.sync(Kind::SyncRange)
     }
 
     fn map(&self, reserve: u64) -> io::Result<Map> {

@@ -7,7 +7,8 @@
 //!   says that nobody knows.
 //! - Reads go on, and show everything acknowledged.
 //! - After a failed sync nothing is acknowledged any more; after anything else writes go on once the disk is sound.
-//! - Opened again, after a restart as after a power failure, everything acknowledged is there.
+//! - Opened again, after a restart as after a power failure, everything acknowledged is there; also where the power fails soon
+//!   after a sync has, before what was lost is written again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +27,9 @@ use super::sweep::Lives;
 
 /// How long writes may take to go on after the disk is sound again.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Behind the first failed sync the power fails at so many places, within so many events of the disk.
+const SOON_POWER_FAILURES: usize = 6;
+const SOON_EVENTS: usize = 120;
 
 /// From where a store begins.
 pub(crate) struct Start {
@@ -104,6 +108,45 @@ impl Start {
         Ok(())
     }
 
+    /// Soon after a sync has failed the power fails too: before anything is written again that was lost.
+    fn check_after_failed_sync(&self, record: &[Event], history: &[Writer], seed: u64) -> Result<(), String> {
+        let Some(failed) = record.iter().position(|event| matches!(event, Event::SyncFailed(..))) else {
+            return Ok(());
+        };
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let window = failed + 1..=record.len().min(failed + SOON_EVENTS);
+        let is_sync = |place: &usize| matches!(record[*place - 1], Event::Sync(_));
+        let behind_syncs: Vec<usize> = window.clone().filter(is_sync).collect();
+        let mut places: Vec<usize> = (0..SOON_POWER_FAILURES)
+            .map(|turn| match behind_syncs.len() {
+                // Behind a sync, that of a meta page say: what it reaches is what counts then.
+                count if count > 0 && turn % 2 == 0 => behind_syncs[rng.random_range(0..count)],
+                _ => rng.random_range(window.clone()),
+            })
+            .collect();
+        places.sort_unstable();
+        let (mut platter, mut at) = (self.platter.clone(), 0);
+        let (mut low, mut high) = (self.count, self.count);
+        for place in places {
+            for event in &record[at..place] {
+                platter.advance(event);
+                match event {
+                    Event::Note(Note::Acknowledged(_, number, _)) => low = low.max(*number),
+                    Event::Note(Note::Begun(_, number)) => high = high.max(*number),
+                    _ => {}
+                }
+            }
+            at = place;
+            // What was begun and refused is no part of the history any more.
+            let bounds = Bounds { low: vec![low], high: vec![high.min(history[0].begun)] };
+            let lost = platter.crash(record.get(place), &mut rng);
+            let after =
+                |wrong| format!("after a power failure {} events behind a failed sync: {wrong}", place - failed);
+            recover(&lost, &self.plan, history, &bounds).map_err(after)?;
+        }
+        Ok(())
+    }
+
     /// After a restart, after a power failure, and after both.
     fn check_reopened(&self, platter: &Platter, history: &[Writer], bounds: &Bounds, seed: u64) -> Result<(), String> {
         let mut rng = SmallRng::seed_from_u64(seed);
@@ -138,7 +181,7 @@ impl Lives for Start {
             Err(error) => refuse_damage(&error, "opening")?,
             Ok((store, _)) => self.work(&disk, store, &mut history)?,
         }
-        let is_reached = disk.operations() > faults.at;
+        let is_reached = disk.has_reached(&faults);
         disk.set_plan(None);
         let record = disk.take_record();
         let acknowledged = record.iter().filter_map(|event| match event {
@@ -149,6 +192,7 @@ impl Lives for Start {
         let bounds = Bounds { low: vec![low], high: vec![history[0].begun] };
         let mut platter = self.platter.clone();
         record.iter().for_each(|event| platter.advance(event));
+        self.check_after_failed_sync(&record, &history, faults.at)?;
         self.check_reopened(&platter, &history, &bounds, faults.at)?;
         Ok(is_reached)
     }

@@ -15,6 +15,9 @@ pub(crate) const FAULTS: &[(Fault, u64)] = &[
     (Fault::WriteBack, 1),
 ];
 
+/// The faults of syncs alone, for lives in which many threads sync one file.
+pub(crate) const SYNC_FAULTS: &[(Fault, u64)] = &[(Fault::Told, 1)];
+
 /// Something that lives on a simulated disk.
 pub(crate) trait Lives {
     /// Runs one life with one fault at one operation. Returns false where the life ended before that operation.
@@ -28,10 +31,10 @@ pub(crate) trait Lives {
     }
 }
 
-/// All faults at each `step`th operation from `first` on; how many were tried.
-pub(crate) fn sweep(start: &impl Lives, first: u64, step: usize) -> Result<u64, String> {
+/// These faults at each `step`th operation from `first` on; how many were tried.
+pub(crate) fn sweep(start: &impl Lives, faults: &[(Fault, u64)], first: u64, step: usize) -> Result<u64, String> {
     let mut tried = 0;
-    for (fault, count) in FAULTS {
+    for (fault, count) in faults {
         for at in (first..).step_by(step) {
             if !start.check(*fault, *count, at)? {
                 break;
