@@ -160,7 +160,8 @@ fn value() -> impl Strategy<Value = Value> {
         Just(json!(null)),
         any::<bool>().prop_map(Value::from),
         (-4i64..8).prop_map(Value::from),
-        prop_oneof![Just(1.5), Just(-0.25), Just(1e30), Just(0.01)].prop_map(Value::from),
+        // With fractions: `1e30` is an integer to the library, and none here.
+        prop_oneof![Just(1.5), Just(-0.25), Just(2.5e-30), Just(0.01)].prop_map(Value::from),
         "[ab\"\\\\é]{0,4}".prop_map(Value::from),
         Just(json!("2020-01-01T00:00:00Z")),
     ];
