@@ -2,11 +2,13 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use store::disk::{Disk, SystemDisk};
+use crate::hooked_disk::{HookedDisk, Hooks};
+use store::disk::{Disk, DiskFile, SystemDisk};
 use store::{Direction, Error, KeyRange, Options, Progress, Store, TreeId, Tx};
 
 fn options() -> Options {
@@ -219,6 +221,44 @@ fn a_backup_that_is_given_up_leaves_nothing() {
         assert_eq!(names, ["lock"]);
     }
     assert_eq!(store.stats().pinned_states, 0);
+}
+
+/// The disk that is copied to panics; the store that is copied is none the worse.
+struct PanicsInWrite {
+    left: AtomicU64,
+}
+
+impl Hooks for PanicsInWrite {
+    fn write_at(&self, _name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        assert!(self.left.fetch_sub(1, Ordering::Relaxed) > 0, "as a test wants it");
+        file.write_at(bytes, offset)
+    }
+}
+
+#[test]
+fn a_backup_that_panics_leaves_nothing_and_the_store_goes_on() {
+    let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (store, trees) = filled(source.path());
+    let mut panicked = 0;
+    for writes in 0.. {
+        let hooks = Arc::new(PanicsInWrite { left: AtomicU64::new(writes) });
+        let disk = HookedDisk::new(target.path(), &hooks);
+        let copied = catch_unwind(AssertUnwindSafe(|| store.backup_on(&disk, &mut go_on)));
+        // A thread that writes beside the one that copies tells of its panic by an error.
+        if matches!(copied, Ok(Ok(_))) {
+            break;
+        }
+        panicked += 1;
+        assert!(!Store::is_in(target.path()));
+        let names: Vec<_> = std::fs::read_dir(target.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["lock"]);
+        assert!(!store.stats().is_poisoned, "{:?}", store.stats());
+        put(&store, trees[0], 1, b"after");
+        store.checkpoint().unwrap();
+    }
+    assert!(panicked > 3, "{panicked}");
+    assert!(store.stats().pinned_states <= 1, "{:?}", store.stats());
+    check_same(&store, target.path());
 }
 
 #[test]
