@@ -1,15 +1,18 @@
-//! Work of the threads that build: a panic there is told as what it could not do, and not left for somebody to wait for.
+//! Work that others wait for: a panic there is told as what it could not do, and not left for somebody to wait for.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Why work was not done: by its error, or by a panic, which the process has told with its place already.
 pub(crate) fn outcome<T>(work: impl FnOnce() -> Result<T, store::Error>) -> Result<T, String> {
+    unless_panic(work)?.map_err(|error| error.to_string())
+}
+
+/// What the work gives, or what it panicked with.
+pub(crate) fn unless_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     // Whoever asks gives up what the work had in its hands: nothing half-changed is looked at again.
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(done) => done.map_err(|error| error.to_string()),
-        Err(panic) => Err(format!("a panic, which is a bug of Sapsan: {}", text_of(&*panic))),
-    }
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.map_err(|panic| format!("a panic, which is a bug of Sapsan: {}", text_of(&*panic)))
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> &str {

@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::caught;
 use crate::config::Config;
 use crate::database::{CATALOG_TREE, Database, Required, Write};
 use crate::engine::{Direction, KeyRange};
@@ -32,6 +33,12 @@ use crate::views::{self, Builder};
 
 /// Why a view is not there whose build a refused reopening has stopped.
 const STOPPED: &str = "its build was stopped for a change of the configuration that was not done; restart";
+
+/// What a change ends with that panicked.
+fn panicked(why: String) -> OpenError {
+    let source = std::io::Error::other(why);
+    store::Error::Io { context: "take another configuration".to_string(), source }.into()
+}
 
 /// The catalog's tree, as it lies there.
 type CatalogRows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -91,9 +98,10 @@ impl Database {
         let waited = began.elapsed();
         database.begin_builds();
         database.inner.gate.open();
-        if let Err(error) = rebuild::drop_trees(database.store(), self.inner.heart.catalog_tree, &drops) {
+        let drop_trees = || rebuild::drop_trees(database.store(), self.inner.heart.catalog_tree, &drops);
+        if let Err(why) = caught::outcome(drop_trees) {
             // The rows stay: the next opening removes them.
-            tracing::error!(%error, "what is no longer declared cannot be removed");
+            tracing::error!(why, "what is no longer declared cannot be removed");
         }
         Ok((database, waited))
     }
@@ -128,10 +136,13 @@ impl Database {
         publish: impl FnOnce(&Database) -> Result<(), E>,
     ) -> Result<(Database, Rows), E> {
         let before = self.catalog_rows().map_err(OpenError::from)?;
-        let made = self.make(config).map_err(E::from).and_then(|made| publish(&made.0).map(|()| made));
-        made.inspect_err(|_| {
-            if let Err(error) = self.put_back(&before) {
-                tracing::error!(%error, "the catalog cannot be put back after a refused change: no writes are taken until a change is done, or a restart");
+        // All writes wait: a panic is an error here, like any other.
+        let made = caught::unless_panic(|| {
+            self.make(config).map_err(E::from).and_then(|made| publish(&made.0).map(|()| made))
+        });
+        made.unwrap_or_else(|why| Err(panicked(why).into())).inspect_err(|_| {
+            if let Err(why) = caught::outcome(|| self.put_back(&before)) {
+                tracing::error!(why, "the catalog cannot be put back after a refused change: no writes are taken until a change is done, or a restart");
                 self.inner.gate.end();
             }
         })

@@ -302,3 +302,23 @@ fn an_import_by_transactions_whose_sync_fails_says_that_nobody_knows_what_of_the
     let outcome = import("{\"id\":2}\n{\"id\":3}\n");
     assert!(matches!(outcome, Err(ImportError::Write(WriteError::Unknown { .. }))), "{outcome:?}");
 }
+
+/// The thread that encodes would be the only one to take what the reader has read.
+#[test]
+fn an_import_of_which_a_thread_panics_ends_with_an_error_and_changes_nothing() {
+    for threads in [1, 3] {
+        let service = Service::new(&config("[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n"));
+        let database = service.database.clone();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let text: String = (0..200_000).map(|id| format!("{{\"id\":{id},\"text\":\"{id:0100}\"}}\n")).collect();
+            let read = Box::new(std::io::Cursor::new(text));
+            let input = Input::Stream { name: "items".to_string(), read };
+            let options = Options { threads, ..into("items") };
+            tell.send(database.import(vec![input], &options, &|_| panic!("as a test wants it")).map(drop))
+        });
+        let ended = told.recv_timeout(std::time::Duration::from_secs(30)).expect("the import hangs, or panicked");
+        assert!(ended.as_ref().is_err_and(|error| error.to_string().contains("as a test wants it")), "{ended:?}");
+        clean(&service, 0);
+    }
+}

@@ -249,6 +249,27 @@ fn what_is_refused_leaves_all_as_it_was() {
 }
 
 #[test]
+fn a_panic_in_a_change_of_the_configuration_leaves_all_as_it_was_and_hangs_no_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(folder.path(), &format!("{ITEMS}indexes = [[\"x\"]]\n{VIEW}"));
+    (0..100).for_each(|id| put(&database, id, id).unwrap());
+    let failed = database.reopen(&config(ITEMS), |_| -> Result<(), OpenError> { panic!("as a test wants it") });
+    let failed = failed.map(drop).unwrap_err().to_string();
+    assert!(failed.contains("a panic") && failed.contains("as a test wants it"), "{failed}");
+    assert!(!database.is_superseded());
+    let (written, is_written) = std::sync::mpsc::channel();
+    let writer = database.clone();
+    std::thread::spawn(move || written.send(put(&writer, 100, 100)));
+    is_written.recv_timeout(std::time::Duration::from_secs(30)).expect("a write hangs").unwrap();
+    assert_eq!(rows(&database, "SELECT id FROM items WHERE x = 100").map(|rows| rows.len()), Some(1));
+    check_clean(&database);
+    let new = reopen(&database, ITEMS).unwrap();
+    put(&new, 101, 101).unwrap();
+    drop((database, new));
+    check_clean(&open(folder.path(), ITEMS));
+}
+
+#[test]
 fn a_view_whose_build_a_refused_configuration_stopped_is_built_anew_by_the_one_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let mut database = open(folder.path(), ITEMS);

@@ -1,6 +1,7 @@
 //! The thread that removes documents whose time has come ([`docs::expire`]), a few at a time. It runs only where a collection
 //! expires.
 
+use crate::panics::{Panics, caught};
 use docs::{CollectionId, Database};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -42,13 +43,17 @@ pub(crate) struct Numbers {
 }
 
 /// The thread; ends when it is dropped.
-#[derive(Default)]
 pub(crate) struct Expiry {
     counts: Arc<Counts>,
+    panics: Arc<Panics>,
     at_work: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
 
 impl Expiry {
+    pub(crate) fn new(panics: &Arc<Panics>) -> Expiry {
+        Expiry { counts: Arc::default(), panics: Arc::clone(panics), at_work: Mutex::default() }
+    }
+
     /// Starts the thread, if there is something for it to do.
     pub(crate) fn start(&self, database: &Database) -> std::io::Result<()> {
         let collections = database.expiring();
@@ -56,13 +61,13 @@ impl Expiry {
             return Ok(());
         }
         let (stop, stopped) = channel();
-        let (database, counts) = (database.clone(), Arc::clone(&self.counts));
+        let (database, counts, panics) = (database.clone(), Arc::clone(&self.counts), Arc::clone(&self.panics));
         let thread = std::thread::Builder::new().name("expiry".to_owned()).spawn(move || {
             let mut swept: Vec<Swept> = collections.into_iter().map(Swept::new).collect();
             let rest = |rest| stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout);
             // The other end is dropped to stop it.
             while rest(SWEEP) {
-                sweep(&database, &mut swept, &counts, &rest);
+                sweep_all(&mut swept, &counts, &panics, |swept| swept.sweep(&database, &counts, &rest));
             }
         })?;
         *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = Some((stop, thread));
@@ -107,11 +112,19 @@ struct Swept {
     lag_ms: u64,
     /// Why a document could not be removed, as the log was told.
     told: Option<String>,
+    /// What its last sweep panicked with.
+    panicked: Option<String>,
 }
 
 impl Swept {
     fn new(collection: CollectionId) -> Swept {
-        Swept { collection, next: Instant::now(), blocked: 0, unremovable: 0, lag_ms: 0, told: None }
+        Swept { collection, next: Instant::now(), blocked: 0, unremovable: 0, lag_ms: 0, told: None, panicked: None }
+    }
+
+    fn failed(&mut self, counts: &Counts) {
+        counts.failures.fetch_add(1, Ordering::Relaxed);
+        self.next = Instant::now() + AFTER_FAILURE;
+        self.panicked = None;
     }
 
     /// Removes what has come due until nothing is left or `rest` says to stop. A failure holds up this collection alone.
@@ -127,8 +140,7 @@ impl Swept {
                 Ok(swept) => swept,
                 Err(error) => {
                     tracing::error!(collection = name, %error, "documents whose time has come cannot be removed");
-                    counts.failures.fetch_add(1, Ordering::Relaxed);
-                    self.next = Instant::now() + AFTER_FAILURE;
+                    self.failed(counts);
                     return;
                 }
             };
@@ -141,6 +153,7 @@ impl Swept {
                 break;
             }
         }
+        self.panicked = None;
         if why != self.told {
             if let Some(why) = &why {
                 let documents = self.unremovable;
@@ -151,10 +164,41 @@ impl Swept {
     }
 }
 
-/// Sweeps each collection, whatever became of those before it.
-fn sweep(database: &Database, swept: &mut [Swept], counts: &Counts, rest: &dyn Fn(Duration) -> bool) {
-    swept.iter_mut().for_each(|swept| swept.sweep(database, counts, rest));
+/// Sweeps each collection, whatever became of those before it. A panic is a failure of its collection.
+fn sweep_all(swept: &mut [Swept], counts: &Counts, panics: &Panics, sweep: impl Fn(&mut Swept)) {
+    for swept in &mut *swept {
+        if let Err(text) = caught(|| sweep(swept)) {
+            swept.failed(counts);
+            swept.panicked = Some(text);
+        }
+    }
+    panics.note("expiry", swept.iter().find_map(|swept| swept.panicked.clone()));
     counts.blocked.store(swept.iter().map(|swept| swept.blocked).sum(), Ordering::Relaxed);
     counts.unremovable.store(swept.iter().map(|swept| swept.unremovable).sum(), Ordering::Relaxed);
     counts.lag_ms.store(swept.iter().map(|swept| swept.lag_ms).max().unwrap_or(0), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_holds_up_its_collection_alone_and_is_told_until_that_is_swept() {
+        let (counts, panics) = (Counts::default(), Panics::default());
+        let mut swept: Vec<Swept> = (0..3).map(|number| Swept::new(CollectionId(number))).collect();
+        let sweep = |swept: &mut Swept| {
+            assert_ne!(swept.collection, CollectionId(1), "as a test wants it");
+            swept.blocked += 1;
+        };
+        sweep_all(&mut swept, &counts, &panics, sweep);
+        assert_eq!(swept.iter().map(|swept| swept.blocked).collect::<Vec<_>>(), [1, 0, 1]);
+        assert_eq!(counts.failures.load(Ordering::Relaxed), 1);
+        assert!(swept[1].next > Instant::now() && swept[2].next <= Instant::now());
+        assert!(panics.told().is_some_and(|told| told.contains("as a test wants it")));
+        // Not swept, since it is not yet time.
+        sweep_all(&mut swept, &counts, &panics, |_| {});
+        assert!(panics.told().is_some());
+        sweep_all(&mut swept, &counts, &panics, |swept| swept.panicked = None);
+        assert_eq!(panics.told(), None);
+    }
 }

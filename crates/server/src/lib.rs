@@ -39,6 +39,7 @@ pub mod modify;
 mod named;
 mod openapi;
 mod paging;
+mod panics;
 mod params;
 mod path_types;
 mod preparing;

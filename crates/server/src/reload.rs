@@ -12,6 +12,7 @@ use crate::config::{ConfigError, ServiceConfig};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::media::JSON;
 use crate::memory::Division;
+use crate::panics::caught;
 use crate::preparing::{StartError, complete, routes};
 use crate::refusal;
 use crate::reloads::{Ask, WAITING_MAX};
@@ -65,6 +66,8 @@ impl Drop for ReloadThread {
 enum Refused {
     Config(ConfigError),
     Start(StartError),
+    /// Taking it panicked.
+    Panicked(String),
 }
 
 impl Refused {
@@ -76,6 +79,9 @@ impl Refused {
                 Failure::new(Kind::Conflict, error.to_string())
             }
             Refused::Start(error) => Failure::new(Kind::Unavailable, error.to_string()),
+            Refused::Panicked(text) => {
+                Failure::new(Kind::Internal, format!("a panic, which is a bug of Sapsan: {text}"))
+            }
         }
     }
 }
@@ -106,7 +112,7 @@ impl Reloader {
     }
 
     fn answer(&mut self, late: Option<LateReply>) {
-        let outcome = self.reload();
+        let outcome = self.watched(Reloader::reload);
         let current = self.switch.current();
         let reloads = &current.service.reloads;
         let failure = match &outcome {
@@ -129,8 +135,24 @@ impl Reloader {
         }
     }
 
+    /// Does some work. After a panic what is served goes on as it is, and its expiry begins anew: taking another stops that first.
+    fn watched<T>(&mut self, work: impl FnOnce(&mut Reloader) -> Result<T, Refused>) -> Result<T, Refused> {
+        let done = caught(|| work(self));
+        let service = &self.switch.current().service;
+        service.panics.note("reload", done.as_ref().err().cloned());
+        done.unwrap_or_else(|text| {
+            service.expiry.stop();
+            if let Err(error) = service.expiry.start(&service.database) {
+                tracing::error!(%error, "documents whose time has come are not removed until a reload or the next start");
+            }
+            Err(Refused::Panicked(text))
+        })
+    }
+
     /// Reads the file and takes what it says.
     fn reload(&mut self) -> Result<Json, Refused> {
+        #[cfg(test)]
+        tests::panic_if_armed();
         let mut config = ServiceConfig::load(&self.config.path, &self.config.set).map_err(Refused::Config)?;
         let restart = self.config.file_server.differences(&config.file_server);
         // What needs a restart is told until there was one.
@@ -167,11 +189,12 @@ impl Reloader {
         if self.gives_up || !database.gains_by_reopening() || !database.is_settled() {
             return;
         }
-        match self.take(self.config.clone()) {
+        match self.watched(|reloader| reloader.take(reloader.config.clone()).map_err(Refused::Start)) {
             Ok(waited) => tracing::info!(?waited, "rules that came into force are known to all queries"),
-            Err(error) => {
+            Err(refused) => {
                 self.gives_up = true;
-                tracing::error!(%error, "rules that came into force are known to queries from the next start on");
+                let why = refused.failure().detail;
+                tracing::error!(%why, "rules that came into force are known to queries from the next start on");
             }
         }
     }
@@ -188,8 +211,11 @@ impl Reloader {
         let reopened = old.database.reopen::<StartError>(&documents, |database| {
             let (endpoints, openapi) = routes(&config, database)?;
             new_feed = !has_same_collections(&old.database, database);
-            let feed =
-                if new_feed { Arc::new(Feed::new(old.replies.clone(), &division)) } else { Arc::clone(&old.feed) };
+            let feed = if new_feed {
+                Arc::new(Feed::new(old.replies.clone(), &division, &old.panics))
+            } else {
+                Arc::clone(&old.feed)
+            };
             let shared = Arc::clone(&old.shared);
             let service = Service::new(config.errors.clone(), openapi, database.clone(), shared, feed);
             self.switch.put(Routing::new(service, endpoints));
@@ -221,4 +247,50 @@ fn has_same_collections(a: &Database, b: &Database) -> bool {
     let is_same =
         |a: &CollectionInfo, b: &CollectionInfo| (&a.name, a.tree, a.key.kind) == (&b.name, b.tree, b.key.kind);
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::sync::atomic::AtomicBool;
+
+    /// The next reload panics.
+    static IS_ARMED: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn panic_if_armed() {
+        assert!(!IS_ARMED.swap(false, Ordering::Relaxed), "as a test wants it");
+    }
+
+    fn ask(running: &crate::Running, request: &str) -> String {
+        let mut connection = std::net::TcpStream::connect(running.address()).unwrap();
+        connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let head = "HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        connection.write_all(format!("{request} {head}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_reload_that_panics_is_answered_and_told_and_the_next_one_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("service.toml");
+        let text = "[server]\nhttp = \"127.0.0.1:0\"\nthreads = 1\n[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+        std::fs::write(&path, text).unwrap();
+        let config = ServiceConfig::load(&path, &[]).unwrap();
+        let running = crate::start(&config, &folder.path().join("data")).unwrap();
+        IS_ARMED.store(true, Ordering::Relaxed);
+        let refused = ask(&running, "POST /_/config/reload");
+        assert!(refused.starts_with("HTTP/1.1 500") && refused.contains("as a test wants it"), "{refused}");
+        let health = ask(&running, "GET /_/health");
+        assert!(health.starts_with("HTTP/1.1 200") && health.contains("impaired"), "{health}");
+        assert!(health.contains("as a test wants it"), "{health}");
+        let done = ask(&running, "POST /_/config/reload");
+        assert!(done.starts_with("HTTP/1.1 200"), "{done}");
+        let health = ask(&running, "GET /_/health");
+        assert!(health.contains("\"ok\"") && !health.contains("panics"), "{health}");
+        running.drain();
+        running.join().unwrap();
+    }
 }

@@ -10,6 +10,7 @@ use crate::failure::{ErrorRules, Failure};
 use crate::held::HeldWrites;
 use crate::in_flight::InFlight;
 use crate::memory::Division;
+use crate::panics::Panics;
 use crate::queries::Queries;
 use crate::refusal::RETRY_AFTER;
 use crate::reloads::Reloads;
@@ -81,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) backups: Arc<Backups>,
     /// Whether a view is being computed again.
     pub(crate) is_verifying: Arc<AtomicBool>,
+    /// What threads panicked with.
+    pub(crate) panics: Arc<Panics>,
     pub(crate) expiry: Expiry,
     pub(crate) reloads: Reloads,
     /// How many configurations are held: the one that is served, and those before it that something goes on with.
@@ -134,6 +137,7 @@ impl Shared {
         loops: Vec<Loop>,
         (division, folder): (&Division, &Path),
     ) -> Shared {
+        let panics = Arc::<Panics>::default();
         Shared {
             cold: pools.cold,
             pool: Arc::new(pools.long),
@@ -145,7 +149,8 @@ impl Shared {
             loops: loops.into(),
             writes: InFlight::new(division.writes_bytes),
             replies: InFlight::new(division.replies_bytes),
-            expiry: Expiry::default(),
+            expiry: Expiry::new(&panics),
+            panics,
             loop_query_bytes: division.loop_query_bytes,
             query_bytes: division.query_bytes,
             cold_reads: AtomicU64::new(0),

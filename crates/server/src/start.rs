@@ -172,7 +172,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let pools = start_pools(settings, &division)
         .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
     let shared = Arc::new(Shared::new(settings, pools, reactor.loops(), (&division, data)));
-    let feed = Arc::new(Feed::new(shared.replies.clone(), &division));
+    let feed = Arc::new(Feed::new(shared.replies.clone(), &division, &shared.panics));
     let service = Service::new(config.errors.clone(), openapi, database, shared, feed);
     service.feed.start(&service.database).map_err(StartError::System)?;
     service.expiry.start(&service.database).map_err(StartError::System)?;

@@ -22,6 +22,7 @@ use super::{
     BadRecord, ImportError, Input, OnError, Options, Place, Progress, QUEUE_BATCHES, Report, SKIPPED_TOLD_MAX,
     SORT_BYTES, THREADS_MAX,
 };
+use crate::caught;
 use crate::collection::Collection;
 use crate::database::{CollectionId, Database};
 use crate::engine::{Direction, KeyRange, STAMP_BYTES};
@@ -200,20 +201,21 @@ impl<'d> Gathering<'_, 'd> {
         let receiver = Mutex::new(receiver);
         let readers = threads.min(lock(&self.sources).len()).max(1);
         let mut sorters: Vec<Vec<Sorter>> = (0..collections).map(|_| Vec::new()).collect();
-        let panicked = || ImportError::File { file: "import".to_string(), why: "a thread panicked".to_string() };
         let risen = std::thread::scope(|scope| {
             let builder = rising.map(|batches| scope.spawn(move || self.build_risen(collections, batches)));
             let workers: Vec<_> =
                 (0..threads).map(|_| scope.spawn(|| Worker::new(self, collections).run(&receiver))).collect();
             for _ in 0..readers {
                 let sender = sender.clone();
-                scope.spawn(move || self.read(&sender));
+                scope.spawn(move || {
+                    caught::unless_panic(|| self.read(&sender)).unwrap_or_else(|why| self.fail(panicked(why)));
+                });
             }
             drop(sender);
             for worker in workers {
                 match worker.join() {
                     Ok(own) => own.into_iter().zip(&mut sorters).for_each(|(own, all)| all.extend(own)),
-                    Err(_) => self.fail(panicked()),
+                    Err(_) => self.fail(panicked("a thread panicked".to_string())),
                 }
             }
             if let Some(line) = &self.line {
@@ -221,7 +223,7 @@ impl<'d> Gathering<'_, 'd> {
             }
             let risen = builder.map(std::thread::ScopedJoinHandle::join);
             risen.unwrap_or(Ok(Ok(Vec::new()))).unwrap_or_else(|_| {
-                self.fail(panicked());
+                self.fail(panicked("a thread panicked".to_string()));
                 Ok(Vec::new())
             })
         });
@@ -333,6 +335,11 @@ impl<'d> Gathering<'_, 'd> {
     }
 }
 
+/// What an import ends with of which a thread panicked.
+fn panicked(why: String) -> ImportError {
+    ImportError::File { file: "import".to_string(), why }
+}
+
 /// A thread that encodes, checks and sorts.
 struct Worker<'w, 'd> {
     gathering: &'w Gathering<'w, 'd>,
@@ -340,17 +347,6 @@ struct Worker<'w, 'd> {
     shapes: Vec<Shape>,
     sorters: Vec<Option<Sorter>>,
     key: Vec<u8>,
-}
-
-/// Stops all threads if this one panics: others may wait for what it had in hand.
-struct StopOnPanic<'w, 'd>(&'w Gathering<'w, 'd>);
-
-impl Drop for StopOnPanic<'_, '_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.stop();
-        }
-    }
 }
 
 impl<'w, 'd> Worker<'w, 'd> {
@@ -365,7 +361,6 @@ impl<'w, 'd> Worker<'w, 'd> {
     }
 
     fn run(mut self, batches: &Mutex<Receiver<Batch>>) -> Vec<Option<Sorter>> {
-        let _stop = StopOnPanic(self.gathering);
         loop {
             let next = lock(batches).recv();
             let Ok(batch) = next else { return self.sorters };
@@ -373,7 +368,9 @@ impl<'w, 'd> Worker<'w, 'd> {
             if self.gathering.stopped.load(Ordering::Relaxed) {
                 continue;
             }
-            if let Err(error) = self.batch(batch) {
+            // A panic stops all threads too: others may wait for what this one had in hand.
+            let done = caught::unless_panic(|| self.batch(batch));
+            if let Err(error) = done.unwrap_or_else(|why| Err(panicked(why))) {
                 self.gathering.fail(error);
             }
         }

@@ -26,6 +26,7 @@ pub(crate) use wanted::{Form, Wanted};
 use crate::failure::Failure;
 use crate::in_flight::InFlight;
 use crate::memory::Division;
+use crate::panics::Panics;
 use docs::Database;
 use follower::{Follower, Sizes};
 use hub::Hub;
@@ -36,25 +37,26 @@ use std::thread::JoinHandle;
 pub(crate) struct Feed {
     hub: Arc<Hub>,
     sizes: Sizes,
+    panics: Arc<Panics>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Feed {
-    pub(crate) fn new(replies: InFlight, division: &Division) -> Feed {
+    pub(crate) fn new(replies: InFlight, division: &Division, panics: &Arc<Panics>) -> Feed {
         let sizes = Sizes {
             window_bytes: division.changes_window_bytes(),
             reader_bytes: division.change_reader_bytes(),
             piece_bytes: division.changes_piece_bytes(),
         };
-        Feed { hub: Arc::new(Hub::new(replies)), sizes, thread: Mutex::default() }
+        Feed { hub: Arc::new(Hub::new(replies)), sizes, panics: Arc::clone(panics), thread: Mutex::default() }
     }
 
     /// Starts the thread.
     pub(crate) fn start(&self, database: &Database) -> std::io::Result<()> {
-        let hub = Arc::clone(&self.hub);
+        let (hub, panics) = (Arc::clone(&self.hub), Arc::clone(&self.panics));
         let follower = Follower::new(Arc::clone(&self.hub), database.clone(), self.sizes);
         let thread = std::thread::Builder::new().name("changes".to_owned()).spawn(move || {
-            let _life = Life(hub);
+            let _life = Life(hub, panics);
             follower.run();
         })?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
@@ -82,14 +84,13 @@ impl Feed {
 }
 
 /// The thread's. Where it ends by a panic, consumers are ended and no more are taken: they would wait for ever.
-struct Life(Arc<Hub>);
+struct Life(Arc<Hub>, Arc<Panics>);
 
 impl Drop for Life {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            tracing::error!(
-                "the thread of the feed of changes panicked: there is no feed until the server is started again"
-            );
+            let told = "there is no feed of changes until the server is started again";
+            self.1.note("changes", Some(told.to_owned()));
             self.0.end();
         }
     }
@@ -113,12 +114,14 @@ mod tests {
     fn a_feed_whose_thread_panicked_takes_no_consumers() {
         let hub = Arc::new(Hub::new(InFlight::new(1 << 20)));
         hub.arrive(|| None).unwrap();
-        let of_thread = Arc::clone(&hub);
+        let (of_thread, panics) = (Arc::clone(&hub), Arc::<Panics>::default());
+        let told = Arc::clone(&panics);
         let thread = std::thread::spawn(move || {
-            let _life = Life(of_thread);
+            let _life = Life(of_thread, panics);
             panic!("as a test wants it");
         });
         assert!(thread.join().is_err());
         assert!(hub.arrive(|| None).is_err());
+        assert!(told.told().is_some());
     }
 }

@@ -150,7 +150,7 @@ fn is_loopback(request: &Request<'_>) -> bool {
 
 /// Health: whether writes are taken. A service that only reads any more is not healthy; one whose last change of the schema was
 /// refused, or a view of which could not be built, is. So is one with a damaged page that no checkpoint has met: it says `damaged` in
-/// the place of `ok`.
+/// the place of `ok`; and `impaired` where a thread of the server has panicked and not done its work since.
 fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
     let stats = service.database.store().stats();
     if let Some(refusal) = refusal(&stats) {
@@ -159,6 +159,13 @@ fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
     let mut told = serde_json::json!({ "status": "ok" });
     if let Some(damage) = damage(&stats) {
         told = serde_json::json!({ "status": "damaged", "damage": damage });
+    }
+    if let Some(text) = service.panics.told() {
+        // What it says may hold anything.
+        told["panics"] = if is_near { text } else { "a thread panicked".to_owned() }.into();
+        if told["status"] == "ok" {
+            told["status"] = "impaired".into();
+        }
     }
     if let Some(why) = schema::refusal(service) {
         // Keys are for this machine only.
