@@ -1,7 +1,7 @@
 //! A database: a directory opened with a configuration.
 //!
 //! [`Database::open`] brings the directory in line with the configuration before anything is served. The handle is cheap
-//! to clone; each thread that works with it takes a [`Session`](crate::Session).
+//! to clone; each thread that works with it takes a [`Session`].
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
