@@ -379,7 +379,15 @@ impl Engine {
     /// A checkpoint of nothing: after it no meta page reaches the pages that the one before has freed. False where another is
     /// under way or about to be, which does as much.
     pub(super) fn checkpoint_nothing(&self) -> Result<bool, Error> {
-        let Some(_merging) = self.fail_stop.try_lock(&self.checkpoints.merging, MERGING) else { return Ok(false) };
+        // The checkpoint that has freed the pages may be about to end. One that waits for a writer who waits for this does not.
+        let until = Instant::now() + TICK;
+        let _merging = loop {
+            match self.fail_stop.try_lock(&self.checkpoints.merging, MERGING) {
+                Some(merging) => break merging,
+                None if Instant::now() >= until => return Ok(false),
+                None => std::thread::sleep(LOOK_AGAIN),
+            }
+        };
         if self.checkpoints.state().frozen.is_some() {
             return Ok(false);
         }
