@@ -212,10 +212,8 @@ fn opening_again_and_again_on_a_full_disk_takes_no_space() {
 /// Puts values of so many bytes from this key on until one is refused; how many were taken.
 fn put_until_full(store: &Store, tree: TreeId, first: u32, bytes: usize) -> u32 {
     for key in first.. {
-        match put(store, tree, key, bytes) {
-            Ok(()) => {}
-            Err(Error::Full) => return key - first,
-            Err(other) => panic!("key {key}: {other:?}"),
+        if !put_in_the_end(store, tree, key, bytes) {
+            return key - first;
         }
         assert!(key < first + 100_000, "never full");
     }
@@ -232,10 +230,11 @@ fn put(store: &Store, tree: TreeId, key: u32, bytes: usize) -> Result<(), Error>
 }
 
 /// Whether a value is taken, now or after a while: a refusal tells to try again, and a checkpoint may be under way.
-fn put_in_the_end(store: &Store, tree: TreeId, key: u32) -> bool {
+fn put_in_the_end(store: &Store, tree: TreeId, key: u32, bytes: usize) -> bool {
     let began = Instant::now();
-    while put(store, tree, key, 2000).is_err() {
-        if began.elapsed() > Duration::from_secs(2) {
+    while let Err(error) = put(store, tree, key, bytes) {
+        assert!(matches!(error, Error::Full), "key {key}: {error:?}");
+        if began.elapsed() > Duration::from_secs(1) {
             return false;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -273,7 +272,7 @@ fn what_deletions_free_of_a_full_disk_other_values_take_also_after_a_restart() {
             drop(store);
             (store, tree, faults) = open(directory.path(), left);
         }
-        let taken = gone.iter().take_while(|key| put_in_the_end(&store, tree, **key)).count();
+        let taken = gone.iter().take_while(|key| put_in_the_end(&store, tree, **key, 2000)).count();
         // The reserve for deletions, and what a checkpoint may need, are less than a third of it.
         assert!(taken > gone.len() * 2 / 3, "round {round}: {taken} of {}", gone.len());
         store.checkpoint().unwrap();
