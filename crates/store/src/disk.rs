@@ -69,7 +69,12 @@ pub trait Disk: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Renames a file, over an existing one if there is one.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Makes creations, renames and removals so far durable.
+    /// Makes creations, renames and removals so far durable. After an error nobody knows which are, and a later call need not be
+    /// told of it again.
+    ///
+    /// Unlike those of the tree file these syncs have no owner, for nobody builds on another thread's. In a store at work one thread
+    /// changes names that count, the log's keeper, and after an error it makes the segment and its name anew. Opening and copying end
+    /// with the error. Compaction syncs beside the keeper, but leaves the log alone: it goes on from either tree file.
     fn sync_dir(&self) -> io::Result<()>;
     /// Bytes that files of this directory can still take; `None` where that is not known.
     fn free_bytes(&self) -> io::Result<Option<u64>> {

@@ -371,9 +371,10 @@ impl Disk for SimulatedDisk {
 
     fn sync_dir(&self) -> io::Result<()> {
         let mut state = self.state.lock().unwrap();
-        state.refuse(Kind::SyncNames)?;
-        state.record.push(Event::SyncNames);
-        Ok(())
+        let synced = state.refuse(Kind::SyncNames);
+        let seed = state.operations;
+        state.record.push(if synced.is_ok() { Event::SyncNames } else { Event::SyncNamesFailed(seed) });
+        synced
     }
 
     fn free_bytes(&self) -> io::Result<Option<u64>> {

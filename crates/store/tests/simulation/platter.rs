@@ -49,6 +49,9 @@ pub(crate) enum Event {
     /// The kernel takes what was written for clean, and nobody knows what of it is there: the seed of a choice.
     SyncFailed(FileNo, u64),
     SyncNames,
+    /// The same of the directory: of the names changed since, those that are not there by now never will be, unless they are
+    /// changed again.
+    SyncNamesFailed(u64),
     /// Nothing of the disk: a place in its history that the driver wants to find again.
     Note(Note),
 }
@@ -89,6 +92,8 @@ pub(crate) struct Platter {
     files: Vec<FileLayers>,
     names: Names,
     pending_names: Vec<NameChange>,
+    /// As programs see them.
+    shown: Names,
 }
 
 pub(crate) fn change(names: &mut Names, change: &NameChange) {
@@ -203,7 +208,8 @@ impl Platter {
     pub(crate) fn of(files: BTreeMap<String, Content>) -> Platter {
         let mut platter = Platter::default();
         for (name, durable) in files {
-            platter.names.insert(name, platter.files.len());
+            platter.names.insert(name.clone(), platter.files.len());
+            platter.shown.insert(name, platter.files.len());
             platter.files.push(FileLayers { durable, pending: Vec::new() });
         }
         platter
@@ -216,9 +222,7 @@ impl Platter {
 
     /// The directory and the content of all files as programs see them.
     pub(crate) fn cached(&self) -> (Names, Vec<Content>) {
-        let mut names = self.names.clone();
-        self.pending_names.iter().for_each(|pending| change(&mut names, pending));
-        (names, self.files.iter().map(FileLayers::cached).collect())
+        (self.shown.clone(), self.files.iter().map(FileLayers::cached).collect())
     }
 
     /// The files as programs see them, by name.
@@ -234,6 +238,7 @@ impl Platter {
                 if let NameChange::Create(_, file) = changed {
                     self.files.resize_with((*file + 1).max(self.files.len()), FileLayers::default);
                 }
+                change(&mut self.shown, changed);
                 self.pending_names.push(changed.clone());
             }
             Event::Write { file, offset, bytes, is_direct: false } => {
@@ -253,6 +258,11 @@ impl Platter {
                 for pending in std::mem::take(&mut self.pending_names) {
                     change(&mut self.names, &pending);
                 }
+            }
+            Event::SyncNamesFailed(seed) => {
+                let mut rng = <SmallRng as rand::SeedableRng>::seed_from_u64(*seed);
+                self.names = self.surviving_names(&mut rng);
+                self.pending_names.clear();
             }
             Event::Note(_) => {}
         }
