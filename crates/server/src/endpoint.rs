@@ -1,6 +1,6 @@
 //! A declared endpoint at work. The checks run in this order: path key, `require` or target (404), parameters, body.
 
-use crate::cold::{Asking, Room};
+use crate::cold::{OnLoop, Room};
 use crate::config::{Action as Declared, EndpointConfig, SORT, Target};
 use crate::direct::{self, Waiting};
 use crate::failure::{ErrorRules, Failure, Kind};
@@ -150,7 +150,8 @@ impl Endpoint {
         reply: Reply<'_>,
     ) {
         let is_read = matches!(self.action, Action::Get(_) | Action::Query(_) | Action::Sorted(_));
-        let _asking = (is_read && local.cold.is_asking()).then(|| Asking::new(&local.session));
+        let is_asking = is_read && local.cold.is_asking();
+        let _on_loop = is_read.then(|| OnLoop::new(&local.session, is_asking));
         self.run(service, local, request, params, reply);
     }
 

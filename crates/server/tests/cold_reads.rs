@@ -195,6 +195,51 @@ fn cold_reads_do_not_wait_behind_long_queries() {
     stop(running);
 }
 
+/// The checksum of a value is computed when it is first read, which for a long one takes longer than a loop may stand still.
+#[test]
+fn the_first_read_of_a_long_document_leaves_its_loop_and_the_next_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("service.toml");
+    let server = "http = \"127.0.0.1:0\"\nthreads = 1\nmemory = \"1GiB\"\nbody_bytes_max = \"8MiB\"";
+    std::fs::write(&path, format!("{COLLECTIONS}\n[server]\n{server}\n{ENDPOINTS}")).unwrap();
+    let config = ServiceConfig::load(&path, &[]).unwrap();
+    let data = folder.path().join("data");
+    let body = |id: u32| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1,\"note\":\"{}\"}}", "n".repeat(6 << 20));
+    let running = server::start(&config, &data).unwrap();
+    let mut client = connect(&running);
+    // The start may look at the first and the last.
+    for id in 0..5 {
+        client.send("PUT", &format!("/_/collections/items/{id}"), "", body(id).as_bytes());
+        let answer = client.answer(false);
+        assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
+    }
+    drop(client);
+    stop(running);
+    let (store, _) = store::Store::open(&data, store::Options::default()).unwrap();
+    store.checkpoint().unwrap();
+    drop(store);
+    let running = server::start(&config, &data).unwrap();
+    let mut client = connect(&running);
+    let is_right = |client: &mut Client, target: String, id: u32| {
+        client.send("GET", &target, "", b"");
+        let answer = client.answer(false);
+        assert_eq!(answer.status, 200);
+        assert!(answer.body == body(id).into_bytes(), "{target}");
+    };
+    for (id, collection) in [(1, "/_/collections/items"), (2, "/items")] {
+        for _ in 0..2 {
+            is_right(&mut client, format!("{collection}/{id}"), id);
+            assert_eq!(metric(&mut client, "sapsan_cold_reads_total"), f64::from(id), "{collection}");
+        }
+    }
+    client.send("GET", "/items/3/price", "", b"");
+    let answer = client.answer(false);
+    assert_eq!((answer.status, answer.json()[0]["price"].as_u64()), (200, Some(1)));
+    assert_eq!(metric(&mut client, "sapsan_cold_reads_total"), 3.0);
+    drop(client);
+    stop(running);
+}
+
 /// Whether this system and this file system have reads past the page cache.
 fn has_direct_reads(folder: &Path) -> bool {
     let mut options = store::Options::default();

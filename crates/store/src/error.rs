@@ -56,7 +56,8 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// The read would wait for the disk, and its reader does not want to: see `Reader::ask_before_waiting`.
+    /// The read would wait for the disk, or compute the checksum of a long value, and its reader does not want to: see
+    /// `Reader::ask_before_waiting` and `Reader::check_at_most`.
     NotInMemory,
     /// Changes since that version are not kept any more. Start again: read a snapshot, and then what came since its version.
     Gone {

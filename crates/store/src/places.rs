@@ -28,7 +28,7 @@
 //! table is half empty. The entry that gives way is the next in turn; the oldest by use would have to be written at
 //! each hit, and keys that come round in a circle would drive each other out for ever.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use memmap2::{Advice, MmapMut};
 
@@ -76,6 +76,8 @@ pub(crate) struct Places {
     /// Made when the reader first finds something.
     table: OnceCell<RefCell<Table>>,
     foreseen: RefCell<Foresight>,
+    /// See [`crate::Reader::check_at_most`].
+    check_max: Cell<usize>,
 }
 
 /// Keys that will be looked up soon.
@@ -118,13 +120,27 @@ impl Places {
     /// A table of at most `bytes`.
     pub(crate) fn new(bytes: usize) -> Places {
         let sets_count = (bytes / LINE_BYTES).checked_ilog2().map_or(0, |log| 1 << log);
-        Places { sets_count, table: OnceCell::new(), foreseen: RefCell::default() }
+        Places { sets_count, table: OnceCell::new(), foreseen: RefCell::default(), check_max: Cell::new(usize::MAX) }
+    }
+
+    /// Sets the longest value whose checksum is computed.
+    #[inline]
+    pub(crate) fn check_at_most(&self, bytes: usize) {
+        self.check_max.set(bytes);
+    }
+
+    /// Longest value whose checksum is computed.
+    #[inline]
+    pub(crate) fn check_max(&self) -> usize {
+        self.check_max.get()
     }
 
     /// The value of a key, by its remembered place or by a search.
     #[inline]
     pub(crate) fn get<'t>(&self, view: &'t TreeView, tree: TreeId, key: &[u8]) -> Result<Option<&'t [u8]>, Error> {
-        let Some((padded, name)) = self.named(tree, key) else { return view.get(tree, key) };
+        let Some((padded, name)) = self.named(tree, key) else {
+            return Ok(view.find(tree, key, self.check_max.get())?.map(|(value, _)| value));
+        };
         let index = self.index(padded, name);
         if let Some(place) = self.known(view, index, padded, name) {
             return value_of(view, place).map(Some);
@@ -281,7 +297,7 @@ impl Places {
                 if let (Ok(Some(rank)), None) = (found, key.rank) {
                     self.put(view, entry, key.index, rank, key.leaf.offset());
                 }
-            } else if let Ok(Some((value, Some(offset)))) = view.find_in(key.leaf, bytes) {
+            } else if let Ok(Some((value, Some(offset)))) = view.find_in(key.leaf, bytes, 0) {
                 self.remember(view, entry, key.index, value, offset);
             }
         }
@@ -317,7 +333,7 @@ impl Places {
         entry: Entry,
         index: usize,
     ) -> Result<Option<&'t [u8]>, Error> {
-        let Some((value, offset)) = view.find(tree, key)? else { return Ok(None) };
+        let Some((value, offset)) = view.find(tree, key, self.check_max.get())? else { return Ok(None) };
         if let Some(offset) = offset {
             self.remember(view, entry, index, value, offset);
         }

@@ -49,6 +49,14 @@ impl Reader {
         self.is_asking.set(is_asking);
     }
 
+    /// From now on reads by this reader are refused with [`Error::NotInMemory`] too where they would compute the checksum of a
+    /// value of over so many bytes, which is done when it is first read: for threads that others wait for. What another
+    /// reader has read has its checksum. `usize::MAX`: none is refused, which is what a new reader does.
+    #[inline]
+    pub fn check_at_most(&self, bytes: usize) {
+        self.places.check_at_most(bytes);
+    }
+
     /// The newest committed (durable) state.
     #[inline]
     pub fn snapshot(&self) -> Snapshot<'_> {
@@ -129,7 +137,11 @@ impl Snapshot<'_> {
                 }
             }
         }
-        self.get_by_waiting(tree, key).map(Got::Now)
+        match self.get_by_waiting(tree, key) {
+            // Its checksum is to be computed elsewhere.
+            Err(Error::NotInMemory) => Ok(Got::Elsewhere),
+            found => found.map(Got::Now),
+        }
     }
 
     /// Whether all that was read through this snapshot so far was really there. A page may be lost to a failing disk between

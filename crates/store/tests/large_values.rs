@@ -1,8 +1,9 @@
 //! The largest values, from the commit to the tree and back, and who says no where the settings do not allow them.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use store::{Error, Options, Store, TreeId, Tx};
+use store::{Direction, Error, KeyRange, Options, Store, TreeId, Tx};
 
 const LARGEST: usize = 64 << 20;
 
@@ -97,4 +98,56 @@ fn a_value_that_the_settings_do_not_allow_is_refused_by_the_setting() {
     own.transaction_bytes_max = 1 << 20;
     check_refused(own, 3 << 20, "transaction, by transaction_bytes_max,", 1 << 20);
     check_refused(options(4 << 20, 4 << 20), LARGEST + 1, "value", LARGEST as u64);
+}
+
+/// Whoever may not compute a long checksum is refused until somebody else has read the value; all other reads are not.
+#[test]
+fn a_reader_that_leaves_long_checksums_to_others_is_refused_a_long_value_until_it_was_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let long = |number: u8| value(if number < 2 { 2 << 20 } else { 1 << 20 }, number);
+    let store = open(directory.path());
+    let tree = store.tree("t").unwrap();
+    for number in 0..4 {
+        put(&store, tree, &[number], &long(number)).unwrap();
+    }
+    store.checkpoint().unwrap();
+    drop(store);
+    let store = open(directory.path());
+    let (tree, loops, other) = (store.tree("t").unwrap(), store.reader().unwrap(), store.reader().unwrap());
+    loops.check_at_most(1 << 20);
+    let is_refused = |number: u8| match loops.snapshot().get(tree, &[number]) {
+        Ok(found) => {
+            assert!(found.as_deref() == Some(&long(number)), "{number}");
+            false
+        }
+        Err(error) => {
+            assert!(matches!(error, Error::NotInMemory), "{error:?}");
+            true
+        }
+    };
+    let scan = |reader: &store::Reader| {
+        let mut entries = 0;
+        let visit = &mut |_: &[u8], _: &[u8]| {
+            entries += 1;
+            ControlFlow::Continue(())
+        };
+        let scanned = reader.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, visit);
+        (entries, matches!(scanned, Err(Error::NotInMemory)))
+    };
+    let scan_leaves = || {
+        let mut refused = 0;
+        let visit = &mut |entries: &store::Entries<'_>| {
+            refused += (0..entries.len()).filter(|at| matches!(entries.value(*at), Err(Error::NotInMemory))).count();
+            ControlFlow::Continue(())
+        };
+        assert!(loops.snapshot().scan_leaves(tree, KeyRange::ALL, Direction::Forward, visit).unwrap());
+        refused
+    };
+    assert_eq!([0, 1, 2, 3].map(is_refused), [true, true, false, false]);
+    assert_eq!((scan(&loops), scan_leaves()), ((0, true), 2));
+    assert!(other.snapshot().get(tree, &[0]).unwrap().as_deref() == Some(&long(0)));
+    assert_eq!([0, 1].map(is_refused), [false, true]);
+    assert_eq!((scan(&loops), scan_leaves()), ((1, true), 1));
+    assert_eq!(scan(&other), (4, false));
+    assert_eq!(([0, 1].map(is_refused), scan(&loops), scan_leaves()), ([false; 2], (4, false), 0));
 }

@@ -2,7 +2,7 @@
 
 use super::preconditions::{self, Tag, Verdict};
 use super::{collection, fail};
-use crate::cold::{Asking, Room};
+use crate::cold::{OnLoop, Room};
 use crate::direct::{self, Direct, Waiting};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::InFlight;
@@ -54,7 +54,7 @@ pub(super) fn get(
         Err(failure) => return fail(&failure, reply),
     };
     let unanswered = {
-        let _asking = cold.is_asking().then(|| Asking::new(session));
+        let _on_loop = OnLoop::new(session, cold.is_asking());
         get_stored(session, direct, out, (id, info), &key, &precondition, reply)
     };
     let Some((not_yet, reply)) = unanswered else { return };

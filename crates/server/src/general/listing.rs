@@ -3,7 +3,7 @@
 
 use super::{collection, fail};
 use crate::background;
-use crate::cold::Asking;
+use crate::cold::OnLoop;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::large;
 use crate::media::JSON;
@@ -51,7 +51,7 @@ pub(super) fn list(
     let Local { session, out, cold, .. } = local;
     let bytes_max = PAGE_BYTES_MAX.min(service.loop_query_bytes);
     let outcome = {
-        let _asking = cold.is_asking().then(|| Asking::new(session));
+        let _on_loop = OnLoop::new(session, cold.is_asking());
         write_page(session, (id, info.key.kind), after.as_ref(), (limit, bytes_max), out)
     };
     match outcome {

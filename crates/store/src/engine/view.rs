@@ -130,7 +130,8 @@ impl<'g> View<'g> {
         };
         let known = asked.and_then(|(places, from)| places.beginning(&generation.tree, tree, from));
         let mut beginning = known;
-        generation.tree.scan_leaves(tree, range, direction, &mut beginning, visit)?;
+        let check_max = places.map_or(usize::MAX, Places::check_max);
+        generation.tree.scan_leaves(tree, range, direction, (&mut beginning, check_max), visit)?;
         if let (Some((places, from)), None, Some(beginning)) = (asked, known, beginning) {
             places.remember_beginning(&generation.tree, tree, from, beginning);
         }
@@ -186,7 +187,7 @@ impl<'g> PartScan<'g, '_> {
     /// The tree's part of a range, at its beginning.
     fn below<'r>(&self, range: KeyRange<'r>) -> Result<Below<'g, 'r>, Error> {
         let (tree, direction) = (&*self.view.generation.tree, self.direction);
-        let cursor = tree.cursor(self.tree);
+        let cursor = tree.cursor(self.tree).checking_at_most(self.places.map_or(usize::MAX, Places::check_max));
         let mut cursor = if self.is_asking { cursor.asking() } else { cursor };
         match (self.places, range.from, direction) {
             (Some(places), Bound::Included(from), Direction::Forward) => {

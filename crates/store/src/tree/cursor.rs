@@ -28,6 +28,12 @@ impl<'v> Cursor<'v> {
         self
     }
 
+    /// The same, refusing with [`Error::NotInMemory`] where it would compute the checksum of a value of over so many bytes.
+    pub(crate) fn checking_at_most(mut self, bytes: usize) -> Cursor<'v> {
+        self.walk.check_at_most(bytes);
+        self
+    }
+
     /// To the first entry within a lower bound.
     pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), Error> {
         match from {

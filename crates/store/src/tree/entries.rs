@@ -23,6 +23,8 @@ pub struct Entries<'v> {
     first: usize,
     end: usize,
     direction: Direction,
+    /// Longest value whose checksum is computed.
+    check_max: usize,
 }
 
 /// What a scan calls with each leaf's entries until it breaks.
@@ -51,7 +53,7 @@ impl<'v> Entries<'v> {
     pub fn value(&self, number: usize) -> Result<&'v [u8], Error> {
         match self.leaf.stored(self.index(number)).map_err(|damage| self.shared.damage(self.place, damage))? {
             Stored::Inline(value) => Ok(value),
-            Stored::Overflow(place) => self.shared.overflow(place, false),
+            Stored::Overflow(place) => self.shared.overflow_unless_long(place, self.check_max),
         }
     }
 
@@ -67,13 +69,14 @@ impl<'v> Entries<'v> {
 
 impl TreeView {
     /// Visits the entries of a range, leaf by leaf. `beginning` is where the range begins, if that is known; else it is put
-    /// there, if the range has one that may be asked for again: upwards from a key.
+    /// there, if the range has one that may be asked for again: upwards from a key. Values of over `check_max` bytes are given as
+    /// [`TreeView::find`] does.
     pub(crate) fn scan_leaves<'v>(
         &'v self,
         tree: TreeId,
         range: KeyRange<'_>,
         direction: Direction,
-        beginning: &mut Option<Beginning>,
+        (beginning, check_max): (&mut Option<Beginning>, usize),
         visit: &mut VisitEntries<'_, 'v>,
     ) -> Result<(), Error> {
         let shared = self.shared();
@@ -109,7 +112,7 @@ impl TreeView {
             if is_first && known.is_none() && direction == Direction::Forward && first < leaf.count() {
                 *beginning = Some(Beginning { leaf: place, rank: first });
             }
-            if first < end && visit(&Entries { shared, place, leaf, first, end, direction }).is_break() {
+            if first < end && visit(&Entries { shared, place, leaf, first, end, direction, check_max }).is_break() {
                 return Ok(());
             }
             let ends = match direction {

@@ -284,6 +284,15 @@ impl Shared {
         Ok(page)
     }
 
+    /// A value in overflow, unless it is of over `check_max` bytes and nobody has read it yet: then [`Error::NotInMemory`].
+    #[inline]
+    pub(super) fn overflow_unless_long(&self, place: OverflowRef, check_max: usize) -> Result<&[u8], Error> {
+        if place.len as usize > check_max && !self.checked.is_sound(place.start) {
+            return Err(Error::NotInMemory);
+        }
+        self.overflow(place, false)
+    }
+
     /// A value in overflow, whose checksum is computed if this is its first read, or with `check`.
     pub(super) fn overflow(&self, place: OverflowRef, check: bool) -> Result<&[u8], Error> {
         let damage = |what| self.damage(place.start, Damage(what));

@@ -92,7 +92,7 @@ impl TreeView {
     /// The value of a key, as a slice of the map.
     #[inline]
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<&[u8]>, Error> {
-        Ok(self.find(tree, key)?.map(|(value, _)| value))
+        Ok(self.find(tree, key, usize::MAX)?.map(|(value, _)| value))
     }
 
     /// The bytes of a value whose place [`TreeView::find`] gave.
@@ -106,12 +106,13 @@ impl TreeView {
         Ok(value)
     }
 
-    /// The value of a key, and, where it lies in its leaf, its offset in the file.
+    /// The value of a key, and, where it lies in its leaf, its offset in the file. [`Error::NotInMemory`] where a checksum of over
+    /// `check_max` bytes would have to be computed.
     #[inline]
-    pub(crate) fn find(&self, tree: TreeId, key: &[u8]) -> Result<Option<Found<'_>>, Error> {
+    pub(crate) fn find(&self, tree: TreeId, key: &[u8], check_max: usize) -> Result<Option<Found<'_>>, Error> {
         match self.leaf_of(tree, key)? {
             PageNo::NONE => Ok(None),
-            place => self.find_in(place, key),
+            place => self.find_in(place, key, check_max),
         }
     }
 
@@ -158,7 +159,7 @@ impl TreeView {
 
     /// The same as [`TreeView::find`], in the leaf that [`TreeView::leaf_of`] gave.
     #[inline]
-    pub(crate) fn find_in(&self, place: PageNo, key: &[u8]) -> Result<Option<Found<'_>>, Error> {
+    pub(crate) fn find_in(&self, place: PageNo, key: &[u8], check_max: usize) -> Result<Option<Found<'_>>, Error> {
         let shared = &*self.shared;
         let leaf = shared.node(place, 0)?;
         let found = match leaf.rank(key) {
@@ -172,7 +173,7 @@ impl TreeView {
                 let inside = leaf.offset_of(value);
                 Ok(Some((value, inside.map(|inside| place.offset() + inside))))
             }
-            Stored::Overflow(place) => Ok(Some((shared.overflow(place, false)?, None))),
+            Stored::Overflow(place) => Ok(Some((shared.overflow_unless_long(place, check_max)?, None))),
         }
     }
 }

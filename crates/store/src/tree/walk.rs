@@ -41,6 +41,8 @@ pub(super) struct Walk<'v> {
     checked: bool,
     /// Refuse a page that is not in memory.
     is_asking: bool,
+    /// Longest value whose checksum is computed; one that is longer and was not read before is refused.
+    check_max: usize,
     /// `path[l]` is the branch of level l + 1 above the leaf.
     path: [Step; PATH_MAX],
     /// The walk began in its leaf, so `path` is not known.
@@ -58,6 +60,7 @@ impl<'v> Walk<'v> {
             root,
             checked,
             is_asking: false,
+            check_max: usize::MAX,
             path: [Step::default(); PATH_MAX],
             lacks_path: false,
             leaf: None,
@@ -82,6 +85,11 @@ impl<'v> Walk<'v> {
         self.is_asking = true;
     }
 
+    /// From now on the checksum of a longer value is not computed, but [`Error::NotInMemory`] given.
+    pub(super) fn check_at_most(&mut self, bytes: usize) {
+        self.check_max = bytes;
+    }
+
     /// The entry's rank in its leaf.
     #[inline]
     pub(super) fn index(&self) -> usize {
@@ -96,7 +104,7 @@ impl<'v> Walk<'v> {
             Stored::Overflow(place) if self.is_asking && !self.shared.is_overflow_resident(&place) => {
                 Err(Error::NotInMemory)
             }
-            Stored::Overflow(place) => self.shared.overflow(place, false),
+            Stored::Overflow(place) => self.shared.overflow_unless_long(place, self.check_max),
         }
     }
 
