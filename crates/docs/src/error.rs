@@ -68,7 +68,7 @@ pub(crate) const VIEW_CANNOT_TAKE: &str =
 impl From<store::Error> for WriteError {
     fn from(error: store::Error) -> Self {
         match error {
-            store::Error::Busy => WriteError::Busy,
+            store::Error::Busy | store::Error::Pinned { .. } => WriteError::Busy,
             store::Error::Unknown(source) => WriteError::Unknown { why: source.to_string() },
             store::Error::Limit { what, limit } => WriteError::TooLarge { what: what.to_string(), limit },
             store::Error::Refused { why } if why == VIEW_CANNOT_TAKE => WriteError::invalid(why, ""),
@@ -125,7 +125,7 @@ impl fmt::Display for WriteError {
             WriteError::Invalid { why, .. } => out.write_str(why),
             WriteError::Conflict { what } => out.write_str(what),
             WriteError::TooLarge { what, limit } => write!(out, "{what} is over {limit} bytes"),
-            WriteError::Busy => out.write_str("too many writes wait, try again"),
+            WriteError::Busy => out.write_str("too many writes wait, or reads keep too many old states: try again"),
             WriteError::Unavailable { why } => write!(out, "no writes are taken: {why}"),
             WriteError::Unknown { why } => write!(out, "the change may or may not be durable: {why}"),
         }

@@ -150,6 +150,14 @@ mod tests {
     }
 
     #[test]
+    fn a_write_that_passing_reads_or_writes_keep_out_is_told_when_to_come_again() {
+        for error in [store::Error::Busy, store::Error::Pinned { states: 64 }] {
+            let failure = of_store(error);
+            assert_eq!((failure.kind, failure.retry_after()), (Kind::Busy, Some("1")));
+        }
+    }
+
+    #[test]
     fn a_full_disk_and_a_view_that_is_not_built_are_no_internal_errors() {
         assert_eq!(of_read(&ReadError::Store(store::Error::Full)).kind, Kind::Unavailable);
         let failure = of_query(&QueryError::Unbuilt("the view `v` is being built".to_owned()));

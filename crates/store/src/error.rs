@@ -15,6 +15,12 @@ pub enum Error {
     Unknown(io::Error),
     /// The store takes no writes any more, after an earlier failed sync or a panic (`Stats::poisoned_by`).
     Poisoned,
+    /// Snapshots keep as many old states as there may be, so the store can make no new one. Drop the oldest snapshots, those
+    /// above all under which their reader took others, and try again; nothing was changed.
+    Pinned {
+        /// Old states that are kept.
+        states: u64,
+    },
     /// The disk is full; nothing was changed.
     Full,
     /// The transaction refused itself in `prepare`; nothing was changed.
@@ -93,6 +99,7 @@ impl Error {
             Error::Busy => Error::Busy,
             Error::Unknown(source) => Error::Unknown(copy_io(source)),
             Error::Poisoned => Error::Poisoned,
+            Error::Pinned { states } => Error::Pinned { states: *states },
             Error::Full => Error::Full,
             Error::Aborted => Error::Aborted,
             Error::Refused { why } => Error::Refused { why },
@@ -123,6 +130,11 @@ impl fmt::Display for Error {
             Error::Unknown(source) => write!(out, "outcome unknown: {source}"),
             Error::Poisoned => out.write_str(
                 "no writes until the store is reopened: an earlier sync failed, or a thread of the store panicked",
+            ),
+            Error::Pinned { states } => write!(
+                out,
+                "snapshots keep {states} old states of the store, as many as there may be: drop the oldest and try again; \
+                 nothing was changed"
             ),
             Error::Full => out.write_str("disk full; nothing was changed"),
             Error::Aborted => out.write_str("the transaction refused itself"),

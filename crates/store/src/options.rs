@@ -29,7 +29,7 @@ pub struct Options {
     pub memtable_bytes: usize,
     /// Memtables that there may be at once: the two, and those that readers of old states still see. Writers wait for these
     /// readers then, and after a second are told [`Error::Busy`]; who writes while holding a snapshot may wait for itself. Default:
-    /// any number, which the states kept for readers bound.
+    /// any number, which the states kept for readers bound ([`Error::Pinned`]).
     pub memtables_max: usize,
     /// Bytes of one log segment. Default 16 MB.
     pub log_segment_bytes: u64,

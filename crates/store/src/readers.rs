@@ -51,7 +51,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, fence},
 };
 
-/// Replaced values that may wait for their readers; past it [`Published::replace`] refuses.
+/// Replaced values that may wait for their readers, with the places reserved for more; past it [`Published::replace`] and
+/// [`Published::reserve`] refuse.
 pub const RETIRED_MAX: usize = 64;
 
 /// Epoch of the first value. 0 in a slot means that its reader looks at nothing.
@@ -103,9 +104,23 @@ pub struct Published<T> {
     slots: Box<[CachePadded<Slot>]>,
     /// True when the owner's barrier reaches into the readers' threads.
     asymmetric: bool,
-    /// Oldest first. Its lock also makes the owner one.
-    retired: Mutex<VecDeque<Retired<T>>>,
+    /// Its lock also makes the owner one.
+    retired: Mutex<RetiredList<T>>,
     retired_len: AtomicUsize,
+}
+
+/// What waits for its readers.
+struct RetiredList<T> {
+    /// Oldest first.
+    values: VecDeque<Retired<T>>,
+    /// Places of the bound that are kept for [`Place`]s.
+    reserved: usize,
+}
+
+impl<T> RetiredList<T> {
+    fn is_full(&self) -> bool {
+        self.values.len() + self.reserved >= RETIRED_MAX
+    }
 }
 
 /// A replaced value. A raw pointer, since a `Box` would claim that nobody else looks.
@@ -134,6 +149,11 @@ pub struct Guard<'s, T> {
     seen: *const Stamped<T>,
 }
 
+/// The right to replace the current value once, whatever readers hold by then. Dropped unused it gives its place back.
+pub struct Place<'p, T: Send + Sync> {
+    published: &'p Published<T>,
+}
+
 /// Too many replaced values wait for readers: the value, given back.
 pub struct RetiredFull<T>(
     /// What was to be published.
@@ -154,7 +174,7 @@ impl<T: Send + Sync> Published<T> {
             epoch: AtomicU64::new(FIRST_EPOCH),
             slots: (0..readers_max).map(|_| CachePadded::default()).collect(),
             asymmetric: membarrier::register(),
-            retired: Mutex::new(VecDeque::new()),
+            retired: Mutex::new(RetiredList { values: VecDeque::new(), reserved: 0 }),
             retired_len: AtomicUsize::new(0),
         })
     }
@@ -172,25 +192,42 @@ impl<T: Send + Sync> Published<T> {
 
     /// Makes `value` the current one and returns its epoch. The one before is freed by a later [`Published::reclaim`].
     pub fn replace(&self, value: T) -> Result<u64, RetiredFull<T>> {
-        if self.retired_len() >= RETIRED_MAX {
-            self.reclaim();
+        match self.lock_with_room() {
+            Some(retired) => Ok(self.replace_under(retired, value)),
+            None => Err(RetiredFull(value)),
         }
-        let mut retired = self.lock();
-        if retired.len() >= RETIRED_MAX {
-            return Err(RetiredFull(value));
+    }
+
+    /// Keeps room for one replacement; `None` where readers hold as many old values as there may be.
+    pub fn reserve(&self) -> Option<Place<'_, T>> {
+        self.lock_with_room()?.reserved += 1;
+        Some(Place { published: self })
+    }
+
+    /// The list of retired values, if one more may come.
+    fn lock_with_room(&self) -> Option<MutexGuard<'_, RetiredList<T>>> {
+        let retired = self.lock();
+        if !retired.is_full() {
+            return Some(retired);
         }
+        drop(retired);
+        self.reclaim();
+        Some(self.lock()).filter(|retired| !retired.is_full())
+    }
+
+    fn replace_under(&self, mut retired: MutexGuard<'_, RetiredList<T>>, value: T) -> u64 {
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
         let old = self.current.swap(Box::into_raw(Box::new(Stamped { epoch, value })), Ordering::AcqRel);
         self.epoch.store(epoch, Ordering::Release);
-        retired.push_back(Retired(old));
-        self.retired_len.store(retired.len(), Ordering::Relaxed);
-        Ok(epoch)
+        retired.values.push_back(Retired(old));
+        self.retired_len.store(retired.values.len(), Ordering::Relaxed);
+        epoch
     }
 
     /// Frees the replaced values that nobody looks at any more; returns how many. Drops them on the calling thread.
     pub fn reclaim(&self) -> usize {
         let mut retired = self.lock();
-        if retired.is_empty() {
+        if retired.values.is_empty() {
             return 0;
         }
         let Some(named) = self.named() else { return 0 };
@@ -199,9 +236,9 @@ impl<T: Send + Sync> Published<T> {
             let epoch = unsafe { (*value.0).epoch };
             named.iter().any(|named| named.names(epoch))
         };
-        let (kept, free): (Vec<_>, Vec<_>) = retired.drain(..).partition(is_named);
-        *retired = kept.into();
-        self.retired_len.store(retired.len(), Ordering::Relaxed);
+        let (kept, free): (Vec<_>, Vec<_>) = retired.values.drain(..).partition(is_named);
+        retired.values = kept.into();
+        self.retired_len.store(retired.values.len(), Ordering::Relaxed);
         drop(retired);
         for Retired(value) in &free {
             // SAFETY: made by `Box::into_raw`, taken off the list once; nobody looks, by the module's proof.
@@ -240,15 +277,33 @@ impl<T: Send + Sync> Published<T> {
         Some(all.filter(|named| named.least().is_some()).collect())
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Retired<T>>> {
+    fn lock(&self) -> MutexGuard<'_, RetiredList<T>> {
         // Nothing of the user's runs under the lock, so a poisoned one is as good as new.
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl<T: Send + Sync> Place<'_, T> {
+    /// As [`Published::replace`], and never refused.
+    pub fn replace(self, value: T) -> u64 {
+        let published = self.published;
+        let mut retired = published.lock();
+        retired.reserved -= 1;
+        std::mem::forget(self);
+        published.replace_under(retired, value)
+    }
+}
+
+impl<T: Send + Sync> Drop for Place<'_, T> {
+    fn drop(&mut self) {
+        self.published.lock().reserved -= 1;
+    }
+}
+
 impl<T> Drop for Published<T> {
     fn drop(&mut self) {
-        let retired = std::mem::take(self.retired.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let retired = self.retired.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let retired = std::mem::take(&mut retired.values);
         let current = self.current.load(Ordering::Acquire);
         for value in retired.into_iter().map(|Retired(value)| value).chain([current]) {
             // SAFETY: each was made by `Box::into_raw` and is in one place only; every slot, and so every guard, holds

@@ -58,7 +58,7 @@ pub struct Stats {
     pub tree_pages: u64,
     /// The last version that the tree contains.
     pub tree_version: u64,
-    /// States that are replaced and that readers still look at.
+    /// States that are replaced and that readers still look at. At 64 no more are made ([`crate::Error::Pinned`]).
     pub retired_generations: u64,
     /// States of the tree file, of which a checkpoint makes one or more, since the oldest that a reader still looks at.
     pub pinned_states: u64,

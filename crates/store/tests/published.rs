@@ -137,3 +137,26 @@ fn readers_never_look_at_a_freed_value_while_the_owner_replaces() {
     published.reclaim();
     assert_eq!((published.retired_len(), drops.load(Ordering::Relaxed) as u64), (0, number - 1));
 }
+
+#[test]
+fn a_reserved_place_is_kept_for_its_value_and_comes_back_unused() {
+    let published = Published::new(0, 1);
+    let slot = published.register().expect("a free slot");
+    let oldest = slot.load();
+    published.replace(1).expect("room");
+    // With both, the reader keeps all values from the first on.
+    let newer = slot.load();
+    let place = published.reserve().expect("room");
+    for number in 2..RETIRED_MAX {
+        published.replace(number).expect("room");
+    }
+    assert!(published.replace(999).is_err() && published.reserve().is_none(), "the last place is reserved");
+    drop(place);
+    let place = published.reserve().expect("it came back");
+    assert!(published.reserve().is_none());
+    assert_eq!(place.replace(64), RETIRED_MAX as u64 + 1);
+    assert_eq!((published.retired_len(), published.reserve().is_none()), (RETIRED_MAX, true));
+    drop((oldest, newer));
+    assert!(published.reserve().is_some());
+    assert_eq!((*slot.load(), published.retired_len()), (64, 0));
+}

@@ -45,6 +45,7 @@ mod model;
 mod pacing;
 mod pieces;
 mod pinned;
+mod pinned_states;
 mod places;
 mod portions;
 mod published;

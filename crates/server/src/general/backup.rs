@@ -114,6 +114,7 @@ fn of_store(error: &store::Error, to: &std::path::Path) -> Failure {
     use store::Error;
     let kind = match error {
         Error::Locked => Kind::Conflict,
+        Error::Busy | Error::Pinned { .. } => Kind::Busy,
         Error::Io { source, .. } if source.kind() == std::io::ErrorKind::DirectoryNotEmpty => Kind::Conflict,
         Error::Corrupt { .. } => Kind::Internal,
         _ => Kind::Unavailable,

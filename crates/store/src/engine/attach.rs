@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::commit::SENDING;
+use super::limits::READERS_WAIT_MAX;
 use super::pieces::merge_all;
 use super::view::{Generation, View};
-use super::writer::{MEMTABLE_WAIT_MAX, Writer};
+use super::writer::Writer;
 use super::{Engine, pace};
 use crate::disk::DIRECT_ALIGN;
 use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId};
 use crate::log::BatchBuilder;
+use crate::readers::Place;
 use crate::transaction::Commit;
 use crate::tree::BulkRoot;
 
@@ -32,6 +34,8 @@ impl Engine {
             return Err(Error::Limit { what: "rows with an attachment", limit: ROWS_MAX as u64 });
         }
         let _merging = self.hold_merging()?;
+        // Before the writer's lock: nobody else waits for these readers.
+        let place = self.reserve_state(READERS_WAIT_MAX)?;
         let mut writer = self.writer_while_merging()?;
         let turn = self.fail_stop.lock(&self.turn, SENDING);
         self.fail_stop.check()?;
@@ -41,10 +45,10 @@ impl Engine {
             self.refuse_unless_empty(&writer.generation, writer.next_version - 1, *tree)?;
         }
         if !writer.table.table().is_empty() {
-            self.rotate(&mut writer, MEMTABLE_WAIT_MAX)?;
+            self.rotate(&mut writer, READERS_WAIT_MAX)?;
         }
         let version = self.log_loaded(&mut writer, &builds, rows)?;
-        let attached = self.attach_at(version, &mut writer, builds, rows);
+        let attached = self.attach_at(version, &mut writer, builds, rows, place);
         if attached.is_err() && !self.is_poisoned() {
             // The version is used up: it changed nothing, and the next one follows.
             self.show(version);
@@ -99,6 +103,7 @@ impl Engine {
         writer: &mut Writer,
         builds: Vec<(TreeId, BulkRoot)>,
         rows: &[(TreeId, Vec<u8>, Vec<u8>)],
+        place: Place<'_, Generation>,
     ) -> Result<(), Error> {
         let mut tree = self.tree.begin(pace::unhindered(Arc::clone(&self.is_closing)))?;
         if let Some(table) = &writer.generation.frozen {
@@ -116,7 +121,7 @@ impl Engine {
             Error::Io { source, .. } if self.is_poisoned() => Error::Unknown(source),
             other => other,
         })?;
-        self.publish(|generation| {
+        self.publish(place, |generation| {
             generation.tree = view;
             generation.frozen = None;
         });

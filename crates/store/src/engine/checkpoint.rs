@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::damage_stop::DamageStop;
-use super::limits::{REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK};
+use super::limits::{READERS_WAIT_MAX, REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK};
 use super::pace::{self, Pacer, Progress};
 use super::pieces::{self, Reached, Walk};
 use super::writer::Writer;
@@ -29,7 +29,7 @@ use crate::fail_stop::Held;
 use crate::key::Version;
 use crate::log::LogPosition;
 use crate::options::Durability;
-use crate::tree::{PAGE_BYTES, TreeWriter};
+use crate::tree::{PAGE_BYTES, TreeView, TreeWriter};
 
 /// When checkpoints are due, and how they went.
 #[derive(Default)]
@@ -54,6 +54,8 @@ struct State {
     served: u64,
     /// Why the last try failed; gone with the next success.
     failure: Option<Error>,
+    /// It could not freeze the active memtable: that says nothing of the merge of one that is frozen.
+    failed_to_freeze: bool,
     /// Tries so far, so that one who waits can tell a new failure from the one before.
     tries: u64,
     /// The end of the last try, or the start of the store.
@@ -66,6 +68,13 @@ pub(crate) struct Frozen {
     pub(crate) last_version: u64,
     /// Where the batch lies that holds the first version it lacks.
     pub(crate) log_start: LogPosition,
+}
+
+impl State {
+    /// Whether the last try has just ended: the next one has not begun.
+    fn is_fresh(&self) -> bool {
+        self.last_end.is_some_and(|end| end.elapsed() < RETRY_AFTER)
+    }
 }
 
 impl Checkpoints {
@@ -134,16 +143,15 @@ impl Checkpoints {
     /// Waits until there is no frozen memtable any more: a writer whose active one is full. `follow` is called after each
     /// piece of the merge, for who waits would else keep the pages from being used again that it has freed.
     pub(crate) fn wait_until_merged(&self, engine: &Engine, mut follow: impl FnMut()) -> Result<(), Error> {
+        let is_pinned = engine.published.reserve().is_none();
         let mut state = self.state();
         // A failure from before says nothing: the disk may have room by now. Unless it was just now.
         let tries = state.tries;
+        let is_over = |failure: &Error| matches!(failure, Error::Pinned { .. }) && !is_pinned;
         while state.frozen.is_some() {
             engine.check_writable()?;
-            // A checkpoint that found no memtable to go on with says nothing of the merge of this one.
-            if let Some(failure) = state.failure.as_ref().filter(|failure| !matches!(failure, Error::Busy))
-                && (self.damage_stop.is_set()
-                    || state.tries > tries
-                    || state.last_end.is_some_and(|end| end.elapsed() < RETRY_AFTER))
+            if let Some(failure) = state.failure.as_ref().filter(|_| !state.failed_to_freeze)
+                && (self.damage_stop.is_set() || state.tries > tries || state.is_fresh() && !is_over(failure))
             {
                 return Err(failure.copy());
             }
@@ -231,8 +239,9 @@ impl Engine {
     /// Freezes and merges; a memtable that was frozen before is merged first.
     fn run_checkpoint(&self, asked: u64) -> Result<(), Error> {
         let _merging = self.fail_stop.lock(&self.checkpoints.merging, MERGING);
+        let mut failed_to_freeze = false;
         let result = self.merge_frozen().and_then(|()| {
-            self.freeze()?;
+            self.freeze().inspect_err(|_| failed_to_freeze = true)?;
             self.merge_frozen()
         });
         let mut state = self.checkpoints.state();
@@ -240,7 +249,8 @@ impl Engine {
         state.tries += 1;
         state.last_end = Some(Instant::now());
         state.failure = result.as_ref().err().map(Error::copy);
-        if !matches!(result, Err(Error::Closed | Error::Busy)) {
+        state.failed_to_freeze = failed_to_freeze;
+        if !matches!(result, Err(Error::Closed | Error::Busy | Error::Pinned { .. })) {
             self.checkpoints.damage_stop.note(result.as_ref().err().filter(|error| self.is_of_a_page(error)));
         }
         match &result {
@@ -275,6 +285,14 @@ impl Engine {
     /// Never just waits for the writer's lock: a writer that has frozen the memtable itself meanwhile, and filled the next
     /// one too, holds it until this thread has merged.
     fn freeze(&self) -> Result<(), Error> {
+        let is_wanted = {
+            let current = lock(&self.current);
+            current.frozen.is_none() && !current.active.is_empty()
+        };
+        if is_wanted {
+            // Waits for readers here, where no writer waits for it.
+            drop(self.reserve_state(READERS_WAIT_MAX)?);
+        }
         let mut writer = loop {
             if self.checkpoints.state().frozen.is_some() {
                 return Ok(());
@@ -320,6 +338,8 @@ impl Engine {
         };
         let Some(frozen) = frozen else { return Ok(()) };
         let Some(table) = lock(&self.current).frozen.clone() else { return Ok(()) };
+        // Before anything is merged: what comes of it can be published then.
+        let place = self.reserve_state(READERS_WAIT_MAX)?;
         self.wait_until_visible(frozen.last_version)?;
         if self.options.durability != Durability::Commit {
             self.log.sync().map_err(Error::Unknown)?;
@@ -331,13 +351,26 @@ impl Engine {
         let mut walk = Walk::after(&table, reached);
         let progress = Arc::new(Progress::of(keys, self.log.bytes_written()));
         let pacer = self.pacer(&progress);
-        while self.merge_piece(&mut walk, most, frozen, &progress, &pacer)? {}
+        let view = loop {
+            if let Some(view) = self.merge_piece(&mut walk, most, frozen, &progress, &pacer)? {
+                break view;
+            }
+        };
         drop(walk);
+        // From the moment it is published a writer may freeze the next memtable, whose need and state must stay.
+        self.room_merged();
+        self.publish(place, |generation| {
+            generation.tree = view;
+            generation.frozen = None;
+        });
+        self.forget_frozen(frozen.last_version);
+        self.log.release_before(frozen.log_start.segment);
+        self.published.reclaim();
         *lock(&self.spare) = Some(table);
         Ok(())
     }
 
-    /// One piece of the frozen memtable, or the last one. True when there is more.
+    /// One piece of the frozen memtable. The last one gives the trees that hold all of it, which are still to be published.
     fn merge_piece(
         &self,
         walk: &mut Walk<'_>,
@@ -345,22 +378,12 @@ impl Engine {
         frozen: Frozen,
         progress: &Progress,
         pacer: &Arc<Mutex<Pacer>>,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<Arc<TreeView>>, Error> {
         let before = self.tree.merged_pages();
         let mut tree = self.tree.begin(pace::of_checkpoint(pacer))?;
         let is_last = !walk.merge(&mut tree, most, &|| progress.note(&self.log, &self.throttle))?;
         if is_last {
-            let view = self.finish(tree, frozen.last_version, frozen.log_start, frozen.last_version)?;
-            // From the moment it is published a writer may freeze the next memtable, whose need and state must stay.
-            self.room_merged();
-            self.publish(|generation| {
-                generation.tree = view;
-                generation.frozen = None;
-            });
-            self.forget_frozen(frozen.last_version);
-            self.log.release_before(frozen.log_start.segment);
-            self.published.reclaim();
-            return Ok(false);
+            return self.finish(tree, frozen.last_version, frozen.log_start, frozen.last_version).map(Some);
         }
         let (version, log_start) = (tree.base().meta().version, tree.base().meta().log_start);
         let view = self.finish(tree, version.0, log_start, frozen.last_version)?;
@@ -373,7 +396,7 @@ impl Engine {
             self.refresh(&mut writer);
         }
         self.published.reclaim();
-        Ok(true)
+        Ok(None)
     }
 
     /// A checkpoint of nothing: after it no meta page reaches the pages that the one before has freed. False where another is
@@ -406,7 +429,7 @@ impl Engine {
         version: u64,
         log_start: LogPosition,
         reaches: u64,
-    ) -> Result<Arc<crate::tree::TreeView>, Error> {
+    ) -> Result<Arc<TreeView>, Error> {
         tree.finish_reaching(Version(version), log_start, Version(reaches)).inspect_err(|error| {
             if let Error::Io { source, .. } = error
                 && source.kind() != io::ErrorKind::Interrupted

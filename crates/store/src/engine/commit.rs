@@ -142,6 +142,7 @@ impl Engine {
         if !self.is_poisoned() {
             self.refresh(writer);
         }
+        writer.gave_up = false;
         if writer.backlog.is_empty() {
             let mut taken = std::mem::take(&mut writer.taken);
             self.queue.take_into(&mut taken);
@@ -274,6 +275,7 @@ impl Engine {
             return Some(Err(Error::Poisoned));
         }
         self.refresh(&mut writer);
+        writer.gave_up = false;
         let mut batch = lock(&self.batches).pop().unwrap_or_else(|| OpenBatch::new(&self.options));
         let placed = self.place(&mut writer, &mut batch, work, change);
         let outcome = match placed {

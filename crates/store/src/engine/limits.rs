@@ -24,6 +24,8 @@ pub(crate) const TICK: std::time::Duration = std::time::Duration::from_millis(10
 /// Between two checkpoints without hurry, at least (`Options::checkpoint_worth_bytes`): where commits come fast a memtable is
 /// full before, and is merged as a whole.
 pub(crate) const REST: std::time::Duration = std::time::Duration::from_secs(5);
+/// Who needs a memtable, or a place for a new state, waits so long for readers to leave old ones.
+pub(crate) const READERS_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 /// A failed checkpoint is tried again after this.
 pub(crate) const RETRY_AFTER: std::time::Duration = std::time::Duration::from_millis(250);
 /// The same for one that a damaged page stopped: it writes all over again what it could merge, and meets the page again.

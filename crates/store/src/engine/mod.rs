@@ -47,6 +47,7 @@ mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
@@ -62,7 +63,7 @@ use crate::folder::FolderLock;
 use crate::log::Log;
 use crate::memtable::Memtable;
 use crate::options::Options;
-use crate::readers::{Published, ReaderSlot, RetiredFull};
+use crate::readers::{Place, Published, RETIRED_MAX, ReaderSlot};
 use crate::transaction::Work;
 use crate::tree::{Report, SortedRunWriter, Sorter, TreeFile};
 use alarm::Alarm;
@@ -135,6 +136,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whoever waits for readers to leave old states looks so often.
+const LOOK_FOR_READERS_EVERY: Duration = Duration::from_millis(1);
+
 impl Engine {
     pub(crate) fn visible(&self) -> u64 {
         self.visible.load(Ordering::Acquire)
@@ -166,7 +170,8 @@ impl Engine {
         pin::pin(&self.published, slot, |generation| self.visible().max(generation.tree.meta().version.0))
     }
 
-    /// Replaces what readers see, unless so many old states are kept for readers that it would have to wait.
+    /// Replaces what readers see, unless so many old states are kept for readers that it would have to wait. For states that
+    /// the next one replaces anyway.
     fn publish_if_room(&self, change: impl FnOnce(&mut Generation)) {
         let mut current = self.fail_stop.lock(&self.current, "a state was published");
         let mut next = current.clone();
@@ -176,15 +181,26 @@ impl Engine {
         }
     }
 
-    /// Replaces what readers see.
-    fn publish(&self, change: impl FnOnce(&mut Generation)) {
+    /// Replaces what readers see, at a place that was kept for it before anything was changed.
+    fn publish(&self, place: Place<'_, Generation>, change: impl FnOnce(&mut Generation)) {
         let mut current = self.fail_stop.lock(&self.current, "a state was published");
         change(&mut current);
-        let mut next = current.clone();
-        while let Err(RetiredFull(back)) = self.published.replace(next) {
-            // Readers that stay for dozens of checkpoints: writers wait for them, bounded memory comes first.
-            next = back;
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        place.replace(current.clone());
+    }
+
+    /// Keeps a place for a state that is to be published. Where readers hold as many old states as there may be, it waits for
+    /// them at most so long. For callers who have changed nothing yet, and do not hold `current`.
+    fn reserve_state(&self, wait_max: Duration) -> Result<Place<'_, Generation>, Error> {
+        let began = Instant::now();
+        loop {
+            if let Some(place) = self.published.reserve() {
+                return Ok(place);
+            }
+            self.check_writable()?;
+            if began.elapsed() >= wait_max {
+                return Err(Error::Pinned { states: RETIRED_MAX as u64 });
+            }
+            std::thread::sleep(LOOK_FOR_READERS_EVERY);
         }
     }
 

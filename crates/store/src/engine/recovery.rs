@@ -85,6 +85,7 @@ impl Engine {
             next_version: last_version + 1,
             folds: Folds::default(),
             fold: None,
+            gave_up: false,
             backlog: Default::default(),
             taken: Vec::new(),
         };

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use super::batch::{OpenBatch, Request};
 use super::changes::Change;
 use super::folds::Folds;
+use super::limits::READERS_WAIT_MAX;
 use super::room::{AHEAD_PAGES, DELETION_PAGES, Need};
 use super::view::{Generation, View};
-use super::{Engine, count};
+use super::{Engine, LOOK_FOR_READERS_EVERY, count};
 use crate::disk::DIRECT_ALIGN;
 use crate::error::Error;
 use crate::fail_stop::Held;
@@ -23,10 +24,6 @@ use crate::key::{TreeId, Version};
 use crate::log::{Edit, Operation, Tail};
 use crate::memtable::{Demand, Full, Memtable, MemtableWriter};
 use crate::transaction::{Abort, Tx, Work};
-
-/// A writer that needs a memtable waits so long for readers to leave an old one, where there may be no more of them.
-pub(super) const MEMTABLE_WAIT_MAX: Duration = Duration::from_secs(1);
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// See the module's text.
 pub(crate) struct Writer {
@@ -46,6 +43,8 @@ pub(crate) struct Writer {
     /// What the batch's transactions have folded, and is still to be put.
     pub(crate) folds: Folds,
     pub(crate) fold: Option<Arc<dyn Fold>>,
+    /// One of this group has waited in vain for readers to leave old states: the others do not wait once more.
+    pub(crate) gave_up: bool,
     /// Taken from the queue, not placed yet.
     pub(crate) backlog: VecDeque<Box<Request>>,
     /// Vector that changes places with the queue's.
@@ -208,7 +207,7 @@ impl Engine {
                 return Err(Error::Limit { what: "transaction", limit: self.options.transaction_bound().0 as u64 });
             }
             if writer.generation.frozen.is_none() {
-                self.rotate(writer, MEMTABLE_WAIT_MAX)?;
+                self.rotate_waiting(writer)?;
             } else if is_first {
                 self.checkpoints.wait_until_merged(self, || self.refresh(writer))?;
                 self.refresh(writer);
@@ -264,7 +263,7 @@ impl Engine {
     /// One step towards empty memtables: waits for the checkpoint of the frozen one, or freezes the active one.
     fn empty_memtables(&self, writer: &mut Writer) -> Result<(), Error> {
         if writer.generation.frozen.is_none() {
-            return self.rotate(writer, MEMTABLE_WAIT_MAX);
+            return self.rotate_waiting(writer);
         }
         self.checkpoints.wait_until_merged(self, || self.refresh(writer))?;
         self.refresh(writer);
@@ -299,19 +298,28 @@ impl Engine {
         version
     }
 
+    /// Freezes the active memtable for a transaction that waits for room.
+    fn rotate_waiting(&self, writer: &mut Writer) -> Result<(), Error> {
+        let wait_max = if writer.gave_up { Duration::ZERO } else { READERS_WAIT_MAX };
+        let rotated = self.rotate(writer, wait_max);
+        writer.gave_up = rotated.is_err();
+        rotated
+    }
+
     /// Freezes the active memtable and goes on with a new one. The batch that is open, if any, will be sealed at the
-    /// tail's position: so that is where replay must start for what the frozen one lacks. Waits so long for a memtable where
-    /// readers hold too many.
+    /// tail's position: so that is where replay must start for what the frozen one lacks. Where readers hold too many states or
+    /// memtables it waits for each of both at most so long, and an error has changed nothing.
     pub(crate) fn rotate(&self, writer: &mut Writer, wait_max: Duration) -> Result<(), Error> {
         // The one frozen before would be dropped, and with it what was acknowledged.
         assert!(writer.generation.frozen.is_none(), "a frozen memtable is merged before the next one is frozen");
+        let place = self.reserve_state(wait_max)?;
         let (table, table_writer) = self.next_memtable(writer, wait_max)?;
         let last_version = writer.newest();
         writer.table = table_writer;
         self.throttle.restart();
         self.room.rotated(writer.need.pages(writer.live_pages), writer.need.runs);
         writer.need = Need::default();
-        self.publish(|generation| {
+        self.publish(place, |generation| {
             generation.frozen = Some(std::mem::replace(&mut generation.active, table));
         });
         self.refresh(writer);
@@ -339,7 +347,7 @@ impl Engine {
                 None => {}
             }
             self.check_writable()?;
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(LOOK_FOR_READERS_EVERY);
         };
         writer.memtables.push(Arc::downgrade(&made.0));
         Ok(made)
