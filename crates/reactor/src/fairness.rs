@@ -1,10 +1,14 @@
-//! Who goes on first where a loop has more to do than it gets done: each address in its turn.
+//! Who goes on first where a loop has more to do than it gets done: who has used it least lately.
 //!
 //! While a loop keeps up, connections are served as their events come. One that does not ([`crate::work_time`]) lists all that have
-//! something to do, and serves the list in rounds: in a round each address has one connection served that waited in the tick
-//! before, and one that has come since. Which of the two goes first changes from tick to tick. So who floods a loop over many
-//! connections waits for himself, a client with a single request waits for some turns of other addresses, and also where all have
-//! one address nobody waits for ever.
+//! something to do, and puts the list in an order: by what the turns of each address have taken lately, and for each
+//! connection of an address one turn of that address more. So a client with a single cheap request goes before those who flood
+//! the loop, over however many connections and with however long turns; and addresses that all want as much as they can get have
+//! equal shares of the time.
+//!
+//! Of one address, a connection that waited in the tick before and one that has come since take turns, and which of the two goes first
+//! changes from tick to tick: also where all have one address nobody waits for ever. Nor does an address: what it has used is
+//! forgotten by and by, and of those who have used nothing who waits longest goes first.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,27 +17,170 @@ use crate::connections::Connections;
 use crate::hoarders::host;
 use crate::protocol::ConnectionId;
 
-/// The order of the rounds.
+/// After so long half of what was used is forgotten.
+const HALVED_EVERY_NS: u64 = 64_000_000;
+/// Who has used less counts as one who has used nothing.
+const FORGOTTEN_NS: u64 = 20_000;
+/// A turn counts as this at least, and at most: where a turn took longer, its thread most likely had no processor.
+const TURN_NS: std::ops::RangeInclusive<u64> = 10_000..=2_000_000;
+/// Addresses whose use is known. Any others count as ones who have used nothing.
+const ADDRESSES_MAX: usize = 4096;
+
+/// What an address has used lately, and what a turn of it takes: the average of the last few.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    all_ns: u64,
+    turn_ns: u64,
+}
+
+/// The order of turns.
 #[derive(Default)]
 pub(crate) struct Fairness {
     new_go_first: bool,
+    uses: HashMap<IpAddr, Use>,
+    halved_ns: u64,
 }
 
 impl Fairness {
-    /// Puts a list into the order of the rounds: connections in the order in which they came, `waited` of them in the tick before.
-    pub(crate) fn order(&mut self, list: &mut Vec<ConnectionId>, waited: usize, connections: &mut Connections) {
-        self.new_go_first = !self.new_go_first;
-        let mut rounds: HashMap<(IpAddr, bool), u32> = HashMap::new();
-        let ordered = list.drain(..).enumerate().filter_map(|(place, id)| {
-            let address = host(connections.get(id.slot, id.generation)?.link.peer.ip());
-            let is_new = place >= waited;
-            let round = rounds.entry((address, is_new)).or_default();
-            *round += 1;
-            Some(((*round, is_new != self.new_go_first), id))
+    /// A turn for a peer took so long.
+    pub(crate) fn count(&mut self, peer: IpAddr, took_ns: u64) {
+        let address = host(peer);
+        if self.uses.len() >= ADDRESSES_MAX && !self.uses.contains_key(&address) {
+            return;
+        }
+        let used = self.uses.entry(address).or_default();
+        let took_ns = took_ns.clamp(*TURN_NS.start(), *TURN_NS.end());
+        used.all_ns += took_ns;
+        used.turn_ns = if used.turn_ns == 0 { took_ns } else { (used.turn_ns * 3 + took_ns) / 4 };
+    }
+
+    /// Puts a list into order: connections in the order in which they came, `waited` of them in the tick before.
+    pub(crate) fn order(
+        &mut self,
+        list: &mut Vec<ConnectionId>,
+        waited: usize,
+        connections: &mut Connections,
+        now_ns: u64,
+    ) {
+        let listed = std::mem::take(list).into_iter().enumerate().filter_map(|(place, id)| {
+            let peer = connections.get(id.slot, id.generation)?.link.peer.ip();
+            Some((id, peer, place < waited))
         });
-        let mut ordered: Vec<((u32, bool), ConnectionId)> = ordered.collect();
-        // Stable: of one kind who waits longest goes first.
-        ordered.sort_by_key(|(turn, _)| *turn);
-        list.extend(ordered.into_iter().map(|(_, id)| id));
+        let ordered = self.ordered(listed, now_ns);
+        *list = ordered;
+    }
+
+    /// The same of connections with their peers, and whether they waited.
+    fn ordered<T>(&mut self, listed: impl Iterator<Item = (T, IpAddr, bool)>, now_ns: u64) -> Vec<T> {
+        self.forget(now_ns);
+        self.new_go_first = !self.new_go_first;
+        let mut before: HashMap<(IpAddr, bool), u64> = HashMap::new();
+        let keyed = listed.map(|(one, peer, has_waited)| {
+            let address = host(peer);
+            let used = self.uses.get(&address).copied().unwrap_or_default();
+            let before = before.entry((address, has_waited)).or_default();
+            let turns = *before * 2 + u64::from(has_waited == self.new_go_first);
+            *before += 1;
+            (used.all_ns + turns * used.turn_ns.max(*TURN_NS.start()), one)
+        });
+        let mut keyed: Vec<(u64, T)> = keyed.collect();
+        // Stable: of those who have used as much who waits longest goes first.
+        keyed.sort_by_key(|(used_ns, _)| *used_ns);
+        keyed.into_iter().map(|(_, one)| one).collect()
+    }
+
+    fn forget(&mut self, now_ns: u64) {
+        let halvings = now_ns.saturating_sub(self.halved_ns) / HALVED_EVERY_NS;
+        if halvings == 0 {
+            return;
+        }
+        self.halved_ns = now_ns;
+        let halvings = u32::try_from(halvings).unwrap_or(u32::MAX).min(u64::BITS - 1);
+        self.uses.retain(|_, used| {
+            used.all_ns >>= halvings;
+            used.all_ns >= FORGOTTEN_NS
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn host_number(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x7f00_0000 + number).into()
+    }
+
+    /// The order of connections, each given as its address's number and whether it waited: their places in the list.
+    fn order(fairness: &mut Fairness, now_ns: u64, list: &[(u32, bool)]) -> Vec<usize> {
+        let listed = list.iter().enumerate().map(|(place, (number, waited))| (place, host_number(*number), *waited));
+        fairness.ordered(listed, now_ns)
+    }
+
+    #[test]
+    fn all_connections_of_who_has_used_little_go_before_the_first_of_who_has_used_much() {
+        let mut fairness = Fairness::default();
+        fairness.forget(HALVED_EVERY_NS);
+        for _ in 0..20 {
+            fairness.count(host_number(1), 500_000);
+            fairness.count(host_number(2), 20_000);
+        }
+        for _ in 0..2 {
+            let order =
+                order(&mut fairness, HALVED_EVERY_NS, &[(1, true), (1, true), (2, false), (2, false), (3, false)]);
+            assert_eq!(order[..3], [4, 2, 3], "{order:?}");
+        }
+    }
+
+    #[test]
+    fn of_one_address_those_who_waited_and_those_who_came_take_turns() {
+        let mut fairness = Fairness::default();
+        let list = [(1, true), (1, true), (1, true), (1, false), (1, false)];
+        let orders = [(); 2].map(|()| order(&mut fairness, 0, &list));
+        assert_eq!(orders, [vec![3, 0, 4, 1, 2], vec![0, 3, 1, 4, 2]]);
+    }
+
+    #[test]
+    fn addresses_that_want_all_they_can_get_have_equal_times_whatever_their_turns_take() {
+        let mut fairness = Fairness::default();
+        let turn_ns = [1_000_000, 100_000, 30_000];
+        let (mut had_ns, mut now_ns) = ([0_u64; 3], 0);
+        // Each has thirty connections that wait, and new ones as many.
+        let list: Vec<(u32, bool)> = (0..180).map(|n| (n % 3, n < 90)).collect();
+        for _ in 0..3_000 {
+            // The tick is over after a millisecond.
+            let until_ns = now_ns + 1_000_000;
+            for place in order(&mut fairness, now_ns, &list) {
+                let number = list[place].0;
+                let took_ns = turn_ns[number as usize];
+                fairness.count(host_number(number), took_ns);
+                had_ns[number as usize] += took_ns;
+                now_ns += took_ns;
+                if now_ns >= until_ns {
+                    break;
+                }
+            }
+        }
+        let (least, most) = (had_ns.iter().min().unwrap(), had_ns.iter().max().unwrap());
+        assert!(*most < least * 3 / 2, "{had_ns:?}");
+    }
+
+    #[test]
+    fn what_was_used_is_forgotten_and_who_waits_longest_goes_first() {
+        let mut fairness = Fairness::default();
+        (0..1000).for_each(|_| fairness.count(host_number(1), 1_000_000));
+        let list = [(1, true), (2, true), (3, false)];
+        assert_eq!(order(&mut fairness, HALVED_EVERY_NS, &list).last(), Some(&0));
+        let later = order(&mut fairness, HALVED_EVERY_NS * 40, &list);
+        assert!(later[..2] == [0, 1] || later == [2, 0, 1], "{later:?}");
+        assert!(fairness.uses.is_empty());
+    }
+
+    #[test]
+    fn many_addresses_take_no_more_room_than_some() {
+        let mut fairness = Fairness::default();
+        (0..3 * ADDRESSES_MAX as u32).for_each(|number| fairness.count(host_number(number), 50_000));
+        assert_eq!(fairness.uses.len(), ADDRESSES_MAX);
     }
 }

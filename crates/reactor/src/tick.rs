@@ -17,8 +17,8 @@ use crate::mailbox::{Mail, Open};
 use crate::protocol::{Closed, ConnectionId, Message};
 use crate::timers::Due;
 
-/// Reading mail takes no longer in a tick, and how many pieces are read between two looks at the clock.
-const MAIL_NS_MAX: u64 = 2_000_000;
+/// Reading mail takes no longer in a tick, nor writing what it brought; and how many pieces are read between two looks at the clock.
+const MAIL_NS_MAX: u64 = 500_000;
 const MAIL_LOOK_EVERY: u32 = 4;
 
 impl EventLoop {
@@ -36,7 +36,8 @@ impl EventLoop {
     fn wait(&mut self, events: &mut Events) -> std::io::Result<()> {
         let next_ns = self.core.wheel.next_ns().min(self.core.timers.next_ns());
         self.alarm.wake_by(next_ns, self.core.now_ns)?;
-        let has_work = !(self.core.ready.is_empty() && self.core.heavy.is_empty() && self.unread.is_empty());
+        let has_mail = !(self.unread.is_empty() && self.to_flush.is_empty());
+        let has_work = has_mail || !(self.core.ready.is_empty() && self.core.heavy.is_empty());
         let idle = !has_work && !self.listeners.have_more();
         let sleep = idle && self.core.lp.member().mailbox.may_sleep();
         let waited = self.core.poller.wait(events, sleep);
@@ -67,19 +68,20 @@ impl EventLoop {
             }
         }
         self.take_turns(&mut batch);
-        if std::mem::take(&mut self.core.is_pressed) {
+        let is_pressed = std::mem::take(&mut self.core.is_pressed);
+        if is_pressed {
             // Those with events have had no turn: they are on the list.
             let waited = going_on.len();
             going_on.append(&mut self.core.ready);
-            self.fairness.order(&mut going_on, waited, &mut self.connections);
+            self.fairness.order(&mut going_on, waited, &mut self.connections, self.core.now_ns);
         }
-        self.going_on = self.go_on(going_on, |core| &mut core.ready);
+        self.going_on = self.go_on(going_on, is_pressed, |core| &mut core.ready);
         self.core.is_pressed = self.core.time.tick_is_over() && !self.core.ready.is_empty();
-        self.heavy_going_on = self.go_on(heavy, |core| &mut core.heavy);
+        self.heavy_going_on = self.go_on(heavy, is_pressed, |core| &mut core.heavy);
         self.fire_timers();
         // Before the mail: what has ended is answered by mail.
         self.call_acceptors(Listeners::take_completed, |acceptor| acceptor.completed());
-        if self.core.lp.member().mailbox.has_mail() || !self.unread.is_empty() {
+        if self.core.lp.member().mailbox.has_mail() || !(self.unread.is_empty() && self.to_flush.is_empty()) {
             self.read_mail();
         }
         if self.listeners.have_more() {
@@ -96,12 +98,20 @@ impl EventLoop {
     fn go_on(
         &mut self,
         mut going_on: Vec<ConnectionId>,
+        is_pressed: bool,
         list: impl Fn(&mut Core) -> &mut Vec<ConnectionId>,
     ) -> Vec<ConnectionId> {
         let mut done = 0;
         while let Some(id) = going_on.get(done).copied().filter(|_| done == 0 || !self.core.time.tick_is_over()) {
-            self.turn(id, |core, connection| core.go_on(connection));
+            let (began_ns, mut peer) = (self.core.time.clock_ns(), None);
+            self.turn(id, |core, connection| {
+                peer = Some(connection.link.peer.ip());
+                core.go_on(connection);
+            });
             self.core.time.look();
+            if let Some(peer) = peer.filter(|_| is_pressed) {
+                self.fairness.count(peer, self.core.time.clock_ns() - began_ns);
+            }
             done += 1;
         }
         going_on.drain(..done);
@@ -137,7 +147,8 @@ impl EventLoop {
         }
     }
 
-    /// Reads mail for [`MAIL_NS_MAX`]. The rest waits for the next tick, before what comes meanwhile.
+    /// Reads mail, each piece in its turn, and lets the connections that it was for write. What there was no time for waits for
+    /// the next tick, before what comes meanwhile.
     fn read_mail(&mut self) {
         if self.unread.is_empty() {
             let mut mail = std::mem::take(&mut self.mail);
@@ -146,6 +157,13 @@ impl EventLoop {
             self.unread.extend(mail.drain(..));
             self.mail = mail;
         }
+        if self.to_flush.is_empty() {
+            self.read_unread();
+        }
+        self.flush_listed();
+    }
+
+    fn read_unread(&mut self) {
         let until_ns = kernel::now_ns() + MAIL_NS_MAX;
         let mut read = 0_u32;
         while let Some(one) = self.unread.pop_front() {
@@ -162,13 +180,24 @@ impl EventLoop {
                 break;
             }
         }
+    }
+
+    fn flush_listed(&mut self) {
+        let until_ns = kernel::now_ns() + MAIL_NS_MAX;
         let mut to_flush = std::mem::take(&mut self.to_flush);
-        for id in to_flush.drain(..) {
+        let mut done = 0;
+        while let Some(id) = to_flush.get(done).copied() {
             self.turn(id, |core, connection| {
                 connection.link.flush_listed = false;
                 core.end_turn(connection);
             });
+            done += 1;
+            if (done as u32).is_multiple_of(MAIL_LOOK_EVERY) && kernel::now_ns() >= until_ns {
+                break;
+            }
         }
+        to_flush.drain(..done);
+        to_flush.append(&mut self.to_flush);
         self.to_flush = to_flush;
     }
 

@@ -16,7 +16,7 @@ const TURN_NS_MAX: u64 = 1_000_000;
 /// A tick that took longer is over: connections that had no turn wait for the next one, which begins by asking the kernel.
 const TICK_NS_MAX: u64 = 10_000_000;
 /// The same of a tick whose requests took more than [`DEAR_NS`] each: those of others are not to wait for them.
-const DEAR_TICK_NS_MAX: u64 = 2_000_000;
+const DEAR_TICK_NS_MAX: u64 = 1_000_000;
 const DEAR_NS: u64 = 10_000;
 
 /// See the module's text.
@@ -64,6 +64,11 @@ impl WorkTime {
         self.tick_requests += u64::from(std::mem::take(&mut self.requests));
         let dear_ns = DEAR_TICK_NS_MAX.max(DEAR_NS * self.tick_requests);
         self.tick_is_over |= self.clock_ns.saturating_sub(self.tick_ns) > TICK_NS_MAX.min(dear_ns);
+    }
+
+    /// What the clock said at the last look.
+    pub(crate) fn clock_ns(&self) -> u64 {
+        self.clock_ns
     }
 
     /// Whether the tick has lasted long enough.

@@ -1,6 +1,7 @@
 //! What attackers send: statements that grow, documents that are long to check, requests that are long to answer.
 
 use crate::service::LARGE_DOCUMENTS;
+use std::sync::LazyLock;
 
 pub(crate) fn get(target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n").into_bytes()
@@ -66,14 +67,14 @@ pub(crate) fn optional(number: u64) -> Vec<u8> {
 
 /// Documents that the schema's checker has much to do with.
 pub(crate) fn schemed(number: u64) -> Vec<u8> {
-    let id = number % 8;
-    let body = if number.is_multiple_of(2) {
+    // Made once: to make them takes as long as to check them.
+    static BODIES: LazyLock<[String; 2]> = LazyLock::new(|| {
         let leaves: Vec<String> = (0..40_000).map(|leaf| format!("\"k{leaf}\":{{}}")).collect();
-        format!("{{\"id\":{id},\"tree\":{{{}}}}}", leaves.join(","))
-    } else {
         let tags: Vec<String> = (0..50_000).map(|tag| format!("[{tag},\"{tag}\"]")).collect();
-        format!("{{\"id\":{id},\"tags\":[{}]}}", tags.join(","))
-    };
+        [format!("\"tree\":{{{}}}}}", leaves.join(",")), format!("\"tags\":[{}]}}", tags.join(","))]
+    });
+    let id = number % 8;
+    let body = format!("{{\"id\":{id},{}", BODIES[number as usize % BODIES.len()]);
     let head = format!("PUT /_/collections/schemed/{id} HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body.as_bytes()].concat()
 }
