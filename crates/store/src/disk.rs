@@ -74,7 +74,8 @@ pub trait Disk: Send + Sync {
     ///
     /// Unlike those of the tree file these syncs have no owner, for nobody builds on another thread's. In a store at work one thread
     /// changes names that count, the log's keeper, and after an error it makes the segment and its name anew. Opening and copying end
-    /// with the error. Compaction syncs beside the keeper, but leaves the log alone: it goes on from either tree file.
+    /// with the error, and the next start names anew what one that ended so has made. Compaction syncs beside the keeper, but leaves
+    /// the log alone: it goes on from either tree file.
     fn sync_dir(&self) -> io::Result<()>;
     /// Bytes that files of this directory can still take; `None` where that is not known.
     fn free_bytes(&self) -> io::Result<Option<u64>> {

@@ -71,6 +71,11 @@ impl FolderLock {
         Ok(lock)
     }
 
+    /// Before another file takes the tree file's name: that is held next.
+    pub(crate) fn leave_tree(&mut self) {
+        self.tree = None;
+    }
+
     /// Once there is a tree file.
     pub(crate) fn hold_tree(&mut self, disk: &dyn Disk) -> Result<(), Error> {
         if self.tree.is_none() {

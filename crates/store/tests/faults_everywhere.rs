@@ -1,11 +1,15 @@
 //! The disk fails, is full or stutters at one operation after the other of a store's life: `simulation/faults.rs` says what must hold.
 //! Here at some operations, by chance; `cargo xtask campaign faults` takes them all.
 
+use crate::simulation::disk::Fault;
 use crate::simulation::faults::Start;
-use crate::simulation::sweep::{FAULTS, SYNC_FAULTS, sweep};
+use crate::simulation::sweep::{FAULTS, Lives, SYNC_FAULTS, sweep};
 
 /// Of so many operations one is taken.
 const STEP: usize = 23;
+
+/// Operations that make a store, and some more.
+const MAKING: u64 = 45;
 
 /// The same of a busy store, which has more of them.
 const BUSY_STEP: usize = 101;
@@ -26,6 +30,17 @@ fn check(start: impl Fn(u64) -> Start, step: usize) {
 #[test]
 fn a_fault_at_any_operation_of_a_new_store_loses_nothing() {
     check(Start::empty, STEP);
+}
+
+/// Nobody is told again of a sync of names that failed: what was half made is made anew.
+#[test]
+fn a_store_whose_making_failed_at_any_operation_is_made_by_the_next_start() {
+    for seed in 0..2 {
+        let start = Start::empty(seed);
+        for (at, count) in (0..MAKING).flat_map(|at| [(at, 1), (at, u64::MAX)]) {
+            start.check(Fault::Broken, count, at).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        }
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use super::{Checkpoints, Counters, Engine};
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::fail_stop::FailStop;
-use crate::folder;
+use crate::folder::{self, FolderLock};
 use crate::key::Version;
 use crate::log::{self, Batch, Log, LogPosition, LogSettings, Retention};
 use crate::memtable::{Full, Memtable, MemtableWriter};
@@ -41,6 +41,7 @@ impl Engine {
         Sorter::remove_leftovers(&*disk)?;
         if has_tree(&*disk)? {
             folder::remove_part(&*disk)?;
+            name_again(&*disk, &options, &mut lock)?;
         } else {
             folder::refuse_unfinished(&*disk)?;
             create(&disk, settings)?;
@@ -137,9 +138,23 @@ fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
         return Err(Error::corrupt(TREE_NAME, 0, "the tree file is gone, and the log holds data"));
     }
     let (log, tail) = Log::create(Arc::clone(disk), settings)?;
-    TreeFile::create(&**disk, TREE_NAME, Version(0), tail.position())?;
-    drop(log);
-    Ok(())
+    let start = tail.position();
+    // Its keeper syncs names too, and would be told of an error in the tree file's stead.
+    drop((tail, log));
+    TreeFile::create(&**disk, TREE_NAME, Version(0), start)
+}
+
+/// The sync of a new tree file's name may have failed, which is told once: who sees the name later does not know that a power
+/// failure takes it away. So until the log holds something the file is made anew, and its name with it.
+fn name_again(disk: &dyn Disk, options: &Options, lock: &mut FolderLock) -> Result<(), Error> {
+    let Some((version, log_start)) = TreeFile::open(disk, TREE_NAME, options.map_bytes)?.made_for() else {
+        return Ok(());
+    };
+    if log::holds_data(disk)? {
+        return Ok(());
+    }
+    lock.leave_tree();
+    TreeFile::create(disk, TREE_NAME, version, log_start)
 }
 
 /// The newest meta page whose log start exists. Neither a damaged nor an orphaned one may pass unseen: the older state

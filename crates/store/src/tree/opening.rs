@@ -94,6 +94,14 @@ impl Opening {
         self.metas.iter().map(|(_, meta)| meta)
     }
 
+    /// What [`TreeFile::create`] was told, if nothing has been written to the file since.
+    pub(crate) fn made_for(&self) -> Option<(Version, LogPosition)> {
+        let newest = self.metas().next()?;
+        let made = Meta::empty(newest.version, newest.log_start);
+        let is_as_made = |meta: &Meta| *meta == Meta { sequence: meta.sequence, ..made.clone() };
+        (self.faults.is_empty() && self.metas().all(is_as_made)).then_some((made.version, made.log_start))
+    }
+
     /// Bytes of the file.
     pub(crate) fn bytes(&self) -> u64 {
         self.opened.map.len()

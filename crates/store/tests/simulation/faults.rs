@@ -6,6 +6,7 @@
 //! - Whatever fails tells so by an error of the disk's; nothing panics or is called damaged. It has changed nothing, unless the error
 //!   says that nobody knows.
 //! - Reads go on, and show everything acknowledged.
+//! - A store that did not open does so once the disk is sound, and works.
 //! - After a failed sync nothing is acknowledged any more; after anything else writes go on once the disk is sound.
 //! - Opened again, after a restart as after a power failure, everything acknowledged is there; also where the power fails soon
 //!   after a sync has, before what was lost is written again.
@@ -176,12 +177,20 @@ impl Lives for Start {
     fn live_with(&self, faults: FaultPlan) -> Result<bool, String> {
         let disk = Arc::new(SimulatedDisk::start(&self.platter, self.plan.manner, Some(faults)));
         let mut history = self.history.clone();
-        let opened = Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, self.plan.options.clone());
-        match opened {
-            Err(error) => refuse_damage(&error, "opening")?,
-            Ok((store, _)) => self.work(&disk, store, &mut history)?,
+        let open = || Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, self.plan.options.clone());
+        let mut is_reached = true;
+        match open() {
+            Err(error) => {
+                refuse_damage(&error, "opening")?;
+                disk.set_plan(None);
+                let (store, _) = open().map_err(|error| format!("opening again: {error}"))?;
+                self.work(&disk, store, &mut history)?;
+            }
+            Ok((store, _)) => {
+                self.work(&disk, store, &mut history)?;
+                is_reached = disk.has_reached(&faults);
+            }
         }
-        let is_reached = disk.has_reached(&faults);
         disk.set_plan(None);
         let record = disk.take_record();
         let acknowledged = record.iter().filter_map(|event| match event {
