@@ -5,7 +5,7 @@
 //! - `/_/health` answers 200 within 100 ms, on a connection that is kept and on new ones.
 //! - The 99th percentile of an honest GET stays within ten times what it is without attackers.
 //! - Anonymous memory stays within the setting.
-//! - SIGTERM, sent while the attack goes on, ends the process within `drain_seconds`, with status 0.
+//! - SIGTERM, sent while the attack and the writers go on, ends the process within `drain_seconds`, with status 0.
 //! - Every acknowledged write is there afterwards, and `sapsan verify` finds nothing.
 //!
 //! Attackers are a process of their own (`attacks.rs`), at a lower priority: in earnest they would not run on the server's cores. Each kind
@@ -13,7 +13,8 @@
 //! an echo of one byte between two threads, and taken off what is held against the server; and what GETs take alone is measured beside
 //! processes that are as busy as the attackers, and ask for nothing.
 //!
-//! `cargo xtask campaign siege --seconds 3600`; the test is its short form.
+//! `cargo xtask campaign siege --seconds 3600`; the tests have its short form, which holds no times against the server: they would be the
+//! machine's as well.
 
 mod attacks;
 mod bodies;
@@ -39,11 +40,12 @@ const STOP_SLACK: Duration = Duration::from_secs(1);
 /// Beyond the drain the process is killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the parts of one siege last, and how large it is.
+/// How long the parts of one siege last, how large it is, and whether the times of replies are held against the server too.
 struct Form {
     alone: Duration,
     siege: Duration,
     documents: u32,
+    times_count: bool,
 }
 
 /// One siege at one memory setting.
@@ -51,18 +53,21 @@ fn siege(memory: Option<u64>, form: &Form) -> Verdict {
     let folder = tempfile::tempdir().expect("a folder");
     let mut server = Server::start(folder.path(), memory);
     service::fill(server.address, form.documents);
-    let (ended, lag) = (AtomicBool::new(false), Lag::default());
-    let over = &ended;
+    let (ended, stopped, lag) = (AtomicBool::new(false), AtomicBool::new(false), Lag::default());
+    let (over, is_stopped) = (&ended, &stopped);
     let mut honest = Honest::new(server.address, form.documents);
     let mut writers: Vec<Writer> = (0..honest::WRITERS).map(Writer::new).collect();
-    let mut verdict = Verdict { memory_bytes: memory.unwrap_or(DEFAULT_BYTES), ..Verdict::default() };
+    let mut verdict =
+        Verdict { memory_bytes: memory.unwrap_or(DEFAULT_BYTES), times_count: form.times_count, ..Verdict::default() };
     std::thread::scope(|scope| {
         scope.spawn(|| lag.measure(over));
         let id = server.id();
-        let rss = scope.spawn(move || service::watch_memory(id, over));
+        let rss = scope.spawn(move || service::watch_memory(id, is_stopped));
         let honest_clients = scope.spawn(|| honest.run(over));
         let address = server.address;
-        let writing: Vec<_> = writers.iter_mut().map(|writer| scope.spawn(move || writer.run(address, over))).collect();
+        for writer in &mut writers {
+            scope.spawn(move || writer.run(address, is_stopped));
+        }
         std::thread::sleep(form.alone);
         verdict.busy_from = Some(Instant::now());
         let busy = Busy::start();
@@ -72,12 +77,12 @@ fn siege(memory: Option<u64>, form: &Form) -> Verdict {
         let attackers = attacks::Attackers::start(server.address, server.id(), memory, folder.path());
         std::thread::sleep(form.siege);
         verdict.attacked_to = Some(Instant::now());
-        // Honest clients go before the server does; attackers stay.
+        // Honest readers go before the server does; attackers and writers stay.
         over.store(true, Ordering::Relaxed);
-        verdict.rss_bytes = rss.join().expect("the server runs to the end");
         honest_clients.join().expect("honest clients run to the end");
-        writing.into_iter().for_each(|writer| writer.join().expect("writers run to the end"));
         verdict.stop = Some(server.stop(DRAIN + STOP_PATIENCE));
+        stopped.store(true, Ordering::Relaxed);
+        verdict.rss_bytes = rss.join().expect("it only reads");
         verdict.attacks = attackers.end();
     });
     verdict.log = server.log();
@@ -104,10 +109,18 @@ fn check(form: &Form) {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// What any machine must hold, however slow it is.
 #[test]
-#[ignore = "not held yet: `cargo test -p sapsan --test siege a_short -- --ignored --nocapture`"]
+fn in_a_short_siege_nothing_is_lost_or_refused_and_memory_keeps_its_bound() {
+    let second = Duration::from_secs(1);
+    check(&Form { alone: second, siege: 6 * second, documents: 20_000, times_count: false });
+}
+
+#[test]
+#[ignore = "times are not held yet: `cargo test -p sapsan --test siege a_short -- --ignored --nocapture`"]
 fn a_short_siege_is_held() {
-    check(&Form { alone: Duration::from_secs(2), siege: Duration::from_secs(9), documents: 20_000 });
+    let second = Duration::from_secs(1);
+    check(&Form { alone: 2 * second, siege: 9 * second, documents: 20_000, times_count: true });
 }
 
 #[test]
@@ -115,7 +128,7 @@ fn a_short_siege_is_held() {
 fn a_long_siege_is_held() {
     let seconds = std::env::var("SAPSAN_SIEGE_SECONDS").ok().map(|text| text.parse().expect("a number of seconds"));
     let siege = Duration::from_secs(seconds.unwrap_or(3_600) / 2);
-    check(&Form { alone: Duration::from_secs(20), siege, documents: 100_000 });
+    check(&Form { alone: Duration::from_secs(20), siege, documents: 100_000, times_count: true });
 }
 
 #[test]

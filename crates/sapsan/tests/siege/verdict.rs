@@ -16,6 +16,8 @@ const GETS_OF_A_REFUSAL: usize = 100;
 
 #[derive(Default)]
 pub(crate) struct Verdict {
+    /// Whether late replies count, beside wrong ones.
+    pub(crate) times_count: bool,
     pub(crate) memory_bytes: u64,
     /// From then on other processes were busy.
     pub(crate) busy_from: Option<Instant>,
@@ -77,7 +79,7 @@ impl Verdict {
         let rss = format!("anonymous memory: {} bytes of {}", self.rss_bytes, self.memory_bytes);
         self.hold(self.rss_bytes <= self.memory_bytes, rss);
         let (took, is_well) = self.stop.unwrap_or_default();
-        self.hold(took <= DRAIN + STOP_SLACK, format!("SIGTERM: ended after {took:?} (drain_seconds: {DRAIN:?})"));
+        self.hold_time(took <= DRAIN + STOP_SLACK, format!("SIGTERM: ended after {took:?} (drain_seconds: {DRAIN:?})"));
         self.hold(is_well, format!("SIGTERM: ended with status 0: {is_well}"));
         let lost = self.lost.clone();
         self.hold(lost.is_empty(), format!("acknowledged and lost: {}: {}", lost.len(), lost.join("; ")));
@@ -102,8 +104,9 @@ impl Verdict {
         let (ok, none) = (of_status(200), of_status(0));
         let shown = late[..late.len().min(8)].join(", ");
         let count = late.len();
-        self.hold(
-            count == 0 && !health.is_empty(),
+        self.hold(ok == health.len() && ok > 0, format!("health: {ok} of {} were 200", health.len()));
+        self.hold_time(
+            count == 0,
             format!("health within {HEALTH_MAX:?}: {ok} were 200, {none} without an answer, {count} late or not 200: {shown}"),
         );
     }
@@ -114,7 +117,7 @@ impl Verdict {
         let _ = writeln!(self.told, "GET beside busy processes: {}\nGET: {}", figures(&quiet), figures(&loud));
         let (quiet, loud) = (quantile(&quiet, 0.99), quantile(&loud, 0.99));
         let most = quiet * GET_FACTOR + machine;
-        self.hold(
+        self.hold_time(
             loud <= most,
             format!(
                 "p99 of GET: {loud:?}, at most {most:?} ({GET_FACTOR} times {quiet:?}, and the machine's {machine:?})"
@@ -140,6 +143,15 @@ impl Verdict {
             attacked.len()
         );
         self.hold(!attacked.is_empty(), told);
+    }
+
+    /// The same of a time.
+    fn hold_time(&mut self, holds: bool, told: String) {
+        if self.times_count {
+            self.hold(holds, told);
+        } else {
+            let _ = writeln!(self.told, "{}{told}", if holds { "" } else { "late: " });
+        }
     }
 
     /// Tells something, and that it does not hold where it does not.
