@@ -1,8 +1,10 @@
 //! The budget of one expression: its time is over inside a row too, and what it computes is counted before it is allocated.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use docs::sql::{Budget, Query, QueryError, Scratch};
+use docs::sql::{Budget, Query, QueryError, Scratch, SpillSpace};
 use serde_json::json;
 
 use crate::sql_oracle::Both;
@@ -176,7 +178,7 @@ fn a_row_of_many_copies_of_a_text_is_refused_before_they_are_made() {
 #[test]
 fn helpers_meet_the_limits_of_one_thread() {
     let both = both();
-    let workers = std::sync::Arc::new(docs::sql::Workers::new(3).from_entries(1));
+    let workers = Arc::new(docs::sql::Workers::new(3).from_entries(1));
     for bytes in [1_000, 20_000, 60_000, 110_000, 160_000] {
         for sql in [
             format!("SELECT SUM(length(printf('%{bytes}s', id))) AS n FROM t"),
@@ -187,8 +189,75 @@ fn helpers_meet_the_limits_of_one_thread() {
             format!("SELECT id FROM t WHERE length(printf('%{bytes}s', id)) > 7"),
         ] {
             let alone = bounded(&both, &sql, &mut Scratch::new()).0;
-            let mut scratch = Scratch::new().with_workers(std::sync::Arc::clone(&workers));
+            let mut scratch = Scratch::new().with_workers(Arc::clone(&workers));
             assert_eq!(bounded(&both, &sql, &mut scratch).0, alone, "{sql}");
         }
+    }
+}
+
+/// How often a statement asked whether its time is over.
+fn questions(both: &Both, sql: &str) -> u64 {
+    let asked = AtomicU64::new(0);
+    let over = || {
+        asked.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    let budget = Budget { deadline: Some(&over), ..Budget::default() };
+    let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    query.write_array(&both.memory, &[], &mut Scratch::new(), &budget, &mut Vec::new()).unwrap();
+    asked.into_inner()
+}
+
+#[test]
+fn a_sort_inside_a_value_asks_for_the_time_again_and_again() {
+    // Characters in no order.
+    let characters = (0..1_000_000u32).map(|at| char::from(b'a' + (at.wrapping_mul(2_654_435_761) >> 28) as u8));
+    let document = json!({ "id": 1, "a": 1, "c": characters.collect::<String>() });
+    let both = Both::new(&[document], &[]);
+    let (without, with) = ("SELECT length(trim('xyz', 'z')) AS n FROM t", "SELECT length(trim('xyz', c)) AS n FROM t");
+    let asked = questions(&both, with) - questions(&both, without);
+    assert!(asked > 1_000, "asked {asked} times while a million characters were sorted");
+}
+
+#[test]
+fn a_text_that_is_put_together_from_disk_is_counted_before_it_is_allocated() {
+    let both = both();
+    let folder = tempfile::tempdir().unwrap();
+    let space = Arc::new(SpillSpace::new(folder.path(), 1 << 30));
+    let ended = |sql: &str, budget: &Budget<'_>| {
+        let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let mut out = Vec::new();
+        let ended = query.write_array(&both.memory, &[], &mut Scratch::new(), budget, &mut out);
+        ended.map(|_| out).map_err(|error| error.to_string())
+    };
+    let little = Budget { memory_bytes_max: 400 << 10, spill: Some(&space), ..Budget::default() };
+    let told = Err(format!("the query exceeds its limit of {} bytes of one row that is kept", 400 << 10));
+    for of in ["GROUP_CONCAT(u.c)", "json_group_array(u.c)", "GROUP_CONCAT(DISTINCT u.c || t.id || ',' || u.id)"] {
+        let sql = |rows: usize| {
+            format!("SELECT t.a, {of} AS s FROM t JOIN u ON u.a = t.a WHERE t.id < 28 AND u.id < {rows} GROUP BY t.a")
+        };
+        // Some 900 KiB for each group, and 60.
+        assert_eq!(ended(&sql(200), &little), told, "{of}");
+        assert_eq!(ended(&sql(14), &little), ended(&sql(14), &Budget::default()), "{of}");
+    }
+    assert!(space.written() > 0);
+}
+
+#[test]
+fn operators_that_copy_their_operand_are_bounded_in_a_statement() {
+    let both = both();
+    for operator in ["a IS id", "a IS NOT 1", "a ISNULL", "c NOT GLOB 'x'", "a IN ((SELECT 1), 2)"] {
+        let prepared = |count: usize| {
+            let sql = format!("SELECT id FROM t WHERE {}", vec![operator; count].join(" OR "));
+            Query::prepare(&sql, &both.memory.catalog).map(drop).map_err(|error| error.to_string())
+        };
+        // Of queries there may be fewer.
+        prepared(if operator.contains("SELECT") { 60 } else { 128 }).unwrap();
+        let refused = prepared(129).expect_err(operator);
+        assert!(refused.contains("more than 128 of the operators IS before a value"), "{refused}");
+    }
+    for operator in ["a IS NULL", "a IS NOT NULL", "a IN (1, 2)", "c GLOB 'x'", "a NOTNULL"] {
+        let sql = format!("SELECT id FROM t WHERE {}", vec![operator; 300].join(" OR "));
+        Query::prepare(&sql, &both.memory.catalog).unwrap();
     }
 }

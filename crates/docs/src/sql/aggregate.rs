@@ -350,15 +350,18 @@ impl State {
     }
 
     /// All values are taken in.
-    pub(crate) fn end_values(&mut self) {
-        let Some(rare) = self.rare.as_mut().filter(|rare| !rare.texts.is_empty()) else { return };
-        let mut texts = std::mem::take(&mut rare.texts);
-        texts.sort_unstable_by_key(|(arrival, _)| *arrival);
-        self.count = texts.len() as i64;
-        for (number, (_, text)) in texts.iter().enumerate() {
+    pub(crate) fn end_values(&mut self, meter: &Meter<'_>) -> Result<(), Fault> {
+        let Some(rare) = self.rare.as_mut().filter(|rare| !rare.texts.is_empty()) else { return Ok(()) };
+        let texts = std::mem::take(&mut rare.texts);
+        let mut order: Vec<(u64, &[u8])> = texts.iter().map(|(arrival, text)| (*arrival, &text[..])).collect();
+        sort::sort_in_pieces(&mut order, |(arrival, _)| *arrival, meter)?;
+        self.count = order.len() as i64;
+        for (number, (_, text)) in order.into_iter().enumerate() {
+            meter.tick(1)?;
             rare.text.extend((number > 0).then_some(b','));
             rare.text.extend_from_slice(text);
         }
+        Ok(())
     }
 
     /// Appends what it has taken in, but for the values of a DISTINCT aggregate.
@@ -489,5 +492,39 @@ pub(crate) fn summand(value: Value<'_>) -> Value<'static> {
         },
         Value::Integer(integer) => Value::Integer(integer),
         other => Value::Real(other.to_real()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::budget::Budget;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn texts_of_a_group_are_brought_into_their_order_and_the_time_is_asked_for() {
+        let call = AggregateCall {
+            kind: AggregateKind::GroupConcat,
+            argument: None,
+            distinct: true,
+            filter: None,
+            separator: None,
+        };
+        let (mut state, count) = (State::default(), 200_000u64);
+        for number in 0..count {
+            let arrival = number.wrapping_mul(77_773) % count;
+            let text = if arrival < 10 { b'0' + arrival as u8 } else { b'x' };
+            state.add_value(&call, &[&arrival.to_be_bytes()[..], &[text]].concat()).expect("a value");
+        }
+        let asked = AtomicUsize::new(0);
+        let over = || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        state.end_values(&Meter::new(&Budget { deadline: Some(&over), ..Budget::default() })).expect("time");
+        let text = &state.rare.as_ref().expect("texts").text;
+        assert!(text.starts_with(b"0,1,2,3,4,5,6,7,8,9,x,x,"), "{:?}", &text[..32]);
+        assert_eq!(text.len() as u64, 2 * count - 1);
+        assert!(asked.into_inner() > 500);
     }
 }

@@ -7,6 +7,7 @@ use memchr::memmem;
 use super::dates::{self, DateFunction, DateResult};
 use super::error::Fault;
 use super::mathematics::{self, Mathematics};
+use super::sort::sort_in_pieces;
 use super::value::{Value, compare};
 use super::workspace::Workspace;
 use super::{format, number, pattern};
@@ -325,7 +326,10 @@ fn trim<'a>(arguments: &[Value<'a>], left: bool, right: bool, workspace: Workspa
         characters.push(code(character));
         rest = &rest[length..];
     }
-    characters.sort_unstable();
+    // While they are merged they are there twice.
+    let merged = workspace.meter.take(size_of_val(&characters[..]), size_of_val(&characters[..]))?;
+    sort_in_pieces(&mut characters, |character| *character, workspace.meter)?;
+    workspace.meter.give_back(merged);
     let is_stripped = |character: &[u8]| characters.binary_search(&code(character)).is_ok();
     while left && let Some((_, length)) = pattern::character(text).filter(|(first, _)| is_stripped(first)) {
         text = &text[length..];

@@ -16,6 +16,9 @@ pub const SQL_BYTES_MAX: usize = 64 << 10;
 pub const TOKENS_MAX: usize = 4096;
 /// How deep parentheses and calls may nest.
 const NESTING_MAX: usize = 50;
+/// Most operators of a query that this dialect parses itself: sqlparser only lends the operand before them, so each copies it. One after
+/// the other over a long operand, as many as tokens allow took half a second.
+const COPYING_MAX: usize = 128;
 
 /// SQLite's dialect, but for what this server's SQL has otherwise.
 #[derive(Debug)]
@@ -234,6 +237,7 @@ pub(crate) fn statement(sql: &str) -> Result<(Statement, Vec<TokenWithSpan>), Sq
         return Err(limit("tokens", TOKENS_MAX));
     }
     check_nesting(&tokens)?;
+    check_copying(&tokens)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens.clone());
     let statement = parser.parse_statement().map_err(|error| at_end(of_parser(error), &tokens))?;
     while parser.consume_token(&Token::SemiColon) {}
@@ -259,6 +263,38 @@ fn check_nesting(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
         }
         if depth > NESTING_MAX || prefixes > NESTING_MAX {
             let message = format!("the query nests deeper than {NESTING_MAX}");
+            return Err(error(SqlErrorKind::Limit, &message, Some(token.span.start)));
+        }
+    }
+    Ok(())
+}
+
+/// Bounds the operators that copy the operand before them: see [`COPYING_MAX`].
+fn check_copying(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
+    let tokens: Vec<&TokenWithSpan> =
+        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
+    let keyword = |place: usize| match tokens.get(place).map(|token| &token.token) {
+        Some(Token::Word(word)) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let opens = |place: usize| tokens.get(place).is_some_and(|token| token.token == Token::LParen);
+    let mut copying = 0;
+    for (place, token) in tokens.iter().enumerate() {
+        let copies = match keyword(place) {
+            Keyword::IS => {
+                let next = keyword(place + 1 + usize::from(keyword(place + 1) == Keyword::NOT));
+                !matches!(next, Keyword::NULL | Keyword::TRUE | Keyword::FALSE | Keyword::DISTINCT)
+            }
+            Keyword::GLOB => place > 0 && keyword(place - 1) == Keyword::NOT,
+            Keyword::IN => opens(place + 1) && opens(place + 2) && keyword(place + 3) == Keyword::SELECT,
+            _ => matches!(&token.token, Token::Word(word) if is_isnull(word)),
+        };
+        copying += usize::from(copies);
+        if copying > COPYING_MAX {
+            let message = format!(
+                "the query has more than {COPYING_MAX} of the operators IS before a value, ISNULL, NOT GLOB, and IN before a list \
+                 that begins with a query"
+            );
             return Err(error(SqlErrorKind::Limit, &message, Some(token.span.start)));
         }
     }

@@ -256,13 +256,16 @@ impl Gathered {
             self.groups.bytes += add_states(&mut self.states, part.states, plan, meter)?;
             return Ok(());
         }
-        let mut keys: Vec<(usize, Box<[u8]>)> =
-            part.groups.places.into_iter().map(|(key, place)| (place, key)).collect();
-        keys.sort_unstable_by_key(|(place, _)| *place);
+        // In the order of their places, each of which one key has.
+        let mut keys = vec![Box::default(); part.groups.places.len()];
+        for (key, place) in part.groups.places {
+            meter.tick(1)?;
+            keys[place] = key;
+        }
         let mut states = part.states.into_iter();
         let arrived = part.groups.fields.into_iter().zip(part.groups.arrivals);
         let apiece = plan.aggregates.iter().map(|call| State::bytes(call.kind)).sum::<usize>() + GROUP_OVERHEAD_BYTES;
-        for ((_, key), (fields, arrival)) in keys.into_iter().zip(arrived) {
+        for (key, (fields, arrival)) in keys.into_iter().zip(arrived) {
             meter.tick(ROW_UNITS)?;
             let own: Vec<State> = states.by_ref().take(width).collect();
             match self.groups.places.get(&key) {

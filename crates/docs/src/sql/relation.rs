@@ -73,11 +73,13 @@ impl Relation {
     }
 
     /// Only these rows stay. There is no hash yet.
-    pub(crate) fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+    pub(crate) fn retain(&mut self, keep: impl Fn(usize) -> bool, meter: &Meter<'_>) -> Result<(), Fault> {
         let (mut start, mut kept, mut rows) = (0, 0, 0);
         for number in 0..self.ends.len() {
             let end = self.ends[number];
+            meter.tick(1)?;
             if keep(number) {
+                meter.tick_bytes(end - start)?;
                 self.bytes.copy_within(start..end, kept);
                 kept += end - start;
                 self.ends[rows] = kept;
@@ -86,6 +88,7 @@ impl Relation {
             start = end;
         }
         self.truncate(rows);
+        Ok(())
     }
 
     /// Bytes that it takes in memory.
@@ -214,6 +217,7 @@ impl Relation {
         let mut row = self.row(number);
         for value in values {
             let other = of_field(sort::take_field(&mut row), workspace)?;
+            workspace.meter.weigh(other)?;
             if !value.is_null() && !other.is_null() && compare(*value, other) != Ordering::Equal {
                 return Ok(false);
             }

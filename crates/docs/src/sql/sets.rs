@@ -118,14 +118,18 @@ impl<'m> Combined<'m> {
             places.push(kept);
             kept += usize::from(stays(row));
         }
+        let mut ended = Ok(());
         self.distinct.retain(|_, row| {
-            let stays = stays(*row);
+            if ended.is_ok() {
+                ended = self.meter.tick(1);
+            }
+            let stays = ended.is_err() || stays(*row);
             *row = places[*row];
             stays
         });
+        ended?;
         self.key_bytes = self.distinct.keys().map(|key| key.len() + ROW_OVERHEAD_BYTES).sum();
-        self.relation.retain(stays);
-        Ok(())
+        self.relation.retain(stays, self.meter)
     }
 
     /// What a row is compared by.

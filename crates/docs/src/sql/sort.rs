@@ -71,10 +71,34 @@ pub(crate) fn take_field<'a>(bytes: &mut &'a [u8]) -> Field<'a> {
     }
 }
 
+/// What rows are sorted by.
+pub(super) trait SortKey: Ord {
+    /// Bytes that a comparison reads.
+    fn bytes(&self) -> usize;
+}
+
+impl SortKey for &[u8] {
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+}
+
+impl SortKey for u32 {
+    fn bytes(&self) -> usize {
+        size_of::<u32>()
+    }
+}
+
+impl SortKey for u64 {
+    fn bytes(&self) -> usize {
+        size_of::<u64>()
+    }
+}
+
 /// Puts two sorted lists into one; of equal rows those of the left come first.
-fn merge<'b, T: Copy>(
+fn merge<T: Copy, K: SortKey>(
     (mut left, mut right): (&[T], &[T]),
-    key: impl Fn(&T) -> &'b [u8],
+    key: impl Fn(&T) -> K,
     merged: &mut Vec<T>,
     meter: &Meter<'_>,
 ) -> Result<(), Fault> {
@@ -83,7 +107,7 @@ fn merge<'b, T: Copy>(
     {
         while let ([one, ones @ ..], [other, others @ ..]) = (left, right) {
             meter.tick(1)?;
-            meter.tick_bytes(key(one).len().min(key(other).len()))?;
+            meter.tick_bytes(key(one).bytes().min(key(other).bytes()))?;
             if key(other) < key(one) {
                 merged.push(*other);
                 right = others;
@@ -100,14 +124,14 @@ fn merge<'b, T: Copy>(
 
 /// Sorts by keys; those with equal keys keep the order in which they came.
 /// Many are sorted piece by piece, and the pieces merged, for within a sort nobody asks for the time.
-pub(super) fn sort_in_pieces<'b, T: Copy>(
+pub(super) fn sort_in_pieces<T: Copy, K: SortKey>(
     rows: &mut [T],
-    key: impl Fn(&T) -> &'b [u8],
+    key: impl Fn(&T) -> K,
     meter: &Meter<'_>,
 ) -> Result<(), Fault> {
     for piece in rows.chunks_mut(PIECE_ROWS) {
         meter.tick(piece.len() as u64)?;
-        piece.sort_by(|a, b| key(a).cmp(key(b)));
+        piece.sort_by_key(&key);
     }
     let (mut merged, mut length) = (Vec::new(), PIECE_ROWS);
     while length < rows.len() {

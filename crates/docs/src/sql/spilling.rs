@@ -21,7 +21,7 @@
 
 use super::aggregate::{ARRIVAL_BYTES, AggregateCall, Kept, State};
 use super::budget::{Budget, Meter};
-use super::error::{Fault, GROUPS, QueryError, SORTED, TEXT_BYTES_MAX};
+use super::error::{Fault, GROUPS, QueryError, SORTED};
 use super::expr::Expr;
 use super::plan::Plan;
 use super::row::{Field, Scope};
@@ -40,6 +40,8 @@ pub(super) const GATHERED_BY_PARTS: (usize, usize) = (3, 4);
 
 const TAG_BYTES: usize = 2;
 const LENGTH_BYTES: usize = 4;
+/// Bytes that a text of a DISTINCT aggregate costs beside its own while the texts of a group are brought into their order.
+const TEXT_OVERHEAD_BYTES: usize = 64;
 const DAMAGED: Fault = Fault::Damaged("rows on disk");
 
 /// That part of the budget's memory.
@@ -107,9 +109,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Joins the groups on disk and those in memory, and gives them in the order in which they were first seen.
     pub(super) fn finish_spilled_groups(&mut self) -> Flow {
         self.spill_groups()?;
-        // One text may be as long as any, whatever the memory; and as much is there while it is put together.
-        let (plan, budget, bytes_max) =
-            (self.plan, self.budget, self.fixed.meter.row_bytes_max().max(2 * TEXT_BYTES_MAX));
+        let (plan, budget, bytes_max) = (self.plan, self.budget, self.fixed.meter.row_bytes_max());
         let mut merge = self.spilled().grouped.take().merge(None, budget)?;
         let mut arrived = Arrived::default();
         let mut joined: Option<Joined> = None;
@@ -118,7 +118,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             match &mut joined {
                 Some(group) if key.starts_with(&group.key) => group.add(key, payload, plan, self.fixed.meter)?,
                 _ => {
-                    if let Some(group) = joined.take() {
+                    if let Some(mut group) = joined.take() {
+                        group.end_values(self.fixed.meter)?;
                         arrived.push(group.arrival, |out| group.encode(plan, out), budget)?;
                     }
                     joined = Some(Joined::new(key, payload, plan, bytes_max)?);
@@ -126,7 +127,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             }
         }
         drop(merge);
-        if let Some(group) = joined.take() {
+        if let Some(mut group) = joined.take() {
+            group.end_values(self.fixed.meter)?;
             arrived.push(group.arrival, |out| group.encode(plan, out), budget)?;
         }
         arrived.each(budget, |mut payload| {
@@ -261,7 +263,7 @@ pub(super) fn write_groups(
     let width = plan.aggregates.len();
     let mut order: Vec<(&[u8], usize)> = groups.places.iter().map(|(key, place)| (&key[..], *place)).collect();
     let meter = Meter::new(budget);
-    sort::sort_in_pieces(&mut order, |(key, _)| key, &meter)?;
+    sort::sort_in_pieces(&mut order, |(key, _)| *key, &meter)?;
     if plan.group.is_empty() && !states.is_empty() {
         order.push((&[], 0));
     }
@@ -284,7 +286,7 @@ pub(super) fn write_groups(
         run.push(&entry, &payload)?;
         for (values, tag) in kept.iter().zip(1u16..) {
             let mut values: Vec<&Kept> = values.iter().collect();
-            sort::sort_in_pieces(&mut values, |(value, _)| value, &meter)?;
+            sort::sort_in_pieces(&mut values, |(value, _)| &value[..], &meter)?;
             for (value, taken_in) in values {
                 entry.truncate(key.len());
                 entry.extend_from_slice(&tag.to_be_bytes());
@@ -341,12 +343,21 @@ struct Joined {
 impl Joined {
     fn new(key: &[u8], payload: &[u8], plan: &Plan, bytes_max: usize) -> Result<Joined, Fault> {
         let key = key.strip_suffix(&0u16.to_be_bytes()).ok_or(DAMAGED)?.to_vec();
+        let mut joined = Joined {
+            key,
+            arrival: 0,
+            fields: Vec::new(),
+            states: Vec::new(),
+            bytes: 0,
+            bytes_max,
+            counted: Vec::new(),
+        };
         let (arrival, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
-        let fields = take_sized(&mut rest)?.to_vec();
-        let states = decode_states(&plan.aggregates, rest)?;
-        let (arrival, bytes) = (u64::from_be_bytes(*arrival), states.iter().map(State::rare_bytes).sum());
-        let mut joined = Joined { key, arrival, fields, states, bytes: 0, bytes_max, counted: Vec::new() };
-        joined.count(bytes).map(|()| joined)
+        let fields = take_sized(&mut rest)?;
+        joined.count(rest.len())?;
+        joined.arrival = u64::from_be_bytes(*arrival);
+        (joined.fields, joined.states) = (fields.to_vec(), decode_states(&plan.aggregates, rest)?);
+        Ok(joined)
     }
 
     /// Goes on with an entry of the same group, of a later run or of a value.
@@ -355,31 +366,42 @@ impl Joined {
         let Some(place) = usize::from(u16::from_be_bytes(*tag)).checked_sub(1) else {
             let (_, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
             take_sized(&mut rest)?;
+            let before = self.bytes;
+            // There twice while it is put to what is there.
+            self.count(2 * rest.len())?;
             let states = decode_states(&plan.aggregates, rest)?;
+            let mut grown = 0;
             for ((place, part), call) in states.into_iter().enumerate().zip(&plan.aggregates) {
-                let grown = self.states.get_mut(place).ok_or(DAMAGED)?.add_part(part, call, meter)?;
-                self.count(grown)?;
+                grown += self.states.get_mut(place).ok_or(DAMAGED)?.add_part(part, call, meter)?;
             }
+            self.bytes = before + grown;
             return Ok(());
         };
         if self.counted != key {
             let call = plan.aggregates.get(place).ok_or(DAMAGED)?;
+            // There by itself, and in the text of all.
+            self.count(if call.kind.joins_texts() { 2 * payload.len() + TEXT_OVERHEAD_BYTES } else { 0 })?;
             self.states.get_mut(place).ok_or(DAMAGED)?.add_value(call, payload)?;
-            self.count(if call.kind.joins_texts() { payload.len() } else { 0 })?;
             self.counted.clear();
             self.counted.extend_from_slice(key);
         }
         Ok(())
     }
 
-    /// Counts what its aggregates keep more: of many of them each may have a long text.
+    /// Counts what its aggregates are about to keep more: of many of them each may have a long text.
     fn count(&mut self, bytes: usize) -> Result<(), Fault> {
+        if self.bytes + bytes > self.bytes_max {
+            return Err(Fault::Row(self.bytes_max));
+        }
         self.bytes += bytes;
-        if self.bytes > self.bytes_max { Err(Fault::Row(self.bytes_max)) } else { Ok(()) }
+        Ok(())
     }
 
-    fn encode(mut self, plan: &Plan, out: &mut Vec<u8>) {
-        self.states.iter_mut().for_each(State::end_values);
+    fn end_values(&mut self, meter: &Meter<'_>) -> Result<(), Fault> {
+        self.states.iter_mut().try_for_each(|state| state.end_values(meter))
+    }
+
+    fn encode(self, plan: &Plan, out: &mut Vec<u8>) {
         push_sized(&self.fields, out);
         encode_states(&plan.aggregates, &self.states, out);
     }
