@@ -60,4 +60,4 @@ pub use session::{Moment, Session, Stored, VisitDocument};
 pub use statement::{RowsWanted, StepsCall, StepsDone};
 pub use stored_catalog::outline;
 pub use write::{Op, Precondition, Written};
-pub use writing::{Done, Submission};
+pub use writing::{Done, Question, Submission};

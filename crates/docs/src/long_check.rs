@@ -2,7 +2,7 @@
 //! a thread that commits for all.
 //!
 //! A write whose transaction others overtook is prepared again by the committer. The document is mostly the same: then it is known
-//! to fit. A patch that meets another document there makes another one, which is not checked: the write is refused, to be sent again.
+//! to fit. While it is checked it is asked whether anybody still wants the write. A patch that meets another document there makes another one, which is not checked: the write is refused, to be sent again.
 
 use std::hash::BuildHasher;
 use std::hash::RandomState;
@@ -11,22 +11,43 @@ use std::sync::LazyLock;
 use crate::collection::Collection;
 use crate::error::WriteError;
 use crate::row::{Plain, Row};
+use crate::schema;
+use crate::writing::Question;
 use binjson::Document;
 
 /// A document whose text is this long, or longer, is checked by a schema of any kind where nobody waits. Of 4 KiB most checks take
 /// 15 µs; arrays nested 120 deep under a schema that follows them take 1.5 ms, and 6 ms of 16 KiB.
 pub const LONG_CHECK_BYTES: usize = 4 << 10;
 
+/// Bytes of a write, and of the document that it finds, that may be prepared again where everybody's commits wait for it: some
+/// milliseconds. As many are read in a share of an event loop's time.
+pub(crate) const AGAIN_BYTES_MAX: usize = 1 << 20;
+
 /// Keys of hashes: a client cannot make two documents of one hash.
 static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
 
 /// What is known of the check of a write's document.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct LongCheck {
     /// Hashes of the text that fits.
     fits: Option<[u64; 2]>,
     /// This is not the first time that the write is prepared.
     pub(crate) is_again: bool,
+    /// Asked while it is checked.
+    pub(crate) over: Option<Question>,
+}
+
+impl LongCheck {
+    /// Of a write that is prepared for the first time.
+    pub(crate) fn asking(over: Option<Question>) -> LongCheck {
+        LongCheck { over, ..LongCheck::default() }
+    }
+
+    /// Refuses what is too long to be prepared again.
+    #[inline]
+    pub(crate) fn bound_again(&self, bytes: usize) -> Result<(), WriteError> {
+        if self.is_again && bytes > AGAIN_BYTES_MAX { Err(WriteError::Busy) } else { Ok(()) }
+    }
 }
 
 impl Collection {
@@ -63,7 +84,11 @@ impl Collection {
         if long_check.is_again {
             return Err(WriteError::Busy);
         }
-        let plain = self.check(document, row)?;
+        let over = &long_check.over;
+        let plain = schema::asking(over.as_ref(), || self.check(document, row)).map_err(|error| match over {
+            Some(over) if over() => WriteError::Busy,
+            _ => error,
+        })?;
         long_check.fits = Some(hashes);
         Ok(plain)
     }

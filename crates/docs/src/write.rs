@@ -71,6 +71,17 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// Bytes of the JSON that it brings.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Op::Insert { body } | Op::Replace { body, .. } | Op::Put { body, .. } => body.len(),
+            Op::Update { patch, .. } | Op::Patch { patch, .. } => patch.len(),
+            Op::Delete { .. } => 0,
+        }
+    }
+}
+
 /// What must hold of the stored document before anything else is looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
@@ -116,6 +127,7 @@ pub(crate) fn apply<C: Change>(
     change: &mut C,
     scratch: &mut Scratch,
 ) -> Result<Prepared, WriteError> {
+    scratch.long_check.bound_again(op.bytes())?;
     if let Some(due) = &at.due {
         clear_due(collection, op, due, change, scratch)?;
     }
@@ -174,7 +186,10 @@ pub(crate) fn is_due<C: Change>(
     old.clear();
     match change.get(collection.info.tree, key)? {
         None => return Ok(false),
-        Some(value) => old.extend_from_slice(&value),
+        Some(value) => {
+            scratch.long_check.bound_again(value.len())?;
+            old.extend_from_slice(&value);
+        }
     }
     Ok(collection.has_come(due, document(old)?))
 }
@@ -248,6 +263,7 @@ impl<C: Change> Work<'_, C> {
             Some(value) => {
                 let stamp = value.first_chunk::<STAMP_BYTES>().ok_or_else(damaged)?;
                 let number = u64::from_le_bytes(*stamp);
+                scratch.long_check.bound_again(value.len())?;
                 old.extend_from_slice(&value);
                 Some(number)
             }

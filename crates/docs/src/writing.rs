@@ -1,5 +1,7 @@
 //! Writes that are submitted and answered later: each is a transaction on its way through the store.
 
+use std::sync::Arc;
+
 use store::Submit;
 
 use crate::database::{Database, Required, Write, written};
@@ -13,14 +15,26 @@ use crate::write::{Prepared, Written};
 /// Told once what became of a write. May run on a thread of the store, and must not block.
 pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
 
+/// Asked from any thread while work goes on: whether nobody wants it any more. Once that is so, it stays so.
+pub type Question = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// A write that is to be submitted.
 pub struct Submission {
     /// The write.
     pub write: Write,
     /// A document that must be there when it is done: else [`WriteError::NotFound`].
     pub required: Option<Required>,
+    /// Asked while a long document is checked by a JSON Schema: if nobody wants the write any more, it ends with [`WriteError::Busy`].
+    pub over: Option<Question>,
     /// Told what became of it.
     pub done: Done,
+}
+
+impl Submission {
+    /// Whether nobody wants the write any more.
+    pub fn is_over(&self) -> bool {
+        self.over.as_ref().is_some_and(|over| over())
+    }
 }
 
 impl Database {
@@ -32,12 +46,16 @@ impl Database {
 
     /// The same where another document must be there when it is done: else [`WriteError::NotFound`].
     pub fn write_where(&self, session: &Session, write: Write, required: Option<Required>, done: Done) {
-        let submission = Submission { write, required, done };
+        self.write_submission(session, Submission { write, required, over: None, done });
+    }
+
+    /// The same of a submission.
+    pub fn write_submission(&self, session: &Session, submission: Submission) {
         match self.pass(Kind::Short) {
             Some(passing) => self.submit(session, passing, submission),
             None => {
-                if let Some((database, Submission { write, required, done })) = self.moved(submission) {
-                    database.write_where(session, write, required, done);
+                if let Some((database, submission)) = self.moved(submission) {
+                    database.write_submission(session, submission);
                 }
             }
         }
@@ -59,18 +77,18 @@ impl Database {
         // By the old one's numbers of collections it is given back.
         let (write, required) = (submission.write.clone(), submission.required.clone());
         match self.moved(submission) {
-            Some((database, moved)) => database
-                .try_write(session, moved)
-                .map_err(|moved| Box::new(Submission { write, required, done: moved.done })),
+            Some((database, moved)) => {
+                database.try_write(session, moved).map_err(|moved| Box::new(Submission { write, required, ..*moved }))
+            }
             None => Ok(()),
         }
     }
 
     /// The submission as the database takes it that has taken over. One that this cannot take is answered.
     fn moved(&self, submission: Submission) -> Option<(Database, Submission)> {
-        let Submission { write, required, done } = submission;
+        let Submission { write, required, over, done } = submission;
         match self.succeeded(&write).and_then(|next| Ok((next, self.required_there(required)?))) {
-            Ok(((database, write), required)) => Some((database, Submission { write, required, done })),
+            Ok(((database, write), required)) => Some((database, Submission { write, required, over, done })),
             Err(error) => {
                 done(Err(error));
                 None
@@ -80,8 +98,9 @@ impl Database {
 
     #[inline]
     fn submit(&self, session: &Session, passing: Passing, submission: Submission) {
-        let Submission { write, required, done } = submission;
-        let writing = Writing { passing, write, required, outcome: None, long_check: LongCheck::default(), done };
+        let Submission { write, required, over, done } = submission;
+        let long_check = LongCheck::asking(over);
+        let writing = Writing { passing, write, required, outcome: None, long_check, done };
         match self.store().submit(session.reader(), Box::new(writing)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),

@@ -179,3 +179,35 @@ additionalProperties = { anyOf = [{ type = ["integer", "string"] }] }
     });
     assert!(!service.get("trees/1").unwrap().1.contains("1.5"));
 }
+
+/// A long document that is put again and again beside a short patch of it: what others overtook is refused, not computed by the thread
+/// that commits for all.
+#[test]
+fn a_document_of_megabytes_is_not_prepared_again_where_all_commit() {
+    let service = Service::new(&config("[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n"));
+    let (collection, session) = (service.id("items"), service.database.session().unwrap());
+    let key = docs::key::KeyType::U32.of_text("1").unwrap().as_bytes().to_vec();
+    let begun = std::time::Instant::now();
+    for bytes in [1_000_000, 1_500_000] {
+        let body = |n: u32| format!("{{\"id\":1,\"n\":{n},\"text\":\"{}\"}}", "x".repeat(bytes)).into_bytes();
+        let (mut refused, mut number) = (0, 0);
+        while number < 20 || bytes > 1 << 20 && refused == 0 {
+            number += 1;
+            let put = |n| Op::Put { key: key.clone(), body: body(n) };
+            let outcomes = [put(2 * number), put(2 * number + 1)].map(|op| {
+                let (told, outcome) = channel();
+                let write = Write { collection, op, precondition: Precondition::None };
+                service.database.write(&session, write, Box::new(move |outcome| told.send(outcome).unwrap()));
+                outcome
+            });
+            for outcome in outcomes {
+                match outcome.recv().unwrap() {
+                    Ok(_) => {}
+                    Err(WriteError::Busy) if bytes > 1 << 20 => refused += 1,
+                    Err(error) => panic!("{bytes} bytes: {error}"),
+                }
+            }
+            assert!(begun.elapsed() < std::time::Duration::from_secs(30), "none of {number} was refused");
+        }
+    }
+}

@@ -1,10 +1,16 @@
 //! Schemas and documents that would take the general checker any amount of work: it ends, within its bounds.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+
 use docs::schema::Schema;
+use docs::{Op, Precondition, Question, Submission, Write, WriteError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::hostile_schemas::{check, documents, schemas, stored};
+use crate::service::{Service, config};
 
 fn compile(schema: &Value) -> Result<Schema, String> {
     Schema::compile_full(&schema.to_string())
@@ -187,4 +193,42 @@ proptest! {
             prop_assert_eq!(library.is_valid(&document), ours.is_ok(), "{}: {:?}", name, ours);
         }
     }
+}
+
+/// Documents that the general checker follows.
+const TREES: &str = r##"
+[collections.trees]
+key = { field = "id", type = "u32" }
+[collections.trees.schema]
+"$ref" = "#/$defs/tree"
+[collections.trees.schema."$defs".tree]
+anyOf = [
+    { type = "object", additionalProperties = { "$ref" = "#/$defs/tree" } },
+    { type = "array", items = { "$ref" = "#/$defs/tree" } },
+    { type = "integer" },
+]
+"##;
+
+#[test]
+fn a_long_check_asks_whether_anybody_wants_the_write_and_ends_where_nobody_does() {
+    let service = Service::new(&config(TREES));
+    let session = service.database.session().unwrap();
+    let body = format!(r#"{{"id":1,"tree":[{}1]}}"#, "[1,2,3],".repeat(10_000)).into_bytes();
+    // What becomes of the write, and how often it asked, where nobody wants it from so many questions on.
+    let written = |wanted: u64| {
+        let (asked, (tell, told)) = (Arc::new(AtomicU64::new(0)), channel());
+        let count = Arc::clone(&asked);
+        let over: Question = Arc::new(move || count.fetch_add(1, Ordering::Relaxed) >= wanted);
+        let (op, precondition) = (Op::Insert { body: body.clone() }, Precondition::None);
+        let write = Write { collection: service.id("trees"), op, precondition };
+        let done = Box::new(move |outcome| tell.send(outcome).unwrap());
+        service.database.write_submission(&session, Submission { write, required: None, over: Some(over), done });
+        (told.recv().unwrap().map(|written| written.created), asked.load(Ordering::Relaxed))
+    };
+    // Once where the check ends, and once where it is told why.
+    assert_eq!(written(3), (Err(WriteError::Busy), 5));
+    assert!(service.get("trees/1").is_none());
+    let (ended, asked) = written(u64::MAX);
+    assert_eq!(ended, Ok(true));
+    assert!(asked > 10, "asked {asked} times");
 }

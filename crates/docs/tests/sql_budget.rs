@@ -187,6 +187,9 @@ fn helpers_meet_the_limits_of_one_thread() {
             format!("SELECT id FROM t ORDER BY printf('%{bytes}s', id) LIMIT 3"),
             format!("SELECT id FROM t ORDER BY printf('%{bytes}s', id)"),
             format!("SELECT id FROM t WHERE length(printf('%{bytes}s', id)) > 7"),
+            // Over the limit of what a row computes, with the longer ones.
+            format!("SELECT SUM(length(printf('%{bytes}s', id) || printf('%{bytes}s', id))) AS n FROM t"),
+            format!("SELECT id FROM t WHERE length(printf('%{bytes}s', id) || printf('%{bytes}s', id)) > 7"),
         ] {
             let alone = bounded(&both, &sql, &mut Scratch::new()).0;
             let mut scratch = Scratch::new().with_workers(Arc::clone(&workers));

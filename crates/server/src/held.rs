@@ -9,7 +9,9 @@
 //!
 //! Bound: each write, and each line, was counted as waiting when it was taken in (`writing::admit`).
 
-use docs::{CollectionId, Database, Done, Op, Precondition, Session, StepsCall, StepsDone, Submission, Write};
+use docs::{
+    CollectionId, Database, Done, Op, Precondition, Question, Session, StepsCall, StepsDone, Submission, Write,
+};
 use reactor::Loop;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -52,6 +54,8 @@ pub(crate) struct Bulk {
     pub(crate) take_large: TakeLarge,
     /// Number and text of each line that is still to be written, the last one first.
     pub(crate) lines: Vec<(usize, Box<[u8]>)>,
+    /// Asked while a line's document is checked: see [`Submission::over`].
+    pub(crate) over: Option<Question>,
     /// Makes what is called when the line of this number is durable or refused.
     pub(crate) done: Box<dyn Fn(usize) -> Done>,
 }
@@ -145,7 +149,8 @@ impl HeldWrites {
                 let Some((number, line)) = bulk.lines.pop() else { break };
                 let op = Op::Insert { body: line.into_vec() };
                 let write = Write { collection: bulk.collection, op, precondition: Precondition::None };
-                let submission = Submission { write, required: None, done: (bulk.done)(number) };
+                let submission =
+                    Submission { write, required: None, over: bulk.over.clone(), done: (bulk.done)(number) };
                 let Some(submission) = (bulk.take_large)(session, submission) else { continue };
                 if let Err(given_back) = bulk.database.try_write(session, submission) {
                     if let Op::Insert { body } = given_back.write.op {
@@ -205,7 +210,7 @@ mod tests {
         fn write(&self, held: &mut HeldWrites, session: &Session, number: u32) {
             let op = Op::Insert { body: b"{\"id\":1}".to_vec() };
             let write = Write { collection: CollectionId(0), op, precondition: Precondition::None };
-            let submission = Submission { write, required: None, done: self.done(number) };
+            let submission = Submission { write, required: None, over: None, done: self.done(number) };
             held.write(&self.database, session, submission);
         }
 
@@ -217,7 +222,8 @@ mod tests {
                 Box::new(move |outcome: Result<_, WriteError>| told.send((number as u32, outcome.is_ok())).unwrap())
             };
             let (lines, take_large) = (lines.collect(), Box::new(|_: &Session, submission| Some(submission)));
-            let bulk = Bulk { database, collection: CollectionId(0), take_large, lines, done: Box::new(done) };
+            let (collection, done) = (CollectionId(0), Box::new(done));
+            let bulk = Bulk { database, collection, take_large, lines, over: None, done };
             held.bulk(bulk);
         }
 

@@ -4,6 +4,7 @@
 //! Schema of any kind. Such a one is prepared on another thread ([`LargeWrites`]), and stands alone among the requests of its connection
 //! that may change something ([`crate::routing`]), so that none overtakes it.
 
+use crate::client::Watch;
 use crate::cold::Sessions;
 use crate::failure::Failure;
 use crate::in_flight::Taken;
@@ -11,12 +12,13 @@ use crate::keys::KeyTold;
 use crate::media::JSON;
 use crate::refusal;
 use crate::service::{Local, Service, Shared};
-use docs::{Database, Op, Required, Session, Submission, Write, WriteError, Written};
+use docs::{Database, Op, Question, Required, Session, Submission, Write, WriteError, Written};
 use executor::Refused;
-use http::{Reply, Status};
+use http::{LateReply, Reply, Status};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// The reply to a write that was done.
 #[derive(Clone, Debug)]
@@ -40,7 +42,8 @@ pub(crate) fn submit(
         Ok(taken) => taken,
         Err(failure) => return service.fail(&failure, reply),
     };
-    let (errors, answer, late) = (Arc::clone(&service.errors), answer.clone(), reply.later());
+    let (late, over) = later(service, local, &write, reply);
+    let (errors, answer) = (Arc::clone(&service.errors), answer.clone());
     let done = move |outcome: Result<Written, WriteError>| {
         drop(taken);
         match outcome {
@@ -54,7 +57,34 @@ pub(crate) fn submit(
             Err(error) => refusal::refuse(&errors, late, &refusal::of_write(&error)),
         }
     };
-    hand_over(service, local, Submission { write, required, done: Box::new(done) });
+    hand_over(service, local, Submission { write, required, over, done: Box::new(done) });
+}
+
+/// The late reply to a write, and what a long check asks: whether its client has left or the server has stopped. Only of a client
+/// whose write is no work of a loop it is watched whether it stays.
+pub(crate) fn later(
+    service: &Service,
+    local: &Local,
+    write: &Write,
+    reply: Reply<'_>,
+) -> (LateReply, Option<Question>) {
+    if !is_large(&service.database, &local.session, write) {
+        return (reply.later(), None);
+    }
+    let late = reply.later_watched();
+    let over = question(service, &late);
+    (late, Some(over))
+}
+
+/// Whether the client of a watched reply has left, or the server has stopped.
+pub(crate) fn question(shared: &Shared, late: &LateReply) -> Question {
+    let (client, queries) = (Watch::of(late), Arc::clone(&shared.queries));
+    Arc::new(move || queries.is_stopped() || client.is_over(Instant::now()))
+}
+
+/// Whether a write is prepared off its loop.
+pub(crate) fn is_large(database: &Database, session: &Session, write: &Write) -> bool {
+    write.op.bytes() >= LARGE_BYTES || database.has_long_check(session, write)
 }
 
 /// A body of so many bytes is prepared off its loop: to read it takes about a millisecond.
@@ -63,7 +93,8 @@ pub(crate) const LARGE_BYTES: usize = 256 << 10;
 /// Hands a write over to where it is prepared.
 pub(crate) fn hand_over(service: &Service, local: &mut Local, submission: Submission) {
     let Local { session, held, .. } = local;
-    if let Some(submission) = service.take_large(&service.database, session, submission) {
+    let is_large = submission.over.is_some();
+    if let Some(submission) = service.take_large(&service.database, submission, is_large) {
         held.write(&service.database, session, submission);
     }
 }
@@ -121,8 +152,9 @@ impl Server {
             let mut submission = Some(submission);
             // Without a session, for want of a reader, the write is given back.
             let _ = self.sessions.with(&database, |session| {
-                if let Some(Submission { write, required, done }) = submission.take() {
-                    database.write_where(session, write, required, done);
+                // What nobody waits for any more is not begun.
+                if let Some(submission) = submission.take_if(|submission| !submission.is_over()) {
+                    database.write_submission(session, submission);
                 }
                 Ok(())
             });
@@ -150,20 +182,15 @@ fn refuse_busy(submission: Option<Submission>) {
 }
 
 impl Shared {
-    /// Takes a write that is not for a loop; gives back any other. One that fits into no transaction is refused before it is read.
-    pub(crate) fn take_large(
-        &self,
-        database: &Database,
-        session: &Session,
-        submission: Submission,
-    ) -> Option<Submission> {
-        let bytes = body_bytes(&submission.write.op);
+    /// Takes a write that is not for a loop ([`is_large`]); gives back any other. One that fits into no transaction is refused before it is read.
+    pub(crate) fn take_large(&self, database: &Database, submission: Submission, is_large: bool) -> Option<Submission> {
+        let bytes = submission.write.op.bytes();
         if bytes > self.transaction_bytes {
             let (what, limit) = ("transaction, by its body alone".to_owned(), self.transaction_bytes as u64);
             (submission.done)(Err(WriteError::TooLarge { what, limit }));
             return None;
         }
-        if bytes < LARGE_BYTES && !database.has_long_check(session, &submission.write) {
+        if !is_large {
             return Some(submission);
         }
         let mut line = self.large_writes.lock();
@@ -191,13 +218,5 @@ pub(crate) const WAITING_BYTES: usize = 768;
 
 /// Counts a write as waiting until what this gives is dropped; refused while too much waits already.
 pub(crate) fn admit(service: &Service, op: &Op) -> Result<Taken, Failure> {
-    service.writes.take(WAITING_BYTES + body_bytes(op)).ok_or_else(|| refusal::of_write(&WriteError::Busy))
-}
-
-fn body_bytes(op: &Op) -> usize {
-    match op {
-        Op::Insert { body } | Op::Replace { body, .. } | Op::Put { body, .. } => body.len(),
-        Op::Update { patch, .. } | Op::Patch { patch, .. } => patch.len(),
-        Op::Delete { .. } => 0,
-    }
+    service.writes.take(WAITING_BYTES + op.bytes()).ok_or_else(|| refusal::of_write(&WriteError::Busy))
 }

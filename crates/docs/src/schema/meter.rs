@@ -3,9 +3,13 @@
 //! The library that checks knows no bounds, and what it calls has no way to give it an error. So the adapter of stored values
 //! counts here whatever it is asked, and past a bound the check is unwound up to [`bounded`]. The counts are the thread's: nodes
 //! that the library makes of property names have no other way to them.
+//!
+//! A check of a document that is long asks in between whether anybody still wants it ([`asking`]).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::writing::Question;
 
 /// Bytes that are read, compared or skipped for one step.
 const BYTES_PER_STEP: usize = 64;
@@ -14,6 +18,9 @@ const PATTERN_BYTES_PER_STEP: usize = 1024;
 
 /// Bytes that an error takes apart from its value and its place: the way to its keyword through a schema that recurs.
 const ERROR_BYTES: usize = 8192;
+
+/// Steps between two questions whether the check is still wanted: a millisecond or so.
+const QUESTION_STEPS: u64 = 8192;
 
 /// What one check may take.
 #[derive(Clone, Copy)]
@@ -39,6 +46,8 @@ pub(super) enum Stop {
     Steps,
     Bytes,
     Depth,
+    /// Nobody wants it any more.
+    Over,
     /// The library panicked.
     Panic,
 }
@@ -59,15 +68,36 @@ thread_local! {
     static LEFT: Cell<Limits> = const { Cell::new(NOTHING) };
     /// How far down its stack may grow.
     static STACK_END: Cell<usize> = const { Cell::new(0) };
+    /// The number of steps left at which the next question is asked.
+    static ASKED_AT: Cell<u64> = const { Cell::new(0) };
+    /// The question.
+    static OVER: RefCell<Option<Question>> = const { RefCell::new(None) };
+}
+
+/// Does work whose checks ask a question again and again, and end where the answer is yes.
+pub(crate) fn asking<R>(over: Option<&Question>, work: impl FnOnce() -> R) -> R {
+    /// However the work ends, the next is not asked for.
+    struct Asked(Option<Question>);
+    impl Drop for Asked {
+        fn drop(&mut self) {
+            OVER.replace(self.0.take());
+        }
+    }
+    let Some(over) = over else { return work() };
+    let _asked = Asked(OVER.replace(Some(Question::clone(over))));
+    work()
 }
 
 /// Does work that counts here, and ends it where it meets a bound.
 pub(super) fn bounded<R>(limits: &Limits, work: impl FnOnce() -> R) -> Result<R, Stop> {
     let left = LEFT.replace(*limits);
+    let is_asked = OVER.with_borrow(Option::is_some);
+    let asked_at = ASKED_AT.replace(if is_asked { limits.steps.saturating_sub(QUESTION_STEPS) } else { 0 });
     let stack_end = STACK_END.replace(stack_position().saturating_sub(limits.stack_bytes));
     // The library keeps nothing of a check: whatever is unwound is dropped.
     let done = catch_unwind(AssertUnwindSafe(work));
     LEFT.set(left);
+    ASKED_AT.set(asked_at);
     STACK_END.set(stack_end);
     done.map_err(|payload| payload.downcast_ref::<Stop>().copied().unwrap_or(Stop::Panic))
 }
@@ -147,6 +177,17 @@ fn take_steps(steps: u64) {
         None => stop(Stop::Steps),
     }
     LEFT.set(left);
+    if left.steps < ASKED_AT.get() {
+        ask(left.steps);
+    }
+}
+
+#[cold]
+fn ask(left: u64) {
+    ASKED_AT.set(left.saturating_sub(QUESTION_STEPS));
+    if OVER.with_borrow(|over| over.as_ref().is_some_and(|over| over())) {
+        stop(Stop::Over);
+    }
 }
 
 #[cold]

@@ -16,6 +16,8 @@ mod promise;
 mod stored;
 mod unfolding;
 
+pub(crate) use meter::asking;
+
 use binjson::Document;
 use serde_json::Value as Json;
 

@@ -14,7 +14,7 @@ use crate::refusal;
 use crate::rows::NDJSON;
 use crate::service::{Local, Service};
 use crate::writing;
-use docs::{Done, Session, WriteError, Written};
+use docs::{Done, Session, Submission, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -72,7 +72,9 @@ pub(super) fn load(
     let mut to_write: Vec<_> = lines(request.body()).map(|(place, line)| (place + 1, line.into())).collect();
     to_write.reverse();
     let waiting = to_write.len() + 1;
-    let state = State { waiting, failed: Vec::new(), late: Some(reply.later()), taken: Some(taken) };
+    let late = reply.later_watched();
+    let over = Some(writing::question(service, &late));
+    let state = State { waiting, failed: Vec::new(), late: Some(late), taken: Some(taken) };
     let batch = Arc::new(Batch { state: Mutex::new(state), replies: service.replies.clone() });
     let shared = Arc::clone(&batch);
     let done = move |number| -> Done {
@@ -83,12 +85,16 @@ pub(super) fn load(
     };
     let (database, shared) = (service.database.clone(), Arc::clone(&service.shared));
     let large_of = database.clone();
-    let take_large = move |session: &Session, submission| shared.take_large(&large_of, session, submission);
+    let take_large = move |session: &Session, submission: Submission| {
+        let is_large = writing::is_large(&large_of, session, &submission.write);
+        shared.take_large(&large_of, submission, is_large)
+    };
     local.held.bulk(Bulk {
         database,
         collection: id,
         take_large: Box::new(take_large),
         lines: to_write,
+        over,
         done: Box::new(done),
     });
     batch.end(0, None);

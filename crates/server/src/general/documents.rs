@@ -247,7 +247,7 @@ fn submit(
         Ok(taken) => taken,
         Err(failure) => return fail(&failure, reply),
     };
-    let late = reply.later();
+    let (late, over) = writing::later(service, local, &write, reply);
     let told = move |outcome: Result<Written, WriteError>| {
         drop(taken);
         match outcome {
@@ -255,7 +255,7 @@ fn submit(
             Err(error) => refusal::refuse(&ErrorRules::default(), late, &refusal::of_write(&error)),
         }
     };
-    writing::hand_over(service, local, Submission { write, required: None, done: Box::new(told) });
+    writing::hand_over(service, local, Submission { write, required: None, over, done: Box::new(told) });
 }
 
 /// 201 for a new document, 200 for a changed one; its change number as the tag. The body is the key, where it was made here.
