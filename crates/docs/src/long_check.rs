@@ -2,7 +2,8 @@
 //! a thread that commits for all.
 //!
 //! A write whose transaction others overtook is prepared again by the committer. The document is mostly the same: then it is known
-//! to fit. While it is checked it is asked whether anybody still wants the write. A patch that meets another document there makes another one, which is not checked: the write is refused, to be sent again.
+//! to fit. A patch that meets another document there makes another one, which is not checked: the write is refused, to be sent again.
+//! While a document is checked it is asked whether anybody still wants the write.
 
 use std::hash::BuildHasher;
 use std::hash::RandomState;
