@@ -57,7 +57,7 @@ impl EventLoop {
             going_on: Vec::new(),
             heavy_going_on: Vec::new(),
             to_flush: Vec::new(),
-            fairness: Fairness::default(),
+            fairness: Fairness::new(),
         }
     }
 

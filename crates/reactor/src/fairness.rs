@@ -25,6 +25,10 @@ const FORGOTTEN_NS: u64 = 20_000;
 const TURN_NS: std::ops::RangeInclusive<u64> = 10_000..=2_000_000;
 /// Addresses whose use is known. Any others count as ones who have used nothing.
 const ADDRESSES_MAX: usize = 4096;
+/// Room made at the start, so that a loop with few connections allocates nothing later; and the most that is kept from one
+/// order to the next.
+const ROOM: usize = 64;
+const ROOM_KEPT_MAX: usize = 16_384;
 
 /// What an address has used lately, and what a turn of it takes: the average of the last few.
 #[derive(Clone, Copy, Default)]
@@ -34,14 +38,34 @@ struct Use {
 }
 
 /// The order of turns.
-#[derive(Default)]
 pub(crate) struct Fairness {
     new_go_first: bool,
     uses: HashMap<IpAddr, Use>,
     halved_ns: u64,
+    /// Empty between two orders: a list with what each goes by, and how many of an address have gone before, by whether they waited.
+    keyed: Vec<Keyed>,
+    before: HashMap<(IpAddr, bool), u64>,
+}
+
+/// A listed connection: what its address will have used when its turn comes, and its place in the list.
+#[derive(Clone, Copy)]
+struct Keyed {
+    used_ns: u64,
+    place: usize,
+    id: ConnectionId,
 }
 
 impl Fairness {
+    pub(crate) fn new() -> Self {
+        Self {
+            new_go_first: false,
+            uses: HashMap::with_capacity(ROOM),
+            halved_ns: 0,
+            keyed: Vec::with_capacity(ROOM),
+            before: HashMap::with_capacity(ROOM),
+        }
+    }
+
     /// A turn for a peer took so long.
     pub(crate) fn count(&mut self, peer: IpAddr, took_ns: u64) {
         let address = host(peer);
@@ -62,31 +86,36 @@ impl Fairness {
         connections: &mut Connections,
         now_ns: u64,
     ) {
-        let listed = std::mem::take(list).into_iter().enumerate().filter_map(|(place, id)| {
-            let peer = connections.get(id.slot, id.generation)?.link.peer.ip();
-            Some((id, peer, place < waited))
-        });
-        let ordered = self.ordered(listed, now_ns);
-        *list = ordered;
+        let peers = |id: ConnectionId| Some(connections.get(id.slot, id.generation)?.link.peer.ip());
+        self.order_by(list, waited, peers, now_ns);
     }
 
-    /// The same of connections with their peers, and whether they waited.
-    fn ordered<T>(&mut self, listed: impl Iterator<Item = (T, IpAddr, bool)>, now_ns: u64) -> Vec<T> {
+    /// The same, asking for each connection's peer; one that is gone has none, and leaves the list.
+    fn order_by(
+        &mut self,
+        list: &mut Vec<ConnectionId>,
+        waited: usize,
+        mut peer: impl FnMut(ConnectionId) -> Option<IpAddr>,
+        now_ns: u64,
+    ) {
         self.forget(now_ns);
         self.new_go_first = !self.new_go_first;
-        let mut before: HashMap<(IpAddr, bool), u64> = HashMap::new();
-        let keyed = listed.map(|(one, peer, has_waited)| {
-            let address = host(peer);
+        for (place, id) in list.drain(..).enumerate() {
+            let Some(peer) = peer(id) else { continue };
+            let (address, has_waited) = (host(peer), place < waited);
             let used = self.uses.get(&address).copied().unwrap_or_default();
-            let before = before.entry((address, has_waited)).or_default();
+            let before = self.before.entry((address, has_waited)).or_default();
             let turns = *before * 2 + u64::from(has_waited == self.new_go_first);
             *before += 1;
-            (used.all_ns + turns * used.turn_ns.max(*TURN_NS.start()), one)
-        });
-        let mut keyed: Vec<(u64, T)> = keyed.collect();
-        // Stable: of those who have used as much who waits longest goes first.
-        keyed.sort_by_key(|(used_ns, _)| *used_ns);
-        keyed.into_iter().map(|(_, one)| one).collect()
+            let used_ns = used.all_ns + turns * used.turn_ns.max(*TURN_NS.start());
+            self.keyed.push(Keyed { used_ns, place, id });
+        }
+        // Of those who have used as much who waits longest goes first.
+        self.keyed.sort_unstable_by_key(|one| (one.used_ns, one.place));
+        list.extend(self.keyed.drain(..).map(|one| one.id));
+        self.keyed.shrink_to(ROOM_KEPT_MAX);
+        self.before.clear();
+        self.before.shrink_to(ROOM_KEPT_MAX);
     }
 
     fn forget(&mut self, now_ns: u64) {
@@ -114,13 +143,17 @@ mod tests {
 
     /// The order of connections, each given as its address's number and whether it waited: their places in the list.
     fn order(fairness: &mut Fairness, now_ns: u64, list: &[(u32, bool)]) -> Vec<usize> {
-        let listed = list.iter().enumerate().map(|(place, (number, waited))| (place, host_number(*number), *waited));
-        fairness.ordered(listed, now_ns)
+        let mut ids: Vec<_> =
+            (0..list.len() as u32).map(|slot| ConnectionId { loop_index: 0, slot, generation: 1 }).collect();
+        let waited = list.iter().filter(|(_, waited)| *waited).count();
+        assert!(list[..waited].iter().all(|(_, waited)| *waited), "those who waited stand first");
+        fairness.order_by(&mut ids, waited, |id| Some(host_number(list[id.slot as usize].0)), now_ns);
+        ids.into_iter().map(|id| id.slot as usize).collect()
     }
 
     #[test]
     fn all_connections_of_who_has_used_little_go_before_the_first_of_who_has_used_much() {
-        let mut fairness = Fairness::default();
+        let mut fairness = Fairness::new();
         fairness.forget(HALVED_EVERY_NS);
         for _ in 0..20 {
             fairness.count(host_number(1), 500_000);
@@ -135,7 +168,7 @@ mod tests {
 
     #[test]
     fn of_one_address_those_who_waited_and_those_who_came_take_turns() {
-        let mut fairness = Fairness::default();
+        let mut fairness = Fairness::new();
         let list = [(1, true), (1, true), (1, true), (1, false), (1, false)];
         let orders = [(); 2].map(|()| order(&mut fairness, 0, &list));
         assert_eq!(orders, [vec![3, 0, 4, 1, 2], vec![0, 3, 1, 4, 2]]);
@@ -143,7 +176,7 @@ mod tests {
 
     #[test]
     fn addresses_that_want_all_they_can_get_have_equal_times_whatever_their_turns_take() {
-        let mut fairness = Fairness::default();
+        let mut fairness = Fairness::new();
         let turn_ns = [1_000_000, 100_000, 30_000];
         let (mut had_ns, mut now_ns) = ([0_u64; 3], 0);
         // Each has thirty connections that wait, and new ones as many.
@@ -168,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_was_used_is_forgotten_and_who_waits_longest_goes_first() {
-        let mut fairness = Fairness::default();
+        let mut fairness = Fairness::new();
         (0..1000).for_each(|_| fairness.count(host_number(1), 1_000_000));
         let list = [(1, true), (2, true), (3, false)];
         assert_eq!(order(&mut fairness, HALVED_EVERY_NS, &list).last(), Some(&0));
@@ -179,7 +212,7 @@ mod tests {
 
     #[test]
     fn many_addresses_take_no_more_room_than_some() {
-        let mut fairness = Fairness::default();
+        let mut fairness = Fairness::new();
         (0..3 * ADDRESSES_MAX as u32).for_each(|number| fairness.count(host_number(number), 50_000));
         assert_eq!(fairness.uses.len(), ADDRESSES_MAX);
     }
