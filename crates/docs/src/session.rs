@@ -199,6 +199,12 @@ impl<'s> Moment<'s> {
         self.view.inner.check()
     }
 
+    /// Whether another database had taken over before: indexes and views are not kept in step any more.
+    #[inline]
+    pub fn is_superseded(&self) -> bool {
+        self.is_superseded
+    }
+
     /// The change number of the newest change it shows.
     pub fn version(&self) -> u64 {
         self.view.inner.version().0

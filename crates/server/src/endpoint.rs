@@ -5,12 +5,14 @@ use crate::config::{Action as Declared, EndpointConfig, SORT, Target};
 use crate::direct::{self, Waiting};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::InFlight;
+use crate::kept_request::KeptRequest;
 use crate::keys::KeyTold;
 use crate::large;
+use crate::late_query::LateQuery;
 use crate::media::JSON;
 use crate::named::{Named, Unread, missing};
 use crate::params;
-use crate::querying::DeclaredQuery;
+use crate::querying::{DeclaredQuery, Whole};
 use crate::reading;
 use crate::refusal;
 use crate::service::{Local, Service};
@@ -203,6 +205,49 @@ impl Endpoint {
                 target.write(service, local, params, (|key| Op::Delete { key }, required), answer, reply);
             }
         }
+    }
+}
+
+impl Endpoint {
+    /// Has the query run of a request that began by another configuration; nothing where it is answered already.
+    #[cold]
+    pub(crate) fn ask_again(
+        &self,
+        service: &Service,
+        (request, params): (&KeptRequest, &Params<'_, '_>),
+        whole: Whole,
+        late: LateReply,
+    ) -> Option<(Arc<LateQuery>, LateReply)> {
+        let mut text = Vec::new();
+        let checked =
+            self.path.iter().try_for_each(|parameter| params::of_path(parameter, params, &mut text).map(drop));
+        let required = checked.and_then(|()| self.required_anew(service, params));
+        if let (Ok(()), Action::Get(named)) = (&required, &self.action)
+            && let Some(key) = named.key(params, &mut text)
+        {
+            read_elsewhere(service, None, named.unread(&key), late);
+            return None;
+        }
+        let query = required.and_then(|()| match &self.action {
+            Action::Query(query) => Ok(query),
+            Action::Sorted(queries) => chosen(queries, &request.query, &mut text),
+            _ => Err(Failure::new(Kind::Busy, "this path has just begun to mean something else: try again")),
+        });
+        match query.and_then(|query| query.asked_again(service, (request, params), whole)) {
+            Ok(query) => Some((Arc::new(query), late)),
+            Err(failure) => {
+                refusal::refuse(&service.errors, late, &failure);
+                None
+            }
+        }
+    }
+
+    /// 404 unless the document that is required exists.
+    fn required_anew(&self, service: &Service, params: &Params<'_, '_>) -> Result<(), Failure> {
+        let Some(require) = &self.require else { return Ok(()) };
+        let mut text = Vec::new();
+        let required = require.unread(&require.key(params, &mut text).ok_or_else(missing)?);
+        service.pool_sessions.with(&service.database, |session| required.check(session))
     }
 }
 

@@ -303,6 +303,11 @@ impl<'f> Reply<'f> {
         }
     }
 
+    /// The reply, where nothing of it has left.
+    pub(crate) fn give_back(self) -> Option<LateReply> {
+        self.late
+    }
+
     /// Answers with what is left, or ends what has begun. `rest` is what the sinks left in their buffer.
     pub(crate) fn end(mut self, mut rest: Vec<u8>, outcome: Result<(), Failure>) {
         let outcome = match self.cut {

@@ -2,14 +2,13 @@
 //! makes a larger result, is run again on the pool with the service's whole budget, and answered late: a loop is never held for long.
 //! The next of its kind go to the pool at once ([`crate::loop_time`]), which refuses them where its queue is full.
 
-use crate::background;
 use crate::client::Watch;
-use crate::cold::{Room, Sessions};
+use crate::cold::Room;
 use crate::config::{Action, EndpointConfig, path_parameters};
-use crate::failure::{ErrorRules, Failure, Kind};
-use crate::flowing;
-use crate::in_flight::InFlight;
+use crate::failure::{Failure, Kind};
+use crate::kept_request::KeptRequest;
 use crate::large;
+use crate::late_query::{LateQuery, QueryRequest};
 use crate::loop_time::{Habit, Habits, LoopTime};
 use crate::media::{JSON, Shape};
 use crate::named::Unread;
@@ -20,13 +19,10 @@ use crate::queries::{PLAN_FIELD, Queries};
 use crate::reading;
 use crate::refusal;
 use crate::service::{Local, PathTexts, Service, Shared};
-use crate::streaming;
-use docs::Database;
 use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault};
 use docs::order::Scalar;
 use docs::sql::{Budget, COMPUTED, Outcome, OwnedValue, Query, QueryError, ROW, SpillSpace, SqlError, Value};
-use executor::Pool;
 use http::{LateReply, Params, Reply, Request, Status};
 use reactor::Loop;
 use std::sync::Arc;
@@ -75,7 +71,7 @@ impl Whole {
     }
 
     /// As much of it as there is room for.
-    fn within(self, room: Room) -> Whole {
+    pub(crate) fn within(self, room: Room) -> Whole {
         let spill = if room.is_cold() { None } else { self.spill };
         let (rows_max, bytes_max) = (self.rows_max.min(room.rows_max), self.bytes_max.min(room.bytes_max));
         Whole { rows_max, bytes_max, spill, ..self }
@@ -111,8 +107,8 @@ impl Whole {
 /// A declared query, ready to run.
 pub(crate) struct DeclaredQuery {
     /// Its endpoint's, which the log tells instead of the text.
-    route: Box<str>,
-    query: Query,
+    pub(crate) route: Box<str>,
+    pub(crate) query: Query,
     /// The declared parameters of the request's query.
     declared: Vec<Parameter>,
     /// What fills each slot of the statement.
@@ -120,10 +116,10 @@ pub(crate) struct DeclaredQuery {
     /// It calls date functions, so it is told the time.
     uses_clock: bool,
     one_row: bool,
-    habits: Habits,
+    pub(crate) habits: Habits,
     /// Bytes before and behind the rows; of a page all that stands before its first row.
-    before: Box<[u8]>,
-    behind: Box<[u8]>,
+    pub(crate) before: Box<[u8]>,
+    pub(crate) behind: Box<[u8]>,
     /// Where it gives pages.
     pages: Option<Box<Pages>>,
 }
@@ -215,13 +211,13 @@ impl DeclaredQuery {
     ) {
         let Local { session, text, out, scratch, path_texts, cold, lp, .. } = local;
         let mut values = Values::new(self.slots.len());
-        match self.read_values(request, params, text, path_texts, values.slots()) {
+        match self.read_values(request.query(), params, text, path_texts, values.slots()) {
             Ok(()) => {}
             // A document that is required and not there goes before a bad parameter.
             Err(failure) if unread.is_some() => return self.fail_late(service, failure, unread, reply),
             Err(failure) => return service.fail(&failure, reply),
         }
-        let page = match self.pages.as_deref().map(|pages| self.page(pages, request, values.as_slice())) {
+        let page = match self.pages.as_deref().map(|pages| self.page(pages, request.query(), values.as_slice())) {
             None => None,
             Some(Ok(page)) => Some(page),
             Some(Err(failure)) if unread.is_some() => return self.fail_late(service, failure, unread, reply),
@@ -230,15 +226,16 @@ impl DeclaredQuery {
         if request.names_media() && !self.one_row {
             let shape = Shape::of_accept(request);
             if shape != Shape::Json && page.is_none() {
-                let streamed = Streamed::new(self, service, (values.as_slice(), shape), self.now_ms());
-                return streamed.start(reply.later_watched(), unread);
+                let asked = self.asked(request, (values.as_slice(), None), self.now_ms(), unread);
+                return self.hand_over(service, asked, reply);
             } else if shape != Shape::Json {
                 return service.fail(&paging::not_json(), reply);
             }
         }
         let habit = Habit::of(values.as_slice());
         if self.habits.is_long(habit, lp) && unread.is_none() {
-            return self.hand_over(service, (values.as_slice(), page), self.now_ms(), reply);
+            let asked = self.asked(request, (values.as_slice(), page), self.now_ms(), None);
+            return self.hand_over(service, asked, reply);
         }
         let time = LoopTime::new(lp);
         let is_over = || time.is_over();
@@ -257,7 +254,8 @@ impl DeclaredQuery {
         };
         match ran {
             Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
-                self.answer_cold(service, (values.as_slice(), page), budget.now_ms, unread, reply);
+                let asked = self.asked(request, (values.as_slice(), page), budget.now_ms, unread);
+                self.answer_cold(service, asked, reply);
                 reading::count_cold(service, cold);
             }
             Ok(outcome) => {
@@ -276,28 +274,62 @@ impl DeclaredQuery {
             {
                 out.clear();
                 self.habits.set_long(habit, lp);
-                self.hand_over(service, (values.as_slice(), page), budget.now_ms, reply);
+                let asked = self.asked(request, (values.as_slice(), page), budget.now_ms, None);
+                self.hand_over(service, asked, reply);
+            }
+            Err(ended) if ended.is_of_reload() => {
+                out.clear();
+                let asked = self.asked(request, (values.as_slice(), page), budget.now_ms, None);
+                self.hand_over(service, asked, reply);
             }
             Err(ended) => service.fail(&ended.failure(), reply),
         }
     }
 
-    /// Has it run on the pool, from its beginning.
+    /// What a request asks, for a thread that waits.
     #[cold]
-    fn hand_over(
-        self: &Arc<Self>,
-        service: &Service,
+    fn asked(
+        &self,
+        request: &Request<'_>,
         (values, page): (&[Value<'_>], Option<Page>),
         now_ms: i64,
-        reply: Reply<'_>,
-    ) {
-        match page {
-            None if !self.one_row => {
-                let streamed = Streamed::new(self, service, (values, Shape::Json), now_ms);
-                streamed.start(reply.later_watched(), None);
-            }
-            page => self.answer_late(service, (values, page), now_ms, reply),
+        required: Option<Unread>,
+    ) -> QueryRequest {
+        let values = values.iter().map(OwnedValue::new).collect();
+        QueryRequest { kept: KeptRequest::of(request), values, page, now_ms, required }
+    }
+
+    /// Has it run on the pool, from its beginning.
+    #[cold]
+    fn hand_over(self: &Arc<Self>, service: &Service, asked: QueryRequest, reply: Reply<'_>) {
+        let query = LateQuery::new(self, service, asked, Whole::of(service));
+        Arc::new(query).start(reply.later_watched());
+    }
+
+    /// What a request asks that another configuration's endpoint was asked before; an answer, where it is wrong.
+    #[cold]
+    pub(crate) fn asked_again(
+        self: &Arc<Self>,
+        service: &Service,
+        (request, params): (&KeptRequest, &Params<'_, '_>),
+        whole: Whole,
+    ) -> Result<LateQuery, Failure> {
+        let (mut text, mut path_texts) = (Vec::new(), PathTexts::default());
+        let mut values = Values::new(self.slots.len());
+        self.read_values(&request.query, params, &mut text, &mut path_texts, values.slots())?;
+        let page = self.pages.as_deref().map(|pages| self.page(pages, &request.query, values.as_slice()));
+        let page = page.transpose()?;
+        if page.is_some() && request.shape != Shape::Json {
+            return Err(paging::not_json());
         }
+        let values = values.as_slice().iter().map(OwnedValue::new).collect();
+        let asked = QueryRequest { kept: request.clone(), values, page, now_ms: self.now_ms(), required: None };
+        Ok(LateQuery::new(self, service, asked, whole))
+    }
+
+    /// Whether its result is one row, and no array.
+    pub(crate) fn has_one_row(&self) -> bool {
+        self.one_row
     }
 
     /// How the rows of a run are found, in one line, and whether a collection is read whole.
@@ -324,8 +356,7 @@ impl DeclaredQuery {
 
     /// Which page a request wants. A cursor is of the values that the request gave, and not of what is filled in.
     #[cold]
-    fn page(&self, pages: &Pages, request: &Request<'_>, values: &[Value<'_>]) -> Result<Page, Failure> {
-        let query = request.query();
+    fn page(&self, pages: &Pages, query: &str, values: &[Value<'_>]) -> Result<Page, Failure> {
         let is_given = |slot: &Source| match slot {
             Source::Path(_) => true,
             Source::File(_) => false,
@@ -339,28 +370,12 @@ impl DeclaredQuery {
     }
 
     /// Runs it again, from its beginning, where it may wait for the disk.
-    fn answer_cold(
-        self: &Arc<Self>,
-        service: &Service,
-        (values, page): (&[Value<'_>], Option<Page>),
-        now_ms: i64,
-        required: Option<Unread>,
-        reply: Reply<'_>,
-    ) {
-        let (query, whole, queries) = (Arc::clone(self), Whole::of(service), Arc::clone(&service.queries));
+    fn answer_cold(self: &Arc<Self>, service: &Service, asked: QueryRequest, reply: Reply<'_>) {
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
-        let streams = page.is_none() && !self.one_row;
-        let streamed = streams.then(|| Streamed::new(self, service, (values, Shape::Json), now_ms));
-        let values: Vec<OwnedValue> = values.iter().map(OwnedValue::new).collect();
-        let read = move |session: &docs::Session, room: Room| {
-            required.iter().try_for_each(|required| required.check(session))?;
-            let run = |budget: &Budget<'_>| query.run_whole(session, (&values, page.as_ref()), budget, &queries);
-            match whole.clone().within(room).run(now_ms, run) {
-                Err(Ended::Query(QueryError::Limit { .. })) if room.is_cold() => Ok(None),
-                outcome => outcome.map(Some).map_err(Ended::failure),
-            }
-        };
-        let done = move |mut late: LateReply, told: Result<(Vec<u8>, Option<String>), Failure>| match told {
+        let query = Arc::new(LateQuery::new(self, service, asked, Whole::of(service)));
+        let for_pool = Arc::clone(&query);
+        let read = move |session: &docs::Session, room: Room| query.run_cold(session, room);
+        let done = move |mut late: LateReply, told: Result<WholeReply, Failure>| match told {
             Ok((body, plan)) => {
                 if let Some(plan) = plan {
                     late.header(PLAN_FIELD, &plan);
@@ -369,42 +384,8 @@ impl DeclaredQuery {
             }
             Err(failure) => refusal::refuse(&errors, late, &failure),
         };
-        match streamed {
-            None => reading::read_late(service, &service.errors, reply.later_watched(), read, done),
-            Some(streamed) => {
-                let late = reply.later_watched();
-                reading::read_or(service, &service.errors, late, (read, done), |late, _| streamed.start(late, None));
-            }
-        }
-    }
-
-    /// Runs it again, from its beginning, on the pool.
-    fn answer_late(
-        self: &Arc<Self>,
-        service: &Service,
-        (values, page): (&[Value<'_>], Option<Page>),
-        now_ms: i64,
-        reply: Reply<'_>,
-    ) {
-        let (query, database) = (Arc::clone(self), service.database.clone());
-        let sessions = Arc::clone(&service.pool_sessions);
-        let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
-        let whole = Whole::of(service);
-        let values: Vec<OwnedValue> = values.iter().map(OwnedValue::new).collect();
-        let queries = Arc::clone(&service.queries);
         let late = reply.later_watched();
-        let client = Watch::of(&late);
-        background::run_until(whole.ends(), &service.pool, &service.errors, late, move |mut late| {
-            let body = sessions.with(&database, |session| {
-                let values = (&values[..], page.as_ref());
-                let run = |budget: &Budget<'_>| query.run_long(session, values, budget, &queries, &mut late);
-                whole.run_for(&client, now_ms, run).map_err(|ended| client.failure(ended.failure()))
-            });
-            match body {
-                Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),
-                Err(failure) => refusal::refuse(&errors, late, &failure),
-            }
-        });
+        reading::read_or(service, &service.errors, late, (read, done), |late, _| for_pool.start(late));
     }
 
     /// A request that has failed, unless it fails for a required document that is not there.
@@ -420,13 +401,13 @@ impl DeclaredQuery {
     }
 
     /// The result, and the plan where the reply is to tell it.
-    fn run_whole(
+    pub(crate) fn run_whole(
         &self,
         session: &docs::Session,
         (values, page): (&[OwnedValue], Option<&Page>),
         budget: &Budget<'_>,
         queries: &Queries,
-    ) -> Result<(Vec<u8>, Option<String>), Ended> {
+    ) -> Result<WholeReply, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let mut out = Vec::new();
         let outcome = self.run(session, (&values, page), &mut docs::sql::Scratch::new(), budget, &mut out)?;
@@ -436,7 +417,7 @@ impl DeclaredQuery {
     }
 
     /// The same where it may have helpers; it is counted, and the reply tells the plan.
-    fn run_long(
+    pub(crate) fn run_long(
         &self,
         session: &docs::Session,
         (values, page): (&[OwnedValue], Option<&Page>),
@@ -449,7 +430,9 @@ impl DeclaredQuery {
         let ran = self.run(session, (&values, page), &mut queries.scratch(), budget, &mut out);
         self.habits.took(Habit::of(&values), began.elapsed());
         let (plan, scans) = self.plan_of((&values, page));
-        if let Err(Ended::Query(error)) = &ran {
+        if let Err(ended @ Ended::Query(error)) = &ran
+            && !ended.is_of_reload()
+        {
             queries.count_ended(error, &plan, scans, &self.route);
         }
         queries.count(&ran?, &plan, scans, &self.route);
@@ -487,14 +470,14 @@ impl DeclaredQuery {
     /// The statement's values by slot.
     fn read_values<'v>(
         &'v self,
-        request: &Request<'v>,
+        query: &'v str,
         params: &Params<'_, 'v>,
         text: &'v mut Vec<u8>,
         path_texts: &'v mut PathTexts,
         values: &mut [Value<'v>],
     ) -> Result<(), Failure> {
         let mut given = params::Given::default();
-        params::read(&self.declared, request.query(), text, &mut given)?;
+        params::read(&self.declared, query, text, &mut given)?;
         let mut path_texts = path_texts.iter_mut();
         for (slot, value) in self.slots.iter().zip(values) {
             *value = match slot {
@@ -507,86 +490,6 @@ impl DeclaredQuery {
                 }
             };
         }
-        Ok(())
-    }
-}
-
-/// A declared query on the pool, whose rows leave while they are made.
-struct Streamed {
-    query: Arc<DeclaredQuery>,
-    values: Vec<OwnedValue>,
-    shape: Shape,
-    now_ms: i64,
-    database: Database,
-    sessions: Arc<Sessions>,
-    pool: Arc<Pool>,
-    errors: Arc<ErrorRules>,
-    replies: InFlight,
-    whole: Whole,
-    queries: Arc<Queries>,
-}
-
-impl Streamed {
-    #[cold]
-    fn new(
-        query: &Arc<DeclaredQuery>,
-        service: &Service,
-        (values, shape): (&[Value<'_>], Shape),
-        now_ms: i64,
-    ) -> Streamed {
-        Streamed {
-            query: Arc::clone(query),
-            values: values.iter().map(OwnedValue::new).collect(),
-            shape,
-            now_ms,
-            database: service.database.clone(),
-            sessions: Arc::clone(&service.pool_sessions),
-            pool: Arc::clone(&service.pool),
-            errors: Arc::clone(&service.errors),
-            replies: service.replies.clone(),
-            whole: Whole::of(service),
-            queries: Arc::clone(&service.queries),
-        }
-    }
-
-    /// Answers, where a required document exists.
-    fn start(self, late: LateReply, required: Option<Unread>) {
-        let (pool, errors, client) = (Arc::clone(&self.pool), Arc::clone(&self.errors), Watch::of(&late));
-        background::run_until(self.whole.ends(), &pool, &Arc::clone(&errors), late, move |late| {
-            let (media, bytes_max) = (self.shape.media(), self.whole.bytes_max());
-            let mut reply = flowing::Reply::new(late, (&self.replies, &errors, &self.pool), media, bytes_max);
-            let mut rest = Vec::new();
-            let ran = self.sessions.with(&self.database, |session| {
-                required.iter().try_for_each(|required| required.check(session))?;
-                self.run(session, &client, (&mut reply, &mut rest))
-            });
-            reply.end(rest, ran);
-        });
-    }
-
-    fn run(
-        &self,
-        session: &docs::Session,
-        client: &Watch,
-        (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
-    ) -> Result<(), Failure> {
-        let DeclaredQuery { query, before, behind, route, .. } = &*self.query;
-        let values: Vec<Value<'_>> = self.values.iter().map(OwnedValue::value).collect();
-        let (plan, scans) = query.plan_line(&values);
-        reply.header(PLAN_FIELD, &plan);
-        let now = session.now();
-        let run = |reply: &mut flowing::Reply<'_>, budget: &Budget<'_>| {
-            let rows = (&now, &values[..], self.shape);
-            streaming::stream(query, rows, (before, behind), &mut self.queries.scratch(), budget, (reply, rest))
-        };
-        let began = Instant::now();
-        let ran = self.whole.clone().run_for(client, self.now_ms, |budget| reply.run(budget, run));
-        self.query.habits.took(Habit::of(&values), began.elapsed());
-        let outcome = ran.map_err(|error| {
-            self.queries.count_ended(&error, &plan, scans, route);
-            client.failure(refusal::of_query(&error))
-        })?;
-        self.queries.count(&outcome, &plan, scans, route);
         Ok(())
     }
 }
@@ -617,14 +520,22 @@ impl<'v> Values<'v> {
     }
 }
 
+/// A reply's body, and the plan where the reply is to tell it.
+pub(crate) type WholeReply = (Vec<u8>, Option<String>);
+
 /// Why a run gave no result.
-enum Ended {
+pub(crate) enum Ended {
     Query(QueryError),
     NoRow,
 }
 
 impl Ended {
-    fn failure(self) -> Failure {
+    /// Whether another configuration had taken over before it began.
+    pub(crate) fn is_of_reload(&self) -> bool {
+        matches!(self, Ended::Query(QueryError::Store(store::Error::Busy)))
+    }
+
+    pub(crate) fn failure(self) -> Failure {
         match self {
             Ended::Query(error) => refusal::of_query(&error),
             Ended::NoRow => Failure::new(Kind::NotFound, "the query has no row"),

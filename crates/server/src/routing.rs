@@ -5,12 +5,16 @@ use crate::endpoint::{self, Endpoint};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::general::door::Door;
 use crate::general::{documents, modify};
+use crate::kept_request::KeptRequest;
+use crate::late_query::LateQuery;
+use crate::querying::Whole;
 use crate::refusal;
 use crate::service::{Local, Service};
 use crate::writing::LARGE_BYTES;
 use docs::direct::Outcome;
 use docs::{CollectionId, LONG_CHECK_BYTES, ReadError};
-use http::{Lookup, Method, Order, Reply, Request, Router, Status};
+use http::{LateReply, Lookup, Method, Order, Reply, Request, Router, Status};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What a path leads to.
@@ -124,6 +128,29 @@ impl Routing {
             }
         }
         local.shrink();
+    }
+
+    /// What a declared query is asked here that waited for a thread by another configuration; nothing where that is answered already.
+    #[cold]
+    pub(crate) fn route_again(
+        &self,
+        request: &KeptRequest,
+        whole: Whole,
+        mut late: LateReply,
+    ) -> Option<(Arc<LateQuery>, LateReply)> {
+        let failure = match self.router.find(request.method, &request.path) {
+            Lookup::Found { value: Route::Declared(endpoint), params } => {
+                return endpoint.ask_again(&self.service, (request, &params), whole, late);
+            }
+            Lookup::MethodNotAllowed { allow } => {
+                late.header("Allow", &allow);
+                Failure::new(Kind::MethodNotAllowed, format!("this path takes {allow}"))
+            }
+            // The general API's own paths are never declared, and no query is asked by OPTIONS.
+            _ => Failure::new(Kind::NotFound, "no route has this path"),
+        };
+        refusal::refuse(&self.service.errors, late, &failure);
+        None
     }
 
     /// Answers what was read past the page cache.

@@ -15,6 +15,7 @@ use crate::queries::Queries;
 use crate::refusal::RETRY_AFTER;
 use crate::reloads::Reloads;
 use crate::sources::Sources;
+use crate::switch::Switch;
 use crate::writing::LargeWrites;
 use docs::{Database, Session};
 use executor::Pool;
@@ -25,7 +26,7 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Bytes of buffers that a loop keeps between two requests; one that grew beyond is given back.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
@@ -89,6 +90,8 @@ pub(crate) struct Shared {
     /// How many configurations are held: the one that is served, and those before it that something goes on with.
     pub(crate) services: AtomicU64,
     pub(crate) sources: OnceLock<Sources>,
+    /// Where the newest configuration is found. Held weakly, for it holds this.
+    pub(crate) switch: OnceLock<Weak<Switch>>,
 }
 
 impl Deref for Service {
@@ -162,6 +165,7 @@ impl Shared {
             reloads: Reloads::default(),
             services: AtomicU64::new(0),
             sources: OnceLock::new(),
+            switch: OnceLock::new(),
         }
     }
 }

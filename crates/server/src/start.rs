@@ -198,6 +198,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let sources = Sources { http, loops: reactor.loops().to_vec(), division, started };
     // Set once, here: nobody else has the server yet.
     let _ = server.service().current().service.sources.set(sources);
+    let _ = server.service().current().service.switch.set(Arc::downgrade(server.service()));
     let reloads = ReloadThread::start(server.service(), config.clone()).map_err(StartError::System)?;
     Ok(Running { reactor, reloads, server, address, drain: settings.drain, log })
 }

@@ -112,22 +112,21 @@ impl Statement {
         self.query.execute(now.view(), values, &mut self.scratch(), budget, sink)
     }
 
-    /// Runs it on the newest state; its rows leave while they are made. What has not left when it ends is in `rest`.
+    /// Runs it; its rows leave while they are made. What has not left when it ends is in `rest`.
     pub(crate) fn flow(
         &self,
-        session: &Session,
+        now: &Moment<'_>,
         values: &[Value<'_>],
         shape: Shape,
         budget: &Budget<'_>,
         (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
     ) -> Result<Outcome, QueryError> {
-        let now = session.now();
         if self.explain.is_some() {
-            let outcome = self.write_rows(&now, values, shape, budget, rest)?;
+            let outcome = self.write_rows(now, values, shape, budget, rest)?;
             now.check_indexes().map_err(QueryError::Store)?;
             return Ok(outcome);
         }
-        streaming::stream(&self.query, (&now, values, shape), (b"", b""), &mut self.scratch(), budget, (reply, rest))
+        streaming::stream(&self.query, (now, values, shape), (b"", b""), &mut self.scratch(), budget, (reply, rest))
     }
 
     /// Runs it on the newest state and appends its rows.

@@ -41,16 +41,6 @@ fn settle(server: &TestServer) -> Json {
     }
 }
 
-/// Asks again where the query waited for a thread while the configuration changed: then it is refused, and says so.
-fn of_the_newest(mut ask: impl FnMut() -> crate::harness::Answer) -> crate::harness::Answer {
-    loop {
-        let answer = ask();
-        if answer.status != 503 || !answer.text().contains("the configuration has just changed: try again") {
-            return answer;
-        }
-    }
-}
-
 #[track_caller]
 fn check_reloaded(answer: &crate::harness::Answer) -> Json {
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -84,17 +74,15 @@ fn collections_indexes_and_endpoints_switch_beside_requests_that_none_notices() 
                     let answer = client.answer(false);
                     assert_eq!((answer.status, answer.json()["id"].as_u64()), (200, Some(u64::from(id))));
                     // There or not, and right where it is: what this client has inserted is in it.
-                    let answer = of_the_newest(|| {
-                        client.send("GET", "/by/1", "", b"");
-                        client.answer(false)
-                    });
+                    client.send("GET", "/by/1", "", b"");
+                    let answer = client.answer(false);
                     assert!(answer.status == 404 || answer.json()["n"].as_u64() >= Some(1_000), "{}", answer.text());
                 }
             });
         }
         for round in 0..15 {
             check_reloaded(&server.reload(&configs[round % 3]));
-            let found = of_the_newest(|| server.get("/by/1")).status;
+            let found = server.get("/by/1").status;
             assert_eq!(found, if round % 3 == 2 { 404 } else { 200 }, "round {round}");
             settle(&server);
         }
@@ -107,6 +95,82 @@ fn collections_indexes_and_endpoints_switch_beside_requests_that_none_notices() 
     assert_eq!(server.get("/by/1").json(), scanned[0]);
     assert_eq!(server.metric("sapsan_config_reloads_total"), 16.0);
     assert!(server.get("/_/openapi.json").json()["paths"]["/by/{g}"].is_object());
+}
+
+/// Queries of every kind, all of which go to the pool: rows that leave while they are made, one row, a page.
+const LATE: &str = r#"
+[[endpoints]]
+route = "GET /rows/{g}"
+params = { g = { type = "integer" } }
+query = "SELECT id, 'OLD' AS of FROM items WHERE g = :g ORDER BY id LIMIT 2"
+[[endpoints]]
+route = "GET /row"
+query = "SELECT 'OLD' AS of, COUNT(*) AS n FROM items a JOIN items b ON a.g + b.g >= 0 AND a.id < 300"
+result = "row"
+[[endpoints]]
+route = "GET /page"
+query = "SELECT b.id, 'OLD' AS of FROM items b WHERE b.id + 0 >= (SELECT COUNT(*) FROM items a JOIN items c ON a.g + c.g < 0 AND a.id < 300) ORDER BY b.id"
+page = { limit = 2 }
+[[endpoints]]
+route = "GET /gone"
+query = "SELECT 'OLD' AS of FROM items LIMIT 1"
+[[endpoints]]
+route = "GET /now/{id}"
+query = "SELECT 'OLD' AS of FROM items WHERE id + 0 = :id LIMIT 1"
+"#;
+
+#[test]
+fn queries_that_wait_for_a_thread_while_another_configuration_takes_over_are_answered_by_it() {
+    let pool = "query_seconds = 600\nscan_rows_max = 1000000000000\n";
+    let old = format!("{}{pool}", file(&[ITEMS, GET, LATE]));
+    let new_late = LATE.replace("'OLD'", "'NEW'").replace("GET /gone", "GET /other");
+    let new_late = new_late.replace("route = \"GET /now/{id}\"", "route = \"GET /then/{id}\"");
+    let now_get = GET.replace("/items/{id}", "/now/{id}");
+    let new = format!("{}{pool}", file(&[BEFORE, ITEMS, "indexes = [[\"g\"]]\n", GET, &new_late, &now_get]));
+    let server = TestServer::of_file(&old).unwrap();
+    fill(&server, 3_000);
+    // Both threads have work until their clients go.
+    let list = vec!["1"; 300].join(",");
+    let endless = format!(
+        "{{\"sql\":\"SELECT COUNT(*) AS n FROM json_each(:l) a, json_each(:l) b, json_each(:l) c, json_each(:l) d\",\"params\":{{\"l\":[{list}]}}}}"
+    );
+    let mut busy: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    busy.iter_mut().for_each(|client| client.send("POST", "/_/query", "", endless.as_bytes()));
+    let wait_for = |name: &str, count: f64| {
+        let until = Instant::now() + Duration::from_secs(30);
+        while server.metric(name) != count {
+            assert!(Instant::now() < until, "{name} never was {count}, but {}", server.metric(name));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait_for("sapsan_pool_running", 2.0);
+    let sql = |more: &str| format!("{{\"sql\":\"SELECT id FROM items WHERE g = 1 ORDER BY id LIMIT 2\"{more}}}");
+    let asked = [
+        ("GET", "/rows/1", "Accept: text/csv\r\n", String::new()),
+        ("GET", "/rows/1", "Accept: application/x-ndjson\r\n", String::new()),
+        ("GET", "/row", "", String::new()),
+        ("GET", "/page", "", String::new()),
+        ("GET", "/gone", "Accept: text/csv\r\n", String::new()),
+        ("GET", "/now/7", "Accept: text/csv\r\n", String::new()),
+        ("POST", "/_/query", "", sql("")),
+    ];
+    let mut clients: Vec<_> = asked.iter().map(|_| server.connect()).collect();
+    for (client, (method, target, fields, body)) in clients.iter_mut().zip(&asked) {
+        client.send(method, target, fields, body.as_bytes());
+    }
+    wait_for("sapsan_pool_queued", 7.0);
+    check_reloaded(&server.reload(&new));
+    drop(busy);
+    let answers: Vec<_> = clients.iter_mut().map(|client| client.answer(false)).collect();
+    let told: Vec<_> = answers.iter().map(|answer| (answer.status, answer.text())).collect();
+    assert_eq!(told[0], (200, "id,of\r\n1,NEW\r\n4,NEW\r\n"));
+    assert_eq!(told[1], (200, "{\"id\":1,\"of\":\"NEW\"}\n{\"id\":4,\"of\":\"NEW\"}\n"));
+    assert_eq!(told[2], (200, "{\"of\":\"NEW\",\"n\":900000}"));
+    assert_eq!(told[3].0, 200, "{told:?}");
+    assert!(told[3].1.starts_with("{\"items\":[{\"id\":0,\"of\":\"NEW\"}"), "{told:?}");
+    assert_eq!(told[4].0, 404, "{told:?}");
+    assert_eq!((told[5].0, &answers[5].json()["id"]), (200, &json!(7)));
+    assert_eq!(told[6], (200, "[{\"id\":1},{\"id\":4}]"));
 }
 
 #[test]

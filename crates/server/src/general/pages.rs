@@ -78,20 +78,27 @@ impl PageWanted {
         let late = reply.later_watched();
         let client = Watch::of(&late);
         background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
-            let page = self.run(&database.newest(), (&sql, &arguments), (whole, &client), &queries, &mut late);
+            let of = (&sql[..], &arguments);
+            let page = loop {
+                let page = self.run(&database.newest(), of, (&whole, &client), &queries, &mut late);
+                if let Some(page) = page.transpose() {
+                    break page;
+                }
+            };
             drop((sql, arguments, taken));
             send(&replies, &errors, late, page);
         });
     }
 
+    /// The page; nothing where another configuration has taken over before it was begun.
     fn run(
         &self,
         database: &Database,
         (sql, arguments): (&str, &Arguments),
-        (whole, client): (Whole, &Watch),
+        (whole, client): (&Whole, &Watch),
         queries: &Queries,
         late: &mut LateReply,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Option<Vec<u8>>, Failure> {
         let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
         let paged = Paged::prepare(sql, database.catalog()).map_err(|error| invalid(error.to_string()))?;
         let at = self.0.at();
@@ -100,9 +107,12 @@ impl PageWanted {
         let values: Result<Vec<Value<'_>>, &String> = values.collect();
         let values = values.map_err(|name| invalid(format!("the parameter :{name} is not given")))?;
         let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
+        let now = session.now();
+        if now.is_superseded() {
+            return Ok(None);
+        }
         let mut out = b"{\"items\":[".to_vec();
-        let ran = whole.run_for(client, params::unix_ms(), |budget| {
-            let now = session.now();
+        let ran = whole.clone().run_for(client, params::unix_ms(), |budget| {
             let ran = paged.write((now.view(), at), &values, &mut queries.scratch(), budget, &mut out)?;
             now.check_indexes().map_err(QueryError::Store)?;
             Ok(ran)
@@ -116,7 +126,7 @@ impl PageWanted {
         late.header(PLAN_FIELD, &plan);
         // Its cursor comes back in a body, which has its own bound.
         self.0.close(end, &mut out);
-        Ok(out)
+        Ok(Some(out))
     }
 }
 

@@ -52,9 +52,14 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
         let mut reply = flowing::Reply::new(late, (&replies, &errors, &pool), shape.media(), whole.bytes_max());
         let mut rest = Vec::new();
+        let of = (&sql[..], &arguments);
         // What it waited behind may have been another configuration.
-        let ran =
-            execute(&database.newest(), (&sql, &arguments), shape, (whole, &client), &queries, (&mut reply, &mut rest));
+        let ran = loop {
+            let ran = execute(&database.newest(), of, shape, (&whole, &client), &queries, (&mut reply, &mut rest));
+            if let Some(ran) = ran.transpose() {
+                break ran;
+            }
+        };
         drop((sql, arguments, taken));
         reply.end(rest, ran);
     });
@@ -93,14 +98,15 @@ fn read(body: &[u8]) -> Result<(String, Arguments, Option<PageWanted>), Failure>
     }
 }
 
+/// Runs it; nothing where another configuration has taken over before it began.
 fn execute(
     database: &Database,
     (sql, arguments): (&str, &Arguments),
     shape: Shape,
-    (whole, client): (Whole, &Watch),
+    (whole, client): (&Whole, &Watch),
     queries: &Queries,
     (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
-) -> Result<(), Failure> {
+) -> Result<Option<()>, Failure> {
     let statement =
         Statement::prepare(sql, database.catalog()).map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
     let statement = statement.with_workers(Arc::clone(&queries.workers));
@@ -108,16 +114,20 @@ fn execute(
         .bind(arguments)
         .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
     let session = database.session().map_err(|_| Failure::new(Kind::Busy, "no reader is free"))?;
+    let now = session.now();
+    if now.is_superseded() {
+        return Ok(None);
+    }
     let (plan, scans) = statement.plan_line(&values);
     reply.header(PLAN_FIELD, &plan);
     let run = |reply: &mut flowing::Reply<'_>, budget: &Budget<'_>| {
-        statement.flow(&session, &values, shape, budget, (reply, rest))
+        statement.flow(&now, &values, shape, budget, (reply, rest))
     };
-    let ran = whole.run_for(client, params::unix_ms(), |budget| reply.run(budget, run));
+    let ran = whole.clone().run_for(client, params::unix_ms(), |budget| reply.run(budget, run));
     let outcome = ran.map_err(|error| {
         queries.count_ended(&error, &plan, scans, sql);
         client.failure(refusal::of_query(&error))
     })?;
     queries.count(&outcome, &plan, scans, sql);
-    Ok(())
+    Ok(Some(()))
 }

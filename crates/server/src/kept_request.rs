@@ -1,0 +1,22 @@
+//! A read that waits for a thread, as it was asked: where another configuration takes over before its query begins, it is routed
+//! again ([`crate::late_query`]).
+
+use crate::media::Shape;
+use http::{Method, Request};
+
+/// See the module's text.
+#[derive(Clone)]
+pub(crate) struct KeptRequest {
+    pub(crate) method: Method,
+    pub(crate) path: Box<str>,
+    pub(crate) query: Box<str>,
+    /// The shape of rows that its client accepts.
+    pub(crate) shape: Shape,
+}
+
+impl KeptRequest {
+    pub(crate) fn of(request: &Request<'_>) -> KeptRequest {
+        let shape = if request.names_media() { Shape::of_accept(request) } else { Shape::Json };
+        KeptRequest { method: request.method(), path: request.path().into(), query: request.query().into(), shape }
+    }
+}

@@ -1,0 +1,190 @@
+//! A declared query on a thread of the pool. Rows of an array leave while they are made; one row, and a page, are answered whole.
+//!
+//! While the query waits for its thread, another configuration may take over. Then its indexes are not kept in step any more, and
+//! its request is routed again by the newest configuration: on the same thread, and within the same time. So a reload costs no
+//! request.
+
+use crate::background;
+use crate::client::Watch;
+use crate::cold::{Room, Sessions};
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::flowing;
+use crate::in_flight::InFlight;
+use crate::kept_request::KeptRequest;
+use crate::large;
+use crate::loop_time::Habit;
+use crate::media::JSON;
+use crate::named::Unread;
+use crate::paging::Page;
+use crate::queries::{PLAN_FIELD, Queries};
+use crate::querying::{DeclaredQuery, Ended, Whole, WholeReply};
+use crate::refusal;
+use crate::service::Service;
+use crate::streaming;
+use crate::switch::Switch;
+use docs::sql::{Budget, OwnedValue, QueryError, Value};
+use docs::{Database, Moment, Session};
+use executor::Pool;
+use http::{LateReply, Status};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+/// What a declared query is asked.
+pub(crate) struct QueryRequest {
+    pub(crate) kept: KeptRequest,
+    pub(crate) values: Vec<OwnedValue>,
+    pub(crate) page: Option<Page>,
+    /// The time that the statement is told.
+    pub(crate) now_ms: i64,
+    /// A document whose existence is still to be looked at.
+    pub(crate) required: Option<Unread>,
+}
+
+impl QueryRequest {
+    fn check_required(&self, session: &Session) -> Result<(), Failure> {
+        self.required.iter().try_for_each(|required| required.check(session))
+    }
+}
+
+/// See the module's text.
+pub(crate) struct LateQuery {
+    query: Arc<DeclaredQuery>,
+    request: QueryRequest,
+    whole: Whole,
+    database: Database,
+    sessions: Arc<Sessions>,
+    pool: Arc<Pool>,
+    errors: Arc<ErrorRules>,
+    replies: InFlight,
+    queries: Arc<Queries>,
+    switch: Weak<Switch>,
+}
+
+impl LateQuery {
+    #[cold]
+    pub(crate) fn new(query: &Arc<DeclaredQuery>, service: &Service, request: QueryRequest, whole: Whole) -> LateQuery {
+        LateQuery {
+            query: Arc::clone(query),
+            request,
+            whole,
+            database: service.database.clone(),
+            sessions: Arc::clone(&service.pool_sessions),
+            pool: Arc::clone(&service.pool),
+            errors: Arc::clone(&service.errors),
+            replies: service.replies.clone(),
+            queries: Arc::clone(&service.queries),
+            switch: service.switch.get().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Runs it on a thread that reads cold pages; nothing where its room is too small, or another configuration has taken over.
+    pub(crate) fn run_cold(&self, session: &Session, room: Room) -> Result<Option<WholeReply>, Failure> {
+        self.request.check_required(session)?;
+        let values = (&self.request.values[..], self.request.page.as_ref());
+        let run = |budget: &Budget<'_>| self.query.run_whole(session, values, budget, &self.queries);
+        match self.whole.clone().within(room).run(self.request.now_ms, run) {
+            Err(Ended::Query(QueryError::Limit { .. })) => Ok(None),
+            Err(ended) if ended.is_of_reload() => Ok(None),
+            outcome => outcome.map(Some).map_err(Ended::failure),
+        }
+    }
+
+    /// Has it run, and answers.
+    pub(crate) fn start(self: Arc<Self>, late: LateReply) {
+        let (pool, errors) = (Arc::clone(&self.pool), Arc::clone(&self.errors));
+        background::run_until(self.whole.ends(), &pool, &errors, late, move |late| self.run(late));
+    }
+
+    fn run(self: Arc<Self>, late: LateReply) {
+        let mut next = self.answer(late).and_then(|late| self.route_again(late));
+        while let Some((query, late)) = next {
+            next = query.answer(late).and_then(|late| query.route_again(late));
+        }
+    }
+
+    /// Answers, or gives the reply back: another configuration has taken over.
+    fn answer(&self, late: LateReply) -> Option<LateReply> {
+        let client = Watch::of(&late);
+        if self.request.page.is_none() && !self.query.has_one_row() {
+            self.stream(&client, late)
+        } else {
+            self.answer_whole(&client, late)
+        }
+    }
+
+    /// Rows leave while they are made.
+    fn stream(&self, client: &Watch, late: LateReply) -> Option<LateReply> {
+        let (media, bytes_max) = (self.request.kept.shape.media(), self.whole.bytes_max());
+        let mut reply = flowing::Reply::new(late, (&self.replies, &self.errors, &self.pool), media, bytes_max);
+        let mut rest = Vec::new();
+        let ran = self.sessions.with(&self.database, |session| {
+            self.request.check_required(session)?;
+            let now = session.now();
+            if now.is_superseded() {
+                return Ok(None);
+            }
+            self.flow(&now, client, (&mut reply, &mut rest)).map(Some)
+        });
+        match ran.transpose() {
+            None => reply.give_back(),
+            Some(ran) => {
+                reply.end(rest, ran);
+                None
+            }
+        }
+    }
+
+    fn flow(
+        &self,
+        now: &Moment<'_>,
+        client: &Watch,
+        (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
+    ) -> Result<(), Failure> {
+        let DeclaredQuery { query, before, behind, route, habits, .. } = &*self.query;
+        let values: Vec<Value<'_>> = self.request.values.iter().map(OwnedValue::value).collect();
+        let (plan, scans) = query.plan_line(&values);
+        reply.header(PLAN_FIELD, &plan);
+        let run = |reply: &mut flowing::Reply<'_>, budget: &Budget<'_>| {
+            let rows = (now, &values[..], self.request.kept.shape);
+            streaming::stream(query, rows, (before, behind), &mut self.queries.scratch(), budget, (reply, rest))
+        };
+        let began = Instant::now();
+        let ran = self.whole.clone().run_for(client, self.request.now_ms, |budget| reply.run(budget, run));
+        habits.took(Habit::of(&values), began.elapsed());
+        let outcome = ran.map_err(|error| {
+            self.queries.count_ended(&error, &plan, scans, route);
+            client.failure(refusal::of_query(&error))
+        })?;
+        self.queries.count(&outcome, &plan, scans, route);
+        Ok(())
+    }
+
+    /// One row, or a page.
+    fn answer_whole(&self, client: &Watch, mut late: LateReply) -> Option<LateReply> {
+        let ran = self.sessions.with(&self.database, |session| {
+            self.request.check_required(session)?;
+            let values = (&self.request.values[..], self.request.page.as_ref());
+            let run = |budget: &Budget<'_>| self.query.run_long(session, values, budget, &self.queries, &mut late);
+            match self.whole.clone().run_for(client, self.request.now_ms, run) {
+                Err(ended) if ended.is_of_reload() => Ok(None),
+                ran => ran.map(Some).map_err(|ended| client.failure(ended.failure())),
+            }
+        });
+        match ran.transpose() {
+            None => return Some(late),
+            Some(Ok(body)) => large::send_late(&self.replies, &self.errors, late, Status(200), JSON, body),
+            Some(Err(failure)) => refusal::refuse(&self.errors, late, &failure),
+        }
+        None
+    }
+
+    /// What the newest configuration makes of the request; nothing where that has answered already.
+    #[cold]
+    fn route_again(&self, late: LateReply) -> Option<(Arc<LateQuery>, LateReply)> {
+        let Some(switch) = self.switch.upgrade() else {
+            refusal::refuse(&self.errors, late, &Failure::new(Kind::Busy, "the server ends"));
+            return None;
+        };
+        switch.current().route_again(&self.request.kept, self.whole.clone(), late)
+    }
+}
