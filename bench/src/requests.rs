@@ -46,13 +46,13 @@ impl Requests {
         let _ = match &self.kind {
             Kind::Get { before, after, step } => {
                 let id = id - (id - 1) % u64::from(*step);
-                write!(out, "GET {before}{id}{after} HTTP/1.1\r\nHost: bench\r\n\r\n")
+                write!(out, "GET {before}{id}{after} HTTP/1.1\r\nHost: localhost\r\n\r\n")
             }
             Kind::PostVisits => {
                 let mark = (random >> 32) % 6;
                 write!(
                     out,
-                    "POST /visits/{id} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n\
+                    "POST /visits/{id} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                      Content-Length: 10\r\n\r\n{{\"mark\":{mark}}}"
                 )
             }

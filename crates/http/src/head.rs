@@ -52,6 +52,8 @@ pub(crate) struct Head<'i> {
     pub(crate) method: Method,
     pub(crate) path: &'i str,
     pub(crate) query: &'i str,
+    /// Of a target in absolute form; empty where it has none.
+    pub(crate) authority: &'i str,
     pub(crate) fields: FieldLines<'i>,
     pub(crate) http10: bool,
     /// Whether the client wants to send more on this connection.
@@ -83,7 +85,7 @@ pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &Limits) -> Result<Head<'i>, Re
     if target.len() > limits.target_bytes_max {
         return Err(Refusal::TargetTooLong);
     }
-    let (path, query) = split_target(target, method)?;
+    let Parts { authority, path, query } = split_target(target, method)?;
     let http10 = version == 0;
     let meaning = Meaning::of(request.headers)?;
     meaning.check_host(http10)?;
@@ -91,6 +93,7 @@ pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &Limits) -> Result<Head<'i>, Re
         method,
         path,
         query,
+        authority,
         fields: FieldLines::checked(field_lines(bytes)),
         http10,
         persistent: if http10 { meaning.keep_alive && !meaning.close } else { !meaning.close },
@@ -124,9 +127,16 @@ fn names_other_version(bytes: &[u8]) -> bool {
     matches!(version, Some([b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9']))
 }
 
-/// Path and query of a target in origin form, absolute form, or the asterisk of OPTIONS.
+/// A target's parts.
+struct Parts<'i> {
+    authority: &'i str,
+    path: &'i str,
+    query: &'i str,
+}
+
+/// The parts of a target in origin form, absolute form, or the asterisk of OPTIONS.
 #[inline]
-fn split_target(target: &str, method: Method) -> Result<(&str, &str), Refusal> {
+fn split_target(target: &str, method: Method) -> Result<Parts<'_>, Refusal> {
     let bytes = target.as_bytes();
     // One pass without early exit, so that the compiler can use vectors. httparse takes any byte over 0x7f.
     let odd = bytes.iter().fold(false, |odd, &byte| odd | !(0x21..=0x7e).contains(&byte) | (byte == b'#'));
@@ -134,8 +144,13 @@ fn split_target(target: &str, method: Method) -> Result<(&str, &str), Refusal> {
         return Err(Refusal::Target);
     }
     match bytes.first() {
-        Some(b'/') => Ok(split_query(target)),
-        Some(b'*') if target.len() == 1 && method == Method::Options => Ok((target, "")),
+        Some(b'/') => {
+            let (path, query) = split_query(target);
+            Ok(Parts { authority: "", path, query })
+        }
+        Some(b'*') if target.len() == 1 && method == Method::Options => {
+            Ok(Parts { authority: "", path: target, query: "" })
+        }
         _ => split_absolute(target),
     }
 }
@@ -148,18 +163,19 @@ fn split_query(target: &str) -> (&str, &str) {
 }
 
 /// RFC 9112 section 3.2.2: a server must take the absolute form, and its authority counts more than Host.
-fn split_absolute(target: &str) -> Result<(&str, &str), Refusal> {
+fn split_absolute(target: &str) -> Result<Parts<'_>, Refusal> {
     let rest = ["http://", "https://"].iter().find_map(|scheme| {
         let (head, rest) = target.split_at_checked(scheme.len())?;
         head.eq_ignore_ascii_case(scheme).then_some(rest)
     });
     let rest = rest.ok_or(Refusal::Target)?;
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    if end == 0 || !is_host(&rest.as_bytes()[..end]) {
+    let authority = &rest[..end];
+    if authority.is_empty() || !is_host(authority.as_bytes()) {
         return Err(Refusal::Target);
     }
     let (path, query) = split_query(&rest[end..]);
-    Ok((if path.is_empty() { "/" } else { path }, query))
+    Ok(Parts { authority, path: if path.is_empty() { "/" } else { path }, query })
 }
 
 /// What the fields that concern us say.

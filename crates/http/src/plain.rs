@@ -93,6 +93,7 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Opt
         method,
         path,
         query,
+        authority: "",
         fields: FieldLines::checked(&input[fields_at..fields_end]),
         http10: false,
         persistent,

@@ -32,6 +32,19 @@ impl<'r> Request<'r> {
         self.head.query
     }
 
+    /// The authority of a target in absolute form, which counts more than Host (RFC 9112, section 3.2.2); empty for a
+    /// target in origin form.
+    #[inline]
+    pub fn authority(&self) -> &'r str {
+        self.head.authority
+    }
+
+    /// Whether the request is HTTP/1.0, which needs no Host.
+    #[inline]
+    pub fn is_http10(&self) -> bool {
+        self.head.http10
+    }
+
     /// The first header field of this name (ASCII case folded).
     pub fn header(&self, name: &str) -> Option<&'r [u8]> {
         let mut fields = self.head.fields.iter();

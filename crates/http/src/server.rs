@@ -23,7 +23,7 @@ pub struct Server<S: Service> {
     service: Arc<S>,
     settings: Arc<Settings>,
     addresses: Arc<Addresses>,
-    metrics: Mutex<Vec<Arc<Metrics>>>,
+    metrics: Arc<Mutex<Vec<Arc<Metrics>>>>,
 }
 
 impl<S: Service> Server<S> {
@@ -33,7 +33,17 @@ impl<S: Service> Server<S> {
             service: Arc::new(service),
             settings: Arc::new(settings),
             addresses: Arc::default(),
-            metrics: Mutex::default(),
+            metrics: Arc::default(),
+        }
+    }
+
+    /// A server of another service, for a listener of its own: settings, bounds of addresses and counters are shared.
+    pub fn beside<T: Service>(&self, service: T) -> Server<T> {
+        Server {
+            service: Arc::new(service),
+            settings: Arc::clone(&self.settings),
+            addresses: Arc::clone(&self.addresses),
+            metrics: Arc::clone(&self.metrics),
         }
     }
 

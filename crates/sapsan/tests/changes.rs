@@ -114,7 +114,7 @@ fn write(scene: &Scene, writer: u32) -> BTreeMap<u64, u64> {
             id += 1;
             let body = format!("{{\"id\":{id}}}");
             let head = format!(
-                "POST /_/collections/items HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}",
+                "POST /_/collections/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
                 body.len()
             );
             if reader.get_mut().write_all(head.as_bytes()).is_err() {
@@ -133,19 +133,55 @@ fn write(scene: &Scene, writer: u32) -> BTreeMap<u64, u64> {
     acknowledged
 }
 
+/// A chunked body without its framing, until the connection ends.
+struct Unchunked<R> {
+    inner: R,
+    /// Of the chunk in hand.
+    left: usize,
+}
+
+impl<R: BufRead> Read for Unchunked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let mut size = String::new();
+        while self.left == 0 {
+            size.clear();
+            if self.inner.read_line(&mut size)? == 0 {
+                return Ok(0);
+            }
+            // The end of the chunk before is an empty line.
+            if !size.trim().is_empty() {
+                self.left = usize::from_str_radix(size.trim(), 16).map_err(std::io::Error::other)?;
+                if self.left == 0 {
+                    return Ok(0);
+                }
+            }
+        }
+        let most = buffer.len().min(self.left);
+        let read = self.inner.read(&mut buffer[..most])?;
+        self.left -= read;
+        Ok(read)
+    }
+}
+
 /// Follows the feed from its beginning, again and again, until it has heard the last change.
 fn follow(scene: &Scene, is_events: bool) -> Vec<(u64, u64)> {
     let (mut heard, mut last) = (Vec::new(), "0".to_owned());
     loop {
         let mut stream = scene.connect();
         let accept = if is_events { "text/event-stream" } else { "application/x-ndjson" };
-        let head = format!("GET /_/changes HTTP/1.0\r\nAccept: {accept}\r\nLast-Event-ID: {last}\r\n\r\n");
+        let head =
+            format!("GET /_/changes HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nLast-Event-ID: {last}\r\n\r\n");
         if stream.write_all(head.as_bytes()).is_err() {
             continue;
         }
-        // HTTP/1.0: lines without chunks, until the connection ends.
         let mut id = String::new();
         let mut reader = BufReader::new(stream);
+        let Some((status, head)) = answer(&mut reader) else { continue };
+        if status != 200 {
+            assert_eq!(status, 503, "{head}");
+            continue;
+        }
+        let mut reader = BufReader::new(Unchunked { inner: reader, left: 0 });
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -208,7 +244,7 @@ fn every_acknowledged_change_is_told_once_and_in_order_across_kills() {
         scene.last.store(*end, Ordering::Relaxed);
         // One more, for who has heard all and waits.
         let mut reader = BufReader::new(scene.connect());
-        let body = "POST /_/collections/items HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\n{\"id\":1}";
+        let body = "POST /_/collections/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8\r\n\r\n{\"id\":1}";
         reader.get_mut().write_all(body.as_bytes()).expect("sent");
         assert_eq!(answer(&mut reader).expect("an answer").0, 201);
         for consumer in consumers {

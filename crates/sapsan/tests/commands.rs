@@ -246,7 +246,7 @@ fn the_access_log_is_a_line_for_each_request_on_standard_output() {
     let first = lines.next().expect("a line").expect("text");
     let address = first.strip_prefix("listening on http://").expect("an address").to_owned();
     let mut client = TcpStream::connect(&address).expect("a connection");
-    let request = b"GET /_/health?x=1 HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
+    let request = b"GET /_/health?x=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     client.write_all(request).expect("a request");
     client.read_to_end(&mut Vec::new()).expect("a reply");
     let line = lines.next().expect("a line").expect("text");
@@ -311,10 +311,12 @@ fn check_ends_well(notices: Stdio) {
     let line = lines.next().and_then(Result::ok).expect("it says where it listens");
     let address = line.strip_prefix("listening on http://").expect("an address");
     let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.write_all(b"POST /_/collections/items HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\n{\"id").expect("sent");
+    stream
+        .write_all(b"POST /_/collections/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8\r\n\r\n{\"id")
+        .expect("sent");
     // The server has read the head when it answers what came later.
     let mut other = TcpStream::connect(address).expect("it listens");
-    other.write_all(b"GET /_/health HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").expect("sent");
+    other.write_all(b"GET /_/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
     other.read_to_end(&mut Vec::new()).expect("an answer");
     drop(other);
     let sent = Command::new("kill").args(["-TERM", &serving.0.id().to_string()]).status().expect("kill runs");

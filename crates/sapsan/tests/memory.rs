@@ -115,7 +115,7 @@ struct Client {
 
 impl Client {
     fn send(&mut self, method: &str, target: &str, body: &[u8]) -> std::io::Result<()> {
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
         self.reader.get_mut().write_all(&[head.as_bytes(), body].concat())
     }
 
@@ -297,7 +297,7 @@ fn run(load: &Load<'_>) {
     let get = |target: String| ("GET", target, Vec::new());
     let query = |sql: &str| ("POST", "/_/query".to_owned(), format!("{{\"sql\":\"{sql}\"}}").into_bytes());
     let raw = |method: &str, target: &str, body: &str| {
-        format!("{method} {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len())
     };
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -376,7 +376,7 @@ fn run(load: &Load<'_>) {
         scope.spawn(|| load.ask_and_hold(300, || format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(12_000)).into_bytes()));
         scope.spawn(|| {
             load.ask_in_waves(4, || {
-                let head = "POST /_/collections/items HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n";
+                let head = "POST /_/collections/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
                 format!("{head}{}", " ".repeat(900_000)).into_bytes()
             });
         });

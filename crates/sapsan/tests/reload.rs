@@ -29,7 +29,7 @@ fn signal(process: &Process, name: &str) {
 
 fn count(address: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.write_all(b"GET /count HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").expect("sent");
+    stream.write_all(b"GET /count HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer

@@ -49,7 +49,7 @@ impl Server {
     }
 
     fn ask(&mut self, method: &str, target: &str, body: &str) -> u16 {
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
         self.stream.get_mut().write_all((head + body).as_bytes()).expect("it reads");
         let (mut status, mut length) = (0, 0);
         for line in self.stream.by_ref().lines() {

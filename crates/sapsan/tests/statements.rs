@@ -77,7 +77,7 @@ impl Server {
         let mut stream = TcpStream::connect(self.address).expect("it takes connections");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         let head = format!(
-            "{method} {target} HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            "{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).expect("it reads");

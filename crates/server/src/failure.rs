@@ -27,7 +27,7 @@ pub enum Kind {
     TooLarge,
     /// The time of a query is over.
     OutOfTime,
-    /// Only loopback may ask this.
+    /// The sender has no access.
     Forbidden,
     /// The name is kept for a later version.
     NotYet,

@@ -9,9 +9,10 @@
 //!                  └─► general    /_/: documents, listing, bulk, query (on the pool), health, metrics
 //! ```
 //!
-//! `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
+//! `access` says which requests the general API answers. `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
 //! typed: a query or `EXPLAIN` of one; `modify` the same where it writes. `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
 
+mod access;
 mod background;
 mod backups;
 mod changes;

@@ -37,6 +37,8 @@ pub enum StartError {
     Listen {
         /** The address. */
         address: SocketAddr,
+        /** What sets it. */
+        setting: &'static str,
         /** The system's reason. */
         source: std::io::Error,
     },
@@ -50,11 +52,13 @@ impl std::fmt::Display for StartError {
             StartError::Config(mistakes) => write!(formatter, "{mistakes}"),
             StartError::Open(error) => write!(formatter, "{error}"),
             StartError::Folder { folder, source } => write!(formatter, "{}: {source}", folder.display()),
-            StartError::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrInUse => write!(
-                formatter,
-                "cannot listen on {address}: another program has this port; choose one with --http ADDRESS:PORT"
-            ),
-            StartError::Listen { address, source } => write!(formatter, "cannot listen on {address}: {source}"),
+            StartError::Listen { address, setting, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
+                write!(
+                    formatter,
+                    "cannot listen on {address}: another program has this port; choose one with {setting}"
+                )
+            }
+            StartError::Listen { address, source, .. } => write!(formatter, "cannot listen on {address}: {source}"),
             StartError::System(source) => write!(formatter, "cannot start: {source}"),
         }
     }

@@ -265,7 +265,7 @@ mod tests {
     fn ask(running: &crate::Running, request: &str) -> String {
         let mut connection = std::net::TcpStream::connect(running.address()).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let head = "HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
         connection.write_all(format!("{request} {head}").as_bytes()).unwrap();
         let mut answer = String::new();
         connection.read_to_string(&mut answer).unwrap();

@@ -1,5 +1,6 @@
 //! Which route a request takes, and what answers it: the one place that knows the service and all that works on it.
 
+use crate::access::{self, Listener};
 use crate::direct::{Kind as Asker, Waiting};
 use crate::endpoint::{self, Endpoint};
 use crate::failure::{ErrorRules, Failure, Kind};
@@ -108,16 +109,52 @@ impl Routing {
     }
 
     #[inline]
-    pub(crate) fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
-        let service = &self.service;
+    pub(crate) fn call(&self, local: &mut Local, request: &Request<'_>, reply: Reply<'_>) {
         match self.router.find(request.method(), request.path()) {
             Lookup::Found { value: Route::Declared(endpoint), params } => {
-                endpoint.answer(service, local, request, &params, reply);
+                endpoint.answer(&self.service, local, request, &params, reply);
             }
-            Lookup::Found { value: Route::General(door), params } => {
-                door.answer(service, local, request, &params, reply);
+            other => self.answer_other(other, Listener::Public, local, request, reply),
+        }
+        local.shrink();
+    }
+
+    /// A request of the general API's own listener.
+    pub(crate) fn call_admin(&self, local: &mut Local, request: &Request<'_>, reply: Reply<'_>) {
+        let found = match self.router.find(request.method(), request.path()) {
+            // Declared endpoints are not served here.
+            Lookup::Found { value: Route::Declared(_), .. } => Lookup::NotFound,
+            found if access::is_general(request.path()) => found,
+            _ => Lookup::NotFound,
+        };
+        self.answer_other(found, Listener::Admin, local, request, reply);
+        local.shrink();
+    }
+
+    /// All but a declared endpoint. Below `/_/` a stranger does not even hear which routes there are.
+    #[inline(never)]
+    fn answer_other(
+        &self,
+        found: Lookup<'_, '_, Route>,
+        listener: Listener,
+        local: &mut Local,
+        request: &Request<'_>,
+        mut reply: Reply<'_>,
+    ) {
+        let service = &self.service;
+        let is_general = access::is_general(request.path());
+        let checked = if is_general { service.access.check(request, listener) } else { Ok(()) };
+        let found = match (found, checked) {
+            (Lookup::Found { value: Route::General(door), params }, checked) => {
+                return door.answer(service, local, request, (&params, checked), reply);
             }
-            Lookup::NotFound => service.fail(&Failure::new(Kind::NotFound, "no route has this path"), reply),
+            (_, Err(failure)) => return refusal::fail(&failure, reply),
+            (found, Ok(())) => found,
+        };
+        match found {
+            Lookup::Found { .. } | Lookup::NotFound => {
+                service.fail(&Failure::new(Kind::NotFound, "no route has this path"), reply);
+            }
             Lookup::MethodNotAllowed { allow } => {
                 reply.header("Allow", &allow);
                 service.fail(&Failure::new(Kind::MethodNotAllowed, format!("this path takes {allow}")), reply);
@@ -127,7 +164,6 @@ impl Routing {
                 reply.send(Status(204), "", b"");
             }
         }
-        local.shrink();
     }
 
     /// What a declared query is asked here that waited for a thread by another configuration; nothing where that is answered already.

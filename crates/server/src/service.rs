@@ -1,5 +1,6 @@
 //! The service: what all that answers requests works on, and what each loop keeps for itself. It knows no route: see `routing`.
 
+use crate::access::{Access, Listener};
 use crate::backups::Backups;
 use crate::changes::Feed;
 use crate::cold::{ColdReads, Sessions, Watch};
@@ -52,6 +53,8 @@ impl Drop for Service {
 
 /// What stays whatever the configuration.
 pub(crate) struct Shared {
+    /// Who may use the general API.
+    pub(crate) access: Access,
     /// Reads that wait for the disk. Ends before the pool, to which they may go on: so that one is the pool's last owner
     /// who waits for its jobs.
     pub(crate) cold: ColdReads,
@@ -114,6 +117,8 @@ pub(crate) type PathTexts = [Vec<u8>; PATH_PARAMETERS_MAX];
 
 /// What one loop keeps: its reader of the store, and buffers that are used again.
 pub(crate) struct Local {
+    /// Whose requests these are.
+    pub(crate) listener: Listener,
     /// Shared with the large documents that are on their way.
     pub(crate) session: Rc<Session>,
     /// Whether this loop waits for the disk.
@@ -142,6 +147,7 @@ impl Shared {
     ) -> Shared {
         let panics = Arc::<Panics>::default();
         Shared {
+            access: Access::new(config),
             cold: pools.cold,
             pool: Arc::new(pools.long),
             large_writes: Arc::default(),
@@ -194,12 +200,15 @@ impl Service {
 
 impl Local {
     /// Of a new loop.
-    pub(crate) fn new(service: &Service, lp: &Loop) -> Local {
-        let session = service.database.session().expect("there are more reader slots than loops (see start)");
+    pub(crate) fn new(service: &Service, lp: &Loop, listener: Listener) -> Local {
+        let session = session(&service.database, listener).expect("there are more reader slots than loops (see start)");
+        // What the general API's own listener has to wait for goes to threads.
+        let places = Some(service.direct_places).filter(|_| listener == Listener::Public);
         Local {
+            listener,
             session: Rc::new(session),
             cold: Watch::default(),
-            direct: Direct::new(&service.database, service.direct_places),
+            direct: places.and_then(|places| Direct::new(&service.database, places)),
             lp: lp.clone(),
             held: HeldWrites::default(),
             text: Vec::new(),
@@ -234,6 +243,12 @@ impl Local {
             give_back(buffers);
         }
     }
+}
+
+/// A reader for a listener on one loop. The general API's own remembers no places: the bound of that memory is the loops' alone.
+pub(crate) fn session(database: &Database, listener: Listener) -> Result<Session, store::Error> {
+    let session = database.session()?;
+    Ok(if listener == Listener::Admin { session.without_places() } else { session })
 }
 
 #[cold]

@@ -2,14 +2,14 @@
 
 use crate::changes::Feed;
 use crate::cold::ColdReads;
-use crate::config::{Durability, ServerConfig, ServiceConfig};
+use crate::config::{AdminListener, Durability, ServerConfig, ServiceConfig};
 use crate::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER, POOL_THREADS};
 use crate::preparing::{StartError, complete, routes};
 use crate::reload::ReloadThread;
 use crate::routing::Routing;
 use crate::service::{Pools, Service, Shared};
 use crate::sources::Sources;
-use crate::switch::Switch;
+use crate::switch::{AdminEntrance, Switch};
 use docs::Database;
 use executor::Pool;
 use http::{AccessLog, Deadlines, Limits, QueuedWriter, QueuedWriterThread, Server};
@@ -24,6 +24,10 @@ const OTHER_READERS_MAX: usize = 128;
 /// Queries of the general API that may wait for a thread.
 const POOL_QUEUE_MAX: usize = 64;
 
+/// What sets the addresses, for messages.
+const HTTP_SETTING: &str = "--http ADDRESS:PORT";
+const ADMIN_SETTING: &str = "`[server] admin`";
+
 /// A server at work.
 pub struct Running {
     reactor: reactor::Running,
@@ -31,6 +35,7 @@ pub struct Running {
     reloads: ReloadThread,
     server: Arc<Server<Switch>>,
     address: SocketAddr,
+    admin: Option<SocketAddr>,
     drain: Duration,
     /// Writes the access log. Ends after the loops: what they queued is written.
     log: Option<QueuedWriterThread>,
@@ -40,6 +45,11 @@ impl Running {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where the general API listens, if it has a listener of its own.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin
     }
 
     /// Takes no more connections, lets the open ones finish until the configured deadline, and cuts the rest. A backup
@@ -97,10 +107,10 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
     options.transaction_bytes_max = division.transaction_bytes;
     options.queue_bytes_max = division.prepared_bytes;
     options.places_bytes = division.places_bytes;
-    // A reader for each loop and each thread that waits for the disk, one for each that builds, and those of the pool, of
+    // Two readers for each loop, and as many where the general API has its own listener; one for each thread that waits for the disk, one for each that builds, and those of the pool, of
     // backups, of consumers that are behind.
     options.readers_max =
-        options.readers_max.max(2 * config.server.threads + division.cold_threads + OTHER_READERS_MAX);
+        options.readers_max.max(4 * config.server.threads + division.cold_threads + OTHER_READERS_MAX);
     options.read_ahead = config.server.read_ahead;
     options.changes_kept_bytes = config.server.changes_kept_bytes;
     options.changes_kept_for = config.server.changes_kept.unwrap_or(Duration::MAX);
@@ -113,11 +123,11 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
 }
 
 /// Tries the address, so that a port in use is told before a data folder is made or its log replayed.
-fn try_address(address: SocketAddr) -> Result<(), StartError> {
+fn try_address(address: SocketAddr, setting: &'static str) -> Result<(), StartError> {
     if address.port() == 0 {
         return Ok(());
     }
-    TcpListener::bind(address).map(drop).map_err(|source| StartError::Listen { address, source })
+    TcpListener::bind(address).map(drop).map_err(|source| StartError::Listen { address, setting, source })
 }
 
 /// The access log on standard output, where the file asks for one.
@@ -163,7 +173,12 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     .map_err(StartError::System)?;
     let mut documents = complete(config)?;
     documents.builds_indexes_later = true;
-    try_address(settings.http)?;
+    try_address(settings.http, HTTP_SETTING)?;
+    let admin_address = match settings.admin {
+        AdminListener::Address(address) => Some(address),
+        AdminListener::Http | AdminListener::Off => None,
+    };
+    admin_address.map_or(Ok(()), |address| try_address(address, ADMIN_SETTING))?;
     let opened = Database::open(&documents, data, store_options(config));
     let (database, recovery) = opened.map_err(|source| StartError::Folder { folder: data.to_owned(), source })?;
     let torn = recovery.torn_bytes;
@@ -182,9 +197,12 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         http_settings(config, &division, access_log),
     ));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
-    let address = reactor
-        .listen(settings.http, factory)
-        .map_err(|source| StartError::Listen { address: settings.http, source })?;
+    let mut listen = |address, factory, setting| {
+        reactor.listen(address, factory).map_err(|source| StartError::Listen { address, setting, source })
+    };
+    let address = listen(settings.http, factory, HTTP_SETTING)?;
+    let entrance = || Arc::new(server.beside(AdminEntrance(Arc::clone(server.service()))));
+    let admin = admin_address.map(|address| listen(address, entrance(), ADMIN_SETTING)).transpose()?;
     let reactor = reactor.start().map_err(StartError::System)?;
     tracing::info!(
         loops = settings.threads,
@@ -200,7 +218,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let _ = server.service().current().service.sources.set(sources);
     let _ = server.service().current().service.switch.set(Arc::downgrade(server.service()));
     let reloads = ReloadThread::start(server.service(), config.clone()).map_err(StartError::System)?;
-    Ok(Running { reactor, reloads, server, address, drain: settings.drain, log })
+    Ok(Running { reactor, reloads, server, address, admin, drain: settings.drain, log })
 }
 
 fn http_settings(config: &ServiceConfig, division: &Division, access_log: Option<AccessLog>) -> http::Settings {

@@ -4,8 +4,9 @@
 //! with the one that it began with, and so does what it handed to other threads. Loops that sleep are woken, or they would hold the
 //! old one, with its memory and its view of the files, until somebody asks them for something. See [`crate::reload`].
 
+use crate::access::Listener;
 use crate::routing::Routing;
-use crate::service::Local;
+use crate::service::{self, Local};
 use http::{Order, Reply, Request};
 use reactor::Loop;
 use std::os::fd::RawFd;
@@ -55,6 +56,17 @@ impl Switch {
         loops.iter().for_each(|lp| lp.run(Box::new(|_| {})));
     }
 
+    fn turn(&self, lp: &Loop, listener: Listener) -> Turn {
+        let mut loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        if loops.iter().all(|known| known.index() != lp.index()) {
+            loops.push(lp.clone());
+        }
+        drop(loops);
+        let (routing, number) = self.numbered();
+        let local = Local::new(&routing.service, lp, listener);
+        Turn { routing, number, local }
+    }
+
     #[inline]
     fn look(&self, turn: &mut Turn) {
         if self.number.load(Ordering::Acquire) != turn.number {
@@ -66,7 +78,7 @@ impl Switch {
     fn renew(&self, turn: &mut Turn) {
         let (routing, number) = self.numbered();
         // Where no reader is free the old one goes on for this request.
-        let Ok(session) = routing.service.database.session() else { return };
+        let Ok(session) = service::session(&routing.service.database, turn.local.listener) else { return };
         if let Some(direct) = &mut turn.local.direct {
             let old = &turn.routing.service;
             direct.move_on((&old.database, &old.errors), &routing.service.database);
@@ -80,14 +92,7 @@ impl http::Service for Switch {
     type Local = Turn;
 
     fn local(&self, lp: &Loop) -> Turn {
-        let mut loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
-        if loops.iter().all(|known| known.index() != lp.index()) {
-            loops.push(lp.clone());
-        }
-        drop(loops);
-        let (routing, number) = self.numbered();
-        let local = Local::new(&routing.service, lp);
-        Turn { routing, number, local }
+        self.turn(lp, Listener::Public)
     }
 
     #[inline]
@@ -123,5 +128,28 @@ impl http::Service for Switch {
     fn tick_ended(&self, turn: &mut Turn) {
         turn.local.tick_ended();
         self.look(turn);
+    }
+}
+
+/// The general API alone, behind the listener of `[server] admin`.
+pub(crate) struct AdminEntrance(pub(crate) Arc<Switch>);
+
+impl http::Service for AdminEntrance {
+    type Local = Turn;
+
+    fn local(&self, lp: &Loop) -> Turn {
+        self.0.turn(lp, Listener::Admin)
+    }
+
+    fn order(&self, turn: &mut Turn, request: &Request<'_>) -> Order {
+        http::Service::order(&*self.0, turn, request)
+    }
+
+    fn call(&self, turn: &mut Turn, request: &Request<'_>, reply: Reply<'_>) {
+        turn.routing.call_admin(&mut turn.local, request, reply);
+    }
+
+    fn tick_ended(&self, turn: &mut Turn) {
+        http::Service::tick_ended(&*self.0, turn);
     }
 }

@@ -35,7 +35,7 @@ fn clients_that_do_not_read_deny_nobody() {
     let server = TestServer::start("memory = \"64MB\"", ITEMS);
     put(&server, 1, 300_000);
     put(&server, 2, 100);
-    let request = "GET /items/1 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(10);
+    let request = "GET /items/1 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(10);
     let silent = |_| {
         let (mut stream, _) = server.connect().into_parts();
         stream.write_all(request.as_bytes()).unwrap();
@@ -57,7 +57,7 @@ fn unfinished_bodies_deny_nobody() {
     let server = TestServer::start("memory = \"64MB\"", "");
     let unfinished = |_| {
         let (mut stream, _) = server.connect().into_parts();
-        stream.write_all(b"POST /_/query HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n").unwrap();
+        stream.write_all(b"POST /_/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n").unwrap();
         // The server may have closed it.
         let _ = stream.write_all(&[b' '; 900_000]);
         stream

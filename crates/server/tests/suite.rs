@@ -7,6 +7,7 @@ mod harness;
 #[path = "../../../fuzz/mutation.rs"]
 mod mutation;
 
+mod access;
 mod backup;
 mod changes;
 mod cold_reads;

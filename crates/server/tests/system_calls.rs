@@ -23,7 +23,7 @@ fn check(rounds: u64, pipelined: usize) {
     let server = TestServer::start("", ENDPOINTS);
     server.put_items(1..20);
     let (mut client, mut asking) = (server.connect(), server.connect());
-    let requests = "GET /items/7 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(pipelined);
+    let requests = "GET /items/7 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(pipelined);
     let mut round = || {
         client.stream.write_all(requests.as_bytes()).expect("a connection");
         (0..pipelined).for_each(|_| assert_eq!(client.answer(false).status, 200));

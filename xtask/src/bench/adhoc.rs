@@ -80,8 +80,10 @@ fn serve(stage: &Stage, cores: &str, threads: usize) -> Result<Server, String> {
 /// One query over HTTP: the reply's body.
 fn ask(address: SocketAddr) -> Result<String, String> {
     let body = format!("{{\"sql\":\"{BY_MONTH}\"}}");
-    let head =
-        format!("POST /_/query HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST /_/query HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
     let reply = exchange(address, (head + &body).as_bytes())?;
     let reply = String::from_utf8_lossy(&reply).into_owned();
     match reply.split_once("\r\n\r\n") {

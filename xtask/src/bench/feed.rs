@@ -126,7 +126,8 @@ fn follow(server: &Server, load: impl FnOnce() -> Result<Outcome, String>) -> Re
 fn begin(address: SocketAddr, since: &str) -> std::io::Result<BufReader<TcpStream>> {
     let mut stream = TcpStream::connect(address)?;
     let since = if since.is_empty() { String::new() } else { format!("&since={since}") };
-    stream.write_all(format!("GET /_/changes?collection=visits{since} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes())?;
+    stream
+        .write_all(format!("GET /_/changes?collection=visits{since} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
     let mut reader = BufReader::with_capacity(256 << 10, stream);
     let mut line = String::new();
     while reader.read_line(&mut line)? > 2 {
@@ -195,7 +196,7 @@ fn value_of(line: &[u8]) -> u64 {
 
 fn post(value: u64, connection: &str) -> Vec<u8> {
     let body = format!("{{\"visited_at\":{value}}}");
-    let fields = format!("Host: bench\r\nConnection: {connection}\r\nContent-Length: {}", body.len());
+    let fields = format!("Host: localhost\r\nConnection: {connection}\r\nContent-Length: {}", body.len());
     format!("POST /visits/{WATCHED} HTTP/1.1\r\n{fields}\r\n\r\n{body}").into_bytes()
 }
 

@@ -310,7 +310,7 @@ pub(super) fn spread(mut values: Vec<f64>) -> f64 {
 
 /// The size of a target's body.
 pub(super) fn body_bytes(address: SocketAddr, target: &str) -> Result<usize, String> {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let reply = exchange(address, request.as_bytes())?;
     let head_end =
         reply.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(|| format!("GET {target}: no reply"))?;

@@ -152,7 +152,7 @@ fn write_some(server: &Server) -> Result<(), String> {
     let body = r#"{"distance":1}"#;
     for id in 1..=2_000 {
         let request = format!(
-            "POST /locations/{id} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /locations/{id} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         let reply = super::process::exchange(server.address, request.as_bytes())?;

@@ -169,7 +169,7 @@ fn first_build(stage: &Stage, documents: u64, threads: usize, most: f64) -> Resu
     let (began, mut anonymous) = (Instant::now(), 0);
     let seconds = loop {
         anonymous = anonymous.max(server.anonymous_bytes());
-        let request = format!("GET /_/views/{name} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n");
+        let request = format!("GET /_/views/{name} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         let reply = exchange(address, request.as_bytes())?;
         let reply = String::from_utf8_lossy(&reply).into_owned();
         if reply.contains("\"state\":\"ready\"") {

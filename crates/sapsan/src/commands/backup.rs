@@ -1,6 +1,6 @@
 //! `sapsan backup FROM TO`: of a running server by its address, of a data folder that nobody has open directly.
 
-use super::remote::Remote;
+use super::remote::{self, Remote};
 use super::{Outcome, output, progress};
 use crate::cli::Backup;
 use indicatif::ProgressBar;
@@ -55,11 +55,10 @@ fn of_server(remote: &Remote, to: &Path) -> Outcome {
         drop(done);
         answer
     })?;
-    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
     if status != 200 {
-        let detail = answer["detail"].as_str().unwrap_or("no reason was told");
-        return Err(format!("the server answers {status}: {detail}"));
+        return Err(remote::refusal(status, &answer));
     }
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
     let folder = answer["to"].as_str().unwrap_or_default();
     let (entries, bytes, version) = (&answer["entries"], &answer["bytes"], &answer["version"]);
     output::line(format_args!("{folder}: {entries} entries, {bytes} bytes, up to change {version}"))

@@ -45,6 +45,12 @@ impl Remote {
     }
 }
 
+/// What a refusal says.
+pub(super) fn refusal(status: u16, body: &str) -> String {
+    let problem: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    format!("the server answers {status}: {}", problem["detail"].as_str().unwrap_or("no reason was told"))
+}
+
 /// Status and body; `None` for one that is cut off.
 fn parse(reply: &[u8]) -> Option<(u16, String)> {
     let end = reply.windows(4).position(|window| window == b"\r\n\r\n")?;

@@ -31,6 +31,9 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     // Without one of its loops it would keep connections that nobody serves. All that was acknowledged is on disk already.
     running.on_broken(log.exit(BROKEN_STATUS));
     output::announce(format_args!("listening on http://{}", running.address()));
+    if let Some(address) = running.admin_address() {
+        output::announce(format_args!("the general API is at http://{address}/_/"));
+    }
     end_on_signal(termination, running, || ())
 }
 

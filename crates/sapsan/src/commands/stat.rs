@@ -1,6 +1,6 @@
 //! `sapsan stat DIR`: trees, depth, fill, space. `sapsan stat URL`: what a running server tells of its store.
 
-use super::remote::Remote;
+use super::remote::{self, Remote};
 use super::{Outcome, looking, output};
 use crate::cli::Folder;
 use store::{Options, Store};
@@ -29,7 +29,7 @@ fn of_server(remote: &Remote) -> Outcome {
     const PREFIX: &str = "sapsan_store_";
     let (status, metrics) = remote.ask("GET", "/_/metrics", "")?;
     if status != 200 {
-        return Err(format!("the server answers {status}"));
+        return Err(remote::refusal(status, &metrics));
     }
     for (name, value) in metrics.lines().filter_map(|line| line.strip_prefix(PREFIX)?.split_once(' ')) {
         output::line(format_args!("{name:<28} {value}"))?;

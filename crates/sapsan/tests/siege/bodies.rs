@@ -4,11 +4,11 @@ use crate::service::LARGE_DOCUMENTS;
 use std::sync::LazyLock;
 
 pub(crate) fn get(target: &str) -> Vec<u8> {
-    format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n").into_bytes()
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()
 }
 
 pub(crate) fn post(target: &str, body: &str) -> Vec<u8> {
-    format!("POST {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 pub(crate) fn large(number: u64) -> Vec<u8> {
@@ -75,13 +75,16 @@ pub(crate) fn schemed(number: u64) -> Vec<u8> {
     });
     let id = number % 8;
     let body = format!("{{\"id\":{id},{}", BODIES[number as usize % BODIES.len()]);
-    let head = format!("PUT /_/collections/schemed/{id} HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "PUT /_/collections/schemed/{id} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
 /// A body of a megabyte that does not end.
 pub(crate) fn half_body() -> Vec<u8> {
-    let head = "POST /_/collections/large HTTP/1.1\r\nHost: t\r\nContent-Length: 1048576\r\n\r\n";
+    let head = "POST /_/collections/large HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048576\r\n\r\n";
     format!("{head}{{\"id\":1,\"note\":\"{}", "x".repeat(900_000)).into_bytes()
 }
 

@@ -98,7 +98,7 @@ fn ask(address: SocketAddr, over: &AtomicBool, every: Duration, request: impl Fn
     while !over.load(Ordering::Relaxed) {
         let (is_new, target) = request(number);
         number += 1;
-        let bytes = format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n");
+        let bytes = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let from = Instant::now();
         let once = |kept: &mut Option<Connection>| {
             let mut connection = match kept.take().filter(|_| !is_new) {
@@ -176,7 +176,7 @@ impl Writer {
             let length = body.len();
             let _ = write!(
                 bytes,
-                "PUT /_/collections/kept/{id} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n{body}"
+                "PUT /_/collections/kept/{id} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
             );
         }
         connection.send(&bytes)?;
@@ -197,7 +197,7 @@ impl Writer {
         let (mut lost, mut connection) = (Vec::new(), Connection::new(address).expect("the server listens"));
         for (place, known) in self.documents.iter().enumerate() {
             let id = self.id(place);
-            let request = format!("GET /_/collections/kept/{id} HTTP/1.1\r\nHost: t\r\n\r\n");
+            let request = format!("GET /_/collections/kept/{id} HTTP/1.1\r\nHost: localhost\r\n\r\n");
             connection.send(request.as_bytes()).expect("the server takes it");
             let (status, found) = connection.answer().expect("the server answers");
             let is_there = || (known.acknowledged..=known.sent).any(|number| found == body(id, number).as_bytes());

@@ -196,8 +196,10 @@ pub(crate) fn fill(address: SocketAddr, documents: u32) {
 }
 
 fn bulk(stream: &mut TcpStream, collection: &str, lines: &str) {
-    let head =
-        format!("POST /_/collections/{collection}/bulk HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n", lines.len());
+    let head = format!(
+        "POST /_/collections/{collection}/bulk HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        lines.len()
+    );
     stream.write_all(&[head.as_bytes(), lines.as_bytes()].concat()).expect("the server takes it");
     let mut reply = Vec::new();
     // The reply is chunked, and ends with an empty chunk; or it has no body.

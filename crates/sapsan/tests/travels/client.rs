@@ -94,7 +94,7 @@ impl Client {
 
 /// The bytes of a request with keep-alive.
 pub(crate) fn request_bytes(method: &str, target: &str, body: Option<&[u8]>) -> Vec<u8> {
-    let mut bytes = format!("{method} {target} HTTP/1.1\r\nHost: travels.com\r\n").into_bytes();
+    let mut bytes = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n").into_bytes();
     if let Some(body) = body {
         bytes.extend_from_slice(
             format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()).as_bytes(),

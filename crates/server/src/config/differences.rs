@@ -7,6 +7,8 @@ impl ServerConfig {
     pub(crate) fn differences(&self, other: &ServerConfig) -> Vec<&'static str> {
         let ServerConfig {
             http,
+            admin,
+            hosts,
             threads,
             memory_bytes,
             connections_max,
@@ -36,6 +38,8 @@ impl ServerConfig {
         } = self;
         let all = [
             ("http", *http == other.http),
+            ("admin", *admin == other.admin),
+            ("hosts", *hosts == other.hosts),
             ("threads", *threads == other.threads),
             ("memory", *memory_bytes == other.memory_bytes),
             ("connections_max", *connections_max == other.connections_max),

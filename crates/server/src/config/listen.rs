@@ -1,15 +1,17 @@
 //! How `[server]` is read: its keys, what is allowed, and what holds where the file says nothing. The memory setting decides about
 //! threads and sizes, so values are checked by its division.
 
-use super::server::{Durability, ServerConfig};
+use super::server::{AdminListener, Durability, ServerConfig};
 use super::size;
 use crate::memory::{BODY_BYTES_DEFAULT, Division};
 use docs::config::{Item, Table};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 27] = [
     "http",
+    "admin",
+    "hosts",
     "threads",
     "memory",
     "connections_max",
@@ -44,6 +46,8 @@ const QUERY_THREADS_DEFAULT_MAX: usize = 8;
 const QUERY_SPILL_BYTES: std::ops::RangeInclusive<u64> = 0..=1 << 40;
 /// Bytes a second.
 const RATES: std::ops::RangeInclusive<u64> = 1..=1 << 30;
+/// Most names of this machine.
+const HOSTS_MAX: usize = 64;
 /// A year.
 const CHANGES_KEPT_SECONDS_MAX: i64 = 366 * 86_400;
 
@@ -51,6 +55,8 @@ impl Default for ServerConfig {
     fn default() -> ServerConfig {
         let config = ServerConfig {
             http: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080)),
+            admin: AdminListener::Http,
+            hosts: Vec::new(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: 1_000_000_000,
             connections_max: None,
@@ -146,6 +152,15 @@ impl ServerConfig {
         if let Some(address) = table.get("http").and_then(|item| address(&item)) {
             config.http = address;
         }
+        if let Some(admin) = table.get("admin").and_then(|item| admin(&item)) {
+            if admin == AdminListener::Address(config.http) && config.http.port() != 0 {
+                table.mistake("`admin` and `http` are one address", "another port, or no `admin`");
+            }
+            config.admin = admin;
+        }
+        if let Some(hosts) = table.get("hosts").and_then(|item| hosts(&item)) {
+            config.hosts = hosts;
+        }
         if let Some(durability) = table.get("durability").and_then(|item| durability(&item)) {
             config.durability = durability;
         }
@@ -185,6 +200,39 @@ fn address(item: &Item<'_>) -> Option<SocketAddr> {
         item.mistake(format!("`{}` is \"{text}\"", item.path()), "ADDRESS:PORT, as in 127.0.0.1:8080 or [::1]:8080");
     }
     parsed
+}
+
+fn admin(item: &Item<'_>) -> Option<AdminListener> {
+    let text = item.text()?;
+    let parsed = if text == "off" { Some(AdminListener::Off) } else { text.parse().ok().map(AdminListener::Address) };
+    if parsed.is_none() {
+        let allowed = "ADDRESS:PORT, as in 127.0.0.1:9080, or \"off\"";
+        item.mistake(format!("`{}` is \"{text}\"", item.path()), allowed);
+    }
+    parsed
+}
+
+/// Names or addresses without a port.
+fn hosts(item: &Item<'_>) -> Option<Vec<String>> {
+    let mut texts = item.texts()?;
+    if texts.len() > HOSTS_MAX {
+        item.mistake(format!("{} hosts", texts.len()), format!("up to {HOSTS_MAX}"));
+        texts.truncate(HOSTS_MAX);
+    }
+    let is_name = |text: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        let is_address = text.parse::<IpAddr>().is_ok();
+        is_address || (!text.is_empty() && !text.starts_with('.') && !text.ends_with('.') && text.bytes().all(plain))
+    };
+    for (text, item) in &texts {
+        if !is_name(text) {
+            item.mistake(
+                format!("`{}` is \"{text}\"", item.path()),
+                "a host's name or address without a port, as in \"box.lan\"",
+            );
+        }
+    }
+    Some(texts.into_iter().map(|(text, _)| text).collect())
 }
 
 fn durability(item: &Item<'_>) -> Option<Durability> {

@@ -13,7 +13,7 @@ mod steps;
 
 pub use endpoint::{Action, EndpointConfig, PageConfig, SortConfig, Target};
 pub(crate) use endpoint::{SORT, path_parameters};
-pub use server::{Durability, ServerConfig};
+pub use server::{AdminListener, Durability, ServerConfig};
 pub use steps::StepConfig;
 
 use crate::failure::ErrorRules;

@@ -15,11 +15,27 @@ pub enum Durability {
     None,
 }
 
+/// Where the general API answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AdminListener {
+    /// Where HTTP listens, beside the declared endpoints.
+    #[default]
+    Http,
+    /// On a listener of its own.
+    Address(SocketAddr),
+    /// Nowhere, but for health.
+    Off,
+}
+
 /// The values of `[server]`, each checked, defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
     /// Where HTTP listens.
     pub http: SocketAddr,
+    /// Where the general API answers.
+    pub admin: AdminListener,
+    /// Names of this machine that requests for the general API may have as host, beside `localhost`.
+    pub hosts: Vec<String>,
     /// Event loops.
     pub threads: usize,
     /// Ceiling of anonymous memory in bytes: the sum of all named bounds must stay under it.

@@ -68,19 +68,21 @@ impl Door {
         (Method::Get, "/_/", Door::NotYet),
     ];
 
-    /// Answers one request.
+    /// Answers one request, where its sender has access, or why not.
     pub(crate) fn answer(
         self,
         service: &Service,
         local: &mut Local,
         request: &Request<'_>,
-        params: &Params<'_, '_>,
+        (params, access): (&Params<'_, '_>, Result<(), Failure>),
         reply: Reply<'_>,
     ) {
-        if self != Door::Health && !is_loopback(request) {
-            let detail = "the general API answers requests from this machine only: no token is configured";
-            return fail(&Failure::new(Kind::Forbidden, detail), reply);
-        }
+        let is_near = match access {
+            Ok(()) => true,
+            // Load balancers ask for it, from anywhere.
+            Err(_) if self == Door::Health => false,
+            Err(failure) => return fail(&failure, reply),
+        };
         match self {
             Door::GetDocument => documents::get(service, local, request, params, reply),
             Door::PutDocument => {
@@ -104,7 +106,7 @@ impl Door {
             Door::Changes => changes::follow(service, request, reply),
             Door::Schema => schema::tell(service, reply),
             Door::Reload => service.reloads.ask(reply),
-            Door::Health => health(service, is_loopback(request), reply),
+            Door::Health => health(service, is_near, reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
             Door::OpenApi => reply.send_shared(Status(200), JSON, Arc::clone(&service.openapi)),
             Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),
@@ -112,15 +114,15 @@ impl Door {
     }
 }
 
-/// Why the store takes no writes.
-fn refusal(stats: &store::Stats) -> Option<String> {
+/// Why the store takes no writes; what names a place in the data only to those who are near.
+fn refusal(stats: &store::Stats, is_near: bool) -> Option<String> {
     if stats.is_poisoned {
         return Some(
             "the store takes no writes after a failed sync or a panic, which the log names: restart it".to_owned(),
         );
     }
     if stats.is_stopped_by_damage {
-        let damage = damage(stats).unwrap_or_else(|| "a page of the data file is damaged".to_owned());
+        let damage = damage(stats, is_near).unwrap_or_else(|| "a page of the data file is damaged".to_owned());
         return Some(format!("{damage}; a checkpoint needs such a page, so no writes are taken: restore a backup"));
     }
     let full = "the disk is full: the store takes no writes until there is room, and reads go on";
@@ -128,12 +130,11 @@ fn refusal(stats: &store::Stats) -> Option<String> {
 }
 
 /// Which pages of the data file cannot be read.
-fn damage(stats: &store::Stats) -> Option<String> {
+fn damage(stats: &store::Stats, is_near: bool) -> Option<String> {
     let (damaged, lost) = (stats.damaged_pages, stats.lost_pages);
     let first = stats.damage.as_ref().map(|first| {
-        format!(
-            "pages of the data file that were found damaged: {damaged}; reads that need them fail; the first: {first}"
-        )
+        let count = format!("pages of the data file that were found damaged: {damaged}; reads that need them fail");
+        if is_near { format!("{count}; the first: {first}") } else { count }
     });
     let lost = (lost > 0)
         .then(|| format!("pages of the data file that the disk did not give: {lost}; reads that need them fail"));
@@ -143,21 +144,16 @@ fn damage(stats: &store::Stats) -> Option<String> {
     }
 }
 
-/// Loopback, also where IPv6 carries an IPv4 address.
-fn is_loopback(request: &Request<'_>) -> bool {
-    request.peer().ip().to_canonical().is_loopback()
-}
-
 /// Health: whether writes are taken. A service that only reads any more is not healthy; one whose last change of the schema was
 /// refused, or a view of which could not be built, is. So is one with a damaged page that no checkpoint has met: it says `damaged` in
 /// the place of `ok`; and `impaired` where a thread of the server has panicked and not done its work since.
 fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
     let stats = service.database.store().stats();
-    if let Some(refusal) = refusal(&stats) {
+    if let Some(refusal) = refusal(&stats, is_near) {
         return fail(&Failure::new(Kind::Unavailable, refusal), reply);
     }
     let mut told = serde_json::json!({ "status": "ok" });
-    if let Some(damage) = damage(&stats) {
+    if let Some(damage) = damage(&stats, is_near) {
         told = serde_json::json!({ "status": "damaged", "damage": damage });
     }
     if let Some(text) = service.panics.told() {
@@ -168,7 +164,7 @@ fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
         }
     }
     if let Some(why) = schema::refusal(service) {
-        // Keys are for this machine only.
+        // Keys are for those who may read them.
         told["schema"] = if is_near { format!("refused: {why}") } else { "refused".to_owned() }.into();
     }
     if let Some(why) = views::failure(service) {

@@ -1,6 +1,6 @@
 //! The general API under `/_/`: collections, bulk writes, queries, views, changes, backups, health and metrics.
 //!
-//! Without a configured token it answers loopback only, health excepted. Errors are problem documents (RFC 9457) with
+//! Which requests it answers is decided by `crate::access`. Errors are problem documents (RFC 9457) with
 //! the standard statuses, whatever `[errors]` says about declared endpoints.
 
 mod backup;

@@ -105,6 +105,16 @@ impl TestServer {
         self.ask("POST", "/_/config/reload", "", b"")
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.address
+    }
+
+    /// Where the general API listens, if it has a listener of its own.
+    pub fn admin_address(&self) -> Option<std::net::SocketAddr> {
+        self.running.as_ref().and_then(Running::admin_address)
+    }
+
     pub fn connect(&self) -> Client {
         Client::new(self.address)
     }
@@ -175,7 +185,7 @@ impl Client {
 
     pub fn send(&mut self, method: &str, target: &str, fields: &str, body: &[u8]) {
         let length = body.len();
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n{fields}\r\n");
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{fields}\r\n");
         self.stream.write_all(head.as_bytes()).unwrap();
         self.stream.write_all(body).unwrap();
     }
