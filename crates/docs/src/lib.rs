@@ -56,6 +56,7 @@ pub use error::{ReadError, WriteError};
 pub use long_check::LONG_CHECK_BYTES;
 pub use open_error::OpenError;
 pub use readiness::{Readiness, ReadinessState};
+pub use schema::asking;
 pub use session::{Moment, Session, Stored, VisitDocument};
 pub use statement::{RowsWanted, StepsCall, StepsDone};
 pub use stored_catalog::outline;

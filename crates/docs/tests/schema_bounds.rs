@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
 use docs::schema::Schema;
-use docs::{Op, Precondition, Question, Submission, Write, WriteError};
+use docs::sql::{Budget, Field, Modification, ModifyError, QueryError, RowSink, StepText, Steps, StepsDid, StepsError};
+use docs::{Op, Precondition, Question, RowsWanted, StepsCall, Submission, Write, WriteError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -231,4 +232,66 @@ fn a_long_check_asks_whether_anybody_wants_the_write_and_ends_where_nobody_does(
     let (ended, asked) = written(u64::MAX);
     assert_eq!(ended, Ok(true));
     assert!(asked > 10, "asked {asked} times");
+}
+
+#[test]
+fn a_long_check_inside_a_statement_ends_where_nobody_wants_it_and_nothing_is_written() {
+    let service = Service::new(&config(TREES));
+    let body = format!(r#"{{"id":1,"tree":[{}1]}}"#, "[1,2,3],".repeat(10_000)).into_bytes();
+    let (op, precondition) = (Op::Insert { body: body.clone() }, Precondition::None);
+    service.database.write_now(&Write { collection: service.id("trees"), op, precondition }).unwrap();
+    let catalog = service.database.catalog();
+    let statement = Modification::prepare("UPDATE trees SET n = COALESCE(n, 0) + 1", catalog).unwrap();
+    let texts = [StepText { sql: "UPDATE trees SET n = COALESCE(n, 0) + 1", expect: None }];
+    let steps = Arc::new(Steps::prepare(&texts, &[], catalog).unwrap());
+    // How often it asked, where nobody wants it from so many questions on.
+    let run = |wanted: u64, as_steps: bool| {
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        let question: Question = Arc::new(move || count.fetch_add(1, Ordering::Relaxed) >= wanted);
+        let is_over = || asked.load(Ordering::Relaxed) > wanted;
+        let budget = Budget { deadline: Some(&is_over), ..Budget::default() };
+        let outcome = docs::asking(Some(&question), || match as_steps {
+            false => service.database.modify(&statement, &[], &budget, &mut Nothing).map(|done| done.rows).err(),
+            true => {
+                let call = StepsCall {
+                    steps: Arc::clone(&steps),
+                    parameters: Vec::new(),
+                    required: None,
+                    rows: RowsWanted::None,
+                    now_ms: 0,
+                    rows_max: u64::MAX,
+                    bytes_max: usize::MAX,
+                    reply_bytes_max: usize::MAX,
+                };
+                match service.database.run_steps(&call, &budget, &mut StepsDid::default()) {
+                    Err(StepsError::Failed { error, .. }) => Some(error),
+                    outcome => outcome.map(|_| None).unwrap(),
+                }
+            }
+        });
+        (outcome, asked.load(Ordering::Relaxed))
+    };
+    for as_steps in [false, true] {
+        let (ended, asked) = run(3, as_steps);
+        assert!(matches!(ended, Some(ModifyError::Query(QueryError::Deadline))), "{ended:?}");
+        assert_eq!(asked, 4);
+        assert_eq!(service.get("trees/1").unwrap().1.as_bytes(), body);
+    }
+    for as_steps in [false, true] {
+        let (ended, asked) = run(u64::MAX, as_steps);
+        assert!(ended.is_none() && asked > 10, "asked {asked} times: {ended:?}");
+    }
+}
+
+/// Takes no rows.
+struct Nothing;
+
+impl RowSink for Nothing {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _column: usize, _field: Field<'_>) {}
+    fn end_row(&mut self) {}
+    fn bytes(&self) -> usize {
+        0
+    }
 }

@@ -87,6 +87,21 @@ impl Whole {
         self.run_until(&|now| client.is_over(now), now_ms, run)
     }
 
+    /// The same for a statement that writes: the checks of its documents, too, end with its time, its client and the server.
+    pub(crate) fn run_change<R>(self, client: &Arc<Watch>, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
+        let question = self.question(client);
+        docs::asking(Some(&question), || self.run_for(client, now_ms, run))
+    }
+
+    /// Whether its time is over, its client has left or the server has stopped.
+    pub(crate) fn question(&self, client: &Arc<Watch>) -> docs::Question {
+        let (ends, client, queries) = (self.ends, Arc::clone(client), Arc::clone(&self.queries));
+        Arc::new(move || {
+            let now = Instant::now();
+            now > ends || client.is_over(now) || queries.is_stopped()
+        })
+    }
+
     fn run_until<R>(
         self,
         is_over: &(dyn Fn(Instant) -> bool + Sync),

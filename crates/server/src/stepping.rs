@@ -2,6 +2,7 @@
 //! than that, or makes a larger reply, is run again on the pool with the service's whole budget.
 
 use crate::background;
+use crate::client::Watch;
 use crate::config::{Action, EndpointConfig, StepConfig, path_parameters};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::Taken;
@@ -18,7 +19,9 @@ use crate::writing;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::order::Scalar;
-use docs::sql::{ModifyError, Outcome, OwnedValue, QueryError, StepMistake, StepText, Steps, StepsDid, StepsError};
+use docs::sql::{
+    Budget, ModifyError, Outcome, OwnedValue, QueryError, StepMistake, StepText, Steps, StepsDid, StepsError,
+};
 use docs::{Body, Database, RowsWanted, StepsCall, WriteError};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::ops::Range;
@@ -145,7 +148,7 @@ impl DeclaredSteps {
             shared: Arc::clone(&service.shared),
             errors: Arc::clone(&service.errors),
             reply: Arc::clone(&self.reply),
-            late: reply.later(),
+            late: reply.later_watched(),
             taken,
         };
         let behind: Vec<OwnedValue> = self.file.iter().map(|parameter| owned(params::default_of(parameter))).collect();
@@ -278,18 +281,26 @@ impl Owed {
         let Owed { database, shared, errors, reply, late, taken } = self;
         let whole = Whole::of(&shared).of_change();
         let (pool, replies, queries) = (Arc::clone(&shared.pool), shared.replies.clone(), Arc::clone(&shared.queries));
+        let client = Arc::new(Watch::of(&late));
         background::run_until(whole.ends(), &pool, &Arc::clone(&errors), late, move |mut late| {
-            let call = match call() {
+            let question = whole.question(&client);
+            let call = match docs::asking(Some(&question), call) {
                 Ok(call) => call,
+                // The check of its body may have been ended.
+                Err(_) if question() => {
+                    let failure = client.failure(refusal::of_query(&QueryError::Deadline));
+                    return refusal::refuse(&errors, late, &failure);
+                }
                 Err(failure) => return refusal::refuse(&errors, late, &failure),
             };
             let mut did = StepsDid::default();
-            let outcome = whole.run(call.now_ms, |budget| database.run_steps(&call, budget, &mut did));
+            let run = |budget: &Budget<'_>| database.run_steps(&call, budget, &mut did);
+            let outcome = whole.run_change(&client, call.now_ms, run);
             drop((call, taken));
             reply.count(&queries, &did, outcome.as_ref().err(), &mut late);
             match outcome {
                 Ok(rows) => large::send_late(&replies, &errors, late, reply.status, JSON, reply.body(&rows)),
-                Err(error) => refusal::refuse(&errors, late, &reply.failure(error)),
+                Err(error) => refusal::refuse(&errors, late, &client.failure(reply.failure(error))),
             }
         });
     }

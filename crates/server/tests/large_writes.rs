@@ -190,3 +190,41 @@ fn a_long_check_ends_with_its_client_and_nothing_is_written() {
         assert!(begun.elapsed() < PATIENCE, "all {id} were written");
     }
 }
+
+/// Both change all trees.
+const CHANGES: &str = r#"
+[[endpoints]]
+route = "POST /touch"
+steps = [{ sql = "UPDATE trees SET n = 1" }]
+"#;
+
+#[test]
+fn a_long_check_in_a_statement_and_in_steps_ends_with_its_client_and_nothing_is_written() {
+    let server = TestServer::start("body_bytes_max = \"4MiB\"", &format!("{TREES}{CHANGES}"));
+    let text = tree(1, 3_900_000);
+    assert_eq!(server.ask("PUT", "/_/collections/trees/1", "", text.as_bytes()).status, 201);
+    let statement = json!({ "sql": "UPDATE trees SET n = 1" }).to_string();
+    let begun = Instant::now();
+    for (target, body) in [("/_/query", &statement[..]), ("/touch", "")] {
+        // On a busy machine a check may end before the server hears of its client.
+        loop {
+            let done = server.metric("sapsan_pool_done_total");
+            let mut gone = server.connect();
+            gone.send("POST", target, "", body.as_bytes());
+            while server.metric("sapsan_pool_running") == 0.0 && server.metric("sapsan_pool_done_total") == done {
+                assert!(begun.elapsed() < PATIENCE);
+            }
+            // It is reset.
+            socket2::SockRef::from(&gone.stream).set_linger(Some(Duration::ZERO)).expect("an option");
+            drop(gone);
+            while server.metric("sapsan_pool_done_total") == done {
+                assert!(begun.elapsed() < PATIENCE);
+            }
+            if server.get("/_/collections/trees/1").body == text.as_bytes() {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{target} went on without its client");
+            assert_eq!(server.ask("PUT", "/_/collections/trees/1", "", text.as_bytes()).status, 200);
+        }
+    }
+}

@@ -74,8 +74,9 @@ thread_local! {
     static OVER: RefCell<Option<Question>> = const { RefCell::new(None) };
 }
 
-/// Does work whose checks ask a question again and again, and end where the answer is yes.
-pub(crate) fn asking<R>(over: Option<&Question>, work: impl FnOnce() -> R) -> R {
+/// Does work on this thread whose checks by a JSON Schema ask a question about every millisecond. If the answer is yes, a check ends
+/// as if the document did not fit: who does the work asks the question too, to know.
+pub fn asking<R>(over: Option<&Question>, work: impl FnOnce() -> R) -> R {
     /// However the work ends, the next is not asked for.
     struct Asked(Option<Question>);
     impl Drop for Asked {

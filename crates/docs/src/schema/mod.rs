@@ -16,7 +16,7 @@ mod promise;
 mod stored;
 mod unfolding;
 
-pub(crate) use meter::asking;
+pub use meter::asking;
 
 use binjson::Document;
 use serde_json::Value as Json;

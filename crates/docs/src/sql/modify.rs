@@ -335,7 +335,7 @@ impl<C: Change> One<'_, C> {
     fn write(&mut self, mut row: &[u8], tell: &mut Tell<'_>, scratch: &mut Scratch) -> Result<(), ModifyError> {
         if self.changing.action == Action::Insert {
             let body = self.body(b"{}", &mut row);
-            let prepared = self.apply(&Op::Insert { body })?;
+            let prepared = self.apply(&Op::Insert { body }, tell.budget)?;
             let kind = self.collection.info.key.kind;
             let key = kind.of_bytes(&prepared).ok_or(QueryError::Damaged("a key"))?;
             return Ok(tell.tell(&Within::new(&mut *self.change), value_of(&key), scratch)?);
@@ -349,7 +349,7 @@ impl<C: Change> One<'_, C> {
         let stored = as_key(key, self.collection.info.key.kind).ok_or(QueryError::Damaged("a key"))?;
         if self.changing.action == Action::Delete {
             tell.tell(&Within::new(&mut *self.change), key, scratch)?;
-            self.apply(&Op::Delete { key: stored.as_bytes().to_vec() })?;
+            self.apply(&Op::Delete { key: stored.as_bytes().to_vec() }, tell.budget)?;
             return Ok(());
         }
         let old = self.change.get(self.collection.info.tree, stored.as_bytes())?;
@@ -357,17 +357,24 @@ impl<C: Change> One<'_, C> {
         let document = old.get(STAMP_BYTES..).and_then(|bytes| binjson::Document::from_bytes(bytes).ok());
         let text = document.ok_or(QueryError::Damaged("a document"))?.text().to_vec();
         let body = self.body(&text, &mut row);
-        self.apply(&Op::Replace { key: stored.as_bytes().to_vec(), body })?;
+        self.apply(&Op::Replace { key: stored.as_bytes().to_vec(), body }, tell.budget)?;
         Ok(tell.tell(&Within::new(&mut *self.change), key, scratch)?)
     }
 
-    fn apply(&mut self, op: &Op) -> Result<Vec<u8>, WriteError> {
+    fn apply(&mut self, op: &Op, budget: &Budget<'_>) -> Result<Vec<u8>, ModifyError> {
         let (collection, change, op) = (self.collection, &mut *self.change, (op, self.at));
         let prepared = scratch::with(|scratch| {
             scratch.long_check.is_again = statement::is_in_share();
             write::apply(collection, op, &Precondition::None, change, scratch)
         });
-        prepared.map(|prepared| prepared.key)
+        match prepared {
+            Ok(prepared) => Ok(prepared.key),
+            // Its check may have been ended: see `schema::asking`.
+            Err(WriteError::Invalid { .. }) if budget.deadline.is_some_and(|over| over()) => {
+                Err(QueryError::Deadline.into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The document's text with the new values: each in its field's old place, or behind all.

@@ -5,6 +5,7 @@
 //! is answered first, and what was sent behind it waits.
 
 use crate::background;
+use crate::client::Watch;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::Taken;
 use crate::large;
@@ -15,7 +16,7 @@ use crate::querying::Whole;
 use crate::refusal;
 use crate::service::Service;
 use crate::statement::{Arguments, Shape};
-use docs::sql::ModifyError;
+use docs::sql::{Budget, ModifyError};
 use docs::{Database, WriteError};
 use http::{LateReply, Reply, Request, Status};
 use std::sync::Arc;
@@ -42,8 +43,10 @@ pub(super) fn run(
     let whole = Whole::of(service).of_change();
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
-    background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), reply.later_watched(), move |mut late| {
-        let result = execute(&database, (&sql, &arguments), shape, &whole, &queries, &mut late);
+    let late = reply.later_watched();
+    let client = Arc::new(Watch::of(&late));
+    background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
+        let result = execute(&database, (&sql, &arguments), shape, (&whole, &client), &queries, &mut late);
         drop((sql, arguments, taken));
         match result {
             Ok((count, body)) => {
@@ -60,7 +63,7 @@ fn execute(
     database: &Database,
     (sql, arguments): (&str, &Arguments),
     shape: Shape,
-    whole: &Whole,
+    (whole, client): (&Whole, &Arc<Watch>),
     queries: &Queries,
     late: &mut LateReply,
 ) -> Result<(u64, Vec<u8>), Failure> {
@@ -73,8 +76,8 @@ fn execute(
             .map_err(|name| Failure::new(Kind::Invalid, format!("the parameter :{name} is not given")))?;
         let (plan, scans) = change.plan_line(&values);
         let mut out = Vec::new();
-        let ran =
-            whole.clone().run(params::unix_ms(), |budget| change.write(&database, &values, shape, budget, &mut out));
+        let run = |budget: &Budget<'_>| change.write(&database, &values, shape, budget, &mut out);
+        let ran = whole.clone().run_change(client, params::unix_ms(), run);
         if let Err(ModifyError::Write(WriteError::Busy)) = ran
             && database.is_superseded()
         {
@@ -85,7 +88,7 @@ fn execute(
             if let ModifyError::Query(error) = &error {
                 queries.count_ended(error, &plan, scans, sql);
             }
-            refusal::of_modify(&error)
+            client.failure(refusal::of_modify(&error))
         })?;
         queries.count(&outcome, &plan, scans, sql);
         return Ok((outcome.rows, out));
