@@ -38,10 +38,12 @@ pub(crate) enum Command {
     Restore(Restore),
     /// Write a data folder anew, as small as it goes; nobody may have it open
     Compact(Folder),
+    /// Make a token that opens the general API, or declared endpoints, to those who send it
+    Token(Token),
     /// Check every page, tree and index of a data folder, or the views of a running server
     Verify(Verify),
     /// Show what a data folder holds, or what a running server (http://ADDRESS:PORT) tells of its store
-    Stat(Folder),
+    Stat(Stat),
 }
 
 #[derive(Debug, Args)]
@@ -183,6 +185,34 @@ pub(crate) struct CheckConfig {
     pub(crate) set: Vec<String>,
 }
 
+/// What a command sends to a running server beside its request.
+#[derive(Debug, Args)]
+pub(crate) struct Secret {
+    /// A token for a running server that does not answer without; other users see the command line, but not the variable
+    #[arg(long, value_name = "TOKEN", env = "SAPSAN_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stat {
+    /// The data folder, or a running server (http://ADDRESS:PORT)
+    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) secret: Secret,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Token {
+    /// What the file calls it: [tokens.NAME]
+    pub(crate) name: String,
+    /// What it allows: read, write and admin are the general API's scopes, other names those of declared endpoints
+    #[arg(long, value_name = "SCOPES", value_delimiter = ',', required = true)]
+    pub(crate) allow: Vec<String>,
+    /// When it ends: YYYY-MM-DD, the day's beginning in UTC, or YYYY-MM-DDTHH:MM:SSZ
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Folder {
     /// The data folder
@@ -195,6 +225,8 @@ pub(crate) struct Backup {
     pub(crate) from: String,
     /// An empty folder, or one to be made; of a server: a name in its own folder for backups ([server] backups)
     pub(crate) to: PathBuf,
+    #[command(flatten)]
+    pub(crate) secret: Secret,
 }
 
 #[derive(Debug, Args)]
@@ -216,4 +248,6 @@ pub(crate) struct Verify {
     /// references and views too
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) secret: Secret,
 }

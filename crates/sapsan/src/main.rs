@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Backup(arguments) => commands::backup::run(&arguments),
         Command::Restore(arguments) => commands::restore::run(&arguments),
         Command::Compact(arguments) => commands::compact::run(&arguments),
+        Command::Token(arguments) => commands::token::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Stat(arguments) => commands::stat::run(&arguments),
     };

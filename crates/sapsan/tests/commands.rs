@@ -232,6 +232,66 @@ fn a_number_of_threads_out_of_range_is_refused_and_not_bent() {
     assert!(!folder.path().join("d").exists());
 }
 
+/// What `sapsan token` prints: the token, and the lines for the file.
+fn new_token(folder: &Path, arguments: &[&str]) -> (String, String) {
+    let output = sapsan(folder, &[&["token"], arguments].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let token = text.lines().find(|line| line.starts_with("sapsan_")).expect("a token").to_owned();
+    let lines = text[text.find("[tokens.").expect("a section")..].to_owned();
+    (token, lines)
+}
+
+#[test]
+fn a_token_is_made_put_into_the_file_and_used_by_commands() {
+    let folder = folder();
+    let (reader, lines) = new_token(folder.path(), &["reader", "--allow", "read", "--until", "2999-01-01"]);
+    let (admin, more) = new_token(folder.path(), &["boss-1", "--allow", "read,write,admin"]);
+    assert_ne!(reader, admin);
+    assert!(!lines.contains(&reader) && lines.contains("until  = \"2999-01-01\""), "{lines}");
+    let config = format!("{}backups = \"backups\"\n{lines}{more}", CONFIG.replace("access_log = true\n", ""));
+    std::fs::write(folder.path().join("service.toml"), config).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+    let command = command.current_dir(folder.path()).args(["serve", "service.toml", "--data", "d"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs");
+    let mut serving = Serving(child);
+    let mut lines = BufReader::new(serving.0.stdout.take().expect("its output")).lines();
+    let line = lines.next().and_then(Result::ok).expect("it says where it listens");
+    let url = line.strip_prefix("listening on ").expect("an address");
+    let refused = |arguments: &[&str], why: &str| {
+        let output = sapsan(folder.path(), arguments);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(why), "{arguments:?}: {text}");
+    };
+    refused(&["stat", url, "--token", "sapsan_0"], "the server answers 401: the token is none");
+    refused(&["backup", url, "monday", "--token", &reader], "the token `reader` allows read; this needs admin");
+    refused(&["verify", url, "--views", "--token", "a b"], "bytes that no token has");
+    assert!(sapsan(folder.path(), &["stat", url, "--token", &reader]).status.success());
+    assert!(sapsan(folder.path(), &["verify", url, "--views", "--token", &admin]).status.success());
+    let by_variable = |token: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+        let command = command.current_dir(folder.path()).args(["backup", url, "tuesday"]).env("SAPSAN_TOKEN", token);
+        command.output().expect("the binary runs").status.success()
+    };
+    assert!(!by_variable(&reader) && by_variable(&admin));
+    assert!(folder.path().join("backups/tuesday").is_dir());
+}
+
+#[test]
+fn a_token_that_no_file_could_have_is_not_made() {
+    let folder = folder();
+    for arguments in [
+        &["token", "a b", "--allow", "read"][..],
+        &["token", "a", "--allow", "Read"],
+        &["token", "a", "--allow", "read,,write"],
+        &["token", "a", "--allow", "read", "--until", "soon"],
+        &["token", "a"],
+    ] {
+        let output = sapsan(folder.path(), arguments);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
 #[test]
 fn the_access_log_is_a_line_for_each_request_on_standard_output() {
     let folder = folder();

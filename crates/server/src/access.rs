@@ -9,11 +9,16 @@
 //! | the host that was asked for is `localhost`, a loopback address or one of `[server] hosts` | a page whose name was rebound to this machine's address |
 //! | no Origin but the host's own, no Sec-Fetch-Site of another site | any page in a browser on this machine |
 //!
+//! A request with a right token is answered whatever else holds: it may do what the token allows. One with a wrong token is refused also
+//! where it would be answered without. A page of another origin cannot send a token: its browser would ask first, and gets no leave.
+//!
 //! Only requests below `/_/` are looked at: a declared endpoint is public.
 
-use crate::config::{AdminListener, ServerConfig};
+use crate::config::{AdminListener, ServerConfig, TokenConfig};
 use crate::failure::{Failure, Kind};
+use crate::service::Service;
 use http::Request;
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 /// Where the general API's paths begin.
@@ -31,6 +36,41 @@ pub(crate) enum Listener {
     Public,
     /// The one of `[server] admin`.
     Admin,
+}
+
+/// What a request may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Granted<'s> {
+    /// Everything: it comes from this machine.
+    All,
+    /// What its token allows.
+    Token(&'s TokenConfig),
+}
+
+impl Granted<'_> {
+    /// Refuses what needs a scope that the token does not have.
+    pub(crate) fn need(self, scope: &str) -> Result<(), Failure> {
+        match self {
+            Granted::Token(token) if !token.allows(scope) => {
+                let allowed = token.allow.join(", ");
+                Err(forbidden(format!("the token `{}` allows {allowed}; this needs {scope}", token.name)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the general API answers a request, and what it may do there.
+pub(crate) fn check<'s>(
+    service: &'s Service,
+    request: &Request<'_>,
+    listener: Listener,
+) -> Result<Granted<'s>, Failure> {
+    service.access.check_listener(listener)?;
+    match service.tokens.of(request, &service.tries)? {
+        Some(token) => Ok(Granted::Token(token)),
+        None => service.access.check_sender(request).map(|()| Granted::All),
+    }
 }
 
 /// Who may use the general API.
@@ -51,9 +91,8 @@ impl Access {
         Access { hosts: config.hosts.clone().into(), admin: config.admin.clone() }
     }
 
-    /// Whether the general API answers this request.
-    pub(crate) fn check(&self, request: &Request<'_>, listener: Listener) -> Result<(), Failure> {
-        self.check_listener(listener)?;
+    /// Whether the general API answers this request without a token.
+    fn check_sender(&self, request: &Request<'_>) -> Result<(), Failure> {
         check_peer(request)?;
         check_proxies(request)?;
         self.check_hosts(request)?;
@@ -64,10 +103,10 @@ impl Access {
         match (&self.admin, listener) {
             (AdminListener::Http, _) | (_, Listener::Admin) => Ok(()),
             (AdminListener::Off, Listener::Public) => {
-                Err(refused("the general API is switched off (`[server] admin = \"off\"`)"))
+                Err(forbidden("the general API is switched off (`[server] admin = \"off\"`)"))
             }
             (AdminListener::Address(_), Listener::Public) => {
-                Err(refused("the general API has a listener of its own (`[server] admin`): ask there"))
+                Err(forbidden("the general API has a listener of its own (`[server] admin`): ask there"))
             }
         }
     }
@@ -165,8 +204,13 @@ fn host_of(authority: &str) -> Option<&str> {
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(host)
 }
 
-fn refused(detail: impl Into<std::borrow::Cow<'static, str>>) -> Failure {
+fn forbidden(detail: impl Into<Cow<'static, str>>) -> Failure {
     Failure::new(Kind::Forbidden, detail)
+}
+
+/// Of a request without a token.
+fn refused(detail: impl std::fmt::Display) -> Failure {
+    forbidden(format!("{detail}; or send a token (`sapsan token`)"))
 }
 
 /// A value of the request for a message.

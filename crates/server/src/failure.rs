@@ -29,6 +29,10 @@ pub enum Kind {
     OutOfTime,
     /// The sender has no access.
     Forbidden,
+    /// The token that was sent is none.
+    Unauthorized,
+    /// Too many wrong tokens came from the sender's address.
+    TooManyTries,
     /// The name is kept for a later version.
     NotYet,
     /// Queues are full: try again.
@@ -43,7 +47,7 @@ pub enum Kind {
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// Kind, its status, and the problem document's title.
-const TABLE: [(Kind, u16, &str); 14] = [
+const TABLE: [(Kind, u16, &str); 16] = [
     (Kind::NotFound, 404, "Not found"),
     (Kind::MethodNotAllowed, 405, "Method not allowed"),
     (Kind::Invalid, 400, "Invalid request"),
@@ -54,6 +58,8 @@ const TABLE: [(Kind, u16, &str); 14] = [
     (Kind::TooLarge, 413, "Too large"),
     (Kind::OutOfTime, 504, "Out of time"),
     (Kind::Forbidden, 403, "Forbidden"),
+    (Kind::Unauthorized, 401, "Unauthorized"),
+    (Kind::TooManyTries, 429, "Too many tries"),
     (Kind::NotYet, 501, "Not yet"),
     (Kind::Busy, 503, "Busy, try again"),
     (Kind::Unavailable, 503, "Unavailable"),
@@ -94,9 +100,14 @@ impl Failure {
         Failure { kind, detail: detail.into(), status: None }
     }
 
-    /// In how many seconds the same request may be answered, where it is only refused for the moment.
-    pub fn retry_after(&self) -> Option<&'static str> {
-        (self.kind == Kind::Busy).then_some(RETRY_AFTER_SECONDS)
+    /// The header field that its reply has to have: in how many seconds the same request may be answered, where it is only refused
+    /// for the moment, and by what scheme a sender says who it is (RFC 9110, section 15.5.2).
+    pub fn field(&self) -> Option<(&'static str, &'static str)> {
+        match self.kind {
+            Kind::Busy | Kind::TooManyTries => Some(("Retry-After", RETRY_AFTER_SECONDS)),
+            Kind::Unauthorized => Some(("WWW-Authenticate", "Bearer")),
+            _ => None,
+        }
     }
 
     /// What a step expects does not hold.

@@ -9,7 +9,7 @@
 //!                  └─► general    /_/: documents, listing, bulk, query (on the pool), health, metrics
 //! ```
 //!
-//! `access` says which requests the general API answers. `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
+//! `access` says which requests the general API answers, `token` what opens it to others. `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
 //! typed: a query or `EXPLAIN` of one; `modify` the same where it writes. `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
 
 mod access;
@@ -61,6 +61,8 @@ pub mod statement;
 mod stepping;
 mod streaming;
 mod switch;
+pub mod token;
+mod tries;
 mod view_metrics;
 mod writing;
 

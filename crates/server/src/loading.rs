@@ -3,7 +3,9 @@
 //! SQL is among its mistakes wherever the collections could be read, and is prepared again against the catalog of the opened
 //! database.
 
-use crate::config::{ConfigError, ENDPOINTS_MAX, EndpointConfig, FILE_BYTES_MAX, ServerConfig, ServiceConfig, errors};
+use crate::config::{
+    ConfigError, ENDPOINTS_MAX, EndpointConfig, FILE_BYTES_MAX, ServerConfig, ServiceConfig, errors, read_tokens,
+};
 use crate::failure::ErrorRules;
 use crate::params;
 use crate::querying::DeclaredQuery;
@@ -38,6 +40,7 @@ impl ServiceConfig {
         let collections: Vec<String> = docs.collections.iter().map(|collection| collection.name.clone()).collect();
         let endpoints = read_endpoints(&root, &collections);
         let section = |name: &str| root.get(name).and_then(|item| item.table());
+        let tokens = read_tokens(&root);
         let errors = section("errors").map_or_else(ErrorRules::default, |table| errors::read(&table));
         let server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
         if let Some(catalog) = catalog {
@@ -54,7 +57,17 @@ impl ServiceConfig {
         }
         source.finish()?;
         let file_server = server.clone();
-        Ok(ServiceConfig { path: path.to_owned(), text, docs, endpoints, errors, server, file_server, set: Vec::new() })
+        Ok(ServiceConfig {
+            path: path.to_owned(),
+            text,
+            docs,
+            endpoints,
+            tokens,
+            errors,
+            server,
+            file_server,
+            set: Vec::new(),
+        })
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn text(service: &Service) -> String {
     put(&changes(service));
     put(&expiry(service));
     put(&schema(service));
+    put(&access(service));
     put(&process());
     if let Some(sources) = service.sources.get() {
         put(&loops(sources));
@@ -268,6 +269,19 @@ fn expiry(service: &Service) -> [Metric; 5] {
             numbers.unremovable as f64,
         ),
         ("expiry_failures_total", Type::Counter, "Sweeps that failed.", numbers.failures as f64),
+    ]
+}
+
+fn access(service: &Service) -> [Metric; 2] {
+    let (failed, slowed) = service.tries.counts();
+    [
+        ("token_failures_total", Type::Counter, "Requests with a token that is none of the file's.", failed as f64),
+        (
+            "token_slowed_total",
+            Type::Counter,
+            "Requests whose token was not looked at, after too many wrong ones of their address.",
+            slowed as f64,
+        ),
     ]
 }
 

@@ -8,14 +8,11 @@ use docs::sql::{
 use docs::{ReadError, WriteError};
 use http::{LateReply, Reply};
 
-/// The header field that says when to come again.
-pub(crate) const RETRY_AFTER: &str = "Retry-After";
-
 /// Answers a failure as a problem document.
 pub(crate) fn fail(failure: &Failure, mut reply: Reply<'_>) {
     let status = failure.kind.status();
-    if let Some(seconds) = failure.retry_after() {
-        reply.header(RETRY_AFTER, seconds);
+    if let Some((name, value)) = failure.field() {
+        reply.header(name, value);
     }
     reply.send(status, PROBLEM, &problem(status, failure));
 }
@@ -23,8 +20,8 @@ pub(crate) fn fail(failure: &Failure, mut reply: Reply<'_>) {
 /// Answers a failure late.
 pub(crate) fn refuse(errors: &ErrorRules, mut late: LateReply, failure: &Failure) {
     let (status, media, body) = errors.reply(failure);
-    if let Some(seconds) = failure.retry_after() {
-        late.header(RETRY_AFTER, seconds);
+    if let Some((name, value)) = failure.field() {
+        late.header(name, value);
     }
     late.send(status, media, body.into_owned());
 }
@@ -153,7 +150,7 @@ mod tests {
     fn a_write_that_passing_reads_or_writes_keep_out_is_told_when_to_come_again() {
         for error in [store::Error::Busy, store::Error::Pinned { states: 64 }] {
             let failure = of_store(error);
-            assert_eq!((failure.kind, failure.retry_after()), (Kind::Busy, Some("1")));
+            assert_eq!((failure.kind, failure.field()), (Kind::Busy, Some(("Retry-After", "1"))));
         }
     }
 

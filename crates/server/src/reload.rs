@@ -19,6 +19,7 @@ use crate::reloads::{Ask, WAITING_MAX};
 use crate::routing::Routing;
 use crate::service::Service;
 use crate::switch::Switch;
+use crate::token::Tokens;
 use docs::catalog::CollectionInfo;
 use docs::{Database, OpenError};
 use http::{LateReply, Status};
@@ -217,7 +218,13 @@ impl Reloader {
                 Arc::clone(&old.feed)
             };
             let shared = Arc::clone(&old.shared);
-            let service = Service::new(config.errors.clone(), openapi, database.clone(), shared, feed);
+            let service = Service::new(
+                (config.errors.clone(), Tokens::new(config.tokens.clone())),
+                openapi,
+                database.clone(),
+                shared,
+                feed,
+            );
             self.switch.put(Routing::new(service, endpoints));
             Ok(())
         });

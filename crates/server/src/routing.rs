@@ -1,6 +1,6 @@
 //! Which route a request takes, and what answers it: the one place that knows the service and all that works on it.
 
-use crate::access::{self, Listener};
+use crate::access::{self, Granted, Listener};
 use crate::direct::{Kind as Asker, Waiting};
 use crate::endpoint::{self, Endpoint};
 use crate::failure::{ErrorRules, Failure, Kind};
@@ -143,13 +143,13 @@ impl Routing {
     ) {
         let service = &self.service;
         let is_general = access::is_general(request.path());
-        let checked = if is_general { service.access.check(request, listener) } else { Ok(()) };
+        let checked = if is_general { access::check(service, request, listener) } else { Ok(Granted::All) };
         let found = match (found, checked) {
             (Lookup::Found { value: Route::General(door), params }, checked) => {
                 return door.answer(service, local, request, (&params, checked), reply);
             }
             (_, Err(failure)) => return refusal::fail(&failure, reply),
-            (found, Ok(())) => found,
+            (found, Ok(_)) => found,
         };
         match found {
             Lookup::Found { .. } | Lookup::NotFound => {

@@ -13,10 +13,11 @@ use crate::in_flight::InFlight;
 use crate::memory::Division;
 use crate::panics::Panics;
 use crate::queries::Queries;
-use crate::refusal::RETRY_AFTER;
 use crate::reloads::Reloads;
 use crate::sources::Sources;
 use crate::switch::Switch;
+use crate::token::Tokens;
+use crate::tries::Tries;
 use crate::writing::LargeWrites;
 use docs::{Database, Session};
 use executor::Pool;
@@ -40,6 +41,7 @@ pub(crate) struct Service {
     pub(crate) database: Database,
     pub(crate) errors: Arc<ErrorRules>,
     pub(crate) feed: Arc<Feed>,
+    pub(crate) tokens: Tokens,
     /// The OpenAPI document.
     pub(crate) openapi: Arc<[u8]>,
     pub(crate) shared: Arc<Shared>,
@@ -55,6 +57,8 @@ impl Drop for Service {
 pub(crate) struct Shared {
     /// Who may use the general API.
     pub(crate) access: Access,
+    /// Who has sent wrong tokens.
+    pub(crate) tries: Tries,
     /// Reads that wait for the disk. Ends before the pool, to which they may go on: so that one is the pool's last owner
     /// who waits for its jobs.
     pub(crate) cold: ColdReads,
@@ -148,6 +152,7 @@ impl Shared {
         let panics = Arc::<Panics>::default();
         Shared {
             access: Access::new(config),
+            tries: Tries::default(),
             cold: pools.cold,
             pool: Arc::new(pools.long),
             large_writes: Arc::default(),
@@ -178,21 +183,21 @@ impl Shared {
 
 impl Service {
     pub(crate) fn new(
-        errors: ErrorRules,
+        (errors, tokens): (ErrorRules, Tokens),
         openapi: String,
         database: Database,
         shared: Arc<Shared>,
         feed: Arc<Feed>,
     ) -> Service {
         shared.services.fetch_add(1, Ordering::Relaxed);
-        Service { database, errors: Arc::new(errors), feed, openapi: openapi.into_bytes().into(), shared }
+        Service { database, errors: Arc::new(errors), feed, tokens, openapi: openapi.into_bytes().into(), shared }
     }
 
     /// Answers a failure as the file's `[errors]` say.
     pub(crate) fn fail(&self, failure: &Failure, mut reply: Reply<'_>) {
         let (status, media, body) = self.errors.reply(failure);
-        if let Some(seconds) = failure.retry_after() {
-            reply.header(RETRY_AFTER, seconds);
+        if let Some((name, value)) = failure.field() {
+            reply.header(name, value);
         }
         reply.send(status, media, &body);
     }

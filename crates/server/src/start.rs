@@ -10,6 +10,7 @@ use crate::routing::Routing;
 use crate::service::{Pools, Service, Shared};
 use crate::sources::Sources;
 use crate::switch::{AdminEntrance, Switch};
+use crate::token::Tokens;
 use docs::Database;
 use executor::Pool;
 use http::{AccessLog, Deadlines, Limits, QueuedWriter, QueuedWriterThread, Server};
@@ -188,7 +189,8 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
     let shared = Arc::new(Shared::new(settings, pools, reactor.loops(), (&division, data)));
     let feed = Arc::new(Feed::new(shared.replies.clone(), &division, &shared.panics));
-    let service = Service::new(config.errors.clone(), openapi, database, shared, feed);
+    let service =
+        Service::new((config.errors.clone(), Tokens::new(config.tokens.clone())), openapi, database, shared, feed);
     service.feed.start(&service.database).map_err(StartError::System)?;
     service.expiry.start(&service.database).map_err(StartError::System)?;
     let (access_log, log) = access_log(config)?;

@@ -38,7 +38,7 @@ fn values_of_the_wrong_kind_or_size() {
             ["2:14", "is \"maybe\"", "\"commit\", \"none\", { interval_seconds = N }"],
         ),
         ("[server]\ndurability = 5", ["2:14", "is an integer", "\"commit\", \"none\", { interval_seconds = N }"]),
-        ("[server]\ntoken = \"x\"", ["2:1", "`token` in [server] is not there yet", "allowed: http"]),
+        ("[server]\ntls = \"x\"", ["2:1", "`tls` in [server] is not there yet", "allowed: http"]),
         ("server = 5", ["1:10", "`server` is an integer", "a table"]),
         ("endpoints = 5", ["1:13", "`endpoints` is an integer", "a list"]),
         ("[errors]\ninvalid = 200", ["2:11", "`errors.invalid` is 200", "from 400 to 599"]),

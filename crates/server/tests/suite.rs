@@ -30,4 +30,5 @@ mod settings;
 mod shop;
 mod sql_writes;
 mod system_calls;
+mod tokens;
 mod views;

@@ -44,7 +44,7 @@ pub use table::{Item, Table};
 pub use view::ViewConfig;
 
 /// The sections of a file.
-pub const SECTIONS: [&str; 6] = ["collections", "views", "params", "endpoints", "errors", "server"];
+pub const SECTIONS: [&str; 7] = ["collections", "views", "params", "endpoints", "errors", "server", "tokens"];
 /// Names of sections kept for later.
 pub const SECTIONS_LATER: [&str; 1] = ["auth"];
 /// Most declared parameters of a file, and of an endpoint.

@@ -14,7 +14,7 @@ use store::{Options, Progress, Store};
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(arguments: &Backup) -> Outcome {
-    match Remote::of(&arguments.from) {
+    match Remote::of(&arguments.from, &arguments.secret) {
         Some(remote) => of_server(&remote?, &arguments.to),
         None => of_folder(Path::new(&arguments.from), &arguments.to),
     }

@@ -15,6 +15,7 @@ mod remote;
 pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod stat;
+pub(crate) mod token;
 pub(crate) mod verify;
 
 /// What a command ends with.

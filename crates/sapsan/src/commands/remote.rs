@@ -1,5 +1,6 @@
 //! A running server, asked over plain HTTP/1.1: one request on a connection of its own.
 
+use crate::cli::Secret;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 
@@ -12,11 +13,13 @@ const SCHEME: &str = "http://";
 pub(super) struct Remote {
     /// Host and port.
     authority: String,
+    /// The header field with the token, its end included; empty without one.
+    authorization: String,
 }
 
 impl Remote {
     /// The server that a text names, if it is an address of one and no folder.
-    pub(super) fn of(text: &str) -> Option<Result<Remote, String>> {
+    pub(super) fn of(text: &str, secret: &Secret) -> Option<Result<Remote, String>> {
         if text.starts_with("https://") {
             return Some(Err(format!("{text}: there is no TLS yet; ask on the server's own machine, by http://")));
         }
@@ -24,7 +27,7 @@ impl Remote {
         if authority.contains('/') || !authority.contains(':') {
             return Some(Err(format!("{text}: http://ADDRESS:PORT is expected")));
         }
-        Some(Ok(Remote { authority: authority.to_owned() }))
+        Some(authorization(secret).map(|authorization| Remote { authority: authority.to_owned(), authorization }))
     }
 
     /// Status and body of the answer, for which it waits however long.
@@ -34,8 +37,9 @@ impl Remote {
         let address = addresses.next().ok_or_else(|| format!("{}: no such host", self.authority))?;
         let mut stream = TcpStream::connect(address).map_err(told)?;
         let head = format!(
-            "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "{method} {target} HTTP/1.1\r\nHost: {}\r\n{}Connection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             self.authority,
+            self.authorization,
             body.len()
         );
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).map_err(told)?;
@@ -43,6 +47,17 @@ impl Remote {
         stream.take(REPLY_BYTES_MAX).read_to_end(&mut reply).map_err(told)?;
         parse(&reply).ok_or_else(|| format!("{SCHEME}{}: it closed the connection without an answer", self.authority))
     }
+}
+
+/// The header field that a token is sent in.
+fn authorization(secret: &Secret) -> Result<String, String> {
+    let Some(token) = secret.token.as_deref().map(str::trim).filter(|token| !token.is_empty()) else {
+        return Ok(String::new());
+    };
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("the token (--token, SAPSAN_TOKEN) has bytes that no token has".to_owned());
+    }
+    Ok(format!("Authorization: Bearer {token}\r\n"))
 }
 
 /// What a refusal says.
@@ -71,11 +86,23 @@ mod tests {
 
     #[test]
     fn a_server_is_told_from_a_folder() {
-        assert_eq!(Remote::of("data"), None);
-        assert_eq!(Remote::of("/http/data"), None);
-        assert_eq!(Remote::of("http://[::1]:80/"), Some(Ok(Remote { authority: "[::1]:80".to_owned() })));
+        let of = |text| Remote::of(text, &Secret { token: None });
+        assert_eq!(of("data"), None);
+        assert_eq!(of("/http/data"), None);
+        let remote = Remote { authority: "[::1]:80".to_owned(), authorization: String::new() };
+        assert_eq!(of("http://[::1]:80/"), Some(Ok(remote)));
         for refused in ["https://a:1", "http://a", "http://a:1/b"] {
-            assert!(matches!(Remote::of(refused), Some(Err(_))), "{refused}");
+            assert!(matches!(of(refused), Some(Err(_))), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_one_header_field() {
+        let of = |token: &str| authorization(&Secret { token: Some(token.to_owned()) });
+        assert_eq!(of("sapsan_1f\n"), Ok("Authorization: Bearer sapsan_1f\r\n".to_owned()));
+        assert_eq!(of(""), Ok(String::new()));
+        for wrong in ["a\r\nHost: b", "a b", "\u{44f}"] {
+            assert!(of(wrong).is_err(), "{wrong:?}");
         }
     }
 

@@ -2,12 +2,12 @@
 
 use super::remote::{self, Remote};
 use super::{Outcome, looking, output};
-use crate::cli::Folder;
+use crate::cli::Stat;
 use store::{Options, Store};
 
-pub(crate) fn run(arguments: &Folder) -> Outcome {
+pub(crate) fn run(arguments: &Stat) -> Outcome {
     let data = &arguments.data;
-    if let Some(remote) = data.to_str().and_then(Remote::of) {
+    if let Some(remote) = data.to_str().and_then(|text| Remote::of(text, &arguments.secret)) {
         return of_server(&remote?);
     }
     if !Store::is_in(data) {

@@ -16,7 +16,7 @@ use store::{Options, Store};
 
 pub(crate) fn run(arguments: &Verify) -> Outcome {
     let data = &arguments.data;
-    match data.to_str().and_then(Remote::of) {
+    match data.to_str().and_then(|text| Remote::of(text, &arguments.secret)) {
         Some(remote) if arguments.views => return views_of_server(&remote?),
         Some(_) => {
             return Err("a running server computes its views again (--views), a folder is checked whole".to_owned());

@@ -98,7 +98,7 @@ impl ServerConfig {
 
     /// Reads the section; what is not given keeps its default.
     pub(crate) fn read(table: &Table<'_>) -> ServerConfig {
-        table.check_keys(&KEYS, &["redis", "token", "tls"]);
+        table.check_keys(&KEYS, &["redis", "tls"]);
         let mut config = ServerConfig::default();
         let set = |name: &str, range: std::ops::RangeInclusive<i64>, to: &mut usize| {
             let given = table.get(name).and_then(|item| item.integer(range));

@@ -10,11 +10,14 @@ mod listen;
 mod server;
 pub(crate) mod size;
 mod steps;
+mod token;
 
 pub use endpoint::{Action, EndpointConfig, PageConfig, SortConfig, Target};
 pub(crate) use endpoint::{SORT, path_parameters};
 pub use server::{AdminListener, Durability, ServerConfig};
 pub use steps::StepConfig;
+pub(crate) use token::read_all as read_tokens;
+pub use token::{TokenConfig, is_scope, parse_moment};
 
 use crate::failure::ErrorRules;
 use docs::config::{Config, Mistake, Mistakes, Source};
@@ -36,6 +39,8 @@ pub struct ServiceConfig {
     pub docs: Config,
     /// `[[endpoints]]`.
     pub endpoints: Vec<EndpointConfig>,
+    /// `[tokens]`.
+    pub tokens: Vec<TokenConfig>,
     /// `[errors]`.
     pub errors: ErrorRules,
     /// `[server]`, and what the command line has changed of it.

@@ -1,11 +1,13 @@
 //! The doors of the general API: its routes, and what answers behind each.
 
 use super::{backup, bulk, changes, documents, listing, query, schema, views};
+use crate::access::Granted;
 use crate::failure::{Failure, Kind};
 use crate::media::JSON;
 use crate::metrics;
 use crate::refusal::fail;
 use crate::service::{Local, Service};
+use crate::token;
 use docs::Op;
 use http::{Method, Params, Reply, Request, Status};
 use std::sync::Arc;
@@ -68,19 +70,41 @@ impl Door {
         (Method::Get, "/_/", Door::NotYet),
     ];
 
+    /// What a token has to allow. A statement of [`Door::Query`] that writes needs [`token::WRITE`] too.
+    fn scope(self) -> &'static str {
+        match self {
+            Door::GetDocument
+            | Door::ListDocuments
+            | Door::Query
+            | Door::ListViews
+            | Door::TellView
+            | Door::Changes
+            | Door::Schema
+            | Door::Health
+            | Door::Metrics
+            | Door::OpenApi
+            | Door::NotYet => token::READ,
+            Door::PutDocument | Door::PatchDocument | Door::DeleteDocument | Door::InsertDocument | Door::Bulk => {
+                token::WRITE
+            }
+            Door::MakeBackup | Door::TellBackup | Door::VerifyView | Door::Reload => token::ADMIN,
+        }
+    }
+
     /// Answers one request, where its sender has access, or why not.
     pub(crate) fn answer(
         self,
         service: &Service,
         local: &mut Local,
         request: &Request<'_>,
-        (params, access): (&Params<'_, '_>, Result<(), Failure>),
+        (params, access): (&Params<'_, '_>, Result<Granted<'_>, Failure>),
         reply: Reply<'_>,
     ) {
-        let is_near = match access {
-            Ok(()) => true,
+        let access = access.and_then(|granted| granted.need(self.scope()).map(|()| granted));
+        let granted = match access {
+            Ok(granted) => granted,
             // Load balancers ask for it, from anywhere.
-            Err(_) if self == Door::Health => false,
+            Err(_) if self == Door::Health => return health(service, false, reply),
             Err(failure) => return fail(&failure, reply),
         };
         match self {
@@ -97,7 +121,7 @@ impl Door {
             Door::InsertDocument => documents::insert(service, local, request, params, reply),
             Door::ListDocuments => listing::list(service, local, request, params, reply),
             Door::Bulk => bulk::load(service, local, request, params, reply),
-            Door::Query => query::run(service, request, reply),
+            Door::Query => query::run(service, request, granted, reply),
             Door::MakeBackup => backup::make(service, request, reply),
             Door::TellBackup => backup::tell(service, reply),
             Door::ListViews => views::list(service, reply),
@@ -106,7 +130,7 @@ impl Door {
             Door::Changes => changes::follow(service, request, reply),
             Door::Schema => schema::tell(service, reply),
             Door::Reload => service.reloads.ask(reply),
-            Door::Health => health(service, is_near, reply),
+            Door::Health => health(service, true, reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
             Door::OpenApi => reply.send_shared(Status(200), JSON, Arc::clone(&service.openapi)),
             Door::NotYet => fail(&Failure::new(Kind::NotYet, "this part of the API is not there yet"), reply),

@@ -5,6 +5,7 @@
 
 use super::pages::PageWanted;
 use super::{fail, modify};
+use crate::access::Granted;
 use crate::background;
 use crate::client::Watch;
 use crate::failure::{ErrorRules, Failure, Kind};
@@ -18,6 +19,7 @@ use crate::querying::Whole;
 use crate::refusal;
 use crate::service::Service;
 use crate::statement::{Arguments, Statement};
+use crate::token;
 use crate::writing;
 use docs::Database;
 use docs::sql::Budget;
@@ -29,7 +31,7 @@ const BODY_BYTES_MAX: usize = 128 << 10;
 /// What a request takes while it waits for a thread, for each of its bytes: its values as a tree.
 const WAITING_PER_BYTE: usize = 4;
 
-pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
+pub(super) fn run(service: &Service, request: &Request<'_>, granted: Granted<'_>, reply: Reply<'_>) {
     let shape = Shape::of_accept(request);
     let (taken, (sql, arguments, page)) =
         match admit(service, request.body()).and_then(|taken| Ok((taken, read(request.body())?))) {
@@ -40,6 +42,9 @@ pub(super) fn run(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
         return page.answer(service, (sql, arguments, taken), shape, reply);
     }
     if Change::is_one(&sql) {
+        if let Err(failure) = granted.need(token::WRITE) {
+            return fail(&failure, reply);
+        }
         return modify::run(service, (sql, arguments, taken), (shape, shape.media()), reply);
     }
     let (database, replies) = (service.database.clone(), service.replies.clone());

@@ -1,0 +1,200 @@
+//! Tokens: they open the general API to whoever sends them, as far as their scopes go and until they end.
+
+use crate::harness::{Answer, COLLECTIONS, SERVER, TestServer, mistakes};
+use server::token::NewToken;
+use std::io::Write;
+
+/// A token of this number, and its section of the file.
+fn token(number: u8, name: &str, more: &str) -> (String, String) {
+    let new = NewToken::new(&[number; 32]);
+    (new.text, format!("[tokens.{name}]\nsha256 = \"{}\"\n{more}\n", new.sha256))
+}
+
+/// A request that is refused without a token: for a host that nobody knows.
+#[track_caller]
+fn from_afar(server: &TestServer, request: &str, fields: &str, body: &str) -> Answer {
+    let mut client = server.connect();
+    let length = body.len();
+    let head = format!("{request} HTTP/1.1\r\nHost: api.example\r\nContent-Length: {length}\r\n{fields}\r\n{body}");
+    client.stream.write_all(head.as_bytes()).unwrap();
+    client.answer(request.starts_with("HEAD"))
+}
+
+#[track_caller]
+fn with(server: &TestServer, token: &str, request: &str, body: &str) -> Answer {
+    from_afar(server, request, &format!("Authorization: Bearer {token}\r\n"), body)
+}
+
+/// Three tokens of one scope each, and one of all.
+fn start() -> (TestServer, [String; 4]) {
+    let (reads, a) = token(1, "reads", "allow = [\"read\"]");
+    let (writes, b) = token(2, "writes", "allow = [\"write\"]");
+    let (admins, c) = token(3, "admins", "allow = [\"admin\"]");
+    let (all, d) = token(4, "all", "allow = [\"admin\", \"write\", \"read\"]\nuntil = \"2999-01-01\"");
+    (TestServer::start("backups = \"backups\"", &[a, b, c, d].concat()), [reads, writes, admins, all])
+}
+
+#[test]
+fn a_token_opens_what_its_scopes_say_and_nothing_else() {
+    let (server, [reads, writes, admins, all]) = start();
+    server.put_items(0..10);
+    let item = r#"{"id":1,"group":"g","price":7}"#;
+    let select = r#"{"sql":"SELECT COUNT(*) AS n FROM items"}"#;
+    let update = r#"{"sql":"UPDATE items SET price = price RETURNING price"}"#;
+    let patch = r#"{"price":8}"#;
+    let line = "{\"id\":100,\"group\":\"g\",\"price\":7}";
+    // Request, body, which of them may, and the status for these.
+    let cases = [
+        ("GET /_/collections/items/1", "", ["reads"].as_slice(), 200),
+        ("HEAD /_/collections/items/1", "", &["reads"], 200),
+        ("GET /_/collections/items", "", &["reads"], 200),
+        ("POST /_/query", select, &["reads"], 200),
+        ("GET /_/metrics", "", &["reads"], 200),
+        ("GET /_/schema", "", &["reads"], 200),
+        ("GET /_/views", "", &["reads"], 200),
+        ("GET /_/openapi.json", "", &["reads"], 200),
+        ("PUT /_/collections/items/1", item, &["writes"], 200),
+        ("PATCH /_/collections/items/1", patch, &["writes"], 200),
+        ("POST /_/collections/items/bulk", line, &["writes"], 200),
+        ("DELETE /_/collections/items/100", "", &["writes"], 204),
+        ("POST /_/query", update, &[], 200),
+        ("GET /_/backup", "", &["admins"], 200),
+        ("POST /_/config/reload", "", &["admins"], 200),
+        ("POST /_/views/none/verify", "", &["admins"], 404),
+    ];
+    let count = cases.len();
+    for (request, body, may, status) in cases {
+        for (name, token) in [("reads", &reads), ("writes", &writes), ("admins", &admins)] {
+            let answer = with(&server, token, request, body);
+            if may.contains(&name) {
+                assert_eq!(answer.status, status, "{request} by {name}: {}", answer.text());
+            } else {
+                assert_eq!(answer.status, 403, "{request} by {name}");
+                if !request.starts_with("HEAD") {
+                    assert!(answer.text().contains(&format!("the token `{name}` allows")), "{}", answer.text());
+                }
+            }
+        }
+        // A bulk line of a key that is there is told in the body, so its status is the same the second time.
+        let status = if request.starts_with("DELETE") { 404 } else { status };
+        assert_eq!(with(&server, &all, request, body).status, status, "{request}");
+        assert_eq!(from_afar(&server, request, "", body).status, 403, "{request}");
+    }
+    assert_eq!(count, 16);
+    let changes =
+        format!("GET /_/changes?since=0 HTTP/1.1\r\nHost: api.example\r\nAuthorization: Bearer {reads}\r\n\r\n");
+    let mut client = server.connect();
+    client.stream.write_all(changes.as_bytes()).unwrap();
+    assert!(client.head().starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_token_counts_for_its_own_request_alone_and_on_this_machine_too() {
+    let (server, [reads, ..]) = start();
+    let put = |token: &str| format!("Authorization: bearer  {token} \r\n");
+    let item = br#"{"id":1,"group":"g","price":7}"#;
+    // What it may not do is refused where the same request without it would be answered.
+    assert_eq!(server.ask("PUT", "/_/collections/items/1", &put(&reads), item).status, 403);
+    assert_eq!(server.ask("PUT", "/_/collections/items/1", &put("sapsan_wrong"), item).status, 401);
+    assert_eq!(server.ask("PUT", "/_/collections/items/1", "", item).status, 201);
+    // Another scheme is no token of ours.
+    assert_eq!(server.ask("GET", "/_/schema", "Authorization: Basic YTpi\r\n", b"").status, 200);
+    assert_eq!(from_afar(&server, "GET /_/schema", "Authorization: Basic YTpi\r\n", "").status, 403);
+    let twice = format!("{}{}", put(&reads), put(&reads));
+    assert_eq!(server.ask("GET", "/_/schema", &twice, b"").status, 401);
+    // By a proxy, and by HTTP/1.0, as it comes.
+    let forwarded = format!("{}X-Forwarded-For: 10.1.2.3\r\nVia: 1.1 p\r\n", put(&reads));
+    assert_eq!(from_afar(&server, "GET /_/schema", &forwarded, "").status, 200);
+    let mut client = server.connect();
+    client.stream.write_all(format!("GET /_/schema HTTP/1.0\r\n{}\r\n", put(&reads)).as_bytes()).unwrap();
+    assert_eq!(client.answer(false).status, 200);
+    let mut client = server.connect();
+    let one = |token: &str| format!("GET /_/schema HTTP/1.1\r\nHost: api.example\r\n{token}\r\n");
+    let requests = [one(&put(&reads)), one(""), one(&put(&reads))].concat();
+    client.stream.write_all(requests.as_bytes()).unwrap();
+    assert_eq!([(); 3].map(|()| client.answer(false).status), [200, 403, 200]);
+}
+
+#[test]
+fn wrong_tokens_are_counted_and_slowed() {
+    let (server, [reads, ..]) = start();
+    let mut statuses = Vec::new();
+    for wrong in ["", "sapsan_", &reads[..reads.len() - 1], &format!("{reads}0"), &reads.to_uppercase(), "x y"] {
+        let answer = with(&server, wrong, "GET /_/schema", "");
+        assert_eq!((answer.status, answer.field("WWW-Authenticate")), (401, Some("Bearer")), "{wrong}");
+        assert!(!answer.text().contains("reads"), "{}", answer.text());
+        statuses.push(answer.status);
+    }
+    assert_eq!(server.metric("sapsan_token_failures_total"), statuses.len() as f64);
+    // Sooner or later there are too many at once, however slow this machine is: they come together.
+    let wrong = "GET /_/schema HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong\r\n\r\n";
+    let began = std::time::Instant::now();
+    let slowed = loop {
+        let mut client = server.connect();
+        client.stream.write_all(wrong.repeat(100).as_bytes()).unwrap();
+        let answers: Vec<Answer> = (0..100).map(|_| client.answer(false)).collect();
+        if let Some(slowed) = answers.into_iter().find(|answer| answer.status == 429) {
+            break slowed;
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(60));
+    };
+    assert_eq!(slowed.field("Retry-After"), Some("1"));
+    assert!(server.metric("sapsan_token_slowed_total") >= 1.0);
+    // Who sends no token is not concerned.
+    assert_eq!(server.get("/_/schema").status, 200);
+}
+
+#[test]
+fn a_token_that_has_ended_is_refused_and_a_reload_takes_and_revokes_tokens() {
+    let (old, ended) = token(1, "old", "allow = [\"read\"]\nuntil = \"2020-01-01\"");
+    let (new, fresh) = token(2, "new", "allow = [\"read\"]");
+    let server = TestServer::start("", &ended);
+    let answer = with(&server, &old, "GET /_/schema", "");
+    assert_eq!(answer.status, 401);
+    assert!(answer.text().contains("the token `old` has ended"), "{}", answer.text());
+    assert_eq!(with(&server, &new, "GET /_/schema", "").status, 401);
+    let reloaded = server.reload(&format!("{COLLECTIONS}\n[server]\n{SERVER}{fresh}"));
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    assert_eq!(with(&server, &new, "GET /_/schema", "").status, 200);
+    assert_eq!(with(&server, &old, "GET /_/schema", "").status, 401);
+    assert_eq!(server.reload(&format!("{COLLECTIONS}\n[server]\n{SERVER}")).status, 200);
+    assert_eq!(with(&server, &new, "GET /_/schema", "").status, 401);
+}
+
+#[test]
+fn health_answers_whatever_token_is_sent() {
+    let (server, [reads, writes, ..]) = start();
+    for token in [&reads, &writes, "wrong"] {
+        let answer = with(&server, token, "GET /_/health", "");
+        assert_eq!((answer.status, answer.text()), (200, r#"{"status":"ok"}"#));
+    }
+}
+
+#[test]
+fn a_general_api_that_is_off_or_elsewhere_is_not_opened_by_a_token() {
+    let (all, section) = token(4, "all", "allow = [\"admin\", \"write\", \"read\"]");
+    for admin in ["off", "127.0.0.1:0"] {
+        let server = TestServer::start(&format!("admin = \"{admin}\""), &section);
+        assert_eq!(with(&server, &all, "GET /_/schema", "").status, 403);
+    }
+}
+
+#[test]
+fn mistakes_of_tokens_are_told_and_no_token_is_shown() {
+    let (text, section) = token(1, "a", "allow = [\"read\"]");
+    assert_eq!(mistakes(&section), "");
+    let digest = section.lines().nth(1).unwrap();
+    for (file, told) in [
+        (format!("[tokens.a]\nsha256 = \"{text}\"\nallow = [\"read\"]"), "64 hexadecimal digits"),
+        (format!("[tokens.a]\n{digest}"), "needs `allow`"),
+        ("[tokens.a]\nallow = [\"read\"]".to_owned(), "needs `sha256`"),
+        (format!("[tokens.a]\n{digest}\nallow = []"), "0 scopes"),
+        (format!("[tokens.a]\n{digest}\nallow = [\"Read\"]"), "a name of a-z"),
+        (format!("[tokens.a]\n{digest}\nallow = [\"read\"]\nuntil = \"soon\""), "YYYY-MM-DD"),
+        (format!("[tokens.a]\n{digest}\nallow = [\"read\"]\nscope = 1"), "unknown key `scope`"),
+        (format!("{section}[tokens.b]\n{digest}\nallow = [\"read\"]"), "the tokens `a` and `b` are one"),
+    ] {
+        let mistakes = mistakes(&file);
+        assert!(mistakes.contains(told) && !mistakes.contains(&text), "{file}: {mistakes}");
+    }
+}
