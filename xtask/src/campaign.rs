@@ -81,9 +81,12 @@ fn kill(arguments: &[String]) -> Result<(), String> {
 }
 
 /// `cargo xtask campaign siege [--seconds N]`: all attacks at once on the real binary beside honest clients, an hour if not said
-/// otherwise, half of it at a small memory setting and half at the default.
+/// otherwise, half of it at a small memory setting and half at the default. The binary is built as it is released: times count.
 fn siege(arguments: &[String]) -> Result<(), String> {
-    ignored_tests(("sapsan", "siege", "a_long_siege"), &[("--seconds", "SAPSAN_SIEGE_SECONDS")], arguments)
+    let mut command = Command::new("cargo");
+    command.args(["test", "--release"]);
+    let settings = [("--seconds", "SAPSAN_SIEGE_SECONDS")];
+    ignored_tests_by(command, ("sapsan", "siege", "a_long_siege"), &settings, arguments)
 }
 
 /// `cargo xtask campaign sql [--queries N] [--seed S]`: random queries here and in SQLite, a million if not said otherwise, and a tenth
@@ -107,13 +110,19 @@ fn docs_faults(arguments: &[String]) -> Result<(), String> {
 }
 
 /// Runs the ignored tests of a package's program whose names begin so. Arguments are handed on in the environment, by these names.
-fn ignored_tests(
+fn ignored_tests(tests: (&str, &str, &str), settings: &[(&str, &str)], arguments: &[String]) -> Result<(), String> {
+    let mut command = Command::new("cargo");
+    command.arg("test");
+    ignored_tests_by(command, tests, settings, arguments)
+}
+
+fn ignored_tests_by(
+    mut command: Command,
     (package, program, names): (&str, &str, &str),
     settings: &[(&str, &str)],
     arguments: &[String],
 ) -> Result<(), String> {
-    let mut command = Command::new("cargo");
-    command.args(["test", "--package", package, "--test", program, names, "--", "--ignored", "--nocapture"]);
+    command.args(["--package", package, "--test", program, names, "--", "--ignored", "--nocapture"]);
     for pair in arguments.chunks(2) {
         let known = settings.iter().find(|(name, _)| pair[0] == *name).map(|(_, variable)| variable);
         let (Some(variable), [_, value]) = (known, pair) else {

@@ -9,10 +9,11 @@ use crate::connection::{Connection, Phase};
 use crate::connections::Connections;
 use crate::core::Core;
 use crate::fairness::Fairness;
+use crate::hoarders::NextToGo;
 use crate::kernel::{Alarm, Token};
 use crate::listeners::Listeners;
 use crate::mailbox::{Mail, Task};
-use crate::protocol::{Closed, ConnectionId};
+use crate::protocol::{Closed, ConnectionId, Part};
 
 /// Tokens of generation 0, by slot.
 pub(crate) const WAKER: Token = Token { slot: 0, generation: 0 };
@@ -41,6 +42,7 @@ pub(crate) struct EventLoop {
     pub(crate) heavy_going_on: Vec<ConnectionId>,
     pub(crate) to_flush: Vec<ConnectionId>,
     pub(crate) fairness: Fairness,
+    pub(crate) next_to_go: [NextToGo; Part::COUNT],
 }
 
 impl EventLoop {
@@ -58,6 +60,7 @@ impl EventLoop {
             heavy_going_on: Vec::new(),
             to_flush: Vec::new(),
             fairness: Fairness::new(),
+            next_to_go: Default::default(),
         }
     }
 

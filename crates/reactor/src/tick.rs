@@ -17,9 +17,38 @@ use crate::mailbox::{Mail, Open};
 use crate::protocol::{Closed, ConnectionId, Message};
 use crate::timers::Due;
 
-/// Reading mail takes no longer in a tick, nor writing what it brought; and how many pieces are read between two looks at the clock.
-const MAIL_NS_MAX: u64 = 500_000;
+/// Reading mail takes no longer in a tick, nor writing what it brought; and how many pieces are read between two looks at the clock,
+/// unless they take longer each than this.
+const MAIL_NS_MAX: u64 = 250_000;
 const MAIL_LOOK_EVERY: u32 = 4;
+const DEAR_MAIL_NS: u64 = 25_000;
+
+/// The time that mail has in a tick.
+struct MailTime {
+    until_ns: u64,
+    looked_ns: u64,
+    pieces: u32,
+    are_dear: bool,
+}
+
+impl MailTime {
+    fn begin() -> MailTime {
+        let now_ns = kernel::now_ns();
+        MailTime { until_ns: now_ns + MAIL_NS_MAX, looked_ns: now_ns, pieces: 0, are_dear: false }
+    }
+
+    /// A piece was read or written. `true`: the rest waits for the next tick.
+    fn is_over(&mut self) -> bool {
+        self.pieces += 1;
+        if self.pieces < MAIL_LOOK_EVERY && !self.are_dear {
+            return false;
+        }
+        let (now_ns, pieces) = (kernel::now_ns(), std::mem::take(&mut self.pieces));
+        self.are_dear = now_ns - self.looked_ns > DEAR_MAIL_NS * u64::from(pieces);
+        self.looked_ns = now_ns;
+        now_ns >= self.until_ns
+    }
+}
 
 impl EventLoop {
     /// Runs until drained.
@@ -164,8 +193,7 @@ impl EventLoop {
     }
 
     fn read_unread(&mut self) {
-        let until_ns = kernel::now_ns() + MAIL_NS_MAX;
-        let mut read = 0_u32;
+        let mut time = MailTime::begin();
         while let Some(one) = self.unread.pop_front() {
             match one {
                 Mail::Message { to, message } => self.deliver(to, message),
@@ -175,15 +203,14 @@ impl EventLoop {
                 Mail::Accepted { listener, stream, peer } => self.adopt(listener, stream, peer),
                 Mail::Drain { deadline_ns } => self.begin_drain(deadline_ns),
             }
-            read += 1;
-            if read.is_multiple_of(MAIL_LOOK_EVERY) && kernel::now_ns() >= until_ns {
+            if time.is_over() {
                 break;
             }
         }
     }
 
     fn flush_listed(&mut self) {
-        let until_ns = kernel::now_ns() + MAIL_NS_MAX;
+        let mut time = MailTime::begin();
         let mut to_flush = std::mem::take(&mut self.to_flush);
         let mut done = 0;
         while let Some(id) = to_flush.get(done).copied() {
@@ -192,7 +219,7 @@ impl EventLoop {
                 core.end_turn(connection);
             });
             done += 1;
-            if (done as u32).is_multiple_of(MAIL_LOOK_EVERY) && kernel::now_ns() >= until_ns {
+            if time.is_over() {
                 break;
             }
         }

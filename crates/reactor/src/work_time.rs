@@ -16,7 +16,7 @@ const TURN_NS_MAX: u64 = 1_000_000;
 /// A tick that took longer is over: connections that had no turn wait for the next one, which begins by asking the kernel.
 const TICK_NS_MAX: u64 = 10_000_000;
 /// The same of a tick whose requests took more than [`DEAR_NS`] each: those of others are not to wait for them.
-const DEAR_TICK_NS_MAX: u64 = 1_000_000;
+const DEAR_TICK_NS_MAX: u64 = 500_000;
 const DEAR_NS: u64 = 10_000;
 
 /// See the module's text.

@@ -1,8 +1,10 @@
-//! Honest clients: they ask for health and for single documents at an even pace, and write through pipelines.
+//! Honest clients: they ask for health and for single documents at an even pace, and write through pipelines; each from an address of
+//! its own, as attackers do.
 
 use crate::lag::Span;
+use socket2::{Domain, Socket, Type};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -27,8 +29,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(address: SocketAddr) -> std::io::Result<Connection> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    /// To the server, from an address of this client's own.
+    pub(crate) fn new(to: SocketAddr, from: Ipv4Addr) -> std::io::Result<Connection> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((from, 0)).into())?;
+        socket.connect_timeout(&to.into(), PATIENCE)?;
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
@@ -62,6 +68,11 @@ impl Connection {
     }
 }
 
+/// The address of the client that asks for health, of the one that asks for documents, and of the first writer.
+const HEALTH_FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 2, 1);
+const GETS_FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 2, 2);
+const WRITERS_FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 2, 3);
+
 /// What honest readers were told.
 pub(crate) struct Honest {
     address: SocketAddr,
@@ -81,18 +92,24 @@ impl Honest {
         std::thread::scope(|scope| {
             // On a connection that is kept, and on a new one each time.
             scope.spawn(move || {
-                *health = ask(address, over, HEALTH_EVERY, |number| (number % 2 == 1, "/_/health".to_owned()));
+                *health =
+                    ask((address, HEALTH_FROM), over, HEALTH_EVERY, |number| (number % 2 == 1, "/_/health".to_owned()));
             });
             scope.spawn(move || {
                 let target = |number: u32| format!("/items/{}", number.wrapping_mul(0x9e37_79b9) % documents);
-                *gets = ask(address, over, GET_EVERY, |number| (false, target(number)));
+                *gets = ask((address, GETS_FROM), over, GET_EVERY, |number| (false, target(number)));
             });
         });
     }
 }
 
 /// Asks at an even pace, late where the answer before was late. `request` says whether it goes on a new connection, and what for.
-fn ask(address: SocketAddr, over: &AtomicBool, every: Duration, request: impl Fn(u32) -> (bool, String)) -> Vec<Asked> {
+fn ask(
+    (to, client): (SocketAddr, Ipv4Addr),
+    over: &AtomicBool,
+    every: Duration,
+    request: impl Fn(u32) -> (bool, String),
+) -> Vec<Asked> {
     let (mut asked, mut kept): (_, Option<Connection>) = (Vec::new(), None);
     let mut number = 0;
     while !over.load(Ordering::Relaxed) {
@@ -103,7 +120,7 @@ fn ask(address: SocketAddr, over: &AtomicBool, every: Duration, request: impl Fn
         let once = |kept: &mut Option<Connection>| {
             let mut connection = match kept.take().filter(|_| !is_new) {
                 Some(connection) => connection,
-                None => Connection::new(address)?,
+                None => Connection::new(to, client)?,
             };
             connection.send(bytes.as_bytes())?;
             let (status, _) = connection.answer()?;
@@ -145,6 +162,10 @@ impl Writer {
         Writer { number, documents, acknowledged: Vec::new(), refused: 0, broken: 0 }
     }
 
+    fn client(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(WRITERS_FROM.to_bits() + self.number)
+    }
+
     fn id(&self, place: usize) -> u32 {
         1 + self.number * DOCUMENTS_OF_A_WRITER as u32 + place as u32
     }
@@ -152,7 +173,7 @@ impl Writer {
     pub(crate) fn run(&mut self, address: SocketAddr, over: &AtomicBool) {
         let (mut connection, mut next) = (None, 0);
         while !over.load(Ordering::Relaxed) {
-            let taken = connection.take().map_or_else(|| Connection::new(address), Ok);
+            let taken = connection.take().map_or_else(|| Connection::new(address, self.client()), Ok);
             let Ok(mut open) = taken else {
                 self.broken += 1;
                 std::thread::sleep(Duration::from_millis(20));
@@ -194,7 +215,8 @@ impl Writer {
 
     /// Documents that are not as they were acknowledged.
     pub(crate) fn lost(&mut self, address: SocketAddr) -> Vec<String> {
-        let (mut lost, mut connection) = (Vec::new(), Connection::new(address).expect("the server listens"));
+        let (mut lost, mut connection) =
+            (Vec::new(), Connection::new(address, self.client()).expect("the server listens"));
         for (place, known) in self.documents.iter().enumerate() {
             let id = self.id(place);
             let request = format!("GET /_/collections/kept/{id} HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -1,5 +1,6 @@
 //! The service under siege: its file, its documents, its process.
 
+use crate::cores;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -76,7 +77,7 @@ pub(crate) const MORE: &str =
 /// The file's text.
 pub(crate) fn file(memory: Option<u64>) -> String {
     let mut text = CONFIG.to_owned();
-    let _ = write!(text, "\n[server]\nhttp = \"127.0.0.1:0\"\nthreads = 2\ndrain_seconds = {}\n", DRAIN.as_secs());
+    let _ = write!(text, "\n[server]\nhttp = \"127.0.0.1:0\"\ndrain_seconds = {}\n", DRAIN.as_secs());
     if let Some(bytes) = memory {
         let _ = writeln!(text, "memory = {bytes}");
     }
@@ -106,13 +107,9 @@ impl Server {
     pub(crate) fn start(folder: &Path, memory: Option<u64>) -> Server {
         std::fs::write(file_path(folder), file(memory)).expect("a file");
         let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).expect("a file");
-        let mut process = Command::new(env!("CARGO_BIN_EXE_sapsan"))
-            .current_dir(folder)
-            .args(["serve", "service.toml", "--data", "d"])
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("the binary runs");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+        command.current_dir(folder).args(["serve", "service.toml", "--data", "d"]).stdout(Stdio::piped()).stderr(log);
+        let mut process = cores::of_server(|| command.spawn()).expect("the binary runs");
         let mut lines = BufReader::new(process.stdout.take().expect("its output")).lines();
         let line = lines.next().and_then(Result::ok).unwrap_or_else(|| panic!("{}", log_of(folder)));
         let address = line.strip_prefix("listening on http://").expect("an address").parse().expect("an address");
