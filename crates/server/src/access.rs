@@ -16,7 +16,9 @@
 
 use crate::config::{AdminListener, ServerConfig, TokenConfig};
 use crate::failure::{Failure, Kind};
+use crate::queries::PLAN_FIELD;
 use crate::service::Service;
+use crate::token;
 use http::Request;
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -71,6 +73,17 @@ pub(crate) fn check<'s>(
         Some(token) => Ok(Granted::Token(token)),
         None => service.access.check_sender(request).map(|()| Granted::All),
     }
+}
+
+/// Whether a declared endpoint's reply is to tell the plan of its query: the request asks for it, and may read through the general
+/// API, wherever that listens.
+#[cold]
+pub(crate) fn wants_plan(service: &Service, request: &Request<'_>) -> bool {
+    let sender = |token| match token {
+        Some(token) => Granted::Token(token).need(token::READ),
+        None => service.access.check_sender(request),
+    };
+    request.header(PLAN_FIELD).is_some() && service.tokens.of(request, &service.tries).and_then(sender).is_ok()
 }
 
 /// Who may use the general API.

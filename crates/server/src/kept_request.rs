@@ -1,7 +1,9 @@
 //! A read that waits for a thread, as it was asked: where another configuration takes over before its query begins, it is routed
 //! again ([`crate::late_query`]).
 
+use crate::access;
 use crate::media::Shape;
+use crate::service::Service;
 use http::{Method, Request};
 
 /// See the module's text.
@@ -12,11 +14,19 @@ pub(crate) struct KeptRequest {
     pub(crate) query: Box<str>,
     /// The shape of rows that its client accepts.
     pub(crate) shape: Shape,
+    /// Whether the reply is to tell the plan.
+    pub(crate) wants_plan: bool,
 }
 
 impl KeptRequest {
-    pub(crate) fn of(request: &Request<'_>) -> KeptRequest {
+    pub(crate) fn of(service: &Service, request: &Request<'_>) -> KeptRequest {
         let shape = if request.names_media() { Shape::of_accept(request) } else { Shape::Json };
-        KeptRequest { method: request.method(), path: request.path().into(), query: request.query().into(), shape }
+        KeptRequest {
+            method: request.method(),
+            path: request.path().into(),
+            query: request.query().into(),
+            shape,
+            wants_plan: access::wants_plan(service, request),
+        }
     }
 }

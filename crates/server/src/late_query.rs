@@ -143,7 +143,9 @@ impl LateQuery {
         let DeclaredQuery { query, before, behind, route, habits, .. } = &*self.query;
         let values: Vec<Value<'_>> = self.request.values.iter().map(OwnedValue::value).collect();
         let (plan, scans) = query.plan_line(&values);
-        reply.header(PLAN_FIELD, &plan);
+        if self.request.kept.wants_plan {
+            reply.header(PLAN_FIELD, &plan);
+        }
         let run = |reply: &mut flowing::Reply<'_>, budget: &Budget<'_>| {
             let rows = (now, &values[..], self.request.kept.shape);
             streaming::stream(query, rows, (before, behind), &mut self.queries.scratch(), budget, (reply, rest))
@@ -164,7 +166,8 @@ impl LateQuery {
         let ran = self.sessions.with(&self.database, |session| {
             self.request.check_required(session)?;
             let values = (&self.request.values[..], self.request.page.as_ref());
-            let run = |budget: &Budget<'_>| self.query.run_long(session, values, budget, &self.queries, &mut late);
+            let told = self.request.kept.wants_plan.then_some(&mut late);
+            let run = |budget: &Budget<'_>| self.query.run_long(session, values, budget, &self.queries, told);
             match self.whole.clone().run_for(client, self.request.now_ms, run) {
                 Err(ended) if ended.is_of_reload() => Ok(None),
                 ran => ran.map(Some).map_err(|ended| client.failure(ended.failure())),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The field of a reply that tells how its query found its rows.
+/// The field of a reply that tells how its query found its rows; a request of a declared endpoint asks for it by the same name.
 pub(crate) const PLAN_FIELD: &str = "Sapsan-Plan";
 
 /// See the module's text. One for a service.

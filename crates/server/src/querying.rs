@@ -2,6 +2,7 @@
 //! makes a larger result, is run again on the pool with the service's whole budget, and answered late: a loop is never held for long.
 //! The next of its kind go to the pool at once ([`crate::loop_time`]), which refuses them where its queue is full.
 
+use crate::access;
 use crate::client::Watch;
 use crate::cold::Room;
 use crate::config::{Action, EndpointConfig, path_parameters};
@@ -241,7 +242,7 @@ impl DeclaredQuery {
         if request.names_media() && !self.one_row {
             let shape = Shape::of_accept(request);
             if shape != Shape::Json && page.is_none() {
-                let asked = self.asked(request, (values.as_slice(), None), self.now_ms(), unread);
+                let asked = self.asked((service, request), (values.as_slice(), None), self.now_ms(), unread);
                 return self.hand_over(service, asked, reply);
             } else if shape != Shape::Json {
                 return service.fail(&paging::not_json(), reply);
@@ -249,7 +250,7 @@ impl DeclaredQuery {
         }
         let habit = Habit::of(values.as_slice());
         if self.habits.is_long(habit, lp) && unread.is_none() {
-            let asked = self.asked(request, (values.as_slice(), page), self.now_ms(), None);
+            let asked = self.asked((service, request), (values.as_slice(), page), self.now_ms(), None);
             return self.hand_over(service, asked, reply);
         }
         let time = LoopTime::new(lp);
@@ -269,7 +270,7 @@ impl DeclaredQuery {
         };
         match ran {
             Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
-                let asked = self.asked(request, (values.as_slice(), page), budget.now_ms, unread);
+                let asked = self.asked((service, request), (values.as_slice(), page), budget.now_ms, unread);
                 self.answer_cold(service, asked, reply);
                 reading::count_cold(service, cold);
             }
@@ -277,6 +278,7 @@ impl DeclaredQuery {
                 let mut reply = reply;
                 if service.queries.is_told(&outcome)
                     && let Some(plan) = self.tell(&service.queries, &outcome, (values.as_slice(), page.as_ref()))
+                    && access::wants_plan(service, request)
                 {
                     reply.header(PLAN_FIELD, &plan);
                 }
@@ -289,12 +291,12 @@ impl DeclaredQuery {
             {
                 out.clear();
                 self.habits.set_long(habit, lp);
-                let asked = self.asked(request, (values.as_slice(), page), budget.now_ms, None);
+                let asked = self.asked((service, request), (values.as_slice(), page), budget.now_ms, None);
                 self.hand_over(service, asked, reply);
             }
             Err(ended) if ended.is_of_reload() => {
                 out.clear();
-                let asked = self.asked(request, (values.as_slice(), page), budget.now_ms, None);
+                let asked = self.asked((service, request), (values.as_slice(), page), budget.now_ms, None);
                 self.hand_over(service, asked, reply);
             }
             Err(ended) => service.fail(&ended.failure(), reply),
@@ -305,13 +307,13 @@ impl DeclaredQuery {
     #[cold]
     fn asked(
         &self,
-        request: &Request<'_>,
+        (service, request): (&Service, &Request<'_>),
         (values, page): (&[Value<'_>], Option<Page>),
         now_ms: i64,
         required: Option<Unread>,
     ) -> QueryRequest {
         let values = values.iter().map(OwnedValue::new).collect();
-        QueryRequest { kept: KeptRequest::of(request), values, page, now_ms, required }
+        QueryRequest { kept: KeptRequest::of(service, request), values, page, now_ms, required }
     }
 
     /// Has it run on the pool, from its beginning.
@@ -386,13 +388,14 @@ impl DeclaredQuery {
 
     /// Runs it again, from its beginning, where it may wait for the disk.
     fn answer_cold(self: &Arc<Self>, service: &Service, asked: QueryRequest, reply: Reply<'_>) {
+        let wants_plan = asked.kept.wants_plan;
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
         let query = Arc::new(LateQuery::new(self, service, asked, Whole::of(service)));
         let for_pool = Arc::clone(&query);
         let read = move |session: &docs::Session, room: Room| query.run_cold(session, room);
         let done = move |mut late: LateReply, told: Result<WholeReply, Failure>| match told {
             Ok((body, plan)) => {
-                if let Some(plan) = plan {
+                if let Some(plan) = plan.filter(|_| wants_plan) {
                     late.header(PLAN_FIELD, &plan);
                 }
                 large::send_late(&replies, &errors, late, Status(200), JSON, body);
@@ -431,14 +434,14 @@ impl DeclaredQuery {
         Ok((out, plan.map(|plan| plan.as_ref().to_owned())))
     }
 
-    /// The same where it may have helpers; it is counted, and the reply tells the plan.
+    /// The same where it may have helpers; it is counted, and a reply tells the plan.
     pub(crate) fn run_long(
         &self,
         session: &docs::Session,
         (values, page): (&[OwnedValue], Option<&Page>),
         budget: &Budget<'_>,
         queries: &Queries,
-        late: &mut LateReply,
+        late: Option<&mut LateReply>,
     ) -> Result<Vec<u8>, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let (mut out, began) = (Vec::new(), Instant::now());
@@ -451,7 +454,9 @@ impl DeclaredQuery {
             queries.count_ended(error, &plan, scans, &self.route);
         }
         queries.count(&ran?, &plan, scans, &self.route);
-        late.header(PLAN_FIELD, &plan);
+        if let Some(late) = late {
+            late.header(PLAN_FIELD, &plan);
+        }
         Ok(out)
     }
 

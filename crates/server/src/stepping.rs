@@ -1,6 +1,7 @@
 //! Endpoints of several statements: one transaction, submitted from the loop within a small budget. What looks at more rows
 //! than that, or makes a larger reply, is run again on the pool with the service's whole budget.
 
+use crate::access;
 use crate::background;
 use crate::client::Watch;
 use crate::config::{Action, EndpointConfig, StepConfig, path_parameters};
@@ -149,6 +150,7 @@ impl DeclaredSteps {
             errors: Arc::clone(&service.errors),
             reply: Arc::clone(&self.reply),
             late: reply.later_watched(),
+            wants_plan: access::wants_plan(service, request),
             taken,
         };
         let behind: Vec<OwnedValue> = self.file.iter().map(|parameter| owned(params::default_of(parameter))).collect();
@@ -212,8 +214,10 @@ impl Answered {
     }
 
     /// Counts and tells what steps did, as of a single statement.
-    fn count(&self, queries: &Queries, did: &StepsDid, error: Option<&StepsError>, late: &mut LateReply) {
-        if did.scans {
+    fn count(&self, queries: &Queries, did: &StepsDid, error: Option<&StepsError>, late: Option<&mut LateReply>) {
+        if did.scans
+            && let Some(late) = late
+        {
             late.header(PLAN_FIELD, &did.plan);
         }
         match error {
@@ -255,6 +259,7 @@ struct Owed {
     errors: Arc<ErrorRules>,
     reply: Arc<Answered>,
     late: LateReply,
+    wants_plan: bool,
     taken: Taken,
 }
 
@@ -269,7 +274,8 @@ impl Owed {
         {
             return self.run(move || Ok(call));
         }
-        self.reply.count(&self.shared.queries, did, outcome.as_ref().err(), &mut self.late);
+        let told = self.wants_plan.then_some(&mut self.late);
+        self.reply.count(&self.shared.queries, did, outcome.as_ref().err(), told);
         match outcome {
             Ok(rows) => self.late.send(self.reply.status, JSON, self.reply.body(&rows)),
             Err(error) => refusal::refuse(&self.errors, self.late, &self.reply.failure(error)),
@@ -278,7 +284,7 @@ impl Owed {
 
     #[cold]
     fn run(self, call: impl FnOnce() -> Result<StepsCall, Failure> + Send + 'static) {
-        let Owed { database, shared, errors, reply, late, taken } = self;
+        let Owed { database, shared, errors, reply, late, wants_plan, taken } = self;
         let whole = Whole::of(&shared).of_change();
         let (pool, replies, queries) = (Arc::clone(&shared.pool), shared.replies.clone(), Arc::clone(&shared.queries));
         let client = Arc::new(Watch::of(&late));
@@ -297,7 +303,7 @@ impl Owed {
             let run = |budget: &Budget<'_>| database.run_steps(&call, budget, &mut did);
             let outcome = whole.run_change(&client, call.now_ms, run);
             drop((call, taken));
-            reply.count(&queries, &did, outcome.as_ref().err(), &mut late);
+            reply.count(&queries, &did, outcome.as_ref().err(), wants_plan.then_some(&mut late));
             match outcome {
                 Ok(rows) => large::send_late(&replies, &errors, late, reply.status, JSON, reply.body(&rows)),
                 Err(error) => refusal::refuse(&errors, late, &client.failure(reply.failure(error))),

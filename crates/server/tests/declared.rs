@@ -190,7 +190,7 @@ fn a_scan_says_so_wherever_it_ran_and_other_queries_say_nothing() {
         line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
     };
     let plan = |target: &str| {
-        let answer = server.get(target);
+        let answer = server.ask("GET", target, "Sapsan-Plan: 1\r\n", b"");
         assert_eq!(answer.status, 200, "{target}: {}", answer.text());
         answer.field("Sapsan-Plan").map(str::to_owned)
     };
@@ -232,7 +232,7 @@ fn steps_that_scan_say_so_where_they_hold_and_where_not() {
         })
     };
     let ask = |target: &str| {
-        let answer = server.ask("POST", target, "", b"");
+        let answer = server.ask("POST", target, "Sapsan-Plan: 1\r\n", b"");
         (answer.status, answer.field("Sapsan-Plan").map(str::to_owned))
     };
     let scan = Some("step 2: SCAN items FILTER 1".to_owned());

@@ -183,7 +183,7 @@ fn a_page_for_which_many_rows_are_looked_at_is_made_in_the_background() {
     server.put_items(0..21_000);
     let found = pages(&server, "/items?least=209500&limit=17", "items", || {});
     assert_eq!(found.len(), 50);
-    let answer = server.get("/items");
+    let answer = server.ask("GET", "/items", "Sapsan-Plan: 1\r\n", b"");
     assert!(answer.field("Sapsan-Plan").is_some(), "{}", answer.head);
 }
 

@@ -171,6 +171,57 @@ fn health_answers_whatever_token_is_sent() {
 }
 
 #[test]
+fn a_public_reply_tells_its_plan_only_to_those_who_may_read_and_ask() {
+    let (reads, a) = token(1, "reads", "allow = [\"read\"]");
+    let (writes, b) = token(2, "writes", "allow = [\"write\"]");
+    let endpoints = r#"
+[[endpoints]]
+route = "POST /items"
+insert = "items"
+[[endpoints]]
+route = "GET /loop"
+query = "SELECT SUM(price) AS sum FROM items WHERE price >= 0"
+[[endpoints]]
+route = "GET /row"
+query = "SELECT SUM(a.price + b.price) AS sum FROM items a, items b WHERE a.price <> b.price + 1"
+result = "row"
+[[endpoints]]
+route = "GET /lines"
+query = "SELECT price FROM items WHERE price <> 7"
+[[endpoints]]
+route = "POST /steps"
+steps = [{ sql = "UPDATE items SET price = price WHERE price = 10" }]
+"#;
+    for admin in ["", "admin = \"off\""] {
+        let server = TestServer::start(admin, &[endpoints, &a, &b].concat());
+        for id in 0..300 {
+            let item = format!("{{\"id\":{id},\"group\":\"g\",\"price\":{}}}", id * 10);
+            // The general API may be off.
+            assert_eq!(server.ask("POST", "/items", "", item.as_bytes()).status, 201);
+        }
+        for request in ["GET /loop", "GET /row", "GET /lines", "POST /steps"] {
+            let lines = if request == "GET /lines" { "Accept: application/x-ndjson\r\n" } else { "" };
+            let plan = |fields: &str| {
+                let answer = from_afar(&server, request, &format!("{lines}{fields}"), "");
+                assert_eq!(answer.status, 200, "{request}: {}", answer.text());
+                answer.field("Sapsan-Plan").map(str::to_owned)
+            };
+            let bearer = |token: &str| format!("Authorization: Bearer {token}\r\n");
+            let asking = |token: &str| format!("Sapsan-Plan: 1\r\n{}", bearer(token));
+            let told = plan(&asking(&reads));
+            assert!(told.as_ref().is_some_and(|plan| plan.contains("SCAN")), "{request}: {told:?}");
+            for fields in ["", "Sapsan-Plan: 1\r\n", &bearer(&reads), &asking(&writes), &asking("wrong")] {
+                assert_eq!(plan(fields), None, "{request} with {fields}");
+            }
+            let (method, target) = request.split_once(' ').unwrap();
+            let near = server.ask(method, target, &format!("{lines}Sapsan-Plan: 1\r\n"), b"");
+            assert_eq!(near.field("Sapsan-Plan").map(str::to_owned), told, "{request}");
+            assert_eq!(server.ask(method, target, lines, b"").field("Sapsan-Plan"), None);
+        }
+    }
+}
+
+#[test]
 fn a_general_api_that_is_off_or_elsewhere_is_not_opened_by_a_token() {
     let (all, section) = token(4, "all", "allow = [\"admin\", \"write\", \"read\"]");
     for admin in ["off", "127.0.0.1:0"] {
