@@ -4,7 +4,7 @@
 //! mean, by RFC 9112 and on the strict side: whatever two servers could read in two ways is refused. Most heads are
 //! plain and do not come here: see `plain`, which shares what fields mean.
 //!
-//! Only six fields concern us. They are found in one pass, by length and first byte before any comparison.
+//! Only eight fields concern us. They are found in one pass, by length and first byte before any comparison.
 
 use std::mem::MaybeUninit;
 
@@ -63,6 +63,8 @@ pub(crate) struct Head<'i> {
     pub(crate) expects_continue: bool,
     /// An Accept field names something that is neither anything nor JSON.
     pub(crate) names_media: bool,
+    /// If-Match or If-None-Match is there.
+    pub(crate) is_conditional: bool,
 }
 
 /// Parses a head that [`crate::scan::HeadScan`] found whole. Out of line, so that the plain way does not pay for its
@@ -100,6 +102,7 @@ pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &Limits) -> Result<Head<'i>, Re
         framing: meaning.framing(http10)?,
         expects_continue: meaning.expects_continue(http10)?,
         names_media: meaning.names_media,
+        is_conditional: meaning.is_conditional,
     })
 }
 
@@ -189,6 +192,7 @@ pub(crate) struct Meaning<'i> {
     keep_alive: bool,
     host_is_checked: bool,
     pub(crate) names_media: bool,
+    pub(crate) is_conditional: bool,
 }
 
 impl<'i> Meaning<'i> {
@@ -217,6 +221,8 @@ impl<'i> Meaning<'i> {
             (6, b'a') if name.eq_ignore_ascii_case(b"accept") => {
                 self.names_media |= !matches!(value, b"*/*" | b"application/json");
             }
+            (8, b'i') if name.eq_ignore_ascii_case(b"if-match") => self.is_conditional = true,
+            (13, b'i') if name.eq_ignore_ascii_case(b"if-none-match") => self.is_conditional = true,
             (6, b'e') if name.eq_ignore_ascii_case(b"expect") => self.expect = Some(value),
             _ => {}
         }

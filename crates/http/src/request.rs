@@ -57,6 +57,12 @@ impl<'r> Request<'r> {
         self.head.names_media
     }
 
+    /// Whether If-Match or If-None-Match is there: known without a look at the fields.
+    #[inline]
+    pub fn is_conditional(&self) -> bool {
+        self.head.is_conditional
+    }
+
     /// All header fields in the order of arrival.
     pub fn headers(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> + '_ {
         self.head.fields.iter()

@@ -35,7 +35,7 @@ pub(crate) struct Waiting {
 /// How it is answered.
 pub(crate) enum Kind {
     /// As a declared endpoint does.
-    Declared,
+    Declared(Precondition),
     /// As the general API does.
     General(Precondition),
 }

@@ -3,8 +3,8 @@
 use crate::cold::{OnLoop, Room};
 use crate::config::{Action as Declared, EndpointConfig, SORT, Target};
 use crate::direct::{self, Waiting};
-use crate::failure::{ErrorRules, Failure, Kind};
-use crate::in_flight::InFlight;
+use crate::failure::{Failure, Kind};
+use crate::general::documents;
 use crate::kept_request::KeptRequest;
 use crate::keys::KeyTold;
 use crate::large;
@@ -12,6 +12,7 @@ use crate::late_query::LateQuery;
 use crate::media::JSON;
 use crate::named::{Named, Unread, missing};
 use crate::params;
+use crate::preconditions::{self, Tag, Verdict};
 use crate::querying::{DeclaredQuery, Whole};
 use crate::reading;
 use crate::refusal;
@@ -21,7 +22,7 @@ use crate::writing::{self, Answer};
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::direct::Got;
-use docs::{CollectionId, Op, Precondition, Required, Session, Stored, Write};
+use docs::{CollectionId, Op, Precondition, Required, Session, Write};
 use http::{LateReply, Method, Params, Reply, Request, Status};
 use std::sync::Arc;
 
@@ -74,6 +75,7 @@ impl Endpoint {
             body: config.reply.as_deref().unwrap_or("{}").as_bytes().into(),
             key: None,
             is_declared: config.reply.is_some(),
+            has_tag: !matches!(config.action, Declared::Delete(_)),
         };
         let named = |target: &Target| Named::new(target, catalog);
         let action = match &config.action {
@@ -177,7 +179,7 @@ impl Endpoint {
         };
         let required = |text: &mut Vec<u8>| self.require.as_ref().and_then(|require| require.required(params, text));
         match &self.action {
-            Action::Get(named) => named.get(service, local, params, unread, reply),
+            Action::Get(named) => named.get(service, local, request, params, unread, reply),
             Action::Query(query) => query.answer(service, local, request, params, unread, reply),
             Action::Sorted(queries) => match chosen(queries, request.query(), &mut local.text) {
                 Ok(query) => query.answer(service, local, request, params, unread, reply),
@@ -192,17 +194,17 @@ impl Endpoint {
             Action::Update { target, answer } => {
                 let op = |key| Op::Update { key, patch: request.body().to_vec() };
                 let required = required(&mut local.text);
-                target.write(service, local, params, (op, required), answer, reply);
+                target.write(service, local, (request, params), (op, required), answer, reply);
             }
             Action::Replace { target, answer } => {
                 let op = |key| Op::Replace { key, body: request.body().to_vec() };
                 let required = required(&mut local.text);
-                target.write(service, local, params, (op, required), answer, reply);
+                target.write(service, local, (request, params), (op, required), answer, reply);
             }
             Action::Steps(steps) => steps.answer(service, local, request, params, self.require.as_ref(), reply),
             Action::Delete { target, answer } => {
                 let required = required(&mut local.text);
-                target.write(service, local, params, (|key| Op::Delete { key }, required), answer, reply);
+                target.write(service, local, (request, params), (|key| Op::Delete { key }, required), answer, reply);
             }
         }
     }
@@ -225,7 +227,7 @@ impl Endpoint {
         if let (Ok(()), Action::Get(named)) = (&required, &self.action)
             && let Some(key) = named.key(params, &mut text)
         {
-            read_elsewhere(service, None, named.unread(&key), late);
+            read_elsewhere(service, None, (named.unread(&key), Precondition::None), late);
             return None;
         }
         let query = required.and_then(|()| match &self.action {
@@ -271,29 +273,20 @@ fn chosen<'q>(
 
 /// Reads a document on a thread that may wait, where another one that is required exists, and answers.
 #[cold]
-pub(crate) fn read_elsewhere(service: &Service, required: Option<Unread>, document: Unread, late: LateReply) {
+pub(crate) fn read_elsewhere(
+    service: &Service,
+    required: Option<Unread>,
+    (document, precondition): (Unread, Precondition),
+    late: LateReply,
+) {
     let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
     let read = move |session: &Session, room: Room| {
         required.iter().try_for_each(|required| required.check(session))?;
         document.read(session, room.bytes_max)
     };
-    reading::read_late(service, &service.errors, late, read, move |late, text| {
-        answer_late(&replies, &errors, late, text)
+    reading::read_late(service, &service.errors, late, read, move |late, found| {
+        documents::answer_late(&replies, &errors, late, &precondition, found);
     });
-}
-
-/// Answers with a document's text.
-pub(crate) fn answer_late(replies: &InFlight, errors: &ErrorRules, late: LateReply, text: Result<Vec<u8>, Failure>) {
-    match text {
-        Ok(text) => large::send_late(replies, errors, late, Status(200), JSON, text),
-        Err(failure) => refusal::refuse(errors, late, &failure),
-    }
-}
-
-/// The text of a document that was found, or not.
-pub(crate) fn text_of(found: Option<Stored<'_>>) -> Result<Vec<u8>, Failure> {
-    let stored = found.ok_or_else(missing)?;
-    stored.text().map(<[u8]>::to_vec).map_err(|error| refusal::of_read(&error))
 }
 
 /// What a declared endpoint does with the document.
@@ -303,15 +296,20 @@ impl Named {
         &self,
         service: &Service,
         local: &mut Local,
+        request: &Request<'_>,
         params: &Params<'_, '_>,
         unread: Option<Unread>,
-        reply: Reply<'_>,
+        mut reply: Reply<'_>,
     ) {
         let Local { session, text: scratch, out, cold, direct, .. } = local;
         let Some(key) = self.key(params, scratch) else { return service.fail(&missing(), reply) };
+        let precondition = match preconditions::of(request) {
+            Ok(precondition) => precondition,
+            Err(failure) => return service.fail(&failure, reply),
+        };
         if unread.is_some() {
             reading::count_cold(service, cold);
-            return read_elsewhere(service, unread, self.unread(&key), reply.later_watched());
+            return read_elsewhere(service, unread, (self.unread(&key), precondition), reply.later_watched());
         }
         let now = session.now();
         let stored = match direct::get(direct, &now, self.collection, &key) {
@@ -322,31 +320,34 @@ impl Named {
                 let (document, late) = (self.unread(&key), reply.later());
                 return match (not_yet, direct) {
                     (Got::Later(place), Some(direct)) => {
-                        direct.wait(place, Waiting { late, document, kind: direct::Kind::Declared });
+                        direct.wait(place, Waiting { late, document, kind: direct::Kind::Declared(precondition) });
                     }
-                    _ => read_elsewhere(service, None, document, late),
+                    _ => read_elsewhere(service, None, (document, precondition), late),
                 };
             }
             Err(error) => return service.fail(&refusal::of_read(&error), reply),
         };
-        match stored.text() {
-            Ok(text) if text.len() > large::WHOLE_BYTES_MAX => match stored.change_number() {
-                Ok(number) => {
-                    let seen = (number, text.len());
-                    large::send_document(session, self.collection, self.kind, &key, seen, reply);
-                }
-                Err(error) => service.fail(&refusal::of_read(&error), reply),
-            },
-            Ok(text) => {
-                // Copied before it is checked, checked before it leaves: see `Moment::check`.
-                out.clear();
-                out.extend_from_slice(text);
-                match now.check() {
-                    Ok(()) => reply.send(Status(200), JSON, out),
-                    Err(error) => service.fail(&refusal::of_read(&error), reply),
-                }
+        let (number, text) = match stored.change_number().and_then(|number| Ok((number, stored.text()?))) {
+            Ok(read) => read,
+            Err(error) => return service.fail(&refusal::of_read(&error), reply),
+        };
+        let is_large = text.len() > large::WHOLE_BYTES_MAX;
+        if !is_large {
+            // Copied before it is checked, checked before it leaves: see `Moment::check`.
+            out.clear();
+            out.extend_from_slice(text);
+        }
+        if let Err(error) = now.check() {
+            return service.fail(&refusal::of_read(&error), reply);
+        }
+        reply.header("ETag", Tag::new(number).as_str());
+        match preconditions::judge(&precondition, number) {
+            Verdict::Holds if is_large => {
+                large::send_document(session, self.collection, self.kind, &key, (number, text.len()), reply);
             }
-            Err(error) => service.fail(&refusal::of_read(&error), reply),
+            Verdict::Holds => reply.send(Status(200), JSON, out),
+            Verdict::NotModified => reply.send(Status(304), "", b""),
+            Verdict::Failed => service.fail(&documents::other_number(), reply),
         }
     }
 
@@ -354,7 +355,7 @@ impl Named {
         &self,
         service: &Service,
         local: &mut Local,
-        params: &Params<'_, '_>,
+        (request, params): (&Request<'_>, &Params<'_, '_>),
         (op, required): (impl FnOnce(Vec<u8>) -> Op, Option<Required>),
         answer: &Answer,
         reply: Reply<'_>,
@@ -362,7 +363,11 @@ impl Named {
         let Some(key) = self.key(params, &mut local.text).map(|key| key.as_bytes().to_vec()) else {
             return service.fail(&missing(), reply);
         };
-        let write = Write { collection: self.collection, op: op(key), precondition: Precondition::None };
+        let precondition = match preconditions::of(request) {
+            Ok(precondition) => precondition,
+            Err(failure) => return service.fail(&failure, reply),
+        };
+        let write = Write { collection: self.collection, op: op(key), precondition };
         writing::submit(service, local, (write, required), answer, reply);
     }
 }

@@ -45,6 +45,7 @@ mod paging;
 mod panics;
 mod params;
 mod path_types;
+mod preconditions;
 mod preparing;
 mod queries;
 mod querying;

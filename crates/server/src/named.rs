@@ -64,6 +64,9 @@ pub(crate) fn missing() -> Failure {
     Failure::new(Kind::NotFound, "there is no such document")
 }
 
+/// A document's change number and text.
+pub(crate) type Numbered = (u64, Vec<u8>);
+
 /// A document whose existence is still to be looked at: that would have waited for the disk.
 pub(crate) struct Unread {
     pub(crate) collection: CollectionId,
@@ -72,18 +75,19 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// The document's text, read on a thread that may wait; nothing where it has over so many bytes, 404 where there is none.
-    pub(crate) fn read(&self, session: &Session, bytes_max: usize) -> Result<Option<Vec<u8>>, Failure> {
+    /// The document's change number and text, read on a thread that may wait; nothing where it has over so many bytes, 404 where
+    /// there is none.
+    pub(crate) fn read(&self, session: &Session, bytes_max: usize) -> Result<Option<Numbered>, Failure> {
         let key = self.kind.of_bytes(&self.key).ok_or_else(missing)?;
         let now = session.now();
-        let text = || -> Result<Option<Option<Vec<u8>>>, ReadError> {
+        let found = || -> Result<Option<Option<Numbered>>, ReadError> {
             let Some(stored) = now.get(self.collection, &key)? else { return Ok(None) };
-            let text = stored.text()?;
-            let text = (text.len() <= bytes_max).then(|| text.to_vec());
+            let (number, text) = (stored.change_number()?, stored.text()?);
+            let found = (text.len() <= bytes_max).then(|| (number, text.to_vec()));
             now.check()?;
-            Ok(Some(text))
+            Ok(Some(found))
         };
-        text().map_err(|error| refusal::of_read(&error))?.ok_or_else(missing)
+        found().map_err(|error| refusal::of_read(&error))?.ok_or_else(missing)
     }
 
     /// 404 unless the document exists.

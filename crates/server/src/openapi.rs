@@ -129,7 +129,16 @@ impl Described<'_> {
             }
         }
         operation["responses"] = self.failures();
-        operation["responses"][status.to_string()] = json!({ "description": "done", "content": content });
+        let mut done = json!({ "description": "done", "content": content });
+        if matches!(self.endpoint.action, Action::Get(_) | Action::Insert(_) | Action::Update(_) | Action::Replace(_)) {
+            done["headers"] =
+                json!({ "ETag": { "description": "the document's change number", "schema": { "type": "string" } } });
+        }
+        operation["responses"][status.to_string()] = done;
+        if matches!(self.endpoint.action, Action::Get(_)) {
+            operation["responses"]["304"] =
+                json!({ "description": "the client has the document already (If-None-Match)" });
+        }
         operation
     }
 
@@ -235,7 +244,19 @@ impl Described<'_> {
             _ => (&[][..], None),
         };
         let of_page = page.into_iter().flat_map(page_parameters);
-        of_path.chain(of_query).chain(sort_parameter(sort)).chain(of_page).collect()
+        of_path.chain(of_query).chain(sort_parameter(sort)).chain(of_page).chain(self.conditions()).collect()
+    }
+
+    /// The header fields of a conditional request.
+    fn conditions(&self) -> Vec<Json> {
+        let fields: &[&str] = match &self.endpoint.action {
+            Action::Get(_) => &["If-None-Match", "If-Match"],
+            Action::Update(_) | Action::Replace(_) | Action::Delete(_) => &["If-Match"],
+            _ => &[],
+        };
+        let parameter =
+            |name: &&str| json!({ "name": name, "in": "header", "required": false, "schema": { "type": "string" } });
+        fields.iter().map(parameter).collect()
     }
 
     /// A part of the path: declared, or the key of the collection that it finds a document in, else text.
@@ -274,6 +295,9 @@ impl Described<'_> {
         }
         if path_parameters(&endpoint.pattern).next().is_some() {
             add(rules.status(Kind::NotFound).0, "there is no such document");
+        }
+        if !self.conditions().is_empty() {
+            add(Kind::PreconditionFailed.status().0, "the document has another change number");
         }
         if let Action::Steps { steps, .. } = &endpoint.action {
             for step in steps.iter().filter(|step| step.expect.is_some()) {

@@ -206,19 +206,20 @@ fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<Outcome<'
         }
         Ok(Outcome::Elsewhere) => {
             return match kind {
-                Asker::Declared => endpoint::read_elsewhere(service, None, document, late),
+                Asker::Declared(precondition) => {
+                    endpoint::read_elsewhere(service, None, (document, precondition), late);
+                }
                 Asker::General(precondition) => documents::read_elsewhere(service, document, precondition, late),
             };
         }
         Err(error) => Err(refusal::of_read(&error)),
     };
+    let found = found.and_then(documents::numbered_text_of);
     match kind {
-        Asker::Declared => {
-            let text = found.and_then(endpoint::text_of);
-            endpoint::answer_late(&service.replies, &service.errors, late, text);
+        Asker::Declared(precondition) => {
+            documents::answer_late(&service.replies, &service.errors, late, &precondition, found);
         }
         Asker::General(precondition) => {
-            let found = found.and_then(documents::numbered_text_of);
             documents::answer_late(&service.replies, &ErrorRules::default(), late, &precondition, found);
         }
     }

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::in_flight::Taken;
 use crate::keys::KeyTold;
 use crate::media::JSON;
+use crate::preconditions::Tag;
 use crate::refusal;
 use crate::service::{Local, Service, Shared};
 use docs::{Database, Op, Question, Required, Session, Submission, Write, WriteError, Written};
@@ -28,6 +29,8 @@ pub(crate) struct Answer {
     /// The key of a new document is told: in the body, unless that is declared.
     pub(crate) key: Option<Arc<KeyTold>>,
     pub(crate) is_declared: bool,
+    /// There is a document afterwards, whose tag is told.
+    pub(crate) has_tag: bool,
 }
 
 /// Hands a write over; it is answered when it is durable or refused. What is required must be there then: else 404.
@@ -42,10 +45,15 @@ pub(crate) fn submit(
         Ok(taken) => taken,
         Err(failure) => return service.fail(&failure, reply),
     };
-    let (late, over) = later(service, local, &write, reply);
+    let (mut late, over) = later(service, local, &write, reply);
     let (errors, answer) = (Arc::clone(&service.errors), answer.clone());
     let done = move |outcome: Result<Written, WriteError>| {
         drop(taken);
+        if let Ok(written) = &outcome
+            && answer.has_tag
+        {
+            late.header("ETag", Tag::new(written.change_number).as_str());
+        }
         match outcome {
             Ok(written) => match &answer.key {
                 None => late.send(answer.status, JSON, answer.body.to_vec()),

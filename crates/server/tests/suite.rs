@@ -11,6 +11,7 @@ mod access;
 mod backup;
 mod changes;
 mod cold_reads;
+mod conditional;
 mod crowded;
 mod damaged_pages;
 mod declared;

@@ -1,6 +1,5 @@
 //! One document: GET, PUT, PATCH, DELETE under its key; POST to its collection.
 
-use super::preconditions::{self, Tag, Verdict};
 use super::{collection, fail};
 use crate::cold::{OnLoop, Room};
 use crate::direct::{self, Direct, Waiting};
@@ -9,7 +8,8 @@ use crate::in_flight::InFlight;
 use crate::keys;
 use crate::large;
 use crate::media::JSON;
-use crate::named::Unread;
+use crate::named::{Unread, missing};
+use crate::preconditions::{self, Tag, Verdict};
 use crate::reading;
 use crate::refusal;
 use crate::service::{Local, Service};
@@ -48,7 +48,7 @@ pub(super) fn get(
 ) {
     let Local { session, text, out, cold, direct, .. } = local;
     let found =
-        target(service, text, params).and_then(|(id, info, key)| Ok((id, info, key, preconditions::read(request)?)));
+        target(service, text, params).and_then(|(id, info, key)| Ok((id, info, key, preconditions::of(request)?)));
     let (id, info, key, precondition) = match found {
         Ok(found) => found,
         Err(failure) => return fail(&failure, reply),
@@ -85,7 +85,7 @@ fn get_stored<'r>(
     let now = session.now();
     let stored = match direct::get(direct, &now, id, key) {
         Ok(Got::Now(Some(stored))) => stored,
-        Ok(Got::Now(None)) => return refuse(&no_document(), reply),
+        Ok(Got::Now(None)) => return refuse(&missing(), reply),
         Ok(Got::Later(place)) => return Some((Got::Later(place), reply)),
         Ok(Got::Elsewhere) => return Some((Got::Elsewhere, reply)),
         Err(error) => return refuse(&refusal::of_read(&error), reply),
@@ -118,13 +118,7 @@ fn get_stored<'r>(
 #[cold]
 pub(crate) fn read_elsewhere(service: &Service, document: Unread, precondition: Precondition, late: LateReply) {
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
-    let Unread { collection, kind, key } = document;
-    let read = move |session: &Session, room: Room| {
-        let key = kind.of_bytes(&key).ok_or_else(no_document)?;
-        let found = read_whole(session, collection, &key, room.bytes_max).map_err(|error| refusal::of_read(&error))?;
-        let (number, text) = found.ok_or_else(no_document)?;
-        Ok(text.map(|text| (number, text)))
-    };
+    let read = move |session: &Session, room: Room| document.read(session, room.bytes_max);
     reading::read_late(service, &Arc::clone(&errors), late, read, move |late, found| {
         answer_late(&replies, &errors, late, &precondition, found);
     });
@@ -152,35 +146,13 @@ pub(crate) fn answer_late(
 
 /// Change number and text of a document that was found, or not.
 pub(crate) fn numbered_text_of(found: Option<Stored<'_>>) -> Result<(u64, Vec<u8>), Failure> {
-    let stored = found.ok_or_else(no_document)?;
+    let stored = found.ok_or_else(missing)?;
     let read = || -> Result<_, ReadError> { Ok((stored.change_number()?, stored.text()?.to_vec())) };
     read().map_err(|error| refusal::of_read(&error))
 }
 
-/// A change number, and a text.
-type Numbered = (u64, Option<Vec<u8>>);
-
-/// A document's change number, and its text unless that has over so many bytes.
-fn read_whole(
-    session: &Session,
-    id: CollectionId,
-    key: &Key<'_>,
-    bytes_max: usize,
-) -> Result<Option<Numbered>, ReadError> {
-    let now = session.now();
-    let Some(stored) = now.get(id, key)? else { return Ok(None) };
-    let text = stored.text()?;
-    let found = (stored.change_number()?, (text.len() <= bytes_max).then(|| text.to_vec()));
-    now.check()?;
-    Ok(Some(found))
-}
-
-fn other_number() -> Failure {
+pub(crate) fn other_number() -> Failure {
     Failure::new(Kind::PreconditionFailed, "the document has another change number")
-}
-
-fn no_document() -> Failure {
-    Failure::new(Kind::NotFound, "there is no such document")
 }
 
 /// PUT, PATCH and DELETE: `op` makes the operation of key and body.
@@ -193,7 +165,7 @@ pub(super) fn change(
     op: fn(Vec<u8>, Vec<u8>) -> Op,
 ) {
     let found = target(service, &mut local.text, params)
-        .and_then(|(id, _, key)| Ok((id, key.as_bytes().to_vec(), preconditions::read(request)?)));
+        .and_then(|(id, _, key)| Ok((id, key.as_bytes().to_vec(), preconditions::of(request)?)));
     let (collection, key, precondition) = match found {
         Ok(found) => found,
         Err(failure) => return fail(&failure, reply),

@@ -11,7 +11,6 @@ pub(crate) mod door;
 mod listing;
 pub(crate) mod modify;
 mod pages;
-mod preconditions;
 mod query;
 pub(crate) mod schema;
 mod views;

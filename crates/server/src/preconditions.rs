@@ -9,7 +9,7 @@ use std::io::Write;
 const TAGS_MAX: usize = 64;
 
 /// An entity tag: a change number in quotes.
-pub(super) struct Tag {
+pub(crate) struct Tag {
     text: [u8; TAG_BYTES_MAX],
     length: usize,
 }
@@ -19,7 +19,7 @@ const TAG_BYTES_MAX: usize = 22;
 
 impl Tag {
     /// Without allocation: every GET of a document has one.
-    pub(super) fn new(change_number: u64) -> Tag {
+    pub(crate) fn new(change_number: u64) -> Tag {
         let mut text = [0; TAG_BYTES_MAX];
         let mut rest = text.as_mut_slice();
         // The longest number fits.
@@ -28,13 +28,19 @@ impl Tag {
         Tag { text, length }
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.text[..self.length]).unwrap_or_default()
     }
 }
 
-/// What the request's header fields ask of the stored document.
-pub(super) fn read(request: &Request<'_>) -> Result<Precondition, Failure> {
+/// What the request's header fields ask of the stored document. Most requests have none of them.
+#[inline]
+pub(crate) fn of(request: &Request<'_>) -> Result<Precondition, Failure> {
+    if request.is_conditional() { read(request) } else { Ok(Precondition::None) }
+}
+
+#[cold]
+fn read(request: &Request<'_>) -> Result<Precondition, Failure> {
     match (once(request, "If-Match")?, once(request, "If-None-Match")?) {
         (None, None) => Ok(Precondition::None),
         (Some(b"*"), None) => Ok(Precondition::Exists),
@@ -47,7 +53,7 @@ pub(super) fn read(request: &Request<'_>) -> Result<Precondition, Failure> {
 
 /// What a precondition says about reading a document that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// The document is to be sent.
     Holds,
     /// The client has it already.
@@ -57,7 +63,7 @@ pub(super) enum Verdict {
 }
 
 /// Judges a document by its change number.
-pub(super) fn judge(precondition: &Precondition, number: u64) -> Verdict {
+pub(crate) fn judge(precondition: &Precondition, number: u64) -> Verdict {
     match precondition {
         Precondition::Differs(numbers) if numbers.contains(&number) => Verdict::NotModified,
         Precondition::Absent => Verdict::NotModified,
