@@ -110,6 +110,19 @@ impl CollectionInfo {
         }
     }
 
+    /// About how many bytes it has in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = |fields: &[String]| fields.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
+        let indexes = self.indexes.iter();
+        size_of::<CollectionInfo>()
+            + self.name.len()
+            + self.fields.iter().map(|field| size_of::<FieldInfo>() + field.name.len()).sum::<usize>()
+            + indexes.map(|of| size_of::<IndexInfo>() + texts(&of.fields) + texts(&of.included)).sum::<usize>()
+            + self.unique.iter().map(|unique| size_of::<UniqueInfo>() + unique.field.len()).sum::<usize>()
+            + self.references.iter().map(|of| size_of::<ReferenceInfo>() + of.field.len()).sum::<usize>()
+            + self.identity.as_deref().map_or(0, texts)
+    }
+
     /// What the schema says about a field.
     pub fn field(&self, name: &str) -> Option<&FieldInfo> {
         self.fields.iter().find(|field| field.name == name)

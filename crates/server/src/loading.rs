@@ -7,9 +7,11 @@ use crate::config::{
     ConfigError, ENDPOINTS_MAX, EndpointConfig, FILE_BYTES_MAX, ServerConfig, ServiceConfig, errors, read_tokens,
 };
 use crate::failure::ErrorRules;
+use crate::memory::Division;
 use crate::params;
 use crate::querying::DeclaredQuery;
 use crate::stepping::DeclaredSteps;
+use docs::catalog::Catalog;
 use docs::config::{Config, MISTAKES_MAX, Mistakes, Source, Table};
 use http::Router;
 use std::path::Path;
@@ -42,17 +44,13 @@ impl ServiceConfig {
         let section = |name: &str| root.get(name).and_then(|item| item.table());
         let tokens = read_tokens(&root);
         let errors = section("errors").map_or_else(ErrorRules::default, |table| errors::read(&table));
-        let server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
+        let mut server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
         if let Some(catalog) = catalog {
-            for endpoint in &endpoints {
-                for (_, endpoint) in endpoint.sorted() {
-                    if let Some(Err(what)) = DeclaredQuery::prepare(&endpoint, &docs.params, &catalog) {
-                        source.mistake(endpoint.span.clone(), what, "");
-                    }
-                }
-                if let Some(Err((span, what))) = DeclaredSteps::prepare(endpoint, &docs.params, &catalog) {
-                    source.mistake(span, what, "");
-                }
+            server.declared_bytes = declared_bytes(&source, &endpoints, (&docs, &catalog));
+            let shortage = if source.is_clean() { Division::check(&server).err() } else { None };
+            if let Some(shortage) = shortage {
+                let at = root.get("endpoints").map_or_else(|| root.span(), |item| item.span());
+                source.mistake(at, shortage.what, shortage.allowed);
             }
         }
         source.finish()?;
@@ -69,6 +67,27 @@ impl ServiceConfig {
             set: Vec::new(),
         })
     }
+}
+
+/// About how many bytes of memory the endpoints have with their statements; what is wrong with a statement is noted.
+fn declared_bytes(source: &Source, endpoints: &[EndpointConfig], (docs, catalog): (&Config, &Catalog)) -> usize {
+    let mut bytes = 0;
+    for endpoint in endpoints {
+        bytes += endpoint.bytes();
+        for (_, endpoint) in endpoint.sorted() {
+            match DeclaredQuery::prepare(&endpoint, &docs.params, catalog) {
+                None => {}
+                Some(Ok(query)) => bytes += query.bytes() + endpoint.bytes(),
+                Some(Err(what)) => source.mistake(endpoint.span.clone(), what, ""),
+            }
+        }
+        match DeclaredSteps::prepare(endpoint, &docs.params, catalog) {
+            None => {}
+            Some(Ok(steps)) => bytes += steps.bytes() + endpoint.bytes(),
+            Some(Err((span, what))) => source.mistake(span, what, ""),
+        }
+    }
+    bytes
 }
 
 /// The file as text; what is none is a mistake with its place.

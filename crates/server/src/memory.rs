@@ -57,6 +57,12 @@ const PARTS_FOR_DIRECT_PLACES: usize = 128;
 /// The process before its first request: relocated code, the allocator's tables, the catalog, statements, the log's queue, and
 /// three bits for each page of the data file (96 KB for each GB): two bitmaps of its space, one of the pages that were checked.
 const PROCESS_BYTES: usize = 6 << 20;
+/// Of that, endpoints with their statements. What the file declares beyond has a part of its own.
+const PROCESS_ENDPOINT_BYTES: usize = 512 << 10;
+/// A reload makes the new endpoints beside those that are served.
+const GENERATIONS: usize = 2;
+/// A part of the memory for endpoints that a reload adds.
+const PARTS_FOR_MORE_ENDPOINTS: usize = 128;
 /// A loop: its stack, what was touched of it, its tables, its first buffers.
 const THREAD_BYTES: usize = 640 << 10;
 /// A part of the memory for each memtable, and a larger one of what is beyond: a checkpoint of more changes writes less for
@@ -168,6 +174,8 @@ pub(crate) struct Division {
     pub(crate) building_bytes: usize,
     /// Plans of prepared queries.
     pub(crate) plan_bytes: usize,
+    /// Endpoints and their statements, those of two configurations, beyond what the process has room for.
+    endpoint_bytes: usize,
     threads: usize,
     /// Threads that help with scans, and that build.
     helpers: usize,
@@ -192,6 +200,7 @@ impl Division {
             threads,
             query_helpers: config.query_threads.saturating_sub(1),
             helpers: config.query_threads.saturating_sub(1) + threads + INDEX_BUILDERS,
+            endpoint_bytes: endpoint_bytes(config).saturating_sub(PROCESS_ENDPOINT_BYTES),
             plan_bytes: (memory / PARTS_FOR_PLANS).min(PLAN_BYTES_MOST),
             building_bytes: (memory / PARTS_FOR_BUILDING).min(BUILDING_BYTES_MOST),
             places_bytes: (memory / 32 / (threads + POOL_THREADS)).min(PLACES_BYTES_MOST),
@@ -243,6 +252,17 @@ impl Division {
         let memory = written(config.memory_bytes);
         if !Division::of(config).serves() {
             let (threads, enough) = (config.threads, enough(config, |config| Division::of(config).serves()));
+            let fewer = ServerConfig { declared_bytes: 0, ..config.clone() };
+            if Division::of(&fewer).serves() {
+                let bytes = written(config.declared_bytes as u64);
+                return Err(Shortage {
+                    key: "memory",
+                    what: format!(
+                        "the endpoints take {bytes}, and while a reload makes them anew twice as much: too much for memory = \"{memory}\""
+                    ),
+                    allowed: format!("fewer endpoints or shorter statements, or memory = \"{enough}\""),
+                });
+            }
             let default = ServerConfig { body_bytes_max: BODY_BYTES_DEFAULT, ..config.clone() };
             if config.body_bytes_max > BODY_BYTES_DEFAULT && Division::of(&default).serves() {
                 let body = written(config.body_bytes_max as u64);
@@ -271,6 +291,11 @@ impl Division {
             });
         }
         Ok(())
+    }
+
+    /// Bytes of endpoints that a reload may bring beside those that a server has begun with.
+    pub(crate) fn endpoint_bytes_of_reload(config: &ServerConfig) -> usize {
+        endpoint_bytes(config).max(PROCESS_ENDPOINT_BYTES) / GENERATIONS
     }
 
     /// Whether each part is large enough to serve.
@@ -334,7 +359,7 @@ impl Division {
     }
 
     /// The parts by name, for metrics and the log.
-    pub(crate) fn parts(&self) -> [(&'static str, usize); 15] {
+    pub(crate) fn parts(&self) -> [(&'static str, usize); 16] {
         let threads = self.threads;
         let queries = threads * self.loop_query_bytes + POOL_THREADS * self.query_bytes;
         let documents = (threads + COMMITTERS) * COPIES_PER_WRITE * self.transaction_bytes;
@@ -343,6 +368,7 @@ impl Division {
             ("query_threads", POOL_THREADS * POOL_THREAD_BYTES + self.helpers * HELPER_BYTES),
             ("building", PER_BUILDING_BYTE * self.building_bytes),
             ("plans", self.plan_bytes),
+            ("endpoints", self.endpoint_bytes),
             ("memtables", MEMTABLES * self.memtable_bytes),
             ("documents", documents),
             ("log_batches", COMMITTERS * self.batch_bytes()),
@@ -366,6 +392,16 @@ impl Division {
 /// What one body of the permitted size takes while it is gathered: its buffer never grows past it; a head's may double.
 fn gathering_bytes(config: &ServerConfig) -> usize {
     config.body_bytes_max + 2 * config.head_bytes_max
+}
+
+/// Bytes of the endpoints of two configurations, with room for some more of each.
+fn endpoint_bytes(config: &ServerConfig) -> usize {
+    let memory = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
+    // A file without many has what it is.
+    if config.declared_bytes * GENERATIONS <= PROCESS_ENDPOINT_BYTES {
+        return PROCESS_ENDPOINT_BYTES;
+    }
+    config.declared_bytes * GENERATIONS + memory / PARTS_FOR_MORE_ENDPOINTS
 }
 
 fn written_threads(threads: usize) -> String {

@@ -67,6 +67,11 @@ impl Page {
 }
 
 impl Pages {
+    /// About how many bytes it has in memory, but for its plans.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Pages>() + self.paged.bytes()
+    }
+
     pub(crate) fn prepare(sql: &str, page: PageConfig, catalog: &Catalog) -> Result<Pages, SqlError> {
         Ok(Pages { paged: Paged::prepare(sql, catalog)?, config: page, asked: Asked::of(sql) })
     }

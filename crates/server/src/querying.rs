@@ -186,6 +186,12 @@ impl DeclaredQuery {
         }))
     }
 
+    /// About how many bytes it has in memory, but for its plans.
+    pub(crate) fn bytes(&self) -> usize {
+        let pages = self.pages.as_deref().map_or(0, Pages::bytes);
+        size_of::<DeclaredQuery>() + self.query.bytes() + pages + self.slots.len() * size_of::<Source>()
+    }
+
     /// The statement.
     pub(crate) fn statement(&self) -> &Query {
         &self.query

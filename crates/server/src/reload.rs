@@ -67,6 +67,11 @@ impl Drop for ReloadThread {
 enum Refused {
     Config(ConfigError),
     Start(StartError),
+    /// Its endpoints have no room beside those that are served.
+    TooLarge {
+        bytes: usize,
+        most: usize,
+    },
     /// Taking it panicked.
     Panicked(String),
 }
@@ -78,6 +83,11 @@ impl Refused {
             Refused::Start(error @ StartError::Config(_)) => Failure::new(Kind::Invalid, error.to_string()),
             Refused::Start(error @ StartError::Open(OpenError::Mismatch(_) | OpenError::Config(_))) => {
                 Failure::new(Kind::Conflict, error.to_string())
+            }
+            Refused::TooLarge { bytes, most } => {
+                let told =
+                    format!("the endpoints take {bytes} bytes of memory; allowed beside those that are served: {most}");
+                Failure::new(Kind::Conflict, format!("{told}. Restart: then the memory is divided anew"))
             }
             Refused::Start(error) => Failure::new(Kind::Unavailable, error.to_string()),
             Refused::Panicked(text) => {
@@ -156,6 +166,10 @@ impl Reloader {
         tests::panic_if_armed();
         let mut config = ServiceConfig::load(&self.config.path, &self.config.set).map_err(Refused::Config)?;
         let restart = self.config.file_server.differences(&config.file_server);
+        let (bytes, most) = (config.server.declared_bytes, Division::endpoint_bytes_of_reload(&self.config.server));
+        if bytes > most {
+            return Err(Refused::TooLarge { bytes, most });
+        }
         // What needs a restart is told until there was one.
         config.file_server = self.config.file_server.clone();
         config.server = self.config.server.clone();

@@ -100,6 +100,11 @@ impl DeclaredSteps {
         }))
     }
 
+    /// About how many bytes they have in memory, but for their plans.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<DeclaredSteps>() + self.steps.bytes()
+    }
+
     /// The names of the columns that the last step gives.
     pub(crate) fn columns(&self) -> Vec<String> {
         self.steps.columns().into_iter().map(str::to_owned).collect()

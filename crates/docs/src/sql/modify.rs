@@ -146,6 +146,14 @@ impl KeptRows {
 }
 
 impl Modification {
+    /// About how many bytes it has in memory, but for its plans.
+    pub(crate) fn bytes(&self) -> usize {
+        let prepared = self.sources.iter().chain(&self.returning).map(Query::bytes);
+        let names = self.changing.fields.iter().chain(&self.parameters);
+        let names: usize = names.map(|name| 2 * (size_of::<String>() + name.len())).sum();
+        size_of::<Modification>() + prepared.sum::<usize>() + names
+    }
+
     /// Whether a text is a statement that writes, as far as its form tells.
     pub fn is_one(sql: &str) -> Result<bool, SqlError> {
         let (statement, _) = parse::statement(sql)?;
@@ -155,13 +163,14 @@ impl Modification {
     /// Prepares a statement against a catalog.
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Modification, SqlError> {
         let (statement, _) = parse::statement(sql)?;
-        let changing = resolve::changes::resolve(&statement, catalog)?;
+        let mut changing = resolve::changes::resolve(&statement, catalog)?;
         let parameters = match &changing.returning {
             Some(returning) => returning.parameters[..returning.parameters.len() - 1].to_vec(),
             None => changing.sources.last().map_or_else(Vec::new, |source| source.parameters.clone()),
         };
-        let sources = changing.sources.iter().map(|source| Query::of(source.clone(), catalog.clone())).collect();
-        let returning = changing.returning.as_ref().map(|returning| Query::of(returning.clone(), catalog.clone()));
+        let sources = std::mem::take(&mut changing.sources);
+        let sources = sources.into_iter().map(|source| Query::of(source, catalog.clone())).collect();
+        let returning = changing.returning.take().map(|returning| Query::of(returning, catalog.clone()));
         Ok(Modification { changing, sources, returning, parameters })
     }
 

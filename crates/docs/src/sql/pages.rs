@@ -59,6 +59,11 @@ impl PageAt<'_> {
 }
 
 impl Paged {
+    /// About how many bytes it has in memory, but for its plans.
+    pub fn bytes(&self) -> usize {
+        self.first.bytes() + self.next.bytes() + self.places.len() * size_of::<usize>()
+    }
+
     /// Prepares a query whose rows something tells apart; any other is refused with its place.
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Paged, SqlError> {
         let parsed = parse::parse(sql)?;

@@ -29,6 +29,8 @@ use crate::readiness::Readiness;
 pub const SPECIALISED_MAX: usize = 8;
 /// In the key of a plan: it is for a state that may lack what has been built since the database was opened.
 const EARLY: u32 = 1 << SPECIALISED_MAX;
+/// What goes before a column's value, without its name.
+const SHAPE_BYTES: usize = 64;
 /// No counts were looked at yet.
 const NO_EPOCH: u64 = u64::MAX;
 
@@ -129,6 +131,17 @@ impl Query {
     /// Whether the plan for parameters of which those named are present is compiled.
     pub fn is_compiled(&self, present: &[&str]) -> bool {
         self.plan_with(present).compiled.is_some()
+    }
+
+    /// About how many bytes it has in memory, but for its plans, which have their own space.
+    pub fn bytes(&self) -> usize {
+        // Of views it has copies: those whose columns it does not use are not computed.
+        let copied = self.catalog.collections.iter().filter(|info| info.keeps_equal_together());
+        let catalog = self.catalog.collections.len() * size_of::<Arc<CollectionInfo>>();
+        let shape: usize = self.logical.outputs.iter().map(|output| SHAPE_BYTES + output.name.len()).sum();
+        let catalog = catalog + copied.map(|info| info.bytes()).sum::<usize>();
+        let waits = self.waits_for.len() * size_of::<Readiness>();
+        size_of::<Query>() + self.logical.bytes() + shape + catalog + waits + self.optional.len() * size_of::<usize>()
     }
 
     /// Whether it calls a date function, so that [`Budget::now_ms`] may matter.

@@ -155,6 +155,21 @@ impl StepsDid {
 }
 
 impl Steps {
+    /// About how many bytes they have in memory, but for their plans.
+    pub fn bytes(&self) -> usize {
+        let of_step = |step: &Step| {
+            let work = match &step.work {
+                Work::Write(write) => write.bytes(),
+                Work::Read(query) => query.bytes(),
+            };
+            let expect = step.expect.iter().map(|(query, slots)| query.bytes() + slots.len() * size_of::<Slot>());
+            let lists = step.slots.len() * size_of::<Slot>() + step.handed_on.len() * size_of::<usize>();
+            size_of::<Step>() + work + expect.sum::<usize>() + lists
+        };
+        let names = self.parameters.iter().map(|name| size_of::<String>() + name.len());
+        self.steps.iter().map(of_step).sum::<usize>() + names.sum::<usize>()
+    }
+
     /// Prepares steps; `outside` are the names of the parameters that they are given.
     pub fn prepare(texts: &[StepText<'_>], outside: &[&str], catalog: &Catalog) -> Result<Steps, StepMistake> {
         let parameters = outside.iter().map(|name| (*name).to_owned()).collect();

@@ -33,7 +33,8 @@ impl ServerConfig {
             query_log_rows,
             query_spill_bytes,
             backups,
-            // No key of the file.
+            // No keys of the file.
+            declared_bytes: _,
             read_ahead: _,
         } = self;
         let all = [

@@ -54,6 +54,7 @@ const CHANGES_KEPT_SECONDS_MAX: i64 = 366 * 86_400;
 impl Default for ServerConfig {
     fn default() -> ServerConfig {
         let config = ServerConfig {
+            declared_bytes: 0,
             http: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080)),
             admin: AdminListener::Http,
             hosts: Vec::new(),

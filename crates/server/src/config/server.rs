@@ -30,6 +30,8 @@ pub enum AdminListener {
 /// The values of `[server]`, each checked, defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
+    /// About how many bytes of memory the file's endpoints have. No key of the file.
+    pub declared_bytes: usize,
     /// Where HTTP listens.
     pub http: SocketAddr,
     /// Where the general API answers.

@@ -60,6 +60,9 @@ impl Origin {
     }
 }
 
+/// About how many bytes a query inside another has in memory, without its parts.
+const INNER_BYTES: usize = 1024;
+
 /// A query inside another: a part for each SELECT of a UNION and the like.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inner {
@@ -99,6 +102,15 @@ impl Table {
             Origin::Collection(number) => &catalog.collections[*number],
             Origin::Inner { info, .. } | Origin::Each { info, .. } => info,
         }
+    }
+
+    /// About how many bytes it has in memory. Its expressions count elsewhere.
+    fn bytes(&self) -> usize {
+        let own = match &self.origin {
+            Origin::Collection(_) => 0,
+            Origin::Inner { info, .. } | Origin::Each { info, .. } => info.bytes(),
+        };
+        size_of::<Table>() + self.alias.len() + own
     }
 
     /// Its place in the catalog, if it is a collection.
@@ -226,6 +238,20 @@ impl Logical {
             |column: &Column| column.name == field && self.tables[column.table].collection() == Some(collection);
         self.columns.iter().any(is_it)
             || self.inner.iter().flat_map(|inner| &inner.members).any(|member| member.uses(collection, field))
+    }
+
+    /// About how many bytes it has in memory, with the queries inside.
+    pub(crate) fn bytes(&self) -> usize {
+        let mut bytes = size_of::<Logical>();
+        self.each_own(&mut |expr| bytes += expr.bytes());
+        bytes += self.tables.iter().map(Table::bytes).sum::<usize>();
+        bytes += self.columns.iter().map(|column| size_of::<Column>() + column.name.len()).sum::<usize>();
+        bytes += self.outputs.iter().map(|output| size_of::<Output>() + output.name.len()).sum::<usize>();
+        bytes += self.aggregates.len() * size_of::<AggregateCall>() + self.outer.len() * size_of::<OuterField>();
+        bytes += self.parameters.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
+        let inside = self.inner.iter().flat_map(|inner| &inner.members).map(Logical::bytes);
+        // A list that has grown has room for more, and the allocator rounds up.
+        bytes / 2 * 3 + self.inner.len() * INNER_BYTES + inside.sum::<usize>()
     }
 
     /// The queries inside, however deep.
