@@ -16,6 +16,10 @@ use crate::views::table::WithViews;
 /// Documents that one list passes over since their time has come: as many cost a few milliseconds.
 const HIDDEN_MAX: usize = 20_000;
 
+/// Documents of a list, and so many bytes of them for each, between two questions whether it goes on: some ten microseconds.
+const LISTED_PER_ASKING: u32 = 32;
+const LISTED_BYTES_PER_ASKING: usize = 2 << 10;
+
 /// A registered thread. Not shared between threads.
 pub struct Session {
     database: Database,
@@ -143,17 +147,39 @@ impl<'s> Moment<'s> {
         limit: usize,
         visit: &mut VisitDocument<'_>,
     ) -> Result<Option<Vec<u8>>, ReadError> {
+        self.list_while(collection, after, limit, &|| true, visit)
+    }
+
+    /// The same as long as `goes_on`, which is asked every few documents, hidden ones too; then [`ReadError::Stopped`].
+    pub fn list_while(
+        &self,
+        collection: CollectionId,
+        after: Option<&Key<'_>>,
+        limit: usize,
+        goes_on: &dyn Fn() -> bool,
+        visit: &mut VisitDocument<'_>,
+    ) -> Result<Option<Vec<u8>>, ReadError> {
         let collection = self.database.collection_at(collection);
         let (info, due) = (&collection.info, collection.due(self.database.clock()));
         let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_bytes()));
         let range = KeyRange { from, to: Bound::Unbounded };
         let (mut left, mut result) = (limit, Ok(ControlFlow::Continue(())));
         let (mut hidden, mut goes_on_behind) = (0, None);
+        let mut seen = 0_u32;
         if limit == 0 {
             return Ok(None);
         }
         self.view.inner.scan(info.tree, range, Direction::Forward, &mut |key, value| {
             let stored = Stored { value: Cow::Borrowed(value) };
+            // A long document is asked about for itself.
+            seen += 1 + u32::try_from(value.len() / LISTED_BYTES_PER_ASKING).unwrap_or(u32::MAX / 2);
+            if seen >= LISTED_PER_ASKING {
+                seen = 0;
+                if !goes_on() {
+                    result = Err(ReadError::Stopped);
+                    return ControlFlow::Break(());
+                }
+            }
             if let Some(due) = &due {
                 match stored.document() {
                     Ok(document) if collection.has_come(due, document) => {

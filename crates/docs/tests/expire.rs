@@ -211,6 +211,31 @@ fn a_write_finds_no_document_whose_time_has_come_and_an_insert_takes_its_place()
 }
 
 #[test]
+fn a_list_asks_whether_it_goes_on_beside_hidden_documents_too() {
+    let service = Service::new();
+    for id in 0..1_000 {
+        let until = if id < 800 { 10 } else { 2_000 };
+        service.insert("sessions", &format!("{{\"id\":{id},\"until\":{until}}}")).expect("stored");
+    }
+    service.at(1_000);
+    let session = service.database.session().expect("a reader");
+    let id = service.database.collection("sessions").expect("declared");
+    // How many documents are seen by a list that may go on so often, and how often it asked.
+    let list = |most: u32| {
+        let (asked, mut seen) = (std::cell::Cell::new(0), 0);
+        let goes_on = || asked.replace(asked.get() + 1) < most;
+        let listed = session.now().list_while(id, None, 1_000, &goes_on, &mut |_, _| {
+            seen += 1;
+            Ok(std::ops::ControlFlow::Continue(()))
+        });
+        (listed.is_ok(), seen, asked.get())
+    };
+    assert_eq!(list(u32::MAX), (true, 200, 31));
+    assert_eq!(list(3), (false, 0, 4));
+    assert_eq!(list(30), (false, 191, 31));
+}
+
+#[test]
 fn what_is_referred_to_is_hidden_and_goes_when_nothing_refers_to_it() {
     let service = Service::new();
     for id in 1..=3 {

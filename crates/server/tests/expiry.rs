@@ -76,3 +76,37 @@ fn a_document_of_the_past_is_never_seen_goes_by_itself_and_its_going_is_told() {
     assert_eq!(text.matches("\"op\":\"put\"").count(), 40);
     assert_eq!(server.metric("sapsan_expiry_blocked"), 0.0);
 }
+
+#[test]
+fn a_list_that_passes_over_many_hidden_documents_is_no_work_of_a_loop() {
+    let more = "[collections.sessions]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"until\"\n\
+        [collections.notes]\nkey = { field = \"id\", type = \"u32\" }\nreferences = { session = \"sessions\" }\n";
+    let server = TestServer::start("body_bytes_max = \"8MiB\"", more);
+    const COUNT: u32 = 20_000;
+    let chunks = || (0..COUNT).step_by(5_000).map(|start| start..start + 5_000);
+    let fill = |collection: &str, line: &dyn Fn(u32) -> String| {
+        for ids in chunks() {
+            let lines: String = ids.map(line).collect();
+            let answer = server.ask("POST", &format!("/_/collections/{collection}/bulk"), "", lines.as_bytes());
+            assert_eq!((answer.status, answer.text()), (200, ""));
+        }
+    };
+    let fields: String = (0..30).map(|number| format!(",\"f{number}\":{number}")).collect();
+    fill("sessions", &|id| format!("{{\"id\":{id}{fields}}}\n"));
+    // What is referred to is hidden, and stays.
+    fill("notes", &|id| format!("{{\"id\":{id},\"session\":{id}}}\n"));
+    for ids in chunks() {
+        let sql =
+            format!("UPDATE sessions SET until = 1 WHERE id >= {} AND id < {}", ids.start, ids.end.min(COUNT - 5));
+        let answer = server.query(&json!({ "sql": sql }));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let done = server.metric("sapsan_pool_done_total");
+    let answer = server.get("/_/collections/sessions?limit=10");
+    assert_eq!((answer.status, answer.json()["items"].as_array().map(Vec::len)), (200, Some(5)), "{}", answer.text());
+    let until = Instant::now() + Duration::from_secs(30);
+    while server.metric("sapsan_pool_done_total") == done {
+        assert!(Instant::now() < until, "the loop did it");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -6,6 +6,7 @@ use crate::background;
 use crate::cold::OnLoop;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::large;
+use crate::loop_time::LoopTime;
 use crate::media::JSON;
 use crate::reading;
 use crate::refusal;
@@ -48,17 +49,25 @@ pub(super) fn list(
             return fail(&Failure::new(Kind::Invalid, detail), reply);
         }
     };
-    let Local { session, out, cold, .. } = local;
+    let Local { session, out, cold, lp, .. } = local;
     let bytes_max = PAGE_BYTES_MAX.min(service.loop_query_bytes);
+    let time = LoopTime::new(lp);
     let outcome = {
         let _on_loop = OnLoop::new(session, cold.is_asking());
-        write_page(session, (id, info.key.kind), after.as_ref(), (limit, bytes_max), out)
+        let limits = (limit, bytes_max);
+        write_page(session, (id, info.key.kind), after.as_ref(), limits, &|| !time.is_over(), out)
     };
     match outcome {
         Ok(()) => large::send(&service.replies, &ErrorRules::default(), reply, Status(200), JSON, out),
         Err(ReadError::Store(store::Error::NotInMemory)) => {
             out.clear();
             reading::count_cold(service, cold);
+            let after = after.map(|key| key.as_bytes().to_vec());
+            list_late(service, (id, info.key.kind), after, (limit, bytes_max), reply);
+        }
+        // It takes longer than a loop has.
+        Err(ReadError::Stopped) => {
+            out.clear();
             let after = after.map(|key| key.as_bytes().to_vec());
             list_late(service, (id, info.key.kind), after, (limit, bytes_max), reply);
         }
@@ -81,7 +90,7 @@ fn list_late(
         let body = sessions.with(&database, |session| {
             let mut out = Vec::new();
             let after = after.as_deref().and_then(|key| kind.of_bytes(key));
-            let written = write_page(session, (id, kind), after.as_ref(), limits, &mut out);
+            let written = write_page(session, (id, kind), after.as_ref(), limits, &|| true, &mut out);
             written.map(|()| out).map_err(|error| refusal::of_read(&error))
         });
         match body {
@@ -97,11 +106,12 @@ fn write_page(
     (id, kind): (CollectionId, KeyType),
     after: Option<&Key<'_>>,
     (limit, bytes_max): (usize, usize),
+    goes_on: &dyn Fn() -> bool,
     out: &mut Vec<u8>,
 ) -> Result<(), ReadError> {
     out.extend_from_slice(b"{\"items\":[");
     let (mut count, mut last) = (0, None);
-    let goes_on_behind = session.now().list(id, after, limit, &mut |key, stored| {
+    let goes_on_behind = session.now().list_while(id, after, limit, goes_on, &mut |key, stored| {
         if count > 0 {
             out.push(b',');
         }
