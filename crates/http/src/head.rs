@@ -4,7 +4,7 @@
 //! mean, by RFC 9112 and on the strict side: whatever two servers could read in two ways is refused. Most heads are
 //! plain and do not come here: see `plain`, which shares what fields mean.
 //!
-//! Only eight fields concern us. They are found in one pass, by length and first byte before any comparison.
+//! Only nine fields concern us. They are found in one pass, by length and first byte before any comparison.
 
 use std::mem::MaybeUninit;
 
@@ -65,6 +65,8 @@ pub(crate) struct Head<'i> {
     pub(crate) names_media: bool,
     /// If-Match or If-None-Match is there.
     pub(crate) is_conditional: bool,
+    /// Origin is there.
+    pub(crate) has_origin: bool,
 }
 
 /// Parses a head that [`crate::scan::HeadScan`] found whole. Out of line, so that the plain way does not pay for its
@@ -103,6 +105,7 @@ pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &Limits) -> Result<Head<'i>, Re
         expects_continue: meaning.expects_continue(http10)?,
         names_media: meaning.names_media,
         is_conditional: meaning.is_conditional,
+        has_origin: meaning.has_origin,
     })
 }
 
@@ -193,6 +196,7 @@ pub(crate) struct Meaning<'i> {
     host_is_checked: bool,
     pub(crate) names_media: bool,
     pub(crate) is_conditional: bool,
+    pub(crate) has_origin: bool,
 }
 
 impl<'i> Meaning<'i> {
@@ -223,6 +227,7 @@ impl<'i> Meaning<'i> {
             }
             (8, b'i') if name.eq_ignore_ascii_case(b"if-match") => self.is_conditional = true,
             (13, b'i') if name.eq_ignore_ascii_case(b"if-none-match") => self.is_conditional = true,
+            (6, b'o') if name.eq_ignore_ascii_case(b"origin") => self.has_origin = true,
             (6, b'e') if name.eq_ignore_ascii_case(b"expect") => self.expect = Some(value),
             _ => {}
         }

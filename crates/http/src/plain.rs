@@ -36,6 +36,7 @@ pub(crate) struct Seen {
     persistent: bool,
     names_media: bool,
     is_conditional: bool,
+    has_origin: bool,
     misses: u32,
 }
 
@@ -50,6 +51,7 @@ impl Seen {
             self.persistent = head.persistent;
             self.names_media = head.names_media;
             self.is_conditional = head.is_conditional;
+            self.has_origin = head.has_origin;
         }
     }
 }
@@ -80,14 +82,14 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Opt
     let fields_at = end + VERSION.len();
     let rest = input.get(fields_at..)?;
     let known = !seen.lines.is_empty() && rest.starts_with(&seen.lines);
-    let (fields_end, persistent, framing, expects_continue, names_media, is_conditional) = if known {
+    let (fields_end, persistent, framing, expects_continue, names_media, is_conditional, has_origin) = if known {
         let fields_end = fields_at + seen.lines.len() - 2;
-        (fields_end, seen.persistent, Framing::Length(0), false, seen.names_media, seen.is_conditional)
+        (fields_end, seen.persistent, Framing::Length(0), false, seen.names_media, seen.is_conditional, seen.has_origin)
     } else {
         let (meaning, fields_end) = read_fields(bytes, fields_at, limits)?;
         let (framing, expects_continue) = (meaning.framing(false).ok()?, meaning.expects_continue(false).ok()?);
-        let is_conditional = meaning.is_conditional;
-        (fields_end, !meaning.closes(), framing, expects_continue, meaning.names_media, is_conditional)
+        let (is_conditional, has_origin) = (meaning.is_conditional, meaning.has_origin);
+        (fields_end, !meaning.closes(), framing, expects_continue, meaning.names_media, is_conditional, has_origin)
     };
     let head_bytes = fields_end + 2;
     if end - target_at > limits.target_bytes_max || head_bytes > limits.head_bytes_max {
@@ -105,6 +107,7 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Opt
         expects_continue,
         names_media,
         is_conditional,
+        has_origin,
     };
     if !known {
         seen.note(&input[fields_at..head_bytes], &head);

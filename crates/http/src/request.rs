@@ -63,6 +63,17 @@ impl<'r> Request<'r> {
         self.head.is_conditional
     }
 
+    /// Whether Origin is there: known without a look at the fields.
+    #[inline]
+    pub fn has_origin(&self) -> bool {
+        self.head.has_origin
+    }
+
+    /// A request for the same with another query.
+    pub fn with_query<'s>(&'s self, query: &'s str) -> Request<'s> {
+        Request { head: Head { query, ..self.head }, body: self.body, peer: self.peer }
+    }
+
     /// All header fields in the order of arrival.
     pub fn headers(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> + '_ {
         self.head.fields.iter()

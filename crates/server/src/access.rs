@@ -5,7 +5,7 @@
 //! | what must hold | whom it keeps out |
 //! |---|---|
 //! | the peer's address is loopback | other machines |
-//! | no header field of a proxy, and not HTTP/1.0, which nginx speaks to its upstream where it is not told otherwise | clients behind a reverse proxy on this machine |
+//! | no header field of a proxy, and not HTTP/1.0, which nginx before 1.29.7 speaks to its upstream where it is not told otherwise | clients behind a reverse proxy on this machine |
 //! | the host that was asked for is `localhost`, a loopback address or one of `[server] hosts` | a page whose name was rebound to this machine's address |
 //! | no Origin but the host's own, no Sec-Fetch-Site of another site | any page in a browser on this machine |
 //!
@@ -72,6 +72,14 @@ pub(crate) fn check<'s>(
     match service.tokens.of(request, &service.tries)? {
         Some(token) => Ok(Granted::Token(token)),
         None => service.access.check_sender(request).map(|()| Granted::All),
+    }
+}
+
+/// Whether the token of a request allows what a declared endpoint asks for. Who is near needs one too.
+pub(crate) fn check_scope(service: &Service, request: &Request<'_>, scope: &str) -> Result<(), Failure> {
+    match service.tokens.of(request, &service.tries)? {
+        Some(token) => Granted::Token(token).need(scope),
+        None => Err(token::missing()),
     }
 }
 

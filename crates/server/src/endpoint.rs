@@ -1,10 +1,12 @@
 //! A declared endpoint at work. The checks run in this order: path key, `require` or target (404), parameters, body.
 
+use crate::access;
 use crate::cold::{OnLoop, Room};
 use crate::config::{Action as Declared, EndpointConfig, SORT, Target};
 use crate::direct::{self, Waiting};
 use crate::failure::{Failure, Kind};
 use crate::general::documents;
+use crate::header_params::HeaderParams;
 use crate::kept_request::KeptRequest;
 use crate::keys::KeyTold;
 use crate::large;
@@ -30,9 +32,13 @@ use std::sync::Arc;
 pub(crate) struct Endpoint {
     pub(crate) method: Method,
     pub(crate) pattern: String,
+    /// What the token of a request must allow, where not anyone may call it.
+    scope: Option<Box<str>>,
     /// Parts of the path whose type the file declares.
     path: Box<[Parameter]>,
     require: Option<Named>,
+    /// Parameters that do not come from the query.
+    header_params: Option<Box<HeaderParams>>,
     action: Action,
 }
 
@@ -99,7 +105,15 @@ impl Endpoint {
             None => None,
         };
         let path = config.path_params.clone().into();
-        Some(Endpoint { method: config.method, pattern: config.pattern.clone(), path, require, action })
+        Some(Endpoint {
+            method: config.method,
+            pattern: config.pattern.clone(),
+            scope: config.scope.as_deref().map(Box::from),
+            path,
+            require,
+            header_params: HeaderParams::of(&config.params),
+            action,
+        })
     }
 
     /// Whether it runs several statements.
@@ -156,7 +170,13 @@ impl Endpoint {
         let is_read = matches!(self.action, Action::Get(_) | Action::Query(_) | Action::Sorted(_));
         let is_asking = is_read && local.cold.is_asking();
         let _on_loop = is_read.then(|| OnLoop::new(&local.session, is_asking));
-        self.run(service, local, request, params, reply);
+        let Some(header_params) = &self.header_params else {
+            return self.run(service, local, request, params, reply);
+        };
+        match header_params.query(request) {
+            Ok(query) => self.run(service, local, &request.with_query(&query), params, reply),
+            Err(failure) => service.fail(&failure, reply),
+        }
     }
 
     fn run(
@@ -167,6 +187,11 @@ impl Endpoint {
         params: &Params<'_, '_>,
         reply: Reply<'_>,
     ) {
+        if let Some(scope) = &self.scope
+            && let Err(failure) = access::check_scope(service, request, scope)
+        {
+            return service.fail(&failure, reply);
+        }
         for parameter in &self.path {
             if let Err(failure) = params::of_path(parameter, params, &mut local.text) {
                 return service.fail(&failure, reply);
@@ -220,6 +245,18 @@ impl Endpoint {
         whole: Whole,
         late: LateReply,
     ) -> Option<(Arc<LateQuery>, LateReply)> {
+        if let Some(scope) = &self.scope
+            && let Err(failure) = service.tokens.check_again(request.token.as_ref(), scope)
+        {
+            refusal::refuse(&service.errors, late, &failure);
+            return None;
+        }
+        if self.header_params.is_some() {
+            // What is kept of the request has not the fields, and its query may say what they alone may.
+            let failure = Failure::new(Kind::Busy, "the configuration has just changed: try again");
+            refusal::refuse(&service.errors, late, &failure);
+            return None;
+        }
         let mut text = Vec::new();
         let checked =
             self.path.iter().try_for_each(|parameter| params::of_path(parameter, params, &mut text).map(drop));

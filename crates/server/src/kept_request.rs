@@ -4,6 +4,7 @@
 use crate::access;
 use crate::media::Shape;
 use crate::service::Service;
+use crate::token::Sent;
 use http::{Method, Request};
 
 /// See the module's text.
@@ -16,6 +17,8 @@ pub(crate) struct KeptRequest {
     pub(crate) shape: Shape,
     /// Whether the reply is to tell the plan.
     pub(crate) wants_plan: bool,
+    /// The token that it sent.
+    pub(crate) token: Option<Sent>,
 }
 
 impl KeptRequest {
@@ -27,6 +30,7 @@ impl KeptRequest {
             query: request.query().into(),
             shape,
             wants_plan: access::wants_plan(service, request),
+            token: Sent::of(request),
         }
     }
 }

@@ -9,7 +9,7 @@
 //!                  └─► general    /_/: documents, listing, bulk, query (on the pool), health, metrics
 //! ```
 //!
-//! `access` says which requests the general API answers, `token` what opens it to others. `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
+//! `access` says which requests the general API answers, `token` what opens it to others, `cors` which pages may use declared endpoints. `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
 //! typed: a query or `EXPLAIN` of one; `modify` the same where it writes. `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
 
 mod access;
@@ -19,6 +19,7 @@ mod changes;
 mod client;
 mod cold;
 pub mod config;
+mod cors;
 mod cursor;
 mod direct;
 mod endpoint;
@@ -27,6 +28,7 @@ mod explaining;
 pub mod failure;
 mod flowing;
 mod general;
+mod header_params;
 mod held;
 mod in_flight;
 mod kept_request;

@@ -4,7 +4,8 @@
 //! database.
 
 use crate::config::{
-    ConfigError, ENDPOINTS_MAX, EndpointConfig, FILE_BYTES_MAX, ServerConfig, ServiceConfig, errors, read_tokens,
+    ConfigError, ENDPOINTS_MAX, EndpointConfig, FILE_BYTES_MAX, GET_ALLOWED, GET_WRITES, ServerConfig, ServiceConfig,
+    errors, read_tokens,
 };
 use crate::failure::ErrorRules;
 use crate::memory::Division;
@@ -13,7 +14,7 @@ use crate::querying::DeclaredQuery;
 use crate::stepping::DeclaredSteps;
 use docs::catalog::Catalog;
 use docs::config::{Config, MISTAKES_MAX, Mistakes, Source, Table};
-use http::Router;
+use http::{Method, Router};
 use std::path::Path;
 
 impl ServiceConfig {
@@ -83,7 +84,12 @@ fn declared_bytes(source: &Source, endpoints: &[EndpointConfig], (docs, catalog)
         }
         match DeclaredSteps::prepare(endpoint, &docs.params, catalog) {
             None => {}
-            Some(Ok(steps)) => bytes += steps.bytes() + endpoint.bytes(),
+            Some(Ok(steps)) => {
+                if steps.writes() && endpoint.method == Method::Get {
+                    source.mistake(endpoint.span.clone(), GET_WRITES, GET_ALLOWED);
+                }
+                bytes += steps.bytes() + endpoint.bytes();
+            }
             Some(Err((span, what))) => source.mistake(span, what, ""),
         }
     }

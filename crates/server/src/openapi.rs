@@ -9,7 +9,7 @@ use crate::general::door::Door;
 use crate::media::Shape;
 use crate::paging::{AFTER, ITEMS, LIMIT};
 use docs::catalog::{Catalog, CollectionInfo};
-use docs::config::{CollectionConfig, Parameter, ParameterDefault, ParameterKind, ParameterValue};
+use docs::config::{CollectionConfig, Parameter, ParameterDefault, ParameterKind, ParameterPlace, ParameterValue};
 use docs::key::KeyType;
 use docs::sql::PAGE_ROWS_MAX;
 use http::Method;
@@ -52,10 +52,13 @@ pub(crate) fn document(config: &ServiceConfig, catalog: &Catalog, columns: &[Col
         "info": { "title": title, "version": "1" },
         "tags": [
             { "name": "declared", "description": "What the service's file declares" },
-            { "name": "general", "description": "Every collection; for this machine only, health excepted" },
+            { "name": "general", "description": "Every collection; for this machine and those with a token, health for everybody" },
         ],
         "paths": paths.map,
-        "components": { "schemas": schemas },
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
     });
     document.to_string()
 }
@@ -127,6 +130,9 @@ impl Described<'_> {
             for shape in [Shape::Lines, Shape::Csv] {
                 content[shape.media()] = json!({ "schema": { "type": "string" } });
             }
+        }
+        if self.endpoint.scope.is_some() {
+            operation["security"] = json!([{ "token": [] }]);
         }
         operation["responses"] = self.failures();
         let mut done = json!({ "description": "done", "content": content });
@@ -237,7 +243,12 @@ impl Described<'_> {
         let of_path = path_parameters(&endpoint.pattern).map(|name| self.of_path(name));
         let of_query = endpoint.params.iter().map(|parameter| {
             let schema = parameter_schema(parameter);
-            json!({ "name": parameter.name, "in": "query", "required": parameter.required, "schema": schema })
+            let (place, name) = match &parameter.from {
+                ParameterPlace::Query => ("query", &parameter.name),
+                ParameterPlace::Header(name) => ("header", name),
+                ParameterPlace::Cookie(name) => ("cookie", name),
+            };
+            json!({ "name": name, "in": place, "required": parameter.required, "schema": schema })
         });
         let (sort, page) = match &endpoint.action {
             Action::Query { sort, page, .. } => (sort.as_slice(), *page),
@@ -295,6 +306,10 @@ impl Described<'_> {
         }
         if path_parameters(&endpoint.pattern).next().is_some() {
             add(rules.status(Kind::NotFound).0, "there is no such document");
+        }
+        if let Some(scope) = &endpoint.scope {
+            add(401, "no token, or a wrong one");
+            add(403, &format!("the token does not allow {scope}"));
         }
         if !self.conditions().is_empty() {
             add(Kind::PreconditionFailed.status().0, "the document has another change number");

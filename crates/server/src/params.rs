@@ -380,6 +380,7 @@ mod contract {
             max: None,
             default: ParameterDefault::Missing,
             required: false,
+            from: docs::config::ParameterPlace::Query,
         };
         let mut all = vec![
             parameter("from", ParameterKind::Integer),

@@ -7,7 +7,7 @@
 use crate::config::{Action, EndpointConfig, ServiceConfig, path_parameters};
 use crate::stepping;
 use docs::catalog::Catalog;
-use docs::config::{Parameter, ParameterDefault, ParameterKind};
+use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterPlace};
 use docs::key::KeyType;
 use docs::sql::{Compared, Query};
 
@@ -59,5 +59,14 @@ pub(crate) fn of_path(name: &str, endpoint: &EndpointConfig, catalog: &Catalog) 
 
 fn parameter(name: &str, kind: ParameterKind) -> Parameter {
     let default = ParameterDefault::Missing;
-    Parameter { name: name.to_owned(), kind, values: Vec::new(), min: None, max: None, default, required: false }
+    Parameter {
+        name: name.to_owned(),
+        kind,
+        values: Vec::new(),
+        min: None,
+        max: None,
+        default,
+        required: false,
+        from: ParameterPlace::Query,
+    }
 }

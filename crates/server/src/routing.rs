@@ -109,9 +109,12 @@ impl Routing {
     }
 
     #[inline]
-    pub(crate) fn call(&self, local: &mut Local, request: &Request<'_>, reply: Reply<'_>) {
+    pub(crate) fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
         match self.router.find(request.method(), request.path()) {
             Lookup::Found { value: Route::Declared(endpoint), params } => {
+                if let Some(cors) = &self.service.cors {
+                    cors.mark(request, &mut reply);
+                }
                 endpoint.answer(&self.service, local, request, &params, reply);
             }
             other => self.answer_other(other, Listener::Public, local, request, reply),
@@ -151,6 +154,12 @@ impl Routing {
             (_, Err(failure)) => return refusal::fail(&failure, reply),
             (found, Ok(_)) => found,
         };
+        if let Some(cors) = service.cors.as_ref().filter(|_| !is_general && listener == Listener::Public) {
+            match &found {
+                Lookup::Options { allow } => cors.preflight(request, allow, &mut reply),
+                _ => cors.mark(request, &mut reply),
+            }
+        }
         match found {
             Lookup::Found { .. } | Lookup::NotFound => {
                 service.fail(&Failure::new(Kind::NotFound, "no route has this path"), reply);

@@ -5,6 +5,7 @@ use crate::backups::Backups;
 use crate::changes::Feed;
 use crate::cold::{ColdReads, Sessions, Watch};
 use crate::config::ServerConfig;
+use crate::cors::Cors;
 use crate::direct::Direct;
 use crate::expiry::Expiry;
 use crate::failure::{ErrorRules, Failure};
@@ -57,6 +58,8 @@ impl Drop for Service {
 pub(crate) struct Shared {
     /// Who may use the general API.
     pub(crate) access: Access,
+    /// Which pages of other origins may use declared endpoints.
+    pub(crate) cors: Option<Cors>,
     /// Who has sent wrong tokens.
     pub(crate) tries: Tries,
     /// Reads that wait for the disk. Ends before the pool, to which they may go on: so that one is the pool's last owner
@@ -152,6 +155,7 @@ impl Shared {
         let panics = Arc::<Panics>::default();
         Shared {
             access: Access::new(config),
+            cors: config.cors.as_ref().map(Cors::new),
             tries: Tries::default(),
             cold: pools.cold,
             pool: Arc::new(pools.long),

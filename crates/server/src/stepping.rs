@@ -105,6 +105,11 @@ impl DeclaredSteps {
         size_of::<DeclaredSteps>() + self.steps.bytes()
     }
 
+    /// Whether a step may change something.
+    pub(crate) fn writes(&self) -> bool {
+        self.steps.writes()
+    }
+
     /// The names of the columns that the last step gives.
     pub(crate) fn columns(&self) -> Vec<String> {
         self.steps.columns().into_iter().map(str::to_owned).collect()

@@ -4,6 +4,7 @@
 //! hash. The digest of what a request sends is compared with every token of the file, all bytes of each, so that the time tells
 //! nothing about them.
 
+use crate::access::Granted;
 use crate::config::TokenConfig;
 use crate::failure::{Failure, Kind};
 use crate::tries::Tries;
@@ -61,13 +62,17 @@ impl Tokens {
         }
         let Some(token) = self.find(&digest(sent)) else {
             tries.failed(address);
-            return Err(Failure::new(Kind::Unauthorized, "the token is none of the file's `[tokens]`"));
+            return Err(unknown());
         };
-        if token.until.is_some_and(|until| until <= SystemTime::now()) {
-            let detail = format!("the token `{}` has ended: `until` of `[tokens.{0}]`", token.name);
-            return Err(Failure::new(Kind::Unauthorized, detail));
-        }
+        check_end(token)?;
         Ok(Some(token))
+    }
+
+    /// Whether a token that was right when its request came allows what the endpoint asks for by another configuration.
+    pub(crate) fn check_again(&self, sent: Option<&Sent>, scope: &str) -> Result<(), Failure> {
+        let token = self.find(&sent.ok_or_else(missing)?.0).ok_or_else(unknown)?;
+        check_end(token)?;
+        Granted::Token(token).need(scope)
     }
 
     /// Compares with all of them, equal or not.
@@ -78,6 +83,33 @@ impl Tokens {
         }
         usize::try_from(found).ok().and_then(|number| self.0.get(number))
     }
+}
+
+/// The digest of what a request sent as its token, for a request that is kept.
+#[derive(Clone)]
+pub(crate) struct Sent([u8; 32]);
+
+impl Sent {
+    /// None where the request sends no token.
+    pub(crate) fn of(request: &Request<'_>) -> Option<Sent> {
+        sent(request).ok().flatten().map(|token| Sent(digest(token)))
+    }
+}
+
+fn check_end(token: &TokenConfig) -> Result<(), Failure> {
+    if token.until.is_none_or(|until| until > SystemTime::now()) {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::Unauthorized, format!("the token `{}` has ended: `until` of `[tokens.{0}]`", token.name)))
+}
+
+/// The request sends no token, and has to.
+pub(crate) fn missing() -> Failure {
+    Failure::new(Kind::Unauthorized, "this needs a token, as in `Authorization: Bearer TOKEN`")
+}
+
+fn unknown() -> Failure {
+    Failure::new(Kind::Unauthorized, "the token is none of the file's `[tokens]`")
 }
 
 /// What the Authorization field says by the scheme Bearer (RFC 6750).

@@ -100,7 +100,7 @@ fn steps_are_checked_with_their_places() {
     let check_steps = |text: &str, told: &[&str]| check_endpoint(&steps(text), told);
     check_steps("{ sql = \"UPDATE items SET a = 1 WHERE id = :id\", expect = \"rows = 1\", else = 404 }", &[]);
     check_endpoint("route = \"POST /x\"\nsteps = []", &["5:9", "0 steps", "1 to 16"]);
-    check_endpoint("route = \"GET /x\"\nsteps = [{ sql = \"SELECT 1\" }]", &["3:1", "a GET that writes"]);
+    check_endpoint("route = \"GET /x\"\nsteps = [{ sql = \"DELETE FROM items\" }]", &["5:9", "a GET that writes"]);
     check_steps("{ expect = \"rows\" }", &["6:1", "needs `sql`"]);
     check_steps("{ sql = \"DELETE FROM item\" }", &["6:9", "line 1, column 13: no collection \"item\""]);
     check_steps("{ sql = \"DELETE FROM items\", expect = \"lines > 0\" }", &["6:39", "line 1, column 1: no field"]);

@@ -35,7 +35,8 @@ pub use collection::{COLLECTIONS_MAX, CollectionConfig, ExpireConfig, INDEX_FIEL
 pub use file::read_file;
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
 pub use parameter::{
-    Default as ParameterDefault, ENUM_VALUES_MAX, PARAMETER_KINDS, Parameter, ParameterKind, ParameterValue,
+    Default as ParameterDefault, ENUM_VALUES_MAX, PARAMETER_KINDS, Parameter, ParameterKind, ParameterPlace,
+    ParameterValue,
 };
 pub(crate) use schema_text::read as schema_text;
 pub use schema_text::{SCHEMA_BYTES_MAX, json_text};
@@ -102,6 +103,15 @@ impl Default for Config {
     }
 }
 
+/// One of `[params]`, which no request gives.
+fn read_parameter(item: &Item<'_>) -> Option<Parameter> {
+    let parameter = Parameter::read(item)?;
+    if parameter.from != ParameterPlace::Query {
+        item.mistake(format!("`{}` has `from`, which belongs to a parameter of an endpoint", item.path()), "");
+    }
+    Some(parameter)
+}
+
 fn build_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -130,7 +140,7 @@ impl Config {
         let mut config = Config {
             collections: collection::read_all(root),
             views: Vec::new(),
-            params: params.iter().filter_map(Parameter::read).collect(),
+            params: params.iter().filter_map(read_parameter).collect(),
             included: Vec::new(),
             sort_bytes: SORT_BYTES_DEFAULT,
             build_bytes: BUILD_BYTES_DEFAULT,

@@ -4,6 +4,9 @@
 
 use super::table::{Item, Table};
 
+/// Header fields that say how the message is read, or who sends it: no parameter is made of them.
+const OWN_FIELDS: [&str; 5] = ["connection", "content-length", "cookie", "host", "transfer-encoding"];
+
 /// Most values in an `enum`.
 pub const ENUM_VALUES_MAX: usize = 256;
 
@@ -52,6 +55,18 @@ pub enum Default {
     Clock,
 }
 
+/// Where a request has a parameter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ParameterPlace {
+    /// In its query.
+    #[default]
+    Query,
+    /// In the header field of this name.
+    Header(String),
+    /// In the cookie of this name.
+    Cookie(String),
+}
+
 /// One declared parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
@@ -69,9 +84,30 @@ pub struct Parameter {
     pub default: Default,
     /// Whether a request must give it.
     pub required: bool,
+    /// Where a request has it.
+    pub from: ParameterPlace,
 }
 
-const KEYS: [&str; 6] = ["type", "enum", "min", "max", "default", "required"];
+const KEYS: [&str; 7] = ["type", "enum", "min", "max", "default", "required", "from"];
+
+/// `header:NAME` or `cookie:NAME`.
+fn place(item: &Item<'_>) -> Option<ParameterPlace> {
+    let text = item.text()?;
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let named = |name: &str| !name.is_empty() && name.bytes().all(token);
+    let place = match text.split_once(':') {
+        Some(("header", name)) if named(name) && !OWN_FIELDS.contains(&name.to_ascii_lowercase().as_str()) => {
+            Some(ParameterPlace::Header(name.to_owned()))
+        }
+        Some(("cookie", name)) if named(name) => Some(ParameterPlace::Cookie(name.to_owned())),
+        _ => None,
+    };
+    if place.is_none() {
+        let allowed = "\"header:NAME\" or \"cookie:NAME\"";
+        item.mistake(format!("`{}` is {text:?}", item.path()), allowed);
+    }
+    place
+}
 
 impl Parameter {
     /// Reads a parameter's declaration.
@@ -84,6 +120,7 @@ impl Parameter {
             max: None,
             default: Default::Missing,
             required: false,
+            from: ParameterPlace::Query,
         };
         if item.value().is_str() {
             parameter.kind = item.word(&PARAMETER_KINDS)?;
@@ -97,6 +134,9 @@ impl Parameter {
         table.check_keys(&KEYS, &[]);
         parameter.kind = table.require("type")?.word(&PARAMETER_KINDS)?;
         parameter.read_bounds(&table);
+        if let Some(item) = table.get("from") {
+            parameter.from = place(&item)?;
+        }
         Some(parameter)
     }
 

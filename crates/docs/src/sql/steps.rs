@@ -198,6 +198,11 @@ impl Steps {
         Ok(steps)
     }
 
+    /// Whether a step may change something.
+    pub fn writes(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.work, Work::Write(_)))
+    }
+
     /// The names of the columns that the last step gives; none where it writes without RETURNING.
     pub fn columns(&self) -> Vec<&str> {
         self.steps.last().map_or_else(Vec::new, |step| step.work.columns())

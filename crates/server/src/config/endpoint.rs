@@ -1,21 +1,23 @@
 //! `[[endpoints]]`: a route and one action.
 
 use super::steps::{self, StepConfig};
+use super::token::check_scope;
 pub use crate::paging::PageConfig;
 use crate::paging::{AFTER, LIMIT};
 use crate::params::DECLARED_MAX;
-use docs::config::{Item, Parameter, ParameterDefault, Table};
+use crate::token;
+use docs::config::{Item, Parameter, ParameterDefault, ParameterPlace, Table};
 use docs::sql::PAGE_ROWS_MAX;
 use http::Method;
 use std::sync::Arc;
 
 const ACTIONS: [&str; 7] = ["get", "insert", "update", "replace", "delete", "query", "steps"];
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 20] = [
     "route", "get", "insert", "update", "replace", "delete", "query", "steps", "require", "params", "body", "result",
-    "wrap", "sort", "page", "reply", "status", "limit",
+    "wrap", "sort", "page", "reply", "status", "limit", "allow", "scope",
 ];
 /// Names kept for later.
-const LATER: [&str; 2] = ["auth", "allow"];
+const LATER: [&str; 1] = ["auth"];
 
 /// Keys, and the actions that they belong to.
 const BELONGS: [(&str, &[&str]); 7] = [
@@ -27,6 +29,11 @@ const BELONGS: [(&str, &[&str]); 7] = [
     ("body", &["steps"]),
     ("status", &["steps"]),
 ];
+
+/// What is wrong with a GET that changes something, and what is allowed.
+pub(crate) const GET_WRITES: &str = "a GET that writes: clients and caches repeat GETs as they like";
+pub(crate) const GET_ALLOWED: &str =
+    "POST, PUT, PATCH or DELETE in `route`; or the action get or query, or steps of SELECTs alone";
 
 /// The parameter of the request that chooses a way to sort.
 pub(crate) const SORT: &str = "sort";
@@ -51,6 +58,8 @@ pub struct EndpointConfig {
     pub method: Method,
     /// The pattern, as in `/users/{id}`.
     pub pattern: String,
+    /// What the token of a request must allow; without it anyone may call the endpoint.
+    pub scope: Option<String>,
     /// What it does.
     pub action: Action,
     /// A document that must exist, else 404 before the parameters are looked at.
@@ -144,9 +153,8 @@ impl EndpointConfig {
         table.check_keys(&KEYS, &LATER);
         let (method, pattern) = route(&table.require("route")?)?;
         let (action, span) = action(&table, &pattern, collections)?;
-        if method == Method::Get && !matches!(action, Action::Get(_) | Action::Query { .. }) {
-            let allowed = "POST, PUT, PATCH or DELETE in `route`; or the action get or query";
-            table.mistake("a GET that writes: clients and caches repeat GETs as they like", allowed);
+        if method == Method::Get && !matches!(action, Action::Get(_) | Action::Query { .. } | Action::Steps { .. }) {
+            table.mistake(GET_WRITES, GET_ALLOWED);
         }
         let require = table.get("require").and_then(|item| Target::read(&item, &pattern, collections));
         let params = table.get("params").and_then(|item| item.table());
@@ -167,6 +175,7 @@ impl EndpointConfig {
             route: format!("{} {pattern}", method.name()),
             method,
             pattern,
+            scope: scope(&table, method),
             action,
             require,
             params,
@@ -219,6 +228,24 @@ impl EndpointConfig {
         };
         sort.iter().map(one).collect()
     }
+}
+
+/// `allow = "token"` with `scope`, which is `read` for GET and `write` for the others where the file does not say.
+fn scope(table: &Table<'_>, method: Method) -> Option<String> {
+    let needs_token = table.get("allow").and_then(|item| item.word(&[("anyone", false), ("token", true)]));
+    let given = table.get("scope");
+    if needs_token != Some(true) {
+        if let Some(item) = given {
+            item.mistake("`scope` without `allow = \"token\"`: nothing asks for it", "both, or neither");
+        }
+        return None;
+    }
+    let Some(item) = given else {
+        return Some(if method == Method::Get { token::READ } else { token::WRITE }.to_owned());
+    };
+    let text = item.text()?;
+    check_scope(text, &item);
+    Some(text.to_owned())
 }
 
 fn route(item: &Item<'_>) -> Option<(Method, String)> {
@@ -413,6 +440,9 @@ fn read_params(table: &Table<'_>, pattern: &str) -> (Vec<Parameter>, Vec<Paramet
         if !path_parameters(pattern).any(|name| name == parameter.name) {
             of_query.push(parameter);
             continue;
+        }
+        if parameter.from != ParameterPlace::Query {
+            item.mistake(format!("`{}` is a part of the path, and has `from`", parameter.name), "another name");
         }
         if parameter.required || parameter.default != ParameterDefault::Missing {
             let allowed = "type, enum, min, max";

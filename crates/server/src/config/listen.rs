@@ -1,6 +1,7 @@
 //! How `[server]` is read: its keys, what is allowed, and what holds where the file says nothing. The memory setting decides about
 //! threads and sizes, so values are checked by its division.
 
+use super::cors;
 use super::server::{AdminListener, Durability, ServerConfig};
 use super::size;
 use crate::memory::{BODY_BYTES_DEFAULT, Division};
@@ -8,10 +9,11 @@ use docs::config::{Item, Table};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-const KEYS: [&str; 27] = [
+const KEYS: [&str; 28] = [
     "http",
     "admin",
     "hosts",
+    "cors",
     "threads",
     "memory",
     "connections_max",
@@ -58,6 +60,7 @@ impl Default for ServerConfig {
             http: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080)),
             admin: AdminListener::Http,
             hosts: Vec::new(),
+            cors: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: 1_000_000_000,
             connections_max: None,
@@ -162,6 +165,7 @@ impl ServerConfig {
         if let Some(hosts) = table.get("hosts").and_then(|item| hosts(&item)) {
             config.hosts = hosts;
         }
+        config.cors = table.get("cors").and_then(|item| cors::read(&item));
         if let Some(durability) = table.get("durability").and_then(|item| durability(&item)) {
             config.durability = durability;
         }

@@ -3,6 +3,7 @@
 //! All mistakes of a file are told at once, each with its place and what is allowed. Here is what a file can say, and how its
 //! sections are read; `loading` reads it whole and prepares its SQL, which takes what answers requests.
 
+mod cors;
 mod differences;
 mod endpoint;
 pub(crate) mod errors;
@@ -12,8 +13,9 @@ pub(crate) mod size;
 mod steps;
 mod token;
 
+pub use cors::CorsConfig;
 pub use endpoint::{Action, EndpointConfig, PageConfig, SortConfig, Target};
-pub(crate) use endpoint::{SORT, path_parameters};
+pub(crate) use endpoint::{GET_ALLOWED, GET_WRITES, SORT, path_parameters};
 pub use server::{AdminListener, Durability, ServerConfig};
 pub use steps::StepConfig;
 pub(crate) use token::read_all as read_tokens;

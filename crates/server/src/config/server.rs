@@ -1,5 +1,6 @@
 //! `[server]`: where the service listens, and its bounds.
 
+use super::cors::CorsConfig;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct ServerConfig {
     pub admin: AdminListener,
     /// Names of this machine that requests for the general API may have as host, beside `localhost`.
     pub hosts: Vec<String>,
+    /// Which pages of other origins may use declared endpoints; without it none.
+    pub cors: Option<CorsConfig>,
     /// Event loops.
     pub threads: usize,
     /// Ceiling of anonymous memory in bytes: the sum of all named bounds must stay under it.

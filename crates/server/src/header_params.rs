@@ -1,0 +1,89 @@
+//! Parameters that come from header fields and cookies. They are put into the request's query in the place of what stands there under
+//! their names, and read from it with all others: so a client can give them in no other way.
+
+use crate::failure::{Failure, Kind};
+use docs::config::{Parameter, ParameterPlace};
+use http::{Request, query};
+use std::fmt::Write as _;
+
+/// Those of an endpoint.
+#[derive(Debug)]
+pub(crate) struct HeaderParams(Box<[(String, ParameterPlace)]>);
+
+impl HeaderParams {
+    /// None where all come from the query.
+    pub(crate) fn of(declared: &[Parameter]) -> Option<Box<HeaderParams>> {
+        let own = declared.iter().filter(|parameter| parameter.from != ParameterPlace::Query);
+        let own: Box<[_]> = own.map(|parameter| (parameter.name.clone(), parameter.from.clone())).collect();
+        (!own.is_empty()).then(|| Box::new(HeaderParams(own)))
+    }
+
+    /// The request's query with these parameters, and without what it has under their names.
+    pub(crate) fn query(&self, request: &Request<'_>) -> Result<String, Failure> {
+        let (mut text, mut scratch) = (String::new(), Vec::new());
+        for (name, value) in query::pairs(request.query()) {
+            let decoded = query::decode(name, &mut scratch);
+            if !decoded.is_ok_and(|name| self.0.iter().any(|(own, _)| own == name)) {
+                // Writing into a String does not fail.
+                let _ = write!(text, "{}{name}={value}", separator(&text));
+            }
+        }
+        for (name, place) in &self.0 {
+            let value = match place {
+                ParameterPlace::Query => None,
+                ParameterPlace::Header(field) => header(request, field)?,
+                ParameterPlace::Cookie(cookie) => cookie_of(request, cookie)?,
+            };
+            // An empty one is as good as none: a cookie is often emptied instead of removed.
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                text.push_str(separator(&text));
+                escape(name.as_bytes(), &mut text);
+                text.push('=');
+                escape(value, &mut text);
+            }
+        }
+        Ok(text)
+    }
+}
+
+fn separator(text: &str) -> &'static str {
+    if text.is_empty() { "" } else { "&" }
+}
+
+/// A field that is given twice may be a proxy's and a client's: nobody can tell which counts.
+fn header<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
+    let mut values = request.headers().filter(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    let first = values.next();
+    match values.next() {
+        None => Ok(first),
+        Some(_) => Err(Failure::new(Kind::Invalid, format!("the header field `{name}` is given more than once"))),
+    }
+}
+
+/// A cookie's value (RFC 6265, section 4.2.1), without quotes around it.
+fn cookie_of<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
+    let fields = request.headers().filter(|(field, _)| field.eq_ignore_ascii_case("Cookie"));
+    let cookies = fields.flat_map(|(_, value)| value.split(|&byte| byte == b';'));
+    let mut values = cookies.filter_map(|cookie| {
+        let (key, value) = cookie.split_at_checked(cookie.iter().position(|&byte| byte == b'=')?)?;
+        (key.trim_ascii() == name.as_bytes()).then(|| value[1..].trim_ascii())
+    });
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(Failure::new(Kind::Invalid, format!("the cookie `{name}` is given more than once")));
+    }
+    let bare = |value: &'r [u8]| value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+    Ok(first.map(bare))
+}
+
+/// All but letters and digits, as `%XX`.
+fn escape(bytes: &[u8], text: &mut String) {
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            text.push(char::from(byte));
+        } else {
+            // Writing into a String does not fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+}
