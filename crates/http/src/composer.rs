@@ -18,6 +18,7 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 const READY_DIGITS_MAX: usize = 6;
 /// The blank line after a ready head's digits, with the end of their own line.
 const AFTER_DIGITS: &[u8] = b"\r\n\r\n";
+const BLANK_LINE: &[u8] = b"\r\n";
 
 /// What the request decides about its reply's form.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +85,8 @@ impl Composer {
         }
     }
 
-    /// Appends a reply's head. `fields` are whole lines; `content_type` may be empty. Room for the body is made too.
+    /// Appends a reply's head. `fields` are whole lines, which stand behind the length in a head that is ready; `content_type` may be
+    /// empty. Room for the body is made too.
     #[inline]
     pub(crate) fn head(
         &self,
@@ -99,14 +101,18 @@ impl Composer {
             && status == Status(200)
             && shape.persistent
             && !shape.http10
-            && fields.is_empty()
             && content_type == JSON
             && let Some(head) = self.json_heads.get(digits_of(bytes) - 1)
         {
-            out.reserve(head.len() + bytes as usize);
+            out.reserve(head.len() + fields.len() + bytes as usize);
             out.extend_from_slice(head);
             let end = out.len() - AFTER_DIGITS.len();
             put_digits(&mut out[..end], bytes);
+            if !fields.is_empty() {
+                out.truncate(out.len() - BLANK_LINE.len());
+                out.extend_from_slice(fields);
+                out.extend_from_slice(BLANK_LINE);
+            }
         } else {
             self.any_head(out, shape, status, content_type, fields, length);
         }
@@ -273,6 +279,18 @@ mod tests {
             let (fast, slow) = (String::from_utf8(fast).unwrap(), String::from_utf8(slow).unwrap());
             assert_eq!(fast, slow);
             assert!(fast.contains("\r\nDate: ") && fast.contains(&format!("Content-Length: {bytes}\r\n")));
+            // With fields the lines are the same, in another order.
+            let (mut fast, mut slow) = (b"before".to_vec(), b"before".to_vec());
+            composer.head(&mut fast, PLAIN, Status(200), JSON, b"ETag: \"7\"\r\nA: b\r\n", Length::Known(bytes));
+            composer.any_head(&mut slow, PLAIN, Status(200), JSON, b"ETag: \"7\"\r\nA: b\r\n", Length::Known(bytes));
+            let lines = |head: Vec<u8>| {
+                let text = String::from_utf8(head).unwrap();
+                assert!(text.ends_with("\r\n\r\n") && text.matches("\r\n\r\n").count() == 1, "{text}");
+                let mut lines: Vec<String> = text.split("\r\n").map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(lines(fast), lines(slow));
         }
     }
 
