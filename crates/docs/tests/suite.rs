@@ -20,6 +20,7 @@ mod lives;
 #[path = "../../../fuzz/mutation.rs"]
 mod mutation;
 mod service;
+mod sql_forms;
 mod sql_generator;
 mod sql_memory;
 mod sql_oracle;

@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 
-use sqlparser::ast::{BinaryOperator, Expr, Query, Statement, UnaryOperator};
+use sqlparser::ast::{BinaryOperator, Expr, Ident, Query, Statement, UnaryOperator};
 use sqlparser::dialect::{Dialect, Precedence, SQLiteDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -73,6 +73,9 @@ impl Dialect for SapsanDialect {
     fn supports_cross_join_constraint(&self) -> bool {
         true
     }
+    fn supports_parens_around_table_factor(&self) -> bool {
+        true
+    }
     fn supports_filter_during_aggregation(&self) -> bool {
         true
     }
@@ -98,6 +101,12 @@ impl Dialect for SapsanDialect {
                 let (left, right) = (Box::new(expr.clone()), Box::new(pattern));
                 let found = Box::new(Expr::BinaryOp { left, op: BinaryOperator::Glob, right });
                 Expr::UnaryOp { op: UnaryOperator::Not, expr: found }
+            }));
+        }
+        if let Some(negated) = table_operator(parser) {
+            return Some(parser.parse_identifier().and_then(|table| {
+                let (expr, subquery) = (Box::new(expr.clone()), self.rows_of(table)?);
+                Ok(Expr::InSubquery { expr, subquery, negated })
             }));
         }
         if let Some(negated) = list_operator(parser) {
@@ -147,6 +156,17 @@ impl Dialect for SapsanDialect {
     }
 }
 
+impl SapsanDialect {
+    /// `SELECT * FROM table`, all of it where the table is named.
+    fn rows_of(&self, table: Ident) -> Result<Box<Query>, ParserError> {
+        let span = table.span;
+        let word = Token::make_word(&table.value, table.quote_style);
+        let tokens = [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM"), word];
+        let tokens = tokens.into_iter().map(|token| TokenWithSpan { token, span }).collect();
+        Parser::new(self).with_tokens_with_locations(tokens).parse_query()
+    }
+}
+
 /// `ISNULL`, which sqlparser has no keyword for.
 fn is_isnull(word: &Word) -> bool {
     word.quote_style.is_none() && word.value.eq_ignore_ascii_case("ISNULL")
@@ -162,6 +182,20 @@ fn keyword_at(parser: &Parser<'_>, place: usize) -> Keyword {
         Token::Word(word) if word.quote_style.is_none() => word.keyword,
         _ => Keyword::NoKeyword,
     }
+}
+
+/// Takes `[NOT] IN` off where the name of a table follows. Gives whether it is negated.
+fn table_operator(parser: &mut Parser<'_>) -> Option<bool> {
+    let negated = keyword_at(parser, 0) == Keyword::NOT;
+    let first = usize::from(negated);
+    let is_named = keyword_at(parser, first) == Keyword::IN
+        && matches!(parser.peek_nth_token_ref(first + 1).token, Token::Word(_))
+        && parser.peek_nth_token_ref(first + 2).token != Token::LParen;
+    if !is_named {
+        return None;
+    }
+    (0..=first).for_each(|_| parser.advance_token());
+    Some(negated)
 }
 
 /// Takes `[NOT] IN (` off where a list follows that begins with a query in parentheses: sqlparser would take that for the
@@ -236,16 +270,56 @@ pub(crate) fn statement(sql: &str) -> Result<(Statement, Vec<TokenWithSpan>), Sq
     if tokens.len() > TOKENS_MAX {
         return Err(limit("tokens", TOKENS_MAX));
     }
+    numbers(&mut tokens)?;
     check_nesting(&tokens)?;
     check_copying(&tokens)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens.clone());
-    let statement = parser.parse_statement().map_err(|error| at_end(of_parser(error), &tokens))?;
+    let statement = match parser.parse_statement() {
+        Ok(statement) => statement,
+        Err(error) => return Err(at_end(of_parser(error, parser.peek_token_ref().span.start), &tokens)),
+    };
     while parser.consume_token(&Token::SemiColon) {}
     let next = parser.peek_token();
     if next.token != Token::EOF {
         return Err(syntax(format!("expected the end, found: {next}"), Some(next.span.start)));
     }
     Ok((statement, tokens))
+}
+
+/// Makes `0x1F` and `0X1F` the integers that they are in SQLite. sqlparser takes one for `X'1F'`, which is longer by a quote, and
+/// the other for 0 with a name. No other number ends in a letter.
+fn numbers(tokens: &mut Vec<TokenWithSpan>) -> Result<(), SqlError> {
+    let mut place = 0;
+    while place < tokens.len() {
+        let TokenWithSpan { token, span } = &tokens[place];
+        let mut end = span.end;
+        let mut number = match token {
+            Token::HexStringLiteral(digits) if end.column - span.start.column == digits.len() as u64 + 2 => {
+                format!("0x{digits}")
+            }
+            Token::Number(text, false) => text.clone(),
+            _ => {
+                place += 1;
+                continue;
+            }
+        };
+        let next = tokens.get(place + 1).filter(|next| next.span.start == end);
+        if let Some(TokenWithSpan { token: Token::Word(word), span: next }) = next
+            && word.quote_style.is_none()
+        {
+            let digits = word.value.strip_prefix('X').filter(|digits| number == "0" && !digits.is_empty());
+            match digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+                Some(digits) => number = format!("0x{digits}"),
+                None => return Err(syntax(format!("a letter in the number {number}{word}"), Some(span.start))),
+            }
+            end = next.end;
+            tokens.remove(place + 1);
+        }
+        tokens[place].token = Token::Number(number, false);
+        tokens[place].span.end = end;
+        place += 1;
+    }
+    Ok(())
 }
 
 /// Bounds what recurses without the parser's own counter: repeated prefix operators.
@@ -286,14 +360,17 @@ fn check_copying(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
                 !matches!(next, Keyword::NULL | Keyword::TRUE | Keyword::FALSE | Keyword::DISTINCT)
             }
             Keyword::GLOB => place > 0 && keyword(place - 1) == Keyword::NOT,
-            Keyword::IN => opens(place + 1) && opens(place + 2) && keyword(place + 3) == Keyword::SELECT,
+            Keyword::IN => {
+                let is_list = opens(place + 1) && opens(place + 2) && keyword(place + 3) == Keyword::SELECT;
+                is_list || matches!(tokens.get(place + 1).map(|token| &token.token), Some(Token::Word(_)))
+            }
             _ => matches!(&token.token, Token::Word(word) if is_isnull(word)),
         };
         copying += usize::from(copies);
         if copying > COPYING_MAX {
             let message = format!(
-                "the query has more than {COPYING_MAX} of the operators IS before a value, ISNULL, NOT GLOB, and IN before a list \
-                 that begins with a query"
+                "the query has more than {COPYING_MAX} of the operators IS before a value, ISNULL, NOT GLOB, and IN before a name or \
+                 a list that begins with a query"
             );
             return Err(error(SqlErrorKind::Limit, &message, Some(token.span.start)));
         }
@@ -311,10 +388,12 @@ fn syntax(message: String, at: Option<Location>) -> SqlError {
 }
 
 /// sqlparser writes the position into its text; it is taken out again, so that ours stands in one place.
-fn of_parser(parser_error: ParserError) -> SqlError {
+/// Where it has none, that is `place`.
+fn of_parser(parser_error: ParserError, place: Location) -> SqlError {
     let message = match parser_error {
         ParserError::RecursionLimitExceeded => {
-            return error(SqlErrorKind::Limit, &format!("the query nests deeper than {NESTING_MAX}"), None);
+            let message = format!("the query nests deeper than {NESTING_MAX}");
+            return error(SqlErrorKind::Limit, &message, Some(place));
         }
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
     };

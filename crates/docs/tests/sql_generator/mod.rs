@@ -144,6 +144,7 @@ fn literal(random: &mut Random) -> String {
         Json::String(text) => format!("'{text}'"),
         Json::Number(number) if number.as_i64() == Some(i64::MIN) => "(-9223372036854775807 - 1)".to_owned(),
         Json::Number(number) if number.as_i64().is_some_and(|n| n < 0) => format!("({number})"),
+        Json::Number(number) if number.is_i64() && random.chance(5) => format!("0x{:X}", number.as_i64().unwrap()),
         other => other.to_string().to_uppercase(),
     };
     perhaps_parameter(random, text)
@@ -378,6 +379,9 @@ fn from(random: &mut Random) -> (String, Vec<String>) {
             _ => {}
         }
         text += &format!(" {}JOIN {next} ON {on}", random.pick(&["", "LEFT ", "INNER ", "LEFT ", "CROSS "]));
+        if random.chance(6) {
+            text = format!("({text})");
+        }
         known = all;
     }
     (text, known)
@@ -485,6 +489,9 @@ fn list(random: &mut Random) -> Asked {
         let before = aliases[random.below(place)];
         let on = format!("{} = {}", field(random, alias), field(random, before));
         from += &format!(" {}JOIN {table} {alias} ON {on}", random.pick(&["", "", "LEFT ", "CROSS "]));
+        if random.chance(6) {
+            from = format!("({from})");
+        }
     }
     let any = |random: &mut Random| {
         let alias = aliases[random.below(aliases.len())];
@@ -589,10 +596,14 @@ fn sets(random: &mut Random) -> Asked {
     }
     match random.below(6) {
         0 => Asked { sql: format!("SELECT COUNT(*) AS n, MAX(TYPEOF(r0)) AS m FROM ({sql}) AS w"), ordered: false },
-        1 => Asked {
-            sql: format!("WITH w AS ({sql}) SELECT x.id, x.a IN (SELECT r0 FROM w) AS i FROM t x"),
-            ordered: false,
-        },
+        1 => {
+            let (with, rows) = match random.chance(2) {
+                true => ("", "(SELECT r0 FROM w)"),
+                false => (", v AS (SELECT r0 FROM w)", "v"),
+            };
+            let sql = format!("WITH w AS ({sql}){with} SELECT x.id, x.a IN {rows} AS i FROM t x");
+            Asked { sql, ordered: false }
+        }
         2 | 3 => {
             let order = if width == 1 { "r0" } else { "r0 DESC, r1" };
             let limit = if random.chance(2) {

@@ -40,9 +40,10 @@ impl<'c> Resolver<'c> {
         if join.global {
             return not_yet("GLOBAL", at);
         }
+        let before = self.logical.tables.len();
         self.table(&join.relation, left.then(Vec::new))?;
         if matches!(join.join_operator, JoinOperator::CrossJoin(_)) {
-            self.logical.crossed |= 1 << (self.logical.tables.len() - 1);
+            (before..self.logical.tables.len()).for_each(|table| self.logical.crossed |= 1 << table);
         }
         let condition = match constraint {
             JoinConstraint::On(on) => self.expr(on, Clause::Where)?,
@@ -50,15 +51,37 @@ impl<'c> Resolver<'c> {
             JoinConstraint::Using(_) => return not_yet("USING", at),
             JoinConstraint::Natural => return not_yet("NATURAL JOIN", at),
         };
-        match self.logical.tables.last_mut().and_then(|table| table.left_on.as_mut()) {
+        // The last table of a join in parentheses may be a left join's by its own ON.
+        match self.logical.tables.last_mut().and_then(|table| table.left_on.as_mut()).filter(|_| left) {
             Some(on) => flatten(condition, on),
             None => self.add_conditions(condition),
         }
         Ok(())
     }
 
+    /// A join in parentheses: joined to what stands before it, it is as if it had none.
+    fn join_inside(
+        &mut self,
+        inside: &'c ast::TableWithJoins,
+        alias: Option<&ast::TableAlias>,
+        left_on: Option<Vec<Expr>>,
+        at: Location,
+    ) -> Resolved<()> {
+        if let Some(alias) = alias {
+            return not_yet("a name for a join in parentheses", alias.name.span.start);
+        }
+        if left_on.is_some() && !inside.joins.is_empty() {
+            return not_yet("a join in parentheses behind LEFT JOIN (make it a query with a name)", at);
+        }
+        self.table(&inside.relation, left_on)?;
+        inside.joins.iter().try_for_each(|join| self.join(join))
+    }
+
     pub(super) fn table(&mut self, factor: &'c TableFactor, left_on: Option<Vec<Expr>>) -> Resolved<()> {
         let at = factor.span().start;
+        if let TableFactor::NestedJoin { table_with_joins, alias } = factor {
+            return self.join_inside(table_with_joins, alias.as_ref(), left_on, at);
+        }
         if let TableFactor::Derived { lateral: false, subquery, alias, sample: None } = factor {
             let asked = self.inner(subquery, false, Stands::From)?;
             let name = alias.as_ref().map_or("", |alias| &alias.name.value).to_owned();
@@ -186,8 +209,8 @@ impl<'c> Resolver<'c> {
             match item {
                 SelectItem::UnnamedExpr(expr) => {
                     let resolved = self.expr(expr, Clause::Select)?;
-                    let name = match (&resolved, expr) {
-                        (Expr::Column(column), _) => self.logical.columns[*column].name.clone(),
+                    let name = match &resolved {
+                        Expr::Column(column) if !is_signed(expr) => self.logical.columns[*column].name.clone(),
                         _ => texts.get(place).map_or_else(|| expr.to_string(), |text| (*text).to_owned()),
                     };
                     self.output(name, resolved, at)?;
@@ -217,10 +240,7 @@ impl<'c> Resolver<'c> {
     }
 
     pub(super) fn output(&mut self, name: String, expr: Expr, at: Location) -> Resolved<()> {
-        let name = if self.positional { self.logical.outputs.len().to_string() } else { name };
-        if self.logical.outputs.iter().any(|output| output.name == name) {
-            return invalid(&format!("two result columns are named \"{name}\": name one with AS"), at);
-        }
+        let name = if self.positional { self.logical.outputs.len().to_string() } else { self.untaken(name) };
         if self.logical.outputs.len() == COLUMNS_MAX {
             return invalid(&format!("more than {COLUMNS_MAX} result columns"), at);
         }
@@ -231,7 +251,20 @@ impl<'c> Resolver<'c> {
             _ => {}
         }
         self.logical.outputs.push(Output { name, expr });
+        self.places.outputs.push(at);
         Ok(())
+    }
+
+    /// A result column's name, with a number behind it where an earlier one has that name: `id`, `id:1`, `id:2`, as SQLite
+    /// names the columns of a query in FROM.
+    fn untaken(&self, mut name: String) -> String {
+        let mut number = 0;
+        while self.logical.outputs.iter().any(|output| output.name == name) {
+            number += 1;
+            let base = name.rsplit_once(':').filter(|(_, digits)| digits.bytes().all(|byte| byte.is_ascii_digit()));
+            name = format!("{}:{number}", base.map_or(name.as_str(), |(base, _)| base));
+        }
+        name
     }
 
     pub(super) fn wildcard(&mut self, table: usize, at: Location) -> Resolved<()> {
@@ -286,6 +319,7 @@ impl<'c> Resolver<'c> {
         }
         if let Some(having) = &select.having {
             self.logical.having = Some(self.expr(having, Clause::Having)?);
+            self.places.having = Some(having.span().start);
         }
         let logical = &self.logical;
         self.logical.grouped = !logical.group.is_empty() || !logical.aggregates.is_empty() || logical.having.is_some();
@@ -296,7 +330,8 @@ impl<'c> Resolver<'c> {
     pub(super) fn output_number(&self, expr: &ast::Expr) -> Resolved<Option<usize>> {
         let ast::Expr::Value(value) = expr else { return Ok(None) };
         let ast::Value::Number(text, _) = &value.value else { return Ok(None) };
-        match text.parse::<usize>() {
+        let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+        match hex.map_or_else(|| text.parse(), |digits| usize::from_str_radix(digits, 16)) {
             Ok(place) if (1..=self.logical.outputs.len()).contains(&place) => Ok(Some(place - 1)),
             Ok(_) => invalid(&format!("there is no result column {text}"), expr.span().start),
             Err(_) => Ok(None),
@@ -331,6 +366,7 @@ impl<'c> Resolver<'c> {
                 self.logical.order.push((Expr::IsNull(Box::new(resolved.clone())), falling));
             }
             self.logical.order.push((resolved, falling));
+            self.places.order.resize(self.logical.order.len(), item.span().start);
         }
         // An aggregate here makes one group of all rows, as one among the results does.
         self.logical.grouped |= !self.logical.aggregates.is_empty();
@@ -368,18 +404,25 @@ impl<'c> Resolver<'c> {
             return Ok(());
         }
         let group = std::mem::take(&mut self.logical.group);
-        let mut bare = None;
-        for output in &mut self.logical.outputs {
-            output.expr = keyed(output.expr.clone(), &group, &mut bare);
-        }
-        for (expr, _) in &mut self.logical.order {
+        let (mut bare, mut from) = (None, at);
+        let outputs = self.logical.outputs.iter_mut().map(|output| &mut output.expr).zip(&self.places.outputs);
+        let having = self.logical.having.iter_mut().zip(&self.places.having);
+        let order = self.logical.order.iter_mut().map(|(expr, _)| expr).zip(&self.places.order);
+        for (expr, place) in outputs.chain(having).chain(order) {
+            let was = bare;
             *expr = keyed(expr.clone(), &group, &mut bare);
+            if was.is_some() {
+                bare = was;
+            } else if bare.is_some() {
+                from = *place;
+            }
         }
-        self.logical.having = self.logical.having.take().map(|having| keyed(having, &group, &mut bare));
         self.logical.group = group;
         match bare {
             Some(column) => {
                 let name = &self.logical.columns[column].name;
+                let named = self.places.fields.iter().find(|(field, place)| *field == column && *place >= from);
+                let at = named.map_or(from, |(_, place)| *place);
                 invalid(&format!("\"{name}\" is neither in GROUP BY nor inside an aggregate"), at)
             }
             None => Ok(()),
@@ -391,6 +434,14 @@ fn refuse_columns(alias: Option<&ast::TableAlias>, at: Location) -> Resolved<()>
     match alias.is_some_and(|alias| !alias.columns.is_empty()) {
         true => not_yet("a list of columns after an alias", at),
         false => Ok(()),
+    }
+}
+
+/// An expression with `+` before it, which changes nothing but the name that it is given.
+fn is_signed(expr: &ast::Expr) -> bool {
+    match expr {
+        ast::Expr::Nested(inner) => is_signed(inner),
+        other => matches!(other, ast::Expr::UnaryOp { op: ast::UnaryOperator::Plus, .. }),
     }
 }
 

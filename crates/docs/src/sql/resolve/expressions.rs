@@ -171,7 +171,7 @@ impl<'c> Resolver<'c> {
         {
             return Ok(match number_literal(&text.replace('_', "")) {
                 _ if text == "9223372036854775808" => Expr::integer(i64::MIN),
-                Some(Literal::Integer(integer)) => Expr::integer(-integer),
+                Some(Literal::Integer(integer)) if integer != i64::MIN => Expr::integer(-integer),
                 Some(Literal::Real(real)) => Expr::Literal(Literal::Real(-real)),
                 _ => return not_yet(&format!("the number {text}"), at),
             });

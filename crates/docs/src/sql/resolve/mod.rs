@@ -287,10 +287,21 @@ enum Clause {
     Limit,
 }
 
+/// Where the text has what a mistake is told of only when all of it is known.
+#[derive(Default)]
+struct Places {
+    outputs: Vec<Location>,
+    having: Option<Location>,
+    order: Vec<Location>,
+    /// Columns, by their numbers, where they are named outside aggregates.
+    fields: Vec<(usize, Location)>,
+}
+
 struct Resolver<'c> {
     catalog: &'c Catalog,
     logical: Logical,
     aliases: Vec<(String, Expr)>,
+    places: Places,
     depth: usize,
     /// What WITH names.
     named: Vec<&'c ast::Cte>,
@@ -312,11 +323,12 @@ impl<'c> Resolver<'c> {
     fn new(catalog: &'c Catalog) -> Self {
         let (logical, aliases, named, around) = (Logical::default(), Vec::new(), Vec::new(), Vec::new());
         let (positional, hides_expired, sealed) = (false, true, 0);
-        let (depth, inner_left, unseen) = (0, INNER_MAX, Vec::new());
+        let (places, depth, inner_left, unseen) = (Places::default(), 0, INNER_MAX, Vec::new());
         Resolver {
             catalog,
             logical,
             aliases,
+            places,
             depth,
             named,
             around,

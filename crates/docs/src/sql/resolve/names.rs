@@ -71,6 +71,9 @@ impl<'c> Resolver<'c> {
             },
         };
         let column = self.column(table, &field);
+        if matches!(clause, Clause::Select | Clause::Having | Clause::OrderBy) {
+            self.places.fields.push((column, at));
+        }
         let mut steps: Vec<Step> = rest.iter().map(|ident| Step::Field(ident.value.clone())).collect();
         steps.extend(more);
         if steps.is_empty() {

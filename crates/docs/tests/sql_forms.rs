@@ -1,0 +1,179 @@
+//! Forms of SQL that SQLite's users write: columns of one name, joins in parentheses, `IN table`, hexadecimal numbers.
+
+use crate::sql_memory::travels;
+use crate::sql_oracle::Both;
+use docs::sql::Query;
+use serde_json::json;
+
+fn both() -> Both {
+    let t: Vec<_> =
+        (0..9).map(|id| json!({ "id": id, "a": id % 4, "b": id % 3, "c": format!("c{id}"), "d": 16 })).collect();
+    Both::new(&t, &t[2..5])
+}
+
+/// The names of a query's columns.
+fn ours(both: &Both, sql: &str) -> Vec<String> {
+    let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    query.columns().map(str::to_owned).collect()
+}
+
+fn theirs(both: &Both, sql: &str) -> Vec<String> {
+    both.sqlite.prepare(sql).unwrap().column_names().map(str::to_owned).collect()
+}
+
+#[test]
+fn columns_of_one_name_are_numbered_as_sqlite_numbers_those_of_a_query_in_from() {
+    let both = both();
+    for inner in [
+        "SELECT x.id, y.id FROM t x JOIN u y ON y.a = x.a",
+        "SELECT x.id, y.id, z.id, x.a FROM t x, u y, t z WHERE x.id = y.id AND z.id = y.id",
+        "SELECT * FROM t x JOIN u y ON y.id = x.id",
+        "SELECT *, * FROM u",
+        "SELECT y.*, x.a, x.* FROM t x, u y WHERE x.id = y.b",
+        "SELECT id AS k, a AS k, b AS \"k:1\", c AS \"k:1\" FROM t",
+        "SELECT id AS \"k:1\", a AS k, b AS \"k:1\" FROM t",
+        "SELECT id AS \":1\", a AS \":1\", b AS \"k:x\", c AS \"k:x\" FROM t",
+        "SELECT id AS \"k:\", a AS \"k:\" FROM t",
+        "SELECT 1 AS n, COUNT(*) AS n FROM t GROUP BY a",
+        "SELECT a, a FROM t UNION SELECT b, id FROM u",
+    ] {
+        let sql = format!("SELECT * FROM ({inner}) AS w");
+        assert_eq!(ours(&both, &sql), theirs(&both, &sql), "{sql}");
+        assert_eq!(ours(&both, inner), theirs(&both, &sql), "{inner}");
+        both.check(inner, false);
+        both.check(&sql, false);
+    }
+    both.check("SELECT w.\"id:1\" + 1 AS n, w.id FROM (SELECT x.id, y.id FROM t x JOIN u y ON y.a = x.a) w", false);
+    both.check("SELECT a AS k, b AS k FROM t ORDER BY k, id", true);
+    both.check("SELECT a AS k, b AS k, COUNT(*) AS k FROM t GROUP BY k, 2 ORDER BY 3 DESC, 1, 2", true);
+    both.check("WITH w AS (SELECT id, id FROM t) SELECT id, \"id:1\" FROM w", false);
+}
+
+#[test]
+fn a_sign_before_a_field_is_in_its_name() {
+    let both = both();
+    for sql in
+        ["SELECT + a FROM t", "SELECT +a, (+ x.a), (a), x.b FROM t x", "SELECT + + a FROM t", "SELECT -a, + 1 FROM t"]
+    {
+        assert_eq!(ours(&both, sql), theirs(&both, sql), "{sql}");
+        both.check(sql, false);
+    }
+}
+
+#[test]
+fn numbers_of_base_sixteen_are_sqlites() {
+    let both = both();
+    for sql in [
+        "SELECT 0x10 AS x, 0XfF AS y, 0xffffffffffffffff AS z, 0x0000000000000000001 AS w",
+        "SELECT -0x10 AS x, - 0x7fffffffffffffff AS y, ~0x0 AS z, 0x8000000000000000 AS w, '0x10' + 0 AS v",
+        "SELECT id FROM t WHERE d = 0x10 AND id < 0x5 ORDER BY id LIMIT 0X3 OFFSET 0x1",
+        "SELECT a, id FROM t ORDER BY 0x1, 0X2",
+        "SELECT a, COUNT(*) AS n FROM t GROUP BY 0x1",
+        "SELECT 0x1+0x2 AS x, 1e3 AS y, 0 X1",
+    ] {
+        both.check(sql, true);
+    }
+    for wrong in [
+        "SELECT 0x AS x",
+        "SELECT 0x10000000000000000 AS x",
+        "SELECT -0x8000000000000000 AS x",
+        "SELECT 12a",
+        "SELECT 0x1g",
+        "SELECT 0X1g AS x",
+        "SELECT 0X AS x",
+        "SELECT id FROM t WHERE a=1and b=2",
+        "SELECT X'10' AS x + 1",
+    ] {
+        assert!(both.ours(wrong).is_err_and(|error| error.starts_with("prepare")), "{wrong}");
+        assert!(both.theirs(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn joins_in_parentheses_are_sqlites() {
+    let both = both();
+    for from in [
+        "(t x)",
+        "(((t x)))",
+        "(t) AS x",
+        "(t x JOIN u y ON y.a = x.a) JOIN t z ON z.id = y.id",
+        "((t x JOIN u y ON y.a = x.a) JOIN t z ON z.id = y.id)",
+        "(t x LEFT JOIN u y ON y.id = x.id) JOIN t z ON z.a = x.a",
+        "(t x LEFT JOIN u y ON y.id = x.id) LEFT JOIN t z ON z.id = y.id",
+        "t x JOIN (u y JOIN t z ON z.b = y.b) ON y.a = x.a",
+        "t x JOIN (u y LEFT JOIN t z ON z.id = y.id + 6) ON y.a = x.a",
+        "t x JOIN (u y LEFT JOIN t z ON z.id = y.id + 6) ON z.a = x.a",
+        "t x JOIN (u y LEFT JOIN t z ON z.id = y.id + 6) ON z.a IS NULL AND y.a = x.a",
+        "t x CROSS JOIN (u y JOIN t z ON z.id = y.id)",
+        "(SELECT id, a FROM t) AS x JOIN (u) AS y ON y.a = x.a",
+        "(t x JOIN (SELECT a, COUNT(*) AS id FROM u GROUP BY a) y ON y.a = x.a)",
+    ] {
+        let has = |alias: &str| from.contains(&format!(" {alias} ")) || from.contains(&format!(" {alias})"));
+        let columns = ["y", "z"].into_iter().filter(|alias| has(alias)).map(|alias| format!(", {alias}.id"));
+        both.check(&format!("SELECT x.id{} FROM {from}", columns.collect::<String>()), false);
+        both.check(&format!("SELECT COUNT(*) AS n FROM {from} WHERE x.a < 3"), false);
+    }
+    assert_eq!(
+        ours(&both, "SELECT * FROM (t x JOIN u y ON y.a = x.a) JOIN t z ON z.id = y.id"),
+        ["id", "a", "b", "c", "d", "id:1", "a:1", "b:1", "c:1", "d:1", "id:2", "a:2", "b:2", "c:2", "d:2"]
+    );
+}
+
+#[test]
+fn a_table_behind_in_is_sqlites() {
+    let both = both();
+    for sql in [
+        "WITH w AS (SELECT a FROM u) SELECT id FROM t WHERE a IN w",
+        "WITH w AS (SELECT a FROM u) SELECT id FROM t WHERE a NOT IN w AND b = 1",
+        "WITH w AS (SELECT a, b FROM u) SELECT id, (a, b) IN w AS x FROM t",
+        "WITH w AS (SELECT a FROM u) SELECT id FROM t WHERE NOT a IN \"w\" OR a + 1 IN w",
+        "WITH w AS (SELECT NULL AS n UNION SELECT 1) SELECT id, a IN w AS x, a NOT IN w AS y FROM t",
+        "SELECT id, (1, 2, 3, 4, 5) IN u AS x, (id, a, b, c, d) IN u AS y FROM t",
+        "SELECT id, a IN (b) AS x FROM t",
+    ] {
+        both.check(sql, false);
+    }
+}
+
+#[test]
+fn what_is_refused_of_these_forms_has_its_place() {
+    let place = |sql: &str| {
+        let error = Query::prepare(sql, &travels().catalog).expect_err(sql);
+        (error.line, error.column, error.message)
+    };
+    let mut others = Vec::new();
+    for (sql, column, message) in [
+        ("SELECT id FROM users WHERE id IN visits", 34, "1 values are sought in 5 result columns"),
+        ("SELECT id FROM users WHERE id IN nosuch", 34, "no collection \"nosuch\""),
+        ("SELECT id FROM users WHERE id IN json_each('[1]')", 34, "Expected: ("),
+        ("SELECT id FROM users JOIN (visits v JOIN locations l ON l.id = v.location) AS x", 79, "a name for a join"),
+        (
+            "SELECT u.id FROM users u LEFT JOIN (visits v JOIN locations l ON l.id = v.location) ON v.user = u.id",
+            37,
+            "behind LEFT JOIN",
+        ),
+        ("SELECT x.id FROM ((SELECT id FROM users)) AS x", 20, "a query in parentheses"),
+        ("SELECT gender, email FROM users GROUP BY gender", 16, "\"email\" is neither"),
+        ("SELECT MAX(email) AS m, LOWER(email) AS l FROM users", 31, "\"email\" is neither"),
+        ("SELECT gender FROM users GROUP BY gender HAVING COUNT(*) > 1 AND id > 1", 66, "\"id\" is neither"),
+        ("SELECT gender FROM users GROUP BY gender ORDER BY COUNT(*), email", 61, "\"email\" is neither"),
+        ("SELECT MAX(id) AS m, * FROM users", 22, "\"id\" is neither"),
+        ("SELECT u.id FROM (users u, visits v)", 26, "Expected: )"),
+        ("SELECT 0x AS x", 8, "the number 0x"),
+        ("SELECT 1 AS y, 12ab AS x", 16, "a letter in the number 12ab"),
+    ] {
+        let (line, found, told) = place(sql);
+        if (line, found) != (1, column) || !told.contains(message) {
+            others.push(format!("{sql}: {line}:{found}: {told}"));
+        }
+    }
+    assert!(others.is_empty(), "{others:#?}");
+    for sql in [
+        format!("SELECT {}1{} AS x", "(".repeat(48), ")".repeat(48)),
+        format!("SELECT {}1{} AS x", "(1 OR (1 AND ".repeat(23), "))".repeat(23)),
+        format!("{}SELECT 1 AS x{}", "SELECT x FROM (".repeat(30), ")".repeat(30)),
+    ] {
+        let (line, column, told) = place(&sql);
+        assert!(line == 1 && (16..600).contains(&column) && told.contains("nests deeper"), "{line}:{column} {told}");
+    }
+}
