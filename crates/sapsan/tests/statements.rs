@@ -133,8 +133,8 @@ fn expressions() -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
-    // A text that doubles 45 times.
-    all.push((0..45).fold("printf('%9000d', 1)".to_owned(), |inner, _| format!("replace({inner}, ' ', '  ')")));
+    // A text that doubles 40 times: with what is put around it, no deeper than a statement may nest.
+    all.push((0..40).fold("printf('%9000d', 1)".to_owned(), |inner, _| format!("replace({inner}, ' ', '  ')")));
     all.push(format!("length({})", list(100, |n| format!("printf('%90000s', {n})"), " || ")));
     // 8 KB of SQL without a table.
     all.push(list(8, |_| format!("max({})", list(30, |n| format!("length(printf('%400000s', {n}))"), ", ")), " + "));
