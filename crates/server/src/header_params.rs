@@ -2,6 +2,8 @@
 //! their names, and read from it with all others: so a client can give them in no other way.
 
 use crate::failure::{Failure, Kind};
+use crate::keys::escape;
+use crate::preconditions;
 use docs::config::{Parameter, ParameterPlace};
 use http::{Request, query};
 use std::fmt::Write as _;
@@ -31,7 +33,7 @@ impl HeaderParams {
         for (name, place) in &self.0 {
             let value = match place {
                 ParameterPlace::Query => None,
-                ParameterPlace::Header(field) => header(request, field)?,
+                ParameterPlace::Header(field) => preconditions::once(request, field)?,
                 ParameterPlace::Cookie(cookie) => cookie_of(request, cookie)?,
             };
             // An empty one is as good as none: a cookie is often emptied instead of removed.
@@ -50,16 +52,6 @@ fn separator(text: &str) -> &'static str {
     if text.is_empty() { "" } else { "&" }
 }
 
-/// A field that is given twice may be a proxy's and a client's: nobody can tell which counts.
-fn header<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
-    let mut values = request.headers().filter(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value);
-    let first = values.next();
-    match values.next() {
-        None => Ok(first),
-        Some(_) => Err(Failure::new(Kind::Invalid, format!("the header field `{name}` is given more than once"))),
-    }
-}
-
 /// A cookie's value (RFC 6265, section 4.2.1), without quotes around it.
 fn cookie_of<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
     let fields = request.headers().filter(|(field, _)| field.eq_ignore_ascii_case("Cookie"));
@@ -74,16 +66,4 @@ fn cookie_of<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, 
     }
     let bare = |value: &'r [u8]| value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
     Ok(first.map(bare))
-}
-
-/// All but letters and digits, as `%XX`.
-fn escape(bytes: &[u8], text: &mut String) {
-    for &byte in bytes {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            text.push(char::from(byte));
-        } else {
-            // Writing into a String does not fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
 }

@@ -6,6 +6,7 @@ use docs::catalog::CollectionInfo;
 use docs::key::{Key, KeyType};
 use docs::order::Scalar;
 use http::{LateReply, Status};
+use std::fmt::Write as _;
 
 /// How a declared endpoint tells the keys that its collection makes.
 #[derive(Debug)]
@@ -53,18 +54,24 @@ pub(crate) fn as_object(field: &str, key: &Key<'_>) -> Vec<u8> {
     format!("{{{}:{value}}}", serde_json::Value::from(field)).into_bytes()
 }
 
-/// A key in a path; text is percent-escaped (RFC 3986, section 2.1).
+/// Appends bytes as they may stand in a path or a query: all but unreserved ones percent-escaped (RFC 3986, sections 2.1 and 2.3).
+pub(crate) fn escape(bytes: &[u8], text: &mut String) {
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Writing into a String does not fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+}
+
+/// A key in a path; text is percent-escaped.
 pub(crate) fn in_path(key: &Key<'_>) -> String {
     let mut path = String::new();
     match key.scalar() {
         Scalar::Text(text) => {
-            for byte in text.bytes() {
-                if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                    path.push(char::from(byte));
-                } else {
-                    path.push_str(&format!("%{byte:02X}"));
-                }
-            }
+            escape(text.as_bytes(), &mut path);
         }
         Scalar::Integer(number) => path.push_str(&number.to_string()),
         Scalar::Null | Scalar::Real(_) => {}

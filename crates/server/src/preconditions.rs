@@ -77,9 +77,9 @@ pub(crate) fn judge(precondition: &Precondition, number: u64) -> Verdict {
     }
 }
 
-/// A field's value. A second field of the name would go on with the first one's list; no client sends that, and a
-/// condition that is looked over would let a write through.
-fn once<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
+/// The value of a field that may be there once. Of a condition a second one would go on with the first one's list, and looked over it would
+/// let a write through; of any other field the second may be a proxy's, and nobody can tell which one counts.
+pub(crate) fn once<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
     let mut values = request.headers().filter(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     let first = values.next();
     match values.next() {
