@@ -2,7 +2,7 @@
 
 use crate::error::{JsonError, JsonErrorKind};
 use crate::limits::TEXT_BYTES_MAX;
-use crate::parser::{self, Scratch};
+use crate::parser::{self, IsWanted, Scratch};
 use crate::table;
 use crate::tag::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
 
@@ -32,13 +32,33 @@ impl Encoder {
 
     /// Appends the stored form of the JSON `text` to `out`; on an error `out` is as it was.
     pub fn encode(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
+        self.encode_asking(text, out, None)
+    }
+
+    /// The same for a long text, asking now and then, between two members of an object or an array, whether it is still wanted.
+    /// Where it is not: [`JsonErrorKind::Unwanted`].
+    pub fn encode_while(
+        &mut self,
+        text: &[u8],
+        out: &mut Vec<u8>,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<(), JsonError> {
+        self.encode_asking(text, out, Some(is_wanted))
+    }
+
+    fn encode_asking(
+        &mut self,
+        text: &[u8],
+        out: &mut Vec<u8>,
+        is_wanted: Option<IsWanted<'_>>,
+    ) -> Result<(), JsonError> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(JsonError { kind: JsonErrorKind::TooLarge, offset: TEXT_BYTES_MAX });
         }
         if let Err(error) = simdutf8::compat::from_utf8(text) {
             return Err(JsonError { kind: JsonErrorKind::BadUtf8, offset: error.valid_up_to() });
         }
-        let result = parser::parse(text, &mut self.scratch)
+        let result = parser::parse(text, &mut self.scratch, is_wanted)
             .map(|(text, scratch)| append_document(out, text, scratch, &mut self.directory, &mut self.nested));
         self.give_back();
         result

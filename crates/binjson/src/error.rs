@@ -41,6 +41,8 @@ pub enum JsonErrorKind {
     TrailingBytes,
     /// Longer than [`TEXT_BYTES_MAX`](crate::TEXT_BYTES_MAX).
     TooLarge,
+    /// Nobody wants it any more: what [`Encoder::encode_while`](crate::Encoder::encode_while) was told.
+    Unwanted,
 }
 
 impl JsonErrorKind {
@@ -60,6 +62,7 @@ impl JsonErrorKind {
             Self::TooDeep => "nested more than 128 levels deep",
             Self::TrailingBytes => "something follows the JSON value",
             Self::TooLarge => "the JSON text is larger than 64 MB",
+            Self::Unwanted => "given up, because nobody waits for it any more,",
         }
     }
 }

@@ -83,6 +83,12 @@ struct Refused;
 
 type Step<T> = Result<T, Refused>;
 
+/// Whether a text is still wanted.
+pub(crate) type IsWanted<'w> = &'w dyn Fn() -> bool;
+
+/// Bytes of a text between two questions whether it is still wanted: 50 µs or so.
+const QUESTION_BYTES: usize = 16 << 10;
+
 struct Parser<'t, 's> {
     text: &'t [u8],
     scratch: &'s mut Scratch,
@@ -93,14 +99,23 @@ struct Parser<'t, 's> {
     depth: usize,
     /// Bytes promised to tables of inner objects and arrays.
     inner_bytes: usize,
+    is_wanted: Option<IsWanted<'s>>,
+    /// The place from which on the next question is due; beyond every text where nobody is asked.
+    ask_at: usize,
     error: JsonError,
 }
 
 /// Reads `text` and gives its minified form; the fields of a root object and the inner tables' content stay in `scratch`.
-pub(crate) fn parse<'a>(text: &'a [u8], scratch: &'a mut Scratch) -> Result<(&'a [u8], &'a Scratch), JsonError> {
+pub(crate) fn parse<'a>(
+    text: &'a [u8],
+    scratch: &'a mut Scratch,
+    is_wanted: Option<IsWanted<'_>>,
+) -> Result<(&'a [u8], &'a Scratch), JsonError> {
     scratch.clear(text.len());
     let error = JsonError { kind: JsonErrorKind::UnexpectedEnd, offset: text.len() };
-    let mut parser = Parser { text, scratch, run: 0, written: 0, depth: 0, inner_bytes: 0, error };
+    let ask_at = if is_wanted.is_some() { QUESTION_BYTES } else { usize::MAX };
+    let mut parser =
+        Parser { text, scratch: &mut *scratch, run: 0, written: 0, depth: 0, inner_bytes: 0, is_wanted, ask_at, error };
     let Ok(end) = parser.document() else { return Err(parser.error) };
     let (run, written) = (parser.run, parser.written);
     if written == 0 {
@@ -119,6 +134,19 @@ impl Parser<'_, '_> {
         let text_end = self.run.max(end);
         let behind = self.skip_space_uncopied(end);
         if behind != self.text.len() { self.fail(JsonErrorKind::TrailingBytes, behind) } else { Ok(text_end) }
+    }
+
+    /// Asks now and then whether the text is still wanted.
+    #[inline(always)]
+    fn ask(&mut self, at: usize) -> Step<()> {
+        if at < self.ask_at { Ok(()) } else { self.ask_now(at) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask_now(&mut self, at: usize) -> Step<()> {
+        self.ask_at = at + QUESTION_BYTES;
+        if self.is_wanted.is_none_or(|is_wanted| is_wanted()) { Ok(()) } else { self.fail(JsonErrorKind::Unwanted, at) }
     }
 
     /// The byte at `at`; 0, which may stand nowhere, behind the end.
@@ -325,6 +353,7 @@ impl Parser<'_, '_> {
             return Ok(at + 1);
         }
         loop {
+            self.ask(at)?;
             at = self.key(at)?;
             at = self.skip_space(at);
             if self.byte(at) != b':' {
@@ -374,6 +403,7 @@ impl Parser<'_, '_> {
             return Ok(at + 1);
         }
         loop {
+            self.ask(at)?;
             let element = self.place(at);
             self.scratch.elements.push(element);
             at = self.value(at)?;

@@ -1,6 +1,6 @@
 //! What is stored is what was sent: same value, same numbers, same order; and every field is found.
 
-use binjson::{Document, FieldCache, FieldName, Kind, encode};
+use binjson::{Document, Encoder, FieldCache, FieldName, JsonErrorKind, Kind, encode};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
@@ -174,4 +174,24 @@ fn documents_of_one_shape_have_one_fingerprint() {
     assert_eq!(shape(br#"{"id":1,"name":"a"}"#), shape(br#"{ "id": 234567, "name": [1,2,{}] }"#));
     assert_ne!(shape(br#"{"id":1,"name":"a"}"#), shape(br#"{"name":"a","id":1}"#));
     assert_ne!(shape(br#"{"id":1,"name":"a"}"#), shape(br#"{"id":1,"mane":"a"}"#));
+}
+
+#[test]
+fn a_long_text_is_asked_for_while_it_is_read_and_given_up_where_nobody_wants_it() {
+    let members: Vec<String> = (0..20_000).map(|number| format!("\"k{number}\":{number}")).collect();
+    let elements = "[1,2],".repeat(40_000);
+    for text in [format!("{{{}}}", members.join(",")), format!("[{elements}0]")] {
+        let read_until = |wanted: usize| {
+            let (asked, mut out) = (std::cell::Cell::new(0), vec![7]);
+            let is_wanted = || asked.replace(asked.get() + 1) < wanted;
+            let result = Encoder::new().encode_while(text.as_bytes(), &mut out, &is_wanted);
+            (result.map_err(|error| error.kind), asked.get(), out)
+        };
+        let (result, asked, out) = read_until(usize::MAX);
+        assert_eq!((result, &out[1..]), (Ok(()), &stored(text.as_bytes())[..]));
+        assert!((text.len() >> 15..=text.len() >> 14).contains(&asked), "{asked} of {}", text.len());
+        for wanted in 0..asked {
+            assert_eq!(read_until(wanted), (Err(JsonErrorKind::Unwanted), wanted + 1, vec![7]));
+        }
+    }
 }

@@ -92,6 +92,7 @@ impl From<binjson::JsonError> for WriteError {
             binjson::JsonErrorKind::TooLarge => {
                 WriteError::TooLarge { what: "the document".to_string(), limit: binjson::TEXT_BYTES_MAX as u64 }
             }
+            binjson::JsonErrorKind::Unwanted => WriteError::Busy,
             _ => WriteError::invalid(error.to_string(), ""),
         }
     }

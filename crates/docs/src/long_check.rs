@@ -3,7 +3,7 @@
 //!
 //! A write whose transaction others overtook is prepared again by the committer. The document is mostly the same: then it is known
 //! to fit. A patch that meets another document there makes another one, which is not checked: the write is refused, to be sent again.
-//! While a document is checked it is asked whether anybody still wants the write.
+//! While a long document is read and checked it is asked whether anybody still wants the write.
 
 use std::hash::BuildHasher;
 use std::hash::RandomState;
@@ -34,7 +34,7 @@ pub(crate) struct LongCheck {
     fits: Option<[u64; 2]>,
     /// This is not the first time that the write is prepared.
     pub(crate) is_again: bool,
-    /// Asked while it is checked.
+    /// Asked while it is read and checked.
     pub(crate) over: Option<Question>,
 }
 
@@ -42,6 +42,13 @@ impl LongCheck {
     /// Of a write that is prepared for the first time.
     pub(crate) fn asking(over: Option<Question>) -> LongCheck {
         LongCheck { over, ..LongCheck::default() }
+    }
+
+    /// To be called between two parts of the work, each of which takes time by the length of the document. Refuses what nobody wants
+    /// any more.
+    #[inline]
+    pub(crate) fn go_on(&self) -> Result<(), WriteError> {
+        if self.over.as_ref().is_some_and(|over| over()) { Err(WriteError::Busy) } else { Ok(()) }
     }
 
     /// Refuses what is too long to be prepared again.

@@ -22,6 +22,7 @@ use crate::engine::{Change, Direction, KeyRange, STAMP_BYTES};
 use crate::error::WriteError;
 use crate::expire::{AtWrite, Due};
 use crate::key::Key;
+use crate::long_check::LongCheck;
 use crate::made_keys::Keys;
 use crate::order;
 use crate::row::Row;
@@ -147,7 +148,7 @@ fn clear_due<C: Change>(
         Op::Insert { body } => {
             // What is wrong with it is told where it is inserted.
             let buffers = &mut scratch.buffers;
-            if encode(&mut scratch.encoder, body, &mut buffers.new).is_err() {
+            if encode(&mut scratch.encoder, body, &mut buffers.new, &scratch.long_check).is_err() {
                 return Ok(());
             }
             let key = collection.with_row(document(&buffers.new)?, &mut scratch.shape, |row| {
@@ -264,6 +265,7 @@ impl<C: Change> Work<'_, C> {
                 let stamp = value.first_chunk::<STAMP_BYTES>().ok_or_else(damaged)?;
                 let number = u64::from_le_bytes(*stamp);
                 scratch.long_check.bound_again(value.len())?;
+                scratch.long_check.go_on()?;
                 old.extend_from_slice(&value);
                 Some(number)
             }
@@ -290,9 +292,9 @@ impl<C: Change> Work<'_, C> {
 
     fn insert(&mut self, body: &[u8], scratch: &mut Scratch) -> Result<Prepared, WriteError> {
         let Scratch { encoder, buffers, shape, views, long_check, .. } = scratch;
-        encode(encoder, body, &mut buffers.new)?;
+        encode(encoder, body, &mut buffers.new, long_check)?;
         if let Some(keys) = &self.collection.keys {
-            self.complete(keys, encoder, &mut buffers.new)?;
+            self.complete(keys, encoder, &mut buffers.new, long_check)?;
         }
         self.mark(&mut buffers.new);
         let document = document(&buffers.new)?;
@@ -323,7 +325,13 @@ impl<C: Change> Work<'_, C> {
     }
 
     /// Puts a key in front of the fields of a document that has none.
-    fn complete(&mut self, keys: &Keys, encoder: &mut Encoder, new: &mut Vec<u8>) -> Result<(), WriteError> {
+    fn complete(
+        &mut self,
+        keys: &Keys,
+        encoder: &mut Encoder,
+        new: &mut Vec<u8>,
+        long_check: &LongCheck,
+    ) -> Result<(), WriteError> {
         let info = &self.collection.info;
         let document = document(new)?;
         if !document.is_object() || document.field(&info.key.field).is_some() {
@@ -340,7 +348,7 @@ impl<C: Change> Work<'_, C> {
                 text.extend_from_slice(&fields[1..]);
             }
         }
-        encode(encoder, &text, new)
+        encode(encoder, &text, new, long_check)
     }
 
     fn update(
@@ -350,8 +358,8 @@ impl<C: Change> Work<'_, C> {
         (patch, naming): (&[u8], Naming),
         scratch: &mut Scratch,
     ) -> Result<Prepared, WriteError> {
-        let Scratch { encoder, buffers, .. } = scratch;
-        encode(encoder, patch, &mut buffers.patch)?;
+        let Scratch { encoder, buffers, long_check, .. } = scratch;
+        encode(encoder, patch, &mut buffers.patch, long_check)?;
         let patch = document(&buffers.patch)?;
         if !patch.is_object() {
             return Err(WriteError::invalid("a merge patch is a JSON object", ""));
@@ -397,7 +405,7 @@ impl<C: Change> Work<'_, C> {
         body: &[u8],
         scratch: &mut Scratch,
     ) -> Result<Prepared, WriteError> {
-        encode(&mut scratch.encoder, body, &mut scratch.buffers.new)?;
+        encode(&mut scratch.encoder, body, &mut scratch.buffers.new, &scratch.long_check)?;
         self.store(key, number, scratch)
     }
 
@@ -586,10 +594,14 @@ impl<C: Change> Work<'_, C> {
     }
 }
 
-fn encode(encoder: &mut Encoder, json: &[u8], out: &mut Vec<u8>) -> Result<(), WriteError> {
+fn encode(encoder: &mut Encoder, json: &[u8], out: &mut Vec<u8>, long_check: &LongCheck) -> Result<(), WriteError> {
     out.clear();
     out.extend_from_slice(&[0; STAMP_BYTES]);
-    Ok(encoder.encode(json, out)?)
+    match &long_check.over {
+        Some(over) => encoder.encode_while(json, out, &|| !over())?,
+        None => encoder.encode(json, out)?,
+    }
+    long_check.go_on()
 }
 
 /// Whether a write leaves a document as it was: but for a mark that nobody keeps any more.

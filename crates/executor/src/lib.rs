@@ -19,5 +19,5 @@ mod queue;
 
 pub use metrics::Metrics;
 pub use pool::{Drained, Job, Pool, Settings, StartError, THREADS_MAX};
-pub use priority::{give_way, let_others};
+pub use priority::{GivingUp, give_way, let_others};
 pub use queue::Refused;

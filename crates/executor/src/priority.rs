@@ -33,6 +33,23 @@ pub fn give_way() {
     WORKS_SINCE.set(Some(Instant::now()));
 }
 
+/// Has the calling thread give up its core while this lives, as often as [`let_others`] is called, at the priority that it has.
+#[must_use]
+pub struct GivingUp(Option<Instant>);
+
+impl GivingUp {
+    /// From now on.
+    pub fn begin() -> GivingUp {
+        GivingUp(WORKS_SINCE.replace(Some(Instant::now())))
+    }
+}
+
+impl Drop for GivingUp {
+    fn drop(&mut self) {
+        WORKS_SINCE.set(self.0);
+    }
+}
+
 /// To be called often by what works long, with the time: a thread that gives way asks `do_others_wait`, if it has not done so for
 /// a while, and then gives up its core. Tells whether it did.
 pub fn let_others(now: Instant, do_others_wait: impl FnOnce() -> bool) -> bool {
@@ -64,5 +81,14 @@ mod tests {
         assert!(!let_others(after(1004), || false), "nobody waits");
         assert!(!let_others(after(1004), || true), "it has just asked");
         assert!(!let_others(began, || true), "the clock of another core may be behind");
+    }
+
+    #[test]
+    fn a_thread_of_the_usual_priority_gives_its_core_up_for_a_while() {
+        let later = Instant::now() + WORK_AT_A_TIME * 1000;
+        let giving_up = GivingUp::begin();
+        assert!(let_others(later, || true));
+        drop(giving_up);
+        assert!(!let_others(later + WORK_AT_A_TIME * 1000, || true));
     }
 }

@@ -14,8 +14,9 @@ use crate::preconditions::Tag;
 use crate::refusal;
 use crate::service::{Local, Service, Shared};
 use docs::{Database, Op, Question, Required, Session, Submission, Write, WriteError, Written};
-use executor::Refused;
+use executor::{GivingUp, Refused};
 use http::{LateReply, Reply, Status};
+use reactor::Loop;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,10 +85,14 @@ pub(crate) fn later(
     (late, Some(over))
 }
 
-/// Whether the client of a watched reply has left, or the server has stopped.
+/// Whether the client of a watched reply has left, or the server has stopped. Who asks lets the loops go first.
 pub(crate) fn question(shared: &Shared, late: &LateReply) -> Question {
-    let (client, queries) = (Watch::of(late), Arc::clone(&shared.queries));
-    Arc::new(move || queries.is_stopped() || client.is_over(Instant::now()))
+    let (client, queries, loops) = (Watch::of(late), Arc::clone(&shared.queries), Arc::clone(&shared.loops));
+    Arc::new(move || {
+        let now = Instant::now();
+        executor::let_others(now, || loops.iter().any(Loop::waits));
+        queries.is_stopped() || client.is_over(now)
+    })
 }
 
 /// Whether a write is prepared off its loop.
@@ -156,6 +161,7 @@ struct Server {
 
 impl Server {
     fn serve(mut self) {
+        let _giving_up = GivingUp::begin();
         while let Some((database, submission)) = self.line.next() {
             let mut submission = Some(submission);
             // Without a session, for want of a reader, the write is given back.
