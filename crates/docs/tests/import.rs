@@ -114,7 +114,7 @@ fn arrays_lines_and_streams_go_where_they_are_sent() {
     import(&service, vec![stream(format!("{}\n", visit(2, 2, 2, 5)))], &into("visits")).unwrap();
     clean(&service, 6);
     let refused = import(&service, vec![files.add("x.json", "[{\"id\":1}]")], &Options::default()).unwrap_err();
-    assert_eq!(refused, "x.json: the records stand in no named array: name their collection");
+    assert_eq!(refused, "x.json: the records stand in no named array: name their collection by --collection");
     let refused = import(&service, vec![files.add("x.json", "{\"cities\":[1]}")], &Options::default()).unwrap_err();
     assert_eq!(refused, "x.json: there is no collection \"cities\"; there are: locations, users, visits");
     assert!(

@@ -3,7 +3,9 @@
 //! Every refusal closes the connection: after a request that could be read in two ways nobody knows where the next one
 //! begins.
 
+use crate::limits::Limits;
 use crate::status::Status;
+use std::borrow::Cow;
 
 /// A reason to refuse a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,5 +87,17 @@ impl Refusal {
             Version => (505, "a version other than HTTP/1.0 and HTTP/1.1"),
         };
         (Status(status), detail)
+    }
+
+    /// The detail with the limit that was met, and the name of its setting.
+    pub(crate) fn detail(self, limits: &Limits) -> Cow<'static, str> {
+        let (number, of) = match self {
+            Refusal::BodyTooLarge => (limits.body_bytes_max, "bytes, of `[server] body_bytes_max`"),
+            Refusal::HeadTooLarge => (limits.head_bytes_max, "bytes, of `[server] head_bytes_max`"),
+            Refusal::TargetTooLong => (limits.target_bytes_max, "bytes, half of `[server] head_bytes_max`"),
+            Refusal::TooManyFields => (limits.fields_max, "fields"),
+            other => return other.status_and_detail().1.into(),
+        };
+        format!("{}: {number} {of}", self.status_and_detail().1).into()
     }
 }

@@ -136,16 +136,17 @@ fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buf
 /// Answers a refused request; the connection is closed after it. `head_only`: the reply has no content (RFC 9110, section
 /// 9.3.2).
 pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_only: bool, out: &mut Vec<u8>) {
-    let (status, detail) = refusal.status_and_detail();
+    let status = refusal.status_and_detail().0;
+    let detail = refusal.detail(&worker.settings.limits);
     let shape = Shape { http10: false, persistent: false, head_only };
     worker.metrics.refusals.add(1);
     if ring.is_empty() {
         let before = out.len();
-        compose_problem(worker, out, shape, status, detail);
+        compose_problem(worker, out, shape, status, &detail);
         worker.replied(status, out.len() - before, None);
     } else {
         let mut buffer = worker.take_buffer();
-        compose_problem(worker, &mut buffer, shape, status, detail);
+        compose_problem(worker, &mut buffer, shape, status, &detail);
         ring.push(Slot { shape, order: Order::Read, held: Held::Bytes(status, buffer), log: None, watched: None });
     }
 }

@@ -90,7 +90,9 @@ fn an_early_413_reaches_a_client_that_goes_on_sending() {
     let mut client = server.connect();
     client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n");
     client.send(&b"x".repeat(200_000));
-    assert_eq!(client.answer().status, 413);
+    let answer = client.answer();
+    assert_eq!(answer.status, 413);
+    assert!(answer.body.contains(": 1000 bytes, of `[server] body_bytes_max`"), "{}", answer.body);
     client.expect_end();
 }
 

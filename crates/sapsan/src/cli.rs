@@ -1,6 +1,7 @@
 //! The command line: every command with its arguments, one table from which help is made.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use server::config::listen_address;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -44,12 +45,22 @@ pub(crate) enum Command {
     Verify(Verify),
     /// Show what a data folder holds, or what a running server (http://ADDRESS:PORT) tells of its store
     Stat(Stat),
+    /// Tells those who look for it how data comes out
+    #[command(hide = true)]
+    Export(Export),
+}
+
+/// Whatever it is given.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) _arguments: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Where to listen
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = listen_address)]
     pub(crate) http: SocketAddr,
     /// Seed of the generated data
     #[arg(long, default_value_t = 1)]
@@ -64,7 +75,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
     /// Where to listen; goes before the file's [server] http
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     pub(crate) http: Option<SocketAddr>,
     /// Event loops, 1 to 256; goes before the file's [server] threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -10,6 +10,10 @@ use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
 
+/// What there is instead.
+const NO_EXPORT: &str = "there is no export: `sapsan query CONFIG --data DIR --format ndjson 'SELECT * FROM NAME'` writes a collection as \
+lines of JSON, which `sapsan import` reads; `sapsan backup` copies the whole data, of a running server too";
+
 fn main() -> ExitCode {
     // Writing to a closed pipe (`sapsan query … | head`) is an error to report, not a signal: Rust ignores SIGPIPE.
     let outcome = match Cli::parse().command {
@@ -25,6 +29,7 @@ fn main() -> ExitCode {
         Command::Token(arguments) => commands::token::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Stat(arguments) => commands::stat::run(&arguments),
+        Command::Export(_) => Err(NO_EXPORT.to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -32,6 +32,24 @@ fn an_import_that_skipped_says_what_it_did_and_ends_with_a_failure() {
 }
 
 #[test]
+fn what_there_is_not_is_told_with_what_there_is() {
+    let folder = folder();
+    let told = |arguments: &[&str]| {
+        let output = sapsan(folder.path(), arguments);
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let export = told(&["export", "service.toml", "--data", "d"]);
+    assert!(export.contains("--format ndjson") && export.contains("sapsan backup"), "{export}");
+    std::fs::write(folder.path().join("items.csv"), "id,name\n1,x\n").expect("a file");
+    let csv = told(&["import", "service.toml", "--data", "d", "items.csv", "--collection", "items"]);
+    assert!(csv.contains("items.csv: CSV is not taken") && csv.contains(".ndjson"), "{csv}");
+    std::fs::write(folder.path().join("items.json"), "[{\"id\":1}]").expect("a file");
+    let unnamed = told(&["import", "service.toml", "--data", "d", "items.json"]);
+    assert!(unnamed.contains("name their collection by --collection"), "{unnamed}");
+}
+
+#[test]
 fn a_command_that_opens_the_folder_builds_what_is_new_before_it_looks() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = "[collections.users]\nkey = { field = \"id\", type = \"u32\" }\n";

@@ -25,6 +25,8 @@ pub enum Kind {
     PreconditionFailed,
     /// A body, a result or a query's work is over a limit.
     TooLarge,
+    /// The body is compressed.
+    Coded,
     /// The time of a query is over.
     OutOfTime,
     /// The sender has no access.
@@ -47,7 +49,7 @@ pub enum Kind {
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// Kind, its status, and the problem document's title.
-const TABLE: [(Kind, u16, &str); 16] = [
+const TABLE: [(Kind, u16, &str); 17] = [
     (Kind::NotFound, 404, "Not found"),
     (Kind::MethodNotAllowed, 405, "Method not allowed"),
     (Kind::Invalid, 400, "Invalid request"),
@@ -56,6 +58,7 @@ const TABLE: [(Kind, u16, &str); 16] = [
     (Kind::Unmet, 409, "Not as expected"),
     (Kind::PreconditionFailed, 412, "Precondition failed"),
     (Kind::TooLarge, 413, "Too large"),
+    (Kind::Coded, 415, "Unsupported coding"),
     (Kind::OutOfTime, 504, "Out of time"),
     (Kind::Forbidden, 403, "Forbidden"),
     (Kind::Unauthorized, 401, "Unauthorized"),

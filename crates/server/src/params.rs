@@ -7,6 +7,7 @@ use crate::failure::{Failure, Kind};
 use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterValue};
 use docs::order::Scalar;
 use http::{Params, query};
+use std::borrow::Cow;
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -260,8 +261,9 @@ pub(crate) fn typed<'v>(parameter: &Parameter, text: &'v str) -> Result<Scalar<'
             _ => None,
         },
     };
-    let value =
-        value.ok_or_else(|| refused(parameter, format!("is `{text}`, which is not {}", type_name(parameter.kind))))?;
+    let value = value.ok_or_else(|| {
+        refused(parameter, format!("is `{}`, which is not {}", echo(text), type_name(parameter.kind)))
+    })?;
     check(parameter, value)?;
     Ok(value)
 }
@@ -317,7 +319,7 @@ fn number(text: &str) -> Option<f64> {
 
 fn check(parameter: &Parameter, value: Scalar<'_>) -> Result<(), Failure> {
     if !is_allowed(parameter, value) {
-        return Err(refused(parameter, "is none of its allowed values"));
+        return Err(refused(parameter, format!("is none of {}", listed(&parameter.values))));
     }
     let Some(number) = number_of(value) else { return Ok(()) };
     if let Some(min) = parameter.min.filter(|min| number < *min) {
@@ -359,6 +361,33 @@ fn equal(allowed: &ParameterValue, value: Scalar<'_>) -> bool {
         (ParameterValue::Boolean(one), Scalar::Integer(other)) => i64::from(*one) == other,
         _ => false,
     }
+}
+
+/// Bytes of what was sent that a message repeats.
+const ECHO_BYTES: usize = 100;
+/// Allowed values that a message lists.
+const LISTED_MAX: usize = 10;
+
+/// What was sent, or its beginning.
+fn echo(text: &str) -> Cow<'_, str> {
+    if text.len() <= ECHO_BYTES {
+        return text.into();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(ECHO_BYTES)]).into()
+}
+
+/// Values that are allowed: all, or the first ones and how many more there are.
+fn listed(values: &[ParameterValue]) -> String {
+    let shown = |value: &ParameterValue| match value {
+        ParameterValue::Integer(value) => value.to_string(),
+        ParameterValue::Number(value) => value.to_string(),
+        ParameterValue::Text(value) => format!("\"{}\"", echo(value)),
+        ParameterValue::Boolean(value) => value.to_string(),
+    };
+    let first: Vec<String> = values.iter().take(LISTED_MAX).map(shown).collect();
+    let more = values.len() - first.len();
+    let behind = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{behind}", first.join(", "))
 }
 
 fn refused(parameter: &Parameter, why: impl std::fmt::Display) -> Failure {

@@ -110,6 +110,9 @@ impl Routing {
 
     #[inline]
     pub(crate) fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
+        if let Some(coding) = body_coding(request) {
+            return self.service.fail(&coded(coding), reply);
+        }
         match self.router.find(request.method(), request.path()) {
             Lookup::Found { value: Route::Declared(endpoint), params } => {
                 if let Some(cors) = &self.service.cors {
@@ -124,6 +127,9 @@ impl Routing {
 
     /// A request of the general API's own listener.
     pub(crate) fn call_admin(&self, local: &mut Local, request: &Request<'_>, reply: Reply<'_>) {
+        if let Some(coding) = body_coding(request) {
+            return refusal::fail(&coded(coding), reply);
+        }
         let found = match self.router.find(request.method(), request.path()) {
             // Declared endpoints are not served here.
             Lookup::Found { value: Route::Declared(_), .. } => Lookup::NotFound,
@@ -233,3 +239,22 @@ fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<Outcome<'
         }
     }
 }
+
+/// What the body is compressed with (RFC 9110, section 8.4), where it is.
+#[inline]
+fn body_coding<'r>(request: &Request<'r>) -> Option<&'r [u8]> {
+    if request.body().is_empty() {
+        return None;
+    }
+    let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
+    fields.find(|(_, coding)| !coding.eq_ignore_ascii_case(b"identity")).map(|(_, coding)| coding)
+}
+
+#[cold]
+fn coded(coding: &[u8]) -> Failure {
+    let shown = String::from_utf8_lossy(&coding[..coding.len().min(CODING_BYTES)]);
+    Failure::new(Kind::Coded, format!("Content-Encoding is `{shown}`: bodies are taken as they are, send it without"))
+}
+
+/// Bytes of a coding's name that a message repeats.
+const CODING_BYTES: usize = 100;

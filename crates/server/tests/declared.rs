@@ -281,3 +281,35 @@ result = "row"
     // The one that was read counts twice.
     assert!(refused > 30, "{refused}");
 }
+
+#[test]
+fn a_refused_parameter_tells_what_is_allowed_and_the_beginning_of_what_was_sent() {
+    let codes: Vec<String> = (0..30).map(|code| format!("\"c{code}\"")).collect();
+    let params = format!(
+        "{{ size = {{ type = \"string\", enum = [\"s\", \"m\"] }}, code = {{ type = \"string\", enum = [{}] }}, n = \"integer\" }}",
+        codes.join(", ")
+    );
+    let endpoint = format!(
+        "[[endpoints]]\nroute = \"GET /sized\"\nquery = \"SELECT id FROM items WHERE note = :size OR note = :code OR id = :n\"\nparams = {params}\n"
+    );
+    let server = TestServer::start("", &format!("{ENDPOINTS}{endpoint}"));
+    let told = |query: &str| server.get(&format!("/sized?{query}")).text().to_owned();
+    assert!(told("size=x").contains(r#"parameter `size` is none of \"s\", \"m\""#), "{}", told("size=x"));
+    assert!(told("code=x").contains(r#"\"c9\" and 20 more"#), "{}", told("code=x"));
+    let long = told(&format!("n={}", "%C3%A9".repeat(500)));
+    assert!(long.contains("é…`, which is not an integer") && long.len() < 300, "{long}");
+}
+
+#[test]
+fn a_body_that_is_compressed_is_refused_wherever_it_goes() {
+    let server = TestServer::start("", ENDPOINTS);
+    let item = br#"{"id":1,"group":"g","price":1}"#;
+    for target in ["/_/collections/items", "/_/collections/items/bulk", "/_/query", "/first"] {
+        for coding in ["gzip", "identity\r\nContent-Encoding: br"] {
+            let refused = server.ask("POST", target, &format!("Content-Encoding: {coding}\r\n"), item);
+            assert_eq!(refused.status, 415, "{target}: {}", refused.text());
+            assert!(refused.text().contains("bodies are taken as they are"), "{}", refused.text());
+        }
+    }
+    assert_eq!(server.ask("POST", "/_/collections/items", "Content-Encoding: Identity\r\n", item).status, 201);
+}

@@ -27,6 +27,7 @@ fn check(config: &str, told: &[&str]) {
 fn values_of_the_wrong_kind_or_size() {
     for (config, told) in [
         ("[server]\nhttp = \"localhost\"", ["2:8", "`server.http` is \"localhost\"", "ADDRESS:PORT"]),
+        ("[server]\nhttp = \"example.com:80\"", ["2:8", "is \"example.com:80\"", "or localhost:8080"]),
         ("[server]\nthreads = 1.5", ["2:11", "is a float", "an integer from 1 to 256"]),
         ("[server]\nmemory = 1", ["2:10", "`server.memory` is 1", "from 33554432"]),
         ("[server]\nmemory = -5", ["2:10", "`server.memory` is -5", "from 33554432"]),
@@ -179,4 +180,11 @@ fn a_folder_that_is_in_use_is_named() {
     assert!(told.contains(&format!("{}: ", data.display())) && told.contains("another process has"), "{told}");
     running.drain();
     running.join().expect("it ends");
+}
+
+#[test]
+fn localhost_is_an_address_to_listen_on() {
+    check("[server]\nhttp = \"localhost:8081\"\nadmin = \"localhost:9081\"", &[]);
+    check("[server]\nhttp = \"localhost:8081\"\nadmin = \"127.0.0.1:8081\"", &["1:2", "are one address"]);
+    check("[server]\nhttp = \"localhost:66000\"", &["2:8", "is \"localhost:66000\""]);
 }

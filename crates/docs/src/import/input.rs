@@ -20,6 +20,10 @@ pub(super) struct Source {
     pub(super) content: Content,
 }
 
+/// What to do with a table of text.
+const NO_CSV: &str =
+    "CSV is not taken: make an object of each line, as in {\"id\":1,\"name\":\"x\"}, in a file with the end .ndjson";
+
 /// How to get at the bytes.
 pub(super) enum Content {
     Stream(Box<dyn Read + Send>),
@@ -44,6 +48,7 @@ pub(super) fn open(input: Input, options: &Options, sources: &mut Vec<Source>) -
     let format = match extension.to_ascii_lowercase().as_str() {
         "zip" => return unpack(&name, file, sources).map_err(refused),
         "ndjson" | "jsonl" => Format::Lines,
+        "csv" | "tsv" => return Err(refused(NO_CSV.to_owned())),
         _ => Format::Json,
     };
     sources.push(Source { name, format, bytes, content: Content::Stream(Box::new(file)) });

@@ -200,16 +200,26 @@ fn changes_kept(table: &Table<'_>) -> Option<Duration> {
 
 fn address(item: &Item<'_>) -> Option<SocketAddr> {
     let text = item.text()?;
-    let parsed = text.parse().ok();
-    if parsed.is_none() {
-        item.mistake(format!("`{}` is \"{text}\"", item.path()), "ADDRESS:PORT, as in 127.0.0.1:8080 or [::1]:8080");
+    let parsed = listen_address(text);
+    if let Err(allowed) = parsed {
+        item.mistake(format!("`{}` is \"{text}\"", item.path()), allowed);
     }
-    parsed
+    parsed.ok()
+}
+
+/// Where to listen: an address with its port, or `localhost` for 127.0.0.1; no other name is looked up. Else what is allowed.
+pub fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
+    let address = match text.strip_prefix("localhost:") {
+        Some(port) => port.parse().ok().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+        None => text.parse().ok(),
+    };
+    address.ok_or("ADDRESS:PORT, as in 127.0.0.1:8080, [::1]:8080 or localhost:8080")
 }
 
 fn admin(item: &Item<'_>) -> Option<AdminListener> {
     let text = item.text()?;
-    let parsed = if text == "off" { Some(AdminListener::Off) } else { text.parse().ok().map(AdminListener::Address) };
+    let parsed =
+        if text == "off" { Some(AdminListener::Off) } else { listen_address(text).ok().map(AdminListener::Address) };
     if parsed.is_none() {
         let allowed = "ADDRESS:PORT, as in 127.0.0.1:9080, or \"off\"";
         item.mistake(format!("`{}` is \"{text}\"", item.path()), allowed);

@@ -16,6 +16,7 @@ mod token;
 pub use cors::CorsConfig;
 pub use endpoint::{Action, EndpointConfig, PageConfig, SortConfig, Target};
 pub(crate) use endpoint::{GET_ALLOWED, GET_WRITES, SORT, path_parameters};
+pub use listen::listen_address;
 pub use server::{AdminListener, Durability, ServerConfig};
 pub use steps::StepConfig;
 pub(crate) use token::read_all as read_tokens;
