@@ -58,6 +58,11 @@ fn slow() -> Vec<String> {
         table("printf('%1000000s', id) LIKE printf('%%%40000sb%%', id)"),
         // JSON.
         table(&sum_of("json_valid('[' || printf('%0300000d', id) || ']')", 120)),
+        table(&sum_of("length(json_set(printf('[%.*c]', 100000, '1'), '$[#]', 1, '$[#]', 2))", 120)),
+        table(&sum_of(
+            "length(json_patch('{' || rtrim(replace(printf('%.9000c', 'x'), 'x', '\"' || id || '\":1,'), ',') || '}', '{' || rtrim(replace(printf('%.9000c', 'x'), 'x', '\"b\":1,'), ',') || '}'))",
+            1,
+        )),
         table(&sum_of("json_array_length(printf('[%.*c]', 100000, '1'))", 120)),
         table(
             "length(json_extract(printf('%.900c', '[') || printf('%300000s', id) || printf('%.900c', ']'), '$' || replace(printf('%.900c', 'x'), 'x', '[0]')))",

@@ -145,6 +145,17 @@ fn values_keep_what_they_are_in_json() {
 }
 
 #[test]
+fn a_field_is_changed_inside_and_stays_json() {
+    let service = Service::new(&config(NOTES));
+    service.run(r#"insert notes {"id":1,"j":{"a":2.50,"b":[1]}}"#).unwrap();
+    let sql = "UPDATE notes SET j = json_set(j, '$.a', 'x', '$.c.d', json('[true]')), k = json_remove(j, '$.b'), l = json_patch(j, '{\"a\":null}'), \
+               m = json_insert(j, '$.b[#]', 2), n = json_replace(j, '$.e', 1)";
+    run(&service, sql, &[]).unwrap();
+    let expected = r#"{"id":1,"j":{"a":"x","b":[1],"c":{"d":[true]}},"k":{"a":2.50},"l":{"b":[1]},"m":{"a":2.50,"b":[1,2]},"n":{"a":2.50,"b":[1]}}"#;
+    assert_eq!(service.get("notes/1").unwrap().1, expected);
+}
+
+#[test]
 fn what_is_copied_keeps_its_form_wherever_it_is_read() {
     let service = Service::new(&config(NOTES));
     service.run(r#"insert notes {"id":1,"n":2.50,"j":[1,{"a":2.50}]}"#).unwrap();

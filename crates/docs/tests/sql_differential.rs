@@ -3,6 +3,8 @@
 use crate::sql_oracle::Both;
 use docs::sql::{Budget, Query, QueryError, Scratch};
 use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::{Value as Json, json};
 
 fn cell() -> impl Strategy<Value = Json> {
@@ -603,4 +605,83 @@ fn functions_of_text_and_json_are_sqlites() {
     {
         both.check(&format!("SELECT id, {wrong} AS x FROM t"), false);
     }
+}
+
+/// A random JSON value of few names and numbers, so that paths meet something.
+fn some_json(random: &mut SmallRng, depth: u32) -> String {
+    const PLAIN: [&str; 8] = ["null", "true", "7", "-1.5", "\"\"", "\"x\\\" y\"", "\"\\u00e9\"", "[]"];
+    match random.random_range(0..if depth == 0 { 2 } else { 4 }) {
+        0 | 1 => PLAIN[random.random_range(0..PLAIN.len())].to_owned(),
+        2 => {
+            let elements: Vec<String> = (0..random.random_range(0..4)).map(|_| some_json(random, depth - 1)).collect();
+            format!("[{}]", elements.join(" , "))
+        }
+        _ => {
+            let names = ["a", "b", "c d"].into_iter().filter(|_| random.random_bool(0.6)).collect::<Vec<_>>();
+            let fields: Vec<String> =
+                names.iter().map(|name| format!("\"{name}\": {}", some_json(random, depth - 1))).collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+    }
+}
+
+fn some_path(random: &mut SmallRng) -> String {
+    const STEPS: [&str; 11] = [".a", ".b", ".\"c d\"", ".e", "[0]", "[1]", "[2]", "[#]", "[#-1]", "[#-2]", "[3]"];
+    let steps = (0..random.random_range(0..4)).map(|_| STEPS[random.random_range(0..STEPS.len())]);
+    format!("${}", steps.collect::<String>())
+}
+
+#[test]
+fn json_is_changed_as_sqlite_changes_it() {
+    let both = mixed();
+    for call in [
+        "json_set(d, '$.k', a)",
+        "json_set(d, '$.k', json(d), '$.k.z', b)",
+        "json_insert(d, '$.new', c, '$.k', 1)",
+        "json_replace(d, '$.k', json_array(1, a), '$.new', 1)",
+        "json_remove(d, '$.k')",
+        "json_remove(d, '$.k', NULL)",
+        "json_remove(d)",
+        "json_remove(d, '$')",
+        "json_set(d, NULL, 1)",
+        "json_set(d, '$', a)",
+        "json_set(d)",
+        "json_set(NULL, '$.a', 1)",
+        "json_patch(d, '{\"k\":null,\"n\":{\"m\":null,\"l\":1}}')",
+        "json_patch(NULL, '{}')",
+        "json_patch(d, NULL)",
+        "json_array(json_set('{}', '$.a', 'x'), json_remove('[1,2]', '$[0]'), json_patch('1', '2'))",
+        "json_set('{}', '$.a', json_set('[]', '$[0]', 1))",
+        "json_set('{}', '$.\"q\n\"', '\t')",
+        "json_set('{', '$.a', 1)",
+        "json_set('{}', 'a', 1)",
+        "json_set('{}', '$.', 1)",
+        "json_remove('[]', '$[')",
+        "json_patch('{}', '{')",
+    ] {
+        both.check(&format!("SELECT id, {call} AS x FROM t"), false);
+    }
+    let mut random = SmallRng::seed_from_u64(16);
+    for _ in 0..4_000 {
+        let (json, other) = (some_json(&mut random, 3), some_json(&mut random, 2));
+        let (path, second) = (some_path(&mut random), some_path(&mut random));
+        let call = match random.random_range(0..5) {
+            0 => format!("json_remove('{json}', '{path}', '{second}')"),
+            1 => format!("json_patch('{json}', '{other}')"),
+            2 => format!("json_insert('{json}', '{path}', json('{other}'), '{second}', 'x')"),
+            3 => format!("json_replace('{json}', '{path}', json('{other}'), '{second}', 1.5)"),
+            _ => format!("json_set('{json}', '{path}', json('{other}'), '{second}', NULL)"),
+        };
+        both.check(&format!("SELECT {call} AS x"), false);
+    }
+}
+
+#[test]
+fn a_sum_whose_parts_cancel_each_other_out_is_exact_here() {
+    let values = [i64::MAX, 1, i64::MIN, 2].map(|a| serde_json::json!({ "a": a }));
+    let documents: Vec<Json> =
+        (0..).zip(values).map(|(id, value)| json!({ "id": id, "a": value["a"], "b": 0.05 })).collect();
+    let both = Both::new(&documents, &[]);
+    assert_eq!(both.ours("SELECT SUM(a) AS x FROM t"), Ok(vec![json!([2])]));
+    both.check("SELECT AVG(a + b) AS x, SUM(a) + TOTAL(b) AS y FROM t", false);
 }

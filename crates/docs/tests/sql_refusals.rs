@@ -123,6 +123,7 @@ fn mistakes_are_told_with_their_position() {
         "ORDER BY or another clause inside a call",
     );
     check("SELECT json_object('a') AS x", Invalid, 1, 8, "in pairs");
+    check("SELECT json_set('{}', '$.a') AS x", Invalid, 1, 8, "json_set takes JSON, and paths and values in pairs");
     check("SELECT id FROM users WHERE email = 'x' COLLATE NOCASE", NotYet, 1, 36, "COLLATE (compare LOWER");
     check("SELECT date('now', 'localtime') AS x", NotYet, 1, 8, "localtime");
     check("SELECT printf('%j', 1) AS x", NotYet, 1, 8, "%j");

@@ -6,6 +6,7 @@ use memchr::memmem;
 
 use super::dates::{self, DateFunction, DateResult};
 use super::error::Fault;
+use super::json_edits::Edit;
 use super::mathematics::{self, Mathematics};
 use super::sort::sort_in_pieces;
 use super::value::{Value, compare};
@@ -57,7 +58,12 @@ pub(crate) enum JsonFunction {
     Member,
     Minify,
     Object,
+    /// A merge patch.
+    Patch,
+    /// Values at paths.
+    Put(Edit),
     Quote,
+    Remove,
     Type,
     Valid,
 }
@@ -91,8 +97,13 @@ pub(crate) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
     ("json_array", Function::Json(JsonFunction::Array), 0, ARGUMENTS_MAX),
     ("json_array_length", Function::Json(JsonFunction::ArrayLength), 1, 2),
     ("json_extract", Function::Json(JsonFunction::Extract), 2, ARGUMENTS_MAX),
+    ("json_insert", Function::Json(JsonFunction::Put(Edit::Insert)), 1, ARGUMENTS_MAX),
     ("json_object", Function::Json(JsonFunction::Object), 0, ARGUMENTS_MAX),
+    ("json_patch", Function::Json(JsonFunction::Patch), 2, 2),
     ("json_quote", Function::Json(JsonFunction::Quote), 1, 1),
+    ("json_remove", Function::Json(JsonFunction::Remove), 1, ARGUMENTS_MAX),
+    ("json_replace", Function::Json(JsonFunction::Put(Edit::Replace)), 1, ARGUMENTS_MAX),
+    ("json_set", Function::Json(JsonFunction::Put(Edit::Set)), 1, ARGUMENTS_MAX),
     ("json_type", Function::Json(JsonFunction::Type), 1, 2),
     ("json_valid", Function::Json(JsonFunction::Valid), 1, 1),
     ("julianday", Function::Date(DateFunction::JulianDay), 0, ARGUMENTS_MAX),

@@ -15,6 +15,9 @@ const DEPTH_MAX: usize = 1000;
 /// Bytes of the longest escape in a string, which may stand for one.
 const ESCAPE_BYTES_MAX: usize = 6;
 
+/// The index of `[#]`, the place behind the last element: nothing is there.
+pub(crate) const BEHIND_LAST: i64 = i64::MAX;
+
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -96,7 +99,7 @@ impl Step {
 
 impl PathStep<'_> {
     /// The value that it leads to.
-    fn of<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn of<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         match *self {
             PathStep::Field(name) => field(text, name.as_bytes()),
             PathStep::Item(index) => item(text, index),
@@ -224,7 +227,7 @@ pub(crate) fn type_name(json: &[u8]) -> &'static str {
 
 /// What lies at a path, SQLite's text `$.a[1]."b c"[#-1]`; `None`: nothing. The whole path is checked before the first step.
 pub(crate) fn at_path<'a>(text: &'a [u8], path: &[u8], meter: &Meter<'_>) -> Result<Option<&'a [u8]>, Fault> {
-    let path = std::str::from_utf8(path).ok().and_then(|path| path.strip_prefix('$')).ok_or(Fault::JsonPath)?;
+    let path = steps_of(path)?;
     let mut rest = path;
     while !rest.is_empty() {
         (_, rest) = first_step(rest).ok_or(Fault::JsonPath)?;
@@ -239,8 +242,13 @@ pub(crate) fn at_path<'a>(text: &'a [u8], path: &[u8], meter: &Meter<'_>) -> Res
     Ok(Some(found))
 }
 
+/// What follows a path's `$`.
+pub(crate) fn steps_of(path: &[u8]) -> Result<&str, Fault> {
+    std::str::from_utf8(path).ok().and_then(|path| path.strip_prefix('$')).ok_or(Fault::JsonPath)
+}
+
 /// The first step, and what follows it.
-fn first_step(rest: &str) -> Option<(PathStep<'_>, &str)> {
+pub(crate) fn first_step(rest: &str) -> Option<(PathStep<'_>, &str)> {
     if let Some(quoted) = rest.strip_prefix(".\"") {
         let (name, after) = quoted.split_once('"')?;
         return Some((PathStep::Field(name), after));
@@ -253,7 +261,7 @@ fn first_step(rest: &str) -> Option<(PathStep<'_>, &str)> {
     let (index, after) = rest.strip_prefix('[')?.split_once(']')?;
     let index = match index.strip_prefix("#-") {
         Some(from_end) => -from_end.parse::<i64>().ok().filter(|&n| n > 0)?,
-        None if index == "#" => i64::MAX, // Behind the last: nothing is there.
+        None if index == "#" => BEHIND_LAST,
         None => index.parse::<u32>().ok()?.into(),
     };
     Some((PathStep::Item(index), after))

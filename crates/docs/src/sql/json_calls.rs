@@ -1,5 +1,5 @@
 //! The JSON functions: `json`, `json_extract`, `json_type`, `json_array_length`, `json_valid`, `json_quote`, `json_array`,
-//! `json_object`.
+//! `json_object`, and the calls of those that change JSON (`json_edits`).
 //!
 //! A result that is JSON is embedded as it is where another of them takes it, any other text as a string: `json_array('[1]',
 //! json('[1]'))` is `["[1]",[1]]`. SQLite marks values for that; here the expression that makes the value tells. Only JSON
@@ -9,6 +9,7 @@ use super::error::Fault;
 use super::expr::Expr;
 use super::functions::{Function, JsonFunction};
 use super::json;
+use super::json_edits::{self, Edit};
 use super::number;
 use super::row::Scope;
 use super::value::{self, Value};
@@ -98,6 +99,9 @@ pub(crate) fn call<'a>(
     match function {
         JsonFunction::Minify => Ok((Value::Text(json::minified(text, workspace)?), true)),
         JsonFunction::Extract => extract(text, &arguments[1..], scope),
+        JsonFunction::Put(edit) => put(json::minified(text, workspace)?, edit, &arguments[1..], scope),
+        JsonFunction::Remove => remove(json::minified(text, workspace)?, &arguments[1..], scope),
+        JsonFunction::Patch => patch(json::minified(text, workspace)?, &arguments[1], scope),
         _ => {
             let Some(found) = at_path(text, arguments.get(1), scope)? else { return Ok((Value::Null, false)) };
             let value = match function {
@@ -116,6 +120,43 @@ fn at_path<'a>(text: &'a [u8], path: Option<&'a Expr>, scope: &Scope<'a>) -> Res
         None => Ok(None),
         Some(path) => json::at_path(json::trimmed(text), path, scope.fixed.meter),
     }
+}
+
+/// Pairs of a path and a value, one after the other; one whose path is NULL does nothing.
+fn put<'a>(mut text: &'a [u8], edit: Edit, pairs: &'a [Expr], scope: &Scope<'a>) -> Result<(Value<'a>, bool), Fault> {
+    let workspace = scope.workspace();
+    for pair in pairs.chunks_exact(2) {
+        let path = pair[0].evaluate(scope)?.to_text(workspace)?;
+        let mut json = workspace.text();
+        push(evaluate(&pair[1], scope)?, &mut json, workspace)?;
+        if let Some(path) = path {
+            text = json_edits::put(text, path, json::minified(json.finish(), workspace)?, edit, workspace)?;
+        }
+    }
+    Ok((Value::Text(text), true))
+}
+
+/// NULL where a path is, or where all is removed.
+fn remove<'a>(mut text: &'a [u8], paths: &'a [Expr], scope: &Scope<'a>) -> Result<(Value<'a>, bool), Fault> {
+    let workspace = scope.workspace();
+    for path in paths {
+        let Some(path) = path.evaluate(scope)?.to_text(workspace)? else { return Ok((Value::Null, false)) };
+        let Some(left) = json_edits::remove(text, path, workspace)? else { return Ok((Value::Null, false)) };
+        text = left;
+    }
+    Ok((Value::Text(text), true))
+}
+
+fn patch<'a>(text: &'a [u8], patch: &'a Expr, scope: &Scope<'a>) -> Result<(Value<'a>, bool), Fault> {
+    let workspace = scope.workspace();
+    let Some(patch) = patch.evaluate(scope)?.to_text(workspace)? else { return Ok((Value::Null, false)) };
+    workspace.meter.tick_bytes(2 * patch.len())?;
+    if !json::is_valid(patch) {
+        return Err(Fault::Json);
+    }
+    let mut out = workspace.text();
+    json_edits::patch(Some(text), json::minified(patch, workspace)?, &mut out, workspace)?;
+    Ok((out.value(), true))
 }
 
 fn extract<'a>(text: &'a [u8], paths: &'a [Expr], scope: &Scope<'a>) -> Result<(Value<'a>, bool), Fault> {
@@ -189,7 +230,7 @@ fn push<'a>(
     }
 }
 
-fn push_string(text: &[u8], out: &mut TextBuilder<'_>) -> Result<(), Fault> {
+pub(super) fn push_string(text: &[u8], out: &mut TextBuilder<'_>) -> Result<(), Fault> {
     out.push(b'"')?;
     for &byte in text {
         match byte {

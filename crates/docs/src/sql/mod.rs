@@ -48,6 +48,7 @@ mod inner;
 mod join_order;
 mod json;
 mod json_calls;
+mod json_edits;
 mod kept;
 mod keyset;
 mod leaves;

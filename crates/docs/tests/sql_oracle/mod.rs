@@ -41,12 +41,13 @@ fn adds(sql: &str) -> bool {
     ["SUM(", "AVG(", "TOTAL("].iter().any(|name| sql.contains(name))
 }
 
-/// Equal but for the last digits of reals.
-fn alike(ours: &[Json], theirs: &[Json]) -> bool {
+/// Equal but for the last digits of reals, and for what SQLite may lose where numbers cancel each other out: it adds up as Neumaier does
+/// ("Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974), with an error of some ε² of the sum of magnitudes.
+fn alike(ours: &[Json], theirs: &[Json], lost: f64) -> bool {
     let cell = |ours: &Json, theirs: &Json| match (ours, theirs) {
         (Json::Number(a), Json::Number(b)) if a.is_f64() && b.is_f64() => {
             let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
-            (a - b).abs() <= 1e-14 * a.abs().max(b.abs())
+            (a - b).abs() <= 1e-14 * a.abs().max(b.abs()) + lost
         }
         (ours, theirs) => ours == theirs,
     };
@@ -67,6 +68,8 @@ fn kind(field: &str, documents: &[Json]) -> FieldKind {
 pub(crate) struct Both {
     pub(crate) memory: Memory,
     pub(crate) sqlite: rusqlite::Connection,
+    /// What SQLite may lose in a sum over all pairs of documents.
+    lost: f64,
 }
 
 impl Both {
@@ -91,7 +94,12 @@ impl Both {
         let sqlite = rusqlite::Connection::open_in_memory().unwrap();
         create(&sqlite, "t", t);
         create(&sqlite, "u", u);
-        Both { memory, sqlite }
+        // Sums in which reals beyond the integers cancel each other out are compared without it.
+        let numbers = t.iter().chain(u).filter_map(Json::as_object).flat_map(|document| document.values());
+        let largest = numbers.filter_map(Json::as_f64).map(f64::abs).filter(|n| *n <= 1e19).fold(0.0, f64::max);
+        let pairs = (t.len().max(1) * u.len().max(1)) as f64;
+        let lost = 4.0 * f64::EPSILON * f64::EPSILON * pairs * largest;
+        Both { memory, sqlite, lost }
     }
 
     pub(crate) fn ours(&self, sql: &str) -> Result<Vec<Json>, String> {
@@ -194,7 +202,7 @@ impl Both {
                     theirs.sort_by_key(Json::to_string);
                 }
                 let rows = ours.len();
-                if ours == theirs || adds(sql) && alike(&ours, &theirs) {
+                if ours == theirs || adds(sql) && alike(&ours, &theirs, self.lost) {
                     Ok(Some(rows))
                 } else {
                     Err(format!("{sql}\n ours: {ours:?}\n theirs: {theirs:?}"))

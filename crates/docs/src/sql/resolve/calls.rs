@@ -212,6 +212,9 @@ pub(super) fn call(name: &str, mut arguments: Vec<Expr>, at: Location) -> Resolv
     if function == Function::Json(JsonFunction::Object) && count % 2 == 1 {
         return invalid("json_object takes names and values in pairs", at);
     }
+    if matches!(function, Function::Json(JsonFunction::Put(_))) && count.is_multiple_of(2) {
+        return invalid(&format!("{name} takes JSON, and paths and values in pairs"), at);
+    }
     check_literals(function, &arguments, at)?;
     Ok(Expr::Call(function, arguments))
 }

@@ -313,7 +313,15 @@ fn form(expr: &Expr) -> Form {
     match expr {
         Expr::Call(Function::Json(JsonFunction::Extract), _) => Form::Extracted,
         Expr::Call(
-            Function::Json(JsonFunction::Array | JsonFunction::Object | JsonFunction::Minify | JsonFunction::Quote),
+            Function::Json(
+                JsonFunction::Array
+                | JsonFunction::Object
+                | JsonFunction::Minify
+                | JsonFunction::Quote
+                | JsonFunction::Put(_)
+                | JsonFunction::Remove
+                | JsonFunction::Patch,
+            ),
             _,
         )
         | Expr::Arrow(false, ..) => Form::Json,
