@@ -4,7 +4,7 @@
 //! to clone; each thread that works with it takes a [`Session`].
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use store::{Recovery, Store};
@@ -60,6 +60,28 @@ pub(crate) struct Inner {
     pub(crate) generations: Arc<()>,
 }
 
+impl Drop for Inner {
+    /// Numbers that nobody was given are not lost. Where this is not written, for the store takes no writes, it is as after a crash.
+    fn drop(&mut self) {
+        if self.is_superseded.load(Ordering::SeqCst) {
+            return;
+        }
+        let collections = self.heart.collections.iter();
+        let next: Vec<_> =
+            collections.filter_map(|collection| Some((collection, collection.keys.as_ref()?.unsettled()?))).collect();
+        if next.is_empty() {
+            return;
+        }
+        let written = self.heart.store.commit(&mut |tx| {
+            next.iter().for_each(|(of, (tree, next))| tx.put(*tree, of.info.name.as_bytes(), next));
+            Ok(())
+        });
+        if let Err(error) = written {
+            tracing::debug!(%error, "the next numbers of keys are not written: some are left out");
+        }
+    }
+}
+
 /// A collection of an open database, by its place in the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CollectionId(pub usize);
@@ -98,7 +120,8 @@ impl Database {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let stored = stored_catalog::read(&store.reader()?.snapshot(), catalog_tree)?;
         rebuild::drop_trees(&store, catalog_tree, &stored)?;
-        let (database, rows) = Database::assemble(config, dir, store, &rebuild::after_drops(stored), Arc::default())?;
+        let stored = rebuild::after_drops(stored);
+        let (database, rows) = Database::assemble(config, dir, store, &stored, Arc::default(), None)?;
         rebuild::drop_trees(database.store(), catalog_tree, &rows)?;
         database.begin_builds();
         Ok(database)
@@ -111,13 +134,14 @@ impl Database {
     }
 
     /// Brings the store in line with a configuration while nobody writes; gives the rows that are new, whose trees are still to
-    /// be dropped. Nothing is built before [`Database::begin_builds`].
+    /// be dropped. Nothing is built before [`Database::begin_builds`]. `until_now` is what has been at work over the store.
     pub(crate) fn assemble(
         config: &Config,
         dir: &Path,
         store: Store,
         stored: &Rows,
         generations: Arc<()>,
+        until_now: Option<&Heart>,
     ) -> Result<(Database, Rows), OpenError> {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let reader = store.reader()?;
@@ -143,7 +167,8 @@ impl Database {
         }
         catalog.views = views::tables(config, &catalog)?;
         for collection in &mut collections {
-            collection.keys = Keys::open(&store, &reader.snapshot(), &collection.info)?;
+            let until_now = until_now.and_then(|heart| heart.collection(&collection.info.name)?.keys.as_ref());
+            collection.keys = Keys::open(&store, &reader.snapshot(), &collection.info, until_now)?;
         }
         drop(reader);
         let heart =
@@ -275,9 +300,9 @@ impl Database {
             let (database, write) = self.succeeded(write)?;
             return database.write_now(&write);
         };
-        let mut outcome = None;
+        let (mut outcome, mut long_check) = (None, LongCheck::default());
         let commit = self.inner.heart.store.commit(&mut |tx| {
-            let prepared = self.prepare(write, tx, &mut LongCheck::default());
+            let prepared = self.prepare(write, tx, &mut long_check);
             let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
             outcome = Some(prepared);
             result
@@ -293,8 +318,10 @@ impl Database {
             return database.write_all(&moved.into_iter().map(|(_, write)| write).collect::<Vec<_>>());
         };
         let mut refused = None;
+        let mut checks: Vec<LongCheck> = writes.iter().map(|_| LongCheck::default()).collect();
         let commit = self.inner.heart.store.commit(&mut |tx| {
-            refused = writes.iter().find_map(|write| self.prepare(write, tx, &mut LongCheck::default()).err());
+            let mut each = writes.iter().zip(&mut checks);
+            refused = each.find_map(|(write, long_check)| self.prepare(write, tx, long_check).err());
             if refused.is_none() { Ok(()) } else { Err(store::Abort) }
         });
         match (commit, refused) {

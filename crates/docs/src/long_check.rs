@@ -27,11 +27,13 @@ pub(crate) const AGAIN_BYTES_MAX: usize = 1 << 20;
 /// Keys of hashes: a client cannot make two documents of one hash.
 static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
 
-/// What is known of the check of a write's document.
+/// What is known of a write: how the check of its document is done, and ended, and what it had when it was prepared before.
 #[derive(Default)]
 pub(crate) struct LongCheck {
     /// Hashes of the text that fits.
     fits: Option<[u64; 2]>,
+    /// The number that it was given for its key.
+    pub(crate) number: Option<i64>,
     /// This is not the first time that the write is prepared.
     pub(crate) is_again: bool,
     /// Asked while it is read and checked.

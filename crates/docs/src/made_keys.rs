@@ -1,15 +1,17 @@
 //! Keys that the collection gives to documents that come without one.
 //!
 //! - `counter`: the numbers from 1 on, for number keys. A number is given once, whatever becomes of the document: an insert
-//!   that is refused leaves a gap, and so does a restart ([`BLOCK`] at most). Numbers that documents bring themselves are
+//!   that is refused leaves a gap, and so does a crash ([`BLOCK`] at most). Numbers that documents bring themselves are
 //!   stepped over.
 //! - `uuid`: version 7 of RFC 9562, for text keys: they sort by the time at which they were made.
 //!
 //! The counter is in memory, so inserts beside each other do not conflict. What is on disk is a number that none given so
 //! far has reached: row NAME of the tree `sequences`, 8 bytes, little-endian, moved ahead by the transaction that first
-//! reaches it.
+//! reaches it. A clean end writes the next number itself, another configuration goes on with the counter in memory, and a write that
+//! is prepared again keeps its number: none of them leaves a gap.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use store::Store;
@@ -31,7 +33,7 @@ const TRIES_MAX: usize = 3;
 /// What gives a collection's keys.
 #[derive(Debug)]
 pub(crate) enum Keys {
-    Counter(Counter),
+    Counter(Arc<Counter>),
     Uuid,
 }
 
@@ -39,6 +41,10 @@ pub(crate) enum Keys {
 #[derive(Debug)]
 pub(crate) struct Counter {
     next: AtomicI64,
+    /// What `next` was when the row on disk was last known to be as far.
+    settled: AtomicI64,
+    /// The collection's tree, and that of the rows.
+    documents: TreeId,
     sequences: TreeId,
 }
 
@@ -46,12 +52,20 @@ pub(crate) struct Counter {
 type Made = String;
 
 impl Keys {
-    /// Those of a collection that makes keys, as of now.
-    pub(crate) fn open(store: &Store, view: &impl View, info: &CollectionInfo) -> Result<Option<Keys>, ReadError> {
-        Ok(match info.key.generate {
-            None => None,
-            Some(Generate::Uuid) => Some(Keys::Uuid),
-            Some(Generate::Counter) => {
+    /// Those of a collection that makes keys, as of now; of one that has made them by another configuration until now, the same.
+    pub(crate) fn open(
+        store: &Store,
+        view: &impl View,
+        info: &CollectionInfo,
+        until_now: Option<&Keys>,
+    ) -> Result<Option<Keys>, ReadError> {
+        Ok(match (info.key.generate, until_now) {
+            (None, _) => None,
+            (Some(Generate::Uuid), _) => Some(Keys::Uuid),
+            (Some(Generate::Counter), Some(Keys::Counter(counter))) if counter.documents == info.tree => {
+                Some(Keys::Counter(Arc::clone(counter)))
+            }
+            (Some(Generate::Counter), _) => {
                 let sequences = store.tree(TREE)?;
                 let reserved = view.get(sequences, info.name.as_bytes())?.map_or(0, |row| number(&row));
                 let mut last = None;
@@ -59,18 +73,32 @@ impl Keys {
                     last = of_key(info, key);
                     ControlFlow::Break(())
                 })?;
-                let next = AtomicI64::new(behind(last).max(reserved));
-                Some(Keys::Counter(Counter { next, sequences }))
+                let next = behind(last).max(reserved);
+                let (settled, next) = (AtomicI64::new(next), AtomicI64::new(next));
+                Some(Keys::Counter(Arc::new(Counter { next, settled, documents: info.tree, sequences })))
             }
         })
     }
 
-    /// A key that no document has, as JSON.
-    pub(crate) fn make<C: Change>(&self, info: &CollectionInfo, change: &mut C) -> Result<Made, WriteError> {
+    /// A key that no document has, as JSON. `given` is the number that the same write had when it was prepared before; it is told here.
+    pub(crate) fn make<C: Change>(
+        &self,
+        info: &CollectionInfo,
+        given: &mut Option<i64>,
+        change: &mut C,
+    ) -> Result<Made, WriteError> {
         match self {
             Keys::Uuid => Ok(format!("\"{}\"", uuid::Uuid::now_v7())),
-            Keys::Counter(counter) => counter.make(info, change),
+            Keys::Counter(counter) => counter.make(info, given, change),
         }
+    }
+
+    /// The tree, and the next number where the row on disk is to tell it: nobody writes any more.
+    pub(crate) fn unsettled(&self) -> Option<(TreeId, [u8; 8])> {
+        let Keys::Counter(counter) = self else { return None };
+        let next = counter.next.load(Ordering::Relaxed);
+        let is_known = counter.settled.swap(next, Ordering::Relaxed) == next;
+        (!is_known).then(|| (counter.sequences, next.to_le_bytes()))
     }
 
     /// A document came with a key of its own.
@@ -84,15 +112,21 @@ impl Keys {
 }
 
 impl Counter {
-    fn make<C: Change>(&self, info: &CollectionInfo, change: &mut C) -> Result<Made, WriteError> {
+    fn make<C: Change>(
+        &self,
+        info: &CollectionInfo,
+        given: &mut Option<i64>,
+        change: &mut C,
+    ) -> Result<Made, WriteError> {
         for _ in 0..TRIES_MAX {
-            // At the end of all numbers it stays there.
-            let given = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
-            let given = given.unwrap_or(i64::MAX);
-            let Some(key) = info.key.kind.of_scalar(Scalar::Integer(given)).filter(|_| given < i64::MAX) else { break };
+            let number = given.take().unwrap_or_else(|| self.give());
+            let Some(key) = info.key.kind.of_scalar(Scalar::Integer(number)).filter(|_| number < i64::MAX) else {
+                break;
+            };
             if change.get(info.tree, key.as_bytes())?.is_none() {
-                self.reserve(given, info, change)?;
-                return Ok(given.to_string());
+                self.reserve(number, info, change)?;
+                *given = Some(number);
+                return Ok(number.to_string());
             }
             let mut last = None;
             change.scan(info.tree, ALL, Direction::Backward, &mut |key, _| {
@@ -102,6 +136,12 @@ impl Counter {
             self.next.fetch_max(behind(last), Ordering::Relaxed);
         }
         Err(WriteError::Conflict { what: format!("{} has no number left for a key", info.name) })
+    }
+
+    /// The next number; at the end of all numbers it stays there.
+    fn give(&self) -> i64 {
+        let given = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
+        given.unwrap_or(i64::MAX)
     }
 
     /// Moves the row on disk ahead, where this number has reached it. Transactions beside it may do the same, and what each

@@ -153,7 +153,8 @@ impl Database {
         let store = self.store().clone();
         let stored = stored_catalog::read(&store.reader()?.snapshot(), self.inner.heart.catalog_tree)?;
         let generations = Arc::clone(&self.inner.generations);
-        let (database, rows) = Database::assemble(config, &self.inner.dir, store, &stored, generations)?;
+        let (database, rows) =
+            Database::assemble(config, &self.inner.dir, store, &stored, generations, Some(&self.inner.heart))?;
         let closed = database.inner.gate.close_to_long() && database.inner.gate.close();
         debug_assert!(closed, "nobody knows it yet");
         let mut drops: Rows = stored;

@@ -330,7 +330,7 @@ impl<C: Change> Work<'_, C> {
         keys: &Keys,
         encoder: &mut Encoder,
         new: &mut Vec<u8>,
-        long_check: &LongCheck,
+        long_check: &mut LongCheck,
     ) -> Result<(), WriteError> {
         let info = &self.collection.info;
         let document = document(new)?;
@@ -340,7 +340,7 @@ impl<C: Change> Work<'_, C> {
         let mut text = b"{".to_vec();
         binjson::append_string(&mut text, &info.key.field);
         text.push(b':');
-        text.extend_from_slice(keys.make(info, &mut *self.change)?.as_bytes());
+        text.extend_from_slice(keys.make(info, &mut long_check.number, &mut *self.change)?.as_bytes());
         match document.text() {
             b"{}" => text.push(b'}'),
             fields => {

@@ -472,7 +472,7 @@ mod tests {
         let stored: Rows =
             stored_catalog::read(&store.reader().unwrap().snapshot(), store.tree("catalog").unwrap()).unwrap();
         // Its own builders wait.
-        let (database, _) = Database::assemble(&config, dir, store, &stored, Arc::default()).unwrap();
+        let (database, _) = Database::assemble(&config, dir, store, &stored, Arc::default(), None).unwrap();
         let heart = Arc::clone(&database.inner.heart);
         let (reading, stop, started, told) = (AtomicUsize::new(1), Arc::default(), Instant::now(), AtomicU64::new(0));
         let work =

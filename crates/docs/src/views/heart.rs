@@ -20,6 +20,11 @@ pub(crate) struct Heart {
 }
 
 impl Heart {
+    /// The collection of that name.
+    pub(crate) fn collection(&self, name: &str) -> Option<&Collection> {
+        self.collections.iter().find(|collection| &*collection.info.name == name)
+    }
+
     /// From now on what writes leave for the writer is laid onto these views.
     pub(crate) fn take_folds(&self) {
         let chains = Some(Chains::new(&self.views.list, self.catalog_tree));
