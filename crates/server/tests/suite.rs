@@ -16,6 +16,7 @@ mod conditional;
 mod crowded;
 mod damaged_pages;
 mod declared;
+mod documentation;
 mod expiry;
 mod flowing;
 mod fuzz_config;
