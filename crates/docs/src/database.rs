@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use store::{Recovery, Store};
+use store::{Recovery, Store, TreeId};
 
 use crate::announced::{self, RuleStatus};
 use crate::catalog::Catalog;
@@ -61,22 +61,37 @@ pub(crate) struct Inner {
 }
 
 impl Drop for Inner {
-    /// Numbers that nobody was given are not lost. Where this is not written, for the store takes no writes, it is as after a crash.
+    /// Numbers that nobody was given are not lost. Nobody waits for it, for this may be a thread of the store; closing the store commits
+    /// what is queued. Where it is not written, for the store takes no writes, it is as after a crash.
     fn drop(&mut self) {
         if self.is_superseded.load(Ordering::SeqCst) {
             return;
         }
-        let collections = self.heart.collections.iter();
-        let next: Vec<_> =
-            collections.filter_map(|collection| Some((collection, collection.keys.as_ref()?.unsettled()?))).collect();
-        if next.is_empty() {
-            return;
+        let next = NextNumbers(self.heart.collections.iter().filter_map(next_number).collect());
+        if !next.0.is_empty()
+            && let Ok(reader) = self.heart.store.reader()
+        {
+            let _ = self.heart.store.submit(&reader, Box::new(next));
         }
-        let written = self.heart.store.commit(&mut |tx| {
-            next.iter().for_each(|(of, (tree, next))| tx.put(*tree, of.info.name.as_bytes(), next));
-            Ok(())
-        });
-        if let Err(error) = written {
+    }
+}
+
+/// Tree, row and number of counters that are further than the disk knows.
+struct NextNumbers(Vec<(TreeId, String, [u8; 8])>);
+
+fn next_number(collection: &Collection) -> Option<(TreeId, String, [u8; 8])> {
+    let (tree, next) = collection.keys.as_ref()?.unsettled()?;
+    Some((tree, collection.info.name.clone(), next))
+}
+
+impl store::Transaction for NextNumbers {
+    fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+        self.0.iter().for_each(|(tree, row, next)| tx.put(*tree, row.as_bytes(), next));
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
+        if let Err(error) = outcome {
             tracing::debug!(%error, "the next numbers of keys are not written: some are left out");
         }
     }

@@ -93,9 +93,13 @@ impl Keys {
         }
     }
 
-    /// The tree, and the next number where the row on disk is to tell it: nobody writes any more.
+    /// The tree, and the next number where the row on disk is to tell it: nobody writes any more. Not where another configuration has
+    /// the counter too, and may give numbers.
     pub(crate) fn unsettled(&self) -> Option<(TreeId, [u8; 8])> {
         let Keys::Counter(counter) = self else { return None };
+        if Arc::strong_count(counter) > 1 {
+            return None;
+        }
         let next = counter.next.load(Ordering::Relaxed);
         let is_known = counter.settled.swap(next, Ordering::Relaxed) == next;
         (!is_known).then(|| (counter.sequences, next.to_le_bytes()))

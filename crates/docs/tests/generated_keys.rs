@@ -135,6 +135,38 @@ fn threads_beside_each_other_get_numbers_of_their_own_and_refusals_leave_gaps() 
 }
 
 #[test]
+fn a_database_that_ends_on_the_stores_thread_writes_its_next_number() {
+    let config = config(CONFIG);
+    let mut service = Service::new(&config);
+    for round in 1..=50 {
+        let session = service.database.session().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let write = docs::Write {
+            collection: service.id("notes"),
+            op: docs::Op::Insert { body: b"{}".to_vec() },
+            precondition: docs::Precondition::None,
+        };
+        let done = Box::new(move |outcome| tell.send(outcome).unwrap());
+        service.database.write(&session, write, done);
+        drop(session);
+        // The write that is under way holds the last handle.
+        let Service { database, dir } = service;
+        drop(database);
+        let written = told.recv().unwrap().unwrap();
+        assert_eq!(KeyType::U32.of_bytes(&written.key).unwrap().to_string(), round.to_string());
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let database = loop {
+            match docs::Database::open(&config, dir.path(), store::Options::default()) {
+                Ok((database, _)) => break database,
+                Err(error) => assert!(std::time::Instant::now() < until, "{error}"),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        };
+        service = Service { database, dir };
+    }
+}
+
+#[test]
 fn uuids_sort_by_time() {
     let service = Service::new(&config(CONFIG));
     let keys: Vec<String> = (0..100)
