@@ -175,6 +175,55 @@ fn clear_due<C: Change>(
     Ok(())
 }
 
+/// A stored document that a new one cannot stand beside: the field in which both have one value, and its key.
+pub(crate) struct InTheWay {
+    pub(crate) field: String,
+    pub(crate) key: Vec<u8>,
+    /// The field is the key itself.
+    pub(crate) is_key: bool,
+}
+
+/// The documents that a new one would be refused for: of its key, and of its unique values. Of one that would be refused for what it is
+/// itself there may be none. Changes nothing but that a document of its key goes whose time has come.
+pub(crate) fn in_the_way<C: Change>(
+    collection: &Collection,
+    (op, at): (&Op, &AtWrite),
+    change: &mut C,
+    scratch: &mut Scratch,
+) -> Result<Vec<InTheWay>, WriteError> {
+    let Op::Insert { body } = op else { return Ok(Vec::new()) };
+    scratch.long_check.bound_again(op.bytes())?;
+    if let Some(due) = &at.due {
+        clear_due(collection, op, due, change, scratch)?;
+    }
+    let Scratch { encoder, buffers, shape, long_check, .. } = scratch;
+    if encode(encoder, body, &mut buffers.new, long_check).is_err() {
+        return Ok(Vec::new());
+    }
+    let (new, entry) = (document(&buffers.new)?, &mut buffers.entries.new_key);
+    collection.with_row(new, shape, |row| {
+        let mut found = Vec::new();
+        let plain = collection.key_of(row);
+        if let Some(key) = plain.as_ref().and_then(|plain| collection.info.key.kind.of_scalar(plain.scalar()))
+            && change.get(collection.info.tree, key.as_bytes())?.is_some()
+        {
+            let (field, key) = (collection.info.key.field.clone(), key.as_bytes().to_vec());
+            found.push(InTheWay { field, key, is_key: true });
+        }
+        for (number, unique) in collection.unique.iter().enumerate().filter(|(_, one)| !one.readiness.is_refused()) {
+            // One that is too long is refused where it is inserted.
+            if !matches!(collection.unique_key(number, row, entry), Ok(true)) {
+                continue;
+            }
+            if let Some(key) = change.get(unique.tree, entry)? {
+                let (field, key) = (collection.info.unique[number].field.clone(), key.to_vec());
+                found.push(InTheWay { field, key, is_key: false });
+            }
+        }
+        Ok(found)
+    })
+}
+
 /// Whether there is a document of this key whose time has come.
 pub(crate) fn is_due<C: Change>(
     collection: &Collection,

@@ -167,6 +167,82 @@ fn what_is_copied_keeps_its_form_wherever_it_is_read() {
 }
 
 #[test]
+fn a_new_document_is_left_out_or_takes_the_place_of_those_it_stands_against() {
+    let file = r#"
+[collections.users]
+key = { field = "id", type = "u32" }
+unique = ["email", "name"]
+[collections.visits]
+key = { field = "id", type = "u32" }
+references = { user = "users" }
+"#;
+    let service = Service::new(&config(file));
+    let change = |sql: &str| run(&service, sql, &[]).map(|(documents, rows)| (documents, rows.len()));
+    let insert = |id: u32, email: &str, name: &str| {
+        service.run(&format!(r#"insert users {{"id":{id},"email":"{email}","name":"{name}"}}"#)).unwrap()
+    };
+    (1..=4).for_each(|id| drop(insert(id, &format!("e{id}"), &format!("n{id}"))));
+    service.run(r#"insert visits {"id":1,"user":1}"#).unwrap();
+    let values = "INTO users (id, email, name) VALUES";
+    assert_eq!(
+        change(&format!("INSERT OR IGNORE {values} (1, 'a', 'b'), (9, 'e2', 'b'), (8, 'e8', 'n8') RETURNING id")),
+        Ok((1, 1))
+    );
+    assert_eq!(change(&format!("INSERT {values} (8, 'x', 'y') ON CONFLICT DO NOTHING")), Ok((0, 0)));
+    assert_eq!(change(&format!("INSERT {values} (8, 'x', 'y') ON CONFLICT (ID) DO NOTHING")), Ok((0, 0)));
+    let refused = change(&format!("INSERT {values} (7, 'e8', 'y') ON CONFLICT (id) DO NOTHING"));
+    assert!(refused.is_err_and(|why| why.contains("another document of users has this \"email\"")));
+    // Of its own key, though a visit refers to it; and two others, by one value each.
+    assert_eq!(change(&format!("REPLACE {values} (1, 'e2', 'n3')")), Ok((1, 0)));
+    for (path, expected) in [
+        ("users/1", Some(r#"{"id":1,"email":"e2","name":"n3"}"#)),
+        ("users/2", None),
+        ("users/3", None),
+        ("users/9", None),
+    ] {
+        assert_eq!(service.get(path).map(|(_, text)| text).as_deref(), expected, "{path}");
+    }
+    // One that is referred to does not go for another's value.
+    let refused = change(&format!("INSERT OR REPLACE {values} (5, 'e2', 'n5')"));
+    assert!(refused.is_err_and(|why| why.contains("refers to it")));
+    assert!(service.get("users/5").is_none());
+    // What it is itself refused for stays an error.
+    assert!(change("INSERT OR IGNORE INTO visits (id, user) VALUES (2, 77)").is_err());
+    assert_eq!(change(&format!("INSERT OR REPLACE {values} (4, 'e4', 'n4')")), Ok((1, 0)));
+    assert!(docs::verify::database(&service.database).unwrap().is_clean());
+}
+
+#[test]
+fn a_stored_document_is_changed_by_the_new_one_that_it_stands_against() {
+    let file = "[collections.n]\nkey = { field = \"id\", type = \"u32\" }\nunique = [\"name\"]\n";
+    let service = Service::new(&config(file));
+    service.run(r#"insert n {"id":1,"name":"a","count":1,"tags":["x"],"at":{"y":2}}"#).unwrap();
+    let stored = |id: u32| service.get(&format!("n/{id}")).unwrap().1;
+    let insert = "INSERT INTO n (id, name, count, tags) VALUES (:id, :name, 5, json('[1]'))";
+    let change = |id: i64, name: &'static str, end: &str, more: &[Value<'_>]| {
+        let parameters = [&[Value::Integer(id), Value::text(name)], more].concat();
+        run(&service, &format!("{insert} {end}"), &parameters)
+    };
+    let add = "ON CONFLICT (id) DO UPDATE SET count = count + excluded.count, tags = excluded.tags RETURNING id, count";
+    assert_eq!(change(1, "b", add, &[]), Ok((1, vec![vec!["1".into(), "6".into()]])));
+    // What is a list there is one here; the rest stays, and is where it was.
+    assert_eq!(stored(1), r#"{"id":1,"name":"a","count":6,"tags":[1],"at":{"y":2}}"#);
+    assert_eq!(change(2, "c", add, &[]), Ok((1, vec![vec!["2".into(), "5".into()]])));
+    // A parameter of its own; where WHERE does not hold nothing is done.
+    let most =
+        "ON CONFLICT (name) DO UPDATE SET count = :most, at = NULL WHERE n.count < :most RETURNING id, :most AS m";
+    assert_eq!(change(9, "a", most, &[Value::Integer(3)]), Ok((0, vec![])));
+    assert_eq!(change(9, "a", most, &[Value::Integer(7)]), Ok((1, vec![vec!["1".into(), "7".into()]])));
+    assert_eq!(stored(1), r#"{"id":1,"name":"a","count":7,"tags":[1]}"#);
+    // Another conflict than the one that is named is refused.
+    assert!(change(2, "zz", most, &[Value::Integer(9)]).is_err_and(|why| why.contains("in use")));
+    // One that the change brings about, too.
+    let taken = "ON CONFLICT (id) DO UPDATE SET name = 'a'";
+    assert!(change(2, "zz", taken, &[]).is_err_and(|why| why.contains("this \"name\"")));
+    assert!(docs::verify::database(&service.database).unwrap().is_clean());
+}
+
+#[test]
 fn what_is_not_supported_says_so_with_its_position() {
     let service = Service::new(&travels());
     let check = |sql: &str, kind: SqlErrorKind, (line, column): (u64, u64), message: &str| {
@@ -181,7 +257,13 @@ fn what_is_not_supported_says_so_with_its_position() {
     check("INSERT INTO users (id, email) VALUES (1)", Invalid, (1, 39), "1 values for 2 fields");
     check("INSERT INTO nobody (id) VALUES (1)", UnknownName, (1, 13), "no collection \"nobody\"");
     check("INSERT INTO locations VALUES (1)", Invalid, (1, 1), "needs a schema");
-    check("INSERT OR REPLACE INTO users (id) VALUES (1)", NotYet, (1, 1), "INSERT OR");
+    check("INSERT OR FAIL INTO users (id) VALUES (1)", NotYet, (1, 1), "INSERT OR FAIL");
+    let update = "INSERT INTO users (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET";
+    check(&format!("{update} id = 2"), Invalid, (1, 66), "the key \"id\" cannot be changed");
+    check(&format!("{update} gender = excluded.age"), UnknownName, (1, 84), "no field \"age\"");
+    check(&format!("{update} gender = (SELECT 'm')"), NotYet, (1, 13), "an inner query in DO UPDATE");
+    let nothing = "INSERT INTO users (id) VALUES (1) ON CONFLICT (gender) DO NOTHING";
+    check(nothing, Invalid, (1, 48), "\"gender\", which is neither the key nor unique");
     check("DELETE FROM users RETURNING COUNT(*) AS n", NotYet, (1, 29), "an aggregate");
     check("DROP TABLE users", NotYet, (0, 0), "anything but SELECT, INSERT");
     check("UPDATE users SET (email, gender) = ('a', 'm', 1)", Invalid, (1, 37), "3 values for 2 fields");

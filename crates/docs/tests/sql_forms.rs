@@ -177,3 +177,34 @@ fn what_is_refused_of_these_forms_has_its_place() {
         assert!(line == 1 && (16..600).contains(&column) && told.contains("nests deeper"), "{line}:{column} {told}");
     }
 }
+
+#[test]
+fn not_indexed_behind_a_table_says_nothing_of_the_rows() {
+    let both = both();
+    for sql in [
+        "SELECT * FROM t NOT INDEXED WHERE a = 1",
+        "SELECT x.id, y.id FROM t AS x NOT INDEXED JOIN u y not /* a */ indexed ON x.a = y.a WHERE x.id > 1",
+        "SELECT x.id FROM t x NOT INDEXED, u",
+        "SELECT id FROM \"t\" NOT INDEXED ORDER BY id",
+        "SELECT id FROM t WHERE a IN (SELECT a FROM u NOT INDEXED)",
+    ] {
+        both.check(sql, false);
+    }
+    // A field's name like any other.
+    let t = [json!({ "id": 1, "indexed": 0 }), json!({ "id": 2, "indexed": 1 })];
+    let fields = "[collections.t]\nkey = { field = \"id\", type = \"u32\" }\n";
+    let service = crate::service::Service::new(&crate::service::config(fields));
+    t.iter().for_each(|document| drop(service.run(&format!("insert t {document}")).unwrap()));
+    for sql in [
+        "SELECT id FROM t WHERE NOT indexed",
+        "SELECT id FROM t WHERE id > 0 AND NOT indexed",
+        "SELECT id FROM t NOT INDEXED WHERE id > 0 AND NOT indexed",
+        "SELECT id FROM t WHERE CASE WHEN NOT indexed THEN NOT indexed ELSE NOT id END",
+    ] {
+        let query = service.database.prepare_query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let session = service.database.session().unwrap();
+        let (mut out, budget, now) = (Vec::new(), docs::sql::Budget::default(), session.now());
+        query.write_array(now.view(), &[], &mut docs::sql::Scratch::new(), &budget, &mut out).unwrap();
+        assert_eq!(String::from_utf8_lossy(&out), r#"[{"id":1}]"#, "{sql}");
+    }
+}

@@ -15,7 +15,8 @@ use super::budget::{Budget, Meter};
 use super::compared::Compared;
 use super::error::{QueryError, ROWS_READ, SqlError};
 use super::query::Query;
-use super::resolve::changes::{Action, Changing, Form};
+use super::resolve::EXCLUDED;
+use super::resolve::changes::{Action, Changing, Form, Given, OnConflict};
 use super::row::as_key;
 use super::run::Scratch;
 use super::sink::{JsonRows, RowSink, write_field};
@@ -39,7 +40,18 @@ pub struct Modification {
     changing: Changing,
     sources: Vec<Query>,
     returning: Option<Query>,
+    upsert: Option<Upsert>,
     parameters: Vec<String>,
+}
+
+/// What DO UPDATE makes of a stored document, prepared.
+#[derive(Debug)]
+struct Upsert {
+    fields: Vec<String>,
+    /// The same, quoted.
+    names: Vec<Vec<u8>>,
+    values: Vec<Given>,
+    query: Query,
 }
 
 /// A document written counts as so many rows read: about as much work.
@@ -148,7 +160,8 @@ impl KeptRows {
 impl Modification {
     /// About how many bytes it has in memory, but for its plans.
     pub(crate) fn bytes(&self) -> usize {
-        let prepared = self.sources.iter().chain(&self.returning).map(Query::bytes);
+        let upsert = self.upsert.iter().map(|upsert| &upsert.query);
+        let prepared = self.sources.iter().chain(&self.returning).chain(upsert).map(Query::bytes);
         let names = self.changing.fields.iter().chain(&self.parameters);
         let names: usize = names.map(|name| 2 * (size_of::<String>() + name.len())).sum();
         size_of::<Modification>() + prepared.sum::<usize>() + names
@@ -166,12 +179,18 @@ impl Modification {
         let mut changing = resolve::changes::resolve(&statement, catalog)?;
         let parameters = match &changing.returning {
             Some(returning) => returning.parameters[..returning.parameters.len() - 1].to_vec(),
-            None => changing.sources.last().map_or_else(Vec::new, |source| source.parameters.clone()),
+            None => changing.parameters(),
         };
         let sources = std::mem::take(&mut changing.sources);
         let sources = sources.into_iter().map(|source| Query::of(source, catalog.clone())).collect();
         let returning = changing.returning.take().map(|returning| Query::of(returning, catalog.clone()));
-        Ok(Modification { changing, sources, returning, parameters })
+        let upsert = changing.upsert.take().map(|upsert| Upsert {
+            names: upsert.fields.iter().map(|name| quoted(name)).collect(),
+            fields: upsert.fields,
+            values: upsert.values,
+            query: Query::of(upsert.query, catalog.clone()),
+        });
+        Ok(Modification { changing, sources, returning, upsert, parameters })
     }
 
     /// The names of the parameters, by slot.
@@ -275,9 +294,9 @@ impl Modification {
             }
             let forms = self.changing.forms.get(source).map_or(&[][..], |forms| forms);
             let (names, at) = (&names[..], &at);
-            let mut one = One { changing: &self.changing, collection, change: &mut *change, forms, names, at };
-            one.write(row, &mut tell, &mut scratch)?;
-            done.documents += 1;
+            let (changing, upsert) = (&self.changing, self.upsert.as_ref());
+            let mut one = One { changing, upsert, parameters, collection, change: &mut *change, forms, names, at };
+            done.documents += u64::from(one.write(row, &mut tell, &mut scratch)?);
             done.rows_read += ROWS_PER_WRITE;
             check(done.rows_read, tell.budget)?;
         }
@@ -332,6 +351,9 @@ fn quoted(name: &str) -> Vec<u8> {
 /// One document on its way.
 struct One<'o, C> {
     changing: &'o Changing,
+    upsert: Option<&'o Upsert>,
+    /// Of the statement.
+    parameters: &'o [Value<'o>],
     collection: &'o Collection,
     change: &'o mut C,
     forms: &'o [Form],
@@ -341,13 +363,14 @@ struct One<'o, C> {
 }
 
 impl<C: Change> One<'_, C> {
-    fn write(&mut self, mut row: &[u8], tell: &mut Tell<'_>, scratch: &mut Scratch) -> Result<(), ModifyError> {
+    /// Gives whether a document was written: a new one may be left out.
+    fn write(&mut self, mut row: &[u8], tell: &mut Tell<'_>, scratch: &mut Scratch) -> Result<bool, ModifyError> {
         if self.changing.action == Action::Insert {
-            let body = self.body(b"{}", &mut row);
-            let prepared = self.apply(&Op::Insert { body }, tell.budget)?;
+            let Some(prepared) = self.insert(&mut row, tell.budget, scratch)? else { return Ok(false) };
             let kind = self.collection.info.key.kind;
             let key = kind.of_bytes(&prepared).ok_or(QueryError::Damaged("a key"))?;
-            return Ok(tell.tell(&Within::new(&mut *self.change), value_of(&key), scratch)?);
+            tell.tell(&Within::new(&mut *self.change), value_of(&key), scratch)?;
+            return Ok(true);
         }
         let meter = Meter::unbounded();
         let key = match sort::take_field(&mut row) {
@@ -359,15 +382,106 @@ impl<C: Change> One<'_, C> {
         if self.changing.action == Action::Delete {
             tell.tell(&Within::new(&mut *self.change), key, scratch)?;
             self.apply(&Op::Delete { key: stored.as_bytes().to_vec() }, tell.budget)?;
-            return Ok(());
+            return Ok(true);
         }
         let old = self.change.get(self.collection.info.tree, stored.as_bytes())?;
         let old = old.ok_or(QueryError::Damaged("a document"))?;
         let document = old.get(STAMP_BYTES..).and_then(|bytes| binjson::Document::from_bytes(bytes).ok());
         let text = document.ok_or(QueryError::Damaged("a document"))?.text().to_vec();
-        let body = self.body(&text, &mut row);
+        let body = laid_out(&text, self.names, &self.values(&mut row));
         self.apply(&Op::Replace { key: stored.as_bytes().to_vec(), body }, tell.budget)?;
-        Ok(tell.tell(&Within::new(&mut *self.change), key, scratch)?)
+        tell.tell(&Within::new(&mut *self.change), key, scratch)?;
+        Ok(true)
+    }
+
+    /// Stores a new document, as [`OnConflict`] says where it stands against others; gives its key, none where it is left out.
+    fn insert(
+        &mut self,
+        row: &mut &[u8],
+        budget: &Budget<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Vec<u8>>, ModifyError> {
+        let values = self.values(row);
+        let op = Op::Insert { body: laid_out(b"{}", self.names, &values) };
+        if self.changing.on_conflict == OnConflict::Refuse {
+            return self.apply(&op, budget).map(Some);
+        }
+        let (collection, change, written) = (self.collection, &mut *self.change, (&op, self.at));
+        let in_the_way = scratch::with(|scratch| {
+            scratch.long_check.is_again = statement::is_in_share();
+            write::in_the_way(collection, written, change, scratch)
+        })?;
+        if let OnConflict::LeaveOut(field) | OnConflict::Update(field) = &self.changing.on_conflict {
+            let counts = |other: &&write::InTheWay| field.as_ref().is_none_or(|field| *field == other.field);
+            return match (in_the_way.iter().find(counts), self.upsert) {
+                (None, _) => self.apply(&op, budget).map(Some),
+                (Some(_), None) => Ok(None),
+                (Some(other), Some(upsert)) => self.change_stored(&other.key, upsert, &values, budget, scratch),
+            };
+        }
+        let own = in_the_way.iter().find(|other| other.is_key).map(|other| other.key.clone());
+        let mut gone: Vec<&[u8]> = Vec::new();
+        for other in in_the_way.iter().filter(|other| own.as_ref() != Some(&other.key)) {
+            // Two unique values may be of one document.
+            if !gone.contains(&&*other.key) {
+                self.apply(&Op::Delete { key: other.key.clone() }, budget)?;
+                gone.push(&other.key);
+            }
+        }
+        match (own, op) {
+            // In its place, so that what refers to it stays.
+            (Some(key), Op::Insert { body }) => self.apply(&Op::Replace { key, body }, budget).map(Some),
+            (_, op) => self.apply(&op, budget).map(Some),
+        }
+    }
+
+    /// Changes a stored document as DO UPDATE says; gives its key, none where its WHERE does not hold.
+    fn change_stored(
+        &mut self,
+        stored: &[u8],
+        upsert: &Upsert,
+        new: &[Option<Vec<u8>>],
+        budget: &Budget<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Vec<u8>>, ModifyError> {
+        let key = self.collection.info.key.kind.of_bytes(stored).ok_or(QueryError::Damaged("a key"))?;
+        let (arena, meter, mut known) = (Bump::new(), Meter::unbounded(), self.parameters.iter());
+        let mut given = Vec::new();
+        for name in upsert.query.parameters() {
+            let excluded = name.strip_prefix(EXCLUDED).and_then(|name| name.strip_prefix('.'));
+            given.push(match excluded {
+                Some(field) => {
+                    match self.changing.fields.iter().position(|known| known == field).map(|place| &new[place]) {
+                        Some(Some(json)) => of_json(json, Workspace::new(&arena, &meter)).map_err(QueryError::from)?,
+                        _ => Value::Null,
+                    }
+                }
+                None if name.is_empty() => value_of(&key),
+                None => known.next().copied().unwrap_or(Value::Null),
+            });
+        }
+        let mut made = KeptRows::default();
+        upsert.query.execute(&Within::new(&mut *self.change), &given, scratch, budget, &mut made)?;
+        let Some(mut row) = made.rows().next() else { return Ok(None) };
+        let row = &mut row;
+        let values: Vec<Option<Vec<u8>>> = upsert
+            .fields
+            .iter()
+            .zip(&upsert.values)
+            .map(|(name, given)| match *given {
+                Given::Made(form) => self.value(name, form, row),
+                Given::New(place) => {
+                    sort::take_field(row);
+                    place.and_then(|place| new[place].clone())
+                }
+            })
+            .collect();
+        let old = self.change.get(self.collection.info.tree, stored)?;
+        let old = old.ok_or(QueryError::Damaged("a document"))?;
+        let document = old.get(STAMP_BYTES..).and_then(|bytes| binjson::Document::from_bytes(bytes).ok());
+        let text = document.ok_or(QueryError::Damaged("a document"))?.text().to_vec();
+        let op = Op::Replace { key: stored.to_vec(), body: laid_out(&text, &upsert.names, &values) };
+        self.apply(&op, budget).map(Some)
     }
 
     fn apply(&mut self, op: &Op, budget: &Budget<'_>) -> Result<Vec<u8>, ModifyError> {
@@ -386,39 +500,9 @@ impl<C: Change> One<'_, C> {
         }
     }
 
-    /// The document's text with the new values: each in its field's old place, or behind all.
-    fn body(&self, old: &[u8], row: &mut &[u8]) -> Vec<u8> {
-        let values: Vec<Option<Vec<u8>>> =
-            self.changing.fields.iter().zip(self.forms).map(|(name, form)| self.value(name, *form, row)).collect();
-        let mut out = vec![b'{'];
-        let mut push = |name: &[u8], value: &[u8]| {
-            if out.len() > 1 {
-                out.push(b',');
-            }
-            out.extend_from_slice(name);
-            out.push(b':');
-            out.extend_from_slice(value);
-        };
-        let names = self.names;
-        let mut placed = vec![false; names.len()];
-        for (name, value) in json::fields(old) {
-            match names.iter().position(|new| new == name) {
-                None => push(name, value),
-                Some(place) => {
-                    placed[place] = true;
-                    if let Some(value) = &values[place] {
-                        push(name, value);
-                    }
-                }
-            }
-        }
-        for (place, name) in names.iter().enumerate().filter(|(place, _)| !placed[*place]) {
-            if let Some(value) = &values[place] {
-                push(name, value);
-            }
-        }
-        out.push(b'}');
-        out
+    /// The values of a row, each as JSON; none where it is NULL.
+    fn values(&self, row: &mut &[u8]) -> Vec<Option<Vec<u8>>> {
+        self.changing.fields.iter().zip(self.forms).map(|(name, form)| self.value(name, *form, row)).collect()
     }
 
     /// A field's value as JSON; `None` for NULL.
@@ -441,6 +525,38 @@ impl<C: Change> One<'_, C> {
         }
         Some(out)
     }
+}
+
+/// A document's text with new values: each in its field's old place, or behind all; without those that are NULL.
+fn laid_out(old: &[u8], names: &[Vec<u8>], values: &[Option<Vec<u8>>]) -> Vec<u8> {
+    let mut out = vec![b'{'];
+    let mut push = |name: &[u8], value: &[u8]| {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(name);
+        out.push(b':');
+        out.extend_from_slice(value);
+    };
+    let mut placed = vec![false; names.len()];
+    for (name, value) in json::fields(old) {
+        match names.iter().position(|new| new == name) {
+            None => push(name, value),
+            Some(place) => {
+                placed[place] = true;
+                if let Some(value) = &values[place] {
+                    push(name, value);
+                }
+            }
+        }
+    }
+    for (place, name) in names.iter().enumerate().filter(|(place, _)| !placed[*place]) {
+        if let Some(value) = &values[place] {
+            push(name, value);
+        }
+    }
+    out.push(b'}');
+    out
 }
 
 fn value_of<'k>(key: &Key<'k>) -> Value<'k> {

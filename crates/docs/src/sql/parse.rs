@@ -271,6 +271,8 @@ pub(crate) fn statement(sql: &str) -> Result<(Statement, Vec<TokenWithSpan>), Sq
         return Err(limit("tokens", TOKENS_MAX));
     }
     numbers(&mut tokens)?;
+    drop_not_indexed(&mut tokens);
+    replace_into(&mut tokens);
     check_nesting(&tokens)?;
     check_copying(&tokens)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens.clone());
@@ -320,6 +322,53 @@ fn numbers(tokens: &mut Vec<TokenWithSpan>) -> Result<(), SqlError> {
         place += 1;
     }
     Ok(())
+}
+
+/// Makes `REPLACE INTO` at the beginning `INSERT OR REPLACE INTO`, which it is short for. sqlparser takes it for MySQL alone.
+fn replace_into(tokens: &mut Vec<TokenWithSpan>) {
+    let keyword = |token: &TokenWithSpan| match &token.token {
+        Token::Word(word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let Some(first) = tokens.iter().position(|token| !matches!(token.token, Token::Whitespace(_))) else { return };
+    if keyword(&tokens[first]) == Keyword::REPLACE {
+        let span = tokens[first].span;
+        let words = ["INSERT", "OR"].map(|word| TokenWithSpan { token: Token::make_keyword(word), span });
+        tokens.splice(first..first, words);
+    }
+}
+
+/// Leaves out `NOT INDEXED` behind a table's name: which way a query takes is decided here, and the rows are the same. Behind what an
+/// expression follows on, INDEXED is a field's name.
+fn drop_not_indexed(tokens: &mut Vec<TokenWithSpan>) {
+    use Keyword::{
+        ALL, AND, BETWEEN, BY, CASE, DISTINCT, ELSE, ESCAPE, GLOB, HAVING, IN, IS, LIKE, LIMIT, NOT, OFFSET, ON, OR,
+        RETURNING, SELECT, THEN, WHEN, WHERE,
+    };
+    const BEFORE_EXPRESSIONS: [Keyword; 23] = [
+        ALL, AND, BETWEEN, BY, CASE, DISTINCT, ELSE, ESCAPE, GLOB, HAVING, IN, IS, LIKE, LIMIT, NOT, OFFSET, ON, OR,
+        RETURNING, SELECT, THEN, WHEN, WHERE,
+    ];
+    let is_plain = |word: &Word| word.quote_style.is_none();
+    let (mut is_behind_name, mut place) = (false, 0);
+    while place < tokens.len() {
+        match &tokens[place].token {
+            Token::Whitespace(_) => {}
+            Token::Word(word) if is_behind_name && is_plain(word) && word.keyword == NOT => {
+                let behind = tokens[place + 1..].iter().position(|token| !matches!(token.token, Token::Whitespace(_)));
+                let next = place + 1 + behind.unwrap_or_default();
+                is_behind_name = false;
+                if matches!(tokens.get(next).map(|next| &next.token), Some(Token::Word(word)) if is_plain(word) && word.value.eq_ignore_ascii_case("INDEXED"))
+                {
+                    tokens.drain(place..=next);
+                    continue;
+                }
+            }
+            Token::Word(word) => is_behind_name = !is_plain(word) || !BEFORE_EXPRESSIONS.contains(&word.keyword),
+            _ => is_behind_name = false,
+        }
+        place += 1;
+    }
 }
 
 /// Bounds what recurses without the parser's own counter: repeated prefix operators.

@@ -86,6 +86,24 @@ pub(crate) fn change(random: &mut Random) -> Change {
     }
 }
 
+/// How an INSERT of values ends.
+const CONFLICTS: [&str; 8] = [
+    "",
+    "",
+    " ON CONFLICT DO NOTHING",
+    " ON CONFLICT (id) DO NOTHING",
+    " ON CONFLICT (id) DO UPDATE SET a = excluded.a",
+    " ON CONFLICT (id) DO UPDATE SET b = b + excluded.b, c = excluded.c, d = excluded.id WHERE excluded.b > b",
+    " ON CONFLICT DO UPDATE SET (c, a) = (c || excluded.c, NULL), b = 1 - excluded.b",
+    " ON CONFLICT (id) DO UPDATE SET a = a WHERE excluded.a IS NOT a",
+];
+
+/// How an INSERT begins: most are refused where a key is in use.
+fn insert_word(random: &mut Random) -> &'static str {
+    const WORDS: [&str; 6] = ["INSERT", "INSERT", "INSERT", "INSERT OR IGNORE", "INSERT OR REPLACE", "REPLACE"];
+    random.pick_static(&WORDS)
+}
+
 fn insert_values(random: &mut Random, table: &'static str) -> Change {
     let rows: Vec<String> = (0..=random.below(4))
         .map(|row| {
@@ -99,7 +117,9 @@ fn insert_values(random: &mut Random, table: &'static str) -> Change {
             format!("({id}, {})", values.join(", "))
         })
         .collect();
-    let sql = format!("INSERT INTO {table} (id, a, b, c, d) VALUES {}", rows.join(", "));
+    let word = insert_word(random);
+    let behind = if word == "INSERT" { random.pick(&CONFLICTS) } else { "" };
+    let sql = format!("{word} INTO {table} (id, a, b, c, d) VALUES {}{behind}", rows.join(", "));
     // SQLite, too, reads all of it first.
     Change { ours: sql.clone(), theirs: sql, table }
 }
@@ -110,7 +130,9 @@ fn insert_select(random: &mut Random, table: &'static str) -> Change {
     let values = [value(random, &own), integer(random, &own), value(random, &own)];
     let filter = if random.chance(2) { String::new() } else { format!(" WHERE {}", condition(random, &own)) };
     let sql = format!(
-        "INSERT INTO {table} (id, a, b, c) SELECT x.id + (SELECT COALESCE(MAX(q.id), 0) FROM {table} q) + 1, {} FROM {from} x{filter}",
+        "{} INTO {table} (id, a, b, c) SELECT x.id + (SELECT COALESCE(MAX(q.id), 0) FROM {table} q) + {}, {} FROM {from} x{filter}",
+        insert_word(random),
+        random.pick(&["1", "1", "(-3)"]),
         values.join(", ")
     );
     Change { ours: sql.clone(), theirs: sql, table }

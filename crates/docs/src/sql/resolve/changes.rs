@@ -8,6 +8,7 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Location;
 
+use super::names::EXCLUDED;
 use super::syntax::{parts, single};
 use super::{Clause, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
 use crate::catalog::Catalog;
@@ -20,6 +21,39 @@ pub(crate) enum Action {
     Insert,
     Update,
     Delete,
+}
+
+/// What becomes of a new document that stands against stored ones: by its key, or by a unique value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OnConflict {
+    /// The statement is refused.
+    #[default]
+    Refuse,
+    /// It is left out; with a field only where that is the one in which they are the same.
+    LeaveOut(Option<String>),
+    /// It takes their place.
+    Replace,
+    /// The stored one is changed; with a field only where that is the one in which they are the same.
+    Update(Option<String>),
+}
+
+/// What DO UPDATE makes of a stored document.
+#[derive(Clone, Debug)]
+pub(crate) struct Upsert {
+    pub(crate) fields: Vec<String>,
+    pub(crate) values: Vec<Given>,
+    /// Gives the values, or no row where WHERE does not hold. Its parameters are the statement's, `excluded.FIELD` of the new document, and
+    /// the key of the stored one, without a name, as the last.
+    pub(crate) query: Logical,
+}
+
+/// Where a value of DO UPDATE comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// It is computed.
+    Made(Form),
+    /// The new document has it: its place among the fields of INSERT, if it is there.
+    New(Option<usize>),
 }
 
 /// How a value of SQL becomes one of a document.
@@ -40,6 +74,8 @@ pub(crate) enum Form {
 pub(crate) struct Changing {
     pub(crate) collection: usize,
     pub(crate) action: Action,
+    pub(crate) on_conflict: OnConflict,
+    pub(crate) upsert: Option<Upsert>,
     /// The fields given values, and how.
     pub(crate) fields: Vec<String>,
     pub(crate) forms: Vec<Vec<Form>>,
@@ -63,9 +99,6 @@ pub(crate) fn resolve(statement: &Statement, catalog: &Catalog) -> Resolved<Chan
 
 fn insert_into(insert: &ast::Insert, catalog: &Catalog) -> Resolved<Changing> {
     let at = insert.insert_token.0.span.start;
-    if insert.or.is_some() || insert.on.is_some() || insert.replace_into {
-        return not_yet("INSERT OR … and ON CONFLICT", at);
-    }
     let TableObject::TableName(name) = &insert.table else { return not_yet("this form of INSERT", at) };
     let plain = insert.assignments.is_empty() && insert.partitioned.is_none() && insert.after_columns.is_empty();
     if !plain || insert.table_alias.is_some() || insert.insert_alias.is_some() || insert.overwrite {
@@ -77,6 +110,7 @@ fn insert_into(insert: &ast::Insert, catalog: &Catalog) -> Resolved<Changing> {
     let fields = insert_fields(&resolver, &insert.columns, at)?;
     let Some(source) = &insert.source else { return not_yet("DEFAULT VALUES", at) };
     let mut changing = Changing::new(collection, Action::Insert, fields);
+    changing.on_conflict = on_conflict(insert, &resolver, at)?;
     match &*source.body {
         SetExpr::Values(values) => {
             for row in &values.rows {
@@ -98,8 +132,92 @@ fn insert_into(insert: &ast::Insert, catalog: &Catalog) -> Resolved<Changing> {
             changing.sources.push(logical);
         }
     }
+    if let Some(ast::OnInsert::OnConflict(on)) = &insert.on
+        && let ast::OnConflictAction::DoUpdate(update) = &on.action
+    {
+        changing.upsert = Some(upsert(&changing, ident, update, catalog)?);
+    }
     changing.returning(insert.returning.as_deref(), catalog)?;
     Ok(changing)
+}
+
+/// `INSERT OR REPLACE`, `INSERT OR IGNORE`, `ON CONFLICT DO NOTHING` and `DO UPDATE`.
+fn on_conflict(insert: &ast::Insert, resolver: &Resolver<'_>, at: Location) -> Resolved<OnConflict> {
+    use ast::SqliteOnConflict::{Abort, Fail, Ignore, Replace, Rollback};
+    let or = match insert.or {
+        None => None,
+        Some(Abort) => Some(OnConflict::Refuse),
+        Some(Ignore) => Some(OnConflict::LeaveOut(None)),
+        Some(Replace) => Some(OnConflict::Replace),
+        Some(Fail | Rollback) => {
+            return not_yet("INSERT OR FAIL and OR ROLLBACK (a statement that is refused changes nothing)", at);
+        }
+    };
+    let on = match &insert.on {
+        None => return Ok(or.unwrap_or_default()),
+        Some(ast::OnInsert::OnConflict(on)) => on,
+        Some(_) => return not_yet("ON DUPLICATE KEY (say ON CONFLICT)", at),
+    };
+    if or.is_some() {
+        return not_yet("INSERT OR … with ON CONFLICT", at);
+    }
+    let with = match on.action {
+        ast::OnConflictAction::DoNothing => OnConflict::LeaveOut,
+        ast::OnConflictAction::DoUpdate(_) => OnConflict::Update,
+    };
+    let field = match &on.conflict_target {
+        None => return Ok(with(None)),
+        Some(ast::ConflictTarget::Columns(columns)) if columns.len() == 1 => &columns[0],
+        Some(_) => return not_yet("ON CONFLICT of several fields", at),
+    };
+    let info = resolver.info(0);
+    let known = std::iter::once(&info.key.field).chain(info.unique.iter().map(|unique| &unique.field));
+    match known.into_iter().find(|known| known.eq_ignore_ascii_case(&field.value)) {
+        Some(known) => Ok(with(Some(known.clone()))),
+        None => {
+            let what = format!("ON CONFLICT of \"{}\", which is neither the key nor unique", field.value);
+            invalid(&what, field.span.start)
+        }
+    }
+}
+
+fn upsert(changing: &Changing, table: &Ident, update: &ast::DoUpdate, catalog: &Catalog) -> Resolved<Upsert> {
+    let mut resolver = Resolver::new(catalog);
+    resolver.logical.parameters = changing.parameters();
+    resolver.has_excluded = true;
+    resolver.add_collection(table)?;
+    let (mut fields, mut values) = (Vec::new(), Vec::new());
+    for assignment in &update.assignments {
+        let (names, exprs) = assigned(assignment)?;
+        resolver.changed_fields(names, &mut fields)?;
+        let forms = resolver.values(exprs)?;
+        for (expr, form) in exprs.iter().zip(forms) {
+            values.push(match excluded(expr) {
+                None => Given::Made(form),
+                Some(name) => {
+                    let name = resolver.field(0, name).unwrap_or_else(|| name.to_owned());
+                    Given::New(changing.fields.iter().position(|field| *field == name))
+                }
+            });
+        }
+    }
+    resolver.condition(update.selection.as_ref())?;
+    if !resolver.logical.aggregates.is_empty() || !resolver.logical.inner.is_empty() {
+        return not_yet("an aggregate or an inner query in DO UPDATE", table.span.start);
+    }
+    resolver.sought_by_key();
+    Ok(Upsert { fields, values, query: resolver.logical })
+}
+
+/// The field of a value that is `excluded.FIELD` and nothing more.
+fn excluded(value: &ast::Expr) -> Option<&str> {
+    match value {
+        ast::Expr::CompoundIdentifier(idents) => match &idents[..] {
+            [first, field] if first.value.eq_ignore_ascii_case(EXCLUDED) => Some(&field.value),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The fields that INSERT names, or the schema's.
@@ -142,16 +260,7 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     let mut forms = Vec::new();
     for assignment in &update.assignments {
         let (names, values) = assigned(assignment)?;
-        for name in names {
-            let field = resolver.target(name)?;
-            if field == resolver.info(0).key.field {
-                return invalid(&format!("the key \"{field}\" cannot be changed"), name.span().start);
-            }
-            if changing.fields.contains(&field) {
-                return invalid(&format!("\"{field}\" is given twice"), name.span().start);
-            }
-            changing.fields.push(field);
-        }
+        resolver.changed_fields(names, &mut changing.fields)?;
         forms.extend(resolver.values(values)?);
     }
     resolver.condition(update.selection.as_ref())?;
@@ -205,11 +314,28 @@ fn delete_from(delete: &ast::Delete, catalog: &Catalog) -> Resolved<Changing> {
 
 impl Changing {
     fn new(collection: usize, action: Action, fields: Vec<String>) -> Changing {
-        Changing { collection, action, fields, forms: Vec::new(), sources: Vec::new(), joined: false, returning: None }
+        Changing {
+            collection,
+            action,
+            on_conflict: OnConflict::default(),
+            upsert: None,
+            fields,
+            forms: Vec::new(),
+            sources: Vec::new(),
+            joined: false,
+            returning: None,
+        }
     }
 
-    fn parameters(&self) -> Vec<String> {
-        self.sources.last().map_or_else(Vec::new, |source| source.parameters.clone())
+    /// Those of the statement so far.
+    pub(crate) fn parameters(&self) -> Vec<String> {
+        match &self.upsert {
+            None => self.sources.last().map_or_else(Vec::new, |source| source.parameters.clone()),
+            Some(upsert) => {
+                let all = upsert.query.parameters.iter();
+                all.filter(|name| !name.is_empty() && !name.contains('.')).cloned().collect()
+            }
+        }
     }
 
     fn check_width(&self, given: usize, at: Location) -> Resolved<()> {
@@ -238,12 +364,7 @@ impl Changing {
         if !resolver.logical.aggregates.is_empty() || !resolver.logical.inner.is_empty() {
             return not_yet("an aggregate or an inner query in RETURNING", at);
         }
-        let field = resolver.info(0).key.field.clone();
-        let key = Expr::Column(resolver.column(0, &field));
-        let sought = Expr::Parameter(resolver.logical.parameters.len());
-        resolver.logical.parameters.push(String::new());
-        let condition = Expr::Compare(Comparison::Equal, Affinity::None, Box::new(key), Box::new(sought));
-        resolver.add_conditions(condition);
+        resolver.sought_by_key();
         self.returning = Some(resolver.logical);
         Ok(())
     }
@@ -276,6 +397,31 @@ impl<'c> Resolver<'c> {
             None if !self.info(0).closed => Ok(ident.value.clone()),
             None => self.no_field(&ident.value, &[0], at),
         }
+    }
+
+    /// The fields before values, none of which may be the key or be there already.
+    fn changed_fields(&self, names: &[ObjectName], fields: &mut Vec<String>) -> Resolved<()> {
+        for name in names {
+            let field = self.target(name)?;
+            if field == self.info(0).key.field {
+                return invalid(&format!("the key \"{field}\" cannot be changed"), name.span().start);
+            }
+            if fields.contains(&field) {
+                return invalid(&format!("\"{field}\" is given twice"), name.span().start);
+            }
+            fields.push(field);
+        }
+        Ok(())
+    }
+
+    /// Of the one document whose key is the last parameter.
+    fn sought_by_key(&mut self) {
+        let field = self.info(0).key.field.clone();
+        let key = Expr::Column(self.column(0, &field));
+        let sought = Expr::Parameter(self.logical.parameters.len());
+        self.logical.parameters.push(String::new());
+        let condition = Expr::Compare(Comparison::Equal, Affinity::None, Box::new(key), Box::new(sought));
+        self.add_conditions(condition);
     }
 
     fn key_output(&mut self) {

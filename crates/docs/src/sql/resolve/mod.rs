@@ -17,6 +17,7 @@ mod syntax;
 use sqlparser::ast;
 use sqlparser::tokenizer::Location;
 
+pub(crate) use names::EXCLUDED;
 use outer::{AroundTable, OuterField};
 
 use crate::catalog::{Catalog, CollectionInfo};
@@ -311,6 +312,8 @@ struct Resolver<'c> {
     sealed: usize,
     /// Tables of the statement that its RETURNING does not see. An open collection would take their names for its fields.
     unseen: Vec<String>,
+    /// `excluded.FIELD` is the value of a new document that a stored one stands against: a parameter of that name.
+    has_excluded: bool,
     /// Nobody names its result columns: they may be named alike.
     positional: bool,
     /// How many more queries may stand inside.
@@ -322,7 +325,7 @@ struct Resolver<'c> {
 impl<'c> Resolver<'c> {
     fn new(catalog: &'c Catalog) -> Self {
         let (logical, aliases, named, around) = (Logical::default(), Vec::new(), Vec::new(), Vec::new());
-        let (positional, hides_expired, sealed) = (false, true, 0);
+        let (positional, hides_expired, sealed, has_excluded) = (false, true, 0, false);
         let (places, depth, inner_left, unseen) = (Places::default(), 0, INNER_MAX, Vec::new());
         Resolver {
             catalog,
@@ -334,6 +337,7 @@ impl<'c> Resolver<'c> {
             around,
             sealed,
             unseen,
+            has_excluded,
             positional,
             inner_left,
             hides_expired,

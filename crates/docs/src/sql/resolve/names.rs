@@ -8,6 +8,9 @@ use crate::catalog::CollectionInfo;
 use crate::sql::expr::{Expr, Literal};
 use crate::sql::json::Step;
 
+/// What DO UPDATE calls the new document.
+pub(crate) const EXCLUDED: &str = "excluded";
+
 impl<'c> Resolver<'c> {
     pub(super) fn table_named(&self, name: &str) -> Option<usize> {
         self.logical.tables.iter().position(|table| table.alias.eq_ignore_ascii_case(name))
@@ -37,6 +40,12 @@ impl<'c> Resolver<'c> {
             let message =
                 format!("\"{}\" is not seen: RETURNING gives fields of the changed document alone", first.value);
             return unknown(&message, at);
+        }
+        if self.has_excluded
+            && first.value.eq_ignore_ascii_case(EXCLUDED)
+            && let Some((field, rest)) = rest.split_first()
+        {
+            return self.excluded(field, rest.is_empty() && more.is_empty());
         }
         let (table, field, rest) = match (self.table_named(&first.value), rest.split_first()) {
             (Some(table), Some((field, rest))) => {
@@ -81,6 +90,21 @@ impl<'c> Resolver<'c> {
         }
         self.logical.columns[column].inside = true;
         Ok(Expr::Path(column, steps))
+    }
+
+    /// The value that the new document has in a field.
+    fn excluded(&mut self, field: &Ident, is_whole: bool) -> Resolved<Expr> {
+        let at = field.span.start;
+        if !is_whole {
+            return not_yet("something inside a field of excluded (say json_extract)", at);
+        }
+        let name = match self.field(0, &field.value) {
+            Some(name) => name,
+            None if !self.info(0).closed => field.value.clone(),
+            None => return self.no_field(&field.value, &[0], at),
+        };
+        // No parameter of a statement has a point in its name.
+        self.parameter(&format!(":{EXCLUDED}.{name}"), at)
     }
 
     /// Whether a table here declares a field of that name.
