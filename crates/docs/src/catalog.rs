@@ -74,6 +74,8 @@ pub struct CollectionInfo {
     pub tree: TreeId,
     /// The primary key.
     pub key: KeyInfo,
+    /// The JSON Schema that is in force, as its text: of one that stored documents are still looked at by, or that was refused, the one before.
+    pub schema: Option<Arc<str>>,
     /// The fields that the schema names, in its order (the order of `*`); empty where there is no schema.
     pub fields: Vec<FieldInfo>,
     /// Whether the schema forbids fields other than these, so that an unknown name in a query is an error.

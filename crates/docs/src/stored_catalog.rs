@@ -177,6 +177,7 @@ fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -
         name: wanted.name.clone(),
         tree,
         key: wanted.key.clone(),
+        schema: wanted.schema.as_deref().map(Arc::from),
         fields: schema.map(|schema| schema.fields().to_vec()).unwrap_or_default(),
         closed: schema.is_some_and(Schema::is_closed),
         indexes: Vec::new(),
@@ -226,7 +227,7 @@ struct Identity {
     /// The documents are to be checked before anything is served.
     recheck: bool,
     /// The schema in force until another one is, or that there is none.
-    before: Option<Option<Schema>>,
+    before: Option<Option<(Schema, Arc<str>)>>,
     /// When documents go now.
     expire: Option<ExpireConfig>,
     /// Since when the times of last writes are noted, where documents go by those.
@@ -237,10 +238,11 @@ struct Identity {
 impl Identity {
     /// Keeps what is stored in force, unless the new schema takes all that the stored one does.
     fn announce_schema(&mut self, new: &Schema, stored: &Json, row: &mut Json) -> Result<(), OpenError> {
-        let before = stored["schema"].as_str().map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
+        let text = stored["schema"].as_str();
+        let before = text.map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
         if !before.as_ref().is_some_and(|before| new.is_looser_than(before)) {
             row["schema"] = stored["schema"].clone();
-            self.before = Some(before);
+            self.before = Some(before.zip(text.map(Arc::from)));
         }
         Ok(())
     }
@@ -315,6 +317,8 @@ impl<V: View> Resolver<'_, V> {
         let schema = match before {
             None => schema,
             Some(before) => {
+                let (before, text) = before.unzip();
+                info.schema = text;
                 info.fields = schema.as_ref().map(|new| announced::weakened(new, before.as_ref())).unwrap_or_default();
                 let row = json!({ "schema": wanted.schema }).to_string();
                 let readiness = Readiness::building((collection_row(wanted), row));

@@ -9,7 +9,7 @@ use crate::general::door::Door;
 use crate::media::Shape;
 use crate::paging::{AFTER, ITEMS, LIMIT};
 use docs::catalog::{Catalog, CollectionInfo};
-use docs::config::{CollectionConfig, Parameter, ParameterDefault, ParameterKind, ParameterPlace, ParameterValue};
+use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterPlace, ParameterValue};
 use docs::key::KeyType;
 use docs::sql::PAGE_ROWS_MAX;
 use http::Method;
@@ -39,7 +39,7 @@ pub(crate) fn document(config: &ServiceConfig, catalog: &Catalog, columns: &[Col
         }
     }
     let mut schemas: Map<String, Json> =
-        config.docs.collections.iter().map(|collection| (collection.name.clone(), stored(collection))).collect();
+        catalog.collections.iter().map(|info| (info.name.clone(), stored(info))).collect();
     schemas.insert(PROBLEM.to_owned(), problem_schema());
     for (number, endpoint) in config.endpoints.iter().enumerate() {
         if let Some(body) = &endpoint.body {
@@ -230,8 +230,7 @@ impl Described<'_> {
     fn inserted_body(&self, name: &str) -> Json {
         let generates = |info: &&CollectionInfo| info.key.generate.is_some();
         let Some(info) = self.catalog.collection(name).filter(generates) else { return self.whole(name) };
-        let declared = self.config.docs.collections.iter().find(|collection| collection.name == name);
-        let mut schema = declared.map_or_else(|| json!({ "type": "object" }), stored);
+        let mut schema = stored(info);
         if let Some(required) = schema.get_mut("required").and_then(Json::as_array_mut) {
             required.retain(|field| *field != info.key.field.as_str());
         }
@@ -387,10 +386,10 @@ fn key_schema(kind: KeyType) -> Json {
     }
 }
 
-/// The schema of a collection's documents.
-fn stored(collection: &CollectionConfig) -> Json {
-    match &collection.schema {
-        Some(text) => schema_text(text, &collection.name),
+/// The schema of a collection's documents that is in force.
+fn stored(info: &CollectionInfo) -> Json {
+    match &info.schema {
+        Some(text) => schema_text(text, &info.name),
         None => json!({ "type": "object" }),
     }
 }

@@ -10,6 +10,7 @@
 use crate::changes::Feed;
 use crate::config::{ConfigError, ServiceConfig};
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::general::schema;
 use crate::media::JSON;
 use crate::memory::Division;
 use crate::panics::caught;
@@ -28,8 +29,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// How long an answer waits for rules, indexes and unique fields that stored documents are looked at by: with few documents it tells how
+/// that ended. And between two looks.
+const SETTLE: Duration = Duration::from_millis(500);
+const LOOK_FOR_RULES: Duration = Duration::from_millis(2);
 /// Between two looks at whether rules came into force.
 const LOOK: Duration = Duration::from_millis(500);
 /// Between two looks at whether something still holds a configuration before.
@@ -127,9 +132,14 @@ impl Reloader {
         let current = self.switch.current();
         let reloads = &current.service.reloads;
         let failure = match &outcome {
-            Ok(told) => {
+            Ok((Status(200), told)) => {
                 reloads.done.fetch_add(1, Ordering::Relaxed);
                 tracing::info!(%told, "the configuration is reloaded");
+                None
+            }
+            Ok((_, told)) => {
+                reloads.refused.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%told, "the configuration is reloaded but for what stored documents stand against");
                 None
             }
             Err(refused) => {
@@ -141,7 +151,7 @@ impl Reloader {
         };
         match (late, outcome, failure) {
             (Some(late), _, Some(failure)) => refusal::refuse(&ErrorRules::default(), late, &failure),
-            (Some(late), Ok(told), None) => late.send(Status(200), JSON, told.to_string().into_bytes()),
+            (Some(late), Ok((status, told)), None) => late.send(status, JSON, told.to_string().into_bytes()),
             _ => {}
         }
     }
@@ -160,8 +170,8 @@ impl Reloader {
         })
     }
 
-    /// Reads the file and takes what it says.
-    fn reload(&mut self) -> Result<Json, Refused> {
+    /// Reads the file and takes what it says. Gives what is answered.
+    fn reload(&mut self) -> Result<(Status, Json), Refused> {
         #[cfg(test)]
         tests::panic_if_armed();
         let mut config = ServiceConfig::load(&self.config.path, &self.config.set).map_err(Refused::Config)?;
@@ -179,13 +189,29 @@ impl Reloader {
         }
         let waited = taken.map_err(Refused::Start)?;
         self.gives_up = false;
+        let refused = self.wait_for_rules();
         let building = !self.switch.current().service.database.is_settled();
-        Ok(json!({
-            "reloaded": true,
+        let mut told = json!({
+            "reloaded": refused.is_empty(),
             "needs_restart": restart,
             "is_building": building,
             "writes_waited_ms": waited.as_secs_f64() * 1000.0,
-        }))
+        });
+        if refused.is_empty() {
+            return Ok((Status(200), told));
+        }
+        told["refused"] = refused.into();
+        told["detail"] = "stored documents stand against this; all else of the file is in force".into();
+        Ok((Status(409), told))
+    }
+
+    /// Waits for a while until all is looked at that the file has new for stored documents; gives what was refused.
+    fn wait_for_rules(&self) -> Vec<Json> {
+        let (current, began) = (self.switch.current(), Instant::now());
+        while schema::counts(&current.service).0 > 0 && began.elapsed() < SETTLE {
+            std::thread::sleep(LOOK_FOR_RULES);
+        }
+        schema::refused(&current.service)
     }
 
     /// A change that was refused late has stopped the views that were being built: what is served is taken once more, which

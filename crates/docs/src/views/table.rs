@@ -37,6 +37,7 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
         tree: document_tree(place),
         // No field has an empty name, so no query finds rows by this key.
         key: KeyInfo { field: String::new(), kind: KeyType::String, generate: None },
+        schema: None,
         fields: fields.collect(),
         closed: true,
         indexes: match grouping.group_len() {

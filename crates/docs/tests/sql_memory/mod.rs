@@ -84,6 +84,7 @@ impl Memory {
             name: shape.name.to_owned(),
             tree: TreeId(0),
             key: KeyInfo { field: shape.key.to_owned(), kind: KeyType::U32, generate: None },
+            schema: None,
             fields: fields.collect(),
             closed: shape.closed,
             expire: None,

@@ -31,7 +31,7 @@ pub(super) fn open(
     if !differences.is_empty() {
         return Err(format!(
             "{} declares other than {} holds, which would be changed: {differences}. Start the service with this file \
-             first, and wait until all is built, or give the file that the service runs with",
+             first, and wait until all is built (what `/_/schema` calls refused waits for documents that it names), or give the file that the service runs with",
             file.display(),
             data.display()
         ));

@@ -70,6 +70,32 @@ fn told(info: &CollectionInfo) -> Json {
     told
 }
 
+/// What was refused for the sake of stored documents, by collection, each with what it is and why.
+pub(crate) fn refused(service: &Service) -> Vec<Json> {
+    let mut all = Vec::new();
+    let mut note = |collection: &str, what: Json, state: ReadinessState| {
+        if let ReadinessState::Refused(why) = state {
+            let mut told = json!({ "collection": collection, "failure": why });
+            if let (Some(told), Json::Object(what)) = (told.as_object_mut(), what) {
+                told.extend(what);
+            }
+            all.push(told);
+        }
+    };
+    for info in &service.database.catalog().collections {
+        for index in &info.indexes {
+            note(&info.name, json!({ "index": index.fields }), index.readiness.state());
+        }
+        for unique in &info.unique {
+            note(&info.name, json!({ "unique": unique.field }), unique.readiness.state());
+        }
+    }
+    for rule in service.database.rules() {
+        note(&rule.collection, json!({ "rule": rule.kind, "field": rule.field }), rule.state);
+    }
+    all
+}
+
 /// The state of all that was new when the file was read.
 fn states(service: &Service) -> Vec<ReadinessState> {
     let infos = &service.database.catalog().collections;

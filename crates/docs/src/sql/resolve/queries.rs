@@ -251,6 +251,7 @@ pub(super) fn unstored(name: &str, fields: Vec<FieldInfo>) -> CollectionInfo {
         tree: TreeId(u32::MAX),
         // No name in a query has this character.
         key: KeyInfo { field: "\0".to_owned(), kind: KeyType::I64, generate: None },
+        schema: None,
         fields,
         closed: true,
         indexes: Vec::new(),
