@@ -1,15 +1,18 @@
 //! Access log: one line for each reply, through a queue that never blocks. Off unless set.
 //!
 //! ```text
-//! 127.0.0.1:40312 "GET /users/7?x=1 HTTP/1.1" 200 183 42us
+//! 2026-11-23T22:03:41.784898Z 127.0.0.1:40312 "GET /users/7?x=1 HTTP/1.1" 200 183 42us
 //! ```
 //!
-//! Peer, request line, status, bytes of the reply (of a stream: of its head), time from parsing to the reply's place
-//! in the write queue on the loop's coarse clock. A quotation mark or a control byte cannot occur in a target that was
-//! let in, except `"`, which is written as `%22`.
+//! When the reply was made (RFC 3339, UTC), peer, request line, status, bytes of the reply (of a stream: of its head), and the
+//! time from parsing to the reply's place in the write queue. A quotation mark or a control byte cannot occur in a target that
+//! was let in, except `"`, which is written as `%22`.
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::time::Instant;
+
+use jiff::Timestamp;
 
 use crate::head::Head;
 use crate::method::Method;
@@ -29,14 +32,14 @@ pub(crate) struct Entry {
     method: Method,
     target: String,
     http10: bool,
-    begun_ns: u64,
+    begun: Instant,
 }
 
 impl Entry {
-    pub(crate) fn new(peer: SocketAddr, head: &Head<'_>, begun_ns: u64) -> Self {
+    pub(crate) fn new(peer: SocketAddr, head: &Head<'_>) -> Self {
         let mark = if head.query.is_empty() { "" } else { "?" };
         let target = format!("{}{mark}{}", head.path, head.query).replace('"', "%22");
-        Entry { peer, method: head.method, target, http10: head.http10, begun_ns }
+        Entry { peer, method: head.method, target, http10: head.http10, begun: Instant::now() }
     }
 }
 
@@ -46,13 +49,13 @@ impl AccessLog {
         AccessLog { writer }
     }
 
-    pub(crate) fn write(&self, entry: &Entry, status: Status, bytes: usize, now_ns: u64) {
-        let Entry { peer, method, target, http10, begun_ns } = entry;
+    pub(crate) fn write(&self, entry: &Entry, status: Status, bytes: usize) {
+        let Entry { peer, method, target, http10, begun } = entry;
         let (method, minor) = (method.name(), u8::from(!http10));
-        let micros = now_ns.saturating_sub(*begun_ns) / 1000;
-        let mut line = Vec::with_capacity(target.len() + 80);
+        let (now, micros) = (Timestamp::now(), begun.elapsed().as_micros());
+        let mut line = Vec::with_capacity(target.len() + 112);
         // Writing to a Vec cannot fail.
-        let _ = writeln!(line, "{peer} \"{method} {target} HTTP/1.{minor}\" {} {bytes} {micros}us", status.0);
+        let _ = writeln!(line, "{now:.6} {peer} \"{method} {target} HTTP/1.{minor}\" {} {bytes} {micros}us", status.0);
         self.writer.write_line(line);
     }
 }

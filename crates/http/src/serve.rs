@@ -45,7 +45,7 @@ pub(crate) fn serve<S: Service>(
     let worker = &shared.worker;
     let log = worker.settings.access_log.as_ref().map(|_| {
         // Allocates, as the line itself will: the price of a log that is on.
-        Box::new(Entry::new(request.peer, &request.head, worker.lp.now_ns()))
+        Box::new(Entry::new(request.peer, &request.head))
     });
     worker.fields.borrow_mut().clear();
     let direct = ring.is_empty();

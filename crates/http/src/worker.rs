@@ -90,7 +90,7 @@ impl Worker {
         if let Some(entry) = log
             && let Some(access_log) = &self.settings.access_log
         {
-            access_log.write(&entry, status, bytes, self.lp.now_ns());
+            access_log.write(&entry, status, bytes);
         }
     }
 }

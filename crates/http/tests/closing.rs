@@ -242,7 +242,12 @@ fn the_access_log_has_a_line_for_each_reply() {
     drop(thread);
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     let peer = client.socket.local_addr().unwrap();
-    let starts: Vec<&str> = text.lines().map(|line| line.split_inclusive("\" 200 ").next().unwrap()).collect();
+    let mut starts = Vec::new();
+    for line in text.lines() {
+        let (time, rest) = line.split_once(' ').unwrap();
+        assert!(time.len() == 27 && time.ends_with('Z') && time.parse::<jiff::Timestamp>().is_ok(), "{line}");
+        starts.push(rest.split_inclusive("\" 200 ").next().unwrap());
+    }
     let expected =
         [format!("{peer} \"GET /a?b=%22c%22 HTTP/1.1\" 200 "), format!("{peer} \"GET /late/1 HTTP/1.0\" 200 ")];
     assert_eq!(starts, expected);

@@ -86,6 +86,21 @@ pub(crate) struct Serve {
     /// Fixes a value of the file's [params]: NAME=VALUE
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
+    /// How much is logged on standard error; the variable SAPSAN_LOG can name single parts, as in info,store=debug
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) log: Option<Level>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// Faults alone
+    Error,
+    /// Warnings too, such as queries that read many rows
+    Warn,
+    /// Events too, such as reloads: the default
+    Info,
+    /// Details for a search after faults
+    Debug,
 }
 
 #[derive(Debug, Args)]

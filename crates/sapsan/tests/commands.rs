@@ -331,7 +331,28 @@ fn the_access_log_is_a_line_for_each_request_on_standard_output() {
     // Ends the process that this test started.
     server.kill().expect("it runs");
     server.wait().expect("it ends");
-    assert!(line.contains("\"GET /_/health?x=1 HTTP/1.1\" 200 "), "{line}");
+    let (time, rest) = line.split_once(' ').expect("its time");
+    assert!(time.starts_with("20") && time.ends_with('Z'), "{line}");
+    assert!(rest.contains("\"GET /_/health?x=1 HTTP/1.1\" 200 ") && rest.ends_with("us"), "{line}");
+}
+
+#[test]
+fn the_log_has_the_lines_of_its_level() {
+    let folder = folder();
+    let logged = |level: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+        let command = command.current_dir(folder.path()).args(["serve", "service.toml", "--data", "d", "--log", level]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut serving = Serving(child);
+        BufReader::new(serving.0.stdout.take().expect("its output")).read_line(&mut String::new()).expect("a line");
+        let sent = Command::new("kill").args(["-TERM", &serving.0.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        let mut told = String::new();
+        serving.0.stderr.take().expect("its notices").read_to_string(&mut told).expect("text");
+        told
+    };
+    assert!(logged("info").contains("INFO"), "a start tells how the memory is divided");
+    assert!(!logged("error").contains("INFO"));
 }
 
 #[test]

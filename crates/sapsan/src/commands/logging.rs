@@ -1,6 +1,7 @@
 //! The log: lines on standard error, through a bounded queue to a thread of its own, so that a slow terminal or a full
 //! pipe never holds a loop. Lines that find the queue full are dropped and counted. Panics are lines of the log, too.
 
+use crate::cli::Level;
 use http::{QueuedWriter, QueuedWriterThread};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
@@ -32,18 +33,30 @@ impl Log {
     }
 }
 
-/// Starts the log for the process.
-pub(super) fn start() -> Log {
+/// Starts the log for the process, at this level or at that of the variable.
+pub(super) fn start(level: Option<Level>) -> Log {
     let Ok((writer, thread)) = QueuedWriter::start(std::io::stderr()) else {
         return Log { writer: None, _thread: None };
     };
     std::panic::set_hook(Box::new(log_panic));
-    let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = match level {
+        Some(level) => EnvFilter::new(directive(level)),
+        None => EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new(directive(Level::Info))),
+    };
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).log_internal_errors(false);
     let subscriber = subscriber.with_writer(Lines(writer.clone())).finish();
     // Fails only where a log is set already, as in tests that run commands in one process.
     let _ = tracing::subscriber::set_global_default(subscriber);
     Log { writer: Some(writer), _thread: Some(thread) }
+}
+
+fn directive(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warn => "warn",
+        Level::Info => "info",
+        Level::Debug => "debug",
+    }
 }
 
 /// Queues what a panic says. The hook of the standard library writes to standard error itself: where nobody reads there it would

@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     crate::allocator::give_back_at_once();
     // First of all: threads started before it would not have the signals blocked.
     let termination = Termination::claim_with_hangup().map_err(signal_error)?;
-    let log = super::logging::start();
+    let log = super::logging::start(arguments.log);
     let mut config = ServiceConfig::load(&arguments.config, &arguments.set).map_err(|error| error.to_string())?;
     config.server.http = arguments.http.unwrap_or(config.server.http);
     if let Some(folder) = &arguments.backups {
