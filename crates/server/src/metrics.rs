@@ -83,7 +83,7 @@ fn store(service: &Service) -> [Metric; 25] {
     let stats = service.database.store().stats();
     let of = |number: u64| number as f64;
     [
-        ("store_version", Type::Counter, "Change number of the newest durable change.", of(stats.version)),
+        ("store_version", Type::Gauge, "Change number of the newest durable change.", of(stats.version)),
         ("store_commits_total", Type::Counter, "Transactions committed.", of(stats.commits)),
         ("store_groups_total", Type::Counter, "Batches written to the log, each synced once.", of(stats.groups)),
         ("store_redone_total", Type::Counter, "Transactions prepared again after a conflict.", of(stats.redone)),

@@ -270,32 +270,8 @@ fn waiting_writes_have_a_bound_that_bulk_keeps_as_well() {
 }
 
 #[test]
-fn health_and_metrics_are_well_formed() {
-    let server = start();
-    assert_eq!(server.get("/_/health").json(), json!({ "status": "ok" }));
-    let metrics = server.get("/_/metrics");
-    assert_eq!(metrics.field("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
-    let (mut helps, mut types) = (Vec::new(), Vec::new());
-    for line in metrics.text().lines() {
-        if let Some(rest) = line.strip_prefix("# HELP ") {
-            helps.push(rest.split(' ').next().expect("a name").to_owned());
-            assert!(rest.contains(' '), "{line}");
-        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = rest.split_once(' ').expect("a type");
-            assert!(matches!(kind, "counter" | "gauge"), "{line}");
-            types.push(name.to_owned());
-        } else {
-            let (name, value) = line.rsplit_once(' ').expect("a value");
-            let bare = name.split('{').next().expect("a name");
-            assert!(types.last().is_some_and(|known| known == bare), "{line} without its TYPE");
-            assert!(value.parse::<f64>().is_ok(), "{line}");
-        }
-    }
-    assert_eq!(helps, types);
-    types.sort();
-    let count = types.len();
-    types.dedup();
-    assert!(types.len() == count && count >= 40, "{count} metrics");
+fn health_is_a_document() {
+    assert_eq!(start().get("/_/health").json(), json!({ "status": "ok" }));
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod fuzz_config;
 mod general;
 mod large;
 mod large_writes;
+mod metrics;
 mod mistakes;
 mod openapi;
 mod pages;

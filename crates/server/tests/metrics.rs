@@ -1,0 +1,203 @@
+//! What `/_/metrics` says: the text format, and the rules of `promtool check metrics`.
+
+use crate::harness::TestServer;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Units that Prometheus has base units for, and those in which names abbreviate them.
+const OTHER_UNITS: [&str; 11] =
+    ["minutes", "hours", "days", "weeks", "bits", "s", "ms", "us", "ns", "sec", "milliseconds"];
+const MORE_OTHER_UNITS: [&str; 11] =
+    ["microseconds", "nanoseconds", "b", "kb", "mb", "gb", "tb", "kilobytes", "m", "h", "d"];
+
+/// A line with a value.
+#[derive(Debug)]
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+/// A metric: what it is, and its samples.
+#[derive(Debug, Default)]
+struct Family {
+    kind: String,
+    samples: Vec<Sample>,
+}
+
+/// A histogram of one set of labels.
+#[derive(Debug, Default)]
+struct Histogram {
+    /// Upper bound and count of each bucket.
+    buckets: Vec<(f64, f64)>,
+    count: Option<f64>,
+    sum: Option<f64>,
+}
+
+/// Reads `name{label="value",…} number`.
+fn sample(line: &str) -> Option<Sample> {
+    let (left, value) = line.rsplit_once(' ')?;
+    let value = value.parse().ok()?;
+    let (name, mut rest) = left.split_once('{').unwrap_or((left, "}"));
+    let mut labels = BTreeMap::new();
+    while rest != "}" {
+        let (label, behind) = rest.split_once("=\"")?;
+        let mut text = String::new();
+        let mut chars = behind.char_indices();
+        let end = loop {
+            match chars.next()? {
+                (at, '"') => break at,
+                (_, '\\') => text.push(match chars.next()?.1 {
+                    'n' => '\n',
+                    escaped @ ('\\' | '"') => escaped,
+                    _ => return None,
+                }),
+                (_, other) => text.push(other),
+            }
+        };
+        if labels.insert(label.to_owned(), text).is_some() {
+            return None;
+        }
+        rest = &behind[end + 1..];
+        rest = rest.strip_prefix(',').unwrap_or(rest);
+    }
+    Some(Sample { name: name.to_owned(), labels, value })
+}
+
+/// The metrics of a text by name, and what is wrong with it.
+fn read(text: &str) -> (BTreeMap<String, Family>, Vec<String>) {
+    let (mut families, mut problems) = (BTreeMap::<String, Family>::new(), Vec::new());
+    let (mut helped, mut current) = (String::new(), String::new());
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap_or((rest, ""));
+            if help.is_empty() {
+                problems.push(format!("{name}: no help text"));
+            }
+            helped = name.to_owned();
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap_or((rest, ""));
+            let family = Family { kind: kind.to_owned(), samples: Vec::new() };
+            if families.insert(name.to_owned(), family).is_some() || helped != name {
+                problems.push(format!("{name}: HELP, TYPE and samples of a metric stand together, once"));
+            }
+            name.clone_into(&mut current);
+        } else if let Some(found) = sample(line)
+            && let Some(family) = families.get_mut(&current)
+        {
+            family.samples.push(found);
+        } else {
+            problems.push(format!("cannot be read: {line}"));
+        }
+    }
+    for (name, family) in &families {
+        problems.extend(of_family(name, family).into_iter().map(|problem| format!("{name}: {problem}")));
+    }
+    (families, problems)
+}
+
+/// What is wrong with one metric.
+fn of_family(name: &str, family: &Family) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut check = |is_right: bool, problem: &str| {
+        if !is_right {
+            problems.push(problem.to_owned());
+        }
+    };
+    let (kind, is_histogram) = (family.kind.as_str(), family.kind == "histogram");
+    check(matches!(kind, "counter" | "gauge" | "histogram"), "unknown type");
+    check((kind == "counter") == name.ends_with("_total"), "a counter ends in _total, and nothing else does");
+    check(
+        is_histogram || !["_bucket", "_sum", "_count"].iter().any(|end| name.ends_with(end)),
+        "an ending of histograms",
+    );
+    check(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'), "not in snake_case");
+    let mut parts = name.split('_');
+    check(!parts.any(|part| OTHER_UNITS.contains(&part) || MORE_OTHER_UNITS.contains(&part)), "no base unit");
+    let types = ["counter", "gauge", "histogram", "summary"];
+    check(!name.split('_').any(|part| types.contains(&part)), "the type is in the name");
+    let mut seen = BTreeSet::new();
+    for sample in &family.samples {
+        let suffix = sample.name.strip_prefix(name);
+        let is_known =
+            if is_histogram { matches!(suffix, Some("_bucket" | "_sum" | "_count")) } else { suffix == Some("") };
+        check(is_known, "a sample of another metric");
+        check(sample.labels.contains_key("le") == (suffix == Some("_bucket")), "`le` is for buckets");
+        check(!sample.labels.contains_key("quantile"), "`quantile` is for summaries");
+        check(sample.labels.keys().all(|label| label.chars().all(|c| c.is_ascii_lowercase() || c == '_')), "a label");
+        check(seen.insert((&sample.name, &sample.labels)), "two samples with the same labels");
+    }
+    if is_histogram {
+        problems.extend(of_histogram(name, &family.samples));
+    }
+    problems
+}
+
+/// Buckets are cumulative, stand in order, and the last one has all that was counted.
+fn of_histogram(name: &str, samples: &[Sample]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut by_labels = BTreeMap::<BTreeMap<String, String>, Histogram>::new();
+    for sample in samples {
+        let mut labels = sample.labels.clone();
+        let bound = labels.remove("le");
+        let histogram = by_labels.entry(labels).or_default();
+        match (bound, sample.name.strip_prefix(name)) {
+            (Some(bound), _) => histogram.buckets.push((bound.parse().unwrap_or(f64::NAN), sample.value)),
+            (None, Some("_count")) => histogram.count = Some(sample.value),
+            (None, _) => histogram.sum = Some(sample.value),
+        }
+    }
+    for (labels, Histogram { buckets, count, sum }) in by_labels {
+        let is_ascending = buckets.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
+        let last = buckets.last().copied();
+        if !is_ascending || last.is_none_or(|(bound, _)| bound != f64::INFINITY) || last.map(|(_, n)| n) != count {
+            problems.push(format!("buckets of {labels:?}"));
+        }
+        if sum.is_none() {
+            problems.push(format!("no sum of {labels:?}"));
+        }
+    }
+    problems
+}
+
+#[test]
+fn the_rules_find_what_promtool_finds() {
+    let text = "# HELP a_total x\n# TYPE a_total counter\na_total{l=\"a\\\"\\\\b, c\"} 1\n";
+    let (families, problems) = read(text);
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(families["a_total"].samples[0].labels["l"], "a\"\\b, c");
+    let histogram = "# HELP wait_seconds x\n# TYPE wait_seconds histogram\nwait_seconds_bucket{le=\"0.5\"} 1\n\
+                     wait_seconds_bucket{le=\"+Inf\"} 2\nwait_seconds_sum 1.5\nwait_seconds_count 2\n";
+    assert!(read(histogram).1.is_empty(), "{:?}", read(histogram).1);
+    for wrong in [
+        "# HELP a x\n# TYPE a counter\na 1\n",
+        "# HELP a_total x\n# TYPE a_total gauge\na_total 1\n",
+        "# HELP a_ms x\n# TYPE a_ms gauge\na_ms 1\n",
+        "# HELP a_milliseconds x\n# TYPE a_milliseconds gauge\na_milliseconds 1\n",
+        "# HELP a_gauge x\n# TYPE a_gauge gauge\na_gauge 1\n",
+        "# HELP a_count x\n# TYPE a_count gauge\na_count 1\n",
+        "# HELP aB x\n# TYPE aB gauge\naB 1\n",
+        "# HELP a\n# TYPE a gauge\na 1\n",
+        "# HELP b x\n# TYPE a gauge\na 1\n",
+        "# HELP a x\n# TYPE a gauge\nb 1\n",
+        "# HELP a x\n# TYPE a gauge\na{l=\"1\"} 1\na{l=\"1\"} 2\n",
+        "# HELP a x\n# TYPE a gauge\na{le=\"1\"} 1\n",
+        "# HELP a x\n# TYPE a gauge\na one\n",
+        &histogram.replace("_count 2", "_count 3"),
+        &histogram.replace("\"0.5\"} 1", "\"0.5\"} 3"),
+        &histogram.replace("wait_seconds_sum 1.5\n", ""),
+    ] {
+        assert_eq!(read(wrong).1.len(), 1, "{wrong}{:?}", read(wrong).1);
+    }
+}
+
+#[test]
+fn metrics_are_as_promtool_wants_them() {
+    let view = "[views.groups]\nquery = \"SELECT \\\"group\\\", COUNT(*) AS n FROM items GROUP BY \\\"group\\\"\"\n";
+    let server = TestServer::start("", view);
+    let answer = server.get("/_/metrics");
+    assert_eq!(answer.field("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let (families, problems) = read(answer.text());
+    assert!(problems.is_empty(), "{problems:#?}");
+    assert!(families.len() >= 40 && families.contains_key("sapsan_view_ready"), "{}", families.len());
+    assert!(families.values().all(|family| !family.samples.is_empty()));
+}
