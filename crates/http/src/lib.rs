@@ -10,7 +10,7 @@
 //! | replies to bytes | `composer`, `stream` |
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
 //! | what a loop's connections share | `worker`, with the service `shared`; `crowd` (who goes when there are too many) |
-//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics` |
+//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `latency` |
 //! | for fuzzing alone | `fuzzing` |
 //! | for applications | `query`, `router`, `queued_writer`, `access_log` |
 //!
@@ -30,6 +30,7 @@ mod deadline;
 pub mod fuzzing;
 mod head;
 mod late;
+mod latency;
 mod limits;
 mod method;
 mod metrics;
@@ -57,6 +58,7 @@ mod worker;
 pub use access_log::AccessLog;
 pub use body::{BodySource, More};
 pub use late::{Cutter, LateReply, Nudge};
+pub use latency::{BUCKETS, SERIES_BYTES, SERIES_MAX, Series, SeriesTotal};
 pub use limits::{Deadlines, Limits};
 pub use method::{Method, Order};
 pub use metrics::{Metrics, MetricsTotal};

@@ -3,6 +3,7 @@
 //! Each loop writes its own, alone; anyone may read. So counting is a plain load and store, without the locked
 //! instruction that a shared counter would cost each request.
 
+use crate::latency::Latencies;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter with one writer.
@@ -35,6 +36,7 @@ pub struct Metrics {
     pub(crate) timed_out: Counter,
     pub(crate) made_room: Counter,
     pub(crate) hoarders: Counter,
+    pub(crate) latencies: Latencies,
 }
 
 impl Metrics {

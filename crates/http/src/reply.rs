@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::body::BodySource;
 use crate::composer::{Length, Shape, append_field, checked, has_body};
 use crate::late::{Cutter, LateReply, Ticket};
+use crate::latency::Series;
 use crate::presence::{Presence, Watched};
 use crate::status::Status;
 use crate::stream::{Stream, StreamFraming};
@@ -42,6 +43,13 @@ impl Reply<'_> {
         if !append_field(&mut self.worker.fields.borrow_mut(), name, value) {
             self.worker.metrics.fields_left_out.add(1);
         }
+        self
+    }
+
+    /// Counts the request under this series; without it under [`Series::OTHER`].
+    #[inline]
+    pub fn count_under(&mut self, series: Series) -> &mut Self {
+        self.worker.series.set(series);
         self
     }
 

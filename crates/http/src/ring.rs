@@ -17,6 +17,7 @@ use std::sync::Arc;
 use crate::access_log::Entry;
 use crate::composer::Shape;
 use crate::late::Answer;
+use crate::latency::Measure;
 use crate::method::Order;
 use crate::presence::Watched;
 use crate::status::Status;
@@ -41,6 +42,7 @@ pub(crate) struct Slot {
     pub(crate) shape: Shape,
     pub(crate) order: Order,
     pub(crate) held: Held,
+    pub(crate) measure: Measure,
     pub(crate) log: Option<Box<Entry>>,
     /// Somebody wants to know whether the client stays, until the reply has left.
     pub(crate) watched: Option<Watched>,
@@ -197,10 +199,12 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::latency::Series;
 
     fn slot(order: Order) -> Slot {
         let shape = Shape { http10: false, persistent: true, head_only: false };
-        Slot { shape, order, held: Held::Nothing, log: None, watched: None }
+        let measure = Measure { began_ns: 0, series: Series::OTHER };
+        Slot { shape, order, held: Held::Nothing, measure, log: None, watched: None }
     }
 
     fn answer() -> Box<Answer> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::access_log::Entry;
 use crate::composer::{Length, Shape, reason};
 use crate::late::Ticket;
+use crate::latency::Series;
 use crate::method::Order;
 use crate::refusal::Refusal;
 use crate::reply::{Outcome, Reply};
@@ -48,6 +49,7 @@ pub(crate) fn serve<S: Service>(
         Box::new(Entry::new(request.peer, &request.head))
     });
     worker.fields.borrow_mut().clear();
+    worker.series.set(Series::OTHER);
     let direct = ring.is_empty();
     let mut buffer = if direct { Vec::new() } else { worker.take_buffer() };
     let target = if direct { out } else { &mut buffer };
@@ -59,15 +61,16 @@ pub(crate) fn serve<S: Service>(
         worker.give_buffer(buffer);
         return Served::Blocked;
     };
+    let measure = worker.measure(worker.series.get());
     if matches!(outcome, Outcome::Unanswered) {
         compose_problem(worker, target, shape, Status(500), "the request was not answered");
         outcome = Outcome::Sent(Status(500));
     }
     if direct && let Outcome::Sent(status) = outcome {
-        worker.replied(status, target.len() - before, log);
+        worker.replied(status, target.len() - before, measure, log);
         return Served::Done { persistent: shape.persistent, shared: None };
     }
-    place(worker, ring, Slot { shape, order, held: Held::Nothing, log, watched: None }, outcome, buffer)
+    place(worker, ring, Slot { shape, order, held: Held::Nothing, measure, log, watched: None }, outcome, buffer)
 }
 
 /// The request's order; `None` if it has to wait. A panic leaves the outcome as it was: unanswered, if nothing was said.
@@ -113,7 +116,7 @@ fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buf
     let direct = ring.is_empty();
     slot.held = match outcome {
         Outcome::Shared(status, body) if direct => {
-            worker.replied(status, body.len(), slot.log.take());
+            worker.replied(status, body.len(), slot.measure, slot.log.take());
             return Served::Done { persistent, shared: Some(body) };
         }
         Outcome::Shared(status, body) => Held::Shared(status, buffer, body),
@@ -140,14 +143,16 @@ pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_on
     let detail = refusal.detail(&worker.settings.limits);
     let shape = Shape { http10: false, persistent: false, head_only };
     worker.metrics.refusals.add(1);
+    let measure = worker.measure(Series::OTHER);
     if ring.is_empty() {
         let before = out.len();
         compose_problem(worker, out, shape, status, &detail);
-        worker.replied(status, out.len() - before, None);
+        worker.replied(status, out.len() - before, measure, None);
     } else {
         let mut buffer = worker.take_buffer();
         compose_problem(worker, &mut buffer, shape, status, &detail);
-        ring.push(Slot { shape, order: Order::Read, held: Held::Bytes(status, buffer), log: None, watched: None });
+        let held = Held::Bytes(status, buffer);
+        ring.push(Slot { shape, order: Order::Read, held, measure, log: None, watched: None });
     }
 }
 

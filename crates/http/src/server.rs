@@ -11,6 +11,7 @@ use reactor::{Accept, ConnectionId, Factory, Loop, Message, Protocol};
 use crate::addresses::Addresses;
 use crate::connection::Connection;
 use crate::crowd::Leave;
+use crate::latency::{Latencies, SeriesTotal};
 use crate::metrics::{Metrics, MetricsTotal};
 use crate::service::Service;
 use crate::settings::Settings;
@@ -56,6 +57,12 @@ impl<S: Service> Server<S> {
     pub fn metrics(&self) -> MetricsTotal {
         let loops = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         MetricsTotal::of(loops.iter().map(Arc::as_ref))
+    }
+
+    /// Replies by series, status and latency, summed over all loops.
+    pub fn series(&self) -> Vec<SeriesTotal> {
+        let loops = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        Latencies::total(loops.iter().map(|metrics| &metrics.latencies))
     }
 }
 

@@ -3,7 +3,7 @@
 //! All of it lives on the loop's thread. The cells are never borrowed across a call into the service, except `local`,
 //! which the service itself is given and through which it cannot come back here.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use reactor::Loop;
@@ -11,6 +11,7 @@ use reactor::Loop;
 use crate::access_log::Entry;
 use crate::composer::Composer;
 use crate::crowd::Crowd;
+use crate::latency::{Measure, Series};
 use crate::metrics::Metrics;
 use crate::plain::Seen;
 use crate::reader::Gathering;
@@ -30,6 +31,8 @@ pub(crate) struct Worker {
     pub(crate) composer: RefCell<Composer>,
     /// Lines of header fields that the service adds to the reply in hand.
     pub(crate) fields: RefCell<Vec<u8>>,
+    /// The series of the request in hand.
+    pub(crate) series: Cell<Series>,
     /// What it remembers of plain heads.
     pub(crate) seen: RefCell<Seen>,
     /// The loop's connections.
@@ -47,6 +50,7 @@ impl Worker {
             composer: RefCell::new(Composer::new(settings.date)),
             settings,
             fields: RefCell::default(),
+            series: Cell::default(),
             seen: RefCell::default(),
             crowd: RefCell::default(),
             buffers: RefCell::default(),
@@ -83,10 +87,18 @@ impl Worker {
         }
     }
 
+    /// Begins to measure a request: it has waited since the loop's turn began.
+    #[inline]
+    pub(crate) fn measure(&self, series: Series) -> Measure {
+        Measure { began_ns: self.lp.now_ns(), series }
+    }
+
     /// Counts a reply, and writes its line of the access log.
     #[inline]
-    pub(crate) fn replied(&self, status: Status, bytes: usize, log: Option<Box<Entry>>) {
+    pub(crate) fn replied(&self, status: Status, bytes: usize, measure: Measure, log: Option<Box<Entry>>) {
+        let took_ns = self.lp.precise_now_ns().saturating_sub(measure.began_ns);
         self.metrics.count_reply(status.0);
+        self.metrics.latencies.count(measure.series, status.0, took_ns);
         if let Some(entry) = log
             && let Some(access_log) = &self.settings.access_log
         {

@@ -2,8 +2,10 @@
 
 use crate::harness::TestServer;
 use http::{AccessLog, Client, Limits, Presence, QueuedWriter, Settings, Status};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 #[test]
 fn a_half_closed_client_gets_its_late_reply() {
@@ -215,6 +217,48 @@ fn counters_add_up() {
     assert_eq!((metrics.replies_2xx, metrics.replies_4xx, metrics.replies_5xx, metrics.refusals), (2, 1, 1, 1));
     assert_eq!(metrics.bytes_out, client.received);
     assert!(metrics.bytes_in >= request.len() as u64);
+}
+
+/// Replies at once, late, behind a late one, streamed, uncopied and of panics, and refusals: each counts once, under its series.
+#[test]
+fn every_reply_counts_under_its_series_and_status() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let at_once = ["/series/1", "/series/1", "/series/2?shared", "/series/2?stream", "/series/9?panic", "/a"];
+    client.send(at_once.map(get).concat().as_bytes());
+    let behind = ["/series/1?late", "/series/1", "/series/2?shared", "/series/9999"];
+    client.send(behind.map(get).concat().as_bytes());
+    client.send(b"nonsense\r\n\r\n");
+    server.shelf.answer("/series/1?late");
+    client.rest();
+    let counted: Vec<_> = server.series().into_iter().map(|total| (total.series.0, total.statuses)).collect();
+    let expected = [
+        (0, BTreeMap::from([(200, 1), (202, 1), (400, 1)])),
+        (1, BTreeMap::from([(200, 1), (202, 3)])),
+        (2, BTreeMap::from([(200, 1), (203, 2)])),
+        (9, BTreeMap::from([(500, 1)])),
+    ];
+    assert_eq!(counted, expected);
+    for total in server.series() {
+        assert_eq!(total.buckets.iter().sum::<u64>(), total.statuses.values().sum::<u64>());
+        assert!(total.nanoseconds > 0);
+    }
+}
+
+#[test]
+fn the_latency_of_a_late_reply_has_the_time_that_it_waited() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    client.send(b"GET /series/1?late HTTP/1.1\r\nHost: h\r\n\r\n");
+    let late = server.shelf.take("/series/1?late");
+    let began = std::time::Instant::now();
+    std::thread::sleep(Duration::from_millis(20));
+    let waited = began.elapsed();
+    late.send(Status(200), "text/plain", Vec::new());
+    let _ = client.answer();
+    let total = server.series().remove(0);
+    assert!(u128::from(total.nanoseconds) >= waited.as_nanos(), "{total:?}");
 }
 
 #[derive(Clone, Default)]

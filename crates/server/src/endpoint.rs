@@ -25,13 +25,15 @@ use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::direct::Got;
 use docs::{CollectionId, Op, Precondition, Required, Session, Write};
-use http::{LateReply, Method, Params, Reply, Request, Status};
+use http::{LateReply, Method, Params, Reply, Request, Series, Status};
 use std::sync::Arc;
 
 /// One endpoint, its names resolved.
 pub(crate) struct Endpoint {
     pub(crate) method: Method,
     pub(crate) pattern: String,
+    /// What its requests count under.
+    pub(crate) series: Series,
     /// What the token of a request must allow, where not anyone may call it.
     scope: Option<Box<str>>,
     /// Parts of the path whose type the file declares.
@@ -108,6 +110,7 @@ impl Endpoint {
         Some(Endpoint {
             method: config.method,
             pattern: config.pattern.clone(),
+            series: Series::OTHER,
             scope: config.scope.as_deref().map(Box::from),
             path,
             require,

@@ -55,6 +55,8 @@ mod reading;
 mod refusal;
 mod reload;
 mod reloads;
+mod route_metrics;
+mod route_series;
 mod routing;
 pub mod rows;
 mod service;

@@ -47,7 +47,8 @@ impl ServiceConfig {
         let errors = section("errors").map_or_else(ErrorRules::default, |table| errors::read(&table));
         let mut server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
         if let Some(catalog) = catalog {
-            server.declared_bytes = declared_bytes(&source, &endpoints, (&docs, &catalog));
+            let counters = endpoints.len().min(http::SERIES_MAX) * http::SERIES_BYTES * server.threads;
+            server.declared_bytes = declared_bytes(&source, &endpoints, (&docs, &catalog)) + counters;
             let shortage = if source.is_clean() { Division::check(&server).err() } else { None };
             if let Some(shortage) = shortage {
                 let at = root.get("endpoints").map_or_else(|| root.span(), |item| item.span());

@@ -22,7 +22,7 @@ type Metric = (&'static str, Type, &'static str, f64);
 
 /// All metrics as text.
 pub(crate) fn text(service: &Service) -> String {
-    let mut out = String::new();
+    let (mut out, mut requests) = (String::new(), Vec::new());
     let mut put = |metrics: &[Metric]| {
         for (name, kind, help, value) in metrics {
             let kind = match kind {
@@ -42,14 +42,16 @@ pub(crate) fn text(service: &Service) -> String {
     put(&process());
     if let Some(sources) = service.sources.get() {
         put(&loops(sources));
-        if let Some(total) = (sources.http)() {
+        if let Some((total, series)) = (sources.http)() {
             put(&http(&total));
+            requests = series;
         }
         put(&[("uptime_seconds", Type::Gauge, "Time since start.", sources.started.elapsed().as_secs_f64())]);
         let parts = sources.division.parts().map(|(part, bytes)| (part, bytes as u64));
         by_part("memory_bound_bytes", "Bound of each part of anonymous memory.", &parts, &mut out);
         by_part("memory_used_bytes", "Use of those parts that are counted.", &used(service, sources), &mut out);
     }
+    crate::route_metrics::append(&requests, &service.series, &mut out);
     crate::view_metrics::append(&service.database.views(), &mut out);
     out
 }
@@ -339,12 +341,8 @@ fn loops(sources: &Sources) -> [Metric; 10] {
     ]
 }
 
-fn http(total: &MetricsTotal) -> [Metric; 9] {
+fn http(total: &MetricsTotal) -> [Metric; 5] {
     [
-        ("http_replies_2xx_total", Type::Counter, "Replies with a status of 200 to 299.", total.replies_2xx as f64),
-        ("http_replies_3xx_total", Type::Counter, "Replies with a status of 300 to 399.", total.replies_3xx as f64),
-        ("http_replies_4xx_total", Type::Counter, "Replies with a status of 400 to 499.", total.replies_4xx as f64),
-        ("http_replies_5xx_total", Type::Counter, "Replies with a status of 500 to 599.", total.replies_5xx as f64),
         (
             "http_refusals_total",
             Type::Counter,

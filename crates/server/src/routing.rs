@@ -10,6 +10,7 @@ use crate::kept_request::KeptRequest;
 use crate::late_query::LateQuery;
 use crate::querying::Whole;
 use crate::refusal;
+use crate::route_series::{CHANGES, GENERAL};
 use crate::service::{Local, Service};
 use crate::writing::LARGE_BYTES;
 use docs::direct::Outcome;
@@ -43,8 +44,9 @@ impl Routing {
         let mut router = Router::new();
         let has_steps = endpoints.iter().any(Endpoint::has_steps);
         let looks_ahead = endpoints.iter().any(Endpoint::looks_ahead);
-        for endpoint in endpoints {
+        for mut endpoint in endpoints {
             let (method, pattern) = (endpoint.method, endpoint.pattern.clone());
+            endpoint.series = service.series.of(&format!("{} {pattern}", method.name()));
             let added = router.route(method, &pattern, Route::Declared(Box::new(endpoint)));
             debug_assert!(added.is_ok(), "clashes were told when the file was read: {added:?}");
         }
@@ -115,6 +117,7 @@ impl Routing {
         }
         match self.router.find(request.method(), request.path()) {
             Lookup::Found { value: Route::Declared(endpoint), params } => {
+                reply.count_under(endpoint.series);
                 if let Some(cors) = &self.service.cors {
                     cors.mark(request, &mut reply);
                 }
@@ -152,6 +155,10 @@ impl Routing {
     ) {
         let service = &self.service;
         let is_general = access::is_general(request.path());
+        if is_general {
+            let is_feed = matches!(found, Lookup::Found { value: Route::General(Door::Changes), .. });
+            reply.count_under(if is_feed { CHANGES } else { GENERAL });
+        }
         let checked = if is_general { access::check(service, request, listener) } else { Ok(Granted::All) };
         let found = match (found, checked) {
             (Lookup::Found { value: Route::General(door), params }, checked) => {

@@ -15,6 +15,7 @@ use crate::memory::Division;
 use crate::panics::Panics;
 use crate::queries::Queries;
 use crate::reloads::Reloads;
+use crate::route_series::RouteSeries;
 use crate::sources::Sources;
 use crate::switch::Switch;
 use crate::token::Tokens;
@@ -99,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) reloads: Reloads,
     /// How many configurations are held: the one that is served, and those before it that something goes on with.
     pub(crate) services: AtomicU64,
+    /// What requests are counted under.
+    pub(crate) series: Arc<RouteSeries>,
     pub(crate) sources: OnceLock<Sources>,
     /// Where the newest configuration is found. Held weakly, for it holds this.
     pub(crate) switch: OnceLock<Weak<Switch>>,
@@ -179,6 +182,7 @@ impl Shared {
             is_verifying: Arc::default(),
             reloads: Reloads::default(),
             services: AtomicU64::new(0),
+            series: Arc::default(),
             sources: OnceLock::new(),
             switch: OnceLock::new(),
         }

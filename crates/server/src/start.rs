@@ -214,7 +214,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         "the memory is divided"
     );
     let weak = Arc::downgrade(&server);
-    let http = Box::new(move || weak.upgrade().map(|server| server.metrics()));
+    let http = Box::new(move || weak.upgrade().map(|server| (server.metrics(), server.series())));
     let sources = Sources { http, loops: reactor.loops().to_vec(), division, started };
     // Set once, here: nobody else has the server yet.
     let _ = server.service().current().service.sources.set(sources);

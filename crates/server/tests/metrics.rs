@@ -201,3 +201,95 @@ fn metrics_are_as_promtool_wants_them() {
     assert!(families.len() >= 40 && families.contains_key("sapsan_view_ready"), "{}", families.len());
     assert!(families.values().all(|family| !family.samples.is_empty()));
 }
+
+const ENDPOINTS: &str = "[[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\n\
+                         [[endpoints]]\nroute = \"POST /items\"\ninsert = \"items\"\n\
+                         [[endpoints]]\nroute = \"GET /sums\"\nquery = \"SELECT SUM(price) AS sum FROM items\"\n";
+
+/// Requests by route and code.
+fn requests(server: &TestServer) -> BTreeMap<(String, String), f64> {
+    let answer = server.get("/_/metrics");
+    let (families, problems) = read(answer.text());
+    assert!(problems.is_empty(), "{problems:#?}");
+    let counted = families["sapsan_http_requests_total"].samples.iter().map(|sample| {
+        let label = |name: &str| sample.labels[name].clone();
+        ((label("route"), label("code")), sample.value)
+    });
+    let counted: BTreeMap<_, _> = counted.collect();
+    let durations = &families["sapsan_http_request_duration_seconds"].samples;
+    for sample in durations.iter().filter(|sample| sample.name.ends_with("_count")) {
+        let route = &sample.labels["route"];
+        let all = counted.iter().filter(|((counted, _), _)| counted == route).map(|(_, count)| count);
+        assert_eq!(sample.value, all.sum::<f64>(), "{route}");
+    }
+    counted
+}
+
+/// `requests` without those of the general API, which this test makes itself.
+fn of_routes(server: &TestServer) -> Vec<(String, f64)> {
+    let counted = requests(server).into_iter().filter(|((route, _), _)| route != "/_/");
+    counted.map(|((route, code), count)| (format!("{route} {code}"), count)).collect()
+}
+
+#[test]
+fn requests_are_counted_by_route_and_code() {
+    let server = TestServer::start("threads = 2", ENDPOINTS);
+    let item = |id: u32| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1}}").into_bytes();
+    for id in [1, 2, 2] {
+        server.ask("POST", "/items", "", &item(id));
+    }
+    for target in ["/items/1", "/items/2", "/items/3", "/items/1?a=b", "/sums", "/none", "/items"] {
+        server.get(target);
+    }
+    server.ask("HEAD", "/items/1", "", b"");
+    let counts = of_routes(&server);
+    let counts: Vec<(&str, f64)> = counts.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    let expected = [
+        ("GET /items/{id} 200", 4.0),
+        ("GET /items/{id} 404", 1.0),
+        ("GET /sums 200", 1.0),
+        ("POST /items 201", 2.0),
+        ("POST /items 409", 1.0),
+        ("other 404", 1.0),
+        ("other 405", 1.0),
+    ];
+    assert_eq!(counts, expected);
+    assert!(requests(&server)[&("/_/".to_owned(), "200".to_owned())] >= 1.0);
+    let answer = server.get("/_/metrics");
+    let (families, _) = read(answer.text());
+    let durations = families["sapsan_http_request_duration_seconds"].samples.iter();
+    let bounds: Vec<&str> = durations.map_while(|sample| sample.labels.get("le").map(String::as_str)).collect();
+    let told = include_str!("../../../docs/operations.md");
+    assert!(told.contains(&format!("\n    {}\n", bounds.join(", "))), "the document tells the buckets: {bounds:?}");
+}
+
+#[test]
+fn counts_stay_when_the_configuration_is_read_again() {
+    let file =
+        |endpoints: &str| format!("{}\n[server]\n{}{endpoints}", crate::harness::COLLECTIONS, crate::harness::SERVER);
+    let server = TestServer::of_file(&file(ENDPOINTS)).unwrap();
+    server.get("/sums");
+    let others = ENDPOINTS.replace("GET /sums", "GET /total");
+    assert_eq!(server.reload(&file(&others)).status, 200);
+    server.get("/total");
+    server.get("/sums");
+    let first = [("GET /sums 200", 1.0), ("GET /total 200", 1.0), ("other 404", 1.0)];
+    let counts = of_routes(&server);
+    assert_eq!(counts.iter().map(|(name, count)| (name.as_str(), *count)).collect::<Vec<_>>(), first);
+    assert_eq!(server.reload(&file(ENDPOINTS)).status, 200);
+    server.get("/sums");
+    assert_eq!(of_routes(&server)[0], ("GET /sums 200".to_owned(), 2.0));
+}
+
+/// `http::SERIES_MAX` with the three that are always there.
+#[test]
+fn routes_beyond_the_bound_count_as_others() {
+    let routes = (0..300).map(|n| format!("[[endpoints]]\nroute = \"GET /{n}\"\nget = \"items/{{id}}\"\n"));
+    let routes: String = routes.map(|route| route.replace("\"\nget", "/{id}\"\nget")).collect();
+    let server = TestServer::start("", &routes);
+    for n in 0..300 {
+        assert_eq!(server.get(&format!("/{n}/1")).status, 404);
+    }
+    let counts: BTreeMap<_, _> = of_routes(&server).into_iter().collect();
+    assert_eq!((counts.len(), counts["GET /252/{id} 404"], counts["other 404"]), (254, 1.0, 47.0));
+}

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use http::{BodySource, LateReply, MetricsTotal, More, Order, Reply, Request, Server, Service, Settings, Status};
+use http::{
+    BodySource, LateReply, MetricsTotal, More, Order, Reply, Request, Series, SeriesTotal, Server, Service, Settings,
+    Status,
+};
 
 /// No test waits longer for anything; it is never waited for where all is well.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -82,6 +85,16 @@ impl Service for TestService {
                 panic!("as asked");
             }
             "empty" => reply.send(Status(204), "", b""),
+            "series" => {
+                reply.count_under(Series(number(request) as u16));
+                match request.query() {
+                    "late" => self.shelf.put(key, reply.later()),
+                    "stream" => self.stream(request, reply, None),
+                    "panic" => panic!("as asked"),
+                    "shared" => reply.send_shared(Status(203), "text/plain", Arc::from(*b"shared")),
+                    _ => reply.send(Status(202), "text/plain", b"counted"),
+                }
+            }
             "close" => {
                 reply.close();
                 reply.send(Status(200), "", b"bye");
@@ -191,6 +204,10 @@ impl TestServer {
 
     pub fn metrics(&self) -> MetricsTotal {
         self.server.metrics()
+    }
+
+    pub fn series(&self) -> Vec<SeriesTotal> {
+        self.server.series()
     }
 
     /// Requests for slow things that have run.
