@@ -296,7 +296,8 @@ impl<S: Service> Connection<S> {
             Held::Stream(status, ..) => (status, None),
         };
         let bytes = out.len() - before + shared.as_ref().map_or(0, |body| body.len());
-        worker.replied(status, bytes, slot.measure, slot.log);
+        worker.count(status, slot.measure, slot.watched.as_ref());
+        worker.log(status, bytes, slot.log);
         self.count_appended(bytes);
         if let Some(body) = shared {
             io.output_shared(body);

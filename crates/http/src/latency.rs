@@ -3,6 +3,7 @@
 //! Each loop has counters of its own, made at the first reply of a series there: counting touches no memory that another loop
 //! writes. Whoever reads adds them up.
 
+use crate::method::Method;
 use crate::metrics::Counter;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -50,6 +51,8 @@ impl Series {
 pub(crate) struct Measure {
     /// When the turn of the loop began in which the request was read.
     pub(crate) began_ns: u64,
+    /// None of a request that was refused before it was read.
+    pub(crate) method: Option<Method>,
     pub(crate) series: Series,
 }
 

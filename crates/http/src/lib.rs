@@ -10,7 +10,7 @@
 //! | replies to bytes | `composer`, `stream` |
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
 //! | what a loop's connections share | `worker`, with the service `shared`; `crowd` (who goes when there are too many) |
-//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `latency` |
+//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `latency`, `slow` |
 //! | for fuzzing alone | `fuzzing` |
 //! | for applications | `query`, `router`, `queued_writer`, `access_log` |
 //!
@@ -50,6 +50,7 @@ mod server;
 mod service;
 mod settings;
 mod shared;
+mod slow;
 mod status;
 mod stream;
 mod visible;
@@ -71,4 +72,5 @@ pub use router::{Lookup, Params, RouteError, Router};
 pub use server::Server;
 pub use service::Service;
 pub use settings::Settings;
+pub use slow::{SlowLog, SlowRequest};
 pub use status::Status;

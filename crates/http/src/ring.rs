@@ -203,7 +203,7 @@ mod tests {
 
     fn slot(order: Order) -> Slot {
         let shape = Shape { http10: false, persistent: true, head_only: false };
-        let measure = Measure { began_ns: 0, series: Series::OTHER };
+        let measure = Measure { began_ns: 0, method: None, series: Series::OTHER };
         Slot { shape, order, held: Held::Nothing, measure, log: None, watched: None }
     }
 

@@ -61,13 +61,14 @@ pub(crate) fn serve<S: Service>(
         worker.give_buffer(buffer);
         return Served::Blocked;
     };
-    let measure = worker.measure(worker.series.get());
+    let measure = worker.measure(Some(request.head.method), worker.series.get());
     if matches!(outcome, Outcome::Unanswered) {
         compose_problem(worker, target, shape, Status(500), "the request was not answered");
         outcome = Outcome::Sent(Status(500));
     }
     if direct && let Outcome::Sent(status) = outcome {
-        worker.replied(status, target.len() - before, measure, log);
+        worker.count(status, measure, None);
+        worker.log(status, target.len() - before, log);
         return Served::Done { persistent: shape.persistent, shared: None };
     }
     place(worker, ring, Slot { shape, order, held: Held::Nothing, measure, log, watched: None }, outcome, buffer)
@@ -116,7 +117,8 @@ fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buf
     let direct = ring.is_empty();
     slot.held = match outcome {
         Outcome::Shared(status, body) if direct => {
-            worker.replied(status, body.len(), slot.measure, slot.log.take());
+            worker.count(status, slot.measure, None);
+            worker.log(status, body.len(), slot.log.take());
             return Served::Done { persistent, shared: Some(body) };
         }
         Outcome::Shared(status, body) => Held::Shared(status, buffer, body),
@@ -143,11 +145,10 @@ pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_on
     let detail = refusal.detail(&worker.settings.limits);
     let shape = Shape { http10: false, persistent: false, head_only };
     worker.metrics.refusals.add(1);
-    let measure = worker.measure(Series::OTHER);
+    let measure = worker.measure(None, Series::OTHER);
     if ring.is_empty() {
-        let before = out.len();
         compose_problem(worker, out, shape, status, &detail);
-        worker.replied(status, out.len() - before, measure, None);
+        worker.count(status, measure, None);
     } else {
         let mut buffer = worker.take_buffer();
         compose_problem(worker, &mut buffer, shape, status, &detail);

@@ -2,6 +2,7 @@
 
 use crate::access_log::AccessLog;
 use crate::limits::{Deadlines, Limits};
+use crate::slow::SlowLog;
 
 /// All that is set about a server.
 #[derive(Clone, Debug)]
@@ -14,10 +15,13 @@ pub struct Settings {
     pub date: bool,
     /// Where a line for each request goes; `None`, the default, writes none.
     pub access_log: Option<AccessLog>,
+    /// What is told of slow requests; `None`, the default, tells nothing.
+    pub slow_log: Option<SlowLog>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { limits: Limits::default(), deadlines: Deadlines::default(), date: true, access_log: None }
+        let (limits, deadlines) = (Limits::default(), Deadlines::default());
+        Settings { limits, deadlines, date: true, access_log: None, slow_log: None }
     }
 }

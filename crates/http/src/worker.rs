@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::time::Duration;
 
 use reactor::Loop;
 
@@ -12,10 +13,13 @@ use crate::access_log::Entry;
 use crate::composer::Composer;
 use crate::crowd::Crowd;
 use crate::latency::{Measure, Series};
+use crate::method::Method;
 use crate::metrics::Metrics;
 use crate::plain::Seen;
+use crate::presence::Watched;
 use crate::reader::Gathering;
 use crate::settings::Settings;
+use crate::slow::SlowRequest;
 use crate::status::Status;
 
 /// Spare buffers kept of each kind; more are given back to the allocator.
@@ -27,6 +31,8 @@ const SPARE_BYTES_MAX: usize = 8 << 10;
 pub(crate) struct Worker {
     pub(crate) lp: Loop,
     pub(crate) settings: Arc<Settings>,
+    /// From when on a request is told to be slow.
+    slow_ns: u64,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) composer: RefCell<Composer>,
     /// Lines of header fields that the service adds to the reply in hand.
@@ -47,6 +53,7 @@ impl Worker {
         Worker {
             lp,
             metrics,
+            slow_ns: settings.slow_log.as_ref().map_or(u64::MAX, |log| nanoseconds(log.after())),
             composer: RefCell::new(Composer::new(settings.date)),
             settings,
             fields: RefCell::default(),
@@ -89,20 +96,41 @@ impl Worker {
 
     /// Begins to measure a request: it has waited since the loop's turn began.
     #[inline]
-    pub(crate) fn measure(&self, series: Series) -> Measure {
-        Measure { began_ns: self.lp.now_ns(), series }
+    pub(crate) fn measure(&self, method: Option<Method>, series: Series) -> Measure {
+        Measure { began_ns: self.lp.now_ns(), method, series }
     }
 
-    /// Counts a reply, and writes its line of the access log.
+    /// Counts a reply that was watched, if it was; and tells it, where it is slow.
     #[inline]
-    pub(crate) fn replied(&self, status: Status, bytes: usize, measure: Measure, log: Option<Box<Entry>>) {
+    pub(crate) fn count(&self, status: Status, measure: Measure, watched: Option<&Watched>) {
         let took_ns = self.lp.precise_now_ns().saturating_sub(measure.began_ns);
         self.metrics.count_reply(status.0);
         self.metrics.latencies.count(measure.series, status.0, took_ns);
+        if took_ns >= self.slow_ns {
+            self.tell_slow(status, measure, took_ns, watched);
+        }
+    }
+
+    #[cold]
+    fn tell_slow(&self, status: Status, measure: Measure, took_ns: u64, watched: Option<&Watched>) {
+        let Measure { method, series, .. } = measure;
+        let (took, work) = (Duration::from_nanos(took_ns), watched.and_then(Watched::work));
+        if let Some(log) = &self.settings.slow_log {
+            log.tell(&SlowRequest { method, series, status, took, work });
+        }
+    }
+
+    /// Writes the line of a reply in the access log.
+    #[inline]
+    pub(crate) fn log(&self, status: Status, bytes: usize, log: Option<Box<Entry>>) {
         if let Some(entry) = log
             && let Some(access_log) = &self.settings.access_log
         {
             access_log.write(&entry, status, bytes);
         }
     }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
 //! Closing, limits of connections, drain, and small things about heads.
 
 use crate::harness::TestServer;
-use http::{AccessLog, Client, Limits, Presence, QueuedWriter, Settings, Status};
+use http::{AccessLog, Client, Limits, Method, Presence, QueuedWriter, Settings, SlowLog, Status};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -259,6 +259,39 @@ fn the_latency_of_a_late_reply_has_the_time_that_it_waited() {
     let _ = client.answer();
     let total = server.series().remove(0);
     assert!(u128::from(total.nanoseconds) >= waited.as_nanos(), "{total:?}");
+}
+
+#[test]
+fn slow_requests_are_told_with_what_is_noted_of_their_work() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let for_log = Arc::clone(&told);
+    let log = SlowLog::new(Duration::ZERO, move |request| {
+        let work = request.work.map(str::to_owned);
+        for_log.lock().unwrap().push((request.method, request.series.0, request.status.0, work));
+    });
+    let server = TestServer::start(Settings { slow_log: Some(log), ..Settings::default() });
+    let mut client = server.connect();
+    client.send(b"GET /series/3 HTTP/1.1\r\nHost: h\r\n\r\nPOST /watched HTTP/1.1\r\nHost: h\r\n\r\nnonsense\r\n\r\n");
+    let late = server.shelf.take("/watched");
+    late.presence().note_work("long");
+    late.send(Status(200), "text/plain", Vec::new());
+    client.rest();
+    let expected = [
+        (Some(Method::Get), 3, 202, None),
+        (Some(Method::Post), 0, 200, Some("long".to_owned())),
+        (None, 0, 400, None),
+    ];
+    assert_eq!(*told.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_request_that_is_not_slow_is_not_told() {
+    let log = SlowLog::new(Duration::from_secs(86_400), |request| panic!("{request:?}"));
+    let server = TestServer::start(Settings { slow_log: Some(log), ..Settings::default() });
+    let mut client = server.connect();
+    client.send(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.expect(200, "GET /a []");
+    assert_eq!(server.metrics().panics, 0);
 }
 
 #[derive(Clone, Default)]

@@ -355,6 +355,38 @@ fn the_log_has_the_lines_of_its_level() {
     assert!(!logged("error").contains("INFO"));
 }
 
+/// The query visits a million combinations of rows, which takes longer than a thousandth of a second anywhere.
+#[test]
+fn a_slow_request_is_a_line_of_the_log_with_its_route_and_its_work() {
+    let folder = folder();
+    let list = format!("json_each('[{}]')", vec!["1"; 100].join(","));
+    let endpoint = format!(
+        "[server]\nhttp = \"127.0.0.1:0\"\nslow_log_seconds = 0.001\n[[endpoints]]\nroute = \"GET /slow\"\n\
+         query = \"SELECT COUNT(*) AS n FROM {list} a, {list} b, {list} c WHERE a.value + b.value + c.value > 0\"\n\
+         result = \"row\"\n[collections.items]\nkey = {{ field = \"id\", type = \"u32\" }}\n"
+    );
+    std::fs::write(folder.path().join("service.toml"), endpoint).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+    let command = command.current_dir(folder.path()).args(["serve", "service.toml", "--data", "d"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut serving = Serving(child);
+    let mut first = String::new();
+    BufReader::new(serving.0.stdout.take().expect("its output")).read_line(&mut first).expect("a line");
+    let address = first.trim().strip_prefix("listening on http://").expect("an address");
+    let mut client = TcpStream::connect(address).expect("a connection");
+    client.write_all(b"GET /slow HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).expect("a reply");
+    assert!(reply.starts_with("HTTP/1.1 200") && reply.ends_with("{\"n\":1000000}"), "{reply}");
+    let mut lines = BufReader::new(serving.0.stderr.take().expect("its notices")).lines();
+    let line = lines.find_map(|line| line.ok().filter(|line| line.contains("a slow request"))).expect("a line");
+    for piece in ["WARN", "method=\"GET\"", "route=\"GET /slow\"", "status=200", "rows read: ", "plan: "] {
+        assert!(line.contains(piece), "{piece}: {line}");
+    }
+    let micros = line.split_once("micros=").and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
+    assert!(micros.is_some_and(|micros| micros >= 1_000), "{line}");
+}
+
 #[test]
 fn a_result_that_cannot_be_written_is_an_error_and_no_panic() {
     let folder = folder();

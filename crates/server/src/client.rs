@@ -27,6 +27,11 @@ impl Watch {
         Watch { presence: late.presence(), ended: OnceLock::new() }
     }
 
+    /// What knows of the client.
+    pub(crate) fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
     /// Whether nobody waits for the reply.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         match self.presence.client() {

@@ -154,10 +154,10 @@ impl LateQuery {
         let ran = self.whole.clone().run_for(client, self.request.now_ms, |budget| reply.run(budget, run));
         habits.took(Habit::of(&values), began.elapsed());
         let outcome = ran.map_err(|error| {
-            self.queries.count_ended(&error, &plan, scans, route);
+            self.queries.count_ended(&error, &plan, scans, route, Some(client.presence()));
             client.failure(refusal::of_query(&error))
         })?;
-        self.queries.count(&outcome, &plan, scans, route);
+        self.queries.count(&outcome, &plan, scans, route, Some(client.presence()));
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl LateQuery {
         let ran = self.sessions.with(&self.database, |session| {
             self.request.check_required(session)?;
             let values = (&self.request.values[..], self.request.page.as_ref());
-            let told = self.request.kept.wants_plan.then_some(&mut late);
+            let told = (client, self.request.kept.wants_plan.then_some(&mut late));
             let run = |budget: &Budget<'_>| self.query.run_long(session, values, budget, &self.queries, told);
             match self.whole.clone().run_for(client, self.request.now_ms, run) {
                 Err(ended) if ended.is_of_reload() => Ok(None),

@@ -60,6 +60,7 @@ mod route_series;
 mod routing;
 pub mod rows;
 mod service;
+mod slow_log;
 mod sources;
 mod start;
 pub mod statement;

@@ -43,7 +43,7 @@ pub(crate) fn text(service: &Service) -> String {
     if let Some(sources) = service.sources.get() {
         put(&loops(sources));
         if let Some((total, series)) = (sources.http)() {
-            put(&http(&total));
+            put(&http(&total, service.slow.count()));
             requests = series;
         }
         put(&[("uptime_seconds", Type::Gauge, "Time since start.", sources.started.elapsed().as_secs_f64())]);
@@ -341,8 +341,9 @@ fn loops(sources: &Sources) -> [Metric; 10] {
     ]
 }
 
-fn http(total: &MetricsTotal) -> [Metric; 5] {
+fn http(total: &MetricsTotal, slow: u64) -> [Metric; 6] {
     [
+        ("http_slow_requests_total", Type::Counter, "Requests as slow as [server] slow_log_seconds says.", slow as f64),
         (
             "http_refusals_total",
             Type::Counter,

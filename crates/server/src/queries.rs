@@ -3,6 +3,7 @@
 
 use crate::config::ServerConfig;
 use docs::sql::{Outcome, QueryError, ROWS_READ, Scratch, SpillSpace, Workers};
+use http::Presence;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -65,7 +66,17 @@ impl Queries {
     }
 
     /// Counts what a query did that was ended before its end: of rows as many as are known. `plan` tells how it found its rows.
-    pub(crate) fn count_ended(&self, error: &QueryError, plan: &str, scans: bool, sql: &str) {
+    pub(crate) fn count_ended(
+        &self,
+        error: &QueryError,
+        plan: &str,
+        scans: bool,
+        sql: &str,
+        client: Option<&Presence>,
+    ) {
+        if let Some(client) = client {
+            client.note_work(format!("ended: {error}; plan: {plan}"));
+        }
         let read = match error {
             QueryError::Limit { what: ROWS_READ, limit } => *limit,
             _ => 0,
@@ -77,8 +88,12 @@ impl Queries {
         }
     }
 
-    /// Counts what a query did. `plan` tells how it found its rows.
-    pub(crate) fn count(&self, outcome: &Outcome, plan: &str, scans: bool, sql: &str) {
+    /// Counts what a query did. `plan` tells how it found its rows; where somebody waits for the reply, the log of slow
+    /// requests may tell both.
+    pub(crate) fn count(&self, outcome: &Outcome, plan: &str, scans: bool, sql: &str, client: Option<&Presence>) {
+        if let Some(client) = client {
+            client.note_work(format!("rows read: {}; rows: {}; plan: {plan}", outcome.rows_read, outcome.rows));
+        }
         self.scans.fetch_add(u64::from(scans), Ordering::Relaxed);
         self.rows_read.fetch_add(outcome.rows_read, Ordering::Relaxed);
         if outcome.rows_read >= self.log_rows {

@@ -367,7 +367,7 @@ impl DeclaredQuery {
     #[cold]
     fn tell(&self, queries: &Queries, outcome: &Outcome, asked: (&[Value<'_>], Option<&Page>)) -> Option<Arc<str>> {
         let (plan, _) = self.plan_of(asked);
-        queries.count(outcome, &plan, outcome.scans, &self.route);
+        queries.count(outcome, &plan, outcome.scans, &self.route, None);
         outcome.scans.then_some(plan)
     }
 
@@ -447,7 +447,7 @@ impl DeclaredQuery {
         (values, page): (&[OwnedValue], Option<&Page>),
         budget: &Budget<'_>,
         queries: &Queries,
-        late: Option<&mut LateReply>,
+        (client, late): (&Watch, Option<&mut LateReply>),
     ) -> Result<Vec<u8>, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let (mut out, began) = (Vec::new(), Instant::now());
@@ -457,9 +457,9 @@ impl DeclaredQuery {
         if let Err(ended @ Ended::Query(error)) = &ran
             && !ended.is_of_reload()
         {
-            queries.count_ended(error, &plan, scans, &self.route);
+            queries.count_ended(error, &plan, scans, &self.route, Some(client.presence()));
         }
-        queries.count(&ran?, &plan, scans, &self.route);
+        queries.count(&ran?, &plan, scans, &self.route, Some(client.presence()));
         if let Some(late) = late {
             late.header(PLAN_FIELD, &plan);
         }

@@ -16,6 +16,7 @@ use crate::panics::Panics;
 use crate::queries::Queries;
 use crate::reloads::Reloads;
 use crate::route_series::RouteSeries;
+use crate::slow_log::SlowRequests;
 use crate::sources::Sources;
 use crate::switch::Switch;
 use crate::token::Tokens;
@@ -102,6 +103,8 @@ pub(crate) struct Shared {
     pub(crate) services: AtomicU64,
     /// What requests are counted under.
     pub(crate) series: Arc<RouteSeries>,
+    /// Requests that took long.
+    pub(crate) slow: Arc<SlowRequests>,
     pub(crate) sources: OnceLock<Sources>,
     /// Where the newest configuration is found. Held weakly, for it holds this.
     pub(crate) switch: OnceLock<Weak<Switch>>,
@@ -183,6 +186,7 @@ impl Shared {
             reloads: Reloads::default(),
             services: AtomicU64::new(0),
             series: Arc::default(),
+            slow: Arc::default(),
             sources: OnceLock::new(),
             switch: OnceLock::new(),
         }

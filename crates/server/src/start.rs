@@ -194,9 +194,10 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     service.feed.start(&service.database).map_err(StartError::System)?;
     service.expiry.start(&service.database).map_err(StartError::System)?;
     let (access_log, log) = access_log(config)?;
+    let slow_log = settings.slow_log.map(|after| service.slow.log(after, &service.series));
     let server = Arc::new(Server::new(
         Switch::new(Routing::new(service, endpoints)),
-        http_settings(config, &division, access_log),
+        http::Settings { access_log, slow_log, ..http_settings(config, &division) },
     ));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
     let mut listen = |address, factory, setting| {
@@ -223,7 +224,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     Ok(Running { reactor, reloads, server, address, admin, drain: settings.drain, log })
 }
 
-fn http_settings(config: &ServiceConfig, division: &Division, access_log: Option<AccessLog>) -> http::Settings {
+fn http_settings(config: &ServiceConfig, division: &Division) -> http::Settings {
     let settings = &config.server;
     http::Settings {
         limits: Limits {
@@ -243,6 +244,6 @@ fn http_settings(config: &ServiceConfig, division: &Division, access_log: Option
             ..Deadlines::default()
         },
         date: settings.date,
-        access_log,
+        ..http::Settings::default()
     }
 }

@@ -224,19 +224,23 @@ impl Answered {
     }
 
     /// Counts and tells what steps did, as of a single statement.
-    fn count(&self, queries: &Queries, did: &StepsDid, error: Option<&StepsError>, late: Option<&mut LateReply>) {
-        if did.scans
-            && let Some(late) = late
-        {
+    fn count(
+        &self,
+        queries: &Queries,
+        did: &StepsDid,
+        error: Option<&StepsError>,
+        (late, wants_plan): (&mut LateReply, bool),
+    ) {
+        if did.scans && wants_plan {
             late.header(PLAN_FIELD, &did.plan);
         }
         match error {
             Some(StepsError::Failed { error: ModifyError::Query(error), .. }) => {
-                queries.count_ended(error, &did.plan, did.scans, &self.route);
+                queries.count_ended(error, &did.plan, did.scans, &self.route, Some(&late.presence()));
             }
             _ => {
                 let outcome = Outcome { rows: 0, rows_read: did.rows_read, scans: did.scans };
-                queries.count(&outcome, &did.plan, did.scans, &self.route);
+                queries.count(&outcome, &did.plan, did.scans, &self.route, Some(&late.presence()));
             }
         }
     }
@@ -284,7 +288,7 @@ impl Owed {
         {
             return self.run(move || Ok(call));
         }
-        let told = self.wants_plan.then_some(&mut self.late);
+        let told = (&mut self.late, self.wants_plan);
         self.reply.count(&self.shared.queries, did, outcome.as_ref().err(), told);
         match outcome {
             Ok(rows) => self.late.send(self.reply.status, JSON, self.reply.body(&rows)),
@@ -313,7 +317,7 @@ impl Owed {
             let run = |budget: &Budget<'_>| database.run_steps(&call, budget, &mut did);
             let outcome = whole.run_change(&client, call.now_ms, run);
             drop((call, taken));
-            reply.count(&queries, &did, outcome.as_ref().err(), wants_plan.then_some(&mut late));
+            reply.count(&queries, &did, outcome.as_ref().err(), (&mut late, wants_plan));
             match outcome {
                 Ok(rows) => large::send_late(&replies, &errors, late, reply.status, JSON, reply.body(&rows)),
                 Err(error) => refusal::refuse(&errors, late, &client.failure(reply.failure(error))),

@@ -75,6 +75,21 @@ fn a_port_in_use_is_told_before_a_data_folder_is_made() {
 }
 
 #[test]
+fn the_time_of_a_slow_request_is_checked() {
+    for good in ["0.001", "0.25", "1", "1.5e1", "86_400"] {
+        check(&format!("[server]\nslow_log_seconds = {good}"), &[]);
+    }
+    let allowed = "allowed: seconds from 0.001 to 86400, as in 0.5";
+    for bad in ["0", "0.0009", "-1", "86401", "nan", "inf"] {
+        check(
+            &format!("[server]\nslow_log_seconds = {bad}"),
+            &[&format!("`server.slow_log_seconds` is {bad}"), allowed],
+        );
+    }
+    check("[server]\nslow_log_seconds = \"1s\"", &["service.toml:2:20", allowed]);
+}
+
+#[test]
 fn limits_of_queries_are_checked() {
     check("[server]\nquery_threads = 4\nquery_seconds = 5\nquery_log_rows = 100000", &[]);
     check("[server]\nquery_threads = 0", &["`server.query_threads` is 0"]);

@@ -9,7 +9,7 @@ use docs::config::{Item, Table};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 29] = [
     "http",
     "admin",
     "hosts",
@@ -29,6 +29,7 @@ const KEYS: [&str; 28] = [
     "drain_seconds",
     "date",
     "access_log",
+    "slow_log_seconds",
     "durability",
     "changes_kept_bytes",
     "changes_kept_seconds",
@@ -50,6 +51,8 @@ const QUERY_SPILL_BYTES: std::ops::RangeInclusive<u64> = 0..=1 << 40;
 const RATES: std::ops::RangeInclusive<u64> = 1..=1 << 30;
 /// Most names of this machine.
 const HOSTS_MAX: usize = 64;
+/// A slow request takes at least so long.
+const SLOW_LOG_SECONDS: std::ops::RangeInclusive<f64> = 0.001..=86_400.0;
 /// A year.
 const CHANGES_KEPT_SECONDS_MAX: i64 = 366 * 86_400;
 
@@ -76,6 +79,7 @@ impl Default for ServerConfig {
             drain: Duration::from_secs(10),
             date: true,
             access_log: false,
+            slow_log: None,
             durability: Durability::Commit,
             changes_kept_bytes: 0,
             changes_kept: None,
@@ -130,6 +134,7 @@ impl ServerConfig {
         let flag = |name: &str, to: &mut bool| *to = table.get(name).and_then(|item| item.boolean()).unwrap_or(*to);
         flag("date", &mut config.date);
         flag("access_log", &mut config.access_log);
+        config.slow_log = table.get("slow_log_seconds").and_then(|item| slow_log(&item));
         let connections = table.get("connections_max").and_then(|item| item.integer(1..=1_000_000));
         config.connections_max = connections.and_then(|number| usize::try_from(number).ok());
         if let Some(bytes) = table.get("memory").and_then(|item| size::read(&item, 32 << 20..=1 << 40)) {
@@ -196,6 +201,22 @@ fn changes_kept(table: &Table<'_>) -> Option<Duration> {
     }
     let seconds = item.integer(1..=CHANGES_KEPT_SECONDS_MAX)?;
     Some(Duration::from_secs(seconds.unsigned_abs()))
+}
+
+/// How long a slow request takes, in seconds.
+fn slow_log(item: &Item<'_>) -> Option<Duration> {
+    const ALLOWED: &str = "seconds from 0.001 to 86400, as in 0.5";
+    let value = item.value();
+    let number = value.as_float().map(|float| float.as_str()).or_else(|| value.as_integer().map(|int| int.as_str()));
+    let Some(number) = number else {
+        item.mismatch(ALLOWED);
+        return None;
+    };
+    let seconds = number.replace('_', "").parse().ok().filter(|seconds| SLOW_LOG_SECONDS.contains(seconds));
+    if seconds.is_none() {
+        item.mistake(format!("`{}` is {number}", item.path()), ALLOWED);
+    }
+    seconds.map(Duration::from_secs_f64)
 }
 
 fn address(item: &Item<'_>) -> Option<SocketAddr> {

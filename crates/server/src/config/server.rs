@@ -71,6 +71,8 @@ pub struct ServerConfig {
     pub date: bool,
     /// Whether each request is logged.
     pub access_log: bool,
+    /// Requests that take so long are logged; `None`: none are.
+    pub slow_log: Option<Duration>,
     /// When a write counts as done.
     pub durability: Durability,
     /// Bytes of the log kept for readers of changes, beside what a restart needs. 0: none.

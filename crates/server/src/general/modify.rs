@@ -86,11 +86,11 @@ fn execute(
         late.header(PLAN_FIELD, &plan);
         let outcome = ran.map_err(|error| {
             if let ModifyError::Query(error) = &error {
-                queries.count_ended(error, &plan, scans, sql);
+                queries.count_ended(error, &plan, scans, sql, Some(client.presence()));
             }
             client.failure(refusal::of_modify(&error))
         })?;
-        queries.count(&outcome, &plan, scans, sql);
+        queries.count(&outcome, &plan, scans, sql, Some(client.presence()));
         return Ok((outcome.rows, out));
     }
 }

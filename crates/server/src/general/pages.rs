@@ -119,10 +119,10 @@ impl PageWanted {
         });
         let (plan, scans) = paged.plan_line(&values, at);
         let (outcome, end) = ran.map_err(|error| {
-            queries.count_ended(&error, &plan, scans, sql);
+            queries.count_ended(&error, &plan, scans, sql, Some(client.presence()));
             client.failure(refusal::of_query(&error))
         })?;
-        queries.count(&outcome, &plan, scans, sql);
+        queries.count(&outcome, &plan, scans, sql, Some(client.presence()));
         late.header(PLAN_FIELD, &plan);
         // Its cursor comes back in a body, which has its own bound.
         self.0.close(end, &mut out);

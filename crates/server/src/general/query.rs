@@ -130,9 +130,9 @@ fn execute(
     };
     let ran = whole.clone().run_for(client, params::unix_ms(), |budget| reply.run(budget, run));
     let outcome = ran.map_err(|error| {
-        queries.count_ended(&error, &plan, scans, sql);
+        queries.count_ended(&error, &plan, scans, sql, Some(client.presence()));
         client.failure(refusal::of_query(&error))
     })?;
-    queries.count(&outcome, &plan, scans, sql);
+    queries.count(&outcome, &plan, scans, sql, Some(client.presence()));
     Ok(Some(()))
 }
