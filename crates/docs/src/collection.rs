@@ -301,6 +301,9 @@ impl Collection {
         let field = &self.info.key.field;
         let why = match row.get(self.key) {
             None => format!("the key \"{field}\" is missing"),
+            Some(_) if self.info.key.kind == KeyType::String => {
+                format!("\"{field}\" is no key of type string: 1 to {KEY_BYTES_MAX} bytes of text")
+            }
             Some(_) => format!("\"{field}\" is no key of type {}", self.info.key.kind.name()),
         };
         WriteError::invalid(why, format!("/{field}"))

@@ -320,6 +320,7 @@ impl Database {
             let prepared = self.prepare(write, tx, &mut long_check);
             let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
             outcome = Some(prepared);
+            long_check.is_again = true;
             result
         });
         written(outcome, commit)
@@ -337,6 +338,7 @@ impl Database {
         let commit = self.inner.heart.store.commit(&mut |tx| {
             let mut each = writes.iter().zip(&mut checks);
             refused = each.find_map(|(write, long_check)| self.prepare(write, tx, long_check).err());
+            checks.iter_mut().for_each(|check| check.is_again = true);
             if refused.is_none() { Ok(()) } else { Err(store::Abort) }
         });
         match (commit, refused) {

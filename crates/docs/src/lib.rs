@@ -26,6 +26,7 @@ pub mod import;
 pub mod index;
 mod index_build;
 pub mod key;
+mod large;
 mod loader;
 mod long_check;
 mod made_keys;

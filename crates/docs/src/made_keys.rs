@@ -1,8 +1,8 @@
 //! Keys that the collection gives to documents that come without one.
 //!
 //! - `counter`: the numbers from 1 on, for number keys. A number is given once, whatever becomes of the document: an insert
-//!   that is refused leaves a gap, and so does a crash ([`BLOCK`] at most). Numbers that documents bring themselves are
-//!   stepped over.
+//!   that is refused leaves a gap, and so does a crash ([`BLOCK`] at most), and a statement or steps that are begun again because others
+//!   changed what they read. Numbers that stored documents brought themselves are stepped over.
 //! - `uuid`: version 7 of RFC 9562, for text keys: they sort by the time at which they were made.
 //!
 //! The counter is in memory, so inserts beside each other do not conflict. What is on disk is a number that none given so
@@ -41,6 +41,8 @@ pub(crate) enum Keys {
 #[derive(Debug)]
 pub(crate) struct Counter {
     next: AtomicI64,
+    /// The largest number that a document brought since `make` looked last, perhaps one that was refused; 0: none.
+    brought: AtomicI64,
     /// What `next` was when the row on disk was last known to be as far.
     settled: AtomicI64,
     /// The collection's tree, and that of the rows.
@@ -75,7 +77,8 @@ impl Keys {
                 })?;
                 let next = behind(last).max(reserved);
                 let (settled, next) = (AtomicI64::new(next), AtomicI64::new(next));
-                Some(Keys::Counter(Arc::new(Counter { next, settled, documents: info.tree, sequences })))
+                let brought = AtomicI64::new(0);
+                Some(Keys::Counter(Arc::new(Counter { next, brought, settled, documents: info.tree, sequences })))
             }
         })
     }
@@ -105,12 +108,13 @@ impl Keys {
         (!is_known).then(|| (counter.sequences, next.to_le_bytes()))
     }
 
-    /// A document came with a key of its own.
+    /// A document came with a key of its own. It may still be refused: so the counter only looks at what is stored when it gives the
+    /// next number.
     pub(crate) fn met(&self, key: &Key<'_>) {
         if let (Keys::Counter(counter), Scalar::Integer(number)) = (self, key.scalar())
             && number >= counter.next.load(Ordering::Relaxed)
         {
-            counter.next.fetch_max(behind(Some(number)), Ordering::Relaxed);
+            counter.brought.fetch_max(number, Ordering::Relaxed);
         }
     }
 }
@@ -122,6 +126,9 @@ impl Counter {
         given: &mut Option<i64>,
         change: &mut C,
     ) -> Result<Made, WriteError> {
+        if self.brought.swap(0, Ordering::Relaxed) >= self.next.load(Ordering::Relaxed) {
+            self.step_over_all(info, change)?;
+        }
         for _ in 0..TRIES_MAX {
             let number = given.take().unwrap_or_else(|| self.give());
             let Some(key) = info.key.kind.of_scalar(Scalar::Integer(number)).filter(|_| number < i64::MAX) else {
@@ -132,14 +139,20 @@ impl Counter {
                 *given = Some(number);
                 return Ok(number.to_string());
             }
-            let mut last = None;
-            change.scan(info.tree, ALL, Direction::Backward, &mut |key, _| {
-                last = of_key(info, key);
-                ControlFlow::Break(())
-            })?;
-            self.next.fetch_max(behind(last), Ordering::Relaxed);
+            self.step_over_all(info, change)?;
         }
         Err(WriteError::Conflict { what: format!("{} has no number left for a key", info.name) })
+    }
+
+    /// Moves the counter behind all documents that are stored.
+    fn step_over_all<C: Change>(&self, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
+        let mut last = None;
+        change.scan(info.tree, ALL, Direction::Backward, &mut |key, _| {
+            last = of_key(info, key);
+            ControlFlow::Break(())
+        })?;
+        self.next.fetch_max(behind(last), Ordering::Relaxed);
+        Ok(())
     }
 
     /// The next number; at the end of all numbers it stays there.

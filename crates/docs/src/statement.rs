@@ -13,6 +13,7 @@ use store::{Submit, Tx};
 use crate::database::{CollectionId, Database, Required};
 use crate::error::WriteError;
 use crate::gate::{Kind, Shut};
+use crate::large;
 use crate::reopen::Passing;
 use crate::session::Session;
 use crate::sql::{
@@ -23,7 +24,7 @@ use crate::sql::{
 /// Rows that a statement may look at while everybody's commits wait for it: some milliseconds.
 pub(crate) const AGAIN_ROWS_MAX: u64 = 20_000;
 /// Time for the same, whatever the rows cost.
-const AGAIN_TIME: Duration = Duration::from_millis(5);
+pub(crate) const AGAIN_TIME: Duration = Duration::from_millis(5);
 /// How often a longer one is begun.
 const TRIES_MAX: usize = 5;
 
@@ -32,7 +33,8 @@ type Attempt<'a, T, E> = dyn FnMut(&mut Tx<'_>, &Budget<'_>) -> Result<T, E> + S
 
 impl Database {
     /// Runs an INSERT, UPDATE or DELETE in one transaction and waits until it is durable. What RETURNING gives goes to `sink`
-    /// then. [`Outcome::rows`] are the documents that it was about.
+    /// then. [`Outcome::rows`] are the documents that it was about. Where it is more than a common transaction holds, it may go to the
+    /// disk that the budget has for what exceeds memory.
     pub fn modify<S: RowSink + ?Sized>(
         &self,
         statement: &Modification,
@@ -43,9 +45,18 @@ impl Database {
         let collection = self.collection_at(CollectionId(statement.collection()));
         let mut returned = KeptRows::default();
         let applied =
-            self.attempt(budget, &mut |tx, budget| statement.apply(collection, tx, parameters, budget, &mut returned))?;
-        returned.give(statement.columns().count(), sink);
+            self.attempt(budget, &mut |tx, budget| statement.apply(collection, tx, parameters, budget, &mut returned));
         let (_, scans) = statement.plan_line(parameters);
+        let large = match &applied {
+            Err(error) if large::is_too_large(error) => self.modify_large(statement, parameters, budget),
+            _ => None,
+        };
+        if let Some(did) = large {
+            let did = did?;
+            return Ok(Outcome { rows: did.documents, rows_read: did.looked_at, scans });
+        }
+        let applied = applied?;
+        returned.give(statement.columns().count(), sink);
         Ok(Outcome { rows: applied.documents, rows_read: applied.looked_at, scans })
     }
 
@@ -96,7 +107,8 @@ impl Database {
             let (mut runs, mut outcome) = (0, None);
             let commit = self.store().commit(&mut |tx| {
                 runs += 1;
-                let own = Budget { now_ms: self.moment_ms(budget.now_ms), ..*budget };
+                // It may be computed again on the thread that commits, which waits for no file.
+                let own = Budget { now_ms: self.moment_ms(budget.now_ms), spill: None, ..*budget };
                 let result = match runs {
                     1 => attempt(tx, &own),
                     _ => {

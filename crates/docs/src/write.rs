@@ -181,10 +181,12 @@ pub(crate) struct InTheWay {
     pub(crate) key: Vec<u8>,
     /// The field is the key itself.
     pub(crate) is_key: bool,
+    /// Its time has come, and it cannot go: why.
+    pub(crate) stuck: Option<WriteError>,
 }
 
-/// The documents that a new one would be refused for: of its key, and of its unique values. Of one that would be refused for what it is
-/// itself there may be none. Changes nothing but that a document of its key goes whose time has come.
+/// The documents that a new one would be refused for: of its key, and of its unique values. If the new one is itself invalid there may
+/// be none; the insert reports that. Changes nothing but that documents go whose time has come.
 pub(crate) fn in_the_way<C: Change>(
     collection: &Collection,
     (op, at): (&Op, &AtWrite),
@@ -193,9 +195,32 @@ pub(crate) fn in_the_way<C: Change>(
 ) -> Result<Vec<InTheWay>, WriteError> {
     let Op::Insert { body } = op else { return Ok(Vec::new()) };
     scratch.long_check.bound_again(op.bytes())?;
-    if let Some(due) = &at.due {
-        clear_due(collection, op, due, change, scratch)?;
+    let mut found = alike(collection, body, change, scratch)?;
+    let Some(due) = &at.due else { return Ok(found) };
+    let mut gone: Vec<Vec<u8>> = Vec::new();
+    for other in &mut found {
+        if gone.contains(&other.key) || !is_due(collection, due, &other.key, change, scratch)? {
+            continue;
+        }
+        let delete = (&Op::Delete { key: other.key.clone() }, &AtWrite::default());
+        match apply_to_all(collection, delete, &Precondition::None, change, scratch) {
+            Ok(_) => gone.push(other.key.clone()),
+            // Another document refers to it.
+            Err(error @ WriteError::Conflict { .. }) => other.stuck = Some(error),
+            Err(error) => return Err(error),
+        }
     }
+    found.retain(|other| !gone.contains(&other.key));
+    Ok(found)
+}
+
+/// The stored documents that have a new one's key, or one of its unique values.
+fn alike<C: Change>(
+    collection: &Collection,
+    body: &[u8],
+    change: &mut C,
+    scratch: &mut Scratch,
+) -> Result<Vec<InTheWay>, WriteError> {
     let Scratch { encoder, buffers, shape, long_check, .. } = scratch;
     if encode(encoder, body, &mut buffers.new, long_check).is_err() {
         return Ok(Vec::new());
@@ -203,12 +228,14 @@ pub(crate) fn in_the_way<C: Change>(
     let (new, entry) = (document(&buffers.new)?, &mut buffers.entries.new_key);
     collection.with_row(new, shape, |row| {
         let mut found = Vec::new();
+        let mut put = |field: &String, key: &[u8], is_key| {
+            found.push(InTheWay { field: field.clone(), key: key.to_vec(), is_key, stuck: None });
+        };
         let plain = collection.key_of(row);
         if let Some(key) = plain.as_ref().and_then(|plain| collection.info.key.kind.of_scalar(plain.scalar()))
             && change.get(collection.info.tree, key.as_bytes())?.is_some()
         {
-            let (field, key) = (collection.info.key.field.clone(), key.as_bytes().to_vec());
-            found.push(InTheWay { field, key, is_key: true });
+            put(&collection.info.key.field, key.as_bytes(), true);
         }
         for (number, unique) in collection.unique.iter().enumerate().filter(|(_, one)| !one.readiness.is_refused()) {
             // One that is too long is refused where it is inserted.
@@ -216,8 +243,7 @@ pub(crate) fn in_the_way<C: Change>(
                 continue;
             }
             if let Some(key) = change.get(unique.tree, entry)? {
-                let (field, key) = (collection.info.unique[number].field.clone(), key.to_vec());
-                found.push(InTheWay { field, key, is_key: false });
+                put(&collection.info.unique[number].field, &key, false);
             }
         }
         Ok(found)

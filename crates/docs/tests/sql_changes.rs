@@ -156,6 +156,56 @@ fn a_field_is_changed_inside_and_stays_json() {
 }
 
 #[test]
+fn one_of_several_values_stays_what_it_is() {
+    let service = Service::new(&config(NOTES));
+    service.run(r#"insert notes {"id":1,"tags":["a"],"on":true,"x":"[1]"}"#).unwrap();
+    let sql = "UPDATE notes SET a = coalesce(gone, tags), b = CASE WHEN id = 1 THEN json_set(tags, '$[#]', 'b') ELSE tags END, \
+               c = ifnull(tags, 1), d = CASE id WHEN 2 THEN 'no' ELSE \"on\" END, e = coalesce(gone, json('[]')), f = coalesce(x, tags), \
+               g = coalesce(gone, json_extract(tags, '$[0]'), 3), h = iif(id = 1, tags -> 0, NULL)";
+    run(&service, sql, &[]).unwrap();
+    let expected = r#"{"id":1,"tags":["a"],"on":true,"x":"[1]","a":["a"],"b":["a","b"],"c":["a"],"d":true,"e":[],"f":"[1]","g":"a","h":"a"}"#;
+    assert_eq!(service.get("notes/1").unwrap().1, expected);
+    let upsert = "INSERT INTO notes (id, tags, x) VALUES (1, json('[\"n\"]'), '[2]') ON CONFLICT (id) DO UPDATE SET \
+                  tags = coalesce(excluded.tags, tags), a = (excluded.tags), b = CASE WHEN excluded.tags = tags THEN 1 ELSE coalesce(gone, b) END, \
+                  c = coalesce(excluded.gone, tags), d = coalesce(excluded.x, 1), e = NULL, f = NULL, g = NULL, h = NULL";
+    run(&service, upsert, &[]).unwrap();
+    let expected = r#"{"id":1,"tags":["n"],"on":true,"x":"[1]","a":["n"],"b":["a","b"],"c":["a"],"d":"[2]"}"#;
+    assert_eq!(service.get("notes/1").unwrap().1, expected);
+}
+
+#[test]
+fn a_parameter_of_an_upsert_is_read_as_its_field_is() {
+    let service = Service::new(&config(
+        "[collections.d]\nkey = { field = \"id\", type = \"i64\" }\n[collections.d.schema]\ntype = \"object\"\n\
+         [collections.d.schema.properties]\nid = { type = \"integer\" }\nversion = { type = \"integer\" }\nn = { type = \"integer\" }\n",
+    ));
+    let catalog = service.database.catalog();
+    let compared = |sql: &str, name: &str| Modification::prepare(sql, catalog).unwrap().compared(name);
+    let update = compared("UPDATE d SET version = 2 WHERE version < :v", "v");
+    let insert = "INSERT INTO d (id, version) VALUES (:id, 1) ON CONFLICT (id) DO UPDATE SET";
+    assert_eq!(compared(&format!("{insert} version = 2 WHERE version < :v"), "v"), update);
+    let set = compared("UPDATE d SET n = :v", "v");
+    assert_ne!(set, Default::default());
+    assert_eq!(compared(&format!("{insert} version = excluded.version, n = :v"), "v"), set);
+}
+
+#[test]
+fn json_deeper_than_documents_is_none() {
+    let service = Service::new(&config(NOTES));
+    let deep = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+    service.run(r#"insert notes {"id":1}"#).unwrap();
+    for (depth, is_json) in [(128, true), (129, false), (1000, false), (60_000, false)] {
+        let text = deep(depth);
+        run(&service, "UPDATE notes SET v = json_valid(:a)", &[Value::text(&text)]).unwrap();
+        let stored = service.get("notes/1").unwrap().1;
+        assert!(stored.contains(&format!("\"v\":{}", u8::from(is_json))), "{depth}: {stored}");
+    }
+    let text = format!(r#"{{"a":{},"b":1}}"#, deep(500));
+    let refused = run(&service, "UPDATE notes SET p = json_patch(:a, '{\"c\":2}')", &[Value::text(&text)]);
+    assert!(refused.unwrap_err().contains("malformed JSON"));
+}
+
+#[test]
 fn what_is_copied_keeps_its_form_wherever_it_is_read() {
     let service = Service::new(&config(NOTES));
     service.run(r#"insert notes {"id":1,"n":2.50,"j":[1,{"a":2.50}]}"#).unwrap();

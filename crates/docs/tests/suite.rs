@@ -16,6 +16,7 @@ mod dying_disk;
 mod faulty_lives;
 mod fuzz_check;
 mod hostile_schemas;
+mod large_statements;
 mod lives;
 #[path = "../../../fuzz/mutation.rs"]
 mod mutation;

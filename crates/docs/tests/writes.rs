@@ -148,7 +148,10 @@ fn a_key_too_long_for_an_index_is_refused() {
     let long = "x".repeat(1100);
     assert_eq!(service.refused(&format!(r#"insert c {{"k":"a","t":"{long}"}}"#)), "413 a document's key in an index");
     assert_eq!(service.refused(&format!(r#"insert c {{"k":"a","u":"{long}"}}"#)), "413 a unique value");
-    assert_eq!(service.refused(&format!(r#"insert c {{"k":"{long}"}}"#)), r#"400 /k "k" is no key of type string"#);
+    assert_eq!(
+        service.refused(&format!(r#"insert c {{"k":"{long}"}}"#)),
+        r#"400 /k "k" is no key of type string: 1 to 1024 bytes of text"#
+    );
     assert!(service.run(r#"insert c {"k":"a","t":true,"u":null}"#).is_ok());
 }
 

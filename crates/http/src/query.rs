@@ -20,8 +20,8 @@ pub enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            DecodeError::BadEscape => "a % without two hexadecimal digits after it",
-            DecodeError::NotUtf8 => "escaped bytes that are not UTF-8",
+            DecodeError::BadEscape => "holds a % without two hexadecimal digits after it",
+            DecodeError::NotUtf8 => "holds bytes that are not UTF-8",
         })
     }
 }

@@ -54,7 +54,14 @@ fn sighup_has_the_file_read_again_and_sigterm_still_ends_it() {
     // With a mistake: nothing changes, and it goes on.
     std::fs::write(&file, "[collections").expect("written");
     signal(&process, "-HUP");
-    std::fs::write(&file, format!("{ITEMS}{ENDPOINT}{SERVER}")).expect("written");
+    // A service that began with none grows to many without a restart.
+    let endpoint = |n: u32| {
+        format!(
+            "[[endpoints]]\nroute = \"GET /sums/{n}\"\nquery = \"SELECT SUM(a{n}) AS s FROM items WHERE b = {n}\"\n"
+        )
+    };
+    let many: String = (0..120).map(endpoint).collect();
+    std::fs::write(&file, format!("{ITEMS}{ENDPOINT}{many}{SERVER}")).expect("written");
     signal(&process, "-HUP");
     let until = Instant::now() + PATIENCE;
     while !count(address).ends_with("{\"n\":0}") {

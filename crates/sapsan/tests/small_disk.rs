@@ -32,7 +32,11 @@ struct Server {
 
 impl Server {
     fn start(folder: &Path, data: &Path) -> Server {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_sapsan"))
+        Server::of(Command::new(env!("CARGO_BIN_EXE_sapsan")), folder, data)
+    }
+
+    fn of(mut command: Command, folder: &Path, data: &Path) -> Server {
+        let mut process = command
             .arg("serve")
             .arg(folder.join("service.toml"))
             .arg("--data")
@@ -148,4 +152,32 @@ fn a_full_disk_is_freed_by_deleting_and_a_read_only_one_can_be_looked_at() {
         let (is_done, told) = sapsan(&[look], &data);
         assert!(is_done && told.contains("tree file: "), "{look}: {told}");
     }
+}
+
+#[test]
+fn a_limit_on_file_sizes_refuses_writes_and_ends_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("service.toml"), CONFIG).expect("written");
+    let mut command = Command::new("sh");
+    // In blocks of 512 bytes, or of 1,024.
+    command.args(["-c", "ulimit -f 40000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sapsan")]);
+    let mut server = Server::of(command, folder.path(), &folder.path().join("data"));
+    let body = |id: u32| format!("{{\"id\":{id},\"note\":\"{}\"}}", "n".repeat(900_000));
+    let mut refused = None;
+    for id in 0..400 {
+        match server.ask("POST", "/_/collections/items", &body(id)) {
+            201 => {}
+            status => {
+                refused = Some((id, status));
+                break;
+            }
+        }
+    }
+    let Some((id, 503)) = refused else { panic!("{refused:?}") };
+    assert!(id > 5, "{id}");
+    for known in [0, id - 1] {
+        assert_eq!(server.ask("GET", &format!("/_/collections/items/{known}"), ""), 200, "{known}");
+    }
+    assert_eq!(server.ask("GET", &format!("/_/collections/items/{id}"), ""), 404);
+    server.end();
 }

@@ -295,7 +295,7 @@ impl Division {
 
     /// Bytes of endpoints that a reload may bring beside those that a server has begun with.
     pub(crate) fn endpoint_bytes_of_reload(config: &ServerConfig) -> usize {
-        endpoint_bytes(config).max(PROCESS_ENDPOINT_BYTES) / GENERATIONS
+        endpoint_bytes(config) / GENERATIONS
     }
 
     /// Whether each part is large enough to serve.
@@ -397,11 +397,7 @@ fn gathering_bytes(config: &ServerConfig) -> usize {
 /// Bytes of the endpoints of two configurations, with room for some more of each.
 fn endpoint_bytes(config: &ServerConfig) -> usize {
     let memory = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
-    // A file without many has what it is.
-    if config.declared_bytes * GENERATIONS <= PROCESS_ENDPOINT_BYTES {
-        return PROCESS_ENDPOINT_BYTES;
-    }
-    config.declared_bytes * GENERATIONS + memory / PARTS_FOR_MORE_ENDPOINTS
+    (config.declared_bytes * GENERATIONS + memory / PARTS_FOR_MORE_ENDPOINTS).max(PROCESS_ENDPOINT_BYTES)
 }
 
 fn written_threads(threads: usize) -> String {

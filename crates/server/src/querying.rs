@@ -56,9 +56,9 @@ impl Whole {
         }
     }
 
-    /// The same for a statement that writes: the other half is what its transaction holds, and that holds no file.
+    /// The same for a statement that writes: the other half is what its transaction holds.
     pub(crate) fn of_change(self) -> Whole {
-        Whole { bytes_max: self.bytes_max / 2, spill: None, ..self }
+        Whole { bytes_max: self.bytes_max / 2, ..self }
     }
 
     /// When its time is over.

@@ -70,7 +70,7 @@ fn what_is_refused_changes_nothing_and_says_why() {
         ("UPDATE items SET prize = 1", 400, "line 1, column 18: no field \"prize\""),
         ("UPDATE items SET price = :new", 400, "the parameter :new is not given"),
         ("INSERT INTO items (id, \"group\", price) VALUES (900, 'x', 1), (5, 'x', 1)", 409, "the key 5 is in use"),
-        ("UPDATE items SET price = 1", 413, "its limit of 1000 rows read"),
+        ("UPDATE items SET price = 1 RETURNING id", 413, "its limit of 1000 rows read"),
         ("EXPLAIN UPDATE items SET price = 1", 400, "line 1"),
     ] {
         let answer = change(&server, sql, &json!({}));

@@ -77,6 +77,11 @@ pub trait Disk: Send + Sync {
     /// with the error, and the next start names anew what one that ended so has made. Compaction syncs beside the keeper, but leaves
     /// the log alone: it goes on from either tree file.
     fn sync_dir(&self) -> io::Result<()>;
+    /// A file of so many bytes for work that ends with the process, all of its space taken; `None` where there are no such
+    /// files, and memory has to do.
+    fn scratch(&self, _bytes: u64) -> io::Result<Option<ScratchFile>> {
+        Ok(None)
+    }
     /// Bytes that files of this directory can still take; `None` where that is not known.
     fn free_bytes(&self) -> io::Result<Option<u64>> {
         Ok(None)
@@ -87,6 +92,24 @@ pub trait Disk: Send + Sync {
     /// `None` where there is no such file. A disk of one process locks nothing.
     fn lock_file(&self, _name: &str) -> io::Result<Option<DirectoryLock>> {
         Ok(None)
+    }
+}
+
+/// A file of zeros without a name: who has it is the only one. Its space is taken, for memory that is mapped from it cannot be
+/// told of a full disk.
+#[derive(Debug)]
+pub struct ScratchFile {
+    file: std::fs::File,
+    bytes: usize,
+}
+
+impl ScratchFile {
+    pub(crate) fn file(&self) -> &std::fs::File {
+        &self.file
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 

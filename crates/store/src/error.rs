@@ -84,7 +84,7 @@ impl Error {
     /// Wraps a system error with what was tried; a full disk becomes [`Error::Full`].
     pub(crate) fn io(context: impl Into<String>, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => Error::Full,
             _ => Error::Io { context: context.into(), source },
         }
     }

@@ -15,6 +15,7 @@ use crate::feed::ChangeReader;
 use crate::fold::Fold;
 use crate::inspect::Inventory;
 use crate::key::{TreeId, Version};
+use crate::large::LargeTx;
 use crate::options::{Durability, Options};
 use crate::places::Places;
 use crate::snapshot::Reader;
@@ -134,6 +135,14 @@ impl Store {
     /// The same, waiting for the outcome; a lone caller commits inline on its own thread.
     pub fn commit(&self, change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send)) -> Result<Commit, Error> {
         self.engine().commit(change)
+    }
+
+    /// Begins a transaction of any size, of at most so many bytes on the disk, whose space is taken at once ([`Error::Full`]). Its caller
+    /// will be told which keys of the `watched` trees others change. [`Error::Busy`]: another one is under way.
+    ///
+    /// A snapshot that is taken once this has returned shows what was changed before.
+    pub fn large(&self, bytes: u64, watched: &[TreeId]) -> Result<LargeTx, Error> {
+        LargeTx::begin(self.engine(), bytes, watched)
     }
 
     /// Folds by this from now on ([`Tx::fold`]); before the first, transactions that fold are refused. Takes effect between

@@ -59,7 +59,7 @@ pub(crate) use direct::{Lack, Part, Told};
 pub use entries::{Entries, VisitEntries};
 pub(crate) use file::Runs;
 pub use file::TreeFile;
-pub(crate) use merge::Cut;
+pub(crate) use merge::{Cut, check_limits};
 pub use meta::Meta;
 pub(crate) use node::head;
 pub use opening::Opening;

@@ -33,6 +33,7 @@ mod formats;
 mod full_disk;
 mod fuzz_files;
 mod insert_space;
+mod large;
 mod large_values;
 mod leaves;
 mod locks;

@@ -242,7 +242,7 @@ impl From<Fault> for QueryError {
             Fault::Result(limit) => QueryError::Limit { what: RESULT, limit: limit as u64 },
             Fault::Deadline => QueryError::Deadline,
             Fault::Json => QueryError::Value("malformed JSON"),
-            Fault::JsonPath => QueryError::Value("a JSON path that is none: it begins with $"),
+            Fault::JsonPath => QueryError::Value("a JSON path that cannot be read: it is like $.name[0]"),
             Fault::Inner => QueryError::Value(INNER_FAILED),
             Fault::JsonLabel => QueryError::Value("json_object takes texts as names"),
             Fault::Conversion => {

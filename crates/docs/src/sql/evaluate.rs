@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::error::Fault;
 use super::expr::{Affinity, Arithmetic, CastType, Comparison, Expr};
-use super::functions::{self, Function};
+use super::functions::{self, Function, JsonFunction};
 use super::json::{self, Step};
 use super::json_calls;
 use super::pattern::{self, PATTERN_BYTES_MAX};
@@ -60,6 +60,7 @@ impl Expr {
                 Ok(scope.stored_path(*column, steps)?.map_or(Field::Value(Value::Null), Field::Json))
             }
             Expr::Outer(place) => Ok(scope.fixed.outer[*place].field),
+            Expr::Call(Function::Json(JsonFunction::AsStored), arguments) => json_calls::stored(&arguments[0], scope),
             other => other.evaluate(scope).map(Field::Value),
         }
     }

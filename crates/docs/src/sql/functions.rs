@@ -53,6 +53,8 @@ pub(crate) enum Function {
 pub(crate) enum JsonFunction {
     Array,
     ArrayLength,
+    /// Its argument, given to a field of a document: what is stored or JSON stays so. Made of values alone.
+    AsStored,
     Extract,
     /// A name with its value, as an object has them; for json_group_object alone.
     Member,
@@ -63,6 +65,8 @@ pub(crate) enum JsonFunction {
     /// Values at paths.
     Put(Edit),
     Quote,
+    /// A text of JSON as the value that it is. Made of `excluded` alone.
+    Raw,
     Remove,
     Type,
     Valid,

@@ -179,9 +179,28 @@ pub(crate) fn fields(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Whether a text is JSON, as RFC 8259 has it.
+/// Whether a text is JSON, as RFC 8259 has it, and nested no deeper than documents may be.
 pub(crate) fn is_valid(text: &[u8]) -> bool {
-    serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
+    is_shallow(text) && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// Whether no more containers lie within each other than in a document.
+fn is_shallow(text: &[u8]) -> bool {
+    let (mut depth, mut is_text, mut is_escaped) = (0usize, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b'{' | b'[' if !is_text => depth += 1,
+            b'}' | b']' if !is_text => depth = depth.saturating_sub(1),
+            _ => continue,
+        }
+        if depth > binjson::DEPTH_MAX {
+            return false;
+        }
+    }
+    true
 }
 
 /// Valid JSON without the whitespace around it.

@@ -12,7 +12,7 @@ use super::json;
 use super::json_edits::{self, Edit};
 use super::number;
 use super::row::Scope;
-use super::value::{self, Value};
+use super::value::{self, Field, Value};
 use super::workspace::{TextBuilder, Workspace};
 
 /// Whether an expression's value may be JSON as opposed to text.
@@ -57,6 +57,39 @@ pub(crate) fn evaluate<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<(Value<'
     }
 }
 
+/// An expression as a document has it: a field as it is stored, and what a function of JSON makes as JSON.
+pub(crate) fn stored<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Field<'a>, Fault> {
+    match expr {
+        Expr::Column(_) | Expr::Path(..) | Expr::Outer(_) => expr.field(scope),
+        Expr::Coalesce(list) => {
+            for e in list {
+                let found = stored(e, scope)?;
+                if !matches!(found, Field::Value(Value::Null) | Field::Json(b"null")) {
+                    return Ok(found);
+                }
+            }
+            Ok(Field::Value(Value::Null))
+        }
+        Expr::Case(arms, last) => {
+            for (when, then) in arms {
+                if when.passes(scope)? {
+                    return stored(then, scope);
+                }
+            }
+            stored(last, scope)
+        }
+        Expr::CaseOf(operand, arms, last) => stored(Expr::arm_of(operand, arms, last, scope)?, scope),
+        Expr::Call(Function::Json(JsonFunction::Raw), arguments) => match arguments[0].evaluate(scope)? {
+            Value::Text(json) => Ok(Field::Json(json)),
+            value => Ok(Field::Value(value)),
+        },
+        other => Ok(match evaluate(other, scope)? {
+            (Value::Text(json), true) => Field::Json(json),
+            (value, _) => Field::Value(value),
+        }),
+    }
+}
+
 /// Calls a function; gives its value and whether that is JSON.
 pub(crate) fn call<'a>(
     function: JsonFunction,
@@ -65,6 +98,13 @@ pub(crate) fn call<'a>(
 ) -> Result<(Value<'a>, bool), Fault> {
     let workspace = scope.workspace();
     match function {
+        JsonFunction::AsStored => return evaluate(&arguments[0], scope),
+        JsonFunction::Raw => {
+            return match arguments[0].evaluate(scope)? {
+                Value::Text(json) => Ok((value::of_json(json, workspace)?, matches!(json.first(), Some(b'{' | b'[')))),
+                value => Ok((value, false)),
+            };
+        }
         JsonFunction::Array => {
             let mut out = workspace.text();
             out.push(b'[')?;

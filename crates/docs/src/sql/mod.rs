@@ -51,6 +51,7 @@ mod json_calls;
 mod json_edits;
 mod kept;
 mod keyset;
+mod large;
 mod leaves;
 mod lists;
 mod mathematics;
@@ -102,8 +103,9 @@ pub use error::{
     SqlError, SqlErrorKind, TEXT_BYTES_MAX,
 };
 pub(crate) use error::{IntegerOverflow, Unbuilt};
+pub(crate) use large::LargeRun;
 pub use means::Means;
-pub(crate) use modify::KeptRows;
+pub(crate) use modify::{Action, KeptRows};
 pub use modify::{Modification, ModifyError};
 pub use pages::{PAGE_ROWS_MAX, PageAt, Paged, decode_place, encode_place};
 pub use parse::{SQL_BYTES_MAX, TOKENS_MAX};

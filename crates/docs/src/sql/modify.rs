@@ -15,8 +15,9 @@ use super::budget::{Budget, Meter};
 use super::compared::Compared;
 use super::error::{QueryError, ROWS_READ, SqlError};
 use super::query::Query;
-use super::resolve::EXCLUDED;
-use super::resolve::changes::{Action, Changing, Form, Given, OnConflict};
+pub(crate) use super::resolve::changes::Action;
+use super::resolve::changes::{Changing, Form, Given, OnConflict};
+use super::resolve::{AS_JSON, EXCLUDED};
 use super::row::as_key;
 use super::run::Scratch;
 use super::sink::{JsonRows, RowSink, write_field};
@@ -32,13 +33,13 @@ use crate::expire::AtWrite;
 use crate::key::Key;
 use crate::scratch;
 use crate::statement;
-use crate::write::{self, Op, Precondition};
+use crate::write::{self, InTheWay, Op, Precondition};
 
 /// A prepared INSERT, UPDATE or DELETE.
 #[derive(Debug)]
 pub struct Modification {
-    changing: Changing,
-    sources: Vec<Query>,
+    pub(super) changing: Changing,
+    pub(super) sources: Vec<Query>,
     returning: Option<Query>,
     upsert: Option<Upsert>,
     parameters: Vec<String>,
@@ -46,7 +47,7 @@ pub struct Modification {
 
 /// What DO UPDATE makes of a stored document, prepared.
 #[derive(Debug)]
-struct Upsert {
+pub(super) struct Upsert {
     fields: Vec<String>,
     /// The same, quoted.
     names: Vec<Vec<u8>>,
@@ -210,7 +211,14 @@ impl Modification {
             })
         });
         let returning = self.returning.iter().map(|returning| returning.compared_or_given(slot, |_| FieldKind::Any));
-        sources.chain(returning).fold(Compared::default(), Compared::and)
+        let upsert = self.upsert.iter().filter_map(|upsert| {
+            let of = |column: usize| match upsert.fields.get(column) {
+                Some(field) => upsert.query.kind_of(self.changing.collection, field),
+                None => FieldKind::Any,
+            };
+            Some(upsert.query.compared_or_given(upsert.query.slot(name)?, of))
+        });
+        sources.chain(returning).chain(upsert).fold(Compared::default(), Compared::and)
     }
 
     /// How its documents are found, in one line of ASCII, and whether a collection is read whole for that.
@@ -242,6 +250,18 @@ impl Modification {
     /// A sink that appends what RETURNING gives as JSON objects, with a byte between them; none without RETURNING.
     pub fn json_rows<'o>(&'o self, out: &'o mut Vec<u8>, separator: u8) -> Option<JsonRows<'o>> {
         self.returning.as_ref().map(|returning| returning.json_rows(out, separator))
+    }
+
+    /// Whether it may be run in a large transaction, as far as it tells itself: what it does to a document does not depend on
+    /// what it does to others, nor on counters, and nothing is told of each.
+    pub(crate) fn may_be_large(&self) -> bool {
+        let is_plain = self.returning.is_none() && self.upsert.is_none() && !self.changing.joined;
+        is_plain && self.changing.on_conflict == OnConflict::Refuse && self.sources.len() == 1
+    }
+
+    /// What it does.
+    pub(crate) fn action(&self) -> Action {
+        self.changing.action
     }
 
     /// The place in the catalog of the collection that it changes.
@@ -305,14 +325,14 @@ impl Modification {
 }
 
 /// What RETURNING gives of documents that are written.
-struct Tell<'t> {
-    returning: Option<&'t Query>,
+pub(super) struct Tell<'t> {
+    pub(super) returning: Option<&'t Query>,
     /// Those of the statement, and the key of a document.
-    parameters: Vec<Value<'t>>,
+    pub(super) parameters: Vec<Value<'t>>,
     /// The texts of keys.
-    keys: &'t Bump,
-    budget: &'t Budget<'t>,
-    returned: &'t mut KeptRows,
+    pub(super) keys: &'t Bump,
+    pub(super) budget: &'t Budget<'t>,
+    pub(super) returned: &'t mut KeptRows,
 }
 
 impl Tell<'_> {
@@ -342,29 +362,34 @@ fn first_field(row: &[u8]) -> &[u8] {
 }
 
 /// A field's name as documents hold it.
-fn quoted(name: &str) -> Vec<u8> {
+pub(super) fn quoted(name: &str) -> Vec<u8> {
     let mut quoted = Vec::new();
     write_field(Field::Value(Value::text(name)), &mut quoted);
     quoted
 }
 
 /// One document on its way.
-struct One<'o, C> {
-    changing: &'o Changing,
-    upsert: Option<&'o Upsert>,
+pub(super) struct One<'o, C> {
+    pub(super) changing: &'o Changing,
+    pub(super) upsert: Option<&'o Upsert>,
     /// Of the statement.
-    parameters: &'o [Value<'o>],
-    collection: &'o Collection,
-    change: &'o mut C,
-    forms: &'o [Form],
-    at: &'o AtWrite,
+    pub(super) parameters: &'o [Value<'o>],
+    pub(super) collection: &'o Collection,
+    pub(super) change: &'o mut C,
+    pub(super) forms: &'o [Form],
+    pub(super) at: &'o AtWrite,
     /// The names of `changing.fields`, quoted.
-    names: &'o [Vec<u8>],
+    pub(super) names: &'o [Vec<u8>],
 }
 
 impl<C: Change> One<'_, C> {
     /// Gives whether a document was written: a new one may be left out.
-    fn write(&mut self, mut row: &[u8], tell: &mut Tell<'_>, scratch: &mut Scratch) -> Result<bool, ModifyError> {
+    pub(super) fn write(
+        &mut self,
+        mut row: &[u8],
+        tell: &mut Tell<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<bool, ModifyError> {
         if self.changing.action == Action::Insert {
             let Some(prepared) = self.insert(&mut row, tell.budget, scratch)? else { return Ok(false) };
             let kind = self.collection.info.key.kind;
@@ -407,7 +432,7 @@ impl<C: Change> One<'_, C> {
             return self.apply(&op, budget).map(Some);
         }
         let (collection, change, written) = (self.collection, &mut *self.change, (&op, self.at));
-        let in_the_way = scratch::with(|scratch| {
+        let mut in_the_way = scratch::with(|scratch| {
             scratch.long_check.is_again = statement::is_in_share();
             write::in_the_way(collection, written, change, scratch)
         })?;
@@ -416,8 +441,12 @@ impl<C: Change> One<'_, C> {
             return match (in_the_way.iter().find(counts), self.upsert) {
                 (None, _) => self.apply(&op, budget).map(Some),
                 (Some(_), None) => Ok(None),
+                (Some(InTheWay { stuck: Some(why), .. }), Some(_)) => Err(why.clone().into()),
                 (Some(other), Some(upsert)) => self.change_stored(&other.key, upsert, &values, budget, scratch),
             };
+        }
+        if let Some(why) = in_the_way.iter_mut().find_map(|other| other.stuck.take()) {
+            return Err(why.into());
         }
         let own = in_the_way.iter().find(|other| other.is_key).map(|other| other.key.clone());
         let mut gone: Vec<&[u8]> = Vec::new();
@@ -451,7 +480,12 @@ impl<C: Change> One<'_, C> {
             let excluded = name.strip_prefix(EXCLUDED).and_then(|name| name.strip_prefix('.'));
             given.push(match excluded {
                 Some(field) => {
+                    let (field, as_json) = match field.strip_suffix(AS_JSON) {
+                        Some(field) => (field, true),
+                        None => (field, false),
+                    };
                     match self.changing.fields.iter().position(|known| known == field).map(|place| &new[place]) {
+                        Some(Some(json)) if as_json => Value::Text(json),
                         Some(Some(json)) => of_json(json, Workspace::new(&arena, &meter)).map_err(QueryError::from)?,
                         _ => Value::Null,
                     }
@@ -559,6 +593,6 @@ fn laid_out(old: &[u8], names: &[Vec<u8>], values: &[Option<Vec<u8>>]) -> Vec<u8
     out
 }
 
-fn value_of<'k>(key: &Key<'k>) -> Value<'k> {
+pub(super) fn value_of<'k>(key: &Key<'k>) -> Value<'k> {
     super::row::of_scalar(key.scalar())
 }

@@ -79,8 +79,20 @@ impl Dialect for SapsanDialect {
     fn supports_filter_during_aggregation(&self) -> bool {
         true
     }
-    /// NOT before EXISTS binds as NOT does anywhere.
+    /// NOT before EXISTS binds as NOT does anywhere, and `~` as a sign does: tighter than any operator between two operands.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        let times = match parser.peek_token_ref().token {
+            Token::Tilde => 1,
+            Token::DoubleTilde => 2,
+            _ => 0,
+        };
+        if times > 0 {
+            parser.advance_token();
+            let not = |inner| Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: Box::new(inner) };
+            return Some(
+                parser.parse_subexpr(precedence::SIGN).map(|inner| (0..times).fold(inner, |inner, _| not(inner))),
+            );
+        }
         if keyword_at(parser, 0) != Keyword::NOT || keyword_at(parser, 1) != Keyword::EXISTS {
             return None;
         }
@@ -223,7 +235,8 @@ fn is_operator(parser: &mut Parser<'_>) -> Option<bool> {
     }
     let negated = keyword_at(parser, 1) == Keyword::NOT;
     let next = keyword_at(parser, 1 + usize::from(negated));
-    if matches!(next, Keyword::NULL | Keyword::TRUE | Keyword::FALSE | Keyword::DISTINCT) {
+    let behind = &parser.peek_nth_token_ref(2 + usize::from(negated)).token;
+    if is_complete(next, behind) {
         return None;
     }
     parser.advance_token();
@@ -231,6 +244,35 @@ fn is_operator(parser: &mut Parser<'_>) -> Option<bool> {
         parser.advance_token();
     }
     Some(!negated)
+}
+
+/// Whether IS and this word are all of the operator: `a IS NULL + 1` asks whether `a` is the same as `NULL + 1`.
+fn is_complete(next: Keyword, behind: &Token) -> bool {
+    let is_operand = matches!(next, Keyword::NULL | Keyword::TRUE | Keyword::FALSE);
+    next == Keyword::DISTINCT || (is_operand && !binds_tighter_than_is(behind))
+}
+
+/// Operators between two operands that come before IS.
+fn binds_tighter_than_is(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Lt
+            | Token::LtEq
+            | Token::Gt
+            | Token::GtEq
+            | Token::Plus
+            | Token::Minus
+            | Token::Mul
+            | Token::Div
+            | Token::Mod
+            | Token::StringConcat
+            | Token::Arrow
+            | Token::LongArrow
+            | Token::ShiftLeft
+            | Token::ShiftRight
+            | Token::Ampersand
+            | Token::Pipe
+    )
 }
 
 /// A query's tree, and its tokens for naming columns by their text.
@@ -405,8 +447,9 @@ fn check_copying(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     for (place, token) in tokens.iter().enumerate() {
         let copies = match keyword(place) {
             Keyword::IS => {
-                let next = keyword(place + 1 + usize::from(keyword(place + 1) == Keyword::NOT));
-                !matches!(next, Keyword::NULL | Keyword::TRUE | Keyword::FALSE | Keyword::DISTINCT)
+                let next = place + 1 + usize::from(keyword(place + 1) == Keyword::NOT);
+                let behind = tokens.get(next + 1).map_or(&Token::EOF, |token| &token.token);
+                !is_complete(keyword(next), behind)
             }
             Keyword::GLOB => place > 0 && keyword(place - 1) == Keyword::NOT,
             Keyword::IN => {

@@ -18,7 +18,7 @@ use super::aggregate::AggregateCall;
 use super::alternatives::as_list;
 use super::each;
 use super::expr::{Affinity, Comparison, Expr, Literal, flatten};
-use super::functions::Function;
+use super::functions::{Function, JsonFunction};
 use super::json_calls::may_be_json;
 use super::plan::{InnerPlan, Level, Plan, number};
 use super::prefix;
@@ -561,6 +561,9 @@ fn renumber(expr: Expr, number: &dyn Fn(usize) -> usize) -> Expr {
 
 fn hoist(expr: Expr, constants: &mut Vec<Expr>) -> Expr {
     if matches!(expr, Expr::Literal(_) | Expr::Parameter(_) | Expr::Constant(_) | Expr::Outer(_)) {
+        return expr;
+    }
+    if matches!(expr, Expr::Call(Function::Json(JsonFunction::AsStored), _)) {
         return expr;
     }
     let mut varies = false;

@@ -37,6 +37,13 @@ impl SpillSpace {
         self.written.load(Ordering::Relaxed)
     }
 
+    /// All that is left, for one who gives back what it does not need.
+    pub(crate) fn take_rest(self: &Arc<Self>) -> SpaceTaken {
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |_| Some(self.bytes_max));
+        let used = taken.unwrap_or(self.bytes_max);
+        SpaceTaken { space: Arc::clone(self), bytes: self.bytes_max.saturating_sub(used) }
+    }
+
     /// A new file.
     pub(super) fn file(self: &Arc<Self>) -> Result<SpillFile, QueryError> {
         Ok(SpillFile { space: Arc::clone(self), file: tempfile::tempfile_in(&self.folder)?, end: AtomicU64::new(0) })
@@ -48,6 +55,31 @@ impl SpillSpace {
         });
         self.written.fetch_add(bytes, Ordering::Relaxed);
         taken.map(drop).map_err(|_| QueryError::Limit { what: SPILLED, limit: self.bytes_max })
+    }
+}
+
+/// Space that somebody has, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct SpaceTaken {
+    space: Arc<SpillSpace>,
+    bytes: u64,
+}
+
+impl SpaceTaken {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives back what is more than this.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        self.space.used.fetch_sub(self.bytes.saturating_sub(bytes), Ordering::Relaxed);
+        self.bytes = self.bytes.min(bytes);
+    }
+}
+
+impl Drop for SpaceTaken {
+    fn drop(&mut self) {
+        self.space.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

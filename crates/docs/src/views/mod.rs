@@ -16,7 +16,7 @@ pub(crate) mod fold;
 mod gather;
 mod heart;
 mod loading;
-mod operand;
+pub(crate) mod operand;
 mod order;
 pub(crate) mod state;
 mod stored;

@@ -7,6 +7,7 @@
 //!    the group's key, which the value's key begins with (varint)
 //! ```
 
+use super::state;
 use crate::engine::TreeId;
 use crate::varint;
 
@@ -43,4 +44,37 @@ pub(crate) fn value_operand(by: i64, distinct: Option<DistinctOf>, out: &mut Vec
 /// How often a value's row says that it came. `None`: damaged.
 pub(crate) fn occurrences(mut row: &[u8]) -> Option<i64> {
     varint::take_signed(&mut row)
+}
+
+/// Writes the operand that does what two for one key do. `None`: damaged, or of different kinds.
+pub(crate) fn sum(a: &[u8], b: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    out.clear();
+    let ((&kind, mut a), (&other, mut b)) = (a.split_first()?, b.split_first()?);
+    if kind != other {
+        return None;
+    }
+    out.push(kind);
+    match kind {
+        GROUP => state::add(a, b, out),
+        _ => {
+            varint::push_signed(out, varint::take_signed(&mut a)?.checked_add(varint::take_signed(&mut b)?)?);
+            out.extend_from_slice(a);
+            (a == b).then_some(())
+        }
+    }
+}
+
+/// Writes the operand that undoes one.
+pub(crate) fn negated(operand: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    out.clear();
+    let (&kind, mut rest) = operand.split_first()?;
+    out.push(kind);
+    match kind {
+        GROUP => state::negated(rest, out),
+        _ => {
+            varint::push_signed(out, varint::take_signed(&mut rest)?.checked_neg()?);
+            out.extend_from_slice(rest);
+            Some(())
+        }
+    }
 }

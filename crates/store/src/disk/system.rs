@@ -10,10 +10,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use super::ring::Ring;
-use super::{Access, DirectoryLock, Disk, DiskFile, Map, ReadQueue};
+use super::{Access, DirectoryLock, Disk, DiskFile, Map, ReadQueue, ScratchFile};
 
 /// A directory of the file system.
 #[derive(Debug)]
@@ -25,6 +25,7 @@ impl SystemDisk {
     /// Takes a directory, made (with its parents) when it is not there.
     pub fn new(directory: &Path) -> io::Result<SystemDisk> {
         make_folders(directory, |folder| File::open(folder)?.sync_all())?;
+        ignore_size_signal();
         Ok(SystemDisk { directory: directory.to_path_buf() })
     }
 }
@@ -46,8 +47,26 @@ fn make_folders(folder: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) ->
     Ok(())
 }
 
+/// A write past the process's limit on file sizes ends with an error and not the process: setrlimit(2), "RLIMIT_FSIZE".
+fn ignore_size_signal() {
+    static IGNORED: Once = Once::new();
+    IGNORED.call_once(|| {
+        // SAFETY: no handler is installed: the signal is ignored.
+        let _before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    });
+}
+
+/// Refuses what is there under a name and no regular file: to open a fifo waits for whoever writes to it.
+fn refuse_irregular(path: &Path) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+        _ => Ok(()),
+    }
+}
+
 impl Disk for SystemDisk {
     fn open(&self, name: &str, create: bool, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        refuse_irregular(&self.directory.join(name))?;
         let mut options = OpenOptions::new();
         options.read(true).write(access != Access::ReadOnly).create(create).truncate(false);
         if access == Access::Direct {
@@ -79,6 +98,24 @@ impl Disk for SystemDisk {
         File::open(&self.directory)?.sync_all()
     }
 
+    fn scratch(&self, bytes: u64) -> io::Result<Option<ScratchFile>> {
+        let file =
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(&self.directory);
+        let file = match file {
+            // An old kernel, or a file system without such files (open(2), "O_TMPFILE").
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) => {
+                return Ok(None);
+            }
+            file => file?,
+        };
+        let len = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: a plain call on a descriptor that `file` keeps open.
+        match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) } {
+            0 => Ok(Some(ScratchFile { file, bytes: bytes as usize })),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     fn free_bytes(&self) -> io::Result<Option<u64>> {
         let path = CString::new(self.directory.as_os_str().as_bytes())?;
         let mut stat = MaybeUninit::<libc::statvfs>::uninit();
@@ -92,6 +129,7 @@ impl Disk for SystemDisk {
     }
 
     fn lock(&self, name: &str) -> io::Result<DirectoryLock> {
+        refuse_irregular(&self.directory.join(name))?;
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(self.directory.join(name))?;
         match file.try_lock() {
             // The kernel releases the lock with the last descriptor: a killed process leaves nothing behind.
@@ -102,6 +140,7 @@ impl Disk for SystemDisk {
     }
 
     fn lock_file(&self, name: &str) -> io::Result<Option<DirectoryLock>> {
+        refuse_irregular(&self.directory.join(name))?;
         // Never written through: a descriptor for reading is locked as well, and there may be no right to write.
         let file = match File::open(self.directory.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -200,6 +239,19 @@ mod tests {
         assert_eq!(disk.lock("lock").err().map(|error| error.kind()), Some(io::ErrorKind::WouldBlock));
         drop(lock);
         disk.lock("lock").unwrap();
+    }
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_file_is_refused_and_not_waited_for() {
+        let (directory, disk) = disk();
+        let path = CString::new(directory.path().join("fifo").as_os_str().as_bytes()).unwrap();
+        // SAFETY: a plain call with a path that lives until it returns.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+        let told =
+            [disk.open("fifo", true, Access::Buffered).err(), disk.lock("fifo").err(), disk.lock_file("fifo").err()];
+        for error in told {
+            assert_eq!(error.expect("refused").to_string(), "it is no regular file");
+        }
     }
 
     #[test]

@@ -47,7 +47,8 @@ impl Engine {
         if !writer.table.table().is_empty() {
             self.rotate(&mut writer, READERS_WAIT_MAX)?;
         }
-        let version = self.log_loaded(&mut writer, &builds, rows)?;
+        let trees = builds.iter().map(|(tree, _)| *tree).chain(rows.iter().map(|(tree, ..)| *tree)).collect();
+        let version = self.log_loaded(&mut writer, &trees)?;
         let attached = self.attach_at(version, &mut writer, builds, rows, place);
         if attached.is_err() && !self.is_poisoned() {
             // The version is used up: it changed nothing, and the next one follows.
@@ -63,19 +64,12 @@ impl Engine {
     /// It comes before the meta page that makes them so, and is passed by in a replay: after a crash between the two
     /// readers look at trees anew in which nothing has changed. In the other order they would never hear of a load. For the
     /// same reason the rows that go with the builds are not in it, but reset their trees too.
-    fn log_loaded(
-        &self,
-        writer: &mut Writer,
-        builds: &[(TreeId, BulkRoot)],
-        rows: &[(TreeId, Vec<u8>, Vec<u8>)],
-    ) -> Result<u64, Error> {
-        let trees: BTreeSet<u32> =
-            builds.iter().map(|(tree, _)| tree.0).chain(rows.iter().map(|(tree, ..)| tree.0)).collect();
+    pub(super) fn log_loaded(&self, writer: &mut Writer, trees: &BTreeSet<TreeId>) -> Result<u64, Error> {
         let version = writer.next_version;
         let mut builder = BatchBuilder::new(DIRECT_ALIGN);
         builder.restart(version);
         builder.begin_transaction();
-        trees.iter().for_each(|tree| builder.push_loaded(*tree));
+        trees.iter().for_each(|tree| builder.push_loaded(tree.0));
         builder.end_transaction();
         let len = (builder.len() as u64).next_multiple_of(DIRECT_ALIGN as u64);
         if writer.tail.room() < len {

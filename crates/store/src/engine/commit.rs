@@ -103,6 +103,7 @@ impl Engine {
         if self.hold_writer().backlog.is_empty() && !self.queue.wait() {
             return false;
         }
+        self.watching.pause();
         let mut writer = self.hold_writer();
         let turn = self.gather_until_turn(&mut writer, batch);
         drop(watch);
@@ -267,6 +268,7 @@ impl Engine {
         if self.queue.depth() > 0 || self.is_closing.load(std::sync::atomic::Ordering::Acquire) {
             return None;
         }
+        self.watching.pause();
         let mut writer = self.try_hold_writer()?;
         // Small commits of one caller hardly outrun a merge; megabytes do.
         self.slow_down(&mut writer);

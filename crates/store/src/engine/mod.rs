@@ -30,6 +30,7 @@ mod damage_stop;
 mod feed;
 mod folds;
 mod foresee;
+pub(crate) mod large;
 pub(crate) mod limits;
 mod overlay;
 mod pace;
@@ -69,6 +70,7 @@ use crate::tree::{Report, SortedRunWriter, Sorter, TreeFile};
 use alarm::Alarm;
 use batch::OpenBatch;
 use checkpoint::Checkpoints;
+use large::Watching;
 use queue::Queue;
 use room::Room;
 use throttle::Throttle;
@@ -112,6 +114,8 @@ pub(crate) struct Engine {
     spare: Mutex<Option<Arc<Memtable>>>,
     sorters: AtomicU64,
     pub(crate) counters: Counters,
+    /// What others change while a large transaction is under way.
+    pub(crate) watching: Watching,
     /// Last, so that the directory is free only when all files are closed.
     _lock: FolderLock,
 }

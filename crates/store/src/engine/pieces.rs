@@ -122,7 +122,7 @@ pub(super) fn merge_all(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result
 }
 
 /// The tree file knows the names too, so that it can be inspected without the engine.
-fn name_trees(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
+pub(super) fn name_trees(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
     writer.set_name(CATALOG, "names")?;
     let mut entries = Entries::new(table, CATALOG, Bound::Unbounded);
     entries.left = u64::MAX;

@@ -1,6 +1,6 @@
 //! What a transaction read, for the writer's check.
 //!
-//! Bounded: a transaction that reads more than [`READS_MAX`] keys or ranges is remembered as one that read everything,
+//! Bounded: a transaction that reads more than [`READS_MAX`] keys or ranges, or [`READ_BYTES_MAX`] of them, is remembered as one that read everything,
 //! so any commit in between makes it be computed again.
 
 use std::ops::Bound;
@@ -11,6 +11,8 @@ use crate::memtable::Memtable;
 
 /// Points and ranges remembered one by one.
 const READS_MAX: usize = 100_000;
+/// Bytes of their keys.
+const READ_BYTES_MAX: usize = 4 << 20;
 
 /// See the module's text.
 #[derive(Default)]
@@ -18,6 +20,7 @@ pub(crate) struct Reads {
     bytes: Vec<u8>,
     points: Vec<(TreeId, usize, usize)>,
     ranges: Vec<Range>,
+    range_bytes: usize,
     is_everything: bool,
 }
 
@@ -32,6 +35,7 @@ impl Reads {
         self.bytes.clear();
         self.points.clear();
         self.ranges.clear();
+        self.range_bytes = 0;
         self.is_everything = false;
     }
 
@@ -67,11 +71,13 @@ impl Reads {
             (Some(last), Direction::Backward) => from = Bound::Included(last),
             (None, _) => {}
         }
+        self.range_bytes += bound_bytes(&from) + bound_bytes(&to);
         self.ranges.push(Range { tree, from, to });
     }
 
     fn has_room(&mut self) -> bool {
-        self.is_everything |= self.points.len() + self.ranges.len() >= READS_MAX;
+        self.is_everything |=
+            self.points.len() + self.ranges.len() >= READS_MAX || self.bytes.len() + self.range_bytes >= READ_BYTES_MAX;
         !self.is_everything
     }
 

@@ -114,6 +114,7 @@ impl Engine {
             slots: Mutex::new(slots),
             batches: Mutex::default(),
             counters: Counters::default(),
+            watching: Default::default(),
             _lock: lock,
             options,
         };

@@ -190,6 +190,11 @@ impl Room {
         self.frozen.load(Ordering::Acquire)
     }
 
+    /// Pages that checkpoints of what the memtables hold need.
+    pub(super) fn needed_pages(&self) -> u64 {
+        self.needed().0
+    }
+
     fn needed(&self) -> (u64, Runs) {
         let pages = self.frozen.load(Ordering::Acquire) + self.active.load(Ordering::Acquire);
         (pages, self.frozen_runs.load().and(self.active_runs.load()))
@@ -290,7 +295,7 @@ impl Engine {
     fn provide(&self, pages: u64, runs: Runs) -> Result<bool, Error> {
         let free_bytes = self.disk.free_bytes().unwrap_or(None).unwrap_or(0);
         let wanted = pages + AHEAD_AMPLE_PAGES;
-        if free_bytes >= AMPLE_BYTES + 2 * wanted * PAGE_BYTES as u64 {
+        if is_ample(free_bytes, pages) {
             let mut state = self.room.state();
             state.is_taken = false;
             self.tree.promise(0, Runs::default(), false)?;
@@ -365,6 +370,11 @@ impl Engine {
             Err(_) => self.room.grant(0, Runs::default()),
         }
     }
+}
+
+/// Whether a disk with so many bytes free has far more room than so many pages.
+pub(super) fn is_ample(free_bytes: u64, pages: u64) -> bool {
+    free_bytes >= AMPLE_BYTES + 2 * (pages + AHEAD_AMPLE_PAGES) * PAGE_BYTES as u64
 }
 
 /// A number of pages as the tree file counts them; no file has more.

@@ -283,6 +283,7 @@ impl Engine {
             let operation = operation.expect("the builder reads back what it has just written");
             writer.need.add(&operation);
             put_into(&mut writer.table, version, &operation).expect("room was made for the whole transaction");
+            self.watching.note(version, &operation);
         }
         writer.next_version = version + 1;
         writer.need.keys = writer.table.table().len() as u64;
@@ -329,7 +330,11 @@ impl Engine {
 
     /// An empty memtable. Arenas alternate: the one merged last is free as soon as no reader sees it any more. Where readers
     /// hold as many as there may be, it waits for them, and gives up as [`Error::Busy`].
-    fn next_memtable(&self, writer: &mut Writer, wait_max: Duration) -> Result<(Arc<Memtable>, MemtableWriter), Error> {
+    pub(super) fn next_memtable(
+        &self,
+        writer: &mut Writer,
+        wait_max: Duration,
+    ) -> Result<(Arc<Memtable>, MemtableWriter), Error> {
         let began = Instant::now();
         let made = loop {
             // States that nobody sees any more may still hold some, the writer's own copy among them.

@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::hash::Bucket;
 use super::node::Node;
+use crate::disk::ScratchFile;
 use crate::{TreeId, Version};
 
 /// Bytes of one unit of offset; also the alignment of keys and records.
@@ -199,6 +200,17 @@ impl Memory {
         Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated, _map: map })
     }
 
+    /// Memory that the kernel may write to a file and take away meanwhile: what lies in it counts as page cache.
+    #[cfg(not(miri))]
+    fn in_file(file: &ScratchFile) -> std::io::Result<Memory> {
+        let bytes = file.bytes().min(ARENA_BYTES_MAX) / LINE * LINE;
+        // SAFETY: a scratch file has no name, so nobody else can open, cut or write it.
+        let mut map = unsafe { memmap2::MmapOptions::new().len(bytes).map_mut(file.file())? };
+        let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        let [dirty, wanted, populated] = [const { AtomicUsize::new(0) }; 3];
+        Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated, _map: map })
+    }
+
     /// Miri checks plain allocations best.
     #[cfg(miri)]
     fn zeroed(bytes: usize) -> std::io::Result<Memory> {
@@ -248,6 +260,14 @@ impl Arena {
     pub(super) fn new(bytes: usize) -> std::io::Result<(Arena, Fill)> {
         let bytes = bytes.clamp(LINE, ARENA_BYTES_MAX).next_multiple_of(LINE);
         Ok(Arena::over(Memory::zeroed(bytes)?))
+    }
+
+    /// The same in a file.
+    pub(super) fn in_file(file: &ScratchFile) -> std::io::Result<(Arena, Fill)> {
+        #[cfg(not(miri))]
+        return Ok(Arena::over(Memory::in_file(file)?));
+        #[cfg(miri)]
+        Arena::new(file.bytes())
     }
 
     /// The same memory, empty; new memory when somebody still has a handle of this.

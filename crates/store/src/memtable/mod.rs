@@ -37,6 +37,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::disk::ScratchFile;
 use crate::{KeyRange, TreeId, Version};
 use arena::{Arena, AtomicRef, Fill, Record, TreeEntry};
 pub use cursor::{Cursor, Entry};
@@ -109,6 +110,11 @@ impl Memtable {
     /// An empty memtable of at most `arena_bytes`, of which it takes what it fills.
     pub fn new(arena_bytes: usize) -> std::io::Result<(Arc<Memtable>, MemtableWriter)> {
         Arena::new(arena_bytes).map(Memtable::over)
+    }
+
+    /// An empty memtable in a file: the kernel may write what lies in it to the disk, and take the memory.
+    pub(crate) fn in_file(file: &ScratchFile) -> std::io::Result<(Arc<Memtable>, MemtableWriter)> {
+        Arena::in_file(file).map(Memtable::over)
     }
 
     /// An empty memtable in the memory of one that is done with, which saves the kernel's zeroing of all its pages.

@@ -340,7 +340,7 @@ fn free_values(
 }
 
 /// The bounds of what a tree takes.
-pub(super) fn check_limits(key: &[u8], value: &[u8]) -> Result<(), Error> {
+pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<(), Error> {
     if key.len() > KEY_BYTES_MAX {
         return Err(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
     }

@@ -165,6 +165,12 @@ impl<'f> TreeWriter<'f> {
         Ok(())
     }
 
+    /// Has the disk take what was written so far, so that [`TreeWriter::finish`] is short.
+    pub(crate) fn sync_so_far(&mut self) -> Result<(), Error> {
+        self.output.flush()?;
+        self.file.shared.sync_all().map_err(|error| self.file.shared.io_failure("sync", error))
+    }
+
     fn merge_root<'e>(
         &mut self,
         root: Root,

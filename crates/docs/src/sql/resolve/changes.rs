@@ -8,7 +8,7 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Location;
 
-use super::names::EXCLUDED;
+use super::names::{AS_JSON, EXCLUDED};
 use super::syntax::{parts, single};
 use super::{Clause, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
 use crate::catalog::Catalog;
@@ -85,6 +85,8 @@ pub(crate) struct Changing {
     pub(crate) joined: bool,
     /// The last parameter is the document's key.
     pub(crate) returning: Option<Logical>,
+    /// Of UPDATE and DELETE the source again, for one document, whose key is the last parameter.
+    pub(crate) sought: Option<Box<Logical>>,
 }
 
 /// Resolves a statement. Parameters are those of the last query: each has those of the ones before it, in their places.
@@ -212,6 +214,7 @@ fn upsert(changing: &Changing, table: &Ident, update: &ast::DoUpdate, catalog: &
 /// The field of a value that is `excluded.FIELD` and nothing more.
 fn excluded(value: &ast::Expr) -> Option<&str> {
     match value {
+        ast::Expr::Nested(inner) => excluded(inner),
         ast::Expr::CompoundIdentifier(idents) => match &idents[..] {
             [first, field] if first.value.eq_ignore_ascii_case(EXCLUDED) => Some(&field.value),
             _ => None,
@@ -266,7 +269,7 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     resolver.condition(update.selection.as_ref())?;
     changing.joined = update.from.is_some();
     changing.forms.push(forms);
-    changing.sources.push(resolver.logical);
+    changing.found_by(resolver);
     changing.returning(update.returning.as_deref(), catalog)?;
     Ok(changing)
 }
@@ -307,7 +310,7 @@ fn delete_from(delete: &ast::Delete, catalog: &Catalog) -> Resolved<Changing> {
     let mut changing = Changing::new(collection, Action::Delete, Vec::new());
     resolver.key_output();
     resolver.condition(delete.selection.as_ref())?;
-    changing.sources.push(resolver.logical);
+    changing.found_by(resolver);
     changing.returning(delete.returning.as_deref(), catalog)?;
     Ok(changing)
 }
@@ -324,6 +327,16 @@ impl Changing {
             sources: Vec::new(),
             joined: false,
             returning: None,
+            sought: None,
+        }
+    }
+
+    /// Takes the source of UPDATE or DELETE.
+    fn found_by(&mut self, mut resolver: Resolver<'_>) {
+        self.sources.push(resolver.logical.clone());
+        if !self.joined {
+            resolver.sought_by_key();
+            self.sought = Some(Box::new(resolver.logical));
         }
     }
 
@@ -438,6 +451,44 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
+    /// A value that is one of several, marked to stay as it is stored.
+    fn as_stored(&mut self, expr: Expr) -> Expr {
+        match expr {
+            Expr::Coalesce(_) | Expr::Case(..) | Expr::CaseOf(..) => {
+                Expr::Call(Function::Json(JsonFunction::AsStored), vec![self.one_as_stored(expr)])
+            }
+            other => other,
+        }
+    }
+
+    fn one_as_stored(&mut self, expr: Expr) -> Expr {
+        match expr {
+            Expr::Column(column) => {
+                self.logical.columns[column].bare = true;
+                Expr::Column(column)
+            }
+            Expr::Parameter(slot) if self.logical.parameters[slot].contains('.') => {
+                let name = format!("{}{AS_JSON}", self.logical.parameters[slot]);
+                let known = self.logical.parameters.iter().position(|known| *known == name);
+                let slot = known.unwrap_or_else(|| {
+                    self.logical.parameters.push(name);
+                    self.logical.parameters.len() - 1
+                });
+                Expr::Call(Function::Json(JsonFunction::Raw), vec![Expr::Parameter(slot)])
+            }
+            Expr::Coalesce(list) => Expr::Coalesce(list.into_iter().map(|e| self.one_as_stored(e)).collect()),
+            Expr::Case(arms, last) => {
+                let arms = arms.into_iter().map(|(when, then)| (when, self.one_as_stored(then))).collect();
+                Expr::Case(arms, Box::new(self.one_as_stored(*last)))
+            }
+            Expr::CaseOf(operand, arms, last) => {
+                let arms = arms.into_iter().map(|(by, when, then)| (by, when, self.one_as_stored(then))).collect();
+                Expr::CaseOf(operand, arms, Box::new(self.one_as_stored(*last)))
+            }
+            other => other,
+        }
+    }
+
     /// Values as result columns; how each becomes one of a document.
     fn values(&mut self, values: &'c [ast::Expr]) -> Resolved<Vec<Form>> {
         let mut forms = Vec::new();
@@ -446,6 +497,7 @@ impl<'c> Resolver<'c> {
             if let Expr::Column(column) = &expr {
                 self.logical.columns[*column].bare = true;
             }
+            let expr = self.as_stored(expr);
             let is_truth = matches!(value, ast::Expr::Value(value) if matches!(value.value, ast::Value::Boolean(_)));
             forms.push(if is_truth { Form::Truth } else { form(&expr) });
             let name = self.logical.outputs.len().to_string();

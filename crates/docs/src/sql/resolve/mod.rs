@@ -17,7 +17,7 @@ mod syntax;
 use sqlparser::ast;
 use sqlparser::tokenizer::Location;
 
-pub(crate) use names::EXCLUDED;
+pub(crate) use names::{AS_JSON, EXCLUDED};
 use outer::{AroundTable, OuterField};
 
 use crate::catalog::{Catalog, CollectionInfo};

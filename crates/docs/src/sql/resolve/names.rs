@@ -10,6 +10,8 @@ use crate::sql::json::Step;
 
 /// What DO UPDATE calls the new document.
 pub(crate) const EXCLUDED: &str = "excluded";
+/// Behind the name of a parameter `excluded.FIELD` whose value is wanted as JSON: no field has it in its name.
+pub(crate) const AS_JSON: char = '\0';
 
 impl<'c> Resolver<'c> {
     pub(super) fn table_named(&self, name: &str) -> Option<usize> {

@@ -1,0 +1,423 @@
+//! Committing large transactions: merged into trees that nobody sees yet, beside writers who go on, and shown by one meta page.
+//!
+//! 1. The transaction's changes are merged into new pages. This takes longest, and no writer waits for it.
+//! 2. What others have changed meanwhile is merged too, from the memtables, as far as it is visible; where it touches what the
+//!    transaction rests on, the transaction is revised. Again and again, until little is left.
+//! 3. Under the writer's lock: the little that is left, the last revision, the meta page. So the trees hold all versions
+//!    before the transaction's, and the transaction, and replay begins behind it.
+//!
+//! Of a key that both have changed the transaction's value counts: it was revised by what the others made of it.
+//!
+//! Where others change as much while the transaction is revised as was revised, batches wait a little before they begin, the longer the
+//! more often that happens. While the trees are being made no memtable can be merged by a checkpoint. Writers that fill two of them wait, and then the trees
+//! are given up, the memtable is merged, and they are made again.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::changes::Changes;
+use super::commit::SENDING;
+use super::limits::{CATALOG, READERS_WAIT_MAX};
+use super::pieces::{merge_all, name_trees};
+use super::room::{self, Need};
+use super::view::View;
+use super::writer::Writer;
+use super::{Engine, lock, pace};
+use crate::disk::ScratchFile;
+use crate::error::Error;
+use crate::fail_stop::Held;
+use crate::key::{TreeId, Version};
+use crate::large::{CHANGED_LAST_MAX, Changed, LargeTx, OWN, Revise};
+use crate::log::{Edit, Operation};
+use crate::memtable::{Lookup, Memtable};
+use crate::transaction::Commit;
+use crate::tree::TreeWriter;
+
+/// Memory for the keys that others have changed and that were not asked for yet.
+const WATCHED_BYTES_MAX: usize = 4 << 20;
+/// What a key takes beside its bytes.
+const KEY_OVERHEAD: usize = 64;
+/// How often the transaction is revised beside writers before it gives up: each time takes less than the one before, or never ends.
+const ROUNDS_MAX: u32 = 16;
+/// How often the trees are begun.
+const TRIES_MAX: usize = 3;
+/// A writer that keeps its lock so long waits for the memtable that cannot be merged.
+const WRITER_WAIT_MAX: Duration = Duration::from_millis(500);
+/// A batch waits so long before it begins while this transaction wants the writer's lock, which is taken again at once otherwise.
+const PAUSE_LEAST: Duration = Duration::from_millis(1);
+/// What it waits after the third time that much had changed meanwhile; twice as long after each time from there, up to the bound.
+const PAUSE_FIRST: Duration = Duration::from_micros(250);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// Between two looks at it.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
+
+/// Which keys others change while a large transaction is under way.
+#[derive(Default)]
+pub(crate) struct Watching {
+    is_armed: AtomicBool,
+    noted: Mutex<Noted>,
+    /// Microseconds that each batch waits.
+    pause: AtomicU64,
+}
+
+#[derive(Default)]
+struct Noted {
+    trees: Vec<TreeId>,
+    keys: HashSet<Changed>,
+    bytes: usize,
+    /// The newest version that was noted.
+    version: u64,
+    /// More has changed than can be told key by key.
+    is_lost: bool,
+}
+
+impl Watching {
+    /// Waits before a batch, without any lock that the large transaction wants.
+    #[inline]
+    pub(super) fn pause(&self) {
+        let pause = self.pause.load(Ordering::Relaxed);
+        if pause > 0 {
+            std::thread::sleep(Duration::from_micros(pause));
+        }
+    }
+
+    fn set_pause(&self, pause: Duration) {
+        self.pause.store(pause.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// How long batches wait in a round.
+    fn pause_in(round: u32) -> Duration {
+        let doubled = round.checked_sub(2).map(|times| PAUSE_FIRST.saturating_mul(1 << times.min(16)));
+        doubled.unwrap_or_default().min(PAUSE_MAX)
+    }
+
+    /// Under the writer's lock.
+    #[inline]
+    pub(super) fn note(&self, version: u64, operation: &Operation<'_>) {
+        if self.is_armed.load(Ordering::Relaxed) {
+            self.note_armed(version, operation);
+        }
+    }
+
+    #[cold]
+    fn note_armed(&self, version: u64, operation: &Operation<'_>) {
+        let mut noted = lock(&self.noted);
+        noted.version = version;
+        let tree = TreeId(operation.tree);
+        if matches!(operation.edit, Edit::DeleteRange { .. }) {
+            noted.is_lost = true;
+        } else if noted.trees.contains(&tree) && !noted.is_lost {
+            let key = operation.key.to_vec();
+            let bytes = KEY_OVERHEAD + key.len();
+            if noted.keys.insert(Changed { tree, key }) {
+                noted.bytes += bytes;
+                noted.is_lost = noted.bytes > WATCHED_BYTES_MAX;
+            }
+        }
+    }
+}
+
+/// The right to be told; ends with the transaction.
+pub(crate) struct Armed {
+    engine: Arc<Engine>,
+}
+
+impl Armed {
+    /// What is changed in these trees from now on is noted.
+    pub(crate) fn new(engine: &Arc<Engine>, trees: &[TreeId]) -> Result<Armed, Error> {
+        let writer = engine.hold_writer();
+        if engine.watching.is_armed.swap(true, Ordering::Relaxed) {
+            return Err(Error::Busy);
+        }
+        *lock(&engine.watching.noted) = Noted { trees: trees.to_vec(), ..Noted::default() };
+        let newest = writer.next_version - 1;
+        drop(writer);
+        let armed = Armed { engine: Arc::clone(engine) };
+        // What was changed before is in every snapshot from here on.
+        engine.wait_until_visible(newest)?;
+        Ok(armed)
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        let watching = &self.engine.watching;
+        *lock(&watching.noted) = Noted::default();
+        watching.set_pause(Duration::ZERO);
+        watching.is_armed.store(false, Ordering::Relaxed);
+    }
+}
+
+/// How much of the memtables is in the trees that are being made.
+#[derive(Default)]
+struct Merged {
+    tables: Vec<(Arc<Memtable>, Version)>,
+}
+
+/// Why the trees could not be finished.
+enum Unfinished {
+    /// A writer waits for a memtable that cannot be merged meanwhile.
+    WriterWaits,
+    Failed(Error),
+}
+
+impl From<Error> for Unfinished {
+    fn from(error: Error) -> Unfinished {
+        Unfinished::Failed(error)
+    }
+}
+
+impl Engine {
+    pub(crate) fn scratch(&self, bytes: u64) -> Result<Option<ScratchFile>, Error> {
+        self.disk.scratch(bytes).map_err(|error| Error::io("make a file for a large transaction", error))
+    }
+
+    /// What others have changed since this was last asked. All of it is in each snapshot that is taken from now on.
+    fn changed_by_others(&self) -> Result<Vec<Changed>, Error> {
+        let (keys, version) = {
+            let mut noted = lock(&self.watching.noted);
+            if noted.is_lost {
+                return Err(Error::Busy);
+            }
+            noted.bytes = 0;
+            (std::mem::take(&mut noted.keys), noted.version)
+        };
+        self.wait_until_visible(version)?;
+        Ok(keys.into_iter().collect())
+    }
+
+    pub(crate) fn commit_large(self: &Arc<Engine>, tx: &mut LargeTx, revise: &mut dyn Revise) -> Result<Commit, Error> {
+        if tx.table().is_empty() {
+            return Ok(Commit { version: Version(self.visible()) });
+        }
+        self.check_disk_for(tx)?;
+        for _ in 0..TRIES_MAX {
+            let tried = self.try_commit_large(tx, revise);
+            self.watching.set_pause(Duration::ZERO);
+            match tried {
+                Ok(commit) => return Ok(commit),
+                Err(Unfinished::Failed(error)) => return Err(error),
+                Err(Unfinished::WriterWaits) => {}
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// The trees are made anew beside the old ones, and what checkpoints will want must still be there: so it wants ample room.
+    fn check_disk_for(&self, tx: &LargeTx) -> Result<(), Error> {
+        let mut need = Need::default();
+        for change in tx.table().changes() {
+            let edit = change.entry.value.map_or(Edit::Delete, Edit::Put);
+            need.add(&Operation { tree: change.tree.0, key: change.entry.key, edit });
+        }
+        need.keys = tx.table().len() as u64;
+        let pages = need.pages(self.tree.live_pages().into());
+        match self.disk.free_bytes() {
+            Ok(Some(free)) if !room::is_ample(free, pages + self.room.needed_pages()) => Err(Error::Full),
+            _ => Ok(()),
+        }
+    }
+
+    fn try_commit_large(self: &Arc<Engine>, tx: &mut LargeTx, revise: &mut dyn Revise) -> Result<Commit, Unfinished> {
+        let _merging = self.hold_merging()?;
+        let place = self.reserve_state(READERS_WAIT_MAX)?;
+        let begun = Instant::now();
+        let mut tree = self.tree.begin(pace::of_bulk_build(Arc::clone(self)))?;
+        let mut merged = Merged::default();
+        tx.begin_late();
+        merge_all(&mut tree, tx.table())?;
+        // Not revised yet, for writers had waited long enough.
+        let mut left = Vec::new();
+        for round in 0..ROUNDS_MAX {
+            self.watching.set_pause(Watching::pause_in(round));
+            let mut changed = self.changed_by_others()?;
+            let is_little = changed.len() <= CHANGED_LAST_MAX;
+            changed.append(&mut left);
+            if !changed.is_empty() {
+                revise.revise(tx, &changed, false).map_err(|_| Error::Aborted)?;
+            }
+            self.merge_others(&mut tree, &mut merged, tx.table(), Version(self.visible()))?;
+            if !is_little {
+                continue;
+            }
+            tree.sync_so_far()?;
+            let mut writer = self.writer_or_waiting()?;
+            let held = Instant::now();
+            let turn = self.fail_stop.lock(&self.turn, SENDING);
+            self.fail_stop.check()?;
+            self.wait_until_visible(writer.next_version - 1)?;
+            self.refresh(&mut writer);
+            if lock(&self.watching.noted).keys.len() > CHANGED_LAST_MAX {
+                continue;
+            }
+            let (table, table_writer) = match self.next_memtable(&mut writer, Duration::ZERO) {
+                // Readers hold them: no writer waits for that.
+                Err(Error::Busy) => {
+                    drop((turn, writer));
+                    std::thread::sleep(READERS_WAIT_MAX / ROUNDS_MAX);
+                    continue;
+                }
+                made => made?,
+            };
+            let changed = self.changed_by_others()?;
+            if !changed.is_empty() && !revise.revise(tx, &changed, true).map_err(|_| Error::Aborted)? {
+                left = changed;
+                continue;
+            }
+            self.merge_others(&mut tree, &mut merged, tx.table(), Version(self.visible()))?;
+            self.fold_into(&writer, tx, revise)?;
+            merge_late(&mut tree, tx)?;
+            let trees: BTreeSet<TreeId> = tx.table().trees().into_iter().collect();
+            let version = self.log_loaded(&mut writer, &trees)?;
+            let log_start = writer.tail.position();
+            let view = match self.finish(tree, version, log_start, version) {
+                Ok(view) => view,
+                Err(error) => {
+                    if !self.is_poisoned() {
+                        // The version is used up: it changed nothing, and the next one follows.
+                        self.show(version);
+                    }
+                    drop(turn);
+                    self.alarm.ring();
+                    // The meta page may have reached the disk, and then all of it is there when the store is opened again.
+                    return Err(Unfinished::Failed(match error {
+                        Error::Io { source, .. } if self.is_poisoned() => Error::Unknown(source),
+                        other => other,
+                    }));
+                }
+            };
+            writer.table = table_writer;
+            writer.need = Need::default();
+            self.throttle.restart();
+            self.room.rotated(0, Default::default());
+            self.publish(place, |generation| {
+                generation.tree = view;
+                generation.frozen = None;
+                generation.active = table;
+            });
+            self.room_merged();
+            self.show(version);
+            self.refresh(&mut writer);
+            self.forget_frozen(version);
+            self.log.release_before(log_start.segment);
+            drop((turn, writer));
+            self.alarm.ring();
+            let (writers_waited, took) = (held.elapsed(), begun.elapsed());
+            tracing::info!(
+                keys = tx.table().len(),
+                rounds = round + 1,
+                ?took,
+                ?writers_waited,
+                "a large transaction is committed"
+            );
+            return Ok(Commit { version: Version(version) });
+        }
+        Err(Error::Busy.into())
+    }
+
+    /// The writer's lock for one who keeps memtables from being merged.
+    fn writer_or_waiting(&self) -> Result<Held<'_, Writer>, Unfinished> {
+        let began = Instant::now();
+        let pause = Duration::from_micros(self.watching.pause.load(Ordering::Relaxed));
+        self.watching.set_pause(pause.max(PAUSE_LEAST));
+        loop {
+            if let Some(writer) = self.try_hold_writer() {
+                return Ok(writer);
+            }
+            self.fail_stop.check()?;
+            if began.elapsed() >= WRITER_WAIT_MAX {
+                return Err(Unfinished::WriterWaits);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Puts into the trees what the memtables hold up to a version, which is visible, but for the transaction's own keys.
+    fn merge_others(
+        &self,
+        tree: &mut TreeWriter<'_>,
+        merged: &mut Merged,
+        own: &Memtable,
+        version: Version,
+    ) -> Result<(), Error> {
+        let generation = lock(&self.current).clone();
+        for table in generation.frozen.iter().chain([&generation.active]) {
+            if table.has_ranges() {
+                return Err(Error::Busy);
+            }
+            let known = merged.tables.iter().position(|(known, _)| Arc::ptr_eq(known, table));
+            let after = known.map_or(Version(0), |at| merged.tables[at].1);
+            for id in table.trees() {
+                let mut cursor = table.cursor(version, id);
+                let mut entry = cursor.seek(Bound::Unbounded);
+                let new = std::iter::from_fn(|| {
+                    let found = entry?;
+                    entry = cursor.next();
+                    Some(found)
+                });
+                let new = new.filter(|entry| entry.version > after && own.get(OWN, id, entry.key) == Lookup::Absent);
+                tree.merge(id, new.map(|entry| (entry.key, entry.value)))?;
+                if id == CATALOG {
+                    name_trees(tree, table)?;
+                }
+            }
+            match known {
+                Some(at) => merged.tables[at].1 = version,
+                None => merged.tables.push((Arc::clone(table), version)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lays what is to be folded onto what the trees and memtables have, and puts what comes of it.
+    fn fold_into(&self, writer: &Writer, tx: &mut LargeTx, revise: &mut dyn Revise) -> Result<(), Error> {
+        let operands = revise.folds();
+        if operands.is_empty() {
+            return Ok(());
+        }
+        let (limit, what) = self.options.transaction_bound();
+        let mut changes = Changes::new(limit, what);
+        operands.iter().for_each(|(tree, key, operand)| changes.fold(*tree, key, operand));
+        if let Some(failure) = changes.take_failure() {
+            return Err(failure);
+        }
+        let view = View { generation: &writer.generation, version: writer.next_version - 1 };
+        let mut folds = super::folds::Folds::default();
+        folds.fold(writer.fold.as_deref(), view, &changes)?;
+        for put in folds.puts() {
+            let Operation { tree, key, edit } = put.operation;
+            match edit {
+                Edit::Put(value) => tx.put(TreeId(tree), key, value)?,
+                Edit::Delete | Edit::DeleteRange { .. } => tx.delete(TreeId(tree), key)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts the keys that the transaction has changed since the trees were begun, as it has them now.
+fn merge_late(tree: &mut TreeWriter<'_>, tx: &LargeTx) -> Result<(), Error> {
+    let mut late = tx.late().peekable();
+    while let Some((id, _)) = late.peek() {
+        let id = *id;
+        let of_tree = std::iter::from_fn(|| late.next_if(|(of, _)| *of == id));
+        let changes = of_tree.filter_map(|(_, key)| Some((key.as_slice(), tx.get(id, key)?)));
+        tree.merge(id, changes)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_wait_the_longer_the_more_often_much_has_changed() {
+        let pauses: Vec<u64> = (0..ROUNDS_MAX).map(|round| Watching::pause_in(round).as_micros() as u64).collect();
+        assert_eq!(pauses[..6], [0, 0, 250, 500, 1000, 2000]);
+        assert_eq!(pauses.last(), Some(&20_000));
+    }
+}
