@@ -145,6 +145,30 @@ mod programs {
         names.filter(|name| !is_named(name)).map(|name| format!("{}/{name}.rs", tests.display())).collect()
     }
 
+    /// Places in this folder's files where a test says by a macro of printing that it is skipped.
+    fn unheard_skips(folder: &Path, found: &mut Vec<String>) {
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        for path in entries.map(|entry| entry.expect("an entry").path()) {
+            if path.is_dir() {
+                unheard_skips(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = fs::read_to_string(&path).expect("a text");
+                let says = |line: &&str| line.contains("println!(\"") && line.to_ascii_lowercase().contains("skipped");
+                found.extend(text.lines().filter(says).map(|line| format!("{}: {}", path.display(), line.trim())));
+            }
+        }
+    }
+
+    /// libtest keeps what a passing test prints by `println!` and `eprintln!`: such a skip would count as passed.
+    #[test]
+    fn skipped_tests_say_so_where_the_closing_line_counts_them() {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(tools::root().join("crates")).expect("a folder") {
+            unheard_skips(&entry.expect("an entry").path().join("tests"), &mut found);
+        }
+        assert!(found.is_empty(), "to be written to standard output itself: {found:#?}");
+    }
+
     #[test]
     fn every_file_of_tests_is_part_of_a_program() {
         let crates = fs::read_dir(tools::root().join("crates")).expect("a folder");

@@ -303,7 +303,9 @@ fn decode(text: &str) -> String {
 #[test]
 fn all_answers_of_the_train_data_are_right() {
     let Some(folder) = train() else {
-        eprintln!("SKIPPED: no travels data beside the workspace (../shared/travels/train)");
+        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        let line = "\nSKIPPED: no travels data beside the workspace (../shared/travels/train)\n";
+        std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
     };
     let mut service = Service::new(load_train(&folder));

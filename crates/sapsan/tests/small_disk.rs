@@ -115,7 +115,9 @@ fn a_full_disk_is_freed_by_deleting_and_a_read_only_one_can_be_looked_at() {
     std::fs::create_dir(&disk).expect("a folder");
     std::fs::write(folder.path().join("service.toml"), CONFIG).expect("a file");
     if !mount(&["-t", "tmpfs", "-o", SIZE, "tmpfs"], &disk) {
-        println!("SKIPPED: no file system can be mounted here");
+        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        let line = "\nSKIPPED: no file system can be mounted here\n";
+        std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
     }
     let _mounted = Mounted(&disk);

@@ -234,7 +234,9 @@ fn health_answers_everybody_and_tells_strangers_no_more_than_how_it_is() {
 #[test]
 fn another_machine_is_refused_whatever_it_says() {
     let Some(outer) = outer_address() else {
-        eprintln!("skipped: this machine has no address but loopback");
+        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        let line = "\nSKIPPED: this machine has no address but loopback\n";
+        std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
     };
     let server = TestServer::of_file(&format!(
@@ -258,7 +260,9 @@ fn loopback_is_loopback_in_ipv6_too() {
     let Ok(server) =
         TestServer::of_file(&format!("{}\n[server]\nhttp = \"[::]:0\"\nthreads = 1\n", crate::harness::COLLECTIONS))
     else {
-        eprintln!("skipped: this machine has no IPv6");
+        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        let line = "\nSKIPPED: this machine has no IPv6\n";
+        std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
     };
     let port = server.address().port();

@@ -164,7 +164,9 @@ fn reads_that_would_wait_leave_their_loop_and_are_answered_right_and_in_order() 
         cold
     });
     if is_in_memory(folder.path()) {
-        eprintln!("skipped: the temporary folder lies in memory, where no read waits");
+        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        let line = "\nSKIPPED: the temporary folder lies in memory, where no read waits\n";
+        std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
     }
     assert!(cold.iter().all(|&cold| cold > 0.0), "no read left its loop: {cold:?}");

@@ -86,7 +86,9 @@ fn a_reader_that_asks_is_refused_what_the_disk_holds_until_another_has_read_it()
         }
     }
     if !is_cold {
-        eprintln!("skipped: the temporary folder lies in memory, or its cache cannot be dropped");
+        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        let line = "\nSKIPPED: the temporary folder lies in memory, or its cache cannot be dropped\n";
+        std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
     }
     assert!(refused > 100, "{refused} reads were refused");

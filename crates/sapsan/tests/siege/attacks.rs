@@ -19,6 +19,8 @@ const MEMORY: &str = "SAPSAN_SIEGE_MEMORY";
 const ONLY: &str = "SAPSAN_SIEGE_ONLY";
 /// The lowest: in earnest attackers do not run on the server's processors. They are many, and get more than a trifle all the same.
 pub(crate) const NICE: &str = "19";
+/// What the line of an attack begins with.
+const LINE: &str = "  attack ";
 /// How long clients that read wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -45,14 +47,20 @@ impl Attackers {
         Attackers(child)
     }
 
-    /// Ends them; gives what became of each attack.
-    pub(crate) fn end(mut self) -> String {
+    /// Ends the attackers. Returns a line for each attack, and what shows that one of them never took place: without attackers
+    /// any server passes.
+    pub(crate) fn end(mut self) -> (String, Vec<String>) {
         drop(self.0.stdin.take());
-        let mut told = String::new();
-        let _ = self.0.stdout.take().expect("their output").read_to_string(&mut told);
-        let _ = self.0.wait();
-        let is_told = |line: &&str| line.starts_with("  attack");
-        told.lines().filter(is_told).collect::<Vec<&str>>().join("\n")
+        let mut output = String::new();
+        let _ = self.0.stdout.take().expect("their output").read_to_string(&mut output);
+        let status = self.0.wait().expect("the attackers' process ends");
+        let mut faults: Vec<String> =
+            planned().filter(|attack| !attack.took_place(&output)).map(Attack::absence).collect();
+        if !status.success() {
+            faults.push(format!("the attackers ended with {status}"));
+        }
+        let lines: Vec<&str> = output.lines().filter(|line| line.starts_with(LINE)).collect();
+        (lines.join("\n"), faults)
     }
 }
 
@@ -71,6 +79,24 @@ struct Attack {
     run: fn(&Attacker<'_>, &Scene),
 }
 
+impl Attack {
+    /// Whether the attackers' output has a line of it, with at least one connection that the server accepted.
+    fn took_place(&self, output: &str) -> bool {
+        let line = output.lines().find_map(|line| line.strip_prefix(LINE)?.strip_prefix(self.name)?.strip_prefix(": "));
+        line.is_some_and(|counts| !counts.starts_with("0 connections"))
+    }
+
+    fn absence(&self) -> String {
+        format!("the attack `{}` never reached the server", self.name)
+    }
+}
+
+/// The attacks of this run: all, or those that [`ONLY`] names.
+fn planned() -> impl Iterator<Item = &'static Attack> {
+    let only = std::env::var(ONLY).unwrap_or_default();
+    ATTACKS.iter().filter(move |attack| only.split(',').any(|part| attack.name.contains(part)))
+}
+
 /// What attackers know of the server.
 struct Scene {
     /// Connections that hold replies: more where there is more memory.
@@ -85,7 +111,7 @@ fn ten_large(first: usize) -> Vec<u8> {
     (0..10).flat_map(|step| large((first + step) as u64)).collect()
 }
 
-const ATTACKS: [Attack; 16] = [
+static ATTACKS: [Attack; 16] = [
     Attack { name: "hoarders", threads: 1, run: |who, scene| who.hold(scene.hoarders, ten_large, None) },
     Attack {
         name: "a byte now and then",
@@ -152,12 +178,11 @@ pub(crate) fn main() {
     let hoarders = if memory.is_some() { 150 } else { 1_000 };
     let process = std::env::var(SERVER_ID).expect("a process");
     let scene = Scene { hoarders, memory, folder: folder.into(), process };
-    let (over, told) = (AtomicBool::new(false), ATTACKS.map(|_| Told::default()));
-    let only = std::env::var(ONLY).unwrap_or_default();
-    let is_made = |attack: &Attack| only.split(',').any(|part| attack.name.contains(part));
+    let attacks: Vec<(&Attack, Told)> = planned().map(|attack| (attack, Told::default())).collect();
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for (number, (attack, told)) in ATTACKS.iter().zip(&told).enumerate() {
-            for _ in 0..if is_made(attack) { attack.threads } else { 0 } {
+        for (number, (attack, told)) in attacks.iter().enumerate() {
+            for _ in 0..attack.threads {
                 let from = Ipv4Addr::new(127, 0, 1, 1 + number as u8);
                 let (over, scene) = (&over, &scene);
                 scope.spawn(move || (attack.run)(&Attacker { server, from, over, told }, scene));
@@ -167,12 +192,12 @@ pub(crate) fn main() {
         over.store(true, Ordering::Relaxed);
     });
     let mut text = String::new();
-    for (attack, told) in ATTACKS.iter().zip(&told).filter(|(attack, _)| is_made(attack)) {
+    for (attack, told) in &attacks {
         let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let [done, refused, failed] = [0, 1, 2].map(|place| of(&told.replies[place]));
         let _ = writeln!(
             text,
-            "  attack {}: {} connections ({} refused, {} closed), replies 2xx {done}, 4xx {refused}, 5xx {failed}, {} KB",
+            "{LINE}{}: {} connections ({} refused, {} closed), replies 2xx {done}, 4xx {refused}, 5xx {failed}, {} KB",
             attack.name,
             of(&told.connections),
             of(&told.refused),

@@ -84,7 +84,9 @@ fn siege(memory: Option<u64>, form: &Form) -> Verdict {
         verdict.stop = Some(server.stop(DRAIN + STOP_PATIENCE));
         stopped.store(true, Ordering::Relaxed);
         verdict.rss_bytes = rss.join().expect("it only reads");
-        verdict.attacks = attackers.end();
+        let (attacks, absent) = attackers.end();
+        verdict.attacks = attacks;
+        absent.into_iter().for_each(|fault| verdict.fault(fault));
     });
     verdict.log = server.log();
     verdict.lost = writers_check(folder.path(), memory, &mut writers);

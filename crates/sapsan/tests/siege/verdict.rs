@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// In which health answers, beside what the machine takes.
 const HEALTH_MAX: Duration = Duration::from_millis(100);
+/// A health check that takes longer is a server that has stopped answering, on any machine and in any build.
+const HEALTH_STALLED: Duration = Duration::from_secs(5);
 /// How much slower the 99th percentile of a GET may be than alone.
 const GET_FACTOR: u32 = 10;
 /// Of so many GETs one may be refused.
@@ -104,6 +106,11 @@ impl Verdict {
         let (ok, none) = (of_status(200), of_status(0));
         let shown = late[..late.len().min(8)].join(", ");
         let count = late.len();
+        let slowest = beyond.iter().map(|(beyond, _)| *beyond).max().unwrap_or_default();
+        self.hold(
+            slowest < HEALTH_STALLED,
+            format!("health: never silent for {HEALTH_STALLED:?}, at most {slowest:?}"),
+        );
         self.hold(ok == health.len() && ok > 0, format!("health: {ok} of {} were 200", health.len()));
         self.hold_time(
             count == 0,
@@ -158,7 +165,12 @@ impl Verdict {
     fn hold(&mut self, holds: bool, told: String) {
         let _ = writeln!(self.told, "{}{told}", if holds { "" } else { "NOT HELD: " });
         if !holds {
-            self.faults.push(format!("at {} bytes of memory: {told}", self.memory_bytes));
+            self.fault(told);
         }
+    }
+
+    /// Notes what did not hold.
+    pub(crate) fn fault(&mut self, fault: String) {
+        self.faults.push(format!("at {} bytes of memory: {fault}", self.memory_bytes));
     }
 }

@@ -81,7 +81,9 @@ fn check_health(client: &mut Client, expected: u16) {
 #[test]
 fn a_full_file_system_is_told_by_health_and_writes_go_on_when_there_is_room() {
     let Some(mount) = Mount::new() else {
-        eprintln!("skipped: a file system cannot be mounted here");
+        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        let line = "\nSKIPPED: a file system cannot be mounted here\n";
+        std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
     };
     let data = mount.path().join("data");
