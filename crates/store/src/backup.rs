@@ -45,6 +45,20 @@ pub struct Restored {
     pub bytes: u64,
 }
 
+/// What a compaction did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compacted {
+    /// Bytes of the tree file before.
+    pub bytes_before: u64,
+    /// Bytes of a new one.
+    pub bytes_anew: u64,
+    /// Entries of all trees.
+    pub entries: u64,
+    /// Whether the new one has taken the old one's place: it is smaller.
+    pub is_replaced: bool,
+}
+
 /// Told how far a restore is, and asked whether it shall go on.
 pub type WatchRestore<'w> = dyn FnMut(RestoreProgress) -> ControlFlow<()> + 'w;
 
@@ -63,9 +77,9 @@ impl Store {
         self.engine().backup(to, watch)
     }
 
-    /// Writes the tree file of a store that is not open anew, as small as it goes, and puts it in the old one's place.
-    /// Takes as much space as the live data; a crash at any moment leaves the old file or the new one.
-    pub fn compact(dir: &Path, options: Options, watch: &mut crate::tree::Watch<'_>) -> Result<Copied, Error> {
+    /// Writes the tree file of a store that is not open anew, as small as it goes, and puts it in the old one's place. An old
+    /// one that is as small already stays. Takes as much space as the live data; a crash at any moment leaves the old file or the new one.
+    pub fn compact(dir: &Path, options: Options, watch: &mut crate::tree::Watch<'_>) -> Result<Compacted, Error> {
         refuse_unless_store(dir)?;
         Store::compact_on(Arc::new(open_disk(dir)?), options, watch)
     }
@@ -75,7 +89,7 @@ impl Store {
         disk: Arc<dyn Disk>,
         options: Options,
         watch: &mut crate::tree::Watch<'_>,
-    ) -> Result<Copied, Error> {
+    ) -> Result<Compacted, Error> {
         let (store, _) = Store::open_on(disk, options)?;
         // The store is closed behind the new file's back: it takes no writes any more, and writes no checkpoint.
         store.engine().compact(watch)

@@ -40,7 +40,7 @@ mod transaction;
 pub mod tree;
 
 pub use across::Across;
-pub use backup::{RestoreProgress, Restored, WatchRestore};
+pub use backup::{Compacted, RestoreProgress, Restored, WatchRestore};
 pub use bulk::{BulkEntries, BulkTree};
 pub use clock::Clock;
 pub use direct::{DirectReads, Got, Outcome};

@@ -53,7 +53,7 @@ mod writer;
 pub use bulk::{BulkBuilder, BulkCursor, BulkRoot};
 pub use chunk_writer::Pace;
 pub use copy::{Copied, Progress, Watch};
-pub(crate) use copy::{Target, copy, given_up};
+pub(crate) use copy::{Target, copy, given_up, measure};
 pub use cursor::Cursor;
 pub(crate) use direct::{Lack, Part, Told};
 pub use entries::{Entries, VisitEntries};

@@ -1,16 +1,15 @@
-//! `sapsan compact DIR`: the tree file written anew, as small as it goes.
+//! `sapsan compact DIR`: the tree file written anew, as small as it goes, where that is smaller.
 
 use super::backup::show;
 use super::{Outcome, output, progress};
 use crate::cli::Folder;
-use store::{Options, Store};
+use store::{Compacted, Options, Store};
 
 pub(crate) fn run(arguments: &Folder) -> Outcome {
     let data = &arguments.data;
     if !Store::is_in(data) {
         return Err(format!("{} is no data folder", data.display()));
     }
-    let before = Store::tree_bytes(data).map_err(|error| format!("{}: {error}", data.display()))?;
     let bar = progress::entries(0);
     let copied = Store::compact(data, Options::default(), &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
@@ -22,6 +21,15 @@ pub(crate) fn run(arguments: &Folder) -> Outcome {
         ),
         error => format!("{}: {error}", data.display()),
     })?;
-    let (entries, after) = (copied.entries, copied.bytes);
-    output::line(format_args!("{}: {entries} entries; {before} bytes became {after}", data.display()))
+    let Compacted { entries, bytes_before, bytes_anew, is_replaced, .. } = copied;
+    match is_replaced {
+        true => output::line(format_args!(
+            "{}: {entries} entries; {bytes_before} bytes became {bytes_anew}",
+            data.display()
+        )),
+        false => output::line(format_args!(
+            "{}: {entries} entries; the file of {bytes_before} bytes stays: written anew it would take {bytes_anew}",
+            data.display()
+        )),
+    }
 }

@@ -34,7 +34,7 @@ fn forum_users(arguments: &GenerateForumUsers) -> Outcome {
     let Some(out) = &arguments.out else {
         // Whole blocks of lines are written: its buffer passes them on as they are.
         let written = data.write(std::io::stdout().lock(), |_| {});
-        return written.map_err(|error| output::failed(&error));
+        return output::ended(written);
     };
     let bar = progress::documents(arguments.docs);
     let failed = |error: std::io::Error| format!("cannot write {}: {error}", out.display());

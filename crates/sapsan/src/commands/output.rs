@@ -17,15 +17,15 @@ pub(crate) fn line(text: impl Display) -> Outcome {
 /// Writes a result as it stands.
 pub(crate) fn bytes(result: &[u8]) -> Outcome {
     let mut out = std::io::stdout().lock();
-    match out.write_all(result).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(failed(&error)),
-        _ => Ok(()),
-    }
+    ended(out.write_all(result).and_then(|()| out.flush()))
 }
 
-/// What a command says whose result could not be written.
-pub(crate) fn failed(error: &std::io::Error) -> String {
-    format!("cannot write to standard output: {error}")
+/// What a command ends with that has written its result so.
+pub(crate) fn ended(written: std::io::Result<()>) -> Outcome {
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write to standard output: {error}")),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a line of a result that another program may wait for, or nobody: a server goes on serving without a reader.

@@ -11,6 +11,8 @@
 //!   a single bad page would make an empty store of a full one.
 //! - The copy is read back as a whole and verified before it is handed out.
 //!
+//! [`measure`] builds the same trees of what is visible, the log's changes included, to learn the size of such a file.
+//!
 //! While the view is held the pages that it reaches are not used again: the source's file grows by what checkpoints
 //! replace meanwhile. So the copy goes at the disk's pace, never at a client's.
 
@@ -26,6 +28,7 @@ use super::root::Root;
 use super::shared::Shared;
 use super::view::{TreeInfo, TreeView};
 use crate::disk::Disk;
+use crate::key::Visit;
 use crate::log::LogPosition;
 use crate::{Error, TreeId, Version};
 
@@ -84,7 +87,7 @@ pub(crate) fn copy(view: &TreeView, target: &Target<'_>, watch: &mut Watch<'_>) 
         roots.push(copy_tree(view, info.tree, file.bulk((target.pace)()), &mut tell)?);
     }
     view.check_lost(lost)?;
-    attach(&file, &trees, roots, target, version)?;
+    attach(&file, trees.iter().map(|info| (info.tree, info.name.as_deref())), roots, target, version)?;
     // For the second meta page: see the module's text.
     file.begin((target.pace)())?.finish(version, target.log_start)?;
     tell.progress.is_verifying = true;
@@ -96,19 +99,54 @@ pub(crate) fn copy(view: &TreeView, target: &Target<'_>, watch: &mut Watch<'_>) 
     }
 }
 
-fn attach(
+/// Visits the entries of one tree in key order.
+pub(crate) type ScanTree<'s> = dyn FnMut(TreeId, &mut Visit<'_>) -> Result<(), Error> + 's;
+
+/// Builds a new tree file with these trees, to learn its size; the file is left to the caller to remove. It holds nothing that may be trusted: what is
+/// read for it is not checked as [`copy`] checks it.
+pub(crate) fn measure(
+    (trees, scan): (&[(TreeId, Option<String>)], &mut ScanTree<'_>),
+    version: Version,
+    target: &Target<'_>,
+    watch: &mut Watch<'_>,
+) -> Result<Copied, Error> {
+    TreeFile::create(target.disk, target.name, version, target.log_start)?;
+    let file = TreeFile::open(target.disk, target.name, target.map_bytes)?.kept_small().choose(0)?;
+    let mut tell = Tell { watch, progress: Progress::default() };
+    let mut roots = Vec::with_capacity(trees.len());
+    for (tree, _) in trees {
+        let (mut builder, mut failure) = (file.bulk((target.pace)()), None);
+        scan(*tree, &mut |key, value| {
+            tell.progress.entries += 1;
+            let is_time_to_tell = tell.progress.entries.is_multiple_of(ENTRIES_PER_REPORT);
+            let told = || is_time_to_tell.then(|| tell.say().err()).flatten();
+            failure = builder.push(key, value).err().or_else(told);
+            if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        match failure {
+            Some(failure) => return Err(failure),
+            None => roots.push(builder.finish()?),
+        }
+    }
+    let names = trees.iter().map(|(tree, name)| (*tree, name.as_deref()));
+    attach(&file, names, roots, target, version)?;
+    file.begin((target.pace)())?.finish(version, target.log_start)?;
+    Ok(Copied { version, entries: tell.progress.entries, bytes: file.space_stat().pages * PAGE_BYTES as u64 })
+}
+
+fn attach<'n>(
     file: &TreeFile,
-    trees: &[TreeInfo],
+    trees: impl Iterator<Item = (TreeId, Option<&'n str>)>,
     roots: Vec<BulkRoot>,
     target: &Target<'_>,
     version: Version,
 ) -> Result<(), Error> {
     let mut writer = file.begin((target.pace)())?;
-    for (info, root) in trees.iter().zip(roots) {
-        if let Some(name) = &info.name {
-            writer.set_name(info.tree, name)?;
+    for ((tree, name), root) in trees.zip(roots) {
+        if let Some(name) = name {
+            writer.set_name(tree, name)?;
         }
-        writer.attach(info.tree, root)?;
+        writer.attach(tree, root)?;
     }
     writer.finish(version, target.log_start).map(drop)
 }
