@@ -24,7 +24,7 @@ impl Body {
     /// Reads a schema from the configuration, inline or from a file; what is wrong is noted.
     pub fn read(item: &Item<'_>) -> Option<Body> {
         let text = crate::config::schema_text(item)?;
-        let made = Schema::compile(&text).and_then(|schema| {
+        let made = Schema::declared(&text).and_then(|schema| {
             let mut names = Names::default();
             for field in schema.fields() {
                 names.add(&field.name).ok_or_else(|| format!("it names more than {NAMES_MAX} fields"))?;

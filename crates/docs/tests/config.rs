@@ -166,6 +166,10 @@ fn fields_and_targets_must_exist() {
     let found = Config::parse("s.toml".as_ref(), &format!("[collections.c]\n{KEY}schema = {{ type = \"strin\" }}\n"))
         .unwrap_err();
     assert!(found.list[0].what.starts_with("`collections.c.schema` is no JSON Schema: "), "{found}");
+    let schema = "schema = { properties = { mail = { type = \"string\", format = \"emial\" } } }";
+    let found = Config::parse("s.toml".as_ref(), &format!("[collections.c]\n{KEY}{schema}\n")).unwrap_err();
+    let told = "`collections.c.schema` is no JSON Schema: /properties/mail/format is \"emial\"; allowed: date-time, ";
+    assert!(found.list[0].what.starts_with(told) && found.list[0].line == 3, "{found}");
     let found =
         Config::parse("s.toml".as_ref(), &format!("[collections.c]\n{KEY}schema = \"nowhere.json\"\n")).unwrap_err();
     assert!(found.list[0].what.starts_with("cannot read the schema nowhere.json: "), "{found}");

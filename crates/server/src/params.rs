@@ -369,7 +369,7 @@ const ECHO_BYTES: usize = 100;
 const LISTED_MAX: usize = 10;
 
 /// What was sent, or its beginning.
-fn echo(text: &str) -> Cow<'_, str> {
+pub(crate) fn echo(text: &str) -> Cow<'_, str> {
     if text.len() <= ECHO_BYTES {
         return text.into();
     }

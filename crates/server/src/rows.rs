@@ -1,28 +1,63 @@
-//! Result rows as CSV (RFC 4180).
+//! Result rows as CSV (RFC 4180), quoted by `csv-core`.
 
 use crate::flowing::Written;
 pub use crate::media::NDJSON;
+use csv_core::{QuoteStyle, Terminator, WriteResult, Writer, WriterBuilder};
 use docs::sql::{Field, RowSink, Value};
 
+/// Bytes that the writer fills at once.
+const PIECE_BYTES: usize = 256;
+
 /// Writes rows as CSV with a head line. NULL is an empty field; text that needs it is quoted; stored JSON text comes
-/// without its quotes, other JSON as it is.
+/// without its quotes, other JSON as it is. A row of one empty field is `""`: readers take an empty line for no row.
 pub struct Csv<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
+    writer: Writer,
+    /// A number or JSON on its way to the writer.
+    text: Vec<u8>,
 }
 
 impl<'o> Csv<'o> {
     /// Writes the head line.
     pub fn new<'n>(columns: impl Iterator<Item = &'n str>, out: &'o mut Vec<u8>) -> Csv<'o> {
+        let mut builder = WriterBuilder::new();
+        let writer = builder.terminator(Terminator::CRLF).quote_style(QuoteStyle::Necessary).build();
         let start = out.len();
+        let mut csv = Csv { out, start, writer, text: Vec::new() };
         for (number, name) in columns.enumerate() {
             if number > 0 {
-                out.push(b',');
+                csv.delimiter();
             }
-            write_text(name.as_bytes(), out);
+            csv.write(name.as_bytes());
         }
-        out.extend_from_slice(b"\r\n");
-        Csv { out, start }
+        csv.end_row();
+        csv
+    }
+
+    fn delimiter(&mut self) {
+        self.fill(Writer::delimiter);
+    }
+
+    fn write(&mut self, text: &[u8]) {
+        let mut rest = text;
+        self.fill(|writer, piece| {
+            let (result, read, written) = writer.field(rest, piece);
+            rest = &rest[read..];
+            (result, written)
+        });
+    }
+
+    /// Has the writer write until it has no more; it gives how much of a piece it has filled.
+    fn fill(&mut self, mut write: impl FnMut(&mut Writer, &mut [u8]) -> (WriteResult, usize)) {
+        let mut piece = [0; PIECE_BYTES];
+        loop {
+            let (result, written) = write(&mut self.writer, &mut piece);
+            self.out.extend_from_slice(&piece[..written]);
+            if result == WriteResult::InputEmpty {
+                return;
+            }
+        }
     }
 }
 
@@ -37,22 +72,27 @@ impl RowSink for Csv<'_> {
 
     fn field(&mut self, column: usize, field: Field<'_>) {
         if column > 0 {
-            self.out.push(b',');
+            self.delimiter();
         }
         match field {
-            Field::Value(Value::Null) | Field::Json(b"null") => {}
-            Field::Value(Value::Text(text)) => write_text(text, self.out),
+            Field::Value(Value::Null) | Field::Json(b"null") => self.write(b""),
+            Field::Value(Value::Text(text)) => self.write(text),
             Field::Json(json) if json.first() == Some(&b'"') => {
                 let text = serde_json::from_slice::<String>(json).unwrap_or_default();
-                write_text(text.as_bytes(), self.out);
+                self.write(text.as_bytes());
             }
-            Field::Json(json) if matches!(json.first(), Some(b'{' | b'[')) => write_text(json, self.out),
-            other => docs::sql::write_field(other, self.out),
+            other => {
+                let mut text = std::mem::take(&mut self.text);
+                text.clear();
+                docs::sql::write_field(other, &mut text);
+                self.write(&text);
+                self.text = text;
+            }
         }
     }
 
     fn end_row(&mut self) {
-        self.out.extend_from_slice(b"\r\n");
+        self.fill(Writer::terminator);
     }
 
     fn bytes(&self) -> usize {
@@ -60,23 +100,9 @@ impl RowSink for Csv<'_> {
     }
 }
 
-fn write_text(text: &[u8], out: &mut Vec<u8>) {
-    if !text.iter().any(|byte| matches!(byte, b'"' | b',' | b'\r' | b'\n')) {
-        return out.extend_from_slice(text);
-    }
-    out.push(b'"');
-    for byte in text {
-        if *byte == b'"' {
-            out.push(b'"');
-        }
-        out.push(*byte);
-    }
-    out.push(b'"');
-}
-
 #[cfg(test)]
 mod csv {
-    use super::Csv;
+    use super::{Csv, PIECE_BYTES};
     use docs::sql::{Field, RowSink, Value};
 
     #[test]
@@ -89,5 +115,19 @@ mod csv {
         csv.field(2, Field::Value(Value::Integer(-5)));
         csv.end_row();
         assert_eq!(String::from_utf8_lossy(&out), "a,\"b,c\",d\r\n\"x\"\"y\",,-5\r\n");
+    }
+
+    #[test]
+    fn a_row_of_one_null_is_no_empty_line_and_long_texts_come_whole() {
+        let mut out = Vec::new();
+        let mut csv = Csv::new(["a"].into_iter(), &mut out);
+        let long = "x\"".repeat(PIECE_BYTES);
+        for field in [Field::Value(Value::Null), Field::Json(b"null"), Field::Value(Value::Text(long.as_bytes()))] {
+            csv.begin_row();
+            csv.field(0, field);
+            csv.end_row();
+        }
+        let quoted = "x\"\"".repeat(PIECE_BYTES);
+        assert_eq!(String::from_utf8_lossy(&out), format!("a\r\n\"\"\r\n\"\"\r\n\"{quoted}\"\r\n"));
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::harness::{Answer, TestServer};
 use serde_json::json;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const ITEM: &[u8] = br#"{"id":7,"group":"g1","price":70}"#;
@@ -144,6 +146,54 @@ fn rows_come_in_the_shape_that_is_accepted() {
     ] {
         let answer = server.ask("POST", "/_/query", &format!("Accept: {accept}\r\n"), body.as_bytes());
         assert_eq!((answer.status, answer.field("Content-Type"), answer.text()), (200, Some(media), expected));
+    }
+}
+
+#[test]
+fn an_independent_reader_finds_the_rows_of_csv_as_they_were_given() {
+    let server = start();
+    server.put_items(0..1);
+    let texts =
+        [json!("a,b"), json!(null), json!("say \"so\""), json!("two\r\nlines"), json!(""), json!(-7), json!("ü")];
+    let sql = "SELECT value FROM json_each(:l)";
+    let body = json!({ "sql": sql, "params": { "l": texts } }).to_string();
+    let answer = server.ask("POST", "/_/query", "Accept: text/csv\r\n", body.as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let read = "import csv, io, json, sys\n\
+        text = io.TextIOWrapper(sys.stdin.buffer, encoding='utf-8', newline='')\n\
+        print(json.dumps(list(csv.reader(text))))";
+    let python = Command::new("python3").args(["-c", read]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut python) = python else {
+        eprintln!("skipped: there is no python3");
+        return;
+    };
+    python.stdin.take().unwrap().write_all(&answer.body).unwrap();
+    let rows: serde_json::Value = serde_json::from_slice(&python.wait_with_output().unwrap().stdout).unwrap();
+    // NULL is empty, and a row all the same.
+    let expected = json!([["value"], ["a,b"], [""], ["say \"so\""], ["two\r\nlines"], [""], ["-7"], ["ü"]]);
+    assert_eq!(rows, expected, "{}", answer.text());
+}
+
+#[test]
+fn what_was_sent_is_repeated_up_to_a_hundred_bytes() {
+    let server = start();
+    let (long, shown) = ("x".repeat(500), format!("`{}…`", "x".repeat(100)));
+    let query = |body: serde_json::Value| server.query(&body);
+    for answer in [
+        server.get(&format!("/_/collections/{long}")),
+        server.get(&format!("/_/collections/items/{long}")),
+        server.get(&format!("/_/collections/items?limit={long}")),
+        server.get(&format!("/_/collections/items?after={long}")),
+        server.get(&format!("/_/collections/items?{long}=1")),
+        server.get(&format!("/_/changes?since={long}")),
+        server.get(&format!("/_/changes?collection={long}")),
+        server.get(&format!("/_/changes?{long}=1")),
+        server.get(&format!("/_/views/{long}")),
+        query(json!({ "sql": "SELECT 1", long.clone(): 1 })),
+    ] {
+        assert!(answer.status == 400 || answer.status == 404, "{}", answer.text());
+        let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(&shown) && !detail.contains(&long), "{detail}");
     }
 }
 

@@ -144,7 +144,7 @@ fn read_key(item: &Item<'_>, fields: &Fields<'_>) -> Option<KeyInfo> {
 
 fn read_schema(item: &Item<'_>) -> Option<(String, Schema)> {
     let text = schema_text::read(item)?;
-    match Schema::compile(&text) {
+    match Schema::declared(&text) {
         Ok(schema) => Some((text, schema)),
         Err(why) => {
             item.mistake(format!("`{}` is no JSON Schema: {why}", item.path()), "");

@@ -8,6 +8,7 @@
 //! Stricter than JSON Schema in one point: `integer` takes digits only (`1.0` and `1e3` are no integers), within 64 bits.
 
 mod equality;
+mod format;
 mod full;
 mod looser;
 mod meter;
@@ -51,6 +52,12 @@ pub struct Misfit {
 }
 
 impl Schema {
+    /// The same as [`Schema::compile`] for a schema that a file declares: its formats must be known ones.
+    pub(crate) fn declared(text: &str) -> Result<Schema, String> {
+        format::check(&parse(text)?, "")?;
+        Schema::compile(text)
+    }
+
     /// Compiles a schema's JSON text.
     pub fn compile(text: &str) -> Result<Schema, String> {
         let json = parse(text)?;

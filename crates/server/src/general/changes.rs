@@ -6,6 +6,7 @@
 use super::fail;
 use crate::changes::{Arrival, Form, Place, Wanted};
 use crate::failure::{Failure, Kind};
+use crate::params::echo;
 use crate::service::Service;
 use docs::CollectionId;
 use docs::catalog::Catalog;
@@ -33,12 +34,12 @@ fn read(request: &Request<'_>, catalog: &Catalog) -> Result<Wanted, Failure> {
     let (mut since, mut collection, mut scratch) = (None, None, Vec::new());
     for (name, value) in query::pairs(request.query()) {
         let value = query::decode(value, &mut scratch)
-            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{name}`: {error}")))?;
+            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
         let is_second = match name {
             "since" => since.replace(place(value, "since")?).is_some(),
             "collection" => collection.replace(named(catalog, value)?).is_some(),
             _ => {
-                let detail = format!("unknown parameter `{name}`; allowed: since, collection");
+                let detail = format!("unknown parameter `{}`; allowed: since, collection", echo(name));
                 return Err(Failure::new(Kind::Invalid, detail));
             }
         };
@@ -54,7 +55,7 @@ fn read(request: &Request<'_>, catalog: &Catalog) -> Result<Wanted, Failure> {
 
 fn place(text: &str, name: &str) -> Result<Place, Failure> {
     Place::read(text).ok_or_else(|| {
-        let detail = format!("{name} is `{text}`; allowed: a change number N, or N.k as the feed has told it");
+        let detail = format!("{name} is `{}`; allowed: a change number N, or N.k as the feed has told it", echo(text));
         Failure::new(Kind::Invalid, detail)
     })
 }
@@ -62,6 +63,9 @@ fn place(text: &str, name: &str) -> Result<Place, Failure> {
 fn named(catalog: &Catalog, name: &str) -> Result<CollectionId, Failure> {
     catalog.number(name).map(CollectionId).ok_or_else(|| {
         let known: Vec<&str> = catalog.collections.iter().map(|info| info.name.as_str()).collect();
-        Failure::new(Kind::NotFound, format!("there is no collection `{name}`; there are: {}", known.join(", ")))
+        Failure::new(
+            Kind::NotFound,
+            format!("there is no collection `{}`; there are: {}", echo(name), known.join(", ")),
+        )
     })
 }

@@ -9,6 +9,7 @@ use crate::keys;
 use crate::large;
 use crate::media::JSON;
 use crate::named::{Unread, missing};
+use crate::params::echo;
 use crate::preconditions::{self, Tag, Verdict};
 use crate::reading;
 use crate::refusal;
@@ -33,7 +34,7 @@ fn target<'s, 'k>(
     let key = info.key.kind.of_text(text).ok_or_else(|| {
         Failure::new(
             Kind::NotFound,
-            format!("`{text}` is no key of {}: its keys are {}", info.name, info.key.kind.name()),
+            format!("`{}` is no key of {}: its keys are {}", echo(text), info.name, info.key.kind.name()),
         )
     })?;
     Ok((id, info, key))

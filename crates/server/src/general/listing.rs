@@ -8,6 +8,7 @@ use crate::failure::{ErrorRules, Failure, Kind};
 use crate::large;
 use crate::loop_time::LoopTime;
 use crate::media::JSON;
+use crate::params::echo;
 use crate::reading;
 use crate::refusal;
 use crate::service::{Local, Service};
@@ -45,7 +46,7 @@ pub(super) fn list(
         None => None,
         Some(Ok(key)) => Some(key),
         Some(Err(text)) => {
-            let detail = format!("after is `{text}`, but keys of {} are {}", info.name, info.key.kind.name());
+            let detail = format!("after is `{}`, but keys of {} are {}", echo(text), info.name, info.key.kind.name());
             return fail(&Failure::new(Kind::Invalid, detail), reply);
         }
     };
@@ -142,7 +143,7 @@ fn page_of(text: &str) -> Result<(Option<String>, usize), Failure> {
     let (mut after, mut limit, mut scratch) = (None, None, Vec::new());
     for (name, value) in query::pairs(text) {
         let value = query::decode(value, &mut scratch)
-            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{name}`: {error}")))?;
+            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
         let is_second = match name {
             "after" => after.is_some(),
             "limit" => limit.is_some(),
@@ -155,10 +156,15 @@ fn page_of(text: &str) -> Result<(Option<String>, usize), Failure> {
             "after" => after = Some(value.to_owned()),
             "limit" => {
                 let number = value.parse().ok().filter(|number| (1..=LIMIT_MAX).contains(number));
-                let detail = || format!("limit is `{value}`; allowed: 1 to {LIMIT_MAX}");
+                let detail = || format!("limit is `{}`; allowed: 1 to {LIMIT_MAX}", echo(value));
                 limit = Some(number.ok_or_else(|| Failure::new(Kind::Invalid, detail()))?);
             }
-            _ => return Err(Failure::new(Kind::Invalid, format!("unknown parameter `{name}`; allowed: after, limit"))),
+            _ => {
+                return Err(Failure::new(
+                    Kind::Invalid,
+                    format!("unknown parameter `{}`; allowed: after, limit", echo(name)),
+                ));
+            }
         }
     }
     Ok((after, limit.unwrap_or(LIMIT_DEFAULT)))

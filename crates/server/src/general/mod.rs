@@ -16,6 +16,7 @@ pub(crate) mod schema;
 mod views;
 
 use crate::failure::{Failure, Kind};
+use crate::params::echo;
 use crate::refusal::fail;
 use crate::service::Service;
 use docs::CollectionId;
@@ -32,7 +33,10 @@ fn collection<'s>(
     let name = params.get("name", text).and_then(Result::ok).unwrap_or_default();
     let place = catalog.number(name).ok_or_else(|| {
         let known: Vec<&str> = catalog.collections.iter().map(|info| info.name.as_str()).collect();
-        Failure::new(Kind::NotFound, format!("there is no collection `{name}`; there are: {}", known.join(", ")))
+        Failure::new(
+            Kind::NotFound,
+            format!("there is no collection `{}`; there are: {}", echo(name), known.join(", ")),
+        )
     })?;
     Ok((CollectionId(place), &catalog.collections[place]))
 }

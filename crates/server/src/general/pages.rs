@@ -43,10 +43,10 @@ impl PageWanted {
         let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
         let rows_max = match limit {
             None => ROWS_DEFAULT,
-            Some(limit) => limit
-                .as_u64()
-                .filter(|rows| (1..=PAGE_ROWS_MAX).contains(rows))
-                .ok_or_else(|| invalid(format!("limit is {limit}; allowed: 1 to {PAGE_ROWS_MAX}")))?,
+            Some(limit) => limit.as_u64().filter(|rows| (1..=PAGE_ROWS_MAX).contains(rows)).ok_or_else(|| {
+                let limit = limit.to_string();
+                invalid(format!("limit is {}; allowed: 1 to {PAGE_ROWS_MAX}", params::echo(&limit)))
+            })?,
         };
         let parameters = serde_json::to_vec(parameters).unwrap_or_default();
         let of = Asked::of(sql).and(&parameters);
@@ -56,7 +56,10 @@ impl PageWanted {
                 cursor::read(&token, of)
                     .ok_or_else(|| invalid("`after` is no token of this statement with these parameters".to_owned()))?,
             ),
-            Some(other) => return Err(invalid(format!("after is {other}; allowed: a token or null"))),
+            Some(other) => {
+                let other = other.to_string();
+                return Err(invalid(format!("after is {}; allowed: a token or null", params::echo(&other))));
+            }
         };
         Ok(Some(PageWanted(Page::new(rows_max, after, of))))
     }

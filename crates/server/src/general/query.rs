@@ -98,7 +98,9 @@ fn read(body: &[u8]) -> Result<(String, Arguments, Option<PageWanted>), Failure>
     };
     let page = PageWanted::read(body.remove("limit"), body.remove("after"), &sql, &parameters)?;
     match body.keys().next() {
-        Some(unknown) => Err(invalid(format!("unknown field `{unknown}`; allowed: sql, params, limit, after"))),
+        Some(unknown) => {
+            Err(invalid(format!("unknown field `{}`; allowed: sql, params, limit, after", params::echo(unknown))))
+        }
         None => Ok((sql, Arguments::new(parameters), page)),
     }
 }

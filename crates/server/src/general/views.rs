@@ -7,6 +7,7 @@ use crate::background;
 use crate::client::Watch;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::media::JSON;
+use crate::params::echo;
 use crate::refusal;
 use crate::service::Service;
 use docs::views::{ViewState, ViewStatus};
@@ -75,7 +76,7 @@ fn named(database: &Database, params: &Params<'_, '_>) -> Result<ViewStatus, Fai
     let views = database.views();
     views.iter().find(|view| view.name == name).cloned().ok_or_else(|| {
         let known: Vec<&str> = views.iter().map(|view| view.name.as_str()).collect();
-        Failure::new(Kind::NotFound, format!("there is no view `{name}`; there are: {}", known.join(", ")))
+        Failure::new(Kind::NotFound, format!("there is no view `{}`; there are: {}", echo(name), known.join(", ")))
     })
 }
 

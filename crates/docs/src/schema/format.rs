@@ -1,0 +1,106 @@
+//! The keyword `format`, as far as it is checked: its name must be one that people know.
+//!
+//! A format describes a text and is not checked against documents: that is its meaning in JSON Schema 2020-12 unless a program says
+//! otherwise. So a misspelled name would never be noticed.
+
+use serde_json::{Map, Value as Json};
+
+/// The formats of JSON Schema (2020-12, section 7.3) and those that OpenAPI adds.
+const FORMATS: [&str; 26] = [
+    "date-time",
+    "date",
+    "time",
+    "duration",
+    "email",
+    "idn-email",
+    "hostname",
+    "idn-hostname",
+    "ipv4",
+    "ipv6",
+    "uri",
+    "uri-reference",
+    "uri-template",
+    "iri",
+    "iri-reference",
+    "uuid",
+    "json-pointer",
+    "relative-json-pointer",
+    "regex",
+    "int32",
+    "int64",
+    "float",
+    "double",
+    "byte",
+    "binary",
+    "password",
+];
+/// Keywords whose values are no schemas.
+const VALUES: [&str; 5] = ["enum", "const", "default", "examples", "example"];
+/// Keywords whose values hold schemas by names of their own.
+const BY_NAME: [&str; 5] = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"];
+
+/// Checks the formats that a schema names. Recursion: as deep as JSON text nests ([`super::SCHEMA_DEPTH_MAX`]).
+pub(super) fn check(schema: &Json, pointer: &str) -> Result<(), String> {
+    match schema {
+        Json::Array(schemas) => {
+            let mut numbered = schemas.iter().enumerate();
+            numbered.try_for_each(|(number, schema)| check(schema, &format!("{pointer}/{number}")))
+        }
+        Json::Object(keywords) => check_keywords(keywords, pointer),
+        _ => Ok(()),
+    }
+}
+
+fn check_keywords(keywords: &Map<String, Json>, pointer: &str) -> Result<(), String> {
+    if let Some(name) = keywords.get("format").and_then(Json::as_str)
+        && !FORMATS.contains(&name)
+    {
+        return Err(format!("{pointer}/format is \"{name}\"; allowed: {}", FORMATS.join(", ")));
+    }
+    for (keyword, value) in keywords.iter().filter(|(keyword, _)| !VALUES.contains(&keyword.as_str())) {
+        let pointer = format!("{pointer}/{keyword}");
+        match value.as_object().filter(|_| BY_NAME.contains(&keyword.as_str())) {
+            Some(named) => {
+                named.iter().try_for_each(|(name, schema)| check(schema, &format!("{pointer}/{name}")))?;
+            }
+            None => check(value, &pointer)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn told(schema: &str) -> String {
+        let schema = serde_json::from_str(schema).expect("JSON");
+        check(&schema, "").err().unwrap_or_default()
+    }
+
+    #[test]
+    fn an_unknown_format_is_told_with_its_place_wherever_a_schema_stands() {
+        for (schema, place) in [
+            (r#"{"properties": {"mail": {"type": "string", "format": "emial"}}}"#, "/properties/mail/format"),
+            (r#"{"properties": {"format": {"format": "emial"}}}"#, "/properties/format/format"),
+            (r#"{"items": {"anyOf": [{"format": "uri"}, {"format": "emial"}]}}"#, "/items/anyOf/1/format"),
+            (r#"{"$defs": {"enum": {"format": "emial"}}}"#, "/$defs/enum/format"),
+        ] {
+            let told = told(schema);
+            assert!(told.starts_with(&format!("{place} is \"emial\"; allowed: date-time, ")), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_keyword_is_not_looked_at() {
+        for schema in [
+            r#"{"properties": {"format": {"type": "string"}, "at": {"format": "date-time"}}}"#,
+            r#"{"enum": [{"format": "x"}], "default": {"format": "x"}, "const": {"format": "x"}}"#,
+            r#"{"format": "int64"}"#,
+            "true",
+        ] {
+            assert_eq!(told(schema), "", "{schema}");
+        }
+    }
+}
