@@ -14,11 +14,13 @@ use crate::catalog::Catalog;
 use crate::collection::Collection;
 use crate::config::Config;
 use crate::counter::{self, Counter};
+use crate::differences::Differences;
 use crate::error::{ReadError, WriteError};
 use crate::expire::Clock;
 use crate::gate::{Gate, Kind};
 use crate::index_build::IndexBuilder;
 use crate::long_check::{LONG_CHECK_BYTES, LongCheck};
+use crate::losses;
 use crate::made_keys::Keys;
 use crate::open_error::OpenError;
 use crate::rebuild;
@@ -49,6 +51,7 @@ pub(crate) struct Inner {
     pub(crate) heart: Arc<Heart>,
     pub(crate) dir: PathBuf,
     catalog: Catalog,
+    dropped: Differences,
     clock: Clock,
     /// Documents of a collection expire.
     is_timed: bool,
@@ -123,7 +126,8 @@ pub struct Required {
 
 impl Database {
     /// Opens or creates the database in a directory, and brings it in line with the configuration: new and changed indexes
-    /// are built, documents are checked against a changed schema, new references are checked.
+    /// are built, documents are checked against a changed schema, new references are checked. What the directory holds and the
+    /// configuration no longer declares is dropped only where [`Config::may_drop`] permits it; else the directory is left as it was.
     pub fn open(config: &Config, dir: &Path, options: store::Options) -> Result<(Database, Recovery), OpenError> {
         let (store, recovery) = Store::open(dir, options)?;
         let database = Database::with_store(config, dir, store)?;
@@ -134,6 +138,7 @@ impl Database {
     pub fn with_store(config: &Config, dir: &Path, store: Store) -> Result<Database, OpenError> {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let stored = stored_catalog::read(&store.reader()?.snapshot(), catalog_tree)?;
+        losses::check(config, &store, &store.reader()?.snapshot(), &stored)?;
         rebuild::drop_trees(&store, catalog_tree, &stored)?;
         let stored = rebuild::after_drops(stored);
         let (database, rows) = Database::assemble(config, dir, store, &stored, Arc::default(), None)?;
@@ -160,6 +165,7 @@ impl Database {
     ) -> Result<(Database, Rows), OpenError> {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let reader = store.reader()?;
+        let dropped = losses::check(config, &store, &reader.snapshot(), stored)?;
         let resolved = stored_catalog::resolve(&store, &reader.snapshot(), config, stored)?;
         let Resolved { mut catalog, schemas, wishes, work, mut rows, mut obsolete } = resolved;
         let watched = views::resolve((&store, catalog_tree), &reader.snapshot(), config, &catalog, stored)?;
@@ -201,6 +207,7 @@ impl Database {
             heart,
             dir: dir.to_path_buf(),
             catalog,
+            dropped,
             clock: config.clock.clone(),
             is_timed,
             gate: Gate::default(),
@@ -219,6 +226,11 @@ impl Database {
     /// What the database holds.
     pub fn catalog(&self) -> &Catalog {
         &self.inner.catalog
+    }
+
+    /// What opening it has dropped from the directory, as [`Config::may_drop`] permitted.
+    pub fn dropped(&self) -> &Differences {
+        &self.inner.dropped
     }
 
     /// The collection of that name.

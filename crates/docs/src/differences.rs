@@ -2,7 +2,7 @@
 //! not have it brought in line with another service's file, or an older one. Nothing is changed here, no tree is made.
 //!
 //! A build that was stopped half-way, and begins again, is no difference: the folder was opened with that file before. Neither
-//! is what the catalog keeps of a collection that is no longer declared, which opening leaves alone.
+//! is a collection that the last file did not declare either ([`crate::losses`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +12,7 @@ use store::Store;
 
 use crate::config::{CollectionConfig, Config};
 use crate::database::CATALOG_TREE;
+use crate::losses;
 use crate::open_error::OpenError;
 use crate::stored_catalog::{self, Rows};
 use crate::views;
@@ -37,9 +38,14 @@ impl Differences {
     pub fn find(config: &Config, store: &Store) -> Result<Differences, OpenError> {
         let mut found = Differences::default();
         let Some(tree) = store.existing_tree(CATALOG_TREE)? else { return Ok(found) };
-        let stored = stored_catalog::read(&store.reader()?.snapshot(), tree)?;
+        let reader = store.reader()?;
+        let snapshot = reader.snapshot();
+        let stored = stored_catalog::read(&snapshot, tree)?;
         if !stored.is_empty() {
             found.compare_rows(config, &stored);
+            for name in losses::undeclared(config, store, &snapshot, &stored)? {
+                found.add(format!("the collection {name} would be dropped (its documents stay in the folder)"));
+            }
             found.compare_views(config, &views::declared_in(&stored));
         }
         Ok(found)
@@ -50,7 +56,7 @@ impl Differences {
         self.told.is_empty()
     }
 
-    fn add(&mut self, what: String) {
+    pub(crate) fn add(&mut self, what: String) {
         if self.told.len() < DIFFERENCES_MAX {
             self.told.push(what);
         } else {
@@ -59,11 +65,10 @@ impl Differences {
     }
 
     fn compare_rows(&mut self, config: &Config, stored: &Rows) {
-        let wanted: BTreeMap<String, Json> =
-            config.collections.iter().flat_map(|collection| rows_of(config, collection)).collect();
+        let wanted = wanted_rows(config);
         for (key, wanted) in &wanted {
             let stored = stored.get(key).and_then(|row| serde_json::from_str::<Json>(row).ok());
-            let Some((kind, name)) = shown(key) else { continue };
+            let Some((kind, _, name)) = part_of(key) else { continue };
             let Some(stored) = stored else {
                 let done = if kind == "collection" { "made" } else { "built" };
                 self.add(format!("the {kind} {name} would be {done}"));
@@ -75,8 +80,7 @@ impl Differences {
             }
         }
         for key in stored.keys().filter(|key| !wanted.contains_key(*key)) {
-            let Some((kind, name)) = shown(key) else { continue };
-            let collection = key.split('/').nth(1).unwrap_or_default();
+            let Some((kind, collection, name)) = part_of(key) else { continue };
             let is_declared = config.collections.iter().any(|declared| declared.name == collection);
             if kind == "reference" || (kind != "collection" && is_declared) {
                 self.add(format!("the {kind} {name} would be dropped"));
@@ -110,6 +114,11 @@ impl fmt::Display for Differences {
     }
 }
 
+/// The catalog's rows of a folder that is in line with the configuration, as far as it tells.
+pub(crate) fn wanted_rows(config: &Config) -> BTreeMap<String, Json> {
+    config.collections.iter().flat_map(|collection| rows_of(config, collection)).collect()
+}
+
 /// The catalog's rows of a collection that is in line with the configuration, as far as it tells.
 fn rows_of(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
     let mut rows = vec![(stored_catalog::collection_row(wanted), stored_catalog::declared_row(wanted))];
@@ -126,16 +135,17 @@ fn rows_of(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
     rows
 }
 
-/// What a row is of, in words, and its name; none for rows that a file declares nothing of, and those of views.
-fn shown(key: &str) -> Option<(&'static str, String)> {
+/// What kind of part a row is of, in words, its collection, and its name. `None` for rows that a file declares nothing of, and
+/// those of views.
+pub(crate) fn part_of(key: &str) -> Option<(&'static str, &str, String)> {
     let mut parts = key.splitn(3, '/');
     let (kind, collection) = (parts.next()?, parts.next()?);
     let of = parts.next().map(|fields| format!("{collection}({fields})"));
     match kind {
-        "collection" => Some(("collection", collection.to_string())),
-        "index" => Some(("index", of?)),
-        "unique" => Some(("unique field", of?)),
-        "reference" => Some(("reference", of?)),
+        "collection" => Some(("collection", collection, collection.to_string())),
+        "index" => Some(("index", collection, of?)),
+        "unique" => Some(("unique field", collection, of?)),
+        "reference" => Some(("reference", collection, of?)),
         _ => None,
     }
 }

@@ -3,7 +3,11 @@
 use std::fmt;
 
 use crate::config::Mistakes;
+use crate::differences::Differences;
 use crate::error::ReadError;
+
+/// Most names in the text of an error; the rest are counted.
+const NAMES_TOLD_MAX: usize = 20;
 
 /// Why a database could not be opened, or an import not done.
 #[derive(Debug)]
@@ -13,10 +17,46 @@ pub enum OpenError {
     Config(Mistakes),
     /// The data in the directory does not fit the configuration: what, and what to do.
     Mismatch(String),
+    /// The directory belongs to another service: none of its collections is declared.
+    OtherService {
+        /** The collections in the directory. */
+        held: CollectionNames,
+        /** The collections of the configuration. */
+        declared: CollectionNames,
+    },
+    /// The configuration would drop this from the directory, and [`crate::config::Config::may_drop`] does not permit it.
+    WouldDrop(Differences),
     /// Stored data cannot be read.
     Read(ReadError),
     /// The engine says no.
     Store(store::Error),
+}
+
+/// CollectionNames of collections for the text of an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectionNames {
+    /// The first ones.
+    pub list: Vec<String>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl CollectionNames {
+    pub(crate) fn of(names: &[&str]) -> CollectionNames {
+        let list: Vec<String> = names.iter().take(NAMES_TOLD_MAX).map(|name| (*name).to_string()).collect();
+        CollectionNames { more: names.len() - list.len(), list }
+    }
+}
+
+impl fmt::Display for CollectionNames {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.list[..] {
+            [] => return out.write_str("no collection"),
+            [one] => return write!(out, "the collection {one}"),
+            several => write!(out, "the collections {}", several.join(", "))?,
+        }
+        if self.more > 0 { write!(out, " and {} more", self.more) } else { Ok(()) }
+    }
 }
 
 impl From<store::Error> for OpenError {
@@ -42,6 +82,13 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::Config(mistakes) => mistakes.fmt(out),
             OpenError::Mismatch(what) => out.write_str(what),
+            OpenError::OtherService { held, declared } => write!(
+                out,
+                "the folder belongs to another service: it holds {held}, and the configuration declares {declared}"
+            ),
+            OpenError::WouldDrop(lost) => {
+                write!(out, "the configuration no longer declares what the folder holds. This would be dropped: {lost}")
+            }
             OpenError::Read(error) => error.fmt(out),
             OpenError::Store(error) => write!(out, "{error}"),
         }

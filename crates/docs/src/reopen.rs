@@ -4,7 +4,8 @@
 //! as at a start: what is new is built and looked at beside writes. It takes over while no write is under way ([`crate::gate`]),
 //! so none is half by the old and half by the new:
 //!
-//! 1. What cannot be done beside writes is refused, and so are mistakes; nothing has been touched.
+//! 1. What cannot be done beside writes is refused, and so are mistakes, and what would drop more than is permitted
+//!    ([`crate::losses`]); nothing has been touched.
 //! 2. Writes are held back, those under way end, builders stop.
 //! 3. The new database is made; it builds nothing yet. Its caller has requests go to it (`publish`), or refuses it: then the
 //!    catalog is put back as it was, and writes go on by the old one.
@@ -25,6 +26,7 @@ use crate::engine::{Direction, KeyRange};
 use crate::error::WriteError;
 use crate::gate::{Kind, Shut};
 use crate::index_build::IndexBuilder;
+use crate::losses;
 use crate::open_error::OpenError;
 use crate::readiness::ReadinessState;
 use crate::rebuild;
@@ -116,6 +118,7 @@ impl Database {
         let reader = store.reader()?;
         let snapshot = reader.snapshot();
         let stored = stored_catalog::read(&snapshot, catalog_tree)?;
+        losses::check(config, store, &snapshot, &stored)?;
         let resolved = stored_catalog::resolve(store, &snapshot, config, &stored)?;
         views::resolve((store, catalog_tree), &snapshot, config, &resolved.catalog, &stored)?;
         for (info, work) in resolved.catalog.collections.iter().zip(&resolved.work) {

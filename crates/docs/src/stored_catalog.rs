@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD, "expire_after": SECONDS;
-//!                          of the last write, with its own name for a field, "expire_since": SECONDS too
+//!                          of the last write, with its own name for a field, "expire_since": SECONDS too;
+//!                          with "undeclared": true where the last configuration did not declare it and it has documents
 //!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
 //!  unique/NAME/FIELD       {"tree": TREE}                      these two with "state": "building" until it is built
 //!  reference/NAME/FIELD    {"target": NAME}
@@ -32,6 +33,7 @@ use crate::engine::{Direction, KeyRange, View};
 use crate::error::ReadError;
 use crate::expire::{LAST_WRITE, mark_at};
 use crate::loader::Wanted;
+use crate::losses;
 use crate::open_error::OpenError;
 use crate::readiness::Readiness;
 use crate::schema::Schema;
@@ -98,6 +100,14 @@ pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: 
     }
     let Resolver { mut rows, kept, .. } = resolver;
     let obsolete = obsolete(stored, &kept, &names, &mut rows);
+    for name in losses::undeclared(config, store, view, stored)? {
+        let key = format!("collection/{name}");
+        let row = stored.get(&key).and_then(|row| serde_json::from_str::<Json>(row).ok());
+        if let Some(mut row) = row {
+            row[UNDECLARED] = json!(true);
+            rows.insert(key, row.to_string());
+        }
+    }
     rows.retain(|key, value| stored.get(key) != Some(value));
     Ok(Resolved { catalog, schemas, wishes, work, rows, obsolete })
 }
@@ -125,6 +135,24 @@ fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut R
 
 /// The row of a tree that is to be emptied: its key is this and the tree's name.
 pub(crate) const DROP: &str = "drop/";
+
+/// The mark in a collection's row that the last configuration did not declare it.
+pub(crate) const UNDECLARED: &str = "undeclared";
+
+/// Whether a row has a mark.
+pub(crate) fn is_marked(row: &str, mark: &str) -> bool {
+    serde_json::from_str::<Json>(row).is_ok_and(|row| row[mark] == json!(true))
+}
+
+/// Whether a row is of an index or unique field that is not built to its end, or was refused.
+pub(crate) fn is_part(row: &str) -> bool {
+    state_of(row).is_some()
+}
+
+/// The name of the tree that holds a collection's documents.
+pub(crate) fn documents_tree(collection: &str) -> String {
+    format!("docs/{collection}")
+}
 
 /// The tree that a row stands for.
 pub(crate) fn tree_of(row: &str) -> Option<String> {
@@ -303,7 +331,7 @@ struct Resolver<'r, V> {
 
 impl<V: View> Resolver<'_, V> {
     fn collection(&mut self, wanted: &CollectionConfig) -> Result<Planned, OpenError> {
-        let tree = self.store.tree(&format!("docs/{}", wanted.name))?;
+        let tree = self.store.tree(&documents_tree(&wanted.name))?;
         let empty = is_empty(self.view, tree)?;
         let schema = match &wanted.schema {
             None => None,
@@ -477,7 +505,7 @@ impl<V: View> Resolver<'_, V> {
         let same = |tree: &str| self.stored.get(name) == Some(&row(tree).to_string());
         self.kept.insert(name.to_string());
         // One that was not built to its end, or was refused, may hold entries that nobody keeps.
-        let is_part = self.stored.get(name).is_some_and(|row| state_of(row).is_some());
+        let is_part = self.stored.get(name).is_some_and(|row| is_part(row));
         let keep = before.as_deref().filter(|tree| (empty && !is_part) || same(tree));
         let (tree, new) = match (keep, &before) {
             (Some(tree), _) => (tree.to_string(), false),
@@ -526,7 +554,7 @@ pub(crate) fn index_fields(wanted: &CollectionConfig, expire: Option<&ExpireConf
     indexes
 }
 
-fn is_empty(view: &impl View, tree: TreeId) -> Result<bool, ReadError> {
+pub(crate) fn is_empty(view: &impl View, tree: TreeId) -> Result<bool, ReadError> {
     let mut empty = true;
     let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
     view.scan(tree, all, Direction::Forward, &mut |_, _| {

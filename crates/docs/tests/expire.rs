@@ -24,6 +24,7 @@ struct Service {
 fn open(folder: &std::path::Path, config: &str, now: &Arc<AtomicI64>) -> Database {
     let mut config = Config::parse("c.toml".as_ref(), config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     config.clock = Clock::given(Arc::clone(now));
+    config.may_drop = true;
     Database::open(&config, folder, store::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
 }
 

@@ -15,6 +15,7 @@ const DOCUMENTS: u32 = 4_000;
 fn open(folder: &std::path::Path, config: &str) -> Database {
     let mut config = Config::parse("c.toml".as_ref(), config).expect("a config");
     config.builds_indexes_later = true;
+    config.may_drop = true;
     Database::open(&config, folder, store::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
 }
 

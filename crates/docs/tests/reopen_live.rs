@@ -19,6 +19,7 @@ const KEYS: u32 = 2_000;
 fn config(text: &str) -> Config {
     let mut config = Config::parse("c.toml".as_ref(), text).unwrap_or_else(|error| panic!("{error}"));
     config.builds_indexes_later = true;
+    config.may_drop = true;
     config.build_threads = 2;
     config
 }

@@ -38,6 +38,7 @@ mod expire_written;
 mod fuzz_sql;
 mod generated_keys;
 mod import;
+mod losses;
 mod model;
 mod online;
 mod online_crash;

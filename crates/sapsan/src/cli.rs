@@ -86,6 +86,9 @@ pub(crate) struct Serve {
     /// Fixes a value of the file's [params]: NAME=VALUE
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
+    /// Permit that the file drops collections, indexes, rules or views that the data folder holds
+    #[arg(long)]
+    pub(crate) allow_drop: bool,
     /// How much is logged on standard error; the variable SAPSAN_LOG can name single parts, as in info,store=debug
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<Level>,
@@ -122,6 +125,9 @@ pub(crate) struct Import {
     /// Threads that read, check and sort, 1 to 64
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) threads: Option<u16>,
+    /// Permit that the file drops collections, indexes, rules or views that the data folder holds
+    #[arg(long)]
+    pub(crate) allow_drop: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -190,6 +196,9 @@ pub(crate) struct Query {
     /// A parameter of the query, as JSON or else as text: NAME=VALUE
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) params: Vec<String>,
+    /// For a statement that writes: permit that the file drops collections, indexes, rules or views that the data folder holds
+    #[arg(long)]
+    pub(crate) allow_drop: bool,
     /// The query
     pub(crate) sql: String,
 }

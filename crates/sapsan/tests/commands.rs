@@ -64,7 +64,8 @@ fn a_command_that_opens_the_folder_builds_what_is_new_before_it_looks() {
     let output = sapsan(folder.path(), &["verify", "d", "--config", "service.toml"]);
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(out.contains("documents: 3000, entries of indexes and unique fields: 3000\nclean"), "{out}");
-    std::fs::write(folder.path().join("service.toml"), format!("{config}unique = [\"name\"]\n")).expect("a file");
+    let unique = format!("{config}indexes = [[\"name\"]]\nunique = [\"name\"]\n");
+    std::fs::write(folder.path().join("service.toml"), unique).expect("a file");
     let output = sapsan(folder.path(), &change);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && told.contains("users/0 and users/1 have the same value"), "{told}");
@@ -102,6 +103,165 @@ fn a_command_that_only_looks_refuses_a_file_that_declares_other_than_the_folder_
     let (succeeded, told) = ask(&["verify", "d", "--config", "service.toml"]);
     assert!(succeeded && told.contains("view all: 1 rows of 2 documents\nclean"), "{told}");
     assert!(before.is_some() && log(&told) == before, "{before:?}: {told}");
+}
+
+#[test]
+fn a_command_that_writes_refuses_a_file_that_would_drop_something_and_one_of_another_service() {
+    let folder = folder();
+    let items = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+    let own =
+        format!("{items}indexes = [[\"name\"]]\n[collections.notes]\nkey = {{ field = \"id\", type = \"u32\" }}\n");
+    let other = "[collections.users]\nkey = { field = \"id\", type = \"u32\" }\n[server]\nhttp = \"127.0.0.1:0\"\n";
+    let files = [("own.toml", &own[..]), ("less.toml", items), ("other.toml", other), ("items.ndjson", "{\"id\":1}\n")];
+    files.iter().for_each(|(name, text)| std::fs::write(folder.path().join(name), text).expect("a file"));
+    let ask = |arguments: &[&str]| {
+        let output = sapsan(folder.path(), arguments);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let import = |file| ["import", file, "--data", "d", "items.ndjson", "--collection", "items"];
+    let delete = |file| ["query", file, "--data", "d", "DELETE FROM items WHERE id = 7"];
+    assert_eq!(ask(&import("own.toml")).0, Some(0));
+    assert_eq!(ask(&["query", "own.toml", "--data", "d", "INSERT INTO notes (id) VALUES (1)"]).0, Some(0));
+    let lost = "This would be dropped: the collection notes (its documents stay in the folder); the index items(name)";
+    for command in [&["serve", "less.toml", "--data", "d"][..], &import("less.toml"), &delete("less.toml")] {
+        let (status, told) = ask(command);
+        assert!(status == Some(1) && told.contains("less.toml no longer declares what d holds"), "{command:?}: {told}");
+        assert!(told.contains(lost) && told.contains("--allow-drop"), "{command:?}: {told}");
+    }
+    let users = ["import", "other.toml", "--data", "d", "items.ndjson", "--collection", "users"];
+    let count = ["query", "other.toml", "--data", "d", "SELECT COUNT(*) AS n FROM users"];
+    for command in [
+        &["serve", "other.toml", "--data", "d"][..],
+        &users,
+        &["query", "other.toml", "--data", "d", "DELETE FROM users"],
+    ] {
+        for flags in [&[][..], &["--allow-drop"]] {
+            let (status, told) = ask(&[command, flags].concat());
+            assert!(
+                status == Some(1) && told.contains("d belongs to another service than other.toml"),
+                "{command:?}: {told}"
+            );
+            assert!(told.contains("the collections items, notes") && told.contains("the collection users"), "{told}");
+        }
+    }
+    assert_eq!(ask(&count).0, Some(1));
+    // All of it is there.
+    let (status, told) = ask(&["verify", "d", "--config", "own.toml"]);
+    assert_eq!((status, told.as_str()), (Some(0), ""));
+    let (status, told) = ask(&[&delete("less.toml")[..], &["--allow-drop"]].concat());
+    assert_eq!(status, Some(0), "{told}");
+    let dropped = "dropped from d: the collection notes (its documents stay in the folder); the index items(name)\n";
+    assert_eq!(told, format!("{dropped}0 documents\n"));
+    assert_eq!(ask(&delete("less.toml")).0, Some(0));
+    // The documents come back with their collection.
+    let (status, _) = ask(&["query", "own.toml", "--data", "d", "DELETE FROM notes WHERE id = 1"]);
+    assert_eq!(status, Some(0));
+}
+
+#[test]
+fn compaction_says_that_a_file_stays_which_would_not_be_smaller() {
+    let folder = folder();
+    std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n").expect("a file");
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
+    assert!(sapsan(folder.path(), &import).status.success());
+    let bytes = || std::fs::metadata(folder.path().join("d/tree")).expect("a tree file").len();
+    let before = bytes();
+    let output = sapsan(folder.path(), &["compact", "d"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains(&format!("the file of {before} bytes stays")), "{told}");
+    assert_eq!(bytes(), before);
+}
+
+#[test]
+fn no_command_panics_or_complains_where_nobody_reads_its_output() {
+    let folder = folder();
+    std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n{\"id\":2}\n").expect("a file");
+    std::fs::write(folder.path().join("bad.ndjson"), "{\"id\":\"x\"}\n".repeat(3)).expect("a file");
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
+    assert!(sapsan(folder.path(), &import).status.success());
+    let closed = || Stdio::from(std::io::pipe().expect("a pipe").1);
+    let query =
+        |format: &'static str| ["query", "service.toml", "--data", "d", "--format", format, "SELECT id FROM items"];
+    let commands: [(&[&str], i32); 27] = [
+        (&["--help"], 0),
+        (&["--version"], 0),
+        (&["help", "serve"], 0),
+        (&["query", "--help"], 0),
+        (&[], 2),
+        (&["nobody"], 2),
+        (&["check-config", "service.toml"], 0),
+        (&["check-config", "nowhere.toml"], 1),
+        (&["generate", "stackoverflow-users", "--docs", "20000"], 0),
+        (&["generate", "stackoverflow-users", "--docs", "10", "--out", "users.ndjson"], 0),
+        (&["generate", "travels", "t.zip", "--users", "10", "--locations", "10", "--visits", "10"], 0),
+        (&["token", "reader", "--allow", "read"], 0),
+        (&["export"], 1),
+        (&query("table"), 0),
+        (&query("json"), 0),
+        (&query("ndjson"), 0),
+        (&query("csv"), 0),
+        (&["query", "service.toml", "--data", "d", "UPDATE items SET n = 1 RETURNING id"], 0),
+        (&["import", "service.toml", "--data", "e", "items.ndjson", "--collection", "items"], 0),
+        (&["import", "service.toml", "--data", "e", "bad.ndjson", "--collection", "items", "--on-error", "skip"], 1),
+        (&["stat", "d"], 0),
+        (&["verify", "d"], 0),
+        (&["verify", "d", "--config", "service.toml"], 0),
+        (&["backup", "d", "copy"], 0),
+        (&["restore", "copy", "again"], 0),
+        (&["compact", "d"], 0),
+        (&["serve", "nowhere.toml", "--data", "d"], 1),
+    ];
+    for (command, status) in commands {
+        let made = match command.first() {
+            Some(&"backup") => Some("copy"),
+            Some(&"restore") => Some("again"),
+            Some(&"import") => Some("e"),
+            _ => None,
+        };
+        let run = |notices: Stdio| {
+            made.map(|folder_name| std::fs::remove_dir_all(folder.path().join(folder_name)));
+            let mut process = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+            let process = process.current_dir(folder.path()).args(command).stdout(closed()).stderr(notices);
+            process.spawn().and_then(|child| child.wait_with_output()).expect("the binary runs")
+        };
+        let output = run(Stdio::piped());
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{command:?}: {told}");
+        assert!(!told.contains("panicked") && !told.contains("Broken pipe"), "{command:?}: {told}");
+        assert_eq!(run(closed()).status.code(), Some(status), "{command:?}");
+    }
+}
+
+#[test]
+fn an_independent_reader_finds_a_row_of_csv_for_each_row() {
+    let folder = folder();
+    std::fs::write(folder.path().join("items.ndjson"), "{\"id\":1}\n{\"id\":2,\"t\":\"a,b\"}\n{\"id\":3}\n")
+        .expect("a file");
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
+    assert!(sapsan(folder.path(), &import).status.success());
+    let query = ["query", "service.toml", "--data", "d", "--format", "csv", "SELECT t FROM items ORDER BY id"];
+    let printed = sapsan(folder.path(), &query).stdout;
+    let read = "import csv, io, sys\nprint(list(csv.reader(io.TextIOWrapper(sys.stdin.buffer, newline=''))))";
+    let python = Command::new("python3").args(["-c", read]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut python) = python else {
+        eprintln!("skipped: there is no python3");
+        return;
+    };
+    python.stdin.take().expect("a pipe").write_all(&printed).expect("it reads");
+    let rows = python.wait_with_output().expect("it ends").stdout;
+    assert_eq!(String::from_utf8_lossy(&rows), "[['t'], [''], ['a,b'], ['']]\n");
+}
+
+#[test]
+fn localhost_is_an_address_to_listen_on() {
+    let folder = folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+    let command =
+        command.current_dir(folder.path()).args(["serve", "service.toml", "--data", "d", "--http", "localhost:0"]);
+    let mut serving = Serving(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs"));
+    let mut lines = BufReader::new(serving.0.stdout.take().expect("its output")).lines();
+    let line = lines.next().and_then(Result::ok).expect("it says where it listens");
+    assert!(line.starts_with("listening on http://127.0.0.1:"), "{line}");
 }
 
 #[test]

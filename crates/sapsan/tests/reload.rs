@@ -71,3 +71,28 @@ fn sighup_has_the_file_read_again_and_sigterm_still_ends_it() {
     signal(&process, "-TERM");
     assert!(process.0.wait().expect("it ends").success());
 }
+
+#[test]
+fn sighup_drops_nothing_and_the_log_says_what_it_would_drop() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("service.toml");
+    std::fs::write(&file, format!("{ITEMS}indexes = [[\"g\"]]\n{SERVER}")).expect("written");
+    let started = Command::new(env!("CARGO_BIN_EXE_sapsan"))
+        .current_dir(folder.path())
+        .args(["serve", "service.toml", "--data", "d"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut process = Process(started.expect("the binary runs"));
+    let mut lines = BufReader::new(process.0.stdout.take().expect("its output")).lines();
+    let line = lines.next().and_then(Result::ok).expect("it says where it listens");
+    let address = line.strip_prefix("listening on http://").expect("an address");
+    std::fs::write(&file, format!("{ITEMS}{ENDPOINT}{SERVER}")).expect("written");
+    signal(&process, "-HUP");
+    let mut log = BufReader::new(process.0.stderr.take().expect("its log")).lines().map_while(Result::ok);
+    let told = log.find(|line| line.contains("not reloaded")).expect("a line of the log");
+    assert!(told.contains("This would be dropped: the index items(g)"), "{told}");
+    assert!(count(address).starts_with("HTTP/1.1 404"));
+    signal(&process, "-TERM");
+    assert!(process.0.wait().expect("it ends").success());
+}

@@ -169,7 +169,15 @@ pub const PROBLEM: &str = "application/problem+json";
 
 /// A problem document (RFC 9457): `{"title":…,"status":…,"detail":…}`; its type is `about:blank`, which is left out.
 pub fn problem(status: Status, failure: &Failure) -> Vec<u8> {
-    let mut document = serde_json::Map::new();
+    problem_with(status, failure, serde_json::Map::new())
+}
+
+/// The same with members of its own (RFC 9457, section 3.2).
+pub(crate) fn problem_with(
+    status: Status,
+    failure: &Failure,
+    mut document: serde_json::Map<String, serde_json::Value>,
+) -> Vec<u8> {
     document.insert("title".to_owned(), failure.kind.title().into());
     document.insert("status".to_owned(), status.0.into());
     if !failure.detail.is_empty() {

@@ -72,6 +72,6 @@ mod tries;
 mod view_metrics;
 mod writing;
 
-pub use preparing::{StartError, check, complete, rehearse};
+pub use preparing::{StartError, check, complete, open_folder, rehearse};
 pub use reactor::signals::{Signal, Termination};
 pub use start::{Running, capacity, start, store_options};

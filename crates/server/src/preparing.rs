@@ -14,10 +14,10 @@ use docs::config::Mistakes;
 use docs::sql::PlanSpace;
 use docs::{Database, OpenError};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store::Store;
 use store::disk::MemoryDisk;
+use store::{Recovery, Store};
 
 /// Why a server does not start.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub enum StartError {
     Open(OpenError),
     /// The data folder cannot be opened.
     Folder {
+        /** The configuration file. */
+        file: PathBuf,
         /** The folder. */
         folder: PathBuf,
         /** Why. */
@@ -51,7 +53,22 @@ impl std::fmt::Display for StartError {
         match self {
             StartError::Config(mistakes) => write!(formatter, "{mistakes}"),
             StartError::Open(error) => write!(formatter, "{error}"),
-            StartError::Folder { folder, source } => write!(formatter, "{}: {source}", folder.display()),
+            StartError::Folder { file, folder, source } => {
+                let (file, folder) = (file.display(), folder.display());
+                match source {
+                    OpenError::OtherService { held, declared } => write!(
+                        formatter,
+                        "{folder} belongs to another service than {file}: it holds {held}, and the file declares {declared}. \
+                         Give the file that this folder was made with, or another folder"
+                    ),
+                    OpenError::WouldDrop(lost) => write!(
+                        formatter,
+                        "{file} no longer declares what {folder} holds. This would be dropped: {lost}. Declare it again, or \
+                         permit that with --allow-drop"
+                    ),
+                    source => write!(formatter, "{folder}: {source}"),
+                }
+            }
             StartError::Listen { address, setting, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
                 write!(
                     formatter,
@@ -141,6 +158,19 @@ pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartErr
         }
     }
     Ok(docs)
+}
+
+/// Opens a data folder with the documents of a file, completed ([`complete`]), and brings it in line with them.
+pub fn open_folder(
+    config: &ServiceConfig,
+    documents: &docs::config::Config,
+    folder: &Path,
+) -> Result<(Database, Recovery), StartError> {
+    Database::open(documents, folder, store_options(config)).map_err(|source| StartError::Folder {
+        file: config.path.clone(),
+        folder: folder.to_owned(),
+        source,
+    })
 }
 
 /// Tells every mistake of a configuration that is read already, SQL included, without a data folder.

@@ -1,12 +1,13 @@
 //! What errors of the database are to a client, and how a request hears of one whose reply is late.
 
-use crate::failure::{ErrorRules, Failure, Kind, PROBLEM, problem};
+use crate::failure::{ErrorRules, Failure, Kind, PROBLEM, problem, problem_with};
 use docs::sql::{
     COMPUTED, GROUPS, LOOKED_UP, ModifyError, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED,
     SPILLED,
 };
 use docs::{ReadError, WriteError};
 use http::{LateReply, Reply};
+use serde_json::{Map, Value as Json};
 
 /// Answers a failure as a problem document.
 pub(crate) fn fail(failure: &Failure, mut reply: Reply<'_>) {
@@ -24,6 +25,15 @@ pub(crate) fn refuse(errors: &ErrorRules, mut late: LateReply, failure: &Failure
         late.header(name, value);
     }
     late.send(status, media, body.into_owned());
+}
+
+/// Answers a failure late as a problem document with members of its own.
+pub(crate) fn refuse_with(mut late: LateReply, failure: &Failure, members: Map<String, Json>) {
+    let status = failure.kind.status();
+    if let Some((name, value)) = failure.field() {
+        late.header(name, value);
+    }
+    late.send(status, PROBLEM, problem_with(status, failure, members));
 }
 
 /// What a refused or failed write is to the client.

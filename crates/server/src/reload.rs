@@ -4,12 +4,15 @@
 //! writes ([`docs::Database::reopen`]) and the endpoints are prepared anew, and requests that begin then go by them ([`crate::switch`]).
 //! `[server]` stays as it was: what it has differently is told by name, and needs a restart.
 //!
+//! A file that would drop collections with documents, indexes, rules or views is refused with their list, unless the request permits
+//! it (`?allow-drop=true`). A signal permits nothing.
+//!
 //! One thread does it, one after the other. It also takes the same configuration once more when rules that were announced have
 //! come into force: then queries know of them.
 
 use crate::changes::Feed;
 use crate::config::{ConfigError, ServiceConfig};
-use crate::failure::{ErrorRules, Failure, Kind};
+use crate::failure::{Failure, Kind};
 use crate::general::schema;
 use crate::media::JSON;
 use crate::memory::Division;
@@ -19,12 +22,13 @@ use crate::refusal;
 use crate::reloads::{Ask, WAITING_MAX};
 use crate::routing::Routing;
 use crate::service::Service;
+use crate::start::log_dropped;
 use crate::switch::Switch;
 use crate::token::Tokens;
 use docs::catalog::CollectionInfo;
-use docs::{Database, OpenError};
+use docs::{Database, Differences, OpenError};
 use http::{LateReply, Status};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -49,7 +53,9 @@ pub(crate) struct ReloadThread {
 impl ReloadThread {
     pub(crate) fn start(switch: &Arc<Switch>, config: ServiceConfig) -> std::io::Result<ReloadThread> {
         let (asks, asked) = sync_channel(WAITING_MAX);
-        let reloader = Reloader { switch: Arc::clone(switch), config, gives_up: false, retired: Vec::new() };
+        let mut reloader = Reloader { switch: Arc::clone(switch), config, gives_up: false, retired: Vec::new() };
+        // What the start may drop is dropped.
+        reloader.config.docs.may_drop = false;
         let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
         // Set once, here.
         let _ = switch.current().service.reloads.asks.set(asks.clone());
@@ -86,6 +92,16 @@ impl Refused {
         match self {
             Refused::Config(error) => Failure::new(Kind::Invalid, error.to_string()),
             Refused::Start(error @ StartError::Config(_)) => Failure::new(Kind::Invalid, error.to_string()),
+            Refused::Start(StartError::Open(OpenError::WouldDrop(lost))) => {
+                let told = format!("the file no longer declares what the folder holds. This would be dropped: {lost}");
+                Failure::new(
+                    Kind::Conflict,
+                    format!("{told}. Declare it again, or POST /_/config/reload?allow-drop=true"),
+                )
+            }
+            Refused::Start(error @ StartError::Open(OpenError::OtherService { .. })) => {
+                Failure::new(Kind::Conflict, format!("{error}. Start it with a folder of its own"))
+            }
             Refused::Start(error @ StartError::Open(OpenError::Mismatch(_) | OpenError::Config(_))) => {
                 Failure::new(Kind::Conflict, error.to_string())
             }
@@ -100,6 +116,22 @@ impl Refused {
             }
         }
     }
+
+    /// What else the answer holds.
+    fn members(&self) -> Map<String, Json> {
+        let mut members = Map::new();
+        if let Refused::Start(StartError::Open(OpenError::WouldDrop(lost))) = self {
+            members.insert("would_drop".to_owned(), listed(lost));
+        }
+        members
+    }
+}
+
+/// A list as an answer has it.
+fn listed(differences: &Differences) -> Json {
+    let mut told = differences.told.clone();
+    told.extend((differences.more > 0).then(|| format!("and {} more", differences.more)));
+    told.into()
 }
 
 struct Reloader {
@@ -119,7 +151,7 @@ impl Reloader {
         loop {
             let wait = if self.retired.is_empty() { LOOK } else { LOOK_FOR_HOLDERS };
             match asked.recv_timeout(wait) {
-                Ok(Ask::Reload(late)) => self.answer(late),
+                Ok(Ask::Reload { late, may_drop }) => self.answer(late, may_drop),
                 Err(Timeout) => self.look(),
                 Ok(Ask::Stop) | Err(_) => return,
             }
@@ -127,8 +159,8 @@ impl Reloader {
         }
     }
 
-    fn answer(&mut self, late: Option<LateReply>) {
-        let outcome = self.watched(Reloader::reload);
+    fn answer(&mut self, late: Option<LateReply>, may_drop: bool) {
+        let outcome = self.watched(|reloader| reloader.reload(may_drop));
         let current = self.switch.current();
         let reloads = &current.service.reloads;
         let failure = match &outcome {
@@ -146,11 +178,11 @@ impl Reloader {
                 reloads.refused.fetch_add(1, Ordering::Relaxed);
                 let failure = refused.failure();
                 tracing::error!(why = %failure.detail, "the configuration is not reloaded: all is as it was");
-                Some(failure)
+                Some((failure, refused.members()))
             }
         };
         match (late, outcome, failure) {
-            (Some(late), _, Some(failure)) => refusal::refuse(&ErrorRules::default(), late, &failure),
+            (Some(late), _, Some((failure, members))) => refusal::refuse_with(late, &failure, members),
             (Some(late), Ok((status, told)), None) => late.send(status, JSON, told.to_string().into_bytes()),
             _ => {}
         }
@@ -171,7 +203,7 @@ impl Reloader {
     }
 
     /// Reads the file and takes what it says. Gives what is answered.
-    fn reload(&mut self) -> Result<(Status, Json), Refused> {
+    fn reload(&mut self, may_drop: bool) -> Result<(Status, Json), Refused> {
         #[cfg(test)]
         tests::panic_if_armed();
         let mut config = ServiceConfig::load(&self.config.path, &self.config.set).map_err(Refused::Config)?;
@@ -183,6 +215,7 @@ impl Reloader {
         // What needs a restart is told until there was one.
         config.file_server = self.config.file_server.clone();
         config.server = self.config.server.clone();
+        config.docs.may_drop = may_drop;
         let taken = self.take(config);
         if taken.is_err() {
             self.begin_builds_anew();
@@ -197,6 +230,11 @@ impl Reloader {
             "is_building": building,
             "writes_waited_ms": waited.as_secs_f64() * 1000.0,
         });
+        let current = self.switch.current();
+        let dropped = current.service.database.dropped();
+        if !dropped.is_empty() {
+            told["dropped"] = listed(dropped);
+        }
         if refused.is_empty() {
             return Ok((Status(200), told));
         }
@@ -276,6 +314,9 @@ impl Reloader {
         current.cold.let_go();
         self.retired.push(Arc::clone(&before));
         self.config = config;
+        // Permitted once.
+        self.config.docs.may_drop = false;
+        log_dropped(&current.database);
         if new_feed {
             // Who follows goes on at the new one, by the number that it was told last.
             old.feed.end();

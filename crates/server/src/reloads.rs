@@ -1,8 +1,9 @@
-//! Who asks for another configuration, and how many were taken: the way to the thread of `reload`.
+//! Requests for another configuration on their way to the thread of `reload`, and how many were done and refused.
 
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::params::echo;
 use crate::refusal;
-use http::{LateReply, Reply};
+use http::{LateReply, Reply, Request, query};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -10,9 +11,16 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 /// Requests that may wait for the one that is being done.
 pub(crate) const WAITING_MAX: usize = 8;
 
+/// The parameter that permits a reload to drop what the file no longer declares.
+const ALLOW_DROP: &str = "allow-drop";
+
 /// What the thread is asked for.
 pub(crate) enum Ask {
-    Reload(Option<LateReply>),
+    Reload {
+        late: Option<LateReply>,
+        /// Whether the folder may lose what the file no longer declares.
+        may_drop: bool,
+    },
     Stop,
 }
 
@@ -26,28 +34,57 @@ pub(crate) struct Reloads {
 
 impl Reloads {
     /// Answers when it is done or refused.
-    pub(crate) fn ask(&self, reply: Reply<'_>) {
+    pub(crate) fn ask(&self, request: &Request<'_>, reply: Reply<'_>) {
+        let may_drop = match may_drop(request.query()) {
+            Ok(may_drop) => may_drop,
+            Err(failure) => return refusal::fail(&failure, reply),
+        };
         let Some(asks) = self.asks.get() else {
             return refusal::fail(&Failure::new(Kind::Unavailable, "the server is starting"), reply);
         };
-        let refused = match asks.try_send(Ask::Reload(Some(reply.later()))) {
+        let refused = match asks.try_send(Ask::Reload { late: Some(reply.later()), may_drop }) {
             Ok(()) => return,
             Err(TrySendError::Full(ask) | TrySendError::Disconnected(ask)) => ask,
         };
-        if let Ask::Reload(Some(late)) = refused {
+        if let Ask::Reload { late: Some(late), .. } = refused {
             let busy = Failure::new(Kind::Busy, "other reloads wait already");
             refusal::refuse(&ErrorRules::default(), late, &busy);
         }
     }
 
-    /// The same without an answer but in the log.
+    /// The same without an answer but in the log. A signal says no more than that, so nothing may be dropped.
     pub(crate) fn ask_by_signal(&self) {
         // Where so many wait the file will be read after this moment all the same.
-        let _ = self.asks.get().map(|asks| asks.try_send(Ask::Reload(None)));
+        let _ = self.asks.get().map(|asks| asks.try_send(Ask::Reload { late: None, may_drop: false }));
     }
 
     /// How many were done, and refused.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
+}
+
+/// Reads the parameters of a request.
+fn may_drop(text: &str) -> Result<bool, Failure> {
+    let (mut may_drop, mut scratch) = (None, Vec::new());
+    for (name, value) in query::pairs(text) {
+        let value = query::decode(value, &mut scratch)
+            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
+        let given = match (name, value) {
+            (ALLOW_DROP, "true") => true,
+            (ALLOW_DROP, "false") => false,
+            (ALLOW_DROP, _) => {
+                let detail = format!("{ALLOW_DROP} is `{}`; allowed: true, false", echo(value));
+                return Err(Failure::new(Kind::Invalid, detail));
+            }
+            _ => {
+                let detail = format!("unknown parameter `{}`; allowed: {ALLOW_DROP}", echo(name));
+                return Err(Failure::new(Kind::Invalid, detail));
+            }
+        };
+        if may_drop.replace(given).is_some() {
+            return Err(Failure::new(Kind::Invalid, format!("parameter `{ALLOW_DROP}` is there more than once")));
+        }
+    }
+    Ok(may_drop.unwrap_or(false))
 }

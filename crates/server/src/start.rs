@@ -4,7 +4,7 @@ use crate::changes::Feed;
 use crate::cold::ColdReads;
 use crate::config::{AdminListener, Durability, ServerConfig, ServiceConfig};
 use crate::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER, POOL_THREADS};
-use crate::preparing::{StartError, complete, routes};
+use crate::preparing::{StartError, complete, open_folder, routes};
 use crate::reload::ReloadThread;
 use crate::routing::Routing;
 use crate::service::{Pools, Service, Shared};
@@ -180,10 +180,10 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         AdminListener::Http | AdminListener::Off => None,
     };
     admin_address.map_or(Ok(()), |address| try_address(address, ADMIN_SETTING))?;
-    let opened = Database::open(&documents, data, store_options(config));
-    let (database, recovery) = opened.map_err(|source| StartError::Folder { folder: data.to_owned(), source })?;
+    let (database, recovery) = open_folder(config, &documents, data)?;
     let torn = recovery.torn_bytes;
     tracing::info!(batches = recovery.batches, torn, elapsed = ?recovery.elapsed, "the store is open");
+    log_dropped(&database);
     let (endpoints, openapi) = routes(config, &database)?;
     let pools = start_pools(settings, &division)
         .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
@@ -222,6 +222,14 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let _ = server.service().current().service.switch.set(Arc::downgrade(server.service()));
     let reloads = ReloadThread::start(server.service(), config.clone()).map_err(StartError::System)?;
     Ok(Running { reactor, reloads, server, address, admin, drain: settings.drain, log })
+}
+
+/// What a configuration has dropped from the folder is a state change that the log keeps.
+pub(crate) fn log_dropped(database: &Database) {
+    let dropped = database.dropped();
+    if !dropped.is_empty() {
+        tracing::warn!(%dropped, "dropped from the data folder, as permitted");
+    }
 }
 
 fn http_settings(config: &ServiceConfig, division: &Division) -> http::Settings {

@@ -190,6 +190,7 @@ fn what_was_sent_is_repeated_up_to_a_hundred_bytes() {
         server.get(&format!("/_/changes?{long}=1")),
         server.get(&format!("/_/views/{long}")),
         query(json!({ "sql": "SELECT 1", long.clone(): 1 })),
+        server.ask("POST", &format!("/_/config/reload?allow-drop={long}"), "", b""),
     ] {
         assert!(answer.status == 400 || answer.status == 404, "{}", answer.text());
         let detail = answer.json()["detail"].as_str().unwrap().to_owned();

@@ -81,14 +81,14 @@ fn collections_indexes_and_endpoints_switch_beside_requests_that_none_notices() 
             });
         }
         for round in 0..15 {
-            check_reloaded(&server.reload(&configs[round % 3]));
+            check_reloaded(&server.reload_dropping(&configs[round % 3]));
             let found = server.get("/by/1").status;
             assert_eq!(found, if round % 3 == 2 { 404 } else { 200 }, "round {round}");
             settle(&server);
         }
         over.store(true, Ordering::Relaxed);
     });
-    check_reloaded(&server.reload(&configs[0]));
+    check_reloaded(&server.reload_dropping(&configs[0]));
     let told = settle(&server);
     assert_eq!(told["collections"][1]["indexes"], json!([{ "fields": ["g"], "state": "ready" }]), "{told}");
     let scanned = server.query(&json!({ "sql": "SELECT COUNT(*) AS n FROM items WHERE g + 0 = 1" })).json();
@@ -248,7 +248,7 @@ fn statements_that_waited_behind_a_reload_run_with_what_is_in_force() {
         std::thread::sleep(Duration::from_millis(5));
     }
     // Neither the index nor the view goes on under the old configuration.
-    check_reloaded(&server.reload(&text.replace("[\"g\"]", "[\"g\", \"t\"]").replace("COUNT(*)", "MAX(id)")));
+    check_reloaded(&server.reload_dropping(&text.replace("[\"g\"]", "[\"g\", \"t\"]").replace("COUNT(*)", "MAX(id)")));
     drop(held);
     let answers: Vec<_> = waiting.iter_mut().map(|client| client.answer(false)).collect();
     for answer in &answers {
@@ -375,7 +375,7 @@ fn who_follows_changes_goes_on_where_it_was_when_collections_come() {
     check_reloaded(&server.reload(&file(&[ITEMS, "indexes = [[\"g\"]]\n"])));
     assert_eq!(server.ask("POST", "/_/collections/items", "", b"{\"id\":7}").status, 201);
     client.read_until(&mut text, |text| text.contains("\"id\":7"));
-    check_reloaded(&server.reload(&file(&[BEFORE, ITEMS])));
+    check_reloaded(&server.reload_dropping(&file(&[BEFORE, ITEMS])));
     client.read_until(&mut text, |text| text.contains("go on from"));
     let mut client = follow("0");
     assert_eq!(server.ask("POST", "/_/collections/a", "", b"{\"id\":8}").status, 201);
@@ -383,4 +383,58 @@ fn who_follows_changes_goes_on_where_it_was_when_collections_come() {
     client.read_until(&mut text, |text| text.contains("\"id\":8"));
     let new = text.lines().find(|line| line.contains("\"id\":8")).unwrap();
     assert!(new.contains("\"collection\":\"a\"") && text.contains("\"id\":7"), "{text}");
+}
+
+#[test]
+fn a_file_that_would_drop_something_is_refused_with_a_list_unless_the_request_permits_it() {
+    let view = "[views.by_g]\nquery = \"SELECT g, COUNT(*) AS n FROM items GROUP BY g\"\n";
+    let whole = file(&[BEFORE, ITEMS, "indexes = [[\"g\"]]\nunique = [\"t\"]\n", GET, view]);
+    let server = TestServer::of_file(&whole).unwrap();
+    fill(&server, 100);
+    assert_eq!(server.ask("POST", "/_/collections/a", "", b"{\"id\":1}").status, 201);
+    settle(&server);
+    let less = file(&[ITEMS, GET, PUT]);
+    let refused = server.reload(&less);
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    let lost = json!([
+        "the collection a (its documents stay in the folder)",
+        "the index items(g)",
+        "the unique field items(t)",
+        "the view by_g"
+    ]);
+    assert_eq!((&refused.json()["would_drop"], &refused.json()["status"]), (&lost, &json!(409)));
+    let detail = refused.json()["detail"].to_string();
+    assert!(detail.contains("the index items(g)") && detail.contains("reload?allow-drop=true"), "{detail}");
+    // All is as it was.
+    assert_eq!(server.get("/_/views").json()[0]["state"], "ready");
+    assert_eq!(server.get("/_/collections/a/1").status, 200);
+    assert_eq!(server.ask("POST", "/items", "", b"{\"id\":1000}").status, 404);
+    for (query, told) in [
+        ("?allow-drop=yes", "allow-drop is `yes`; allowed: true, false"),
+        ("?alow-drop=true", "unknown parameter `alow-drop`; allowed: allow-drop"),
+        ("?allow-drop=true&allow-drop=true", "more than once"),
+    ] {
+        let answer = server.ask("POST", &format!("/_/config/reload{query}"), "", b"");
+        assert!(answer.status == 400 && answer.text().contains(told), "{}", answer.text());
+    }
+    assert_eq!(server.ask("POST", "/_/config/reload?allow-drop=false", "", b"").status, 409);
+    let told = check_reloaded(&server.reload_dropping(&less));
+    assert_eq!(told["dropped"], lost);
+    // Gone after this one reload: from the list of views, from SQL, and no error is told of it.
+    assert_eq!(server.get("/_/views").json(), json!([]));
+    assert_eq!(server.query(&json!({ "sql": "SELECT n FROM by_g" })).status, 400);
+    assert_eq!(server.get("/_/health").json(), json!({ "status": "ok" }));
+    assert_eq!(server.get("/_/collections/a/1").status, 404);
+    assert_eq!(server.ask("POST", "/items", "", b"{\"id\":1000}").status, 201);
+    // Asked once: the next reload drops nothing more.
+    assert_eq!(check_reloaded(&server.reload(&less))["dropped"], Json::Null);
+    // The documents of the collection have stayed.
+    check_reloaded(&server.reload(&file(&[BEFORE, ITEMS, GET, PUT])));
+    assert_eq!(server.get("/_/collections/a/1").status, 200);
+    // A file of another service is not taken, whatever is permitted.
+    let other = server.reload_dropping(&file(&[&BEFORE.replace("[collections.a]", "[collections.b]")]));
+    assert_eq!(other.status, 409);
+    let detail = other.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("it holds the collections a, items") && detail.contains("the collection b"), "{detail}");
+    assert_eq!(server.get("/_/collections/a/1").status, 200);
 }

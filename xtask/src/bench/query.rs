@@ -164,7 +164,9 @@ fn first_build(stage: &Stage, documents: u64, threads: usize, most: f64) -> Resu
     let address = free_address()?;
     let data = stage.folder.path().join("users").display().to_string();
     let (http, count) = (address.to_string(), threads.to_string());
-    let arguments = ["serve", &config, "--data", &data, "--http", &http, "--threads", &count].map(str::to_owned);
+    // The view of the build before goes.
+    let arguments = ["serve", &config, "--data", &data, "--http", &http, "--threads", &count, "--allow-drop"];
+    let arguments = arguments.map(str::to_owned);
     let server = Server::start("0-3", &stage.sapsan, &arguments, address)?;
     let (began, mut anonymous) = (Instant::now(), 0);
     let seconds = loop {

@@ -71,6 +71,9 @@ pub struct Config {
     /// Whether indexes and unique fields that are new for a collection with documents are built while it is open, and not before;
     /// not in the file either.
     pub builds_indexes_later: bool,
+    /// Whether opening a directory may drop what the directory holds and this no longer declares; not in the file either.
+    /// Where it may not, such an opening is refused.
+    pub may_drop: bool,
     /// Where plans of queries are kept; not in the file either.
     pub plans: PlanSpace,
     /// What time it is for documents that expire; not in the file either.
@@ -97,6 +100,7 @@ impl Default for Config {
             build_bytes,
             build_threads,
             builds_indexes_later,
+            may_drop: false,
             plans: PlanSpace::default(),
             clock,
         }
@@ -146,6 +150,7 @@ impl Config {
             build_bytes: BUILD_BYTES_DEFAULT,
             build_threads: build_threads(),
             builds_indexes_later: false,
+            may_drop: false,
             plans: PlanSpace::default(),
             clock: Clock::default(),
         };

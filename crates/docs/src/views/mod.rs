@@ -37,7 +37,7 @@ pub(crate) use heart::Heart;
 pub(crate) use loading::Loading;
 pub use order::CHAIN_MAX;
 pub(crate) use order::compile;
-pub(crate) use stored::{declared_in, resolve, tables};
+pub(crate) use stored::{built_in, declared_in, resolve, tables};
 pub(crate) use verify::{Source, verify};
 pub use verify::{ViewFault, ViewReport};
 pub(crate) use view::View;

@@ -164,6 +164,11 @@ pub(crate) fn declared_in(stored: &Rows) -> BTreeMap<String, String> {
     rows.into_iter().map(|row| (row.name, row.query)).collect()
 }
 
+/// The names of the views that are built.
+pub(crate) fn built_in(stored: &Rows) -> BTreeSet<String> {
+    read(stored).into_values().filter(|row| row.is_ready).map(|row| row.name).collect()
+}
+
 struct Row {
     name: String,
     query: String,

@@ -49,7 +49,8 @@ pub(crate) struct Service {
 }
 
 pub(crate) fn config(text: &str) -> Config {
-    Config::parse("test.toml".as_ref(), text).unwrap()
+    // What is refused without it has its own tests (`losses.rs`).
+    Config { may_drop: true, ..Config::parse("test.toml".as_ref(), text).unwrap() }
 }
 
 /// The travels configuration with what its list query wants carried in the index.

@@ -1,8 +1,7 @@
 //! `sapsan import CONFIG --data DIR FILE…`: files into collections, all or nothing where those are empty.
 
-use super::{Outcome, output, progress};
+use super::{Outcome, folder, output, progress};
 use crate::cli::{Import, OnError};
-use docs::Database;
 use docs::import::{Input, Options, Progress};
 use indicatif::ProgressBar;
 use server::config::ServiceConfig;
@@ -13,7 +12,8 @@ use std::time::Instant;
 const STANDARD_INPUT: &str = "-";
 
 pub(crate) fn run(arguments: &Import) -> Outcome {
-    let config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
+    let mut config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
+    config.docs.may_drop = arguments.allow_drop;
     let mut options = Options::default();
     options.collection.clone_from(&arguments.collection);
     options.on_error = match arguments.on_error {
@@ -32,8 +32,7 @@ pub(super) fn into(config: &ServiceConfig, data: &Path, files: &[PathBuf]) -> Ou
 fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &Options) -> Outcome {
     let started = Instant::now();
     let documents = server::complete(config).map_err(|mistakes| mistakes.to_string())?;
-    let opened = Database::open(&documents, data, server::store_options(config));
-    let (database, _) = opened.map_err(|error| format!("{}: {error}", data.display()))?;
+    let database = folder::open_to_write(config, &documents, data)?;
     let inputs = files.iter().map(|file| input(file)).collect();
     let bar = progress::bytes(0);
     let report = database.import(inputs, options, &|progress| show(&bar, progress));

@@ -1,6 +1,6 @@
 //! `sapsan query CONFIG --data DIR SQL`: one statement, its rows printed as a table, JSON, NDJSON or CSV.
 
-use super::{Outcome, looking, output};
+use super::{Outcome, folder, output};
 use crate::cli::{Format, Query as Arguments};
 use docs::sql::{Budget, Field, RowSink, Value, Workers, write_field};
 use docs::{Database, Session};
@@ -16,21 +16,21 @@ const TABLE_ROWS_MAX: usize = 10_000;
 const CELL_CHARACTERS_MAX: usize = 60;
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
+    let mut config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
+    config.docs.may_drop = arguments.allow_drop;
     let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
     if !store::Store::is_in(&arguments.data) {
         return Err(format!("{} is no data folder", arguments.data.display()));
     }
-    let (data, options) = (&arguments.data, server::store_options(&config));
+    let data = &arguments.data;
     let given = given(&arguments.params)?;
     if Change::is_one(&arguments.sql) {
-        let opened = Database::open(&documents, data, options);
-        let (database, _) = opened.map_err(|error| format!("{}: {error}", data.display()))?;
+        let database = folder::open_to_write(&config, &documents, data)?;
         // A changed file may have views that are not built yet.
         database.wait_for_views();
         return change(&database, arguments, &given);
     }
-    let database = looking::open(&documents, &arguments.config, data, options)?;
+    let database = folder::open_to_look(&documents, &arguments.config, data, server::store_options(&config))?;
     // A build that was stopped begins again.
     database.wait_for_views();
     let query = Statement::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;

@@ -21,6 +21,7 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     let log = super::logging::start(arguments.log);
     let mut config = ServiceConfig::load(&arguments.config, &arguments.set).map_err(|error| error.to_string())?;
     config.server.http = arguments.http.unwrap_or(config.server.http);
+    config.docs.may_drop = arguments.allow_drop;
     if let Some(folder) = &arguments.backups {
         config.server.backups = Some(folder.clone());
     }

@@ -1,7 +1,7 @@
 //! `sapsan stat DIR`: trees, depth, fill, space. `sapsan stat URL`: what a running server tells of its store.
 
 use super::remote::{self, Remote};
-use super::{Outcome, looking, output};
+use super::{Outcome, folder, output};
 use crate::cli::Stat;
 use store::{Options, Store};
 
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &Stat) -> Outcome {
     match Store::open(data, Options::default().keeping_changes()) {
         Ok((store, _)) => output::bytes(store.stat().to_string().as_bytes()),
         // It cannot be opened, but its files can be looked at.
-        Err(error) if looking::is_read_only(&error) => {
+        Err(error) if folder::is_read_only(&error) => {
             output::bytes(Store::examine(data).map_err(told)?.to_string().as_bytes())
         }
         Err(error) => Err(told(error)),

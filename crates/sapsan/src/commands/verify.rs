@@ -7,7 +7,7 @@
 //! and tells which of its pages it has found damaged.
 
 use super::remote::Remote;
-use super::{Outcome, looking, output};
+use super::{Outcome, folder, output};
 use crate::cli::Verify;
 use docs::Database;
 use serde_json::Value as Json;
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
     if let Some(path) = arguments.config.as_ref().filter(|_| clean) {
         let config = ServiceConfig::load(path, &[]).map_err(|error| error.to_string())?;
         let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
-        let database = looking::open(&documents, path, data, Options::default().keeping_changes())?;
+        let database = folder::open_to_look(&documents, path, data, Options::default().keeping_changes())?;
         if !arguments.views {
             let report = docs::verify::database(&database).map_err(|error| error.to_string())?;
             let (documents, entries) = (report.documents, report.entries);

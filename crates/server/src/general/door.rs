@@ -129,7 +129,7 @@ impl Door {
             Door::VerifyView => views::verify(service, request, params, reply),
             Door::Changes => changes::follow(service, request, reply),
             Door::Schema => schema::tell(service, reply),
-            Door::Reload => service.reloads.ask(reply),
+            Door::Reload => service.reloads.ask(request, reply),
             Door::Health => health(service, true, reply),
             Door::Metrics => reply.send(Status(200), metrics::MEDIA, metrics::text(service).as_bytes()),
             Door::OpenApi => reply.send_shared(Status(200), JSON, Arc::clone(&service.openapi)),

@@ -105,6 +105,13 @@ impl TestServer {
         self.ask("POST", "/_/config/reload", "", b"")
     }
 
+    /// The same with permission to drop what the text no longer declares.
+    #[track_caller]
+    pub fn reload_dropping(&self, text: &str) -> Answer {
+        std::fs::write(self.folder.path().join("service.toml"), text).unwrap();
+        self.ask("POST", "/_/config/reload?allow-drop=true", "", b"")
+    }
+
     /// Where it listens.
     pub fn address(&self) -> std::net::SocketAddr {
         self.address

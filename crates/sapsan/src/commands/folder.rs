@@ -1,6 +1,8 @@
-//! Opening a folder for a command that only looks at it.
+//! Opening a data folder: for a command that writes into it, and for one that only looks at it.
 
+use super::output;
 use docs::{Database, Differences};
+use server::config::ServiceConfig;
 use std::path::Path;
 use store::{Options, Store};
 
@@ -10,9 +12,22 @@ pub(super) fn is_read_only(error: &store::Error) -> bool {
     matches!(error, store::Error::Io { source, .. } if matches!(source.kind(), ReadOnlyFilesystem | PermissionDenied))
 }
 
+/// Opens a folder and brings it in line with the file; what that drops, where it may, is told.
+pub(super) fn open_to_write(
+    config: &ServiceConfig,
+    documents: &docs::config::Config,
+    data: &Path,
+) -> Result<Database, String> {
+    let (database, _) = server::open_folder(config, documents, data).map_err(|error| error.to_string())?;
+    if !database.dropped().is_empty() {
+        output::notice(format_args!("dropped from {}: {}", data.display(), database.dropped()));
+    }
+    Ok(database)
+}
+
 /// Opens a folder with a file that declares what the folder holds. Any other is refused: opening brings a folder in line with the
 /// file, which would drop or build what nobody has asked for.
-pub(super) fn open(
+pub(super) fn open_to_look(
     documents: &docs::config::Config,
     file: &Path,
     data: &Path,

@@ -1,0 +1,80 @@
+//! What a folder would lose by a configuration, checked before anything in it is changed.
+//!
+//! A folder knows what it was made for: its catalog names collections, indexes, rules and views. A configuration that declares none
+//! of the folder's collections belongs to another service and is refused. A configuration that would drop some of what the folder
+//! holds is refused unless [`Config::may_drop`] permits it.
+//!
+//! - Indexes, unique fields and references that were never in force are no loss, nor is a view that was never built.
+//! - The documents of a collection that is no longer declared stay in the folder. Nobody reads or changes them until a configuration
+//!   declares the collection again. The collection's catalog row is marked ([`UNDECLARED`]), so the folder asks only once.
+
+use store::Store;
+
+use crate::config::Config;
+use crate::differences::{self, Differences};
+use crate::engine::View;
+use crate::open_error::{CollectionNames, OpenError};
+use crate::rebuild;
+use crate::stored_catalog::{self, Rows, UNDECLARED};
+use crate::views;
+
+/// Gives what the configuration would drop, where that is permitted.
+pub(crate) fn check(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Result<Differences, OpenError> {
+    // What an earlier opening has given up is lost already.
+    let stored = rebuild::after_drops(stored.clone());
+    refuse_other_service(config, &stored)?;
+    let lost = lost(config, store, view, &stored)?;
+    if lost.is_empty() || config.may_drop { Ok(lost) } else { Err(OpenError::WouldDrop(lost)) }
+}
+
+fn refuse_other_service(config: &Config, stored: &Rows) -> Result<(), OpenError> {
+    let held: Vec<&str> = stored.keys().filter_map(|key| key.strip_prefix("collection/")).collect();
+    let declared: Vec<&str> = config.collections.iter().map(|collection| collection.name.as_str()).collect();
+    if held.is_empty() || held.iter().any(|name| declared.contains(name)) {
+        return Ok(());
+    }
+    Err(OpenError::OtherService { held: CollectionNames::of(&held), declared: CollectionNames::of(&declared) })
+}
+
+fn lost(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Result<Differences, OpenError> {
+    let mut lost = Differences::default();
+    for name in undeclared(config, store, view, stored)? {
+        lost.add(format!("the collection {name} (its documents stay in the folder)"));
+    }
+    let wanted = differences::wanted_rows(config);
+    let gone = stored.iter().filter(|(key, row)| !wanted.contains_key(*key) && !stored_catalog::is_part(row));
+    for (kind, collection, name) in gone.filter_map(|(key, _)| differences::part_of(key)) {
+        if config.collections.iter().any(|declared| declared.name == collection) {
+            lost.add(format!("the {kind} {name}"));
+        }
+    }
+    for name in views::built_in(stored).into_iter().filter(|name| config.views.iter().all(|view| view.name != *name)) {
+        lost.add(format!("the view {name}"));
+    }
+    Ok(lost)
+}
+
+/// Collections that have documents, were declared when the folder was opened last, and no longer are.
+pub(crate) fn undeclared(
+    config: &Config,
+    store: &Store,
+    view: &impl View,
+    stored: &Rows,
+) -> Result<Vec<String>, OpenError> {
+    let mut names = Vec::new();
+    for (key, row) in stored {
+        let Some(name) = key.strip_prefix("collection/") else { continue };
+        let is_declared = config.collections.iter().any(|declared| declared.name == name);
+        if !is_declared && !stored_catalog::is_marked(row, UNDECLARED) && has_documents(store, view, name)? {
+            names.push(name.to_string());
+        }
+    }
+    Ok(names)
+}
+
+fn has_documents(store: &Store, view: &impl View, name: &str) -> Result<bool, OpenError> {
+    match store.existing_tree(&stored_catalog::documents_tree(name))? {
+        Some(tree) => Ok(!stored_catalog::is_empty(view, tree)?),
+        None => Ok(false),
+    }
+}
