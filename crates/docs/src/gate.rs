@@ -1,4 +1,5 @@
-//! The gate that every write passes, so that a database can be opened anew ([`crate::Database::reopen`]) while none is under way.
+//! The gate that every write passes, so that a database can be opened anew ([`crate::Database::reopen`]), or a collection emptied
+//! ([`crate::truncate`]), while none is under way.
 //!
 //! A write is counted from before it is prepared until it is told. To close, the gate first holds back those that may take long
 //! (statements on threads of their own, which may wait), then all: what is then inside are single transactions on their way to
@@ -6,11 +7,13 @@
 //! ([`Gate::try_enter`]), keeps the write, and comes again.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How long statements that run may hold up a closing.
 const LONG_WAIT: Duration = Duration::from_secs(10);
+/// The same for a closing that is given up sooner than it makes others wait.
+const BRIEF_WAIT: Duration = Duration::from_millis(500);
 /// How long transactions on their way to the disk may: everybody waits.
 const SHORT_WAIT: Duration = Duration::from_secs(3);
 /// Between two looks at who is inside.
@@ -47,6 +50,20 @@ pub(crate) struct Gate {
     long: AtomicUsize,
     changing: Mutex<()>,
     changed: Condvar,
+    /// Held by the one who closes it.
+    closer: Mutex<()>,
+}
+
+/// A closed gate, opened again when this is dropped.
+pub(crate) struct Closed<'g> {
+    gate: &'g Gate,
+    _closer: MutexGuard<'g, ()>,
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.gate.open();
+    }
 }
 
 impl Gate {
@@ -119,6 +136,26 @@ impl Gate {
         self.changed.notify_all();
     }
 
+    /// The right to close it: one at a time.
+    pub(crate) fn closer(&self) -> MutexGuard<'_, ()> {
+        self.closer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes it to everybody for a moment. `None`: it is closed already, or those inside take too long.
+    pub(crate) fn try_close(&self) -> Option<Closed<'_>> {
+        let closer = match self.closer.try_lock() {
+            Ok(closer) => closer,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if self.state.load(Ordering::SeqCst) != OPEN {
+            return None;
+        }
+        self.set(CLOSED_TO_LONG);
+        let is_closed = (self.empties(Kind::Long, BRIEF_WAIT) || self.give_up()) && self.close();
+        is_closed.then(|| Closed { gate: self, _closer: closer })
+    }
+
     /// Holds those back that may take long; returns when none of them is inside, or false, open again, where that takes too
     /// long.
     pub(crate) fn close_to_long(&self) -> bool {
@@ -163,6 +200,23 @@ impl Gate {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn one_closes_it_at_a_time_and_it_is_open_again_after() {
+        let gate = Gate::default();
+        let closed = gate.try_close();
+        assert!(closed.is_some() && gate.try_close().is_none());
+        assert_eq!(gate.try_enter(Kind::Short), Err(Shut::Closed));
+        drop(closed);
+        assert_eq!(gate.try_enter(Kind::Long), Ok(()));
+        // It does not wait long for who is inside.
+        assert!(gate.try_close().is_none());
+        assert_eq!(gate.try_enter(Kind::Short), Ok(()));
+        gate.leave(Kind::Short);
+        gate.leave(Kind::Long);
+        gate.end();
+        assert!(gate.try_close().is_none());
+    }
 
     #[test]
     fn nobody_is_inside_while_it_is_closed_and_nobody_comes_in_when_it_is_gone() {

@@ -29,7 +29,7 @@ pub(crate) fn is_too_large(error: &ModifyError) -> bool {
 
 impl Database {
     /// Why a statement cannot be run in a large transaction, if it cannot.
-    fn is_for_one_transaction(&self, statement: &Modification, collection: &Collection) -> bool {
+    pub(crate) fn is_for_one_transaction(&self, statement: &Modification, collection: &Collection) -> bool {
         let info = &collection.info;
         let is_known = |readiness: &crate::readiness::Readiness| !readiness.is_building();
         let is_settled = collection.announced.is_empty()

@@ -43,6 +43,7 @@ mod session;
 pub mod sql;
 mod statement;
 mod stored_catalog;
+mod truncate;
 mod varint;
 pub mod verify;
 mod view_trees;

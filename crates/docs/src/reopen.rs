@@ -75,6 +75,7 @@ impl Database {
         publish: impl FnOnce(&Database) -> Result<(), E>,
     ) -> Result<(Database, Duration), E> {
         self.check_reopen(config)?;
+        let _closer = self.inner.gate.closer();
         let is_busy = || OpenError::Mismatch("statements that write are running: try again".to_string());
         if !self.inner.gate.close_to_long() {
             return Err(is_busy().into());

@@ -42,6 +42,10 @@ impl Database {
         budget: &Budget<'_>,
         sink: &mut S,
     ) -> Result<Outcome, ModifyError> {
+        if let Some(did) = self.truncate(statement, parameters, budget) {
+            let did = did?;
+            return Ok(Outcome { rows: did.documents, rows_read: did.looked_at, scans: false });
+        }
         let collection = self.collection_at(CollectionId(statement.collection()));
         let mut returned = KeptRows::default();
         let applied =

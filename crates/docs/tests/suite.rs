@@ -68,6 +68,7 @@ mod sql_stack;
 mod sql_store;
 mod sql_travels;
 mod steps;
+mod truncate;
 mod views;
 mod views_building;
 mod views_chains;

@@ -44,6 +44,7 @@ pub use backup::{Compacted, RestoreProgress, Restored, WatchRestore};
 pub use bulk::{BulkEntries, BulkTree};
 pub use clock::Clock;
 pub use direct::{DirectReads, Got, Outcome};
+pub use engine::limits::RANGES_MAX;
 pub use error::Error;
 pub use examine::Examination;
 pub use feed::{Change, ChangeReader, Changeset};

@@ -152,6 +152,14 @@ impl Snapshot<'_> {
         self.guard.tree.check_lost(self.lost)
     }
 
+    /// How many keys a tree has, exactly. Costs a lookup for each key that was changed since the last checkpoint; where ranges were
+    /// deleted since then, a visit of each key.
+    pub fn count(&self, tree: TreeId) -> Result<u64, Error> {
+        let count = self.view().count(tree)?;
+        self.check()?;
+        Ok(count)
+    }
+
     /// The first of two steps by which many keys are looked up in about the time of one: has fetched from memory where the
     /// key's value lies, if this reader knows it. For all keys, then [`Snapshot::fetch_value`] for all, then `get`.
     #[inline]

@@ -296,3 +296,37 @@ fn a_reader_that_remembers_places_does_not_find_deleted_keys_there() {
         store.checkpoint().unwrap();
     }
 }
+
+#[test]
+fn keys_are_counted_as_a_scan_finds_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let (tree, other) = (store.tree("t").unwrap(), store.tree("other").unwrap());
+    let reader = store.reader().unwrap();
+    let check = |what: &str| {
+        let snapshot = reader.snapshot();
+        assert_eq!(snapshot.count(tree).unwrap(), numbers(&reader, tree).len() as u64, "{what}");
+        snapshot.count(tree).unwrap()
+    };
+    assert_eq!(check("nothing"), 0);
+    fill(&store, tree, 0..3000);
+    fill(&store, other, 0..500);
+    assert_eq!(check("in the memtable alone"), 3000);
+    store.checkpoint().unwrap();
+    assert_eq!(check("in the tree file alone"), 3000);
+    // New keys, others written again, some deleted, some deleted that are not there.
+    fill(&store, tree, 2900..3100);
+    let change = &mut |tx: &mut Tx<'_>| {
+        (0..200).chain(3050..3060).chain(7000..7010).for_each(|number| tx.delete(tree, &key(number)));
+        (100..110).for_each(|number| tx.put(tree, &key(number), b"again"));
+        Ok(())
+    };
+    store.commit(change).unwrap();
+    assert_eq!(check("changes above the tree file"), 2900);
+    delete(&store, other, 0, 400);
+    assert_eq!(check("a range of another tree"), 2900);
+    delete(&store, tree, 1000, 2000);
+    assert_eq!(check("a range"), 1900);
+    store.checkpoint().unwrap();
+    assert_eq!(check("merged"), 1900);
+}

@@ -128,6 +128,23 @@ impl RowSink for KeptRows {
     }
 }
 
+/// Counts rows.
+#[derive(Default)]
+struct Counted {
+    rows: u64,
+}
+
+impl RowSink for Counted {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _column: usize, _field: Field<'_>) {}
+    fn end_row(&mut self) {
+        self.rows += 1;
+    }
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
 impl KeptRows {
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
@@ -257,6 +274,24 @@ impl Modification {
     pub(crate) fn may_be_large(&self) -> bool {
         let is_plain = self.returning.is_none() && self.upsert.is_none() && !self.changing.joined;
         is_plain && self.changing.on_conflict == OnConflict::Refuse && self.sources.len() == 1
+    }
+
+    /// Whether it is about all documents of its collection and gives none of them.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.changing.is_whole && self.returning.is_none()
+    }
+
+    /// How many documents its source finds.
+    pub(crate) fn count(
+        &self,
+        view: &impl View,
+        parameters: &[Value<'_>],
+        budget: &Budget<'_>,
+    ) -> Result<u64, QueryError> {
+        let (source, mut counted) = (&self.sources[0], Counted::default());
+        let known = &parameters[..source.parameters().len()];
+        source.execute(view, known, &mut Scratch::new(), budget, &mut counted)?;
+        Ok(counted.rows)
     }
 
     /// What it does.

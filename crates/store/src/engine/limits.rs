@@ -5,7 +5,7 @@ pub(crate) const KEY_BYTES_MAX: usize = 1024;
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Ranges that one transaction deletes, after those that meet are joined. Twice as many boundaries fit into any memtable.
-pub(crate) const RANGES_MAX: usize = 64;
+pub const RANGES_MAX: usize = 64;
 const _: () = assert!(2 * RANGES_MAX <= crate::memtable::BOUNDARIES_MAX);
 /// Threads that take turns: one gathers while the other's batch is on its way to the disk.
 pub(crate) const COMMITTERS: usize = 2;

@@ -169,6 +169,32 @@ impl<'g> View<'g> {
         }
     }
 
+    /// How many keys a tree has. The tree file knows how many entries it holds; what the memtables change of them is looked up key by
+    /// key. Over deleted ranges all keys are visited.
+    pub(crate) fn count(&self, tree: TreeId) -> Result<u64, Error> {
+        let mut count = 0u64;
+        if self.has_ranges() {
+            self.scan(tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
+                count += 1;
+                ControlFlow::Continue(())
+            })?;
+            return Ok(count);
+        }
+        count = self.generation.tree.entries(tree);
+        let direction = Direction::Forward;
+        let seek = |table| Changes::seek(table, self.version, tree, KeyRange::ALL, direction, 0);
+        let older = self.generation.frozen.as_deref().and_then(seek);
+        let mut changed = Changed { newer: seek(&self.generation.active), older, direction };
+        while let Some(change) = changed.next() {
+            match (self.generation.tree.get(tree, change.key)?.is_some(), change.value.is_some()) {
+                (false, true) => count += 1,
+                (true, false) => count -= 1,
+                _ => {}
+            }
+        }
+        Ok(count)
+    }
+
     fn has_ranges(&self) -> bool {
         self.generation.tables().any(|table| table.has_ranges())
     }

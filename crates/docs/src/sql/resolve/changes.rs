@@ -83,6 +83,8 @@ pub(crate) struct Changing {
     pub(crate) sources: Vec<Logical>,
     /// Other tables say what becomes of a document, so it may be found more than once.
     pub(crate) joined: bool,
+    /// Nothing says which documents: all are deleted.
+    pub(crate) is_whole: bool,
     /// The last parameter is the document's key.
     pub(crate) returning: Option<Logical>,
     /// Of UPDATE and DELETE the source again, for one document, whose key is the last parameter.
@@ -308,6 +310,7 @@ fn delete_from(delete: &ast::Delete, catalog: &Catalog) -> Resolved<Changing> {
     let mut resolver = Resolver::new(catalog);
     let collection = resolver.changed_table(&table.relation, at)?;
     let mut changing = Changing::new(collection, Action::Delete, Vec::new());
+    changing.is_whole = delete.selection.is_none();
     resolver.key_output();
     resolver.condition(delete.selection.as_ref())?;
     changing.found_by(resolver);
@@ -326,6 +329,7 @@ impl Changing {
             forms: Vec::new(),
             sources: Vec::new(),
             joined: false,
+            is_whole: false,
             returning: None,
             sought: None,
         }
