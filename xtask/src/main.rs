@@ -7,6 +7,7 @@
 mod bench;
 mod campaign;
 mod openapi;
+mod promtool;
 mod tests;
 mod tools;
 
@@ -60,8 +61,14 @@ const TASKS: &[Task] = &[
     Task {
         name: "openapi",
         usage: "",
-        about: "install the validator of OpenAPI documents for the tests (Python, pip)",
+        about: "install the validator and the linters of OpenAPI documents for the tests (Python, Node.js)",
         run: openapi::install,
+    },
+    Task {
+        name: "promtool",
+        usage: "",
+        about: "unpack Prometheus's checker of metrics and expressions for the tests (Debian)",
+        run: promtool::install,
     },
     Task {
         name: "sanitize",

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change lands. Its last line counts the tests.
 
-use crate::{openapi, tools};
+use crate::{openapi, promtool, tools};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -57,9 +57,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
                 .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links"),
         )
     })?;
-    // Without it one test is skipped, and says so.
-    if let Err(why) = step("validator of OpenAPI", || openapi::install(&[])) {
-        println!("it cannot be installed: {why}");
+    // Without them some tests are skipped, and say so.
+    let checkers: [(&str, fn(&[String]) -> Result<(), String>); 2] =
+        [("checkers of OpenAPI", openapi::install), ("promtool", promtool::install)];
+    for (name, install) in checkers {
+        if let Err(why) = step(name, || install(&[])) {
+            println!("not installed: {why}");
+        }
     }
     let mut tally = Tally::default();
     // The lints have checked the examples, which would take a twentieth of the building.

@@ -15,7 +15,7 @@ use crate::engine::TreeId;
 use crate::generate::Generate;
 use crate::key::KeyType;
 use crate::readiness::Readiness;
-use crate::sql::PlanSpace;
+use crate::sql::{JsonTypes, PlanSpace};
 use crate::view_trees::{is_table, without};
 
 /// All collections of a database, in the order of their names.
@@ -166,6 +166,8 @@ pub enum FieldKind {
     Boolean,
     /// Nothing is promised.
     Any,
+    /// A column of a view: its values have these types. How they lie in an index is promised no more than by [`FieldKind::Any`].
+    Computed(JsonTypes),
 }
 
 /// One index.

@@ -50,6 +50,7 @@ mod schema_bounds;
 mod sql_budget;
 mod sql_changes;
 mod sql_changes_random;
+mod sql_column_types;
 mod sql_compiled;
 mod sql_correlated;
 mod sql_differential;

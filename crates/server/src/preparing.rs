@@ -1,17 +1,17 @@
 //! From a checked configuration to what is served: SQL prepared against a catalog, endpoints, and what else a start or a reload
 //! needs of the file.
 
-use crate::config::ServiceConfig;
+use crate::config::{EndpointConfig, ServiceConfig, path_parameters};
 use crate::endpoint::Endpoint;
 use crate::memory::Division;
 use crate::openapi::{self, Columns};
-use crate::path_types::with_types;
+use crate::path_types::{of_path, with_types};
 use crate::querying::DeclaredQuery;
 use crate::start::store_options;
 use crate::stepping::DeclaredSteps;
 use docs::catalog::Catalog;
-use docs::config::Mistakes;
-use docs::sql::PlanSpace;
+use docs::config::{Mistakes, Parameter};
+use docs::sql::{JsonTypes, PlanSpace};
 use docs::{Database, OpenError};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -120,13 +120,35 @@ fn prepare_steps(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Option
 }
 
 /// The columns of each endpoint's rows.
-fn columns(statements: &[Statements], steps: &[Option<DeclaredSteps>]) -> Vec<Columns> {
-    let of_endpoint = |(queries, steps): (&Statements, &Option<DeclaredSteps>)| match (queries.first(), steps) {
-        (Some((_, query)), _) => query.statement().columns().map(str::to_owned).collect(),
-        (None, Some(steps)) => steps.columns(),
-        (None, None) => Vec::new(),
+fn columns(
+    config: &ServiceConfig,
+    catalog: &Catalog,
+    statements: &[Statements],
+    steps: &[Option<DeclaredSteps>],
+) -> Vec<Columns> {
+    let all = config.endpoints.iter().zip(statements).zip(steps);
+    let of_endpoint = |((endpoint, queries), steps): ((&EndpointConfig, &Statements), &Option<DeclaredSteps>)| {
+        let parameter = |name: &str| parameter_types(name, endpoint, config, catalog);
+        match (queries.first(), steps) {
+            (Some((_, query)), _) => query.statement().column_types(&parameter),
+            (None, Some(steps)) => steps.column_types(&parameter),
+            (None, None) => Vec::new(),
+        }
     };
-    statements.iter().zip(steps).map(of_endpoint).collect()
+    all.map(of_endpoint).collect()
+}
+
+/// The types of the values that a statement's parameter may have: what is not declared may be any value.
+fn parameter_types(name: &str, endpoint: &EndpointConfig, config: &ServiceConfig, catalog: &Catalog) -> JsonTypes {
+    if path_parameters(&endpoint.pattern).any(|part| part == name) {
+        // A request always has the parts of its path.
+        let part = of_path(name, endpoint, catalog);
+        return openapi::types_of(&Parameter { required: true, ..part });
+    }
+    let of_body = endpoint.body.iter().flat_map(|body| body.names()).any(|known| known == name);
+    let of_file = config.docs.params.iter().filter(|_| !of_body);
+    let declared = endpoint.params.iter().chain(of_file).find(|parameter| parameter.name == name);
+    declared.map_or(JsonTypes::VALUE, openapi::types_of)
 }
 
 /// The declared endpoints, prepared against the catalog of an open database, and the OpenAPI document.
@@ -135,7 +157,7 @@ pub(crate) fn routes(config: &ServiceConfig, database: &Database) -> Result<(Vec
     let config = &with_types(config, catalog);
     let statements = prepare(config, catalog).map_err(StartError::Config)?;
     let steps = prepare_steps(config, catalog).map_err(StartError::Config)?;
-    let openapi = openapi::document(config, catalog, &columns(&statements, &steps));
+    let openapi = openapi::document(config, catalog, &columns(config, catalog, &statements, &steps));
     let (all, declared) = (config.endpoints.iter().zip(statements).zip(steps), &config.endpoints);
     let resolved =
         all.filter_map(|((endpoint, query), steps)| Endpoint::new(endpoint, declared, catalog, query, steps));

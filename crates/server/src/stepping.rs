@@ -21,7 +21,8 @@ use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::order::Scalar;
 use docs::sql::{
-    Budget, ModifyError, Outcome, OwnedValue, QueryError, StepMistake, StepText, Steps, StepsDid, StepsError,
+    Budget, ColumnType, JsonTypes, ModifyError, Outcome, OwnedValue, QueryError, StepMistake, StepText, Steps,
+    StepsDid, StepsError,
 };
 use docs::{Body, Database, RowsWanted, StepsCall, WriteError};
 use http::{LateReply, Params, Reply, Request, Status};
@@ -110,9 +111,9 @@ impl DeclaredSteps {
         self.steps.writes()
     }
 
-    /// The names of the columns that the last step gives.
-    pub(crate) fn columns(&self) -> Vec<String> {
-        self.steps.columns().into_iter().map(str::to_owned).collect()
+    /// The columns that the last step gives, by the types of the parameters that are declared.
+    pub(crate) fn column_types(&self, parameter: &dyn Fn(&str) -> JsonTypes) -> Vec<ColumnType> {
+        self.steps.column_types(parameter)
     }
 
     /// Answers one request. `required` must be there when the transaction is done.

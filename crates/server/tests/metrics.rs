@@ -1,5 +1,6 @@
 //! What `/_/metrics` says: the text format, and the rules of `promtool check metrics`.
 
+use crate::dashboard::{promtool, said};
 use crate::harness::TestServer;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +12,17 @@ const MORE_OTHER_UNITS: [&str; 11] =
 
 /// A line with a value.
 #[derive(Debug)]
-struct Sample {
-    name: String,
-    labels: BTreeMap<String, String>,
+pub(crate) struct Sample {
+    pub(crate) name: String,
+    pub(crate) labels: BTreeMap<String, String>,
     value: f64,
 }
 
 /// A metric: what it is, and its samples.
 #[derive(Debug, Default)]
-struct Family {
+pub(crate) struct Family {
     kind: String,
-    samples: Vec<Sample>,
+    pub(crate) samples: Vec<Sample>,
 }
 
 /// A histogram of one set of labels.
@@ -64,7 +65,7 @@ fn sample(line: &str) -> Option<Sample> {
 }
 
 /// The metrics of a text by name, and what is wrong with it.
-fn read(text: &str) -> (BTreeMap<String, Family>, Vec<String>) {
+pub(crate) fn read(text: &str) -> (BTreeMap<String, Family>, Vec<String>) {
     let (mut families, mut problems) = (BTreeMap::<String, Family>::new(), Vec::new());
     let (mut helped, mut current) = (String::new(), String::new());
     for line in text.lines() {
@@ -200,6 +201,18 @@ fn metrics_are_as_promtool_wants_them() {
     assert!(problems.is_empty(), "{problems:#?}");
     assert!(families.len() >= 40 && families.contains_key("sapsan_view_ready"), "{}", families.len());
     assert!(families.values().all(|family| !family.samples.is_empty()));
+}
+
+#[test]
+fn promtool_finds_nothing_to_say() {
+    let Some(promtool) = promtool() else { return };
+    let view = "[views.groups]\nquery = \"SELECT \\\"group\\\", COUNT(*) AS n FROM items GROUP BY \\\"group\\\"\"\n";
+    let server = TestServer::start("", &format!("{view}{ENDPOINTS}"));
+    server.get("/items/1");
+    server.get("/sums");
+    assert_eq!(said(&promtool, &["check", "metrics"], server.get("/_/metrics").text()), None);
+    let wrong = "# HELP a_total x\n# TYPE a_total gauge\na_total 1\n";
+    assert!(said(&promtool, &["check", "metrics"], wrong).is_some(), "promtool takes anything");
 }
 
 const ENDPOINTS: &str = "[[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\n\

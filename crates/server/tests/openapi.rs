@@ -1,14 +1,14 @@
 //! `/_/openapi.json`: every endpoint is in it, and it is an OpenAPI document.
 //!
-//! Whether it is one says `openapi-spec-validator`, which `cargo xtask openapi` installs into `target`; where it is not
-//! there, that test says so and is skipped.
+//! Whether it is one is for `openapi-spec-validator` to say, and for the linters of Redocly and Spectral, by the rules in `linting`.
+//! `cargo xtask openapi` installs them into `target`. A tool that is not there is named, and its part of the test is skipped.
 
-use crate::harness::{SERVER, TestServer};
+use crate::harness::{Client, SERVER, TestServer};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const SHOP: &str = include_str!("../../../apps/shop/shop.toml");
 const TRAVELS: &str = include_str!("../../../apps/travels/travels.toml");
@@ -46,11 +46,76 @@ result = "row"
 params = { depth = { type = "integer", min = 0, max = 5 }, most = { type = "number", default = 1.5, enum = [1.5, 2.0] } }
 "##;
 
+/// Tokens, a listener of its own for the general API, and endpoints whose results are arrays, objects and rows of a view.
+const TOKENS: &str = r#"
+[tokens.reports]
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+allow = ["read", "orders"]
+[collections.orders]
+key = { field = "id", type = "u32" }
+[collections.orders.schema]
+type = "object"
+required = ["id", "lines"]
+properties = { id = { type = "integer" }, lines = { type = "array", items = { type = "string" } }, note = { type = "object" }, paid = { type = "boolean" } }
+[views.paid]
+query = "SELECT paid, COUNT(*) AS orders, SUM(id) AS ids FROM orders GROUP BY paid"
+[[endpoints]]
+route = "GET /orders"
+allow = "token"
+scope = "orders"
+query = "SELECT id, lines, note, paid, id + 0.5 AS half, :at AS at, json_array_length(lines) AS count FROM orders"
+wrap = "orders"
+params = { at = "string" }
+[[endpoints]]
+route = "GET /paid/{id}"
+allow = "token"
+query = "SELECT paid, orders, ids FROM paid WHERE orders > :id"
+[[endpoints]]
+route = "POST /orders/{id}/pay"
+allow = "token"
+steps = [
+  { sql = "SELECT id AS found, note FROM orders WHERE id = :id", expect = "rows = 1", else = 404 },
+  { sql = "UPDATE orders SET paid = json('true') WHERE id = :found RETURNING id, :found AS found, :by AS by, upper(:by) AS upper" },
+]
+result = "row"
+body = { required = ["by"], properties = { by = { type = "string" } } }
+[server]
+admin = "127.0.0.1:0"
+"#;
+
+/// The document of a service.
 fn document(file: &str) -> Value {
-    let server = TestServer::of_file(&format!("{file}\n[server]\n{SERVER}")).unwrap_or_else(|error| panic!("{error}"));
-    let answer = server.get("/_/openapi.json");
+    let file = match file.contains("[server]") {
+        true => file.replace("[server]\n", &format!("[server]\n{SERVER}\n")),
+        false => format!("{file}\n[server]\n{SERVER}"),
+    };
+    let server = TestServer::of_file(&file).unwrap_or_else(|error| panic!("{error}"));
+    let answer = match server.admin_address() {
+        Some(admin) => {
+            let mut client = Client::new(admin);
+            client.send("GET", "/_/openapi.json", "", b"");
+            client.answer(false)
+        }
+        None => server.get("/_/openapi.json"),
+    };
     assert_eq!((answer.status, answer.field("Content-Type")), (200, Some("application/json")));
     answer.json()
+}
+
+/// What a reference inside the document leads to; of anything else that itself.
+fn resolved<'d>(value: &'d Value, document: &'d Value) -> &'d Value {
+    match value.get("$ref").and_then(Value::as_str) {
+        Some(target) => {
+            document.pointer(target.trim_start_matches('#')).unwrap_or_else(|| panic!("nothing is at {target}"))
+        }
+        None => value,
+    }
+}
+
+/// The schema of an operation's reply.
+fn reply<'d>(document: &'d Value, path: &str, method: &str, status: &str) -> &'d Value {
+    let content = &document["paths"][path][method]["responses"][status]["content"];
+    resolved(&content["application/json"]["schema"], document)
 }
 
 /// Every reference leads somewhere.
@@ -73,7 +138,7 @@ fn check_references(at: &Value, document: &Value) {
 fn operations(document: &Value) -> BTreeSet<String> {
     let (mut found, mut ids) = (BTreeSet::new(), BTreeSet::new());
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
-        for (method, operation) in item.as_object().into_iter().flatten() {
+        for (method, operation) in item.as_object().into_iter().flatten().filter(|(method, _)| *method != "servers") {
             assert!(ids.insert(operation["operationId"].to_string()), "{path}: {}", operation["operationId"]);
             let of_path = operation["parameters"].as_array().into_iter().flatten().filter(|one| one["in"] == "path");
             let declared: BTreeSet<&str> = of_path.filter_map(|one| one["name"].as_str()).collect();
@@ -87,7 +152,7 @@ fn operations(document: &Value) -> BTreeSet<String> {
 
 #[test]
 fn every_endpoint_is_in_the_document() {
-    for file in [SHOP, TRAVELS] {
+    for file in [SHOP, TRAVELS, TOKENS] {
         let document = document(file);
         check_references(&document, &document);
         let operations = operations(&document);
@@ -109,8 +174,9 @@ fn the_document_says_what_a_request_is_checked_by() {
     let body = body.and_then(|target| shop.pointer(target.strip_prefix('#')?)).unwrap_or(&Value::Null);
     assert_eq!(body["properties"]["lines"]["items"]["properties"]["count"]["maximum"], 1000);
     assert_eq!(order["responses"]["409"]["description"], "not enough in stock");
-    let reply = &order["responses"]["201"]["content"]["application/json"]["schema"];
-    assert_eq!(reply["required"], json!(["id", "total"]));
+    let order_reply = reply(&shop, "/orders", "post", "201");
+    assert_eq!(order_reply["required"], json!(["id", "total"]));
+    assert_eq!(order_reply["properties"], json!({ "id": { "type": "string" }, "total": { "type": "integer" } }));
     let shelf = &shop["paths"]["/shelves/{shelf}"]["get"];
     let sort = shelf["parameters"].as_array().into_iter().flatten().find(|one| one["name"] == "sort");
     assert_eq!(sort.map(|sort| &sort["schema"]["enum"]), Some(&json!(["price", "name"])));
@@ -118,15 +184,15 @@ fn the_document_says_what_a_request_is_checked_by() {
         |name: &str| shelf["parameters"].as_array().into_iter().flatten().find(|one| one["name"] == name).cloned();
     assert_eq!(named("limit").map(|limit| limit["schema"]["maximum"].clone()), Some(json!(100)));
     assert_eq!(named("after").map(|after| after["required"].clone()), Some(json!(false)));
-    let reply = &shelf["responses"]["200"]["content"]["application/json"]["schema"];
+    let page = reply(&shop, "/shelves/{shelf}", "get", "200");
     assert_eq!(
-        (&reply["required"], &reply["properties"]["after"]["type"]),
+        (&page["required"], &page["properties"]["after"]["type"]),
         (&json!(["goods", "after"]), &json!(["string", "null"]))
     );
     let lines = &shop["paths"]["/orders/{id}/lines"]["get"]["responses"]["200"]["content"];
     assert!(lines["application/x-ndjson"].is_object() && lines["application/json"].is_object(), "{lines}");
     let customer = &shop["paths"]["/customers"]["post"];
-    let taken = &customer["requestBody"]["content"]["application/json"]["schema"];
+    let taken = resolved(&customer["requestBody"]["content"]["application/json"]["schema"], &shop);
     assert_eq!(taken["required"], json!(["email", "name"]), "the key is made");
     assert_eq!(shop["components"]["schemas"]["customers"]["required"], json!(["id", "email", "name"]));
     let odd = document(ODD);
@@ -137,34 +203,129 @@ fn the_document_says_what_a_request_is_checked_by() {
     assert!(find["responses"]["422"].is_object());
 }
 
-fn validator() -> Option<PathBuf> {
+#[test]
+fn bodies_have_the_names_of_their_operations_and_columns_their_types() {
+    let tokens = document(TOKENS);
+    let schemas = &tokens["components"]["schemas"];
+    let list = &tokens["paths"]["/orders"]["get"];
+    let schema = &list["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_eq!(schema["$ref"], "#/components/schemas/get_orders.response");
+    let rows = &schemas["get_orders.response"]["properties"]["orders"];
+    assert_eq!(rows["items"]["$ref"], "#/components/schemas/get_orders.row");
+    let of_field = |name: &str| json!({ "$ref": format!("#/components/schemas/orders/properties/{name}") });
+    let expected = json!({
+        "id": { "type": "integer" },
+        "lines": { "anyOf": [of_field("lines"), { "type": "null" }] },
+        "note": { "anyOf": [of_field("note"), { "type": "null" }] },
+        "paid": { "type": ["boolean", "null"] },
+        "half": { "type": "number" },
+        "at": { "type": ["string", "null"] },
+        "count": { "type": ["integer", "null"] },
+    });
+    assert_eq!(schemas["get_orders.row"]["properties"], expected);
+    let of_view = json!({ "paid": { "type": ["boolean", "null"] }, "orders": { "type": "integer" }, "ids": { "type": "integer" } });
+    assert_eq!(schemas["get_paid_id.row"]["properties"], of_view);
+    let pay = &tokens["paths"]["/orders/{id}/pay"]["post"];
+    let taken = &pay["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(taken["$ref"], "#/components/schemas/post_orders_id_pay.request");
+    let paid = reply(&tokens, "/orders/{id}/pay", "post", "200");
+    // What an earlier step gives may be NULL, and what a body has is any value.
+    let expected = json!({
+        "id": { "type": "integer" },
+        "found": { "type": ["integer", "null"] },
+        "by": { "type": ["number", "string", "null"] },
+        "upper": { "type": ["string", "null"] },
+    });
+    assert_eq!(paid["properties"], expected);
+}
+
+#[test]
+fn the_document_says_who_may_ask_and_where() {
+    let tokens = document(TOKENS);
+    assert_eq!(tokens["paths"]["/orders"]["get"]["security"], json!([{ "token": [] }]));
+    assert_eq!(tokens["paths"]["/_/query"]["post"]["security"], json!([{ "token": [] }, {}]));
+    let described = |path: &str, method: &str| tokens["paths"][path][method]["description"].to_string();
+    assert!(described("/orders", "get").contains("The token must allow `orders`."));
+    assert!(described("/_/query", "post").contains("A token must allow `read`."));
+    assert_eq!(tokens["paths"]["/_/health"]["get"]["security"], json!([]));
+    assert_eq!(tokens["paths"]["/_/query"]["servers"][0]["url"], "/");
+    assert_eq!(tokens["servers"][0]["url"], "http://{host}:0", "the listener of the declared endpoints");
+    assert!(tokens["paths"]["/orders"]["servers"].is_null());
+    let travels = document(TRAVELS);
+    assert_eq!(travels["paths"]["/users/{id}"]["get"]["security"], json!([]));
+    assert_eq!(travels["servers"][0]["url"], "/");
+    let put = &travels["paths"]["/_/collections/{name}/{id}"]["put"];
+    assert_eq!(put["parameters"][0]["schema"]["enum"], json!(["locations", "users", "visits"]));
+    assert!(put["responses"]["200"].is_object() && put["responses"]["201"].is_object(), "{put}");
+}
+
+/// A file below the folder of build output.
+fn built(path: &str) -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
-    let program = target.join("openapi-validator/bin/openapi-spec-validator");
-    program.is_file().then_some(program)
+    Some(target.join(path)).filter(|file| file.is_file())
+}
+
+/// A program that judges a document: where it is below the folder of build output, and its arguments before the document's file.
+struct Judge {
+    path: &'static str,
+    arguments: Vec<PathBuf>,
+}
+
+fn judges() -> [Judge; 3] {
+    let rules = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/linting").join(name);
+    let words = |words: &[&str]| words.iter().map(PathBuf::from).collect::<Vec<PathBuf>>();
+    [
+        Judge { path: "openapi-validator/bin/openapi-spec-validator", arguments: words(&["--schema", "3.1"]) },
+        Judge {
+            path: "openapi-linters/node_modules/.bin/redocly",
+            arguments: [words(&["lint", "--format=stylish", "--config"]), vec![rules("redocly.yaml")]].concat(),
+        },
+        Judge {
+            path: "openapi-linters/node_modules/.bin/spectral",
+            arguments: [words(&["lint", "--fail-severity=hint", "--ruleset"]), vec![rules("spectral.yaml")]].concat(),
+        },
+    ]
+}
+
+/// What each of the judges that are there says, where it is not content.
+fn judged(document: &Value, folder: &Path) -> Vec<String> {
+    let path = folder.join("openapi.json");
+    std::fs::write(&path, document.to_string()).expect("a file");
+    // All at once: most of their time is their start.
+    let started = judges().into_iter().filter_map(|judge| {
+        let mut command = Command::new(built(judge.path)?);
+        command.args(judge.arguments).arg(&path).current_dir(folder);
+        command.env("REDOCLY_TELEMETRY", "off").env("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Some(command.spawn().expect("it runs"))
+    });
+    let started: Vec<_> = started.collect();
+    let said = started.into_iter().filter_map(|judge| {
+        let output = judge.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        // Redocly's linter ends well where there are warnings only.
+        let warns = told.lines().any(|line| line.split_whitespace().nth(1) == Some("warning"));
+        (!output.status.success() || warns).then_some(told)
+    });
+    said.collect()
 }
 
 #[test]
 fn the_documents_are_openapi() {
-    let Some(validator) = validator() else {
+    let missing: Vec<&str> =
+        judges().iter().filter(|judge| built(judge.path).is_none()).map(|judge| judge.path).collect();
+    if !missing.is_empty() {
         // Not by `println!`, which libtest keeps to itself where a test passes: `cargo xtask test` counts this line.
-        let line = "\nSKIPPED: openapi-spec-validator is not there (cargo xtask openapi installs it)\n";
+        let line = format!("\nSKIPPED: not there (cargo xtask openapi installs them): {}\n", missing.join(", "));
         std::io::stdout().write_all(line.as_bytes()).expect("somebody listens");
-        return;
-    };
+    }
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("openapi.json");
-    let judge = |document: &Value| {
-        std::fs::write(&path, document.to_string()).expect("a file");
-        let output = Command::new(&validator).arg("--schema").arg("3.1").arg(&path).output().expect("it runs");
-        let told = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&told).into_owned())
-    };
-    for file in [SHOP, TRAVELS, ODD] {
-        let (is_valid, told) = judge(&document(file));
-        assert!(is_valid, "{told}");
+    for file in [SHOP, TRAVELS, ODD, TOKENS] {
+        let said = judged(&document(file), folder.path());
+        assert!(said.is_empty(), "{}", said.join("\n"));
     }
     let mut broken = document(SHOP);
     broken["paths"]["/orders"]["post"]["responses"] = json!([]);
-    assert!(!judge(&broken).0, "the validator takes anything");
+    assert_eq!(judged(&broken, folder.path()).len() + missing.len(), judges().len(), "a judge takes anything");
 }

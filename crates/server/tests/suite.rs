@@ -15,6 +15,7 @@ mod cold_reads;
 mod conditional;
 mod crowded;
 mod damaged_pages;
+mod dashboard;
 mod declared;
 mod documentation;
 mod expiry;

@@ -77,7 +77,7 @@ impl Compared {
         match kind {
             FieldKind::Integer => self.integers += 1,
             FieldKind::Number => self.numbers += 1,
-            FieldKind::Text | FieldKind::Boolean | FieldKind::Any => {}
+            FieldKind::Text | FieldKind::Boolean | FieldKind::Any | FieldKind::Computed(_) => {}
         }
     }
 }

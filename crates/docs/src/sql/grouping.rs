@@ -12,6 +12,7 @@ use sqlparser::tokenizer::Location;
 
 use super::aggregate::AggregateKind;
 use super::budget::{Budget, Meter};
+use super::column_types::{Inference, JsonTypes};
 use super::error::{Fault, SqlError, SqlErrorKind};
 use super::expr::{Expr, Literal};
 use super::functions::Function;
@@ -77,6 +78,8 @@ pub(crate) struct Grouping {
     /// Each beginning of the key is a group too, down to the empty one.
     pub(crate) rolls_up: bool,
     arguments: Vec<Expr>,
+    /// The types of each result column.
+    pub(crate) types: Vec<JsonTypes>,
 }
 
 /// A value of a group's key: how it compares, and the JSON it was selected from, if that was a field by itself.
@@ -126,12 +129,14 @@ impl Grouping {
             group: logical.group.clone(),
             rolls_up,
             arguments: Vec::new(),
+            types: Vec::new(),
         };
         // A wildcard gives more outputs than items, but then they are no aggregates, and all are in GROUP BY.
         let direct = logical.outputs.len() == places.len();
         for (number, output) in logical.outputs.iter().enumerate() {
             let at = if direct { places[number] } else { at };
             let found = grouping.output(&logical, &output.expr, at)?;
+            grouping.types.push(grouping.types_of(&logical, &all, &output.expr));
             grouping.outputs.push((output.name.clone(), found));
         }
         grouping.check(&logical, at)?;
@@ -174,6 +179,22 @@ impl Grouping {
             })
         });
         Ok(Output::Aggregate(kind, argument))
+    }
+
+    /// The types of a result. A value of the key that is a field by itself is shown as it is stored.
+    fn types_of(&self, logical: &Logical, catalog: &Catalog, expr: &Expr) -> JsonTypes {
+        let inference = Inference { catalog, parameter: &|_| JsonTypes::VALUE };
+        match expr {
+            Expr::GroupKey(place) => {
+                let types = inference.output(logical, &logical.group[*place]);
+                if self.rolls_up { types.or(JsonTypes::NULL) } else { types }
+            }
+            Expr::Aggregate(slot) => {
+                let has_rows = !self.rolls_up && !logical.group.is_empty();
+                inference.aggregate(logical, &logical.aggregates[*slot], has_rows)
+            }
+            _ => JsonTypes::ANY,
+        }
     }
 
     fn check(&self, logical: &Logical, at: Location) -> Result<(), SqlError> {

@@ -26,6 +26,7 @@ mod answers;
 mod batch;
 mod budget;
 mod candidates;
+mod column_types;
 mod compared;
 mod compile;
 mod compiled;
@@ -97,6 +98,7 @@ pub(crate) use aggregate::summand;
 pub use ahead::FirstRange;
 pub use analysis::{Analysis, Explain};
 pub use budget::{Budget, COMPUTED_BYTES_LEAST, Outcome, STACK_BYTES_MAX};
+pub use column_types::{ColumnType, JsonTypes};
 pub use compared::Compared;
 pub use error::{
     COMPUTED, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED, SPILLED,

@@ -259,6 +259,11 @@ impl Modification {
         sources.any(|source| source.plan_line(&parameters[..source.parameters().len()]).1)
     }
 
+    /// The query that RETURNING is.
+    pub(super) fn returned(&self) -> Option<&Query> {
+        self.returning.as_ref()
+    }
+
     /// The names of the columns that RETURNING gives; none without it.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.returning.iter().flat_map(Query::columns)

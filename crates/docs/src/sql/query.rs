@@ -37,8 +37,8 @@ const NO_EPOCH: u64 = u64::MAX;
 /// A prepared query. Shared by threads; each brings its own [`Scratch`].
 pub struct Query {
     number: usize,
-    catalog: Catalog,
-    logical: Logical,
+    pub(super) catalog: Catalog,
+    pub(super) logical: Logical,
     /// Slots of the parameters that the text tests for NULL.
     optional: Vec<usize>,
     /// By the bits of those present, and [`EARLY`].

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use bumpalo::Bump;
 
 use super::budget::{Budget, Meter};
+use super::column_types::{ColumnType, JsonTypes};
 use super::compared::Compared;
 use super::error::{QueryError, SqlError, SqlErrorKind};
 use super::modify::{Applied, KeptRows, Modification, ModifyError};
@@ -206,6 +207,25 @@ impl Steps {
     /// The names of the columns that the last step gives; none where it writes without RETURNING.
     pub fn columns(&self) -> Vec<&str> {
         self.steps.last().map_or_else(Vec::new, |step| step.work.columns())
+    }
+
+    /// The types of the columns that the last step gives; `outside` tells those of a parameter that steps are given.
+    pub fn column_types(&self, outside: &dyn Fn(&str) -> JsonTypes) -> Vec<ColumnType> {
+        let mut known: Vec<Vec<ColumnType>> = Vec::new();
+        for step in &self.steps {
+            let of_slot = |slot: usize| match step.slots.get(slot) {
+                Some(Slot::Given(place)) => outside(&self.parameters[*place]),
+                // An earlier step may have given no row.
+                Some(Slot::Handed { step, column }) => {
+                    known[*step].get(*column).map_or(JsonTypes::VALUE, |column| column.types.or(JsonTypes::NULL))
+                }
+                Some(Slot::Rows) => JsonTypes::INTEGER,
+                None => JsonTypes::VALUE,
+            };
+            let columns = step.work.query().map(|query| query.column_types_with(&of_slot));
+            known.push(columns.unwrap_or_default());
+        }
+        known.pop().unwrap_or_default()
     }
 
     /// What a parameter is compared with in all steps and what they expect, or the value of.
@@ -422,6 +442,14 @@ impl Work {
         match self {
             Work::Write(statement) => statement.compared(name),
             Work::Read(query) => query.compared(name),
+        }
+    }
+
+    /// The query that gives its rows.
+    fn query(&self) -> Option<&Query> {
+        match self {
+            Work::Write(statement) => statement.returned(),
+            Work::Read(query) => Some(query),
         }
     }
 

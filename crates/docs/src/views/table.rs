@@ -31,7 +31,11 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
         column.map(|(name, _)| name.clone())
     };
     let grouping = &definition.grouping;
-    let fields = all.iter().map(|name| FieldInfo { name: name.clone(), kind: FieldKind::Any, required: false });
+    let fields = all.iter().zip(&grouping.types).map(|(name, types)| FieldInfo {
+        name: name.clone(),
+        kind: FieldKind::Computed(*types),
+        required: false,
+    });
     CollectionInfo {
         name: name.to_string(),
         tree: document_tree(place),

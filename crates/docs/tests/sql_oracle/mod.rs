@@ -3,7 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and fails by panicking")]
 
 use docs::catalog::FieldKind;
-use docs::sql::{Budget, OwnedValue, Query, Scratch, Value};
+use docs::sql::{Budget, JsonTypes, OwnedValue, Query, Scratch, Value};
 use rusqlite::types::ValueRef;
 use serde_json::Value as Json;
 
@@ -64,6 +64,36 @@ fn kind(field: &str, documents: &[Json]) -> FieldKind {
     if documents.iter().all(is_integer) { FieldKind::Integer } else { FieldKind::Any }
 }
 
+/// The type of a value, as JSON Schema names it: a number without a fraction is an integer.
+fn types_of(value: &Json) -> JsonTypes {
+    match value {
+        Json::Null => JsonTypes::NULL,
+        Json::Bool(_) => JsonTypes::BOOLEAN,
+        Json::Number(number) if number.as_f64().is_some_and(|real| real.fract() == 0.0) => JsonTypes::INTEGER,
+        Json::Number(_) => JsonTypes::NUMBER,
+        Json::String(_) => JsonTypes::STRING,
+        Json::Array(_) => JsonTypes::ARRAY,
+        Json::Object(_) => JsonTypes::OBJECT,
+    }
+}
+
+/// The values of each column are of the types that were inferred for it.
+fn check_types(sql: &str, query: &Query, parameters: &[Value<'_>], rows: &[Json]) -> Result<(), String> {
+    let of_parameter = |name: &str| match query.slot(name).and_then(|slot| parameters.get(slot)) {
+        Some(Value::Null) | None => JsonTypes::NULL,
+        Some(Value::Integer(_)) => JsonTypes::INTEGER,
+        Some(Value::Real(_)) => JsonTypes::NUMBER,
+        Some(Value::Text(_)) => JsonTypes::STRING,
+    };
+    for column in query.column_types(&of_parameter) {
+        let outside = rows.iter().map(|row| &row[&column.name]).find(|value| !types_of(value).within(column.types));
+        if let Some(value) = outside {
+            return Err(format!("{sql}\n column {}: {value} is none of {:?}", column.name, column.types.names()));
+        }
+    }
+    Ok(())
+}
+
 /// The same documents here and in SQLite.
 pub(crate) struct Both {
     pub(crate) memory: Memory,
@@ -115,6 +145,7 @@ impl Both {
             .map_err(|error| format!("execute: {error}"))?;
         let rows: Vec<Json> =
             serde_json::from_slice(&out).map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&out)))?;
+        check_types(sql, &query, &parameters, &rows)?;
         let names: Vec<&str> = query.columns().collect();
         Ok(rows.iter().map(|row| Json::Array(names.iter().map(|name| row[*name].clone()).collect())).collect())
     }

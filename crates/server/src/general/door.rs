@@ -71,7 +71,7 @@ impl Door {
     ];
 
     /// What a token has to allow. A statement of [`Door::Query`] that writes needs [`token::WRITE`] too.
-    fn scope(self) -> &'static str {
+    pub(crate) fn scope(self) -> &'static str {
         match self {
             Door::GetDocument
             | Door::ListDocuments

@@ -1,0 +1,341 @@
+//! The JSON types of a query's result columns, inferred from its text and the catalog: for descriptions of an API.
+//!
+//! Each column gets a set of types that no row leaves, as small as the text tells. A field that is selected by itself is the stored
+//! JSON; anything else is a value of SQL: a boolean becomes 1 or 0, an object or array its text. What the inference does not know may
+//! be anything. Integers that overflow 64 bits become reals without a fraction, which JSON Schema calls integers too.
+
+use super::aggregate::{AggregateCall, AggregateKind};
+use super::dates::DateFunction;
+use super::expr::{Arithmetic, CastType, Expr, Literal};
+use super::functions::{Function, JsonFunction};
+use super::mathematics::Mathematics;
+use super::query::Query;
+use super::resolve::{Column, Logical, Origin};
+use crate::catalog::{Catalog, FieldInfo, FieldKind};
+use crate::key::KeyType;
+
+/// A set of JSON types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JsonTypes(u8);
+
+/// A result column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnType {
+    /// The column's name.
+    pub name: String,
+    /// The types of its values.
+    pub types: JsonTypes,
+    /// If the column is a field of a collection: the collection and the field.
+    pub field: Option<(String, String)>,
+}
+
+impl JsonTypes {
+    /// No value.
+    pub const NONE: JsonTypes = JsonTypes(0);
+    /// NULL, or a missing field.
+    pub const NULL: JsonTypes = JsonTypes(1);
+    /// True and false.
+    pub const BOOLEAN: JsonTypes = JsonTypes(2);
+    /// Numbers without a fraction.
+    pub const INTEGER: JsonTypes = JsonTypes(4);
+    /// All numbers.
+    pub const NUMBER: JsonTypes = JsonTypes(4 | 8);
+    /// Texts.
+    pub const STRING: JsonTypes = JsonTypes(16);
+    /// Arrays.
+    pub const ARRAY: JsonTypes = JsonTypes(32);
+    /// Objects.
+    pub const OBJECT: JsonTypes = JsonTypes(64);
+    /// All that JSON has.
+    pub const ANY: JsonTypes = JsonTypes(127);
+    /// All that SQL computes with.
+    pub const VALUE: JsonTypes = JsonTypes(1 | 4 | 8 | 16);
+
+    /// The types of both.
+    #[must_use]
+    pub const fn or(self, other: JsonTypes) -> JsonTypes {
+        JsonTypes(self.0 | other.0)
+    }
+
+    /// These types without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: JsonTypes) -> JsonTypes {
+        JsonTypes(self.0 & !other.0)
+    }
+
+    /// Whether all types of `other` are among these.
+    pub const fn has(self, other: JsonTypes) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether there are no others than those of `other`.
+    pub const fn within(self, other: JsonTypes) -> bool {
+        other.has(self)
+    }
+
+    /// With NULL, if `is` holds.
+    const fn null_if(self, is: bool) -> JsonTypes {
+        if is { self.or(JsonTypes::NULL) } else { self }
+    }
+
+    /// Of stored JSON: the types of the value that expressions compute with.
+    const fn as_value(self) -> JsonTypes {
+        let nested = JsonTypes::ARRAY.or(JsonTypes::OBJECT);
+        let mut types = self.without(JsonTypes::BOOLEAN).without(nested);
+        if self.has(JsonTypes::BOOLEAN) {
+            types = types.or(JsonTypes::INTEGER);
+        }
+        if self.0 & nested.0 != 0 {
+            types = types.or(JsonTypes::STRING);
+        }
+        types
+    }
+
+    /// The names that JSON Schema has for them.
+    pub fn names(self) -> Vec<&'static str> {
+        let number = if self.has(JsonTypes::NUMBER) { "number" } else { "integer" };
+        let all = [
+            (JsonTypes::INTEGER, number),
+            (JsonTypes::STRING, "string"),
+            (JsonTypes::BOOLEAN, "boolean"),
+            (JsonTypes::ARRAY, "array"),
+            (JsonTypes::OBJECT, "object"),
+            (JsonTypes::NULL, "null"),
+        ];
+        all.into_iter().filter(|(types, _)| self.has(*types)).map(|(_, name)| name).collect()
+    }
+}
+
+impl FieldKind {
+    /// The types of a field that is there.
+    fn types(self) -> JsonTypes {
+        match self {
+            FieldKind::Integer => JsonTypes::INTEGER,
+            FieldKind::Number => JsonTypes::NUMBER,
+            FieldKind::Text => JsonTypes::STRING,
+            FieldKind::Boolean => JsonTypes::BOOLEAN,
+            FieldKind::Any => JsonTypes::ANY,
+            FieldKind::Computed(types) => types,
+        }
+    }
+}
+
+impl Query {
+    /// The types of the result columns; `parameter` tells those of a parameter by its slot.
+    pub(crate) fn column_types_with(&self, parameter: &dyn Fn(usize) -> JsonTypes) -> Vec<ColumnType> {
+        let inference = Inference { catalog: &self.catalog, parameter };
+        self.logical.outputs.iter().map(|output| inference.column(&self.logical, &output.name, &output.expr)).collect()
+    }
+
+    /// The types of the result columns; `parameter` tells those of a parameter by its name.
+    pub fn column_types(&self, parameter: &dyn Fn(&str) -> JsonTypes) -> Vec<ColumnType> {
+        let names = self.parameters();
+        self.column_types_with(&|slot| names.get(slot).map_or(JsonTypes::VALUE, |name| parameter(name)))
+    }
+}
+
+/// What is known while types are inferred.
+pub(crate) struct Inference<'i> {
+    pub(crate) catalog: &'i Catalog,
+    /// The types of a parameter, by its slot.
+    pub(crate) parameter: &'i dyn Fn(usize) -> JsonTypes,
+}
+
+impl Inference<'_> {
+    fn column(&self, query: &Logical, name: &str, expr: &Expr) -> ColumnType {
+        let field = match expr {
+            Expr::Column(column) => {
+                let Column { table, name, .. } = &query.columns[*column];
+                let table = query.tables[*table].collection();
+                table.map(|collection| (self.catalog.collections[collection].name.clone(), name.clone()))
+            }
+            _ => None,
+        };
+        ColumnType { name: name.to_owned(), types: self.output(query, expr), field }
+    }
+
+    /// The types of a result column: a field by itself is shown as it is stored.
+    pub(crate) fn output(&self, query: &Logical, expr: &Expr) -> JsonTypes {
+        match expr {
+            Expr::Column(column) => self.stored(query, &query.columns[*column]),
+            Expr::Path(..) | Expr::Outer(_) | Expr::Call(Function::Json(JsonFunction::AsStored), _) => JsonTypes::ANY,
+            other => self.value(query, other),
+        }
+    }
+
+    /// The types of a column of a table.
+    fn stored(&self, query: &Logical, column: &Column) -> JsonTypes {
+        let table = &query.tables[column.table];
+        let info = table.info(self.catalog);
+        let types = match &table.origin {
+            Origin::Collection(_) if info.key.field == column.name => match info.key.kind {
+                KeyType::U32 | KeyType::I64 => JsonTypes::INTEGER,
+                KeyType::String => JsonTypes::STRING,
+            },
+            Origin::Collection(_) => match info.field(&column.name) {
+                Some(FieldInfo { kind: FieldKind::Computed(types), .. }) => *types,
+                Some(field) => field.kind.types().null_if(!field.required),
+                None => JsonTypes::ANY,
+            },
+            Origin::Inner { number, .. } => {
+                let named = |(_, field): &(usize, &FieldInfo)| field.name == column.name;
+                let places = info.fields.iter().enumerate().filter(named).map(|(place, _)| place);
+                let members = &query.inner[*number].members;
+                let outputs = places.flat_map(|place| members.iter().map(move |member| (member, place)));
+                let types = outputs.map(|(member, place)| match member.outputs.get(place) {
+                    Some(output) => self.output(member, &output.expr),
+                    None => JsonTypes::ANY,
+                });
+                types.reduce(JsonTypes::or).unwrap_or(JsonTypes::ANY)
+            }
+            Origin::Each { .. } => JsonTypes::ANY,
+        };
+        types.null_if(table.left_on.is_some())
+    }
+
+    /// The types of an expression's value.
+    fn value(&self, query: &Logical, expr: &Expr) -> JsonTypes {
+        let of = |expr: &Expr| self.value(query, expr);
+        let is_null = |expr: &Expr| of(expr).has(JsonTypes::NULL);
+        match expr {
+            Expr::Literal(Literal::Null) => JsonTypes::NULL,
+            Expr::Literal(Literal::Integer(_)) => JsonTypes::INTEGER,
+            Expr::Literal(Literal::Real(_)) => JsonTypes::NUMBER,
+            Expr::Literal(Literal::Text(_)) => JsonTypes::STRING,
+            Expr::Parameter(slot) => (self.parameter)(*slot).as_value(),
+            Expr::Column(column) => self.stored(query, &query.columns[*column]).as_value(),
+            Expr::Aggregate(number) => self.aggregate(query, &query.aggregates[*number], !query.group.is_empty()),
+            Expr::GroupKey(place) => of(&query.group[*place]),
+            Expr::IsNull(_) | Expr::NotNull(_) | Expr::Is(..) | Expr::IsTruth(..) | Expr::ExistsInner(_) => {
+                JsonTypes::INTEGER
+            }
+            Expr::Not(_)
+            | Expr::BitNot(_)
+            | Expr::Compare(..)
+            | Expr::And(_)
+            | Expr::Or(_)
+            | Expr::In(..)
+            | Expr::Between(..)
+            | Expr::Like(..)
+            | Expr::Glob(..) => JsonTypes::INTEGER.null_if(expr.children().into_iter().any(is_null)),
+            Expr::InInner(..) => JsonTypes::INTEGER.or(JsonTypes::NULL),
+            Expr::Concat(a, b) => JsonTypes::STRING.null_if(is_null(a) || is_null(b)),
+            Expr::Arithmetic(op, a, b) => self.arithmetic(query, *op, a, b),
+            Expr::Case(arms, last) => arms.iter().map(|(_, then)| of(then)).fold(of(last), JsonTypes::or),
+            Expr::CaseOf(_, arms, last) => arms.iter().map(|(_, _, then)| of(then)).fold(of(last), JsonTypes::or),
+            Expr::Coalesce(list) => {
+                let all = list.iter().map(of).fold(JsonTypes::NONE, JsonTypes::or);
+                if list.iter().all(is_null) { all } else { all.without(JsonTypes::NULL) }
+            }
+            Expr::Cast(to, value) => {
+                let types = match to {
+                    CastType::Integer => JsonTypes::INTEGER,
+                    CastType::Real | CastType::Numeric => JsonTypes::NUMBER,
+                    CastType::Text => JsonTypes::STRING,
+                };
+                types.null_if(is_null(value))
+            }
+            Expr::Arrow(false, ..) => JsonTypes::STRING.or(JsonTypes::NULL),
+            Expr::ScalarInner(asked) => {
+                let members = query.inner.get(asked.number).map_or(&[][..], |inner| &inner.members);
+                let outputs = members.iter().filter_map(|member| Some((member, member.outputs.first()?)));
+                let types = outputs.map(|(member, output)| self.output(member, &output.expr).as_value());
+                types.fold(JsonTypes::NULL, JsonTypes::or)
+            }
+            Expr::Call(function, arguments) => self.call(query, *function, arguments),
+            _ => JsonTypes::VALUE,
+        }
+    }
+
+    /// The types of an aggregate's result; where all rows are one group, there may be none.
+    pub(crate) fn aggregate(&self, query: &Logical, call: &AggregateCall, has_rows: bool) -> JsonTypes {
+        let argument = call.argument.as_ref().map_or(JsonTypes::INTEGER, |argument| self.value(query, argument));
+        let may_be_empty = !has_rows || call.filter.is_some() || argument.has(JsonTypes::NULL);
+        let is_integer = argument.within(JsonTypes::INTEGER.or(JsonTypes::NULL));
+        match call.kind {
+            AggregateKind::CountRows | AggregateKind::Count => JsonTypes::INTEGER,
+            AggregateKind::Sum if is_integer => JsonTypes::INTEGER.null_if(may_be_empty),
+            // A sum of infinite values, which texts may be, is NULL.
+            AggregateKind::Sum | AggregateKind::Avg => {
+                JsonTypes::NUMBER.null_if(may_be_empty || !argument.within(JsonTypes::NUMBER.or(JsonTypes::NULL)))
+            }
+            AggregateKind::Total => JsonTypes::NUMBER.null_if(!argument.within(JsonTypes::NUMBER.or(JsonTypes::NULL))),
+            AggregateKind::Min | AggregateKind::Max => argument.null_if(may_be_empty),
+            AggregateKind::GroupConcat => JsonTypes::STRING.or(JsonTypes::NULL),
+            AggregateKind::JsonArray | AggregateKind::JsonObject => JsonTypes::STRING,
+        }
+    }
+
+    fn arithmetic(&self, query: &Logical, op: Arithmetic, a: &Expr, b: &Expr) -> JsonTypes {
+        let (left, right) = (self.value(query, a), self.value(query, b));
+        let both = left.or(right);
+        let is_integer = both.within(JsonTypes::INTEGER.or(JsonTypes::NULL));
+        let is_zero = !matches!(b, Expr::Literal(Literal::Integer(1..)));
+        let types = match op {
+            Arithmetic::And | Arithmetic::Or | Arithmetic::ShiftLeft | Arithmetic::ShiftRight => JsonTypes::INTEGER,
+            _ if is_integer => JsonTypes::INTEGER,
+            // The difference of infinite numbers, and infinity times zero, are NULL.
+            Arithmetic::Add | Arithmetic::Subtract | Arithmetic::Multiply => JsonTypes::NUMBER
+                .null_if(!(is_finite(a) && is_finite(b) && both.within(JsonTypes::NUMBER.or(JsonTypes::NULL)))),
+            Arithmetic::Divide | Arithmetic::Remainder => JsonTypes::NUMBER.null_if(!is_finite(a)),
+        };
+        let divides = matches!(op, Arithmetic::Divide | Arithmetic::Remainder);
+        types.null_if(both.has(JsonTypes::NULL) || (divides && is_zero))
+    }
+
+    fn call(&self, query: &Logical, function: Function, arguments: &[Expr]) -> JsonTypes {
+        let of = |expr: &Expr| self.value(query, expr);
+        let all = arguments.iter().map(of).fold(JsonTypes::NONE, JsonTypes::or);
+        let (any_null, first) = (all.has(JsonTypes::NULL), arguments.first().map_or(JsonTypes::NULL, of));
+        let is_integer = first.within(JsonTypes::INTEGER.or(JsonTypes::NULL));
+        let number = if is_integer { JsonTypes::INTEGER } else { JsonTypes::NUMBER };
+        match function {
+            Function::Char | Function::Concat | Function::Hex | Function::Quote | Function::TypeOf => JsonTypes::STRING,
+            Function::ConcatWith | Function::Printf => JsonTypes::STRING.null_if(first.has(JsonTypes::NULL)),
+            Function::Lower
+            | Function::Upper
+            | Function::Trim
+            | Function::Ltrim
+            | Function::Rtrim
+            | Function::Replace
+            | Function::Substr => JsonTypes::STRING.null_if(any_null),
+            Function::Instr | Function::Length | Function::OctetLength => JsonTypes::INTEGER.null_if(any_null),
+            Function::Unicode => JsonTypes::INTEGER.or(JsonTypes::NULL),
+            Function::Abs => number.null_if(any_null),
+            Function::Sign => JsonTypes::INTEGER.null_if(!first.within(JsonTypes::NUMBER)),
+            Function::Round => JsonTypes::NUMBER.null_if(any_null),
+            Function::Max | Function::Min => all,
+            Function::NullIf => first.or(JsonTypes::NULL),
+            Function::Date(DateFunction::JulianDay) => JsonTypes::NUMBER.or(JsonTypes::NULL),
+            Function::Date(DateFunction::UnixEpoch) if arguments.len() < 2 => JsonTypes::INTEGER.or(JsonTypes::NULL),
+            Function::Date(DateFunction::UnixEpoch) => JsonTypes::NUMBER.or(JsonTypes::NULL),
+            Function::Date(_) => JsonTypes::STRING.or(JsonTypes::NULL),
+            Function::Mathematics(Mathematics::Pi) => JsonTypes::NUMBER,
+            Function::Mathematics(Mathematics::Ceil | Mathematics::Floor | Mathematics::Trunc) => {
+                number.null_if(!first.within(JsonTypes::NUMBER))
+            }
+            Function::Mathematics(_) => JsonTypes::NUMBER.or(JsonTypes::NULL),
+            Function::Json(JsonFunction::ArrayLength | JsonFunction::Valid) => JsonTypes::INTEGER.or(JsonTypes::NULL),
+            Function::Json(
+                JsonFunction::Array
+                | JsonFunction::Minify
+                | JsonFunction::Object
+                | JsonFunction::Patch
+                | JsonFunction::Put(_)
+                | JsonFunction::Quote
+                | JsonFunction::Remove
+                | JsonFunction::Type,
+            ) => JsonTypes::STRING.or(JsonTypes::NULL),
+            Function::Json(_) => JsonTypes::VALUE,
+        }
+    }
+}
+
+/// Whether a number is certainly finite: stored ones and parameters are.
+fn is_finite(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(Literal::Real(real)) => real.is_finite(),
+        Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) => true,
+        _ => false,
+    }
+}
