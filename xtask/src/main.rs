@@ -6,6 +6,7 @@
 
 mod bench;
 mod campaign;
+mod charts;
 mod openapi;
 mod promtool;
 mod tests;
@@ -39,6 +40,12 @@ const TASKS: &[Task] = &[
         usage: "crash|faults|damage|kill|siege|sql|views [--seed S] ...",
         about: "crashes (--count N --threads T), faults and damage of a simulated disk, kills of the binary (--times N), all attacks at once on it (siege --seconds N), random SQL beside SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N)",
         run: campaign::run,
+    },
+    Task {
+        name: "charts",
+        usage: "",
+        about: "draw the charts of docs/performance.md from bench/RESULTS.md",
+        run: charts::run,
     },
     Task {
         name: "fuzz",

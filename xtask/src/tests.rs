@@ -58,11 +58,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         )
     })?;
     // Without them some tests are skipped, and say so.
-    let checkers: [(&str, fn(&[String]) -> Result<(), String>); 2] =
-        [("checkers of OpenAPI", openapi::install), ("promtool", promtool::install)];
-    for (name, install) in checkers {
-        if let Err(why) = step(name, || install(&[])) {
-            println!("not installed: {why}");
+    for (name, outcome) in [
+        ("checkers of OpenAPI", step("checkers of OpenAPI", || openapi::install(&[]))),
+        ("promtool", step("promtool", || promtool::install(&[]))),
+    ] {
+        if let Err(why) = outcome {
+            println!("{name}: not installed: {why}");
         }
     }
     let mut tally = Tally::default();
