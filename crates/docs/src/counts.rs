@@ -6,7 +6,7 @@
 //! falls on a value as often as it has entries, so among [`SAMPLES`] places those of size s stand for 1/s values each, and the
 //! mean of 1/s is values for each entry.
 //!
-//! - Taken when a database is opened and then now and again (`counter.rs`), within a time; lost when it is closed.
+//! - Taken when a database is opened and then now and again (`counter.rs`), within a time, and kept for the next opening.
 //! - What has changed since the last checkpoint does not count, and all of it may be out of date: a plan made from it may be
 //!   slow, its answers are right.
 //! - All copies of a catalog share the counts.
@@ -97,6 +97,13 @@ impl Counts {
     pub fn of(&self, tree: TreeId) -> Option<TreeCount> {
         let known = self.shared.as_ref()?.known.read().unwrap_or_else(PoisonError::into_inner);
         known.now.get(&tree).cloned()
+    }
+
+    /// What is known of these trees.
+    pub(crate) fn of_all(&self, trees: impl Iterator<Item = TreeId>) -> hashbrown::HashMap<TreeId, TreeCount> {
+        let Some(shared) = &self.shared else { return hashbrown::HashMap::new() };
+        let known = shared.known.read().unwrap_or_else(PoisonError::into_inner);
+        trees.filter_map(|tree| Some((tree, known.now.get(&tree)?.clone()))).collect()
     }
 
     /// About how many entries lie in a range.

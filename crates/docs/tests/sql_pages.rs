@@ -183,6 +183,89 @@ fn a_page_begins_in_the_index_where_the_one_before_ended() {
     assert!(plan.contains("(ID>:AFTER 0)") && !plan.contains("SORT"), "{plan}");
 }
 
+/// Reads all pages, of so many rows each; gives how many entries each page looked at, at most, and the rows of all.
+fn read_by_pages(service: &Service, sql: &str, rows_max: u64) -> (u64, Vec<Json>) {
+    let paged = Paged::prepare(sql, service.database.catalog()).unwrap();
+    let session = service.database.session().unwrap();
+    let now = session.now();
+    let (mut most, mut all, mut after) = (0, Vec::new(), None);
+    loop {
+        let (mut out, at) = (b"[".to_vec(), PageAt { rows_max, after: after.as_deref() });
+        let (outcome, place) =
+            paged.write((now.view(), at), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
+        out.push(b']');
+        all.extend(serde_json::from_slice::<Vec<Json>>(&out).unwrap());
+        most = most.max(outcome.rows_read);
+        after = place;
+        if after.is_none() {
+            return (most, all);
+        }
+    }
+}
+
+#[test]
+fn a_page_of_a_join_does_not_compute_the_whole_join() {
+    const CONFIG: &str = r#"
+        [collections.customers]
+        key = { field = "id", type = "u32" }
+        indexes = [["city"]]
+        [collections.customers.schema]
+        type = "object"
+        required = ["id", "city"]
+        [collections.customers.schema.properties]
+        id = { type = "integer" }
+        city = { type = "integer" }
+        [collections.orders]
+        key = { field = "id", type = "u32" }
+        indexes = [["customer"], ["day"]]
+        [collections.orders.schema]
+        type = "object"
+        required = ["id", "customer", "day"]
+        [collections.orders.schema.properties]
+        id = { type = "integer" }
+        customer = { type = "integer" }
+        day = { type = "integer" }
+    "#;
+    const CUSTOMERS: u32 = 1_000;
+    const ORDERS: u32 = 4_000;
+    let service = Service::new(&crate::service::config(CONFIG));
+    let insert = |collection: &str, body: String| docs::Write {
+        collection: service.id(collection),
+        op: docs::Op::Insert { body: body.into_bytes() },
+        precondition: docs::Precondition::default(),
+    };
+    let customers = (0..CUSTOMERS).map(|id| insert("customers", format!(r#"{{"id":{id},"city":{}}}"#, id % 50)));
+    let orders = (0..ORDERS).map(|id| {
+        let (customer, day) = (id * 7 % CUSTOMERS, id * 3 % 400);
+        insert("orders", format!(r#"{{"id":{id},"customer":{customer},"day":{day},"total":{}}}"#, id % 13))
+    });
+    for some in customers.chain(orders).collect::<Vec<_>>().chunks(500) {
+        service.database.write_all(some).unwrap();
+    }
+    service.database.store().checkpoint().unwrap();
+    service.database.count();
+    let joined = "FROM customers c JOIN orders o ON o.customer = c.id";
+    // The most that a page of ten rows looks at: what gives it, what lies together with its ends, and one row more.
+    for (sql, most) in [
+        // Four orders of each customer.
+        (format!("SELECT c.id, o.id AS o, o.total {joined}"), 40),
+        (format!("SELECT c.id, o.id AS o {joined} WHERE o.total < 12 ORDER BY c.id DESC"), 40),
+        (format!("SELECT c.id, o.id AS o {joined} ORDER BY c.id, o.total DESC"), 40),
+        ("SELECT c.id, o.id AS o FROM customers c LEFT JOIN orders o ON o.customer = c.id".to_owned(), 40),
+        // Ten orders of each day.
+        (format!("SELECT o.id, o.day, c.city {joined} ORDER BY o.day"), 50),
+        (format!("SELECT o.id, o.day, c.city {joined} ORDER BY o.day DESC, o.id DESC"), 50),
+        (format!("SELECT o.id, o.day, c.city {joined} ORDER BY o.day, c.city"), 80),
+        ("SELECT o.id, p.id AS p FROM orders o JOIN orders p ON p.day = o.day ORDER BY o.id".to_owned(), 60),
+    ] {
+        let (read, rows) = read_by_pages(&service, &sql, 10);
+        let (_, whole) = read_by_pages(&service, &sql, 10_000);
+        assert!(rows.len() >= CUSTOMERS as usize && rows == whole, "{sql}: {} and {} rows", rows.len(), whole.len());
+        let plan = Paged::prepare(&sql, service.database.catalog()).unwrap().query(false).explain(&[]);
+        assert!(read <= most, "{sql}: a page looked at {read}\n{plan}");
+    }
+}
+
 #[test]
 fn bytes_that_are_no_place_are_told() {
     let mut token = Vec::new();

@@ -166,6 +166,53 @@ fn an_index_in_the_order_asked_for_is_read_where_few_rows_are_wanted() {
 }
 
 #[test]
+fn rows_that_come_in_the_order_of_its_first_terms_are_sorted_within_these() {
+    let shop = Shop::usual();
+    let joined = "SELECT o.note, c.age FROM orders o JOIN customers c ON c.id = o.customer";
+    shop.check(
+        &format!("{joined} ORDER BY o.day DESC, c.age LIMIT 10"),
+        "SCAN orders AS o USING INDEX (day) BACKWARD\nLOOKUP customers AS c BY KEY (id=o.customer)\n\
+         TOP-N SORT BEHIND 1 OF 2 TERMS IN ORDER\nLIMIT",
+    );
+    // Of all rows none need be left out.
+    let plan = shop.plan(&format!("{joined} ORDER BY o.day DESC, c.age"));
+    assert!(plan.ends_with("\nSORT\n"), "{plan}");
+    let one = "SELECT note FROM orders ORDER BY day, total LIMIT 10";
+    shop.check(one, "SCAN orders USING INDEX (day)\nTOP-N SORT BEHIND 1 OF 2 TERMS IN ORDER\nLIMIT");
+    // A term that has one value brings no order.
+    let plan = shop.plan("SELECT note FROM orders WHERE day = :d ORDER BY day, total LIMIT 10");
+    assert!(plan.ends_with("\nTOP-N SORT\nLIMIT\n"), "{plan}");
+}
+
+#[test]
+fn a_sort_within_first_terms_gives_the_rows_of_a_whole_sort() {
+    let memory = filled(true);
+    let counts = |sql: &str| {
+        let query = Query::prepare(sql, &memory.catalog).unwrap();
+        let mut out = Vec::new();
+        let outcome = query.write_array(&memory, &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
+        (query.explain(&[]), outcome.rows_read, String::from_utf8(out).unwrap())
+    };
+    for (order, limit) in
+        ["day, note, id", "day DESC, note, id", "customer, total, id DESC", "state, day, note DESC, id"]
+            .into_iter()
+            .flat_map(|order| ["3", "20 OFFSET 15", "1", "500", "0"].map(|limit| (order, limit)))
+    {
+        let (plan, read, rows) = counts(&format!("SELECT id, note, total FROM orders ORDER BY {order} LIMIT {limit}"));
+        // Another way to say the first term, which no index has.
+        let whole = order.replacen("day", "day + 0", 1).replacen("customer", "customer + 0", 1);
+        let whole = whole.replacen("state,", "state + 0,", 1);
+        let (other, all, expected) =
+            counts(&format!("SELECT id, note, total FROM orders ORDER BY {whole} LIMIT {limit}"));
+        assert!(other.contains("TOP-N SORT\n"), "{other}");
+        assert_eq!(rows, expected, "ORDER BY {order} LIMIT {limit}\n{plan}");
+        if limit == "3" && plan.contains("BEHIND") {
+            assert!(read < all, "{read} of {all}: {plan}");
+        }
+    }
+}
+
+#[test]
 fn joins_begin_where_few_rows_go_on() {
     let sql = "SELECT o.note FROM orders o JOIN customers c ON c.id = o.customer WHERE c.country = :l AND o.day = :d";
     let shop = Shop::usual();
@@ -186,20 +233,30 @@ fn a_join_of_many_rows_is_hashed_and_one_of_few_looks_them_up() {
         )
     };
     let shop = Shop::usual();
+    // The thousand orders of a day are kept, and not all customers.
     shop.check(
         &sql(" WHERE o.day = :d"),
-        "SEARCH orders AS o USING INDEX (day=:d)\nHASH customers AS c BY (o.total, o.state) OF QUERY 0\nAGGREGATE\n\
+        "SCAN customers AS c\nHASH orders AS o BY (c.age, c.country) OF QUERY 0\nAGGREGATE\nQUERY 0: READ orders",
+    );
+    shop.check(
+        &sql(""),
+        "SCAN orders AS o USING COVERING INDEX (state, day)\nHASH customers AS c BY (o.total, o.state) OF QUERY 0\nAGGREGATE\n\
          QUERY 0: READ customers SCAN customers",
     );
     shop.check(
         &sql(" WHERE o.customer = :c"),
         "SEARCH orders AS o USING INDEX (customer=:c)\nSEARCH customers AS c USING INDEX (country=o.state) FILTER 1\nAGGREGATE",
     );
-    // So many rows are not kept where an index finds them.
+    // So many rows are not kept where an index finds them; those of a day still are.
     shop.count(1e6, 1e6, [10.0, 1e5, 100.0, 1e3, 1e3]);
     shop.check(
+        &sql(""),
+        "SCAN orders AS o USING COVERING INDEX (state, day)\nSEARCH customers AS c USING INDEX (country=o.state) FILTER 1\n\
+         AGGREGATE",
+    );
+    shop.check(
         &sql(" WHERE o.day = :d"),
-        "SEARCH orders AS o USING INDEX (day=:d)\nSEARCH customers AS c USING INDEX (country=o.state) FILTER 1\nAGGREGATE",
+        "SCAN customers AS c\nHASH orders AS o BY (c.age, c.country) OF QUERY 0\nAGGREGATE\nQUERY 0: READ orders",
     );
 }
 
@@ -217,6 +274,126 @@ fn many_tables_are_joined_in_a_bounded_time() {
         let plan = shop.plan(&plan);
         assert!(plan.starts_with("LOOKUP orders AS e BY KEY (id=:id)\n"), "{plan}");
         assert_eq!(plan.matches("(customer=").count(), 7, "{plan}");
+    }
+}
+
+/// A join of so many orders, and each one's ON.
+fn joined(orders: usize, on: impl Fn(usize) -> String) -> String {
+    let joins = (1..orders).map(|number| format!(" JOIN orders o{number} ON {}", on(number)));
+    format!("SELECT o0.note, o{0}.note FROM orders o0{1}", orders - 1, joins.collect::<String>())
+}
+
+#[test]
+fn sixty_four_tables_are_joined_and_not_one_more() {
+    let shop = Shop::usual();
+    // A chain that one order at its far end begins.
+    let chain = |orders: usize| joined(orders, |n| format!("o{n}.customer = o{}.id", n - 1));
+    let plan = shop.plan(&(chain(64) + " WHERE o63.id = :id"));
+    let first: Vec<&str> = plan.lines().take(2).collect();
+    let backwards = ["LOOKUP orders AS o63 BY KEY (id=:id)", "LOOKUP orders AS o62 BY KEY (id=o63.customer)"];
+    assert_eq!(first, backwards, "{plan}");
+    assert_eq!(plan.matches("LOOKUP").count(), 64, "{plan}");
+    // A star: all others hang on the first, one of them leaves few rows.
+    let star = joined(64, |n| format!("o{n}.id = o0.{}", ["customer", "state", "day", "total"][n % 4]));
+    let plan = shop.plan(&(star + " AND o40.day = :d WHERE o0.day = :e"));
+    assert!(plan.starts_with("SEARCH orders AS o0 USING INDEX (day=:e)"), "{plan}");
+    assert_eq!(plan.matches("LOOKUP").count(), 63, "{plan}");
+    // Each with each, about as many as a statement's tokens allow.
+    let each = |n: usize| (0..n).map(|other| format!("o{n}.customer = o{other}.customer")).collect::<Vec<_>>();
+    let plan = shop.plan(&(joined(20, |n| each(n).join(" AND ")) + " WHERE o9.id = :id"));
+    assert!(plan.starts_with("LOOKUP orders AS o9 BY KEY (id=:id)\n"), "{plan}");
+    assert_eq!(plan.matches("SEARCH").count(), 19, "{plan}");
+    // No table is joined with another.
+    let plan = shop.plan(&joined(64, |_| "true".to_owned()));
+    assert_eq!(plan.lines().count(), 64, "{plan}");
+    let refused = Query::prepare(&chain(65), &shop.memory.catalog).unwrap_err().to_string();
+    assert!(refused.contains("more than 64 collections"), "{refused}");
+    let mut blind = self::shop();
+    blind.memory.catalog.counts = Counts::default();
+    let plan = blind.plan(&(chain(64) + " WHERE o63.id = :id"));
+    assert_eq!(plan.matches("LOOKUP").count(), 64, "{plan}");
+}
+
+#[test]
+fn small_tables_are_not_multiplied_before_the_large_one_that_joins_them() {
+    let mut shop = Shop::usual();
+    let mut sql = "SELECT o.note FROM orders o".to_owned();
+    for (number, field) in ["state", "day", "total"].iter().cycle().take(12).enumerate() {
+        let name: &str = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "t0", "t1"][number];
+        shop.memory.add(&Shape {
+            name,
+            key: "id",
+            fields: &[("id", FieldKind::Integer), ("kind", FieldKind::Integer)],
+            closed: true,
+            indexes: &[],
+            references: &[],
+        });
+        shop.set(shop.tree(name, None), 1_000.0, &[]);
+        sql += &format!(" JOIN {name} ON {name}.id = o.{field} AND {name}.kind = :k");
+    }
+    let plan = shop.plan(&sql);
+    let place = |what: &str| plan.lines().position(|line| line.contains(what)).unwrap();
+    assert!(place("orders AS o") <= 1, "{plan}");
+    assert_eq!(plan.matches("LOOKUP").count(), 12 - place("orders AS o"), "{plan}");
+}
+
+/// Both collections with documents, and counts of these or none.
+fn filled(counted: bool) -> Memory {
+    let mut shop = shop();
+    for id in 0..200 {
+        shop.memory.insert("customers", &format!(r#"{{"id":{id},"country":{},"age":{}}}"#, id % 20, id % 10));
+        shop.memory.insert(
+            "orders",
+            &format!(
+                r#"{{"id":{id},"customer":{},"state":{},"day":{},"total":{},"note":{}}}"#,
+                id % 50,
+                id % 3,
+                id % 40,
+                id % 7,
+                id % 25
+            ),
+        );
+    }
+    if counted {
+        shop.count(200.0, 200.0, [4.0, 67.0, 2.0, 5.0, 10.0]);
+    } else {
+        shop.memory.catalog.counts = Counts::default();
+    }
+    shop.memory
+}
+
+#[test]
+fn a_filtered_collection_without_an_index_is_read_once_in_a_join() {
+    let texts = [
+        // By a hash, whatever stands first.
+        "SELECT o.id, c.id FROM orders o JOIN customers c ON c.age = o.total WHERE c.age < 5 AND o.note > 3",
+        "SELECT o.id, c.id FROM customers c JOIN orders o ON c.age = o.total WHERE c.age < 5 AND o.note = 3",
+        "SELECT o.id, c.id FROM orders o LEFT JOIN customers c ON c.age = o.total AND c.age < 5 WHERE o.note > 3",
+        // What no equality joins: the rows that pass are kept.
+        "SELECT o.id, c.id FROM orders o JOIN customers c ON c.age > o.total WHERE c.age = 7 AND o.note = 3",
+        "SELECT o.id, c.id FROM orders o LEFT JOIN customers c ON c.age > o.total AND c.age = 7",
+        "SELECT o.id, c.id FROM orders o, customers c WHERE c.age = 7 AND o.note = 3",
+        "SELECT o.id, c.id FROM orders o CROSS JOIN customers c WHERE c.age = 7 AND o.note > 3",
+        // Nor where few rows are wanted.
+        "SELECT o.id, c.id FROM orders o JOIN customers c ON c.age = o.total WHERE c.age = 6 LIMIT 3",
+        "SELECT o.id, p.id, c.id FROM orders o JOIN orders p ON p.customer = o.id JOIN customers c ON c.age = p.note + 1 WHERE c.age < 5",
+    ];
+    for (counted, sql) in [true, false].into_iter().flat_map(|counted| texts.map(|sql| (counted, sql))) {
+        let memory = filled(counted);
+        let query = Query::prepare(sql, &memory.catalog).unwrap();
+        let plan = query.explain(&[]);
+        let scans = plan.lines().skip(1).filter(|line| line.contains("SCAN") && !line.starts_with("QUERY")).count();
+        assert_eq!(scans, 0, "counted: {counted}, {sql}\n{plan}");
+        let reads = std::sync::atomic::AtomicUsize::new(0);
+        let (mut memory, reads) = (memory, Arc::new(reads));
+        let (customers, seen) = (memory.catalog.collection("customers").unwrap().tree, Arc::clone(&reads));
+        memory.on_scan_of = Some(Box::new(move |tree| {
+            seen.fetch_add(usize::from(tree == customers), std::sync::atomic::Ordering::Relaxed);
+        }));
+        let outcome =
+            query.write_array(&memory, &[], &mut Scratch::new(), &Budget::default(), &mut Vec::new()).unwrap();
+        assert!(outcome.rows > 0, "{sql}");
+        assert!(reads.load(std::sync::atomic::Ordering::Relaxed) <= 1, "counted: {counted}, {sql}\n{plan}");
     }
 }
 

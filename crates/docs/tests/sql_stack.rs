@@ -26,7 +26,7 @@ fn sum() -> String {
     around(70, "", "a", " + a")
 }
 
-const KINDS: [Kind; 18] = [
+const KINDS: [Kind; 20] = [
     ("parentheses", |depth| tests(&around(depth, "(", "a = 1", ")"))),
     ("sums", |depth| tests(&around(depth, "", "a", " + a"))),
     ("sums to the right", |depth| tests(&around(depth, "a + (", "a", ")"))),
@@ -57,6 +57,16 @@ const KINDS: [Kind; 18] = [
         tests(&around(depth, &format!("a + 0 IN (SELECT {} FROM u WHERE ", sum()), "a = 1", ")"))
     }),
     ("inner queries", |depth| tests(&around(depth, "a + 0 IN (SELECT a FROM u WHERE ", "a = 1", ")"))),
+    ("joins", |depth| {
+        let joins =
+            (1..=depth).map(|number| format!(" LEFT JOIN u u{number} ON u{number}.id = t.id AND u{number}.a < 9"));
+        format!("SELECT t.id FROM t{} ORDER BY u{depth}.a", joins.collect::<String>())
+    }),
+    ("joins of kept rows", |depth| {
+        let joins =
+            (1..=depth).map(|number| format!(" LEFT JOIN u u{number} ON u{number}.c = t.c AND u{number}.id = 1"));
+        format!("SELECT t.id, {} FROM t{} ORDER BY u{depth}.a", sum().replace('a', "t.a"), joins.collect::<String>())
+    }),
     ("correlated queries", |depth| {
         let inner = (0..depth).rev().fold("1".to_owned(), |inner, level| {
             format!("EXISTS (SELECT 1 FROM u x{level} WHERE x{level}.a <> t.id + 100 AND {inner})")

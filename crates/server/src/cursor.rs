@@ -10,6 +10,9 @@ use docs::sql::{OwnedValue, Value, decode_place, encode_place};
 use std::fmt::Write as _;
 
 const CHECK_BYTES: usize = 8;
+/// Changes with the way in which an order is completed: a cursor of a server that completed it otherwise is refused, for its values
+/// are of other terms.
+const ORDER: &[u8] = b"2";
 
 /// Tells statements and their parameters apart. FNV-1a tells mistakes and no attacks: whoever may ask may ask for any page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +21,7 @@ pub(crate) struct Asked(u64);
 impl Asked {
     /// Of a statement.
     pub(crate) fn of(sql: &str) -> Asked {
-        Asked(0xcbf2_9ce4_8422_2325).and(sql.as_bytes())
+        Asked(0xcbf2_9ce4_8422_2325).and(ORDER).and(sql.as_bytes())
     }
 
     /// The same with more that is asked.

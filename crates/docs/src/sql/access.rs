@@ -67,6 +67,20 @@ impl Access {
         matches!(self, Access::Key(_) | Access::Unique { .. })
     }
 
+    /// Has it read a range in this direction, if it reads one.
+    pub(crate) fn turn(&mut self, to: Direction) {
+        match self {
+            Access::Index { direction, .. } | Access::Scan { direction, .. } => *direction = to,
+            Access::Points(points) => points.direction = to,
+            _ => {}
+        }
+    }
+
+    /// Reads all documents.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self, Access::Scan { from: None, to: None, .. })
+    }
+
     /// The place of the index that it reads among the collection's.
     pub(crate) fn index(&self) -> Option<usize> {
         match self {
@@ -85,8 +99,9 @@ pub(super) struct Candidate {
     pub(super) score: u32,
     pub(super) access: Access,
     pub(super) fulfilled: Vec<usize>,
-    /// For [`Access::Kept`] with a hash: what its rows are found by, on the table's side.
-    pub(super) sides: Vec<Expr>,
+    /// Rows are read once and kept ([`Access::Kept`]): hashed by one side of the conditions fulfilled, or where there are none all
+    /// gone through. What they are hashed by, and the keys, are put in when the way is taken.
+    pub(super) keeps: bool,
     /// What it costs, where counts tell.
     pub(super) weight: Weight,
 }

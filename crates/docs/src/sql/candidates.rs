@@ -4,6 +4,7 @@
 //! are bound, a hash, a range of keys, a scan. Where counts are kept, all ways are weighed (`estimate.rs`, `join_order.rs`).
 
 use super::access::{Access, Candidate, Limit, Weight};
+use super::condition::{Condition, TableSet};
 use super::expr::{Affinity, Comparison, Expr};
 use super::planner::Planner;
 use super::points::{PointsOf, Sought};
@@ -17,6 +18,10 @@ const SCORE_INDEX: u32 = 40;
 /// Reading a collection once and finding its rows by a hash: what joins do that no index helps.
 const SCORE_HASH: u32 = 60;
 const SCORE_KEY_RANGE: u32 = 80;
+/// Reading a collection once and going through the rows that pass its own conditions.
+const SCORE_KEPT: u32 = 90;
+/// A scan of which conditions leave out rows comes before one that gives all of them.
+const SCORE_FILTERED: u32 = 99;
 const SCORE_SCAN: u32 = 100;
 
 /// One side of a comparison is a column of the table, the other is known by then.
@@ -28,43 +33,40 @@ pub(super) struct Bound<'a> {
 }
 
 impl Planner<'_> {
-    fn bounds(&self, table: usize, placed: u32) -> Vec<Bound<'_>> {
-        let left = self.logical.tables[table].left_on.is_some();
-        let conditions = if left { &self.left_on[table] } else { &self.conditions };
+    fn bounds(&self, table: usize, placed: TableSet) -> Vec<Bound<'_>> {
         let mut bounds = Vec::new();
-        let add = |condition: usize, comparison: Comparison, side: &Expr, value: &'_ Expr| {
-            let Expr::Column(column) = side else { return None };
-            let column = &self.logical.columns[*column];
-            let known = self.tables(value) & !placed == 0;
-            (column.table == table && known).then_some((condition, column.name.as_str(), comparison))
+        let own: TableSet = 1 << table;
+        let column_of = |side: &Expr| match side {
+            Expr::Column(column) => Some(&self.logical.columns[*column]).filter(|column| column.table == table),
+            _ => None,
         };
-        for (number, condition) in conditions.iter().enumerate() {
-            match condition {
-                Expr::Compare(comparison, Affinity::None, a, b) if *comparison != Comparison::NotEqual => {
-                    let sides = [(a, b, *comparison), (b, a, comparison.mirrored())];
-                    for (side, value, comparison) in sides {
-                        if let Some((condition, column, comparison)) = add(number, comparison, side, value) {
-                            bounds.push(Bound { condition, column, comparison, value });
-                            break;
-                        }
-                    }
-                }
-                _ => {}
+        for (number, condition) in self.conditions_of(table).iter().enumerate() {
+            if condition.tables & own == 0 {
+                continue;
             }
+            let Expr::Compare(comparison, Affinity::None, a, b) = &condition.expr else { continue };
+            if *comparison == Comparison::NotEqual {
+                continue;
+            }
+            let (left, right) = condition.sides;
+            let sides = [(a, b, right, *comparison), (b, a, left, comparison.mirrored())];
+            let known = sides.into_iter().filter(|(_, _, tables, _)| tables & !placed == 0);
+            let bound = known.into_iter().find_map(|(side, value, _, comparison)| {
+                let column = column_of(side)?.name.as_str();
+                Some(Bound { condition: number, column, comparison, value })
+            });
+            bounds.extend(bound);
         }
         bounds
     }
 
-    pub(super) fn candidate(&self, table: usize, placed: u32) -> Candidate {
+    pub(super) fn candidate(&self, table: usize, placed: TableSet) -> Candidate {
         match &self.logical.tables[table].origin {
             Origin::Collection(_) => {
                 let found = self.entries_candidate(table, placed);
                 let single = self.plan.levels.iter().all(|level| level.access.is_single());
-                if found.score < SCORE_HASH {
-                    found
-                } else {
-                    self.hash_candidate(table, placed, single).unwrap_or(found)
-                }
+                let kept = (found.score >= SCORE_HASH).then(|| self.kept_candidate(table, placed, single)).flatten();
+                kept.filter(|kept| kept.score <= found.score).unwrap_or(found)
             }
             Origin::Inner { number, outer, .. } => {
                 let single = self.plan.levels.iter().all(|level| level.access.is_single());
@@ -75,7 +77,13 @@ impl Planner<'_> {
     }
 
     /// The rows of an inner query, found by a hash where that is possible.
-    fn inner_candidate(&self, table: usize, (number, told): (usize, &[Expr]), placed: u32, single: bool) -> Candidate {
+    fn inner_candidate(
+        &self,
+        table: usize,
+        (number, told): (usize, &[Expr]),
+        placed: TableSet,
+        single: bool,
+    ) -> Candidate {
         let Some(mut candidate) = self.hash_candidate(table, placed, single) else {
             let access = Access::Kept { inner: number, hash: None, keys: Vec::new(), outer: told.to_vec() };
             return Candidate::new(SCORE_SCAN, access, Vec::new());
@@ -87,7 +95,7 @@ impl Planner<'_> {
     }
 
     /// All ways to find a table's entries that may be the best. `single`: the tables placed give one row at most.
-    pub(super) fn ways(&self, table: usize, placed: u32, single: bool) -> Vec<Candidate> {
+    pub(super) fn ways(&self, table: usize, placed: TableSet, single: bool) -> Vec<Candidate> {
         match &self.logical.tables[table].origin {
             Origin::Collection(_) => self.collection_ways(table, placed, single),
             Origin::Inner { number, outer, .. } => vec![self.inner_candidate(table, (*number, outer), placed, single)],
@@ -95,53 +103,73 @@ impl Planner<'_> {
         }
     }
 
-    fn collection_ways(&self, table: usize, placed: u32, single: bool) -> Vec<Candidate> {
+    fn collection_ways(&self, table: usize, placed: TableSet, single: bool) -> Vec<Candidate> {
         let (info, bounds) = (self.info(table), self.bounds(table, placed));
         if let Some(found) = self.single_candidate(info, &bounds) {
             return vec![found];
         }
+        let kept = self.kept_candidate(table, placed, single);
         let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
-        let mut ways = vec![scan_candidate(info, &bounds)];
+        let mut ways = Vec::with_capacity(info.indexes.len() + 2);
+        let scan = scan_candidate(info, &bounds);
+        // What is found in one reading is not looked for again in the whole collection for each row outside.
+        if kept.is_none() || !scan.access.is_whole() {
+            ways.push(scan);
+        }
         for (number, index) in indexes {
-            ways.push(index_candidate(info, number, index, &bounds).unwrap_or_else(|| {
-                let (equal, direction) = (Vec::new(), Direction::Forward);
-                let access = Access::Index { number, tree: index.tree, equal, from: None, to: None, direction };
-                Candidate::new(SCORE_SCAN, access, Vec::new())
-            }));
+            match index_candidate(info, number, index, &bounds) {
+                Some(found) => ways.push(found),
+                None if kept.is_some() => {}
+                None => {
+                    let (equal, direction) = (Vec::new(), Direction::Forward);
+                    let access = Access::Index { number, tree: index.tree, equal, from: None, to: None, direction };
+                    ways.push(Candidate::new(SCORE_SCAN, access, Vec::new()));
+                }
+            }
         }
         ways.extend(self.point_ways(table, placed, &bounds));
-        ways.extend(self.hash_candidate(table, placed, single));
+        ways.extend(kept);
         ways
     }
 
-    /// The table read once and found by a hash over what equals something of the tables placed. Worth its memory only where
-    /// these give more than one row.
-    fn hash_candidate(&self, table: usize, placed: u32, single: bool) -> Option<Candidate> {
+    /// The table read once and its rows kept: those found by a hash over what equals something of the tables placed, or else, where
+    /// conditions of its own leave rows out, all that pass these. Worth its memory only where the tables placed give more than
+    /// one row.
+    fn kept_candidate(&self, table: usize, placed: TableSet, single: bool) -> Option<Candidate> {
         if placed == 0 || single {
             return None;
         }
-        let (own, whole) = (1u32 << table, matches!(self.logical.tables[table].origin, Origin::Collection(_)));
-        let left = self.logical.tables[table].left_on.is_some();
-        let conditions = if left { &self.left_on[table] } else { &self.conditions };
-        let (mut keys, mut sides, mut fulfilled) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, condition) in conditions.iter().enumerate() {
-            let Expr::Compare(Comparison::Equal, Affinity::None, a, b) = condition else { continue };
-            let pair = [(a, b), (b, a)].into_iter().find(|(side, value)| {
-                let other = self.tables(value);
-                self.tables(side) == own && other != 0 && other & !placed == 0 && !side.has_inner() && !side.has_outer()
-            });
+        self.hash_candidate(table, placed, single).or_else(|| {
+            let is_filtered = self.conditions_of(table).iter().any(|condition| condition.is_of(table));
+            let access = Access::Kept { inner: usize::MAX, hash: None, keys: Vec::new(), outer: Vec::new() };
+            is_filtered.then(|| Candidate { keeps: true, ..Candidate::new(SCORE_KEPT, access, Vec::new()) })
+        })
+    }
+
+    /// The rows found by a hash.
+    fn hash_candidate(&self, table: usize, placed: TableSet, single: bool) -> Option<Candidate> {
+        if placed == 0 || single {
+            return None;
+        }
+        let (own, whole): (TableSet, _) =
+            (1 << table, matches!(self.logical.tables[table].origin, Origin::Collection(_)));
+        let mut fulfilled = Vec::new();
+        for (number, condition) in self.conditions_of(table).iter().enumerate() {
+            if condition.tables & own == 0 || condition.tables & !(placed | own) != 0 {
+                continue;
+            }
+            let Some((side, _)) = hashed_side(condition, table) else { continue };
             // The rows of an inner query are hashed by their columns only.
-            if let Some((side, value)) = pair.filter(|(side, _)| whole || matches!(***side, Expr::Column(_))) {
-                keys.push((**value).clone());
-                sides.push((**side).clone());
+            if whole || matches!(side, Expr::Column(_)) {
                 fulfilled.push(number);
             }
         }
-        let access = Access::Kept { inner: usize::MAX, hash: None, keys, outer: Vec::new() };
-        (!sides.is_empty()).then(|| Candidate { sides, ..Candidate::new(SCORE_HASH, access, fulfilled) })
+        let access = Access::Kept { inner: usize::MAX, hash: None, keys: Vec::new(), outer: Vec::new() };
+        let keeps = !fulfilled.is_empty();
+        keeps.then(|| Candidate { keeps, ..Candidate::new(SCORE_HASH, access, fulfilled) })
     }
 
-    fn entries_candidate(&self, table: usize, placed: u32) -> Candidate {
+    fn entries_candidate(&self, table: usize, placed: TableSet) -> Candidate {
         let (info, bounds) = (self.info(table), self.bounds(table, placed));
         if let Some(found) = self.single_candidate(info, &bounds) {
             return found;
@@ -149,7 +177,13 @@ impl Planner<'_> {
         let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
         let best = indexes.filter_map(|(number, index)| index_candidate(info, number, index, &bounds));
         let best = best.chain(self.point_ways(table, placed, &bounds));
-        best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| scan_candidate(info, &bounds))
+        best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| {
+            let mut scan = scan_candidate(info, &bounds);
+            if scan.access.is_whole() && self.conditions_of(table).iter().any(|condition| condition.is_of(table)) {
+                scan.score = SCORE_FILTERED;
+            }
+            scan
+        })
     }
 
     /// A way that finds one document at most.
@@ -167,7 +201,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Takes ORDER BY from the outermost level's own order where that is possible.
+    /// Takes ORDER BY from the outermost level's own order where that is possible; where few rows are wanted, its first terms.
     pub(super) fn use_order(&mut self) {
         if self.plan.order.is_empty() {
             return;
@@ -178,14 +212,18 @@ impl Planner<'_> {
         }
         let single = self.plan.levels.iter().all(|level| level.access.is_single());
         let direction = if single { Some(Direction::Forward) } else { self.order_direction() };
-        let Some(direction) = direction else { return };
-        match &mut self.plan.levels[0].access {
-            Access::Index { direction: own, .. } | Access::Scan { direction: own, .. } => *own = direction,
-            Access::Points(points) => points.direction = direction,
-            _ => {}
+        if let Some(direction) = direction {
+            self.plan.levels[0].access.turn(direction);
+            self.plan.order.clear();
+            self.plan.ordered = true;
+            return;
         }
-        self.plan.order.clear();
-        self.plan.ordered = true;
+        let level = &self.plan.levels[0];
+        let given = self.order_given(level.table, &level.access, false);
+        if let Some(direction) = given.direction.filter(|_| self.plan.limit.is_some() && !self.plan.first_only) {
+            self.plan.levels[0].access.turn(direction);
+            self.plan.sorted_by = given.terms;
+        }
     }
 
     /// The direction in which the outermost level's entries come in the order asked for, if they can.
@@ -197,7 +235,7 @@ impl Planner<'_> {
             return Some(direction);
         }
         // A whole scan may as well go through an index, if the first rows are all that is wanted.
-        let whole = matches!(level.access, Access::Scan { from: None, to: None, .. });
+        let whole = level.access.is_whole();
         let few = self.plan.limit.is_some() || self.plan.first_only;
         if !whole || !few || self.catalog.counts.are_kept() {
             return None;
@@ -219,16 +257,23 @@ impl Planner<'_> {
     /// The direction in which the entries of the outermost table come in the order asked for, if they can. `inner_single`: all
     /// others find one entry at most.
     pub(super) fn order_of(&self, table: usize, access: &Access, inner_single: bool) -> Option<Direction> {
+        let given = self.order_given(table, access, inner_single);
+        given.is_whole.then(|| given.direction.unwrap_or(Direction::Forward))
+    }
+
+    /// What of the order asked for the entries of the outermost table come in.
+    pub(super) fn order_given(&self, table: usize, access: &Access, inner_single: bool) -> OrderGiven {
         let info = self.info(table);
         let fields: &[String] = match (access, access.index()) {
             (_, Some(number)) => &info.indexes[number].fields,
             (Access::Scan { .. }, None) => &[],
             (Access::Points(points), None) if matches!(points.of, PointsOf::Key) => &[],
-            _ => return None,
+            _ => return OrderGiven::default(),
         };
         let sequence: Vec<&str> = fields.iter().chain(std::iter::once(&info.key.field)).map(String::as_str).collect();
         let fixed = fixed_fields(access);
         let (mut next, mut direction, mut exact) = (0, None, true);
+        let mut terms = 0;
         for (expr, falling) in &self.plan.order {
             while fixed.get(next) == Some(&true) {
                 // Of 5 and 5.0, which one value finds, each has its own order of what follows.
@@ -236,29 +281,45 @@ impl Planner<'_> {
                 next += 1;
             }
             if next == sequence.len() && inner_single {
-                break; // The key has decided: no two rows are left to order.
+                terms = self.plan.order.len(); // The key has decided: no two rows are left to order.
+                break;
             }
-            let Expr::Column(column) = expr else { return None };
+            let Expr::Column(column) = expr else { break };
             let column = &self.logical.columns[*column];
             if column.table != table {
-                return None;
+                break;
             }
             let is_fixed = |(field, fixed): (&&str, &bool)| *fixed && *field == column.name;
             if sequence.iter().zip(&fixed).any(is_fixed) {
+                terms += 1;
                 continue;
             }
             let wanted = if *falling { Direction::Backward } else { Direction::Forward };
             let fits = sequence.get(next) == Some(&column.name.as_str()) && exact;
             if !fits || direction.is_some_and(|direction| direction != wanted) {
-                return None;
+                break;
             }
             direction = Some(wanted);
             // 5 and 5.0 are equal, yet lie apart in the index: what follows is then not in order.
             exact &= next + 1 == sequence.len() || of_one_kind(info, sequence[next]);
             next += 1;
+            terms += 1;
         }
-        Some(direction.unwrap_or(Direction::Forward))
+        OrderGiven { terms, is_whole: terms == self.plan.order.len(), direction, fields: next }
     }
+}
+
+/// What of an order a way gives by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OrderGiven {
+    /// The first terms of the order, as many as its entries come in the order of.
+    pub(super) terms: usize,
+    /// These are all, or what follows decides nothing.
+    pub(super) is_whole: bool,
+    /// How the entries are to be read for that; `None`: these terms have one value each.
+    pub(super) direction: Option<Direction>,
+    /// Fields of what is read, the key behind an index's counted, that these terms and equalities take.
+    pub(super) fields: usize,
 }
 
 /// For each first field of what is read in order: whether all entries have one value there.
@@ -276,6 +337,18 @@ pub(super) fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
     info.keeps_equal_together()
         || field == info.key.field
         || matches!(kind, FieldKind::Integer | FieldKind::Text | FieldKind::Boolean)
+}
+
+/// Of an equality between a table and others: the side that the table's rows can be hashed by, and the other one.
+pub(super) fn hashed_side(condition: &Condition, table: usize) -> Option<(&Expr, &Expr)> {
+    let Expr::Compare(Comparison::Equal, Affinity::None, a, b) = &condition.expr else { return None };
+    let (own, (left, right)): (TableSet, _) = (1 << table, condition.sides);
+    let (side, value, other) = match (left == own, right == own) {
+        (true, false) => (a, b, right),
+        (false, true) => (b, a, left),
+        _ => return None,
+    };
+    (other != 0 && other & own == 0 && !side.has_inner() && !side.has_outer()).then_some((side, value))
 }
 
 fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, bounds: &[Bound<'_>]) -> Option<Candidate> {
@@ -334,6 +407,6 @@ fn scan_candidate(info: &CollectionInfo, bounds: &[Bound<'_>]) -> Candidate {
 
 impl Candidate {
     pub(super) fn new(score: u32, access: Access, fulfilled: Vec<usize>) -> Candidate {
-        Candidate { score, access, fulfilled, sides: Vec::new(), weight: Weight::default() }
+        Candidate { score, access, fulfilled, keeps: false, weight: Weight::default() }
     }
 }

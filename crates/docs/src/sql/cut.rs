@@ -188,6 +188,7 @@ impl<'e, S: RowSink> Run<'e, S> {
             check_at: 0,
             part: Some(part),
             tally: None,
+            collected: Default::default(),
             counted: Default::default(),
             sink,
         };

@@ -4,15 +4,21 @@
 //! equals a parameter has as many entries as values have on average; a range that literals bound is looked up in the tree; for
 //! all else there are the usual shares ([`RANGE_SHARE`] and the others).
 
+use std::cell::{OnceCell, RefCell};
 use std::ops::Bound;
 
+use hashbrown::HashMap;
+
 use super::access::{Access, Candidate, Limit, Weight};
+use super::candidates::hashed_side;
+use super::condition::Condition;
 use super::expr::{Comparison, Expr};
 use super::planner::Planner;
-use super::resolve::Origin;
+use super::resolve::{Logical, Origin};
 use super::row::{Place, as_key, of_scalar};
+use crate::catalog::Catalog;
 use crate::counts::{ENTRIES_LEAST, TreeCount};
-use crate::engine::{KeyRange, TreeId};
+use crate::engine::{Direction, KeyRange, TreeId};
 use crate::order::{self, Scalar};
 
 /// A document read one behind the other.
@@ -46,6 +52,44 @@ const HASH_ROWS_MAX: f64 = 100_000.0;
 /// A LIMIT that only the execution knows.
 const LIMIT_ABOUT: f64 = 100.0;
 
+/// What is known of the trees, found out once for a plan: of thousands of ways that are weighed most ask the same.
+pub(super) struct Known {
+    /// Counts of the trees that the query may read.
+    trees: HashMap<TreeId, TreeCount>,
+    /// Ranges whose sizes were asked for.
+    told: RefCell<Vec<ToldRange>>,
+    /// By table: what reading the rows that pass its own conditions costs.
+    reading: Vec<OnceCell<f64>>,
+    /// By table and index.
+    coverage: RefCell<HashMap<(usize, usize), Coverage>>,
+}
+
+/// The size of a range, as its tree told it.
+struct ToldRange {
+    tree: TreeId,
+    low: Vec<u8>,
+    high: Vec<u8>,
+    entries: f64,
+}
+
+/// Who needs a table's documents beside the entries of an index.
+struct Coverage {
+    /// Conditions that the table's entries may be found by, by their places: as long as they are to be tested.
+    conditions: Vec<usize>,
+    /// Anything else.
+    elsewhere: bool,
+}
+
+impl Known {
+    pub(super) fn of(logical: &Logical, catalog: &Catalog) -> Known {
+        let trees = logical.tables.iter().filter_map(|table| Some(&catalog.collections[table.collection()?]));
+        let trees =
+            trees.flat_map(|info| std::iter::once(info.tree).chain(info.indexes.iter().map(|index| index.tree)));
+        let reading = logical.tables.iter().map(|_| OnceCell::new()).collect();
+        Known { trees: catalog.counts.of_all(trees), told: RefCell::default(), reading, coverage: RefCell::default() }
+    }
+}
+
 /// What sorting costs where only the first `kept` rows are wanted.
 pub(super) fn sorting(rows: f64, kept: f64) -> f64 {
     rows * SORT_ROW * rows.min(kept).max(2.0).log2()
@@ -55,7 +99,7 @@ impl Planner<'_> {
     /// Rows of a table.
     pub(super) fn table_rows(&self, table: usize) -> f64 {
         match &self.logical.tables[table].origin {
-            Origin::Collection(_) => match self.catalog.counts.of(self.info(table).tree) {
+            Origin::Collection(_) => match self.known.trees.get(&self.info(table).tree) {
                 Some(count) => count.entries.max(ENTRIES_LEAST),
                 None => VIEW_ROWS,
             },
@@ -69,9 +113,25 @@ impl Planner<'_> {
     /// Entries of an index with the same first values.
     fn alike(&self, tree: TreeId, fields: usize, rows: f64) -> f64 {
         let Some(last) = fields.checked_sub(1) else { return rows };
-        let TreeCount { alike, .. } = self.catalog.counts.of(tree).unwrap_or_default();
-        let guess = ALIKE / ALIKE_LESS.powi(i32::try_from(last).unwrap_or(i32::MAX));
-        alike.get(last).copied().unwrap_or(guess).clamp(1.0, rows)
+        let counted = self.known.trees.get(&tree).and_then(|count| count.alike.get(last).copied());
+        let guess = || ALIKE / ALIKE_LESS.powi(i32::try_from(last).unwrap_or(i32::MAX));
+        counted.unwrap_or_else(guess).clamp(1.0, rows)
+    }
+
+    /// What part of the entries that a table's way reads has the same values in those first terms of the order that it gives.
+    pub(super) fn together(&self, table: usize, access: &Access, read: f64) -> f64 {
+        let given = self.order_given(table, access, false);
+        if given.direction.is_none() {
+            return 1.0;
+        }
+        let info = self.info(table);
+        let alike = match access.index().map(|number| &info.indexes[number]) {
+            Some(index) if given.fields <= index.fields.len() => {
+                self.alike(index.tree, given.fields, self.table_rows(table))
+            }
+            _ => 1.0,
+        };
+        (alike / read.max(1.0)).min(1.0)
     }
 
     /// How many rows of a table have one value of a field, where an index or the key tells.
@@ -99,7 +159,7 @@ impl Planner<'_> {
                 let read = self.scan_rows(table, from.as_ref(), to.as_ref());
                 Weight { once: 0.0, each: SEEK + read * DOCUMENT, read }
             }
-            Access::Kept { keys, .. } if !keys.is_empty() => self.hash_weight(table, candidate),
+            Access::Kept { .. } if candidate.keeps => self.kept_weight(table, candidate),
             Access::Kept { .. } | Access::Each { .. } => {
                 let read = self.table_rows(table);
                 Weight { once: read * DOCUMENT, each: read, read }
@@ -120,18 +180,30 @@ impl Planner<'_> {
             Access::Index { equal, .. } => !equal.is_empty(),
             other => other.is_single(),
         };
-        matches!(candidate.access, Access::Kept { .. })
-            && self.table_rows(table) > HASH_ROWS_MAX
-            && others.iter().any(found)
+        let rows = || if candidate.keeps { self.kept_rows(table) } else { self.table_rows(table) };
+        matches!(candidate.access, Access::Kept { .. }) && rows() > HASH_ROWS_MAX && others.iter().any(found)
     }
 
-    fn hash_weight(&self, table: usize, candidate: &Candidate) -> Weight {
-        let all = self.table_rows(table);
-        let left = self.logical.tables[table].left_on.is_some();
-        let conditions = if left { &self.left_on[table] } else { &self.conditions };
-        let own = conditions.iter().filter(|condition| self.tables(condition) == 1 << table);
-        let kept = own.fold(all, |rows, condition| rows * self.passing(condition)).max(1.0);
-        let same = candidate.sides.iter().fold(1.0, |share: f64, side| {
+    /// Rows that pass the conditions of their table alone.
+    fn kept_rows(&self, table: usize) -> f64 {
+        let own = self.conditions_of(table).iter().filter(|condition| condition.tables == 1 << table);
+        own.fold(self.table_rows(table), |rows, condition| rows * self.share(condition)).max(1.0)
+    }
+
+    /// What reading these costs, by the way that is best for them alone.
+    fn reading(&self, table: usize) -> f64 {
+        *self.known.reading[table].get_or_init(|| {
+            let mut ways = self.ways(table, 0, true);
+            ways.iter_mut().for_each(|way| self.weigh(table, way));
+            ways.iter().map(|way| way.weight.once + way.weight.each).fold(f64::INFINITY, f64::min)
+        })
+    }
+
+    fn kept_weight(&self, table: usize, candidate: &Candidate) -> Weight {
+        let (all, kept) = (self.table_rows(table), self.kept_rows(table));
+        let conditions = self.conditions_of(table);
+        let sides = candidate.fulfilled.iter().filter_map(|place| hashed_side(&conditions[*place], table));
+        let same = sides.fold(1.0, |share: f64, (side, _)| {
             let rows = match side {
                 Expr::Column(column) => self.rows_of_value(table, *column),
                 _ => None,
@@ -139,8 +211,7 @@ impl Planner<'_> {
             share * (rows.unwrap_or(ALIKE) / all)
         });
         let read = (kept * same).clamp(f64::MIN_POSITIVE, kept);
-        // What the table's own conditions find without reading it whole is not asked here: it costs at most a scan.
-        Weight { once: all * DOCUMENT + kept * HASH_ROW, each: PROBE + read, read }
+        Weight { once: self.reading(table) + kept * HASH_ROW, each: PROBE + read, read }
     }
 
     pub(super) fn index_rows(
@@ -180,11 +251,16 @@ impl Planner<'_> {
         if low >= high && !high.is_empty() {
             return Some(1.0);
         }
-        let counts = &self.catalog.counts;
-        counts.of(tree).filter(|count| count.entries >= ENTRIES_LEAST)?;
+        self.known.trees.get(&tree).filter(|count| count.entries >= ENTRIES_LEAST)?;
+        let is_it = |told: &&ToldRange| told.tree == tree && told.low == low && told.high == high;
+        if let Some(told) = self.known.told.borrow().iter().find(is_it) {
+            return Some(told.entries);
+        }
         let to = if high.is_empty() { Bound::Unbounded } else { Bound::Excluded(high) };
-        let told = counts.range(tree, KeyRange { from: Bound::Included(low), to })?;
-        Some((told as f64).max(1.0))
+        let told = self.catalog.counts.range(tree, KeyRange { from: Bound::Included(low), to })?;
+        let entries = (told as f64).max(1.0);
+        self.known.told.borrow_mut().push(ToldRange { tree, low: low.to_vec(), high: high.to_vec(), entries });
+        Some(entries)
     }
 
     fn scan_rows(&self, table: usize, from: Option<&Expr>, to: Option<&Expr>) -> f64 {
@@ -207,45 +283,43 @@ impl Planner<'_> {
 
     /// Whether an index tells all that is wanted of a table's documents, once these conditions need no look.
     fn covers(&self, table: usize, number: usize, fulfilled: &[usize]) -> bool {
-        let left = self.logical.tables[table].left_on.is_some();
-        let access = Access::Index {
-            number,
-            tree: TreeId(0),
-            equal: Vec::new(),
-            from: None,
-            to: None,
-            direction: crate::engine::Direction::Forward,
-        };
-        let mut covered = true;
-        let mut look = |expr: &Expr| {
+        let mut known = self.known.coverage.borrow_mut();
+        let coverage = known.entry((table, number)).or_insert_with(|| self.coverage(table, number));
+        !coverage.elsewhere && coverage.conditions.iter().all(|place| fulfilled.contains(place))
+    }
+
+    fn coverage(&self, table: usize, number: usize) -> Coverage {
+        let (tree, direction) = (TreeId(0), Direction::Forward);
+        let access = Access::Index { number, tree, equal: Vec::new(), from: None, to: None, direction };
+        let needs = |expr: &Expr| {
+            let mut needs = false;
             expr.walk(&mut |part| {
-                if let Expr::Column(column) | Expr::Path(column, _) = part
-                    && self.logical.columns[*column].table == table
-                {
-                    covered &= self.place_in(&access, *column) != Place::Document;
+                if let Expr::Column(column) | Expr::Path(column, _) = part {
+                    let is_own = self.logical.columns[*column].table == table;
+                    needs |= is_own && self.place_in(&access, *column) == Place::Document;
                 }
             });
+            needs
         };
-        self.results().for_each(&mut look);
+        let needed_by = |condition: &Condition| condition.tables >> table & 1 == 1 && needs(&condition.expr);
+        let own = self.conditions_of(table).iter().enumerate();
+        let conditions = own.filter(|(_, condition)| needed_by(condition)).map(|(place, _)| place).collect();
         let arguments = self.logical.tables.iter().flat_map(|table| table.origin.expressions());
-        arguments.for_each(&mut look);
-        for (place, condition) in self.conditions.iter().enumerate() {
-            if left || !fulfilled.contains(&place) {
-                look(condition);
-            }
-        }
-        for (of, on) in self.left_on.iter().enumerate() {
-            for (place, condition) in on.iter().enumerate() {
-                if of != table || !fulfilled.contains(&place) {
-                    look(condition);
-                }
-            }
-        }
-        covered
+        let left = self.is_left(table);
+        let mut others = self.left_on.iter().enumerate().filter(|(of, _)| !left || *of != table).flat_map(|(_, on)| on);
+        let elsewhere = self.results().chain(arguments).any(needs)
+            || others.any(needed_by)
+            || left && self.conditions.iter().any(needed_by);
+        Coverage { conditions, elsewhere }
+    }
+
+    /// The share of the rows that pass a condition, computed once.
+    pub(super) fn share(&self, condition: &Condition) -> f64 {
+        *condition.share.get_or_init(|| self.passing(&condition.expr))
     }
 
     /// The share of the rows that pass a condition.
-    pub(super) fn passing(&self, condition: &Expr) -> f64 {
+    fn passing(&self, condition: &Expr) -> f64 {
         let value = |a: &Expr, b: &Expr| match (a, b) {
             (Expr::Column(column), _) | (_, Expr::Column(column)) => {
                 let table = self.logical.columns[*column].table;

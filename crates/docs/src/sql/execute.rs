@@ -121,6 +121,7 @@ fn execute_within<S: RowSink + ?Sized>(
         check_at: 0,
         part: None,
         tally,
+        collected: Default::default(),
         counted: Default::default(),
         sink,
     };

@@ -149,7 +149,7 @@ fn level_json(
         "covering": level.access.index().is_some() && !level.fetch,
         "conditions": level.before.len() + level.after.len() + level.beyond.len(),
         "left": level.left,
-        "whole": matches!(level.access, Access::Scan { from: None, to: None, .. }) || is_whole_index(&level.access),
+        "whole": level.access.is_whole() || is_whole_index(&level.access),
     });
     if let Some(Estimate { loops, read, rows }) = level.estimate {
         shown["estimated"] = json!({ "loops": about(loops), "read": about(read), "rows": about(rows) });
@@ -170,9 +170,8 @@ fn about(rows: f64) -> Json {
 /// The collections that are read without key or index, inside a loop or not.
 pub(crate) fn scans<'c>(plan: &Plan, catalog: &'c Catalog) -> Vec<&'c str> {
     // Where the first rows in the order of the keys or of an index are wanted, not all of it is read.
-    let first = plan.ordered && plan.limit.is_some() || plan.first_only;
-    let is_whole = |access: &Access| matches!(access, Access::Scan { from: None, to: None, .. });
-    let whole = plan.levels.iter().filter(|level| !first && (is_whole(&level.access) || is_whole_index(&level.access)));
+    let first = (plan.ordered || plan.sorted_by > 0) && plan.limit.is_some() || plan.first_only;
+    let whole = plan.levels.iter().filter(|level| !first && (level.access.is_whole() || is_whole_index(&level.access)));
     let own = whole.filter_map(|level| level.collection.map(|number| catalog.collections[number].name.as_str()));
     let inner = plan.inner.iter().flat_map(|inner| &inner.members).flat_map(|member| scans(member, catalog));
     own.chain(inner).collect()
@@ -193,6 +192,10 @@ fn steps(plan: &Plan, means: &Means<'_>) -> Vec<String> {
         steps.push(step("DISTINCT", means.spills_distinct(plan)));
     }
     match (plan.order.is_empty(), plan.limit.is_some()) {
+        (false, true) if plan.sorted_by > 0 => {
+            let by = format!("TOP-N SORT BEHIND {} OF {} TERMS IN ORDER", plan.sorted_by, plan.order.len());
+            steps.push(step(&by, means.spills_sort(plan)));
+        }
         (false, true) => steps.push(step("TOP-N SORT", means.spills_sort(plan))),
         (false, false) => steps.push(step("SORT", means.spills_sort(plan))),
         (true, _) if plan.ordered => steps.push("ORDER BY INDEX".to_owned()),
@@ -220,6 +223,7 @@ fn level_text(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
         Access::Index { .. } | Access::Points(_) => format!("{left}SEARCH {named} USING COVERING INDEX {access}"),
         Access::Scan { from: None, to: None, .. } => format!("{left}SCAN {named}{access}"),
         Access::Kept { hash: Some(_), .. } => format!("{left}HASH {named} BY {access}"),
+        Access::Kept { .. } if level.collection.is_some() => format!("{left}ROWS {named} OF {access}"),
         Access::Kept { .. } => format!("{left}ROWS OF {access}"),
         Access::Each { .. } => format!("{left}ELEMENTS {named}"),
         Access::Scan { .. } => format!("{left}SEARCH {named} USING {access}"),

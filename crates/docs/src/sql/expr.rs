@@ -201,8 +201,8 @@ impl Expr {
         }
     }
 
-    /// Its parts, in the order written.
-    pub(crate) fn children(&self) -> Vec<&Expr> {
+    /// Calls `visit` on its parts, in the order written.
+    fn each_part(&self, visit: &mut dyn FnMut(&Expr)) {
         match self {
             Expr::Literal(_)
             | Expr::Parameter(_)
@@ -211,26 +211,43 @@ impl Expr {
             | Expr::Path(..)
             | Expr::Outer(_)
             | Expr::Aggregate(_)
-            | Expr::GroupKey(_) => Vec::new(),
-            Expr::ScalarInner(asked) | Expr::ExistsInner(asked) => asked.outer.iter().collect(),
-            Expr::InInner(values, asked) => values.iter().map(|(_, value)| value).chain(&asked.outer).collect(),
-            Expr::Not(e) | Expr::BitNot(e) | Expr::IsNull(e) | Expr::NotNull(e) | Expr::IsTruth(e, ..) => vec![e],
-            Expr::Cast(_, e) => vec![e],
+            | Expr::GroupKey(_) => {}
+            Expr::ScalarInner(asked) | Expr::ExistsInner(asked) => asked.outer.iter().for_each(visit),
+            Expr::InInner(values, asked) => values.iter().map(|(_, value)| value).chain(&asked.outer).for_each(visit),
+            Expr::Not(e) | Expr::BitNot(e) | Expr::IsNull(e) | Expr::NotNull(e) | Expr::IsTruth(e, ..) => visit(e),
+            Expr::Cast(_, e) => visit(e),
             Expr::Arithmetic(_, a, b) | Expr::Concat(a, b) | Expr::Compare(_, _, a, b) | Expr::Is(_, _, a, b) => {
-                vec![a, b]
+                visit(a);
+                visit(b);
             }
-            Expr::Arrow(_, a, b) | Expr::Glob(a, b) => vec![a, b],
-            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Call(_, list) => list.iter().collect(),
-            Expr::In(e, _, list) => std::iter::once(&**e).chain(list).collect(),
-            Expr::Between(e, _, low, _, high) => vec![e, low, high],
-            Expr::Like(a, b, escape) => [&**a, &**b].into_iter().chain(escape.as_deref()).collect(),
+            Expr::Arrow(_, a, b) | Expr::Glob(a, b) => {
+                visit(a);
+                visit(b);
+            }
+            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Call(_, list) => {
+                list.iter().for_each(visit);
+            }
+            Expr::In(e, _, list) => {
+                visit(e);
+                list.iter().for_each(visit);
+            }
+            Expr::Between(e, _, low, _, high) => [e, low, high].into_iter().for_each(|e| visit(e)),
+            Expr::Like(a, b, escape) => [a, b].into_iter().chain(escape).for_each(|e| visit(e)),
             Expr::Case(arms, last) => {
-                arms.iter().flat_map(|(when, then)| [when, then]).chain(std::iter::once(&**last)).collect()
+                for (when, then) in arms {
+                    visit(when);
+                    visit(then);
+                }
+                visit(last);
             }
-            Expr::CaseOf(operand, arms, last) => std::iter::once(&**operand)
-                .chain(arms.iter().flat_map(|(_, when, then)| [when, then]))
-                .chain(std::iter::once(&**last))
-                .collect(),
+            Expr::CaseOf(operand, arms, last) => {
+                visit(operand);
+                for (_, when, then) in arms {
+                    visit(when);
+                    visit(then);
+                }
+                visit(last);
+            }
         }
     }
 
@@ -310,9 +327,7 @@ impl Expr {
     /// Calls `visit` on it and all its parts.
     pub(crate) fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
         visit(self);
-        for child in self.children() {
-            child.walk(visit);
-        }
+        self.each_part(&mut |part| part.walk(visit));
     }
 }
 

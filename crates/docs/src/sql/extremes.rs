@@ -6,6 +6,7 @@
 //! NULL comes before all values and is none of them, so MIN begins behind it.
 
 use super::aggregate::AggregateKind;
+use super::condition::Condition;
 use super::expr::{Affinity, Comparison, Expr, Literal};
 use super::planner::Planner;
 use super::resolve::Origin;
@@ -22,7 +23,8 @@ impl Planner<'_> {
         self.plan.order = vec![(Expr::Column(column), falling)];
         let source = &self.logical.columns[column];
         if !falling && source.name != self.info(source.table).key.field {
-            self.conditions.push(is_any(column));
+            let condition = Condition::new(is_any(column), &self.logical.columns);
+            self.conditions.push(condition);
         }
     }
 
@@ -35,7 +37,7 @@ impl Planner<'_> {
         let order = std::mem::take(&mut self.plan.order);
         if let ([(Expr::Column(column), _)], false) = (&order[..], self.plan.first_only) {
             let added = is_any(*column);
-            self.conditions.retain(|condition| *condition != added);
+            self.conditions.retain(|condition| condition.expr != added);
         }
     }
 

@@ -1,16 +1,30 @@
 //! Which table comes first, which next, and through which way each: what costs least, by the counts.
 //!
-//! All orders are tried that may still be better than the best so far, the one that looks best at each step first. Where that
-//! would be more than [`WAYS_MAX`] ways to weigh, each further step takes what looks best there. A query's plan depends on its
-//! text and the counts alone.
+//! Orders grow by one table at a time, all of one length together. Of those that have the same tables placed and are alike in what
+//! decides about the rest ([`Begun::kind`]) the cheapest goes on, and of these the cheapest few ([`STEPS_MAX`]). As many tables as
+//! are joined most often have so few sets that none is left out; of more, the time is bounded and the order is a good one, not always
+//! the best. A query's plan depends on its text and the counts alone.
+//!
+//! What a table's ways cost depends only on which of its neighbours (the tables that a condition or its ON names beside it) are placed.
+//! So ways are weighed once for each set of these, and a step takes some nanoseconds.
 
-use super::access::Candidate;
+use hashbrown::HashMap;
+
+use super::condition::{Condition, TableSet};
 use super::estimate;
 use super::plan::Estimate;
 use super::planner::Planner;
 
-/// Ways that are weighed for one query: some hundred microseconds.
-const WAYS_MAX: usize = 2_000;
+/// Steps from an order to a longer one that are looked at for one query, about: a millisecond. So many orders of each length go on
+/// as are within it, all sets of up to ten tables.
+const STEPS_MAX: usize = 40_000;
+/// As many go on at least.
+const BEGUN_LEAST: usize = 8;
+/// Sets of neighbours for which ways are weighed, about a microsecond each; beyond, one order of each length goes on.
+const WEIGHED_MAX: usize = 1_000;
+/// Of joins of more tables, tables that no condition joins with those placed wait until no others are left: small tables multiplied
+/// by one another look cheap until they are joined with a large one.
+const MULTIPLIED_MAX: usize = 8;
 
 /// One table's place among the loops.
 #[derive(Clone, Copy, Debug)]
@@ -22,10 +36,12 @@ pub(super) struct Step {
 }
 
 /// An order that is not complete.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy)]
 struct Begun {
-    steps: Vec<Step>,
-    placed: u32,
+    last: Step,
+    /// The place of the order without its last table, among all that went on.
+    before: Option<usize>,
+    placed: TableSet,
     /// What is spent before the first row, and for rows.
     once: f64,
     each: f64,
@@ -33,132 +49,251 @@ struct Begun {
     /// The tables placed give one row at most; and those but the first do.
     single: bool,
     inner_single: bool,
-    /// The first table's entries come in the order asked for, if all others find one entry.
-    ordered: Option<(bool, bool)>,
+    /// The first table's entries come in the order asked for: if all others find one entry, and if not.
+    ordered: (bool, bool),
+    /// What part of the first table's entries lies together in the first terms of the order asked for; one: none does.
+    together: f64,
 }
 
-struct Search {
-    best: Option<(f64, Vec<Step>)>,
-    ways_left: usize,
-    tables: usize,
+impl Begun {
+    fn cost(&self) -> f64 {
+        self.once + self.each
+    }
+
+    /// Orders of the same tables and kind differ in nothing but what they have cost.
+    fn kind(&self) -> (TableSet, [bool; 5]) {
+        let comes = self.together < 1.0;
+        (self.placed, [self.single, self.inner_single, self.ordered.0, self.ordered.1, comes])
+    }
+}
+
+/// A way of finding a table's entries, once it is weighed.
+#[derive(Clone, Copy)]
+struct Weighed {
+    number: usize,
+    once: f64,
+    each: f64,
+    read: f64,
+    /// Shares of what is read that pass its ON, where it is a left join, and the conditions that have all their tables with it.
+    on: f64,
+    passing: f64,
+    single: bool,
+}
+
+/// The set of neighbours placed, whether any table is, and whether those give one row at most.
+type Situation = (usize, TableSet, bool, bool);
+
+struct Search<'p, 'q> {
+    planner: &'p Planner<'q>,
+    tables: Vec<usize>,
+    needs: Vec<TableSet>,
+    near: Vec<TableSet>,
+    weighed: Vec<Vec<Weighed>>,
+    places: HashMap<Situation, usize>,
     wanted: f64,
 }
 
 impl Planner<'_> {
     /// The best order found; empty where there is none.
     pub(super) fn join_order(&self) -> Vec<Step> {
-        let tables = self.logical.tables.len() - self.plan.implied.len();
         let wanted = if self.plan.first_only { 1.0 } else { self.wanted_rows() };
-        let mut search = Search { best: None, ways_left: WAYS_MAX, tables, wanted };
-        let begun = Begun { rows: 1.0, single: true, inner_single: true, ..Begun::default() };
-        self.go_on(&begun, &mut search);
-        search.best.map(|(_, steps)| steps).unwrap_or_default()
-    }
-
-    fn go_on(&self, begun: &Begun, search: &mut Search) {
-        if begun.steps.len() == search.tables {
-            let cost = self.cost(begun, search.wanted);
-            if search.best.as_ref().is_none_or(|(best, _)| cost < *best) {
-                search.best = Some((cost, begun.steps.clone()));
+        let mut search = Search::new(self, wanted);
+        let begun_max = (STEPS_MAX / search.tables.len().pow(2).max(1)).max(BEGUN_LEAST);
+        let mut all: Vec<Begun> = Vec::new();
+        let mut front = 0..0;
+        for length in 0..search.tables.len() {
+            let mut next = Vec::new();
+            match length {
+                0 => search.first_steps(&mut next),
+                _ => front.clone().for_each(|place| search.steps_from(place, &all[place], &mut next)),
             }
-            return;
+            let most = if search.places.len() < WEIGHED_MAX { begun_max } else { 1 };
+            let start = all.len();
+            search.best_of(&next, most, &mut all);
+            front = start..all.len();
         }
-        let mut next = Vec::new();
-        for table in 0..self.logical.tables.len() {
-            let open = begun.placed >> table & 1 == 0 && !self.plan.implied.contains(&table);
-            if open && self.is_ready(table, begun.placed) {
-                next.extend(self.steps_to(table, begun));
-            }
-        }
-        search.ways_left = search.ways_left.saturating_sub(next.len());
-        next.sort_by(|a, b| (a.once + a.each).total_cmp(&(b.once + b.each)));
-        for begun in next {
-            // Where few rows are wanted, an order may in the end cost less than its parts.
-            let hopeless = search.wanted.is_infinite()
-                && search.best.as_ref().is_some_and(|(best, _)| begun.once + begun.each >= *best);
-            if !hopeless {
-                self.go_on(&begun, search);
-            }
-            if search.ways_left == 0 && search.best.is_some() {
-                return;
-            }
-        }
-    }
-
-    /// The order with a table more: of the outermost table by each way, of another by the best.
-    fn steps_to(&self, table: usize, begun: &Begun) -> Vec<Begun> {
-        let mut ways = self.ways(table, begun.placed, begun.single);
-        ways.iter_mut().for_each(|way| self.weigh(table, way));
-        let fits = |way: &Candidate| !self.is_too_large(table, way, &ways);
-        let steps = ways.iter().enumerate().filter(|(_, way)| fits(way));
-        let mut steps: Vec<Begun> = steps.map(|(number, way)| self.step_to(table, (number, way), begun)).collect();
-        if !begun.steps.is_empty() {
-            steps.sort_by(|a, b| (a.once + a.each).total_cmp(&(b.once + b.each)));
-            steps.truncate(1);
-        }
+        let complete = all[front].iter();
+        let Some(best) = complete.min_by(|a, b| self.whole_cost(a, wanted).total_cmp(&self.whole_cost(b, wanted)))
+        else {
+            return Vec::new();
+        };
+        let mut steps: Vec<Step> =
+            std::iter::successors(Some(best), |begun| begun.before.map(|place| &all[place])).map(|b| b.last).collect();
+        steps.reverse();
         steps
     }
 
-    fn step_to(&self, table: usize, (number, way): (usize, &Candidate), begun: &Begun) -> Begun {
-        let (weight, own) = (way.weight, 1u32 << table);
-        let left = self.logical.tables[table].left_on.is_some();
-        let placed = begun.placed | own;
-        let is_new = |tables: u32| tables & own != 0 && tables & !placed == 0;
-        let share = |conditions: &[super::expr::Expr], fulfilled: &[usize]| {
-            let conditions = conditions.iter().enumerate();
-            let open =
-                conditions.filter(|(place, condition)| !fulfilled.contains(place) && is_new(self.tables(condition)));
-            open.map(|(_, condition)| self.passing(condition)).product::<f64>()
-        };
-        let read = begun.rows * weight.read;
-        let mut rows = read;
-        if left {
-            rows = (rows * share(&self.left_on[table], &way.fulfilled)).max(begun.rows) * share(&self.conditions, &[]);
-        } else {
-            rows *= share(&self.conditions, &way.fulfilled);
-        }
-        let estimate = Estimate { loops: begun.rows, read, rows };
-        let is_single = way.access.is_single();
-        let ordered = begun.ordered.or_else(|| {
-            let order_of = |inner_single| self.order_of(table, &way.access, inner_single).is_some();
-            (!self.plan.order.is_empty()).then(|| (order_of(true), order_of(false)))
-        });
-        let mut steps = begun.steps.clone();
-        steps.push(Step { table, way: number, estimate });
-        Begun {
-            inner_single: begun.inner_single && (begun.steps.is_empty() || is_single),
-            steps,
-            placed,
-            once: begun.once + weight.once,
-            each: begun.each + begun.rows * weight.each,
-            rows,
-            single: begun.single && is_single,
-            ordered,
-        }
-    }
-
     /// What a complete order costs, with sorting, and without what is not read where the first rows suffice.
-    fn cost(&self, begun: &Begun, wanted: f64) -> f64 {
+    fn whole_cost(&self, begun: &Begun, wanted: f64) -> f64 {
         let first_only = self.plan.first_only;
         let gathers = self.plan.grouped && !first_only || self.plan.distinct;
-        let ordered = match begun.ordered {
-            _ if gathers || self.plan.order.is_empty() => !gathers,
-            _ if begun.single => true,
-            Some((if_single, otherwise)) => {
-                if begun.inner_single {
-                    if_single
-                } else {
-                    otherwise
-                }
-            }
-            None => true,
+        let (if_single, otherwise) = begun.ordered;
+        let ordered = match gathers || self.plan.order.is_empty() {
+            true => !gathers,
+            false => begun.single || if begun.inner_single { if_single } else { otherwise },
         };
         let sort = if ordered || first_only || self.plan.order.is_empty() {
             0.0
         } else {
             estimate::sorting(begun.rows, wanted)
         };
-        let share = if ordered { (wanted / begun.rows.max(f64::MIN_POSITIVE)).min(1.0) } else { 1.0 };
+        // Rows that come in the order of its first terms are read until those wanted are complete.
+        let share = match ordered {
+            true => first_share(begun, wanted),
+            false if gathers => 1.0,
+            false => (first_share(begun, wanted) + begun.together).min(1.0),
+        };
         begun.once + begun.each * share + sort
+    }
+}
+
+/// What part of an order's work the first rows take.
+fn first_share(begun: &Begun, wanted: f64) -> f64 {
+    (wanted / begun.rows.max(f64::MIN_POSITIVE)).min(1.0)
+}
+
+impl<'p, 'q> Search<'p, 'q> {
+    fn new(planner: &'p Planner<'q>, wanted: f64) -> Self {
+        let (count, joined) = (planner.logical.tables.len(), planner.joined());
+        let tables: Vec<usize> = (0..count).filter(|table| joined >> table & 1 == 1).collect();
+        let mut near: Vec<TableSet> = (0..count).map(|table| planner.needs(table)).collect();
+        for condition in &planner.conditions {
+            let of = tables.iter().filter(|table| condition.tables >> **table & 1 == 1);
+            of.for_each(|table| near[*table] |= condition.tables);
+        }
+        near.iter_mut().enumerate().for_each(|(table, near)| *near &= !(1 << table));
+        let needs = (0..count).map(|table| planner.needs(table)).collect();
+        Search { planner, tables, needs, near, weighed: Vec::new(), places: HashMap::new(), wanted }
+    }
+
+    /// The orders of one table, by each of its ways.
+    fn first_steps(&mut self, next: &mut Vec<Begun>) {
+        let planner = self.planner;
+        for table in self.tables.clone().into_iter().filter(|table| planner.is_ready(*table, 0)) {
+            let weighed = self.weighed(table, 0, true);
+            let ways = planner.ways(table, 0, true);
+            for way in &self.weighed[weighed] {
+                let access = &ways[way.number].access;
+                let asks = !planner.plan.order.is_empty();
+                let order_of = |inner_single| asks && planner.order_of(table, access, inner_single).is_some();
+                let together = if asks { planner.together(table, access, way.read) } else { 1.0 };
+                let nothing = Begun {
+                    last: Step { table, way: way.number, estimate: Estimate::default() },
+                    before: None,
+                    placed: 0,
+                    once: 0.0,
+                    each: 0.0,
+                    rows: 1.0,
+                    single: true,
+                    inner_single: true,
+                    ordered: (order_of(true), order_of(false)),
+                    together,
+                };
+                next.push(Begun { inner_single: true, ..self.step(table, way, &nothing, None) });
+            }
+        }
+    }
+
+    /// The orders with a table more, each by the best way; where few rows are wanted, also by the one that is best for these.
+    fn steps_from(&mut self, place: usize, begun: &Begun, next: &mut Vec<Begun>) {
+        let is_open = |table: &usize| begun.placed >> table & 1 == 0 && self.needs[*table] & !begun.placed == 0;
+        let mut open: Vec<usize> = self.tables.iter().copied().filter(is_open).collect();
+        let is_near = |table: &usize| self.near[*table] & begun.placed != 0;
+        if self.tables.len() > MULTIPLIED_MAX && open.iter().any(is_near) {
+            open.retain(is_near);
+        }
+        for table in open {
+            let weighed = self.weighed(table, begun.placed, begun.single);
+            let steps = || self.weighed[weighed].iter().map(|way| self.step(table, way, begun, Some(place)));
+            let best = steps().min_by(|a, b| a.cost().total_cmp(&b.cost()));
+            if self.wanted.is_finite() {
+                let first = steps().min_by(|a, b| self.first_cost(a).total_cmp(&self.first_cost(b)));
+                next.extend(first.filter(|first| best.is_none_or(|best| best.last.way != first.last.way)));
+            }
+            next.extend(best);
+        }
+    }
+
+    /// What an order costs until the first rows are there, as far as it goes.
+    fn first_cost(&self, begun: &Begun) -> f64 {
+        begun.once + begun.each * first_share(begun, self.wanted)
+    }
+
+    fn step(&self, table: usize, way: &Weighed, begun: &Begun, before: Option<usize>) -> Begun {
+        let read = begun.rows * way.read;
+        let rows = match self.planner.is_left(table) {
+            true => (read * way.on).max(begun.rows) * way.passing,
+            false => read * way.passing,
+        };
+        let estimate = Estimate { loops: begun.rows, read, rows };
+        Begun {
+            last: Step { table, way: way.number, estimate },
+            before,
+            placed: begun.placed | 1 << table,
+            once: begun.once + way.once,
+            each: begun.each + begun.rows * way.each,
+            rows,
+            single: begun.single && way.single,
+            inner_single: begun.inner_single && way.single,
+            ordered: begun.ordered,
+            together: begun.together,
+        }
+    }
+
+    /// The place of a table's ways, weighed, where these tables are placed.
+    fn weighed(&mut self, table: usize, placed: TableSet, single: bool) -> usize {
+        let situation = (table, placed & self.near[table], placed != 0, single);
+        if let Some(place) = self.places.get(&situation) {
+            return *place;
+        }
+        let planner = self.planner;
+        let mut ways = planner.ways(table, placed, single);
+        ways.iter_mut().for_each(|way| planner.weigh(table, way));
+        let (own, left): (TableSet, _) = (1 << table, planner.is_left(table));
+        let with_it = placed | own;
+        let complete = |conditions: &[Condition]| -> Vec<(usize, f64)> {
+            let conditions = conditions.iter().enumerate();
+            let new = conditions.filter(|(_, c)| c.tables & own != 0 && c.tables & !with_it == 0);
+            new.map(|(place, condition)| (place, planner.share(condition))).collect()
+        };
+        let (on, conditions) = (left.then(|| complete(&planner.left_on[table])), complete(&planner.conditions));
+        let share = |conditions: &[(usize, f64)], fulfilled: &[usize]| {
+            let open = conditions.iter().filter(|(place, _)| !fulfilled.contains(place));
+            open.map(|(_, share)| share).product::<f64>()
+        };
+        let fits = ways.iter().enumerate().filter(|(_, way)| !planner.is_too_large(table, way, &ways));
+        let weighed = fits.map(|(number, way)| Weighed {
+            number,
+            once: way.weight.once,
+            each: way.weight.each,
+            read: way.weight.read,
+            on: on.as_ref().map_or(1.0, |on| share(on, &way.fulfilled)),
+            passing: share(&conditions, if left { &[] } else { &way.fulfilled }),
+            single: way.access.is_single(),
+        });
+        self.weighed.push(weighed.collect());
+        self.places.insert(situation, self.weighed.len() - 1);
+        self.weighed.len() - 1
+    }
+
+    /// Puts those that go on behind the others: the cheapest of each kind, as many as may. Where few rows are wanted, an order may in the
+    /// end cost less than its parts, so the cheapest by their first rows go on as well.
+    fn best_of(&self, next: &[Begun], most: usize, all: &mut Vec<Begun>) {
+        let mut keep = |cost: &dyn Fn(&Begun) -> f64| {
+            let mut best: HashMap<_, usize> = HashMap::with_capacity(next.len());
+            for (place, begun) in next.iter().enumerate() {
+                let known = best.entry(begun.kind()).or_insert(place);
+                if cost(begun) < cost(&next[*known]) {
+                    *known = place;
+                }
+            }
+            let mut best: Vec<(f64, usize)> = best.into_values().map(|place| (cost(&next[place]), place)).collect();
+            best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            all.extend(best.into_iter().take(most).map(|(_, place)| next[place]));
+        };
+        keep(&Begun::cost);
+        if self.wanted.is_finite() {
+            keep(&|begun| self.first_cost(begun));
+        }
     }
 }

@@ -20,6 +20,7 @@ use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::Location;
 
 use super::aggregate::AggregateKind;
+use super::condition::tables_of;
 use super::error::{SqlError, SqlErrorKind};
 use super::expr::{Affinity, Comparison, Expr};
 use super::parse;
@@ -81,11 +82,16 @@ pub(super) fn behind(logical: &mut Logical, catalog: &Catalog) {
         })
     });
     let bound = terms.first().and_then(Term::bound);
+    let outermost = outermost(&terms, &logical.columns);
     let of_rows = !logical.grouped || logical.order.iter().all(|(expr, _)| is_key(expr));
     let bound = bound.filter(|_| of_rows || logical.order.first().is_some_and(|(expr, _)| is_key(expr)));
     let group = &logical.group;
-    let conditions: Vec<Expr> =
-        bound.into_iter().chain(whole.clone().filter(|_| of_rows)).map(|e| ungrouped(e, group)).collect();
+    let conditions: Vec<Expr> = bound
+        .into_iter()
+        .chain(outermost)
+        .chain(whole.clone().filter(|_| of_rows))
+        .map(|e| ungrouped(e, group))
+        .collect();
     logical.conditions.extend(conditions);
     if !of_rows {
         let own = logical.having.take();
@@ -94,6 +100,26 @@ pub(super) fn behind(logical: &mut Logical, catalog: &Catalog) {
             (own, whole) => own.or(whole),
         };
     }
+}
+
+/// Of terms that begin with more than one of the same table, and go on with others: that a row of that table is at the place or
+/// behind it, so that what lies before it is joined with nothing.
+fn outermost(terms: &[Term<'_>], columns: &[Column]) -> Option<Expr> {
+    let table = |term: &Term<'_>| match term.expr {
+        Expr::Column(column) => Some(columns[*column].table),
+        _ => None,
+    };
+    let first = table(terms.first()?)?;
+    let own = terms.iter().take_while(|term| table(term) == Some(first)).count();
+    if own < 2 || own == terms.len() {
+        return None;
+    }
+    terms[..own].iter().rev().fold(None, |rest: Option<Expr>, term| {
+        Some(match rest {
+            None => Expr::Or(vec![term.beyond(), term.same()]),
+            Some(rest) => Expr::Or(vec![term.beyond(), Expr::And(vec![term.same(), rest])]),
+        })
+    })
 }
 
 fn refuse<T>(message: &str, at: Option<Location>) -> Result<T, SqlError> {
@@ -177,7 +203,7 @@ fn keys(logical: &mut Logical, catalog: &Catalog, query: &ast::Query) -> Result<
         return refuse("a query without FROM is one row, and has no pages", Some(body));
     }
     let places = places_of_tables(&query.body);
-    let mut keys = Vec::new();
+    let mut keys: Vec<(usize, Vec<String>)> = Vec::new();
     for table in 0..logical.tables.len() {
         let source = &logical.tables[table];
         let Some(names) = source.info(catalog).identity.clone() else {
@@ -192,9 +218,13 @@ fn keys(logical: &mut Logical, catalog: &Catalog, query: &ast::Query) -> Result<
                 Some(at),
             );
         };
-        keys.extend(names.into_iter().map(|name| Expr::Column(column(logical, table, name))));
+        keys.push((table, names));
     }
-    Ok(keys)
+    // Where one table alone says the order its key comes first: then its entries come in all of the order that it has a part in.
+    let ordered = logical.order.iter().fold(0, |tables, (expr, _)| tables | tables_of(expr, &logical.columns));
+    keys.sort_by_key(|(table, _)| ordered != 1 << table);
+    let keys = keys.into_iter().flat_map(|(table, names)| names.into_iter().map(move |name| (table, name)));
+    Ok(keys.map(|(table, name)| Expr::Column(column(logical, table, name))).collect())
 }
 
 fn places_of_tables(body: &ast::SetExpr) -> Vec<Location> {

@@ -66,7 +66,10 @@ pub(super) fn is_listed(plan: &Plan, keep: Option<usize>, workers: &Workers) -> 
     let is_list = !plan.grouped && (plan.distinct || plan.order.is_empty());
     // Where each entry is a row, as many are read as are wanted.
     let is_each = matches!(&plan.levels[..], [level] if level.before.is_empty() && level.after.is_empty());
-    let is_short = keep.is_some_and(|keep| is_each && (keep as u64) < workers.entries_min());
+    let is_short = keep.is_some_and(|keep| {
+        let few = (keep as u64) < workers.entries_min();
+        few && (is_each || plan.reads_for(keep).is_some_and(|read| read < workers.entries_min() as f64))
+    });
     is_list && !is_short
 }
 

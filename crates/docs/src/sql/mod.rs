@@ -30,6 +30,7 @@ mod column_types;
 mod compared;
 mod compile;
 mod compiled;
+mod condition;
 mod constants;
 mod cut;
 pub(crate) mod dates;

@@ -77,7 +77,9 @@ fn is_gathered(plan: &Plan) -> bool {
 
 /// Whether a plan's rows, of which `keep` are wanted, are found in parts, if there are enough.
 pub(super) fn is_partible(plan: &Plan, keep: Option<usize>, workers: &Workers) -> bool {
-    plan.is_ranged() && (is_gathered(plan) || lists::is_listed(plan, keep, workers))
+    // Where the rows that are wanted come first, other threads would read what nobody wants.
+    let comes_first = keep.is_some() && plan.sorted_by > 0;
+    plan.is_ranged() && !comes_first && (is_gathered(plan) || lists::is_listed(plan, keep, workers))
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {

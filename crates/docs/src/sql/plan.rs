@@ -71,6 +71,9 @@ pub(crate) struct Plan {
     pub(crate) order: Vec<(Expr, bool)>,
     /// ORDER BY was asked for and needs no sort.
     pub(crate) ordered: bool,
+    /// So many of its first terms rise, or fall, from row to row as they are found: with LIMIT the rows that are wanted are complete
+    /// once one comes that is behind them in these.
+    pub(crate) sorted_by: usize,
     /// The first row decides its one aggregate: MIN or MAX, in the order of the field.
     pub(crate) first_only: bool,
     pub(crate) limit: Option<Expr>,
@@ -139,6 +142,13 @@ impl Plan {
         let inner = inner.sum::<usize>() + self.inner.len() * size_of::<InnerPlan>();
         // A list that has grown has room for more, and the allocator rounds up. The line that EXPLAIN shows comes later.
         size_of::<Plan>() + LINE_BYTES + (expressions + compiled + lists) / 2 * 3 + inner
+    }
+
+    /// About how many entries the outermost level looks at for its first rows; `None`: nobody knows, or it needs all.
+    pub(crate) fn reads_for(&self, rows: usize) -> Option<f64> {
+        let (first, last) = (self.levels.first()?.estimate?, self.levels.last()?.estimate?);
+        let share = rows as f64 / last.rows.max(f64::MIN_POSITIVE);
+        (self.ordered && !self.distinct).then_some(first.read * share)
     }
 
     /// Whether a row may end an execution with an error of its own: what an expression says of it, or what is kept of it. Not

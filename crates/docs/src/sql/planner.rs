@@ -16,7 +16,10 @@ use binjson::FieldName;
 use super::access::{Access, Candidate};
 use super::aggregate::AggregateCall;
 use super::alternatives::as_list;
+use super::candidates::hashed_side;
+use super::condition::{Condition, TableSet, tables_of};
 use super::each;
+use super::estimate::Known;
 use super::expr::{Affinity, Comparison, Expr, Literal, flatten};
 use super::functions::{Function, JsonFunction};
 use super::json_calls::may_be_json;
@@ -36,13 +39,17 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
     for condition in &logical.conditions {
         flatten(filter(specialised(condition)), &mut conditions);
     }
-    let conditions = conditions.into_iter().map(as_list).flat_map(ends_of_between).flat_map(ranged).collect();
+    let prepared = |conditions: Vec<Expr>| -> Vec<Condition> {
+        let conditions = conditions.into_iter().map(as_list).flat_map(ends_of_between).flat_map(ranged);
+        conditions.map(|condition| Condition::new(condition, &logical.columns)).collect()
+    };
+    let conditions = prepared(conditions);
     let left_on = logical.tables.iter().map(|table| {
         let mut on = Vec::new();
         for condition in table.left_on.iter().flatten() {
             flatten(filter(specialised(condition)), &mut on);
         }
-        on.into_iter().map(as_list).flat_map(ends_of_between).flat_map(ranged).collect()
+        prepared(on)
     });
     let inner = logical.inner.iter().map(|inner| InnerPlan {
         members: inner.members.iter().map(|member| plan(member, catalog, optional, present)).collect(),
@@ -57,6 +64,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
         optional: (optional, present),
         left_on: left_on.collect(),
         conditions,
+        known: Known::of(logical, catalog),
         plan: Plan {
             levels: Vec::new(),
             sources: Vec::new(),
@@ -71,6 +79,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
             having: logical.having.as_ref().map(&specialised),
             order: logical.order.iter().map(|(expr, falling)| (specialised(expr), *falling)).collect(),
             ordered: false,
+            sorted_by: 0,
             first_only: false,
             limit: logical.limit.as_ref().map(&specialised),
             offset: logical.offset.as_ref().map(&specialised),
@@ -171,8 +180,10 @@ pub(super) struct Planner<'a> {
     pub(super) catalog: &'a Catalog,
     /// Slots of the optional parameters, and which are there.
     optional: (&'a [usize], u32),
-    pub(super) left_on: Vec<Vec<Expr>>,
-    pub(super) conditions: Vec<Expr>,
+    pub(super) left_on: Vec<Vec<Condition>>,
+    pub(super) conditions: Vec<Condition>,
+    /// What the trees hold.
+    pub(super) known: Known,
     pub(super) plan: Plan,
 }
 
@@ -181,15 +192,24 @@ impl Planner<'_> {
         self.logical.tables[table].info(self.catalog)
     }
 
-    /// The tables whose fields an expression uses, as bits.
-    pub(super) fn tables(&self, expr: &Expr) -> u32 {
-        let mut tables = 0;
-        expr.walk(&mut |part| {
-            if let Expr::Column(column) | Expr::Path(column, _) = part {
-                tables |= 1 << self.logical.columns[*column].table;
-            }
-        });
-        tables
+    /// The tables whose fields an expression uses.
+    pub(super) fn tables(&self, expr: &Expr) -> TableSet {
+        tables_of(expr, &self.logical.columns)
+    }
+
+    /// The conditions that a table's entries may be found by: of a left join its ON, of any other WHERE.
+    pub(super) fn conditions_of(&self, table: usize) -> &[Condition] {
+        if self.is_left(table) { &self.left_on[table] } else { &self.conditions }
+    }
+
+    pub(super) fn is_left(&self, table: usize) -> bool {
+        self.logical.tables[table].left_on.is_some()
+    }
+
+    /// The tables that are to be joined.
+    pub(super) fn joined(&self) -> TableSet {
+        let all = (0..self.logical.tables.len()).fold(0, |all, table| all | 1 << table);
+        self.plan.implied.iter().fold(all, |all, table| all & !(1 << table))
     }
 
     /// All expressions but conditions of WHERE and inner joins.
@@ -205,26 +225,22 @@ impl Planner<'_> {
     /// Leaves out inner joins on a declared reference whose target's fields nobody uses: the reference says that the
     /// partner exists, and a key finds it once.
     fn drop_implied(&mut self) {
+        let arguments = self.logical.tables.iter().flat_map(|table| table.origin.expressions());
+        let elsewhere = self.results().chain(arguments).fold(0, |tables, expr| tables | self.tables(expr));
+        let elsewhere = self.left_on.iter().flatten().fold(elsewhere, |tables, on| tables | on.tables);
         for table in 0..self.logical.tables.len() {
-            if self.logical.tables[table].left_on.is_some() {
+            if self.is_left(table) || elsewhere >> table & 1 == 1 {
                 continue;
             }
-            let bit = 1 << table;
-            let users: Vec<usize> =
-                (0..self.conditions.len()).filter(|&c| self.tables(&self.conditions[c]) & bit != 0).collect();
-            let arguments = self.logical.tables.iter().flat_map(|table| table.origin.expressions());
-            let others = self.results().chain(self.left_on.iter().flatten()).chain(arguments);
-            let elsewhere = others.into_iter().any(|e| self.tables(e) & bit != 0);
-            let [condition] = users[..] else { continue };
-            if elsewhere {
-                continue;
-            }
-            if let Some(column) = self.reference(table, &self.conditions[condition]) {
-                self.conditions[condition] = Expr::NotNull(Box::new(Expr::Column(column)));
+            let mut users = (0..self.conditions.len()).filter(|&c| self.conditions[c].tables >> table & 1 == 1);
+            let (Some(condition), None) = (users.next(), users.next()) else { continue };
+            if let Some(column) = self.reference(table, &self.conditions[condition].expr) {
+                let is_there = Expr::NotNull(Box::new(Expr::Column(column)));
+                self.conditions[condition] = Condition::new(is_there, &self.logical.columns);
                 self.plan.implied.push(table);
             }
         }
-        let is_sure = |planner: &Self, condition: &Expr| match condition {
+        let is_sure = |planner: &Self, condition: &Condition| match &condition.expr {
             Expr::NotNull(inner) => match **inner {
                 Expr::Column(column) => planner.is_required(column),
                 _ => false,
@@ -262,7 +278,7 @@ impl Planner<'_> {
     // ---- the order of collections ------------------------------------------------------------------------------
 
     fn nest(&mut self) {
-        let mut placed = 0u32;
+        let mut placed: TableSet = 0;
         if self.catalog.counts.are_kept() {
             for step in self.join_order() {
                 let single = self.plan.levels.iter().all(|level| level.access.is_single());
@@ -274,10 +290,9 @@ impl Planner<'_> {
                 }
             }
         }
-        let count = self.logical.tables.len() - self.plan.implied.len();
-        while self.plan.levels.len() < count {
-            let open = (0..self.logical.tables.len())
-                .filter(|&table| placed >> table & 1 == 0 && !self.plan.implied.contains(&table));
+        let joined = self.joined();
+        while placed != joined {
+            let open = (0..self.logical.tables.len()).filter(|&table| (joined & !placed) >> table & 1 == 1);
             let best = open
                 .filter(|&table| self.is_ready(table, placed))
                 .map(|table| (table, self.candidate(table, placed)))
@@ -299,31 +314,34 @@ impl Planner<'_> {
         self.plan.rows = gathered.min(self.wanted_rows());
     }
 
-    pub(super) fn is_ready(&self, table: usize, placed: u32) -> bool {
-        let arguments = self.logical.tables[table].origin.expressions().fold(0, |tables, e| tables | self.tables(e));
-        if (arguments | self.crossed_before(table)) & !placed != 0 {
-            return false;
+    pub(super) fn is_ready(&self, table: usize, placed: TableSet) -> bool {
+        self.needs(table) & !placed == 0 && (placed != 0 || !self.is_left(table))
+    }
+
+    /// The tables that must stand outside a table: those that its rows are computed from, that CROSS JOIN keeps before it, or that
+    /// its ON names.
+    pub(super) fn needs(&self, table: usize) -> TableSet {
+        let arguments = self.logical.tables[table].origin.expressions();
+        let needs = arguments.fold(self.crossed_before(table), |tables, expr| tables | self.tables(expr));
+        if self.is_left(table) {
+            return self.left_on[table].iter().fold(needs, |tables, on| tables | on.tables) & !(1 << table);
         }
-        if self.logical.tables[table].left_on.is_none() {
-            return true;
-        }
-        let needs = self.left_on[table].iter().fold(0, |tables, on| tables | self.tables(on)) & !(1 << table);
-        placed != 0 && needs & !placed == 0
+        needs
     }
 
     /// The tables that CROSS JOIN keeps outside this one: all before it in the text.
-    fn crossed_before(&self, table: usize) -> u32 {
+    fn crossed_before(&self, table: usize) -> TableSet {
         if self.logical.crossed >> table & 1 == 0 {
             return 0;
         }
-        self.plan.implied.iter().fold((1 << table) - 1, |before, implied| before & !(1 << implied))
+        self.joined() & ((1 << table) - 1)
     }
 
     fn add_level(&mut self, table: usize, mut candidate: Candidate) {
-        if !candidate.sides.is_empty() {
-            self.add_hash(table, &mut candidate);
+        if candidate.keeps {
+            self.add_kept(table, &mut candidate);
         }
-        let left = self.logical.tables[table].left_on.is_some();
+        let left = self.is_left(table);
         let conditions = if left { &mut self.left_on[table] } else { &mut self.conditions };
         let mut number = 0;
         conditions.retain(|_| {
@@ -349,11 +367,14 @@ impl Planner<'_> {
         self.plan.levels.push(level);
     }
 
-    /// Has the rows that a table is joined by hashed: those of an inner query as they are, of a collection the fields that
-    /// are used, of the documents that pass what the query asks of them alone.
-    fn add_hash(&mut self, table: usize, candidate: &mut Candidate) {
-        let sides = std::mem::take(&mut candidate.sides);
-        let Access::Kept { inner, hash, .. } = &mut candidate.access else { return };
+    /// Has the rows that a table is joined by kept, and hashed where they are found by values: those of an inner query as they are,
+    /// of a collection the fields that are used, of the documents that pass what the query asks of them alone.
+    fn add_kept(&mut self, table: usize, candidate: &mut Candidate) {
+        let conditions = self.conditions_of(table);
+        let hashed = candidate.fulfilled.iter().filter_map(|place| hashed_side(&conditions[*place], table));
+        let (sides, values): (Vec<Expr>, Vec<Expr>) = hashed.map(|(side, value)| (side.clone(), value.clone())).unzip();
+        let Access::Kept { inner, hash, keys, .. } = &mut candidate.access else { return };
+        *keys = values;
         let place = match self.logical.tables[table].origin {
             Origin::Collection(collection) => {
                 let (logical, columns) = self.kept_collection(table, &sides, &mut candidate.fulfilled);
@@ -373,9 +394,11 @@ impl Planner<'_> {
                 sides.iter().map(place).collect()
             }
         };
-        let hashes = &mut self.plan.inner[*inner].hashes;
-        hashes.push(place);
-        *hash = Some(hashes.len() - 1);
+        if !place.is_empty() {
+            let hashes = &mut self.plan.inner[*inner].hashes;
+            hashes.push(place);
+            *hash = Some(hashes.len() - 1);
+        }
     }
 
     /// The query that reads a collection for a join: its columns in their order, then what is hashed. Gives where that is.
@@ -385,15 +408,12 @@ impl Planner<'_> {
         let columns = &self.logical.columns;
         let number = |column: usize| columns[..column].iter().filter(|other| other.table == table).count();
         let own = |expr: &Expr| renumber(expr.clone(), &number);
-        let conditions = if source.left_on.is_some() { &self.left_on[table] } else { &self.conditions };
         let mut logical = Logical::default();
         logical.tables.push(Table { origin: source.origin.clone(), alias: source.alias.clone(), left_on: None });
-        for (place, condition) in conditions.iter().enumerate() {
-            // Kept for all rows of the query around, it takes nothing of one.
-            if self.tables(condition) == 1 << table && !condition.has_inner() && !condition.has_outer() {
-                logical.conditions.push(own(condition));
-                fulfilled.push(place);
-            }
+        // Kept for all rows of the query around, it takes nothing of one.
+        for (place, condition) in self.conditions_of(table).iter().enumerate().filter(|(_, c)| c.is_of(table)) {
+            logical.conditions.push(own(&condition.expr));
+            fulfilled.push(place);
         }
         for column in columns.iter().filter(|column| column.table == table) {
             let expr = Expr::Column(logical.columns.len());
@@ -427,17 +447,17 @@ impl Planner<'_> {
     /// Gives each condition to the first level that knows all its fields.
     fn place_conditions(&mut self) {
         let conditions = std::mem::take(&mut self.conditions);
-        for condition in conditions {
+        for Condition { expr: condition, tables, .. } in conditions {
             if truth(&condition) == Some(true) {
                 continue;
             }
-            let mut missing = self.tables(&condition);
+            let mut missing = tables;
             let level = self.plan.levels.iter().position(|level| {
                 missing &= !(1 << level.table);
                 missing == 0
             });
             match level {
-                _ if self.tables(&condition) == 0 => self.plan.first.push(condition),
+                _ if tables == 0 => self.plan.first.push(condition),
                 Some(number) if self.plan.levels[number].left => self.plan.levels[number].beyond.push(condition),
                 Some(number) => self.plan.levels[number].before.push(condition),
                 None => self.plan.first.push(condition),
@@ -445,8 +465,8 @@ impl Planner<'_> {
         }
         for number in 0..self.plan.levels.len() {
             let table = self.plan.levels[number].table;
-            let on = std::mem::take(&mut self.left_on[table]);
-            self.plan.levels[number].before.extend(on.into_iter().filter(|on| truth(on) != Some(true)));
+            let on = std::mem::take(&mut self.left_on[table]).into_iter().map(|on| on.expr);
+            self.plan.levels[number].before.extend(on.filter(|on| truth(on) != Some(true)));
         }
     }
 

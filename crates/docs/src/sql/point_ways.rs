@@ -5,6 +5,7 @@
 
 use super::access::{Access, Candidate, Weight};
 use super::candidates::{Bound, limits, of_one_kind};
+use super::condition::TableSet;
 use super::estimate::{LOOKUP, SEEK};
 use super::expr::{Affinity, Comparison, Expr, Literal};
 use super::planner::Planner;
@@ -29,22 +30,21 @@ struct OneOf<'a> {
 }
 
 impl Planner<'_> {
-    fn one_of(&self, table: usize, placed: u32) -> Vec<OneOf<'_>> {
-        let left = self.logical.tables[table].left_on.is_some();
-        let conditions = if left { &self.left_on[table] } else { &self.conditions };
+    fn one_of(&self, table: usize, placed: TableSet) -> Vec<OneOf<'_>> {
         let own = |column: usize| {
             let column = &self.logical.columns[column];
             (column.table == table).then_some(column.name.as_str())
         };
-        let found = conditions.iter().enumerate().filter_map(|(condition, expr)| match expr {
+        let conditions = self.conditions_of(table).iter().enumerate().filter(|(_, c)| c.tables >> table & 1 == 1);
+        let found = conditions.filter_map(|(number, condition)| match &condition.expr {
             Expr::In(of, Affinity::None, list) => {
                 let Expr::Column(column) = **of else { return None };
-                let is_known = list.iter().all(|value| self.tables(value) & !placed == 0);
-                Some((condition, own(column).filter(|_| is_known)?, Sought::List(list.clone())))
+                let is_known = condition.sides.1 & !placed == 0;
+                Some((number, own(column).filter(|_| is_known)?, Sought::List(list.clone())))
             }
             // One that is told of the row has rows only for a row that was found.
             Expr::InInner(values, asked) if asked.outer.is_empty() => match values[..] {
-                [(Affinity::None, Expr::Column(column))] => Some((condition, own(column)?, Sought::Rows(asked.number))),
+                [(Affinity::None, Expr::Column(column))] => Some((number, own(column)?, Sought::Rows(asked.number))),
                 _ => None,
             },
             _ => None,
@@ -53,7 +53,7 @@ impl Planner<'_> {
     }
 
     /// The ways by several values.
-    pub(super) fn point_ways(&self, table: usize, placed: u32, bounds: &[Bound<'_>]) -> Vec<Candidate> {
+    pub(super) fn point_ways(&self, table: usize, placed: TableSet, bounds: &[Bound<'_>]) -> Vec<Candidate> {
         let (info, lists) = (self.info(table), self.one_of(table, placed));
         if lists.is_empty() {
             return Vec::new();

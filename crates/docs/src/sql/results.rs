@@ -86,11 +86,16 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     fn collect(&mut self, frame: Option<&Frame<'_>>) -> Flow {
         let (plan, mut room) = (self.plan, self.fixed.meter.row_room());
         self.sort.begin();
-        for (expr, falling) in &plan.order {
+        let start = self.sort.bytes().len();
+        for (place, (expr, falling)) in plan.order.iter().enumerate() {
             let scope = Scope { frame, fixed: self.fixed, arena: self.arena };
             let value = expr.evaluate(&scope)?;
             room.take(Field::Value(value))?;
             sort::push_key(value, *falling, self.sort.bytes())?;
+            if place + 1 == plan.sorted_by && self.is_complete_before(start) {
+                self.sort.cancel();
+                return Err(End::Enough);
+            }
         }
         self.sort.end_key();
         for expr in &plan.outputs {
@@ -100,6 +105,22 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         }
         self.sort.end(self.keep(), self.fixed.meter)?;
         Ok(self.check_sort()?)
+    }
+
+    /// Whether the rows that are wanted are complete before this one, the first terms of whose sort key lie in the buffer from
+    /// `start` on: rows come in the order of these, and as many as are wanted had lesser values.
+    fn is_complete_before(&mut self, start: usize) -> bool {
+        let keep = self.keep();
+        let first_terms = &self.sort.bytes()[start..];
+        if self.collected.first_terms != first_terms {
+            self.collected.first_terms.clear();
+            self.collected.first_terms.extend_from_slice(first_terms);
+            if keep.is_some_and(|keep| self.collected.rows >= keep as u64) {
+                return true;
+            }
+        }
+        self.collected.rows += 1;
+        false
     }
 
     /// How many sorted rows are wanted at most.

@@ -189,6 +189,13 @@ pub(super) struct Groups {
     pub(super) bytes: usize,
 }
 
+/// Rows that were collected for a sort, and the first terms of the last one's sort key.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) rows: u64,
+    pub(super) first_terms: Vec<u8>,
+}
+
 /// An execution in progress.
 pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) plan: &'e Plan,
@@ -217,6 +224,8 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) part: Option<Part<'e>>,
     /// Where the rows of all queries of the execution are counted, if there are inner ones.
     pub(super) tally: Option<&'e Tally>,
+    /// What was collected for a sort whose rows come in the order of its first terms.
+    pub(super) collected: Collected,
     /// Rows and bytes that have been counted with those of other parts or queries.
     pub(super) counted: (u64, Cell<usize>),
     pub(super) sink: &'e mut S,

@@ -197,6 +197,13 @@ impl SortBuffer {
         self.drop_unwanted(keep, meter)
     }
 
+    /// Takes the row that was begun last out again.
+    pub(crate) fn cancel(&mut self) {
+        if let Some(row) = self.rows.pop() {
+            self.bytes.truncate(row.start);
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

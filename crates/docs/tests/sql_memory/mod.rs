@@ -18,6 +18,8 @@ const PART_ENTRIES: usize = 3;
 
 /// Called with the range that a thread begins to read.
 type OnScan = Box<dyn Fn(KeyRange<'_>) + Send + Sync>;
+/// Called with the tree that is begun to be read.
+type OnScanOf = Box<dyn Fn(TreeId) + Send + Sync>;
 
 #[derive(Default)]
 pub(crate) struct Memory {
@@ -26,6 +28,7 @@ pub(crate) struct Memory {
     /// Entries of a part that a thread reads; the last has what is left.
     pub(crate) part_entries: Option<usize>,
     pub(crate) on_scan: Option<OnScan>,
+    pub(crate) on_scan_of: Option<OnScanOf>,
 }
 
 /// How a test describes a collection.
@@ -179,6 +182,9 @@ impl View for Memory {
     ) -> Result<(), store::Error> {
         if let Some(on_scan) = &self.on_scan {
             on_scan(range);
+        }
+        if let Some(on_scan_of) = &self.on_scan_of {
+            on_scan_of(tree);
         }
         let Some(mut entries) = self.entries(tree, range) else { return Ok(()) };
         loop {

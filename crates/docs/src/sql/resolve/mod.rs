@@ -22,13 +22,14 @@ use outer::{AroundTable, OuterField};
 
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::sql::aggregate::AggregateCall;
+use crate::sql::condition::TableSet;
 use crate::sql::error::{SqlError, SqlErrorKind};
 use crate::sql::expr::{Affinity, Expr};
 use crate::sql::parse;
 use crate::sql::sets::Combine;
 
 /// Most collections in one FROM.
-pub const TABLES_MAX: usize = 8;
+pub const TABLES_MAX: usize = 64;
 /// Most parameters of a query.
 pub const PARAMETERS_MAX: usize = 64;
 /// Most result columns.
@@ -148,7 +149,7 @@ pub(crate) struct Output {
 pub(crate) struct Logical {
     pub(crate) tables: Vec<Table>,
     /// Bits of the tables that stay behind all before them in the text: on the right of CROSS JOIN.
-    pub(crate) crossed: u32,
+    pub(crate) crossed: TableSet,
     pub(crate) columns: Vec<Column>,
     pub(crate) parameters: Vec<String>,
     /// All must hold.

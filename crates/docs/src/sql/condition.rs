@@ -1,0 +1,52 @@
+//! A condition while a plan is made, with what the planner asks of it again and again: the tables whose fields it uses, and the
+//! share of the rows that pass it.
+
+use std::cell::OnceCell;
+
+use super::expr::Expr;
+use super::resolve::{Column, TABLES_MAX};
+
+/// A set of tables of one FROM, as bits by their numbers.
+pub(crate) type TableSet = u64;
+
+const _: () = assert!(TABLES_MAX <= TableSet::BITS as usize);
+
+/// The tables whose fields an expression uses.
+pub(super) fn tables_of(expr: &Expr, columns: &[Column]) -> TableSet {
+    let mut tables = 0;
+    expr.walk(&mut |part| {
+        if let Expr::Column(column) | Expr::Path(column, _) = part {
+            tables |= 1 << columns[*column].table;
+        }
+    });
+    tables
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Condition {
+    pub(super) expr: Expr,
+    pub(super) tables: TableSet,
+    /// Of a comparison: the tables of its left and of its right side. Of IN with a list: of what is sought, and of the list.
+    pub(super) sides: (TableSet, TableSet),
+    /// The share of the rows that pass, once it was asked for ([`super::planner::Planner::share`]).
+    pub(super) share: OnceCell<f64>,
+}
+
+impl Condition {
+    pub(super) fn new(expr: Expr, columns: &[Column]) -> Condition {
+        let of = |expr: &Expr| tables_of(expr, columns);
+        let sides = match &expr {
+            Expr::Compare(_, _, a, b) => (of(a), of(b)),
+            Expr::In(sought, _, list) => (of(sought), list.iter().fold(0, |tables, value| tables | of(value))),
+            _ => (0, 0),
+        };
+        Condition { tables: of(&expr), expr, sides, share: OnceCell::new() }
+    }
+
+    /// It uses fields of this table and of no other, and takes nothing of an inner query or a query around: a document alone
+    /// tells whether it passes.
+    pub(super) fn is_of(&self, table: usize) -> bool {
+        self.tables == 1 << table && !self.expr.has_inner() && !self.expr.has_outer()
+    }
+}
