@@ -87,6 +87,11 @@ impl Counts {
         self.shared.is_some()
     }
 
+    /// Whether they are the same counts, kept in one place: then of one catalog, as an open database has it.
+    pub(crate) fn is_same(&self, other: &Counts) -> bool {
+        self.shared.as_ref().zip(other.shared.as_ref()).is_some_and(|(own, other)| Arc::ptr_eq(own, other))
+    }
+
     /// Another number than before where a count has moved far since.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {

@@ -68,6 +68,7 @@ mod sql_spill;
 mod sql_stack;
 mod sql_store;
 mod sql_travels;
+mod statements;
 mod steps;
 mod truncate;
 mod views;

@@ -24,6 +24,11 @@ const POOL_THREAD_BYTES: usize = docs::sql::STACK_BYTES_MAX;
 /// that requests bring. Those used least recently go, and are made again in about a tenth of a millisecond.
 const PARTS_FOR_PLANS: usize = 256;
 const PLAN_BYTES_MOST: usize = 4 << 20;
+/// A part of the memory beyond the smallest settings, which do without, for statements of the general API that are kept prepared by
+/// their text: some kilobytes each.
+const STATEMENTS_FROM: usize = 32 << 20;
+const PARTS_FOR_STATEMENTS: usize = 256;
+const STATEMENT_BYTES_MOST: usize = 4 << 20;
 /// A thread that helps with a scan, or builds a view or an index: its stack while it lives, which knows no statement's tree.
 const HELPER_BYTES: usize = 72 << 10;
 /// Views are built by as many threads as there are loops, and indexes by one.
@@ -174,6 +179,8 @@ pub(crate) struct Division {
     pub(crate) building_bytes: usize,
     /// Plans of prepared queries.
     pub(crate) plan_bytes: usize,
+    /// Statements of the general API, prepared.
+    pub(crate) statement_bytes: usize,
     /// Endpoints and their statements, those of two configurations, beyond what the process has room for.
     endpoint_bytes: usize,
     threads: usize,
@@ -202,6 +209,7 @@ impl Division {
             helpers: config.query_threads.saturating_sub(1) + threads + INDEX_BUILDERS,
             endpoint_bytes: endpoint_bytes(config).saturating_sub(PROCESS_ENDPOINT_BYTES),
             plan_bytes: (memory / PARTS_FOR_PLANS).min(PLAN_BYTES_MOST),
+            statement_bytes: (memory.saturating_sub(STATEMENTS_FROM) / PARTS_FOR_STATEMENTS).min(STATEMENT_BYTES_MOST),
             building_bytes: (memory / PARTS_FOR_BUILDING).min(BUILDING_BYTES_MOST),
             places_bytes: (memory / 32 / (threads + POOL_THREADS)).min(PLACES_BYTES_MOST),
             cold_threads: (memory / MEMORY_PER_COLD_THREAD).clamp(COLD_THREADS_LEAST, COLD_THREADS_MOST),
@@ -359,7 +367,7 @@ impl Division {
     }
 
     /// The parts by name, for metrics and the log.
-    pub(crate) fn parts(&self) -> [(&'static str, usize); 16] {
+    pub(crate) fn parts(&self) -> [(&'static str, usize); 17] {
         let threads = self.threads;
         let queries = threads * self.loop_query_bytes + POOL_THREADS * self.query_bytes;
         let documents = (threads + COMMITTERS) * COPIES_PER_WRITE * self.transaction_bytes;
@@ -368,6 +376,7 @@ impl Division {
             ("query_threads", POOL_THREADS * POOL_THREAD_BYTES + self.helpers * HELPER_BYTES),
             ("building", PER_BUILDING_BYTE * self.building_bytes),
             ("plans", self.plan_bytes),
+            ("statements", self.statement_bytes),
             ("endpoints", self.endpoint_bytes),
             ("memtables", MEMTABLES * self.memtable_bytes),
             ("documents", documents),

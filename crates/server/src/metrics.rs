@@ -66,12 +66,13 @@ fn by_part(name: &str, help: &str, parts: &[(&str, u64)], out: &mut String) {
 }
 
 /// The parts whose use is counted: what may wait. What only work in hand takes has its bound alone.
-fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 7] {
+fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 8] {
     let store = service.database.store().stats();
     let loops: Vec<_> = sources.loops.iter().map(Loop::metrics).collect();
     let sum = |counter: fn(&reactor::LoopMetrics) -> u64| loops.iter().map(counter).sum::<u64>();
     [
         ("plans", service.database.catalog().plans.bytes() as u64),
+        ("statements", service.queries.statements.bytes() as u64),
         ("memtables", store.memtable_bytes + store.frozen_bytes),
         ("bodies", sum(|metrics| metrics.arriving_bytes)),
         ("waiting_writes", service.writes.bytes() as u64 + store.queue_bytes),
@@ -163,11 +164,11 @@ fn store(service: &Service) -> [Metric; 25] {
     ]
 }
 
-fn pool(service: &Service) -> [Metric; 20] {
+fn pool(service: &Service) -> [Metric; 23] {
     let (pool, cold) = (service.pool.metrics(), service.cold.pool.metrics());
     let (scans, rows_read) = service.queries.counts();
     let (spilled, spilled_total) = service.queries.spilled();
-    let plans = &service.database.catalog().plans;
+    let (plans, statements) = (&service.database.catalog().plans, &service.queries.statements);
     let large_writes = (service.large_writes.done(), service.large_writes.queued());
     [
         ("pool_queued", Type::Gauge, "Jobs that wait for a thread.", pool.queued as f64),
@@ -197,6 +198,24 @@ fn pool(service: &Service) -> [Metric; 20] {
             Type::Counter,
             "Those of them that went for others, for want of memory.",
             plans.evicted() as f64,
+        ),
+        (
+            "query_statements_found_total",
+            Type::Counter,
+            "Statements of the general API that were kept prepared from an earlier request.",
+            statements.found() as f64,
+        ),
+        (
+            "query_statements_prepared_total",
+            Type::Counter,
+            "Statements of the general API that were prepared.",
+            statements.prepared() as f64,
+        ),
+        (
+            "query_statements_evicted_total",
+            Type::Counter,
+            "Those of them that went for others, for want of memory.",
+            statements.evicted() as f64,
         ),
         (
             "query_rows_read_total",

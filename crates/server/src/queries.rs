@@ -2,7 +2,8 @@
 //! for one that reads much or is ended.
 
 use crate::config::ServerConfig;
-use docs::sql::{Outcome, QueryError, ROWS_READ, Scratch, SpillSpace, Workers};
+use crate::memory::Division;
+use docs::sql::{Outcome, QueryError, ROWS_READ, Scratch, SpillSpace, Statements, Workers};
 use http::Presence;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub(crate) const PLAN_FIELD: &str = "Sapsan-Plan";
 pub(crate) struct Queries {
     /// Threads that help with scans.
     pub(crate) workers: Arc<Workers>,
+    /// Those that came as text, prepared.
+    pub(crate) statements: Statements,
     /// How long one query may run on the pool.
     pub(crate) time_max: Duration,
     /// Where queries put what exceeds their memory, if they may.
@@ -35,6 +38,7 @@ impl Queries {
         let workers = Workers::new(config.query_threads.saturating_sub(1)).on_start(executor::give_way);
         Queries {
             workers: Arc::new(workers),
+            statements: Statements::new(Division::of(config).statement_bytes),
             time_max: config.query,
             spill: (bytes_max > 0).then(|| Arc::new(SpillSpace::new(folder, bytes_max))),
             log_rows: config.query_log_rows,

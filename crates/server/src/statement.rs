@@ -6,7 +6,7 @@ pub use crate::media::Shape;
 use crate::rows::Csv;
 use crate::streaming;
 use docs::catalog::Catalog;
-use docs::sql::{Budget, Explain, Outcome, Query, QueryError, RowSink, Scratch, SqlError, Value, Workers};
+use docs::sql::{Budget, Explain, Outcome, Query, QueryError, RowSink, Scratch, SqlError, Statements, Value, Workers};
 use docs::{Moment, Session};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// A prepared statement.
 #[derive(Debug)]
 pub struct Statement {
-    query: Query,
+    query: Arc<Query>,
     /// Its plan is asked for, not its rows.
     explain: Option<Explain>,
     /// Threads that may help.
@@ -53,13 +53,25 @@ impl Arguments {
 impl Statement {
     /// Prepares a text: a query, or `EXPLAIN` of one ([`Explain`]).
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Statement, SqlError> {
+        Statement::prepare_by(sql, |sql| Query::prepare(sql, catalog).map(Arc::new))
+    }
+
+    /// The same of a text that may be kept prepared from an earlier request.
+    pub(crate) fn kept(sql: &str, catalog: &Catalog, statements: &Statements) -> Result<Statement, SqlError> {
+        Statement::prepare_by(sql, |sql| statements.query(sql, catalog))
+    }
+
+    fn prepare_by(
+        sql: &str,
+        prepare: impl FnOnce(&str) -> Result<Arc<Query>, SqlError>,
+    ) -> Result<Statement, SqlError> {
         let Some((explain, start)) = Explain::of(sql)? else {
-            return Ok(Statement { query: Query::prepare(sql, catalog)?, explain: None, workers: None });
+            return Ok(Statement { query: prepare(sql)?, explain: None, workers: None });
         };
         // Line ends stay, the rest becomes blanks, so that messages tell the place in the text as it was typed.
         let (prefix, rest) = sql.split_at(start);
         let blanks: String = prefix.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-        Ok(Statement { query: Query::prepare(&(blanks + rest), catalog)?, explain: Some(explain), workers: None })
+        Ok(Statement { query: prepare(&(blanks + rest))?, explain: Some(explain), workers: None })
     }
 
     /// The same with threads that help where much is read.

@@ -348,6 +348,27 @@ fn a_query_tells_its_plan_and_scans_are_counted() {
 }
 
 #[test]
+fn a_text_that_comes_again_is_not_prepared_again() {
+    let server = start();
+    assert_eq!(server.ask("POST", "/_/collections/items", "", ITEM).status, 201);
+    let ask = |price: i64, page: bool| {
+        let mut body = json!({ "sql": "SELECT id FROM items WHERE price > :p", "params": { "p": price } });
+        if page {
+            body["limit"] = json!(5);
+        }
+        let answer = server.ask("POST", "/_/query", "", body.to_string().as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.text().matches("\"id\"").count()
+    };
+    assert_eq!([ask(0, false), ask(1_000_000, false), ask(0, false)], [1, 0, 1]);
+    assert_eq!([ask(1_000_000, true), ask(0, true)], [0, 1]);
+    let counted =
+        ["found", "prepared", "evicted"].map(|what| server.metric(&format!("sapsan_query_statements_{what}_total")));
+    assert_eq!(counted, [3.0, 2.0, 0.0]);
+    assert!(server.get("/_/metrics").text().contains("sapsan_memory_used_bytes{part=\"statements\"} "));
+}
+
+#[test]
 fn a_query_over_its_time_or_its_rows_is_told_so() {
     let server = TestServer::start("scan_rows_max = 1\nquery_seconds = 1", "");
     for id in [1, 2] {

@@ -18,7 +18,7 @@ use crate::refusal;
 use crate::service::Service;
 use crate::statement::Arguments;
 use docs::Database;
-use docs::sql::{PAGE_ROWS_MAX, Paged, QueryError, Value};
+use docs::sql::{PAGE_ROWS_MAX, QueryError, Value};
 use http::{LateReply, Reply, Status};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
@@ -103,7 +103,8 @@ impl PageWanted {
         late: &mut LateReply,
     ) -> Result<Option<Vec<u8>>, Failure> {
         let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
-        let paged = Paged::prepare(sql, database.catalog()).map_err(|error| invalid(error.to_string()))?;
+        let prepared = queries.statements.paged(sql, database.catalog());
+        let paged = prepared.map_err(|error| invalid(error.to_string()))?;
         let at = self.0.at();
         let names = paged.parameters().iter();
         let values = names.map(|name| arguments.value(name).ok_or(name));

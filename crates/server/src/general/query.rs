@@ -114,8 +114,8 @@ fn execute(
     queries: &Queries,
     (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
 ) -> Result<Option<()>, Failure> {
-    let statement =
-        Statement::prepare(sql, database.catalog()).map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
+    let statement = Statement::kept(sql, database.catalog(), &queries.statements);
+    let statement = statement.map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
     let statement = statement.with_workers(Arc::clone(&queries.workers));
     let values = statement
         .bind(arguments)
