@@ -2,14 +2,27 @@
 //!
 //! The thread looks at pages of the trees as any reader does, so many for each tree at most, and lets its snapshot go after
 //! each look. Writers know nothing of it.
+//!
+//! What it has counted is kept among the rows of the catalog's tree, so that it is known as soon as the database is opened again:
+//!
+//! ```text
+//!  counts/NUMBER   {"entries": N, "alike": [N, …]}     NUMBER is the tree's
+//! ```
+//!
+//! Opening asks each tree for its size, which takes a page or two, and samples those whose size is no longer what is kept. Rows are written
+//! after a look, of trees that have changed by [`CHANGED_SHARE`] since; small trees need none.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value as Json, json};
+
 use crate::catalog::{Catalog, CollectionInfo};
-use crate::counts::{ALL, Counts, TreeCount};
+use crate::counts::{ALL, Counts, ENTRIES_LEAST, TreeCount};
 use crate::engine::{KeyRange, TreeId, View};
+use crate::stored_catalog::Rows;
 use crate::views::Heart;
 
 /// How long counting may hold up the opening of a database: what is not counted by then, the thread counts.
@@ -30,7 +43,7 @@ impl Counts {
         for (tree, fields) in trees.take_while(|_| goes_on()) {
             let same = |known: TreeCount| {
                 let now = view.entries_about(tree, ALL).ok().flatten().unwrap_or_default() as f64;
-                (now - known.entries).abs() <= known.entries * CHANGED_SHARE
+                is_same_size(now, known.entries)
             };
             if !all && self.of(tree).is_some_and(same) {
                 continue;
@@ -43,6 +56,75 @@ impl Counts {
     }
 }
 
+fn is_same_size(now: f64, known: f64) -> bool {
+    (now - known).abs() <= known * CHANGED_SHARE
+}
+
+/// Counts that the catalog's tree keeps, by tree.
+#[derive(Debug, Default)]
+struct Saved(BTreeMap<u32, TreeCount>);
+
+/// What the key of such a row begins with.
+const ROW: &str = "counts/";
+
+impl Saved {
+    /// Reads the rows; of one that says nothing sensible the tree is counted again.
+    fn read(rows: &Rows) -> Saved {
+        let counts = rows.iter().filter_map(|(key, row)| {
+            let number = key.strip_prefix(ROW)?.parse().ok()?;
+            let row: Json = serde_json::from_str(row).ok()?;
+            let alike = row.get("alike")?.as_array()?.iter().map(Json::as_f64).collect::<Option<_>>()?;
+            Some((number, TreeCount { entries: row.get("entries")?.as_f64()?, alike }))
+        });
+        Saved(counts.collect())
+    }
+
+    /// The rows to be written, or to be removed, so that they say what is known now.
+    fn update(&mut self, catalog: &Catalog) -> Vec<(String, Option<String>)> {
+        let trees: Vec<TreeId> =
+            catalog.collections.iter().flat_map(|info| trees(info)).map(|(tree, _)| tree).collect();
+        let is_there = |number: &u32| trees.iter().any(|tree| tree.0 == *number);
+        let gone: Vec<u32> = self.0.keys().filter(|number| !is_there(number)).copied().collect();
+        let mut rows: Vec<_> = gone.iter().map(|number| (format!("{ROW}{number}"), None)).collect();
+        self.0.retain(|number, _| is_there(number));
+        for tree in trees {
+            let Some(now) = catalog.counts.of(tree).filter(|now| now.entries >= ENTRIES_LEAST) else { continue };
+            let is_known = |saved: &TreeCount| is_same_size(now.entries, saved.entries) && !now.has_moved(saved);
+            if self.0.get(&tree.0).is_some_and(is_known) {
+                continue;
+            }
+            let row = json!({ "entries": now.entries, "alike": now.alike });
+            rows.push((format!("{ROW}{}", tree.0), Some(row.to_string())));
+            self.0.insert(tree.0, now);
+        }
+        rows
+    }
+}
+
+/// Writes rows of the catalog's tree.
+struct SaveRows {
+    tree: TreeId,
+    rows: Vec<(String, Option<String>)>,
+}
+
+impl store::Transaction for SaveRows {
+    fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+        for (key, row) in &self.rows {
+            match row {
+                Some(row) => tx.put(self.tree, key.as_bytes(), row.as_bytes()),
+                None => tx.delete(self.tree, key.as_bytes()),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
+        if let Err(error) = outcome {
+            tracing::debug!(%error, "counts of trees are not written: the next start counts them");
+        }
+    }
+}
+
 /// The trees of a collection, each with the number of fields that its keys begin with.
 fn trees(info: &CollectionInfo) -> impl Iterator<Item = (TreeId, usize)> {
     let indexes = info.indexes.iter().filter(|index| index.readiness.is_ready());
@@ -51,6 +133,7 @@ fn trees(info: &CollectionInfo) -> impl Iterator<Item = (TreeId, usize)> {
 
 /// The thread; dropped, it stops.
 pub(crate) struct Counter {
+    saved: Arc<Mutex<Saved>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
@@ -73,11 +156,27 @@ pub(crate) fn take(heart: &Heart, catalog: &Catalog, all: bool, goes_on: &dyn Fn
     goes_on()
 }
 
+/// Has what is counted written into the catalog's tree. Nobody waits for it.
+fn save(heart: &Heart, catalog: &Catalog, saved: &Mutex<Saved>) {
+    let Ok(reader) = heart.store.reader() else { return };
+    let rows = saved.lock().unwrap_or_else(PoisonError::into_inner).update(catalog);
+    if !rows.is_empty() {
+        // A full queue has other things to do: what is not written now is counted at the next start.
+        let _ = heart.store.submit(&reader, Box::new(SaveRows { tree: heart.catalog_tree, rows }));
+    }
+}
+
 impl Counter {
-    /// Counts, and goes on counting now and again.
-    pub(crate) fn start(heart: &Arc<Heart>, catalog: &Catalog) -> Result<Counter, store::Error> {
+    /// Takes what is kept, counts what has changed since, and goes on counting now and again.
+    pub(crate) fn start(heart: &Arc<Heart>, catalog: &Catalog, stored: &Rows) -> Result<Counter, store::Error> {
         let began = Instant::now();
-        let is_counted = take(heart, catalog, true, &|| began.elapsed() < OPENING_MAX);
+        let saved = Saved::read(stored);
+        for (tree, _) in catalog.collections.iter().flat_map(|info| trees(info)) {
+            saved.0.get(&tree.0).into_iter().for_each(|count| catalog.counts.set(tree, count.clone()));
+        }
+        let saved = Arc::new(Mutex::new(saved));
+        let is_counted = take(heart, catalog, false, &|| began.elapsed() < OPENING_MAX);
+        let for_thread = Arc::clone(&saved);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (heart, catalog, stopped) = (Arc::clone(heart), catalog.clone(), Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("counter".to_string()).stack_size(STACK_BYTES);
@@ -87,11 +186,18 @@ impl Counter {
             while !waits(&stopped, wait) {
                 looks = (looks + 1) % LOOKS_OF_SIZE;
                 take(&heart, &catalog, looks == 0, &|| !waits(&stopped, Duration::ZERO));
+                save(&heart, &catalog, &for_thread);
                 wait = LOOK_EVERY;
             }
         });
         let source = |source| store::Error::Io { context: "start a thread".to_string(), source };
-        Ok(Counter { stop, thread: Some(spawned.map_err(source)?) })
+        Ok(Counter { saved, stop, thread: Some(spawned.map_err(source)?) })
+    }
+
+    /// Counts all now.
+    pub(crate) fn count(&self, heart: &Heart, catalog: &Catalog) {
+        take(heart, catalog, true, &|| true);
+        save(heart, catalog, &self.saved);
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     pub(crate) builder: Mutex<Builder>,
     pub(crate) index_builder: Mutex<IndexBuilder>,
     /// Stops when it is dropped.
-    _counter: Counter,
+    counter: Counter,
     pub(crate) heart: Arc<Heart>,
     pub(crate) dir: PathBuf,
     catalog: Catalog,
@@ -198,12 +198,12 @@ impl Database {
         let builder = Builder::start(&heart, config.build_threads)?;
         let index_builder = IndexBuilder::start(&heart)?;
         catalog.counts = counter::counts(&heart);
-        let counter = Counter::start(&heart, &catalog)?;
+        let counter = Counter::start(&heart, &catalog, stored)?;
         let is_timed = heart.collections.iter().any(Collection::is_timed);
         let inner = Inner {
             builder: Mutex::new(builder),
             index_builder: Mutex::new(index_builder),
-            _counter: counter,
+            counter,
             heart,
             dir: dir.to_path_buf(),
             catalog,
@@ -286,7 +286,7 @@ impl Database {
 
     /// Counts anew what queries' ways are weighed by ([`crate::counts`]); a thread does so now and again.
     pub fn count(&self) {
-        counter::take(&self.inner.heart, &self.inner.catalog, true, &|| true);
+        self.inner.counter.count(&self.inner.heart, &self.inner.catalog);
     }
 
     /// Computes a view again as of one moment and compares it with its rows, while writes go on. `None`: there is no such

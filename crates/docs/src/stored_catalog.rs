@@ -10,6 +10,7 @@
 //!  unique/NAME/FIELD       {"tree": TREE}                      these two with "state": "building" until it is built
 //!  reference/NAME/FIELD    {"target": NAME}
 //!  drop/TREE               {}            the tree's entries are of no use any more and are to be removed
+//!  counts/NUMBER           about how much a tree holds (`counter.rs`)
 //! ```
 //!
 //! At open the wanted catalog, from the configuration, is compared with these rows. What is missing or different, while

@@ -88,3 +88,47 @@ fn a_query_that_was_prepared_while_a_collection_was_empty_plans_anew_when_it_has
     let query = database.prepare_query("SELECT note FROM orders WHERE state = :s AND customer > 9000").unwrap();
     assert_eq!(plan(&query), "SCAN orders FILTER 2");
 }
+
+#[test]
+fn counts_are_there_after_a_restart_and_taken_again_where_a_tree_has_grown() {
+    let service = Service::new(&config(CONFIG));
+    fill(&service, 0..ORDERS);
+    service.database.store().checkpoint().unwrap();
+    service.database.count();
+    let orders = service.database.catalog().collection("orders").unwrap().clone();
+    let (customer, day) = (orders.indexes[0].tree, orders.indexes[2].tree);
+    let dir = service.dir;
+    drop(service.database);
+    // What is kept, said otherwise, so that it shows whether it was read or counted again.
+    {
+        let (store, _) = store::Store::open(dir.path(), store::Options::default()).unwrap();
+        let catalog = store.tree("catalog").unwrap();
+        let row = |tree: docs::engine::TreeId| format!("counts/{}", tree.0).into_bytes();
+        for tree in [orders.tree, customer, day] {
+            let reader = store.reader().unwrap();
+            assert!(reader.snapshot().get(catalog, &row(tree)).unwrap().is_some(), "{tree:?}");
+        }
+        let same = format!(r#"{{"entries": {ORDERS}, "alike": [777]}}"#);
+        let smaller = format!(r#"{{"entries": {}, "alike": [777]}}"#, ORDERS / 2);
+        let put = |tx: &mut store::Tx<'_>| {
+            tx.put(catalog, &row(customer), same.as_bytes());
+            tx.put(catalog, &row(day), smaller.as_bytes());
+            tx.put(catalog, &row(orders.tree), b"no row");
+            tx.put(catalog, b"counts/123456", same.as_bytes());
+            Ok(())
+        };
+        store.commit(&mut { put }).unwrap();
+    }
+    let database = crate::service::open(&config(CONFIG), dir.path());
+    let of = |tree| database.catalog().counts.of(tree).unwrap();
+    assert_eq!(of(customer).alike, [777.0], "as it was kept");
+    check_about(of(day).alike[0], f64::from(ORDERS) / 100.0);
+    assert_eq!(of(orders.tree).entries, f64::from(ORDERS));
+    // A count of all says what is true, and forgets trees that are not there.
+    database.count();
+    check_about(of(customer).alike[0], f64::from(ORDERS) / 1_501.0);
+    drop(database);
+    let (store, _) = store::Store::open(dir.path(), store::Options::default()).unwrap();
+    let catalog = store.tree("catalog").unwrap();
+    assert!(store.reader().unwrap().snapshot().get(catalog, b"counts/123456").unwrap().is_none());
+}
