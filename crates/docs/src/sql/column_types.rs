@@ -217,7 +217,7 @@ impl Inference<'_> {
             | Expr::In(..)
             | Expr::Between(..)
             | Expr::Like(..)
-            | Expr::Glob(..) => JsonTypes::INTEGER.null_if(expr.children().into_iter().any(is_null)),
+            | Expr::Glob(..) => JsonTypes::INTEGER.null_if(expr.any_part(is_null)),
             Expr::InInner(..) => JsonTypes::INTEGER.or(JsonTypes::NULL),
             Expr::Concat(a, b) => JsonTypes::STRING.null_if(is_null(a) || is_null(b)),
             Expr::Arithmetic(op, a, b) => self.arithmetic(query, *op, a, b),

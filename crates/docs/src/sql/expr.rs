@@ -201,6 +201,13 @@ impl Expr {
         }
     }
 
+    /// Whether `test` holds of one of its parts.
+    pub(crate) fn any_part(&self, test: impl Fn(&Expr) -> bool) -> bool {
+        let mut holds = false;
+        self.each_part(&mut |part| holds |= test(part));
+        holds
+    }
+
     /// Calls `visit` on its parts, in the order written.
     fn each_part(&self, visit: &mut dyn FnMut(&Expr)) {
         match self {
