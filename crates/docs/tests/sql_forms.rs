@@ -106,6 +106,7 @@ fn joins_in_parentheses_are_sqlites() {
         "t x JOIN (u y LEFT JOIN t z ON z.id = y.id + 6) ON z.a IS NULL AND y.a = x.a",
         "t x CROSS JOIN (u y JOIN t z ON z.id = y.id)",
         "(SELECT id, a FROM t) AS x JOIN (u) AS y ON y.a = x.a",
+        "((SELECT id, a FROM t)) AS x JOIN (((SELECT * FROM u))) AS y ON y.a = x.a",
         "(t x JOIN (SELECT a, COUNT(*) AS id FROM u GROUP BY a) y ON y.a = x.a)",
     ] {
         let has = |alias: &str| from.contains(&format!(" {alias} ")) || from.contains(&format!(" {alias})"));
@@ -152,7 +153,15 @@ fn what_is_refused_of_these_forms_has_its_place() {
             37,
             "behind LEFT JOIN",
         ),
-        ("SELECT x.id FROM ((SELECT id FROM users)) AS x", 20, "a query in parentheses"),
+        ("SELECT x.id FROM ((SELECT id FROM users) LIMIT 1) AS x", 20, "a query in parentheses"),
+        ("SELECT id FROM (nosuch)", 17, "no collection \"nosuch\""),
+        ("SELECT id FROM ((users) AS u) AS v", 35, "duplicate alias AS u"),
+        (
+            "SELECT COUNT(*) AS n, LOWER(first_name || email) AS x FROM users GROUP BY first_name",
+            43,
+            "\"email\" is neither",
+        ),
+        ("SELECT id FROM users WHERE id NOT IN visits", 38, "1 values are sought in 5 result columns"),
         ("SELECT gender, email FROM users GROUP BY gender", 16, "\"email\" is neither"),
         ("SELECT MAX(email) AS m, LOWER(email) AS l FROM users", 31, "\"email\" is neither"),
         ("SELECT gender FROM users GROUP BY gender HAVING COUNT(*) > 1 AND id > 1", 66, "\"id\" is neither"),
@@ -169,12 +178,12 @@ fn what_is_refused_of_these_forms_has_its_place() {
     }
     assert!(others.is_empty(), "{others:#?}");
     for sql in [
-        format!("SELECT {}1{} AS x", "(".repeat(48), ")".repeat(48)),
-        format!("SELECT {}1{} AS x", "(1 OR (1 AND ".repeat(23), "))".repeat(23)),
+        format!("SELECT {}1{} AS x", "(".repeat(129), ")".repeat(129)),
+        format!("SELECT {}1{} AS x", "(1 OR (1 AND ".repeat(65), "))".repeat(65)),
         format!("{}SELECT 1 AS x{}", "SELECT x FROM (".repeat(30), ")".repeat(30)),
     ] {
         let (line, column, told) = place(&sql);
-        assert!(line == 1 && (16..600).contains(&column) && told.contains("nests deeper"), "{line}:{column} {told}");
+        assert!(line == 1 && (16..900).contains(&column) && told.contains("nests deeper"), "{line}:{column} {told}");
     }
 }
 

@@ -130,8 +130,8 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT printf('%!.5f', 1) AS x", NotYet, 1, 8, "%!f");
     check("SELECT printf('%d %#q', 1) AS x", NotYet, 1, 8, "%#q");
     check("SELECT id FROM users WHERE email = ?", NotYet, 1, 36, "a parameter other than :name");
-    check(&format!("SELECT {}1 AS x", "1+".repeat(200)), Limit, 1, 8, "deeper than");
-    check(&format!("SELECT {}1{} AS x", "(".repeat(100), ")".repeat(100)), Limit, 1, 58, "deeper than");
+    check(&format!("SELECT {}1 AS x", "1+".repeat(300)), Limit, 1, 8, "deeper than");
+    check(&format!("SELECT {}1{} AS x", "(".repeat(200), ")".repeat(200)), Limit, 1, 136, "deeper than 128");
     check(&format!("SELECT {}1 AS x", "1+".repeat(5000)), Limit, 0, 0, "tokens");
 }
 

@@ -1,6 +1,8 @@
 //! From text to sqlparser's tree: SQLite's dialect with its precedences, `[0]` as a subscript, and bounds.
 
 use std::any::TypeId;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 
 use sqlparser::ast::{BinaryOperator, Expr, Ident, Query, Statement, UnaryOperator};
 use sqlparser::dialect::{Dialect, Precedence, SQLiteDialect};
@@ -9,48 +11,67 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use super::error::{SqlError, SqlErrorKind};
+use super::nesting::{self, Nesting};
 
 /// Longest text of a query.
 pub const SQL_BYTES_MAX: usize = 64 << 10;
 /// Most tokens of a query. Also bounds how deep its tree can be where an operator is repeated.
 pub const TOKENS_MAX: usize = 4096;
-/// How deep parentheses and calls may nest.
-const NESTING_MAX: usize = 50;
+/// How deep the parser recurses beside what a statement's levels are counted for: the statement, its query, its clause.
+const RECURSION_BESIDE: usize = 16;
+/// How many operands the parser may try to read for each token, and beside. It reads some twice, to see which of two rules they
+/// follow, and remembers most that did not fit: a few for each token, whatever the statement.
+const OPERANDS_PER_TOKEN_MAX: usize = 16;
+const OPERANDS_BESIDE: usize = 64;
 /// Most operators of a query that this dialect parses itself: sqlparser only lends the operand before them, so each copies it. One after
 /// the other over a long operand, as many as tokens allow took half a second.
 const COPYING_MAX: usize = 128;
 
 /// SQLite's dialect, but for what this server's SQL has otherwise.
-#[derive(Debug)]
-struct SapsanDialect(SQLiteDialect);
+#[derive(Debug, Default)]
+struct SapsanDialect {
+    sqlite: SQLiteDialect,
+    /// How many more operands may be tried.
+    operands_left: Cell<usize>,
+    /// Operands that were read before what they stand in, by the places of their first tokens ([`nesting`]).
+    finished: RefCell<HashMap<usize, Finished>>,
+}
+
+/// An operand that was read, or why it is none.
+#[derive(Clone, Debug)]
+struct Finished {
+    operand: Result<Expr, ParserError>,
+    /// The place of the token behind it.
+    end: usize,
+}
 
 /// SQLite's precedences, lowest first: OR, AND, NOT, equality, order, bits, sums, products, joining text.
-mod precedence {
-    pub(super) const OR: u8 = 5;
-    pub(super) const AND: u8 = 10;
-    pub(super) const NOT: u8 = 15;
-    pub(super) const EQUALITY: u8 = 20;
-    pub(super) const ORDER: u8 = 22;
-    pub(super) const BITS: u8 = 26;
-    pub(super) const SUM: u8 = 30;
-    pub(super) const PRODUCT: u8 = 40;
-    pub(super) const CONCAT: u8 = 45;
+pub(super) mod precedence {
+    pub(in crate::sql) const OR: u8 = 5;
+    pub(in crate::sql) const AND: u8 = 10;
+    pub(in crate::sql) const NOT: u8 = 15;
+    pub(in crate::sql) const EQUALITY: u8 = 20;
+    pub(in crate::sql) const ORDER: u8 = 22;
+    pub(in crate::sql) const BITS: u8 = 26;
+    pub(in crate::sql) const SUM: u8 = 30;
+    pub(in crate::sql) const PRODUCT: u8 = 40;
+    pub(in crate::sql) const CONCAT: u8 = 45;
     /// What a sign before an operand binds with.
-    pub(super) const SIGN: u8 = 48;
+    pub(in crate::sql) const SIGN: u8 = 48;
 }
 
 impl Dialect for SapsanDialect {
     fn dialect(&self) -> TypeId {
-        self.0.dialect()
+        self.sqlite.dialect()
     }
     fn is_delimited_identifier_start(&self, ch: char) -> bool {
         ch == '"' || ch == '`'
     }
     fn is_identifier_start(&self, ch: char) -> bool {
-        self.0.is_identifier_start(ch)
+        self.sqlite.is_identifier_start(ch)
     }
     fn is_identifier_part(&self, ch: char) -> bool {
-        self.0.is_identifier_part(ch)
+        self.sqlite.is_identifier_part(ch)
     }
     fn supports_bitwise_shift_operators(&self) -> bool {
         true
@@ -81,6 +102,17 @@ impl Dialect for SapsanDialect {
     }
     /// NOT before EXISTS binds as NOT does anywhere, and `~` as a sign does: tighter than any operator between two operands.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        match self.operands_left.get().checked_sub(1) {
+            Some(left) => self.operands_left.set(left),
+            // The one error that ends all that is tried.
+            None => return Some(Err(ParserError::RecursionLimitExceeded)),
+        }
+        // More than once where the parser tries two rules.
+        let finished = self.finished.borrow().get(&parser.index()).cloned();
+        if let Some(Finished { operand, end }) = finished {
+            move_to(parser, end);
+            return Some(operand);
+        }
         let times = match parser.peek_token_ref().token {
             Token::Tilde => 1,
             Token::DoubleTilde => 2,
@@ -133,7 +165,7 @@ impl Dialect for SapsanDialect {
                 let (a, b) = (Box::new(expr.clone()), Box::new(other));
                 if same { Expr::IsNotDistinctFrom(a, b) } else { Expr::IsDistinctFrom(a, b) }
             })),
-            None => self.0.parse_infix(parser, expr, precedence),
+            None => self.sqlite.parse_infix(parser, expr, precedence),
         }
     }
 
@@ -175,7 +207,24 @@ impl SapsanDialect {
         let word = Token::make_word(&table.value, table.quote_style);
         let tokens = [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM"), word];
         let tokens = tokens.into_iter().map(|token| TokenWithSpan { token, span }).collect();
-        Parser::new(self).with_tokens_with_locations(tokens).parse_query()
+        Parser::new(&self.sqlite).with_tokens_with_locations(tokens).parse_query()
+    }
+
+    /// Reads the operand that begins at a place, those inside it are read already.
+    fn finish(&self, parser: &mut Parser<'_>, start: usize) {
+        move_to(parser, start);
+        let operand = parser.parse_prefix();
+        self.finished.borrow_mut().insert(start, Finished { operand, end: parser.index() });
+    }
+}
+
+/// The next token is that at the place.
+fn move_to(parser: &mut Parser<'_>, place: usize) {
+    while parser.index() > place {
+        parser.prev_token();
+    }
+    while parser.index() < place {
+        parser.advance_token();
     }
 }
 
@@ -211,20 +260,23 @@ fn table_operator(parser: &mut Parser<'_>) -> Option<bool> {
 }
 
 /// Takes `[NOT] IN (` off where a list follows that begins with a query in parentheses: sqlparser would take that for the
-/// query that IN looks into. Gives whether it is negated.
+/// query that IN looks into, and read it again where it is not. Gives whether it is negated.
 fn list_operator(parser: &mut Parser<'_>) -> Option<bool> {
     let negated = keyword_at(parser, 0) == Keyword::NOT;
     let first = usize::from(negated);
-    let opens = |place: usize| parser.peek_nth_token_ref(place).token == Token::LParen;
-    let is_list = keyword_at(parser, first) == Keyword::IN
-        && opens(first + 1)
-        && opens(first + 2)
-        && keyword_at(parser, first + 3) == Keyword::SELECT;
-    if !is_list {
+    if keyword_at(parser, first) != Keyword::IN {
+        return None;
+    }
+    let opened = (first + 1..).take_while(|place| parser.peek_nth_token_ref(*place).token == Token::LParen).count();
+    if opened < 2 || !begins_query(keyword_at(parser, first + 1 + opened)) {
         return None;
     }
     (0..first + 2).for_each(|_| parser.advance_token());
     Some(negated)
+}
+
+fn begins_query(keyword: Keyword) -> bool {
+    matches!(keyword, Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::VALUE | Keyword::TABLE)
 }
 
 /// Takes `IS` or `IS NOT` off where any operand may follow, as in SQLite; what sqlparser knows itself stays. Gives whether
@@ -287,9 +339,9 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, SqlError> {
     let message = match statement {
         Statement::Query(query) => return Ok(Parsed { query, tokens }),
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => "only a SELECT can stand here",
-        _ => "there are SELECT, INSERT, UPDATE and DELETE",
+        _ => return Err(no_such_statement(&tokens)),
     };
-    let at = tokens.iter().find(|token| !matches!(token.token, Token::Whitespace(_))).map(|token| token.span.start);
+    let at = tokens.first().map(|token| token.span.start);
     Err(error(SqlErrorKind::NotYet, message, at))
 }
 
@@ -304,7 +356,7 @@ pub(crate) fn statement(sql: &str) -> Result<(Statement, Vec<TokenWithSpan>), Sq
     if sql.len() > SQL_BYTES_MAX {
         return Err(limit("bytes", SQL_BYTES_MAX));
     }
-    let dialect = SapsanDialect(SQLiteDialect {});
+    let dialect = SapsanDialect::default();
     let mut tokens = Vec::new();
     Tokenizer::new(&dialect, sql)
         .tokenize_with_location_into_buf(&mut tokens)
@@ -312,22 +364,58 @@ pub(crate) fn statement(sql: &str) -> Result<(Statement, Vec<TokenWithSpan>), Sq
     if tokens.len() > TOKENS_MAX {
         return Err(limit("tokens", TOKENS_MAX));
     }
+    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
     numbers(&mut tokens)?;
     drop_not_indexed(&mut tokens);
     replace_into(&mut tokens);
-    check_nesting(&tokens)?;
+    let nesting = nesting::measure(&tokens)?;
     check_copying(&tokens)?;
-    let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens.clone());
+    let statement = whole(&dialect, &tokens, &nesting)?;
+    Ok((statement, tokens))
+}
+
+/// The one statement that the tokens are.
+fn whole(dialect: &SapsanDialect, tokens: &[TokenWithSpan], nesting: &Nesting) -> Result<Statement, SqlError> {
+    dialect.operands_left.set(OPERANDS_PER_TOKEN_MAX * tokens.len() + OPERANDS_BESIDE);
+    let is_known = tokens.first().is_none_or(|first| begins_statement(&first.token));
+    let recursion_max = RECURSION_BESIDE + if is_known { nesting.levels_max } else { 0 };
+    let mut parser =
+        Parser::new(dialect).with_recursion_limit(recursion_max).with_tokens_with_locations(tokens.to_vec());
+    if is_known {
+        nesting.starts.iter().rev().for_each(|start| dialect.finish(&mut parser, *start));
+        move_to(&mut parser, 0);
+    }
     let statement = match parser.parse_statement() {
         Ok(statement) => statement,
-        Err(error) => return Err(at_end(of_parser(error, parser.peek_token_ref().span.start), &tokens)),
+        Err(ParserError::RecursionLimitExceeded) if !is_known => return Err(no_such_statement(tokens)),
+        Err(_) if dialect.operands_left.get() == 0 => {
+            let message = "the query can be read in too many ways: write it with fewer parentheses";
+            return Err(error(SqlErrorKind::Limit, message, Some(parser.peek_token_ref().span.start)));
+        }
+        Err(error) => return Err(at_end(of_parser(error, parser.peek_token_ref().span.start), tokens)),
     };
     while parser.consume_token(&Token::SemiColon) {}
     let next = parser.peek_token();
     if next.token != Token::EOF {
         return Err(syntax(format!("expected the end, found: {next}"), Some(next.span.start)));
     }
-    Ok((statement, tokens))
+    Ok(statement)
+}
+
+/// Whether a statement that begins so can be run.
+fn begins_statement(token: &Token) -> bool {
+    use Keyword::{DELETE, INSERT, REPLACE, SELECT, UPDATE, VALUES, WITH};
+    match token {
+        Token::Word(word) if word.quote_style.is_none() => {
+            matches!(word.keyword, SELECT | WITH | VALUES | INSERT | REPLACE | UPDATE | DELETE)
+        }
+        other => *other == Token::LParen,
+    }
+}
+
+fn no_such_statement(tokens: &[TokenWithSpan]) -> SqlError {
+    let at = tokens.first().map(|token| token.span.start);
+    error(SqlErrorKind::NotYet, "there are SELECT, INSERT, UPDATE and DELETE", at)
 }
 
 /// Makes `0x1F` and `0X1F` the integers that they are in SQLite. sqlparser takes one for `X'1F'`, which is longer by a quote, and
@@ -372,11 +460,10 @@ fn replace_into(tokens: &mut Vec<TokenWithSpan>) {
         Token::Word(word) if word.quote_style.is_none() => word.keyword,
         _ => Keyword::NoKeyword,
     };
-    let Some(first) = tokens.iter().position(|token| !matches!(token.token, Token::Whitespace(_))) else { return };
-    if keyword(&tokens[first]) == Keyword::REPLACE {
-        let span = tokens[first].span;
+    if let Some(first) = tokens.first().filter(|first| keyword(first) == Keyword::REPLACE) {
+        let span = first.span;
         let words = ["INSERT", "OR"].map(|word| TokenWithSpan { token: Token::make_keyword(word), span });
-        tokens.splice(first..first, words);
+        tokens.splice(..0, words);
     }
 }
 
@@ -395,14 +482,11 @@ fn drop_not_indexed(tokens: &mut Vec<TokenWithSpan>) {
     let (mut is_behind_name, mut place) = (false, 0);
     while place < tokens.len() {
         match &tokens[place].token {
-            Token::Whitespace(_) => {}
             Token::Word(word) if is_behind_name && is_plain(word) && word.keyword == NOT => {
-                let behind = tokens[place + 1..].iter().position(|token| !matches!(token.token, Token::Whitespace(_)));
-                let next = place + 1 + behind.unwrap_or_default();
                 is_behind_name = false;
-                if matches!(tokens.get(next).map(|next| &next.token), Some(Token::Word(word)) if is_plain(word) && word.value.eq_ignore_ascii_case("INDEXED"))
+                if matches!(tokens.get(place + 1).map(|next| &next.token), Some(Token::Word(word)) if is_plain(word) && word.value.eq_ignore_ascii_case("INDEXED"))
                 {
-                    tokens.drain(place..=next);
+                    tokens.drain(place..=place + 1);
                     continue;
                 }
             }
@@ -413,31 +497,8 @@ fn drop_not_indexed(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Bounds what recurses without the parser's own counter: repeated prefix operators.
-fn check_nesting(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
-    let mut depth = 0usize;
-    let mut prefixes = 0usize;
-    for token in tokens {
-        match &token.token {
-            Token::Whitespace(_) => continue,
-            Token::LParen | Token::LBracket => depth += 1,
-            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
-            Token::Minus | Token::Plus | Token::Tilde => prefixes += 1,
-            Token::Word(word) if matches!(word.keyword, Keyword::NOT | Keyword::CASE) => prefixes += 1,
-            _ => prefixes = 0,
-        }
-        if depth > NESTING_MAX || prefixes > NESTING_MAX {
-            let message = format!("the query nests deeper than {NESTING_MAX}");
-            return Err(error(SqlErrorKind::Limit, &message, Some(token.span.start)));
-        }
-    }
-    Ok(())
-}
-
 /// Bounds the operators that copy the operand before them: see [`COPYING_MAX`].
 fn check_copying(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
-    let tokens: Vec<&TokenWithSpan> =
-        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
     let keyword = |place: usize| match tokens.get(place).map(|token| &token.token) {
         Some(Token::Word(word)) if word.quote_style.is_none() => word.keyword,
         _ => Keyword::NoKeyword,
@@ -453,7 +514,8 @@ fn check_copying(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
             }
             Keyword::GLOB => place > 0 && keyword(place - 1) == Keyword::NOT,
             Keyword::IN => {
-                let is_list = opens(place + 1) && opens(place + 2) && keyword(place + 3) == Keyword::SELECT;
+                let opened = (place + 1..).take_while(|place| opens(*place)).count();
+                let is_list = opened > 1 && begins_query(keyword(place + 1 + opened));
                 is_list || matches!(tokens.get(place + 1).map(|token| &token.token), Some(Token::Word(_)))
             }
             _ => matches!(&token.token, Token::Word(word) if is_isnull(word)),
@@ -484,8 +546,7 @@ fn syntax(message: String, at: Option<Location>) -> SqlError {
 fn of_parser(parser_error: ParserError, place: Location) -> SqlError {
     let message = match parser_error {
         ParserError::RecursionLimitExceeded => {
-            let message = format!("the query nests deeper than {NESTING_MAX}");
-            return error(SqlErrorKind::Limit, &message, Some(place));
+            return error(SqlErrorKind::Limit, "the query nests too deep here", Some(place));
         }
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
     };
@@ -498,7 +559,7 @@ fn of_parser(parser_error: ParserError, place: Location) -> SqlError {
 /// sqlparser gives the end of the text no position: it is behind the last word.
 fn at_end(mut error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
     if error.kind == SqlErrorKind::Syntax && error.line == 0 {
-        let last = tokens.iter().rfind(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+        let last = tokens.iter().rfind(|token| token.token != Token::EOF);
         let end = last.map_or(Location::new(1, 1), |token| token.span.end);
         (error.line, error.column) = (end.line, end.column);
     }
@@ -515,8 +576,7 @@ pub(crate) fn item_texts<'s>(sql: &'s str, tokens: &[TokenWithSpan]) -> Vec<&'s 
     };
     let mut texts = Vec::new();
     let (mut depth, mut item): (usize, Option<(Location, Location)>) = (0, None);
-    let words = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
-    for token in words.skip(1) {
+    for token in tokens.iter().skip(1) {
         let ends = match &token.token {
             Token::LParen | Token::LBracket => {
                 depth += 1;

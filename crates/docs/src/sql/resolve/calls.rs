@@ -12,7 +12,8 @@ use crate::sql::{dates, format};
 
 impl<'c> Resolver<'c> {
     pub(super) fn function(&mut self, function: &'c ast::Function, clause: Clause) -> Resolved<Expr> {
-        let at = function.span().start;
+        // Where its name is: to find the span of all of it, sqlparser walks over its arguments.
+        let at = function.name.span().start;
         let name = single(&function.name).map(|ident| ident.value.to_ascii_lowercase()).unwrap_or_default();
         if function.over.is_some() || !function.within_group.is_empty() {
             return not_yet("OVER or WITHIN GROUP", at);

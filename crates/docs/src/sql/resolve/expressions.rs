@@ -12,7 +12,11 @@ use crate::sql::mathematics::Mathematics;
 use crate::sql::{number, parse};
 
 impl<'c> Resolver<'c> {
-    pub(super) fn expr(&mut self, expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
+    pub(super) fn expr(&mut self, mut expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
+        // Parentheses are levels of the text alone.
+        while let ast::Expr::Nested(inner) = expr {
+            expr = inner;
+        }
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             let message = format!("the expression nests deeper than {DEPTH_MAX}");
@@ -38,15 +42,15 @@ impl<'c> Resolver<'c> {
 
     pub(super) fn expr_inside(&mut self, expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
         use ast::Expr as E;
-        let at = expr.span().start;
+        // Asked for where there is a mistake alone: to find it, sqlparser walks over all of the expression.
+        let at = || expr.span().start;
         Ok(match expr {
-            E::Nested(inner) => self.expr(inner, clause)?,
             E::Identifier(ident) => self.name(std::slice::from_ref(ident), Vec::new(), clause)?,
             E::CompoundIdentifier(idents) => self.name(idents, Vec::new(), clause)?,
             E::CompoundFieldAccess { root, access_chain } => self.access(root, access_chain, clause)?,
             E::JsonAccess { value, path } => self.json_access(value, &path.path, clause)?,
             E::Value(value) => self.literal(&value.value, value.span.start)?,
-            E::UnaryOp { op, expr: inner } => self.unary(*op, inner, clause, at)?,
+            E::UnaryOp { op, expr: inner } => self.unary(*op, inner, clause, &at)?,
             E::BinaryOp { op: op @ (BinaryOperator::And | BinaryOperator::Or), .. } => self.chain(expr, op, clause)?,
             E::BinaryOp { left, op, right } => self.binary(left, op, right, clause)?,
             E::IsNull(inner) => Expr::IsNull(self.boxed(inner, clause)?),
@@ -83,7 +87,7 @@ impl<'c> Resolver<'c> {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), clause)?
             }
             E::Cast { kind: ast::CastKind::Cast, expr: inner, data_type, format: None } => {
-                let to = cast_type(&data_type.to_string(), at)?;
+                let to = cast_type(&data_type.to_string(), &at)?;
                 Expr::Cast(to, self.boxed(inner, clause)?)
             }
             E::Function(function) => self.function(function, clause)?,
@@ -106,7 +110,7 @@ impl<'c> Resolver<'c> {
                 let mut arguments = vec![self.expr(inner, clause)?];
                 arguments.extend(self.list(trim_characters.as_deref().unwrap_or_default(), clause)?);
                 if arguments.len() > 2 {
-                    return invalid("TRIM takes one or two arguments", at);
+                    return invalid("TRIM takes one or two arguments", at());
                 }
                 Expr::Call(Function::Trim, arguments)
             }
@@ -116,9 +120,9 @@ impl<'c> Resolver<'c> {
                 negate(*negated, self.in_query(values, subquery, clause)?)
             }
             E::Exists { subquery, negated } => negate(*negated, self.exists(subquery, clause)?),
-            E::Collate { .. } => return not_yet("COLLATE (compare LOWER(…) of both sides instead)", at),
-            E::Tuple(_) => return invalid("a row value stands only in a comparison, BETWEEN or IN", at),
-            _ => return not_yet(&format!("\"{}\"", shortened(&expr.to_string())), at),
+            E::Collate { .. } => return not_yet("COLLATE (compare LOWER(…) of both sides instead)", at()),
+            E::Tuple(_) => return invalid("a row value stands only in a comparison, BETWEEN or IN", at()),
+            _ => return not_yet(&format!("\"{}\"", shortened(&expr.to_string())), at()),
         })
     }
 
@@ -162,7 +166,7 @@ impl<'c> Resolver<'c> {
         op: UnaryOperator,
         inner: &'c ast::Expr,
         clause: Clause,
-        at: Location,
+        at: &dyn Fn() -> Location,
     ) -> Resolved<Expr> {
         // The least integer has no positive twin to negate.
         if op == UnaryOperator::Minus
@@ -173,7 +177,7 @@ impl<'c> Resolver<'c> {
                 _ if text == "9223372036854775808" => Expr::integer(i64::MIN),
                 Some(Literal::Integer(integer)) if integer != i64::MIN => Expr::integer(-integer),
                 Some(Literal::Real(real)) => Expr::Literal(Literal::Real(-real)),
-                _ => return not_yet(&format!("the number {text}"), at),
+                _ => return not_yet(&format!("the number {text}"), at()),
             });
         }
         let inner = self.boxed(inner, clause)?;
@@ -182,7 +186,7 @@ impl<'c> Resolver<'c> {
             UnaryOperator::Plus => *inner,
             UnaryOperator::Not => Expr::Not(inner),
             UnaryOperator::BitwiseNot => Expr::BitNot(inner),
-            other => return not_yet(&format!("the operator {other}"), at),
+            other => return not_yet(&format!("the operator {other}"), at()),
         })
     }
 
@@ -194,7 +198,6 @@ impl<'c> Resolver<'c> {
         clause: Clause,
     ) -> Resolved<Expr> {
         use BinaryOperator as B;
-        let at = left.span().start;
         let comparison = match op {
             B::Eq => Some(Comparison::Equal),
             B::NotEq => Some(Comparison::NotEqual),
@@ -228,7 +231,7 @@ impl<'c> Resolver<'c> {
             B::Arrow => return Ok(Expr::Arrow(false, a, b)),
             B::LongArrow => return Ok(Expr::Arrow(true, a, b)),
             B::Glob => return Ok(Expr::Glob(a, b)),
-            other => return not_yet(&format!("the operator {other}"), at),
+            other => return not_yet(&format!("the operator {other}"), left.span().start),
         };
         Ok(Expr::Arithmetic(arithmetic, a, b))
     }
@@ -306,13 +309,13 @@ pub(super) fn number_literal(text: &str) -> Option<Literal> {
 }
 
 /// The affinity of a type's name, by SQLite's rules.
-pub(super) fn cast_type(name: &str, at: Location) -> Resolved<CastType> {
+pub(super) fn cast_type(name: &str, at: &dyn Fn() -> Location) -> Resolved<CastType> {
     let name = name.to_ascii_uppercase();
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     Ok(match () {
         () if has(&["INT"]) => CastType::Integer,
         () if has(&["CHAR", "CLOB", "TEXT"]) => CastType::Text,
-        () if has(&["BLOB"]) || name.is_empty() => return not_yet("BLOB", at),
+        () if has(&["BLOB"]) || name.is_empty() => return not_yet("BLOB", at()),
         () if has(&["REAL", "FLOA", "DOUB"]) => CastType::Real,
         () => CastType::Numeric,
     })

@@ -25,6 +25,7 @@ use crate::sql::aggregate::AggregateCall;
 use crate::sql::condition::TableSet;
 use crate::sql::error::{SqlError, SqlErrorKind};
 use crate::sql::expr::{Affinity, Expr};
+use crate::sql::nesting::OPEN_MAX;
 use crate::sql::parse;
 use crate::sql::sets::Combine;
 
@@ -36,8 +37,8 @@ pub const PARAMETERS_MAX: usize = 64;
 pub const COLUMNS_MAX: usize = 256;
 /// Most queries inside a query, whatever the depth.
 pub const INNER_MAX: usize = 64;
-/// Deepest expression. AND and OR over any number of terms count once.
-const DEPTH_MAX: usize = 128;
+/// Deepest expression: what the text may nest, and its operands. AND and OR over any number of terms count once.
+const DEPTH_MAX: usize = OPEN_MAX + 8;
 
 /// Where the rows of a table come from.
 #[derive(Clone, Debug)]

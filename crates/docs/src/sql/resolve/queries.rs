@@ -19,8 +19,17 @@ use crate::sql::sets::Combine;
 impl<'c> Resolver<'c> {
     /// Resolves a whole query. `texts` name its unnamed result columns.
     /// The parameters that it knows then are those of the result.
-    pub(super) fn query(mut self, query: &'c ast::Query, texts: &[&str]) -> Resolved<Logical> {
+    pub(super) fn query(mut self, mut query: &'c ast::Query, texts: &[&str]) -> Resolved<Logical> {
         refuse_query_clauses(query)?;
+        // In a second pair of parentheses it is the same.
+        while let SetExpr::Query(inside) = &*query.body
+            && query.with.is_none()
+            && query.order_by.is_none()
+            && query.limit_clause.is_none()
+        {
+            query = inside;
+            refuse_query_clauses(query)?;
+        }
         if let Some(with) = &query.with {
             self.with(with)?;
         }
