@@ -6,7 +6,7 @@
 //! - Documents: tree `docs/NAME`; key = [`crate::key::Key`], value = change number (8 bytes, little-endian), then binjson.
 //! - Index: tree `index/NAME/FIELD,FIELD`; key = each field, then the primary key, all by [`crate::order::encode`]; a
 //!   missing field, null, a boolean, an object and an array are indexed as [`IndexInfo`] says; value = the included fields.
-//! - Unique: tree `unique/NAME/FIELD`; key = the field by [`crate::order::lower`], value = the primary key's stored bytes.
+//! - Unique: tree `unique/NAME/FIELD,FIELD`; key = each field by [`crate::order::lower`], value = the primary key's stored bytes.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ pub struct CollectionInfo {
     pub closed: bool,
     /// The declared indexes, and those that references made.
     pub indexes: Vec<IndexInfo>,
-    /// The unique fields.
+    /// The unique fields, and the lists of fields that are unique together.
     pub unique: Vec<UniqueInfo>,
     /// The references to other collections.
     pub references: Vec<ReferenceInfo>,
@@ -120,7 +120,7 @@ impl CollectionInfo {
             + self.name.len()
             + self.fields.iter().map(|field| size_of::<FieldInfo>() + field.name.len()).sum::<usize>()
             + indexes.map(|of| size_of::<IndexInfo>() + texts(&of.fields) + texts(&of.included)).sum::<usize>()
-            + self.unique.iter().map(|unique| size_of::<UniqueInfo>() + unique.field.len()).sum::<usize>()
+            + self.unique.iter().map(|unique| size_of::<UniqueInfo>() + texts(&unique.fields)).sum::<usize>()
             + self.references.iter().map(|of| size_of::<ReferenceInfo>() + of.field.len()).sum::<usize>()
             + self.identity.as_deref().map_or(0, texts)
     }
@@ -186,15 +186,30 @@ pub struct IndexInfo {
     pub readiness: Readiness,
 }
 
-/// One unique field. A document without it, or with null, has no entry.
+/// One unique field, or fields that are unique together. A document that lacks one of them, or has null there, has no entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniqueInfo {
-    /// The field.
-    pub field: String,
+    /// The fields, in order.
+    pub fields: Vec<String>,
     /// Its tree.
     pub tree: TreeId,
     /// Whether it is complete.
     pub readiness: Readiness,
+}
+
+impl UniqueInfo {
+    /// Its field, if it is one alone.
+    pub fn only(&self) -> Option<&str> {
+        match &self.fields[..] {
+            [field] => Some(field),
+            _ => None,
+        }
+    }
+
+    /// Its fields as messages have them.
+    pub fn shown(&self) -> String {
+        self.fields.iter().map(|field| format!("\"{field}\"")).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// When the documents of a collection go: see [`crate::expire`].

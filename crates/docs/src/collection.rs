@@ -62,7 +62,7 @@ pub(crate) struct IndexPlaces {
 #[derive(Debug)]
 pub(crate) struct UniquePlace {
     pub(crate) tree: TreeId,
-    pub(crate) field: usize,
+    pub(crate) fields: Vec<usize>,
     pub(crate) readiness: Readiness,
 }
 
@@ -153,9 +153,9 @@ impl Collection {
             indexes.push(IndexPlaces { tree: index.tree, fields, included, readiness });
         }
         let mut unique = Vec::new();
-        for field in &info.unique {
-            let (tree, readiness) = (field.tree, field.readiness.clone());
-            unique.push(UniquePlace { tree, field: number(&field.field)?, readiness });
+        for one in &info.unique {
+            let fields = one.fields.iter().map(&mut number).collect::<Result<_, _>>()?;
+            unique.push(UniquePlace { tree: one.tree, fields, readiness: one.readiness.clone() });
         }
         let mut references = Vec::new();
         for reference in &info.references {
@@ -332,18 +332,18 @@ impl Collection {
         bounded(entry, "a document's key in an index")
     }
 
-    /// Makes a row's key in a unique tree; `false`: it has no entry (the field is missing or null).
+    /// Makes a row's key in a unique tree; `false`: it has no entry (one of the fields is missing or null).
     #[inline]
     pub(crate) fn unique_key(&self, number: usize, row: &Row<'_, '_>, out: &mut Vec<u8>) -> Result<bool, WriteError> {
         out.clear();
-        let value: Option<Value<'_>> = row.get(self.unique[number].field);
-        match plain(value) {
-            Plain::Null => Ok(false),
-            found => {
-                order::lower(found.scalar(), out);
-                bounded(out, "a unique value").map(|()| true)
+        for &field in &self.unique[number].fields {
+            match plain(row.get(field)) {
+                Plain::Null => return Ok(false),
+                // Each value tells where it ends.
+                found => order::lower(found.scalar(), out),
             }
         }
+        bounded(out, "a unique value").map(|()| true)
     }
 }
 

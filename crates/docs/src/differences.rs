@@ -126,7 +126,7 @@ fn rows_of(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
         let included = stored_catalog::included(config, wanted, &fields);
         rows.push((stored_catalog::index_row(wanted, &fields), json!({ "included": included })));
     }
-    rows.extend(wanted.unique.iter().map(|field| (stored_catalog::unique_row(wanted, field), json!({}))));
+    rows.extend(wanted.unique.iter().map(|fields| (stored_catalog::unique_row(wanted, fields), json!({}))));
     let references = wanted.references.iter();
     rows.extend(references.map(|(field, target)| {
         let row = json!({ "target": target });

@@ -344,9 +344,9 @@ impl One<'_, '_, '_> {
             }
             Some(other) if other == own => None,
             Some(other) => {
-                let field = &self.collection.info.unique[number].field;
+                let fields = self.collection.info.unique[number].shown();
                 let (first, second) = (shown(&other), shown(own));
-                let why = format!("\"{field}\" cannot be unique: {first} and {second} have the same value");
+                let why = format!("{fields} cannot be unique: {first} and {second} have the same value");
                 Some(Refusal::Twice(why))
             }
         })

@@ -38,9 +38,9 @@ pub(crate) struct Loader<'c> {
 /// Why a bulk build stops.
 #[derive(Debug)]
 pub(crate) enum LoadError {
-    /// Two documents with one value in a unique field.
+    /// Two documents with the same values in fields that are unique.
     Twice {
-        field: String,
+        fields: String,
         first: Origin,
         second: Origin,
     },
@@ -81,7 +81,7 @@ impl From<store::Error> for LoadError {
 /// One tree to be built, or one reference to be checked; these can run side by side.
 pub(crate) enum Task<'c> {
     Index { tree: TreeId, entries: Sorter },
-    Unique { tree: TreeId, field: &'c str, entries: Sorter },
+    Unique { tree: TreeId, fields: String, entries: Sorter },
     Reference { field: &'c str, target: TreeId, target_name: &'c str, entries: Sorter },
 }
 
@@ -157,7 +157,7 @@ impl<'c> Loader<'c> {
         });
         let unique = self.unique.into_iter().map(|(number, entries)| {
             let place = &collection.unique[number];
-            Task::Unique { tree: place.tree, field: collection.names.name(place.field), entries }
+            Task::Unique { tree: place.tree, fields: collection.info.unique[number].shown(), entries }
         });
         let references = self.references.into_iter().map(|(number, entries)| {
             let place = &collection.references[number];
@@ -178,14 +178,14 @@ pub(crate) fn build_index(entries: Sorter, mut tree: BulkTree) -> Result<BulkTre
 }
 
 /// Builds a unique field's tree; the same value twice is the error.
-pub(crate) fn build_unique(entries: Sorter, mut tree: BulkTree, field: &str) -> Result<BulkTree, LoadError> {
+pub(crate) fn build_unique(entries: Sorter, mut tree: BulkTree, fields: String) -> Result<BulkTree, LoadError> {
     let mut merge = entries.finish()?;
     let mut last: Option<(Vec<u8>, Vec<u8>)> = None;
     while let Some((key, value)) = merge.next()? {
         let (last_key, last_value) = last.get_or_insert_default();
         if !last_value.is_empty() && last_key == key {
             let (first, second) = (origin(last_value), origin(value));
-            return Err(LoadError::Twice { field: field.to_string(), first, second });
+            return Err(LoadError::Twice { fields, first, second });
         }
         tree.push(key, value.get(ORIGIN_BYTES..).unwrap_or_default())?;
         last_key.clear();

@@ -78,8 +78,8 @@ fn one(
 fn run(store: &Store, reader: &Reader, task: Task<'_>, trees: &mut Vec<(TreeId, BulkTree)>) -> Result<(), LoadError> {
     match task {
         Task::Index { tree, entries } => trees.push((tree, loader::build_index(entries, store.bulk()?)?)),
-        Task::Unique { tree, field, entries } => {
-            trees.push((tree, loader::build_unique(entries, store.bulk()?, field)?));
+        Task::Unique { tree, fields, entries } => {
+            trees.push((tree, loader::build_unique(entries, store.bulk()?, fields)?));
         }
         Task::Reference { field, target, target_name, entries } => {
             let ask = |key: &[u8]| Ok(reader.snapshot().get(target, key)?.is_some());
@@ -97,8 +97,8 @@ fn explain(collection: &Collection, error: LoadError) -> OpenError {
         LoadError::Store(error) => OpenError::Store(error),
         LoadError::Io(source) => OpenError::Store(store::Error::Io { context: "sorting an index".to_string(), source }),
         LoadError::Record { why, from } => OpenError::Mismatch(format!("the stored document {}: {why}", shown(&from))),
-        LoadError::Twice { field, first, second } => OpenError::Mismatch(format!(
-            "\"{field}\" cannot be unique: {} and {} have the same value",
+        LoadError::Twice { fields, first, second } => OpenError::Mismatch(format!(
+            "{fields} cannot be unique: {} and {} have the same value",
             shown(&first),
             shown(&second)
         )),

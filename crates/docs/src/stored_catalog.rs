@@ -7,7 +7,7 @@
 //!                          of the last write, with its own name for a field, "expire_since": SECONDS too;
 //!                          with "undeclared": true where the last configuration did not declare it and it has documents
 //!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
-//!  unique/NAME/FIELD       {"tree": TREE}                      these two with "state": "building" until it is built
+//!  unique/NAME/FIELD,FIELD {"tree": TREE}                      these two with "state": "building" until it is built
 //!  reference/NAME/FIELD    {"target": NAME}
 //!  drop/TREE               {}            the tree's entries are of no use any more and are to be removed
 //!  counts/NUMBER           about how much a tree holds (`counter.rs`)
@@ -180,8 +180,8 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
             let included = included(config, collection, &fields);
             info.indexes.push(IndexInfo { fields, included, tree: NO_TREE, readiness: Readiness::default() });
         }
-        let unique = collection.unique.iter().map(|field| UniqueInfo {
-            field: field.clone(),
+        let unique = collection.unique.iter().map(|fields| UniqueInfo {
+            fields: fields.clone(),
             tree: NO_TREE,
             readiness: Readiness::default(),
         });
@@ -308,12 +308,16 @@ pub(crate) fn declared_row(wanted: &CollectionConfig) -> Json {
 }
 
 pub(crate) fn index_row(wanted: &CollectionConfig, fields: &[String]) -> String {
-    let fields = fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",");
-    format!("index/{}/{fields}", wanted.name)
+    format!("index/{}/{}", wanted.name, joined(fields))
 }
 
-pub(crate) fn unique_row(wanted: &CollectionConfig, field: &str) -> String {
-    format!("unique/{}/{}", wanted.name, escaped(field))
+pub(crate) fn unique_row(wanted: &CollectionConfig, fields: &[String]) -> String {
+    format!("unique/{}/{}", wanted.name, joined(fields))
+}
+
+/// The names of fields inside the name of a row.
+fn joined(fields: &[String]) -> String {
+    fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",")
 }
 
 pub(crate) fn reference_row(wanted: &CollectionConfig, field: &str) -> String {
@@ -369,14 +373,14 @@ impl<V: View> Resolver<'_, V> {
             let index = self.index(wanted, fields, (empty, is_needed), &mut work, info.indexes.len())?;
             info.indexes.push(index);
         }
-        for field in &wanted.unique {
-            let name = unique_row(wanted, field);
+        for fields in &wanted.unique {
+            let name = unique_row(wanted, fields);
             let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree }), empty)?;
             let readiness = if new { self.later(&name, true) } else { Readiness::default() };
             if new && readiness.is_ready() {
                 work.wanted.unique.push(info.unique.len());
             }
-            info.unique.push(UniqueInfo { field: field.clone(), tree, readiness });
+            info.unique.push(UniqueInfo { fields: fields.clone(), tree, readiness });
         }
         for (field, target) in references {
             info.refer(field, target);

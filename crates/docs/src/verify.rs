@@ -99,7 +99,7 @@ impl<V: View> Verifier<'_, V> {
         }
         let ready = |(_, info): &(_, &UniqueInfo)| info.readiness.is_ready();
         for (number, info) in collection.info.unique.iter().enumerate().filter(ready) {
-            self.count(info.tree, counts.unique[number], &format!("unique {}", info.field))?;
+            self.count(info.tree, counts.unique[number], &format!("unique {}", info.fields.join(",")))?;
         }
         Ok(())
     }
@@ -149,15 +149,15 @@ impl<V: View> Verifier<'_, V> {
             }
         }
         for number in (0..collection.unique.len()).filter(|n| collection.unique[*n].readiness.is_ready()) {
-            let field = &collection.info.unique[number].field;
+            let name = || collection.info.unique[number].fields.join(",");
             match collection.unique_key(number, row, &mut self.key) {
-                Err(why) => self.fault(format!("{key}: unique {field}: {why}")),
+                Err(why) => self.fault(format!("{key}: unique {}: {why}", name())),
                 Ok(false) => {}
                 Ok(true) => {
                     counts.unique[number] += 1;
                     let found = self.view.get(collection.unique[number].tree, &self.key)?;
                     if found.as_deref() != Some(key.as_bytes()) {
-                        self.fault(format!("{key}: unique {field} does not name it"));
+                        self.fault(format!("{key}: unique {} does not name it", name()));
                     }
                 }
             }

@@ -5,7 +5,7 @@
 //!
 //! What a write keeps true, in the same transaction:
 //!
-//! - Each index has exactly one entry for the document, each unique tree one where the field is there and not null.
+//! - Each index has exactly one entry for the document, each unique tree one where its fields are there and not null.
 //! - Each view of the collection has what the document contributes ([`crate::views`]).
 //! - Each reference that is not null names a stored document, whose time had not come when the reference was made, and a document that
 //!   others refer to stays.
@@ -175,9 +175,9 @@ fn clear_due<C: Change>(
     Ok(())
 }
 
-/// A stored document that a new one cannot stand beside: the field in which both have one value, and its key.
+/// A stored document that a new one cannot stand beside: the fields in which both have the same values, and its key.
 pub(crate) struct InTheWay {
-    pub(crate) field: String,
+    pub(crate) fields: Vec<String>,
     pub(crate) key: Vec<u8>,
     /// The field is the key itself.
     pub(crate) is_key: bool,
@@ -228,14 +228,14 @@ fn alike<C: Change>(
     let (new, entry) = (document(&buffers.new)?, &mut buffers.entries.new_key);
     collection.with_row(new, shape, |row| {
         let mut found = Vec::new();
-        let mut put = |field: &String, key: &[u8], is_key| {
-            found.push(InTheWay { field: field.clone(), key: key.to_vec(), is_key, stuck: None });
+        let mut put = |fields: &[String], key: &[u8], is_key| {
+            found.push(InTheWay { fields: fields.to_vec(), key: key.to_vec(), is_key, stuck: None });
         };
         let plain = collection.key_of(row);
         if let Some(key) = plain.as_ref().and_then(|plain| collection.info.key.kind.of_scalar(plain.scalar()))
             && change.get(collection.info.tree, key.as_bytes())?.is_some()
         {
-            put(&collection.info.key.field, key.as_bytes(), true);
+            put(std::slice::from_ref(&collection.info.key.field), key.as_bytes(), true);
         }
         for (number, unique) in collection.unique.iter().enumerate().filter(|(_, one)| !one.readiness.is_refused()) {
             // One that is too long is refused where it is inserted.
@@ -243,7 +243,7 @@ fn alike<C: Change>(
                 continue;
             }
             if let Some(key) = change.get(unique.tree, entry)? {
-                put(&collection.info.unique[number].field, &key, false);
+                put(&collection.info.unique[number].fields, &key, false);
             }
         }
         Ok(found)
@@ -572,8 +572,8 @@ impl<C: Change> Work<'_, C> {
             return Ok(());
         }
         if has && self.change.get(tree, &entries.new_key)?.is_some() {
-            let field = &collection.info.unique[number].field;
-            let what = format!("another document of {} has this \"{field}\"", collection.info.name);
+            let fields = collection.info.unique[number].shown();
+            let what = format!("another document of {} has this {fields}", collection.info.name);
             return Err(WriteError::Conflict { what });
         }
         // Of one that is being built the value may have gone to another document before this one was entered.

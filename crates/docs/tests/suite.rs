@@ -72,6 +72,7 @@ mod sql_travels;
 mod statements;
 mod steps;
 mod truncate;
+mod unique_together;
 mod views;
 mod views_building;
 mod views_chains;

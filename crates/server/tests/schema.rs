@@ -5,7 +5,7 @@ use serde_json::json;
 
 #[test]
 fn the_schema_tells_keys_indexes_and_unique_fields_and_their_state() {
-    let more = "[collections.notes]\nkey = { field = \"id\", type = \"string\" }\nunique = [\"x\"]\nindexes = [[\"a\", \"b\"]]\n";
+    let more = "[collections.notes]\nkey = { field = \"id\", type = \"string\" }\nunique = [\"x\", [\"a\", \"b\"]]\nindexes = [[\"a\", \"b\"]]\n";
     let more = format!(
         "{more}[collections.orders]\nkey = {{ field = \"id\", type = \"u32\" }}\nindexes = [[\"at\", \"by\"]]\n\
          expire = {{ after_seconds = 60 }}\n[collections.tokens]\nkey = {{ field = \"id\", type = \"u32\" }}\n\
@@ -18,7 +18,7 @@ fn the_schema_tells_keys_indexes_and_unique_fields_and_their_state() {
         "name": "notes",
         "key": { "field": "id", "type": "string" },
         "indexes": [{ "fields": ["a", "b"], "state": "ready" }],
-        "unique": [{ "field": "x", "state": "ready" }],
+        "unique": [{ "field": "x", "state": "ready" }, { "fields": ["a", "b"], "state": "ready" }],
     });
     assert_eq!((told["collections"].as_array().map(Vec::len), &told["collections"][1]), (Some(4), &notes), "{told}");
     let orders = &told["collections"][2];

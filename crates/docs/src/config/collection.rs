@@ -32,8 +32,8 @@ pub struct CollectionConfig {
     pub key: KeyInfo,
     /// The JSON Schema's text, in the order of the file.
     pub schema: Option<String>,
-    /// The unique fields.
-    pub unique: Vec<String>,
+    /// The unique fields, each as a list of one, and the lists of fields that are unique together.
+    pub unique: Vec<Vec<String>>,
     /// The indexes, each by its fields.
     pub indexes: Vec<Vec<String>>,
     /// Fields that hold keys of other collections: field, collection.
@@ -72,7 +72,7 @@ fn read(item: &Item<'_>, names: &[&str]) -> Option<CollectionConfig> {
     let schema = table.get("schema").and_then(|item| read_schema(&item));
     let fields = Fields { schema: schema.as_ref().map(|(_, schema)| schema) };
     let key = table.require("key").and_then(|item| read_key(&item, &fields));
-    let unique = table.get("unique").map(|item| fields.read(&item)).unwrap_or_default();
+    let unique = table.get("unique").map(|item| read_unique(&item, &fields)).unwrap_or_default();
     let indexes = table.get("indexes").map(|item| read_indexes(&item, &fields)).unwrap_or_default();
     let references = table.get("references").map(|item| read_references(&item, &fields, names)).unwrap_or_default();
     let expire = table.get("expire").and_then(|item| read_expire(&item, &fields));
@@ -90,7 +90,7 @@ fn check_trees(read: &CollectionConfig, table: &Table<'_>) {
     let is_field_long = |field: &String| is_index_long(std::slice::from_ref(field));
     for (key, is_long) in [
         ("indexes", read.indexes.iter().any(|fields| is_index_long(fields))),
-        ("unique", read.unique.iter().any(|field| is_long(&unique_row(read, field)))),
+        ("unique", read.unique.iter().any(|fields| is_long(&unique_row(read, fields)))),
         ("references", read.references.iter().any(|(field, _)| is_field_long(field))),
         ("expire", read.expire.iter().any(|expire| is_field_long(&expire.field))),
     ] {
@@ -104,7 +104,8 @@ fn check_trees(read: &CollectionConfig, table: &Table<'_>) {
 /// All fields that have a place in a row.
 fn check_fields(read: &CollectionConfig, schema: Option<&Schema>, item: &Item<'_>) {
     let of_schema = schema.into_iter().flat_map(|schema| schema.fields()).map(|field| &field.name).take(NAMES_MAX);
-    let others = std::iter::once(&read.key.field).chain(read.indexes.iter().flatten()).chain(&read.unique);
+    let others =
+        std::iter::once(&read.key.field).chain(read.indexes.iter().flatten()).chain(read.unique.iter().flatten());
     let others =
         others.chain(read.references.iter().map(|(field, _)| field)).chain(read.expire.iter().map(|e| &e.field));
     let mut names = Names::default();
@@ -151,6 +152,44 @@ fn read_schema(item: &Item<'_>) -> Option<(String, Schema)> {
             None
         }
     }
+}
+
+/// `["email", ["tenant", "slug"]]`: names of fields, and lists of fields that are unique together.
+fn read_unique(item: &Item<'_>, fields: &Fields<'_>) -> Vec<Vec<String>> {
+    let mut items = item.list().unwrap_or_default();
+    if items.len() > INDEXES_MAX {
+        item.mistake(format!("{} unique fields", items.len()), format!("up to {INDEXES_MAX}"));
+        items.truncate(INDEXES_MAX);
+    }
+    let mut unique: Vec<Vec<String>> = Vec::new();
+    for item in items {
+        let together = match (item.value().is_str(), item.value().is_array()) {
+            (true, _) => fields.own_name(&item).into_iter().collect(),
+            (_, true) => fields.read(&item),
+            _ => {
+                item.mismatch("a field, or a list of fields that are unique together, as [\"tenant\", \"slug\"]");
+                continue;
+            }
+        };
+        // In any order they say the same.
+        let is_same =
+            |other: &Vec<String>| other.len() == together.len() && other.iter().all(|field| together.contains(field));
+        if together.is_empty() || together.len() > INDEX_FIELDS_MAX {
+            if !item.value().is_str() {
+                let allowed = format!("a list of 1 to {INDEX_FIELDS_MAX} fields, as [\"tenant\", \"slug\"]");
+                item.mistake(format!("`{}` has {} fields", item.path(), together.len()), allowed);
+            }
+        } else if unique.iter().any(is_same) {
+            let what = match &together[..] {
+                [field] => format!("`{field}` is there twice"),
+                _ => format!("`{}` is there twice", item.path()),
+            };
+            item.mistake(what, "");
+        } else {
+            unique.push(together);
+        }
+    }
+    unique
 }
 
 fn read_indexes(item: &Item<'_>, fields: &Fields<'_>) -> Vec<Vec<String>> {

@@ -141,8 +141,8 @@ fn task_run(
 ) -> Result<Option<(TreeId, BulkTree)>, LoadError> {
     match task {
         Task::Index { tree, entries } => Ok(Some((tree, loader::build_index(entries, database.store().bulk()?)?))),
-        Task::Unique { tree, field, entries } => {
-            Ok(Some((tree, loader::build_unique(entries, database.store().bulk()?, field)?)))
+        Task::Unique { tree, fields, entries } => {
+            Ok(Some((tree, loader::build_unique(entries, database.store().bulk()?, fields)?)))
         }
         Task::Reference { field, target, target_name, entries } => {
             let run = keys.iter().find(|(tree, _)| *tree == target).map(|(_, run)| run);
@@ -190,9 +190,9 @@ pub(super) fn explain(gathered: &Gathered<'_>, place: Option<(&Database, usize)>
             ImportError::Store(store::Error::Io { context: "sorting records".to_string(), source })
         }
         LoadError::Record { why, from } => ImportError::Record(gathered.bad(&from.place, why.to_string())),
-        LoadError::Twice { field, first, second } => {
+        LoadError::Twice { fields, first, second } => {
             let other = shown(kind(None), &first.key);
-            let why = format!("\"{field}\" has the same value as in the document {other} ({})", at(gathered, &first));
+            let why = format!("{fields} has the same value as in the document {other} ({})", at(gathered, &first));
             ImportError::Record(gathered.bad(&second.place, why))
         }
         LoadError::Dangling { field, target, key, from } => {

@@ -10,8 +10,8 @@ use crate::engine::{Direction, TreeId};
 pub(crate) enum Access {
     /// One document by its key.
     Key(Expr),
-    /// One document by a unique field.
-    Unique { tree: TreeId, field: String, value: Expr },
+    /// One document by a unique field, or by fields that are unique together.
+    Unique { tree: TreeId, fields: Vec<String>, values: Vec<Expr> },
     /// A range of an index: equal first fields, then bounds on the next.
     Index {
         /// Its place among the collection's indexes.
@@ -37,7 +37,8 @@ impl Access {
     /// The values that it is told.
     pub(crate) fn expressions(&self) -> Vec<&Expr> {
         match self {
-            Access::Key(value) | Access::Unique { value, .. } => vec![value],
+            Access::Key(value) => vec![value],
+            Access::Unique { values, .. } => values.iter().collect(),
             Access::Index { equal, from, to, .. } => {
                 equal.iter().chain(from.iter().chain(to).map(|(value, _)| value)).collect()
             }
@@ -51,7 +52,8 @@ impl Access {
     /// The same, to be changed.
     pub(crate) fn expressions_mut(&mut self) -> Vec<&mut Expr> {
         match self {
-            Access::Key(value) | Access::Unique { value, .. } => vec![value],
+            Access::Key(value) => vec![value],
+            Access::Unique { values, .. } => values.iter_mut().collect(),
             Access::Index { equal, from, to, .. } => {
                 equal.iter_mut().chain(from.iter_mut().chain(to).map(|(value, _)| value)).collect()
             }

@@ -194,10 +194,10 @@ impl Planner<'_> {
         }
         let mut unique = info.unique.iter().filter(|unique| unique.readiness.is_ready());
         unique.find_map(|unique| {
-            let bound = equal(&unique.field)?;
-            let (field, value) = (unique.field.clone(), bound.value.clone());
-            let access = Access::Unique { tree: unique.tree, field, value };
-            Some(Candidate::new(SCORE_UNIQUE, access, vec![bound.condition]))
+            let bounds = unique.fields.iter().map(|field| equal(field)).collect::<Option<Vec<_>>>()?;
+            let (fields, values) = (unique.fields.clone(), bounds.iter().map(|bound| bound.value.clone()).collect());
+            let access = Access::Unique { tree: unique.tree, fields, values };
+            Some(Candidate::new(SCORE_UNIQUE, access, bounds.iter().map(|bound| bound.condition).collect()))
         })
     }
 

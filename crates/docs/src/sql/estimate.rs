@@ -137,7 +137,7 @@ impl Planner<'_> {
     /// How many rows of a table have one value of a field, where an index or the key tells.
     fn rows_of_value(&self, table: usize, column: usize) -> Option<f64> {
         let (info, name) = (self.info(table), &self.logical.columns[column].name);
-        if *name == info.key.field || info.unique.iter().any(|unique| unique.field == *name) {
+        if *name == info.key.field || info.unique.iter().any(|unique| unique.only() == Some(name.as_str())) {
             return Some(1.0);
         }
         let index = info.indexes.iter().find(|index| index.fields.first() == Some(name))?;

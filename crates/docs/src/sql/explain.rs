@@ -305,7 +305,10 @@ fn access(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
     let info = logical.tables[level.table].info(catalog);
     match &level.access {
         Access::Key(value) => format!("KEY ({}={})", info.key.field, shown(value, logical)),
-        Access::Unique { field, value, .. } => format!("UNIQUE ({field}={})", shown(value, logical)),
+        Access::Unique { fields, values, .. } => {
+            let parts = fields.iter().zip(values).map(|(field, value)| format!("{field}={}", shown(value, logical)));
+            format!("UNIQUE ({})", parts.collect::<Vec<_>>().join(", "))
+        }
         Access::Index { number, equal, from, to, direction, .. } => {
             let fields = &info.indexes[*number].fields;
             let mut parts: Vec<String> =

@@ -479,8 +479,8 @@ impl<'r> LargeRun<'r> {
                     }
                     match tx.get(unique.tree, entry) {
                         Some(Some(owner)) if owner != key => {
-                            let field = &info.unique[number].field;
-                            let what = format!("another document of {} has this \"{field}\"", info.name);
+                            let fields = info.unique[number].shown();
+                            let what = format!("another document of {} has this {fields}", info.name);
                             return Err(ModifyError::Write(WriteError::Conflict { what }));
                         }
                         Some(None) => tx.put(unique.tree, entry, key)?,

@@ -476,8 +476,8 @@ impl<C: Change> One<'_, C> {
             scratch.long_check.is_again = statement::is_in_share();
             write::in_the_way(collection, written, change, scratch)
         })?;
-        if let OnConflict::LeaveOut(field) | OnConflict::Update(field) = &self.changing.on_conflict {
-            let counts = |other: &&write::InTheWay| field.as_ref().is_none_or(|field| *field == other.field);
+        if let OnConflict::LeaveOut(fields) | OnConflict::Update(fields) = &self.changing.on_conflict {
+            let counts = |other: &&write::InTheWay| fields.as_ref().is_none_or(|fields| *fields == other.fields);
             return match (in_the_way.iter().find(counts), self.upsert) {
                 (None, _) => self.apply(&op, budget).map(Some),
                 (Some(_), None) => Ok(None),

@@ -82,11 +82,13 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 }
                 self.document(number, level, &keys.key, outer, found)
             }
-            Access::Unique { tree, value, .. } => {
+            Access::Unique { tree, values, .. } => {
                 keys.from.clear();
-                match value.evaluate(&self.scope(outer))? {
-                    Value::Null => return Ok(()),
-                    value => order::lower(value.scalar().ok_or(Fault::Damaged("a text"))?, &mut keys.from),
+                for value in values {
+                    match value.evaluate(&self.scope(outer))? {
+                        Value::Null => return Ok(()),
+                        value => order::lower(value.scalar().ok_or(Fault::Damaged("a text"))?, &mut keys.from),
+                    }
                 }
                 match self.view.get(*tree, &keys.from)? {
                     Some(key) => self.document(number, level, &key, outer, found),

@@ -10,7 +10,7 @@ use super::estimate::{LOOKUP, SEEK};
 use super::expr::{Affinity, Comparison, Expr, Literal};
 use super::planner::Planner;
 use super::points::{Points, PointsOf, Sought};
-use crate::catalog::{CollectionInfo, IndexInfo};
+use crate::catalog::{CollectionInfo, IndexInfo, UniqueInfo};
 use crate::engine::{Direction, TreeId};
 
 const SCORE_KEYS: u32 = 10;
@@ -67,9 +67,9 @@ impl Planner<'_> {
             if list.column == info.key.field {
                 ways.push(whole(PointsOf::Key, list, SCORE_KEYS));
             }
-            for unique in info.unique.iter().filter(|unique| unique.readiness.is_ready() && unique.field == list.column)
-            {
-                let of = PointsOf::Unique { tree: unique.tree, field: unique.field.clone() };
+            let is_it = |unique: &&UniqueInfo| unique.readiness.is_ready() && unique.only() == Some(list.column);
+            for unique in info.unique.iter().filter(is_it) {
+                let of = PointsOf::Unique { tree: unique.tree, field: list.column.to_owned() };
                 ways.push(whole(of, list, SCORE_UNIQUE));
             }
         }

@@ -81,7 +81,7 @@ fn unsettled(database: &Database) -> Vec<String> {
     };
     for info in &database.catalog().collections {
         info.indexes.iter().for_each(|index| add(format!("index {:?}", index.fields), index.readiness.state()));
-        info.unique.iter().for_each(|unique| add(format!("unique {}", unique.field), unique.readiness.state()));
+        info.unique.iter().for_each(|unique| add(format!("unique {}", unique.shown()), unique.readiness.state()));
     }
     database.rules().into_iter().for_each(|rule| add(format!("{} {:?}", rule.kind, rule.field), rule.state));
     let views = database.views().into_iter();

@@ -54,7 +54,10 @@ fn told(info: &CollectionInfo) -> Json {
         }
         with(told, &index.readiness)
     });
-    let unique = info.unique.iter().map(|unique| with(json!({ "field": unique.field }), &unique.readiness));
+    let unique = info.unique.iter().map(|unique| {
+        let told = unique.only().map_or_else(|| json!({ "fields": unique.fields }), |field| json!({ "field": field }));
+        with(told, &unique.readiness)
+    });
     let mut told = json!({
         "name": info.name,
         "key": { "field": info.key.field, "type": info.key.kind.name() },
@@ -87,7 +90,8 @@ pub(crate) fn refused(service: &Service) -> Vec<Json> {
             note(&info.name, json!({ "index": index.fields }), index.readiness.state());
         }
         for unique in &info.unique {
-            note(&info.name, json!({ "unique": unique.field }), unique.readiness.state());
+            let fields = unique.only().map_or_else(|| json!(unique.fields), |field| json!(field));
+            note(&info.name, json!({ "unique": fields }), unique.readiness.state());
         }
     }
     for rule in service.database.rules() {

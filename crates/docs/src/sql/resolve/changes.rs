@@ -29,12 +29,12 @@ pub(crate) enum OnConflict {
     /// The statement is refused.
     #[default]
     Refuse,
-    /// It is left out; with a field only where that is the one in which they are the same.
-    LeaveOut(Option<String>),
+    /// It is left out; with fields only where those are the ones in which they are the same.
+    LeaveOut(Option<Vec<String>>),
     /// It takes their place.
     Replace,
-    /// The stored one is changed; with a field only where that is the one in which they are the same.
-    Update(Option<String>),
+    /// The stored one is changed; with fields only where those are the ones in which they are the same.
+    Update(Option<Vec<String>>),
 }
 
 /// What DO UPDATE makes of a stored document.
@@ -169,20 +169,28 @@ fn on_conflict(insert: &ast::Insert, resolver: &Resolver<'_>, at: Location) -> R
         ast::OnConflictAction::DoNothing => OnConflict::LeaveOut,
         ast::OnConflictAction::DoUpdate(_) => OnConflict::Update,
     };
-    let field = match &on.conflict_target {
-        None => return Ok(with(None)),
-        Some(ast::ConflictTarget::Columns(columns)) if columns.len() == 1 => &columns[0],
-        Some(_) => return not_yet("ON CONFLICT of several fields", at),
-    };
-    let info = resolver.info(0);
-    let known = std::iter::once(&info.key.field).chain(info.unique.iter().map(|unique| &unique.field));
-    match known.into_iter().find(|known| known.eq_ignore_ascii_case(&field.value)) {
-        Some(known) => Ok(with(Some(known.clone()))),
-        None => {
-            let what = format!("ON CONFLICT of \"{}\", which is neither the key nor unique", field.value);
-            invalid(&what, field.span.start)
-        }
+    match &on.conflict_target {
+        None => Ok(with(None)),
+        Some(ast::ConflictTarget::Columns(columns)) => Ok(with(Some(conflict_fields(columns, resolver, at)?))),
+        Some(_) => not_yet("ON CONFLICT ON CONSTRAINT", at),
     }
+}
+
+/// The key, or what is unique, of which these are the fields, in any order.
+fn conflict_fields(columns: &[Ident], resolver: &Resolver<'_>, at: Location) -> Resolved<Vec<String>> {
+    let info = resolver.info(0);
+    let is_named = |field: &String| columns.iter().any(|column| column.value.eq_ignore_ascii_case(field));
+    let is_field = |column: &Ident, fields: &[String]| fields.iter().any(|f| f.eq_ignore_ascii_case(&column.value));
+    let known = std::iter::once(std::slice::from_ref(&info.key.field));
+    let mut known = known.chain(info.unique.iter().map(|unique| &unique.fields[..]));
+    let found = known.find(|fields| fields.iter().all(is_named) && columns.iter().all(|c| is_field(c, fields)));
+    if let Some(fields) = found {
+        return Ok(fields.to_vec());
+    }
+    let named: Vec<String> = columns.iter().map(|column| format!("\"{}\"", column.value)).collect();
+    let are = if named.len() == 1 { "which is neither the key nor unique" } else { "which are not unique together" };
+    let place = columns.first().map_or(at, |column| column.span.start);
+    invalid(&format!("ON CONFLICT of {}, {are}", named.join(", ")), place)
 }
 
 fn upsert(changing: &Changing, table: &Ident, update: &ast::DoUpdate, catalog: &Catalog) -> Resolved<Upsert> {
