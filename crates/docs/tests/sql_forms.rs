@@ -217,3 +217,30 @@ fn not_indexed_behind_a_table_says_nothing_of_the_rows() {
         assert_eq!(String::from_utf8_lossy(&out), r#"[{"id":1}]"#, "{sql}");
     }
 }
+
+#[test]
+fn all_fields_are_those_that_the_schema_has_in_its_order() {
+    let service = crate::service::Service::new(&crate::service::config(
+        "[collections.open]\nkey = { field = \"id\", type = \"u32\" }\n\
+         [collections.open.schema.properties]\nb = { type = \"integer\" }\nid = { type = \"integer\" }\n\
+         [collections.plain]\nkey = { field = \"id\", type = \"u32\" }\n",
+    ));
+    for name in ["open", "plain"] {
+        service.run(&format!(r#"insert {name} {{"id":1,"a":2,"b":3}}"#)).unwrap();
+    }
+    // What the schema does not name is not among them, though the document has it.
+    let query = service.database.prepare_query("SELECT * FROM open").unwrap();
+    let (session, mut out) = (service.database.session().unwrap(), Vec::new());
+    let budget = docs::sql::Budget::default();
+    query.write_array(session.now().view(), &[], &mut docs::sql::Scratch::new(), &budget, &mut out).unwrap();
+    assert_eq!(String::from_utf8_lossy(&out), r#"[{"b":3,"id":1}]"#);
+    for (sql, column) in [("SELECT * FROM plain", 8), ("SELECT o.id, p.* FROM open o, plain p", 14)] {
+        let error = service.database.prepare_query(sql).map(drop).expect_err(sql);
+        assert_eq!((error.line, error.column), (1, column), "{sql}: {error}");
+        assert!(error.message.contains("* needs a schema, and collection \"plain\" has none"), "{error}");
+    }
+    let insert = |sql: &str| docs::sql::Modification::prepare(sql, service.database.catalog()).map(drop);
+    insert("INSERT INTO open VALUES (4, 2)").unwrap();
+    let error = insert("INSERT INTO plain VALUES (2)").expect_err("no schema");
+    assert!(error.to_string().contains("INSERT without a list of fields needs a schema"), "{error}");
+}
