@@ -55,24 +55,45 @@ impl Chunked {
     /// `input` it used up: all, or those up to the body's end.
     pub(crate) fn decode(&mut self, input: &[u8], body: &mut Vec<u8>, body_bytes_max: usize) -> Result<usize, Refusal> {
         let mut at = 0;
-        while at < input.len() && self.state != State::Done {
-            if self.state == State::Data {
-                let take = self.size.min((input.len() - at) as u64) as usize;
-                body.extend_from_slice(&input[at..at + take]);
-                at += take;
-                self.size -= take as u64;
-                if self.size == 0 {
-                    self.state = State::DataReturn;
-                }
-            } else {
-                self.state = self.step(input[at])?;
-                at += 1;
-                if self.state == State::Data && self.size > body_bytes_max.saturating_sub(body.len()) as u64 {
-                    return Err(Refusal::BodyTooLarge);
-                }
+        loop {
+            at += self.skip_to_data(&input[at..])?;
+            if self.state == State::Data && self.size > body_bytes_max.saturating_sub(body.len()) as u64 {
+                return Err(Refusal::BodyTooLarge);
             }
+            let data = self.data(&input[at..]);
+            if data.is_empty() {
+                return Ok(at);
+            }
+            body.extend_from_slice(data);
+            at += data.len();
+            self.took(data.len());
+        }
+    }
+
+    /// Reads what stands before data, and tells how many bytes that was: all, or those up to the data or the body's end.
+    pub(crate) fn skip_to_data(&mut self, input: &[u8]) -> Result<usize, Refusal> {
+        let mut at = 0;
+        while at < input.len() && !matches!(self.state, State::Data | State::Done) {
+            self.state = self.step(input[at])?;
+            at += 1;
         }
         Ok(at)
+    }
+
+    /// What of this input is data of the chunk in hand.
+    pub(crate) fn data<'i>(&self, input: &'i [u8]) -> &'i [u8] {
+        if self.state != State::Data {
+            return &[];
+        }
+        &input[..self.size.min(input.len() as u64) as usize]
+    }
+
+    /// So many bytes of data were taken.
+    pub(crate) fn took(&mut self, bytes: usize) {
+        self.size = self.size.saturating_sub(bytes as u64);
+        if self.size == 0 && self.state == State::Data {
+            self.state = State::DataReturn;
+        }
     }
 
     fn step(&mut self, byte: u8) -> Result<State, Refusal> {

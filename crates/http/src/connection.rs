@@ -9,7 +9,8 @@
 //! A turn stops reading when
 //! - the bytes hold no whole request (starved),
 //! - a request that reads stands behind one that may change something and is unanswered (blocked),
-//! - the ring is full, a stream is on its way, the write queue is congested, or the last request was read (full).
+//! - the ring is full, a stream is on its way, a body that is taken in pieces has no room, the write queue is congested, or the last
+//!   request was read (full).
 //!
 //! What is not read stays in the read buffer, whose bound is the reactor's; so the peer feels it.
 
@@ -23,9 +24,11 @@ use crate::body::More;
 use crate::composer::{JSON, Length, Shape, checked, has_body};
 use crate::crowd::Leave;
 use crate::deadline::{DeadlineClock, Wait};
-use crate::head::Framing;
+use crate::head::{Framing, Head};
 use crate::late::{Answer, CutOff, Nudged, Ticket};
+use crate::limits::Limits;
 use crate::method::Method;
+use crate::pieces::{Dropped, Offered, Pieces};
 use crate::plain;
 use crate::reader::{RequestReader, Step};
 use crate::refusal::Refusal;
@@ -143,7 +146,8 @@ impl<S: Service> Connection<S> {
     fn is_full(&self) -> bool {
         let limits = &self.worker().settings.limits;
         let room = self.ring.len() < limits.pipelined_max && self.ring.held_bytes() <= limits.held_bytes_max;
-        !room || self.ring.has_stream()
+        // What is taken in pieces belongs to the last request that was read.
+        (!room || self.ring.ends_reading()) && !self.reader.is_in_pieces()
     }
 
     #[inline]
@@ -155,9 +159,22 @@ impl<S: Service> Connection<S> {
         let worker = &shared.worker;
         let (input, out) = io.split();
         let mut seen = worker.seen.borrow_mut();
-        let step = reader.next(input, &worker.settings.limits, &mut seen, || worker.take_gathering());
+        let in_pieces = |head: &Head<'_>| {
+            let request = Request { head: *head, body: &[], in_pieces: true, peer: self.peer };
+            shared.service.takes_pieces(&mut shared.local.borrow_mut(), &request)
+        };
+        let step = reader.next(input, &worker.settings.limits, &mut seen, in_pieces, || worker.take_gathering());
         drop(seen);
         match step {
+            Step::InPieces { head, head_bytes } => {
+                let (id, peer, draining) = (self.id, self.peer, self.draining);
+                let body = UnreadBody::of(&head, input.len() > head_bytes, draining, &worker.settings.limits);
+                let before = out.len();
+                let served = body.serve(shared, ring, (id, peer), head, out);
+                let appended = out.len() - before;
+                self.after_head(io, served, (head_bytes, appended), &body)
+            }
+            Step::Offered { consumed, offered } => self.after_offering(io, consumed, offered),
             Step::More { consumed, say_continue } => self.take_more(io, consumed, say_continue),
             Step::Refused(refusal) => {
                 self.refuse(io, refusal);
@@ -170,7 +187,7 @@ impl<S: Service> Connection<S> {
                     persistent: head.persistent && !self.draining,
                     head_only: head.method == Method::Head,
                 };
-                let request = Request { head, body, peer: self.peer };
+                let request = Request { head, body, in_pieces: false, peer: self.peer };
                 let before = out.len();
                 let served = serve::serve(shared, ring, ticket, &request, shape, out);
                 let appended = out.len() - before;
@@ -200,6 +217,80 @@ impl<S: Service> Connection<S> {
         Progress::Served
     }
 
+    /// A request was served whose body is taken in pieces, or not at all.
+    #[cold]
+    fn after_head(
+        &mut self,
+        io: &mut Io<'_>,
+        served: Served,
+        (head_bytes, appended): (usize, usize),
+        body: &UnreadBody,
+    ) -> Progress {
+        let Served::InPieces(sink) = served else {
+            let progress = self.after_serving(io, served, head_bytes, appended);
+            if !self.blocked && !self.last {
+                self.reader.begin_pieces(Pieces::new(body.framing, Box::new(Dropped), None, true));
+            }
+            return progress;
+        };
+        let sequence = self.ring.next_sequence() - 1;
+        if let Some(slot) = self.ring.back_mut() {
+            slot.shape.persistent = body.persistent;
+        }
+        let mut pieces = Pieces::new(body.framing, sink, Some(sequence), body.persistent);
+        if self.draining {
+            pieces.until_ns = self.drain_until_ns();
+        }
+        self.reader.begin_pieces(pieces);
+        self.clock.begin_again();
+        self.take_more(io, head_bytes, body.is_waited_for)
+    }
+
+    /// A piece of a body was offered.
+    fn after_offering(&mut self, io: &mut Io<'_>, consumed: usize, offered: Offered) -> Progress {
+        io.consume(consumed);
+        self.worker().metrics.bytes_in.add(consumed as u64);
+        match offered {
+            Offered::Starved => Progress::Stopped(Stop::Starved),
+            Offered::NoRoom => Progress::Stopped(Stop::Full),
+            Offered::Whole => {
+                self.end_pieces(io, Ok(()));
+                Progress::Served
+            }
+        }
+    }
+
+    /// The body that is taken in pieces is whole, or nothing more of it is taken: then the connection goes no further either.
+    fn end_pieces(&mut self, io: &mut Io<'_>, end: Result<(), Refusal>) {
+        let Some(pieces) = self.reader.end_pieces() else { return };
+        io.gather(0, 0);
+        self.continue_due = false;
+        self.clock.begin_again();
+        let is_last = end.is_err() || !pieces.persistent || self.draining;
+        self.end_behind(pieces.sequence, is_last);
+        let limits = &self.worker().settings.limits;
+        pieces.into_sink().end(end.map_err(|refusal| refusal.fault(limits)));
+    }
+
+    /// Whether the connection ends behind the reply of this sequence, which has no other behind it.
+    fn end_behind(&mut self, sequence: Option<u64>, is_last: bool) {
+        self.last |= is_last;
+        let next = self.ring.next_sequence();
+        if let Some(slot) = self.ring.back_mut()
+            && is_last
+            && sequence.is_some_and(|sequence| sequence + 1 == next)
+        {
+            slot.shape.persistent = false;
+        }
+    }
+
+    /// Until when a body that is taken in pieces may go on coming, now that the server is being stopped.
+    fn drain_until_ns(&self) -> u64 {
+        let worker = self.worker();
+        let grace = u64::try_from(worker.settings.deadlines.drain_grace.as_nanos()).unwrap_or(u64::MAX);
+        worker.lp.now_ns().saturating_add(grace)
+    }
+
     fn take_more(&mut self, io: &mut Io<'_>, consumed: usize, say_continue: bool) -> Progress {
         io.consume(consumed);
         self.worker().metrics.bytes_in.add(consumed as u64);
@@ -217,6 +308,10 @@ impl<S: Service> Connection<S> {
     }
 
     fn refuse(&mut self, io: &mut Io<'_>, refusal: Refusal) {
+        if self.reader.is_in_pieces() {
+            self.worker().metrics.refusals.add(1);
+            return self.end_pieces(io, Err(refusal));
+        }
         let before = io.output().len();
         let head_only = io.input().starts_with(b"HEAD ");
         serve::refuse(&self.shared.worker, &mut self.ring, refusal, head_only, io.output());
@@ -329,7 +424,9 @@ impl<S: Service> Connection<S> {
     }
 
     fn say_continue(&mut self, io: &mut Io<'_>) {
-        if self.continue_due && self.ring.is_empty() {
+        // A body that is taken in pieces has its reply's place already.
+        let is_next = self.ring.len() == usize::from(self.reader.is_in_pieces());
+        if self.continue_due && is_next {
             self.continue_due = false;
             if self.reader.in_body() && self.reader.body_bytes() == 0 {
                 io.output().extend_from_slice(CONTINUE);
@@ -370,8 +467,20 @@ impl<S: Service> Connection<S> {
         self.clock.note(wait, self.reader.body_bytes(), deadlines, now_ns);
         if wait == Wait::Body {
             io.gather(self.reader.gathered_bytes(), self.clock.since_ns());
+        } else if self.reader.is_in_pieces() {
+            // That these bytes are not taken is not the client's fault.
+            io.gather(self.reader.gathered_bytes(), now_ns);
         }
-        self.arm(io, self.clock.due_ns(deadlines), now_ns);
+        let due_ns = self.due_ns();
+        self.arm(io, due_ns, now_ns);
+    }
+
+    /// When something is over that the connection waits for.
+    #[inline]
+    fn due_ns(&mut self) -> u64 {
+        let until_ns =
+            if self.draining { self.reader.pieces().map_or(u64::MAX, |pieces| pieces.until_ns) } else { u64::MAX };
+        self.clock.due_ns(&self.shared.worker.settings.deadlines).min(until_ns)
     }
 
     #[inline]
@@ -472,13 +581,22 @@ impl<S: Service> Protocol for Connection<S> {
 
     fn message(&mut self, message: Message, io: &mut Io<'_>) {
         let is_news = match message.payload.downcast::<Answer>() {
-            Ok(answer) => self.ring.answer(message.tag, answer),
+            Ok(answer) => {
+                let is_news = self.ring.answer(message.tag, answer);
+                if is_news && self.reader.pieces().is_some_and(|pieces| pieces.sequence == Some(message.tag)) {
+                    // Answered before it came whole: where the next request begins, nobody will know.
+                    self.reader.end_pieces();
+                    io.gather(0, 0);
+                    self.end_behind(Some(message.tag), true);
+                }
+                is_news
+            }
             Err(other) if other.is::<Leave>() => return self.leave(io),
             Err(other) if other.is::<CutOff>() && self.ring.holds(message.tag) => {
                 self.finished = true;
                 return io.cut();
             }
-            Err(other) => other.is::<Nudged>() && self.ring.has_stream(),
+            Err(other) => other.is::<Nudged>() && (self.ring.has_stream() || self.reader.is_in_pieces()),
         };
         if !is_news {
             return;
@@ -498,8 +616,12 @@ impl<S: Service> Protocol for Connection<S> {
         self.clock.ran_out();
         self.worker().tick();
         let now_ns = self.worker().lp.now_ns();
+        if self.draining && self.reader.pieces().is_some_and(|pieces| now_ns >= pieces.until_ns) {
+            self.refuse(io, Refusal::Stopping);
+            return self.end_turn(io, Stop::Full);
+        }
+        let due_ns = self.due_ns();
         let deadlines = &self.shared.worker.settings.deadlines;
-        let due_ns = self.clock.due_ns(deadlines);
         // A client that is still taking its reply is not idle; the reactor sees to it that it takes it.
         let taking = io.unsent() > 0 && !matches!(self.clock.wait(), Wait::Head | Wait::Body);
         if now_ns >= due_ns && !taking {
@@ -514,6 +636,12 @@ impl<S: Service> Protocol for Connection<S> {
         let now_ns = self.worker().lp.now_ns();
         let begun = self.reader.in_body() || !io.input().is_empty();
         if begun {
+            let until_ns = self.drain_until_ns();
+            if let Some(pieces) = self.reader.pieces() {
+                // It may be of any length, and has its time to end; then its client is told what was taken.
+                pieces.until_ns = until_ns;
+                self.arm(io, until_ns, now_ns);
+            }
             return;
         }
         if self.clock.wait() == Wait::First {
@@ -556,6 +684,51 @@ impl<S: Service> Protocol for Connection<S> {
 impl<S: Service> Drop for Connection<S> {
     fn drop(&mut self) {
         self.worker().crowd.borrow_mut().leave(self.id);
+    }
+}
+
+/// A body that stays unread until its request was served.
+struct UnreadBody {
+    framing: Framing,
+    /// The client waits for a word before it sends it.
+    is_waited_for: bool,
+    /// The connection goes on behind it.
+    persistent: bool,
+    /// The same where nobody takes it.
+    persistent_without: bool,
+}
+
+impl UnreadBody {
+    fn of(head: &Head<'_>, has_begun: bool, draining: bool, limits: &Limits) -> UnreadBody {
+        let is_waited_for = head.expects_continue && !has_begun;
+        // It is read and dropped then. A client that waits for a word may send its body or not, once it has got another.
+        let may_be_dropped = !is_waited_for
+            && match head.framing {
+                Framing::Length(length) => length <= limits.body_bytes_max as u64,
+                Framing::Chunked => false,
+            };
+        let persistent = head.persistent && !draining;
+        UnreadBody {
+            framing: head.framing,
+            is_waited_for,
+            persistent,
+            persistent_without: persistent && may_be_dropped,
+        }
+    }
+
+    fn serve<S: Service>(
+        &self,
+        shared: &Shared<S>,
+        ring: &mut Ring,
+        (connection, peer): (ConnectionId, SocketAddr),
+        head: Head<'_>,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let ticket = Ticket { connection, sequence: ring.next_sequence(), peer: peer.ip() };
+        let (http10, head_only) = (head.http10, head.method == Method::Head);
+        let shape = Shape { http10, persistent: self.persistent_without, head_only };
+        let request = Request { head, body: &[], in_pieces: true, peer };
+        serve::serve(shared, ring, ticket, &request, shape, out)
     }
 }
 

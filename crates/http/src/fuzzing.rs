@@ -35,7 +35,7 @@ pub fn read_requests(stream: &[u8], reads: &[usize], limits: &Limits) -> Vec<See
     let (mut start, mut end) = (0, 0);
     let mut reads = reads.iter().cycle();
     loop {
-        match reader.next(&stream[start..end], limits, &mut plain, Box::default) {
+        match reader.next(&stream[start..end], limits, &mut plain, |_| false, Box::default) {
             Step::Request { head, body, consumed } => {
                 let (path, query) = (head.path.to_owned(), head.query.to_owned());
                 let (method, persistent) = (head.method.name(), head.persistent);
@@ -47,6 +47,8 @@ pub fn read_requests(stream: &[u8], reads: &[usize], limits: &Limits) -> Vec<See
                 seen.push(Seen::Refused(refusal.status_and_detail().0.0));
                 return seen;
             }
+            // Nobody takes pieces.
+            Step::InPieces { .. } | Step::Offered { .. } => return seen,
             Step::More { consumed: 0, .. } if end == stream.len() => return seen,
             Step::More { consumed: 0, .. } => {
                 end = end.saturating_add(reads.next().copied().unwrap_or(stream.len()).max(1)).min(stream.len());

@@ -29,7 +29,7 @@ pub(crate) struct Answer {
     pub(crate) _charge: Option<Box<dyn Send>>,
 }
 
-/// The payload of a message that has a stream pulled again.
+/// The payload of a message that has a stream pulled again, or a body offered again.
 pub(crate) struct Nudged;
 
 /// The payload of a message that ends a connection.
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Cutter {
     }
 }
 
-/// Has a stream that waits pulled again. To send it once more than needed, or to a connection that is gone, does nothing.
+/// Has a stream that waits pulled again, or a body that was not taken offered again. To send it once more than needed, or to a connection that is gone, does nothing.
 #[derive(Clone)]
 pub struct Nudge {
     lp: Loop,
@@ -138,7 +138,8 @@ impl LateReply {
         Cutter::new(self.lp.clone(), self.ticket)
     }
 
-    /// What has this reply's stream pulled again after [`crate::More::Wait`], from any thread.
+    /// What has this reply's stream pulled again after [`crate::More::Wait`], or its request's body offered again that a
+    /// [`crate::BodySink`] had no room for, from any thread.
     pub fn nudge(&self) -> Nudge {
         Nudge { lp: self.lp.clone(), ticket: self.ticket }
     }

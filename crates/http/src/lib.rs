@@ -6,7 +6,7 @@
 //! | subject | file |
 //! |---|---|
 //! | what an application sees | `service`, `method`, `request`, `reply`, `status`, `body`, `late` |
-//! | bytes to requests, without I/O | `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `reader` (all) |
+//! | bytes to requests, without I/O | `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `pieces` (a body that its service takes as it comes), `reader` (all) |
 //! | replies to bytes | `composer`, `stream` |
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
 //! | what a loop's connections share | `worker`, with the service `shared`; `crowd` (who goes when there are too many) |
@@ -34,6 +34,7 @@ mod latency;
 mod limits;
 mod method;
 mod metrics;
+mod pieces;
 mod plain;
 mod presence;
 pub mod query;
@@ -57,7 +58,7 @@ mod visible;
 mod worker;
 
 pub use access_log::AccessLog;
-pub use body::{BodySource, More};
+pub use body::{BodyFault, BodySink, BodySource, More};
 pub use late::{Cutter, LateReply, Nudge};
 pub use latency::{BUCKETS, SERIES_BYTES, SERIES_MAX, Series, SeriesTotal};
 pub use limits::{Deadlines, Limits};

@@ -13,6 +13,7 @@
 use crate::chunked::Chunked;
 use crate::head::{self, Framing, Head};
 use crate::limits::Limits;
+use crate::pieces::{Offered, Pieces};
 use crate::plain::{self, Seen};
 use crate::refusal::Refusal;
 use crate::scan::HeadScan;
@@ -35,6 +36,11 @@ pub(crate) enum Step<'i> {
     },
     /// A request. Drop `consumed` bytes of the input and call [`RequestReader::done`] once it was served.
     Request { head: Head<'i>, body: &'i [u8], consumed: usize },
+    /// A head whose body is to be taken in pieces. Drop `head_bytes` of the input once the request was served, and call
+    /// [`RequestReader::begin_pieces`].
+    InPieces { head: Head<'i>, head_bytes: usize },
+    /// A body that is taken in pieces was offered what came. Drop `consumed` bytes of the input.
+    Offered { consumed: usize, offered: Offered },
     /// Nothing after this can be trusted.
     Refused(Refusal),
 }
@@ -101,25 +107,36 @@ fn make_room(body: &mut Vec<u8>, bytes: usize, bytes_max: usize) {
 }
 
 /// Reader of one connection's requests.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RequestReader {
     scan: HeadScan,
-    gathering: Option<Box<Gathering>>,
+    arriving: Arriving,
     blank_lines: u8,
 }
 
+/// The body that is on its way.
+#[derive(Default)]
+enum Arriving {
+    #[default]
+    Nothing,
+    Gathered(Box<Gathering>),
+    InPieces(Box<Pieces>),
+}
+
 impl RequestReader {
-    /// Looks at the bytes received and not consumed. `seen` is what the loop remembers of plain heads; `spare` gives room for a body that has to be gathered.
+    /// Looks at the bytes received and not consumed. `seen` is what the loop remembers of plain heads; `in_pieces` says of a head whether its body is
+    /// taken in pieces, `spare` gives room for a body that has to be gathered.
     #[inline]
     pub(crate) fn next<'i>(
         &'i mut self,
         input: &'i [u8],
         limits: &Limits,
         seen: &mut Seen,
+        in_pieces: impl FnOnce(&Head<'i>) -> bool,
         spare: impl FnOnce() -> Box<Gathering>,
     ) -> Step<'i> {
-        if self.gathering.is_some() {
-            return self.gather(input, limits);
+        if self.in_body() {
+            return self.go_on(input, limits);
         }
         let plain = if self.scan.is_fresh() { plain::read(input, limits, seen) } else { None };
         let (head, head_bytes) = match plain {
@@ -131,17 +148,18 @@ impl RequestReader {
         };
         let (head_part, body) = input.split_at(head_bytes);
         match head.framing {
-            Framing::Length(length) if length > limits.body_bytes_max as u64 => Step::Refused(Refusal::BodyTooLarge),
-            Framing::Length(length) if length <= body.len() as u64 => {
+            Framing::Length(length) if length <= body.len() as u64 && length <= limits.body_bytes_max as u64 => {
                 let length = length as usize;
                 Step::Request { head, body: &body[..length], consumed: head_bytes + length }
             }
+            _ if in_pieces(&head) => Step::InPieces { head, head_bytes },
+            Framing::Length(length) if length > limits.body_bytes_max as u64 => Step::Refused(Refusal::BodyTooLarge),
             framing => {
                 // RFC 9110 section 10.1.1: no word is needed where the body has begun to come by itself.
                 let say_continue = head.expects_continue && body.is_empty();
                 let mut gathering = spare();
                 gathering.begin(head_part, framing);
-                self.gathering = Some(gathering);
+                self.arriving = Arriving::Gathered(gathering);
                 Step::More { consumed: head_bytes, say_continue }
             }
         }
@@ -168,23 +186,65 @@ impl RequestReader {
     pub(crate) fn done(&mut self) -> Option<Box<Gathering>> {
         self.scan = HeadScan::default();
         self.blank_lines = 0;
-        self.gathering.take()
+        match std::mem::take(&mut self.arriving) {
+            Arriving::Gathered(gathering) => Some(gathering),
+            Arriving::Nothing | Arriving::InPieces(_) => None,
+        }
+    }
+
+    /// The request whose head was handed out last was served: its body is taken in pieces from now on.
+    pub(crate) fn begin_pieces(&mut self, pieces: Pieces) {
+        self.done();
+        self.arriving = Arriving::InPieces(Box::new(pieces));
+    }
+
+    /// The body that is taken in pieces.
+    pub(crate) fn pieces(&mut self) -> Option<&mut Pieces> {
+        match &mut self.arriving {
+            Arriving::InPieces(pieces) => Some(pieces),
+            Arriving::Nothing | Arriving::Gathered(_) => None,
+        }
+    }
+
+    /// The same, which is over.
+    pub(crate) fn end_pieces(&mut self) -> Option<Pieces> {
+        match std::mem::take(&mut self.arriving) {
+            Arriving::InPieces(pieces) => Some(*pieces),
+            other => {
+                self.arriving = other;
+                None
+            }
+        }
+    }
+
+    /// Whether such a body is on its way.
+    #[inline]
+    pub(crate) fn is_in_pieces(&self) -> bool {
+        matches!(self.arriving, Arriving::InPieces(_))
     }
 
     /// Whether a body is on its way.
     #[inline]
     pub(crate) fn in_body(&self) -> bool {
-        self.gathering.is_some()
+        !matches!(self.arriving, Arriving::Nothing)
     }
 
     /// Bytes of body that have come so far, chunk sizes apart.
     pub(crate) fn body_bytes(&self) -> usize {
-        self.gathering.as_ref().map_or(0, |gathering| gathering.body.len())
+        match &self.arriving {
+            Arriving::Nothing => 0,
+            Arriving::Gathered(gathering) => gathering.body.len(),
+            Arriving::InPieces(pieces) => pieces.taken(),
+        }
     }
 
     /// Bytes of memory held for a body on its way.
     pub(crate) fn gathered_bytes(&self) -> usize {
-        self.gathering.as_ref().map_or(0, |gathering| gathering.bytes())
+        match &self.arriving {
+            Arriving::Nothing => 0,
+            Arriving::Gathered(gathering) => gathering.bytes(),
+            Arriving::InPieces(pieces) => pieces.held_bytes(),
+        }
     }
 
     fn skip_blank_lines<'i>(&mut self, input: &[u8]) -> Step<'i> {
@@ -212,9 +272,17 @@ impl RequestReader {
         line_bytes > limits.target_bytes_max + LINE_BESIDES_TARGET
     }
 
-    fn gather<'i>(&'i mut self, input: &[u8], limits: &Limits) -> Step<'i> {
-        let Some(gathering) = &mut self.gathering else {
-            return Step::More { consumed: 0, say_continue: false };
+    /// Goes on with a body.
+    fn go_on<'i>(&'i mut self, input: &[u8], limits: &Limits) -> Step<'i> {
+        let gathering = match &mut self.arriving {
+            Arriving::Nothing => return Step::More { consumed: 0, say_continue: false },
+            Arriving::InPieces(pieces) => {
+                return match pieces.offer(input) {
+                    Ok((consumed, offered)) => Step::Offered { consumed, offered },
+                    Err(refusal) => Step::Refused(refusal),
+                };
+            }
+            Arriving::Gathered(gathering) => gathering,
         };
         match gathering.take(input, limits) {
             Err(refusal) => Step::Refused(refusal),
@@ -242,7 +310,7 @@ mod tests {
         let (mut start, mut end) = (0, 0);
         let mut reads = reads.iter().cycle();
         loop {
-            match reader.next(&stream[start..end], &limits(), &mut Seen::default(), Box::default) {
+            match reader.next(&stream[start..end], &limits(), &mut Seen::default(), |_| false, Box::default) {
                 Step::Request { head, body, consumed } => {
                     let body = String::from_utf8_lossy(body).into_owned();
                     seen.push(format!("{} {} [{body}]", head.method.name(), head.path));
@@ -253,6 +321,7 @@ mod tests {
                     seen.push(format!("{refusal:?}"));
                     return seen;
                 }
+                Step::InPieces { .. } | Step::Offered { .. } => panic!("nobody takes pieces"),
                 Step::More { consumed: 0, .. } if end == stream.len() => return seen,
                 Step::More { consumed: 0, .. } => end = (end + reads.next().unwrap()).min(stream.len()),
                 Step::More { consumed, say_continue } => {
@@ -332,10 +401,12 @@ mod tests {
             let (mut reader, mut start) = (RequestReader::default(), 0);
             let mut seen = 0;
             while seen < 3 {
-                match reader.next(&stream.as_bytes()[start..], &limits(), &mut Seen::default(), Box::default) {
+                match reader.next(&stream.as_bytes()[start..], &limits(), &mut Seen::default(), |_| false, Box::default)
+                {
                     Step::Request { .. } => seen += 1,
                     Step::More { consumed, .. } => start += consumed,
                     Step::Refused(refusal) => panic!("{refusal:?}"),
+                    Step::InPieces { .. } | Step::Offered { .. } => panic!("nobody takes pieces"),
                 }
             }
         }

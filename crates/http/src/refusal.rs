@@ -3,6 +3,7 @@
 //! Every refusal closes the connection: after a request that could be read in two ways nobody knows where the next one
 //! begins.
 
+use crate::body::BodyFault;
 use crate::limits::Limits;
 use crate::status::Status;
 use std::borrow::Cow;
@@ -41,6 +42,7 @@ pub(crate) enum Refusal {
     MethodUnknown,
     TooManyBodies,
     NoBuffers,
+    Stopping,
     Version,
 }
 
@@ -84,9 +86,15 @@ impl Refusal {
             NoBuffers => {
                 (503, "unfinished requests take too much memory at the moment, and this one most: send it again")
             }
+            Stopping => (503, "the server is being stopped"),
             Version => (505, "a version other than HTTP/1.0 and HTTP/1.1"),
         };
         (Status(status), detail)
+    }
+
+    /// What it is to somebody who takes a body in pieces.
+    pub(crate) fn fault(self, limits: &Limits) -> BodyFault {
+        BodyFault { status: self.status_and_detail().0, detail: self.detail(limits) }
     }
 
     /// The detail with the limit that was met, and the name of its setting.

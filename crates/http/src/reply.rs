@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::body::BodySource;
+use crate::body::{BodySink, BodySource};
 use crate::composer::{Length, Shape, append_field, checked, has_body};
 use crate::late::{Cutter, LateReply, Ticket};
 use crate::latency::Series;
@@ -23,6 +23,8 @@ pub(crate) enum Outcome {
     Later,
     /// The same with somebody who wants to know whether the client stays.
     Watched(Watched),
+    /// The same, and the request's body is taken in pieces.
+    InPieces(Watched, Box<dyn BodySink>),
 }
 
 /// The duty to answer one request. Dropped unanswered, it answers 500.
@@ -109,6 +111,13 @@ impl Reply<'_> {
     pub fn later_watched(self) -> LateReply {
         let presence = Presence::default();
         *self.outcome = Outcome::Watched(Watched(presence.clone()));
+        self.kept(presence)
+    }
+
+    /// The same for a request that is in pieces ([`crate::Request::is_in_pieces`]): from now on `body` is given them, on the loop's thread.
+    pub fn later_in_pieces(self, body: Box<dyn BodySink>) -> LateReply {
+        let presence = Presence::default();
+        *self.outcome = Outcome::InPieces(Watched(presence.clone()), body);
         self.kept(presence)
     }
 

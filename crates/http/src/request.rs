@@ -10,6 +10,8 @@ use crate::method::Method;
 pub struct Request<'r> {
     pub(crate) head: Head<'r>,
     pub(crate) body: &'r [u8],
+    /// The body follows in pieces.
+    pub(crate) in_pieces: bool,
     pub(crate) peer: SocketAddr,
 }
 
@@ -71,7 +73,7 @@ impl<'r> Request<'r> {
 
     /// A request for the same with another query.
     pub fn with_query<'s>(&'s self, query: &'s str) -> Request<'s> {
-        Request { head: Head { query, ..self.head }, body: self.body, peer: self.peer }
+        Request { head: Head { query, ..self.head }, ..*self }
     }
 
     /// All header fields in the order of arrival.
@@ -83,6 +85,12 @@ impl<'r> Request<'r> {
     #[inline]
     pub fn body(&self) -> &'r [u8] {
         self.body
+    }
+
+    /// Whether the body is to be taken in pieces ([`crate::Reply::later_in_pieces`]): [`Request::body`] is empty then.
+    #[inline]
+    pub fn is_in_pieces(&self) -> bool {
+        self.in_pieces
     }
 
     /// Peer of the connection.

@@ -62,6 +62,8 @@ pub(crate) struct Ring {
     /// Of these, those whose order is [`Order::Alone`].
     alone_unanswered: usize,
     streams: usize,
+    /// Slots whose requests were HTTP/1.0.
+    http10: usize,
     watched: usize,
     held_bytes: usize,
 }
@@ -95,6 +97,13 @@ impl Ring {
         self.streams > 0
     }
 
+    /// Whether no request may be read behind those that are here: a stream is on its way, or a reply to HTTP/1.0 may yet be one, which
+    /// ends with the connection where its length is not known.
+    #[inline]
+    pub(crate) fn ends_reading(&self) -> bool {
+        self.streams + self.http10 > 0
+    }
+
     /// Whether somebody wants to know whether the client stays.
     pub(crate) fn is_watched(&self) -> bool {
         self.watched > 0
@@ -120,6 +129,7 @@ impl Ring {
         self.writes_unanswered += usize::from(slot.waits_to_write());
         self.alone_unanswered += usize::from(slot.waits_alone());
         self.streams += usize::from(slot.is_stream());
+        self.http10 += usize::from(slot.shape.http10);
         self.watched += usize::from(slot.watched.is_some());
         self.slots.push_back(slot);
     }
@@ -168,6 +178,7 @@ impl Ring {
         self.writes_unanswered -= usize::from(slot.waits_to_write());
         self.alone_unanswered -= usize::from(slot.waits_alone());
         self.streams -= usize::from(slot.is_stream());
+        self.http10 -= usize::from(slot.shape.http10);
         self.watched -= usize::from(slot.watched.is_some());
         Some(slot)
     }

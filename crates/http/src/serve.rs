@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::access_log::Entry;
+use crate::body::BodySink;
 use crate::composer::{Length, Shape, reason};
 use crate::late::Ticket;
 use crate::latency::Series;
@@ -24,6 +25,8 @@ use crate::worker::Worker;
 pub(crate) enum Served {
     /// It must wait for an earlier one; the service has not seen it.
     Blocked,
+    /// It was served, and its body is taken in pieces.
+    InPieces(Box<dyn BodySink>),
     /// It was served.
     Done {
         /// The connection goes on after it.
@@ -132,6 +135,12 @@ fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buf
             worker.give_buffer(buffer);
             slot.watched = Some(watched);
             Held::Nothing
+        }
+        Outcome::InPieces(watched, sink) => {
+            worker.give_buffer(buffer);
+            slot.watched = Some(watched);
+            ring.push(slot);
+            return Served::InPieces(sink);
         }
     };
     ring.push(slot);

@@ -17,6 +17,12 @@ pub trait Service: Send + Sync + 'static {
     fn order(&self, _local: &mut Self::Local, request: &Request<'_>) -> Order {
         if request.method().is_safe() { Order::Read } else { Order::Write }
     }
+    /// Whether the service takes this request's body in pieces, of whatever length it is. Asked by the head, where the body has not
+    /// come whole with it or is larger than a body may be; [`Service::call`] is called at once then, [`Request::is_in_pieces`], and either takes
+    /// [`Reply::later_in_pieces`] or answers without the body. A small body may come whole all the same.
+    fn takes_pieces(&self, _local: &mut Self::Local, _request: &Request<'_>) -> bool {
+        false
+    }
     /// A request without a body has arrived, and will be called soon after others: the time to note what it will touch.
     /// A hint that comes for part of the requests; path and query are as [`Request::path`] and
     /// [`Request::query`] give them.

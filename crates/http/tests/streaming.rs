@@ -134,3 +134,31 @@ fn a_stream_that_has_nothing_waits_until_it_is_nudged_and_delays_nobody() {
         }
     }
 }
+
+#[test]
+fn a_late_stream_to_http_1_0_has_nothing_behind_it_whatever_was_asked_meanwhile() {
+    let server = TestServer::start(Settings::default());
+    for (method, path) in [("GET", "/late-read"), ("POST", "/late")] {
+        let mut client = server.connect();
+        let keep = "HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+        client.send(format!("{method} {path} {keep}GET /after {keep}POST /late?after {keep}").as_bytes());
+        let late = server.shelf.take(path);
+        // Others are served meanwhile, and what is behind it on its connection has been read.
+        server.connect().probe("/meanwhile");
+        let (pieces, fed) = channel();
+        pieces.send("all").unwrap();
+        drop(pieces);
+        late.stream_open(Status(200), "text/plain", Box::new(Fed(fed)));
+        let answer = client.answer();
+        assert!(answer.head.contains("Connection: close"), "{}", answer.head);
+        assert_eq!(answer.body, "all");
+        client.expect_end();
+        assert!(!server.shelf.has("/late?after"), "it was begun, and never answered");
+    }
+    // A reply whose length is known goes on.
+    let mut client = server.connect();
+    client.send(b"GET /late-read HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /after HTTP/1.0\r\n\r\n");
+    server.shelf.answer("/late-read");
+    client.expect(200, "/late-read");
+    client.expect(200, "GET /after []");
+}

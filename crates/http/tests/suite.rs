@@ -13,5 +13,6 @@ mod deadlines;
 mod fuzz_requests;
 mod heavy;
 mod hoarders;
+mod in_pieces;
 mod pipelining;
 mod streaming;

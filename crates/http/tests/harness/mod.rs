@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use http::{
-    BodySource, LateReply, MetricsTotal, More, Order, Reply, Request, Series, SeriesTotal, Server, Service, Settings,
-    Status,
+    BodyFault, BodySink, BodySource, LateReply, MetricsTotal, More, Order, Reply, Request, Series, SeriesTotal, Server,
+    Service, Settings, Status,
 };
 
 /// No test waits longer for anything; it is never waited for where all is well.
@@ -48,9 +48,71 @@ impl Shelf {
     }
 }
 
+/// Bodies that are taken in pieces, by the path of their request.
+#[derive(Clone, Default)]
+pub struct Bodies(Arc<(Mutex<BTreeMap<String, Body>>, Condvar)>);
+
+/// What has come of such a body.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    pub text: String,
+    /// So many bytes more are taken.
+    pub room: usize,
+    /// Bytes that it says it holds.
+    pub held: usize,
+    pub end: Option<Result<(), BodyFault>>,
+    pub is_dropped: bool,
+}
+
+impl Bodies {
+    pub fn change(&self, key: &str, change: impl FnOnce(&mut Body)) {
+        change(self.0.0.lock().unwrap().entry(key.to_owned()).or_default());
+        self.0.1.notify_all();
+    }
+
+    /// Waits until a body is as wanted.
+    #[track_caller]
+    pub fn wait(&self, key: &str, is_there: impl Fn(&Body) -> bool) -> Body {
+        let bodies = self.0.0.lock().unwrap();
+        let waits = |bodies: &mut BTreeMap<String, Body>| !bodies.get(key).is_some_and(&is_there);
+        let (bodies, waited) = self.0.1.wait_timeout_while(bodies, PATIENCE, waits).unwrap();
+        assert!(!waited.timed_out(), "{key} is {:?}", bodies.get(key));
+        bodies[key].clone()
+    }
+}
+
+struct Taker(Bodies, String);
+
+impl BodySink for Taker {
+    fn take(&mut self, piece: &[u8]) -> usize {
+        let mut bytes = 0;
+        self.0.change(&self.1, |body| {
+            bytes = piece.len().min(body.room);
+            body.room -= bytes;
+            body.text.push_str(std::str::from_utf8(&piece[..bytes]).unwrap());
+        });
+        bytes
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.0.wait(&self.1, |_| true).held
+    }
+
+    fn end(self: Box<Self>, end: Result<(), BodyFault>) {
+        self.0.change(&self.1, |body| body.end = Some(end));
+    }
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        self.0.change(&self.1, |body| body.is_dropped = true);
+    }
+}
+
 /// What the tests' requests reach, by the first segment of the path.
 pub struct TestService {
     shelf: Shelf,
+    bodies: Bodies,
     slow: Arc<AtomicUsize>,
     pulls: Arc<Mutex<u64>>,
 }
@@ -64,9 +126,13 @@ impl Service for TestService {
         assert!(request.path() != "/panic-in-order");
         match request.path() {
             path if path.starts_with("/late-read") || request.method().is_safe() => Order::Read,
-            path if path.starts_with("/late-alone") => Order::Alone,
+            path if path.starts_with("/late-alone") || path.starts_with("/in-pieces") => Order::Alone,
             _ => Order::Write,
         }
+    }
+
+    fn takes_pieces(&self, (): &mut (), request: &Request<'_>) -> bool {
+        request.path().starts_with("/in-pieces")
     }
 
     fn call(&self, _: &mut (), request: &Request<'_>, mut reply: Reply<'_>) {
@@ -76,6 +142,14 @@ impl Service for TestService {
         };
         match request.path().split('/').nth(1).unwrap_or_default() {
             "late" | "late-read" | "late-alone" => self.shelf.put(key, reply.later()),
+            // How many bytes are taken at first stands in the query.
+            "in-pieces" if request.is_in_pieces() => {
+                let room = request.query().parse().unwrap_or(usize::MAX);
+                self.bodies.change(&key, |body| *body = Body { room, ..Body::default() });
+                let taker = Taker(self.bodies.clone(), key.clone());
+                self.shelf.put(key, reply.later_in_pieces(Box::new(taker)));
+            }
+            "in-pieces-refused" => reply.send(Status(409), "text/plain", b"no"),
             "watched" => self.shelf.put(key, reply.later_watched()),
             "panic" => panic!("as asked"),
             "drop" => {}
@@ -163,6 +237,7 @@ impl BodySource for Letters {
 pub struct TestServer {
     pub address: SocketAddr,
     pub shelf: Shelf,
+    pub bodies: Bodies,
     pulls: Arc<Mutex<u64>>,
     slow: Arc<AtomicUsize>,
     server: Arc<Server<TestService>>,
@@ -176,11 +251,17 @@ impl TestServer {
 
     pub fn start_on(loops: reactor::Settings, settings: Settings) -> TestServer {
         let (shelf, pulls, slow) = (Shelf::default(), Arc::default(), Arc::default());
-        let service = TestService { shelf: shelf.clone(), slow: Arc::clone(&slow), pulls: Arc::clone(&pulls) };
+        let bodies = Bodies::default();
+        let service = TestService {
+            shelf: shelf.clone(),
+            bodies: bodies.clone(),
+            slow: Arc::clone(&slow),
+            pulls: Arc::clone(&pulls),
+        };
         let server = Arc::new(Server::new(service, settings));
         let mut reactor = reactor::Reactor::new(loops).unwrap();
         let address = reactor.listen("127.0.0.1:0".parse().unwrap(), Arc::clone(&server) as _).unwrap();
-        TestServer { address, shelf, pulls, slow, server, running: Some(reactor.start().unwrap()) }
+        TestServer { address, shelf, bodies, pulls, slow, server, running: Some(reactor.start().unwrap()) }
     }
 
     pub fn connect(&self) -> Client {
