@@ -4,10 +4,10 @@
 //!
 //! - While another configuration takes over, the database lets no write in for some milliseconds. What comes meanwhile is
 //!   held, and so is what comes behind it until all of it is handed over: writes of one connection keep their order.
-//! - The lines of a bulk are held from the beginning. Bulks take turns, a few lines each; a bulk stands alone among the requests
-//!   of its connection, so nothing has to keep its order with it.
+//! - The lines of a bulk come from its body, as it arrives ([`LineSource`]). Bulks take turns, a few lines each; a bulk stands alone
+//!   among the requests of its connection, so nothing has to keep its order with it.
 //!
-//! Bound: each write, and each line, was counted as waiting when it was taken in (`writing::admit`).
+//! Bound: each write, and each line, was counted as waiting when it was taken in (`writing::admit`, `general::bulk`).
 
 use docs::{
     CollectionId, Database, Done, Op, Precondition, Question, Session, StepsCall, StepsDone, Submission, Write,
@@ -44,7 +44,7 @@ enum Call {
 }
 
 /// Takes a write that is not for a loop, and gives back any other.
-pub(crate) type TakeLarge = Box<dyn Fn(&Session, Submission) -> Option<Submission>>;
+pub(crate) type TakeLarge = Box<dyn Fn(&Database, &Session, Submission) -> Option<Submission>>;
 
 /// A bulk on its way.
 pub(crate) struct Bulk {
@@ -52,12 +52,87 @@ pub(crate) struct Bulk {
     pub(crate) collection: CollectionId,
     /// Of its lines.
     pub(crate) take_large: TakeLarge,
-    /// Number and text of each line that is still to be written, the last one first.
-    pub(crate) lines: Vec<(usize, Box<[u8]>)>,
+    pub(crate) lines: Box<dyn LineSource>,
     /// Asked while a line's document is checked: see [`Submission::over`].
     pub(crate) over: Option<Question>,
-    /// Makes what is called when the line of this number is durable or refused.
-    pub(crate) done: Box<dyn Fn(usize) -> Done>,
+    /// A line that was not let in.
+    pub(crate) given_back: Option<Box<Submission>>,
+}
+
+/// Where the lines of a bulk come from. Who has none for the moment wakes the loop when there is one.
+pub(crate) trait LineSource {
+    /// The next one, for this database.
+    fn next(&mut self, database: &Database) -> Next;
+}
+
+/// The next line of a bulk.
+pub(crate) enum Next {
+    Line {
+        text: Vec<u8>,
+        /// Called when it is durable or refused.
+        done: Done,
+    },
+    /// There is none yet.
+    Wait,
+    /// There is one, but no room for it: others take it all.
+    WaitForOthers,
+    End,
+}
+
+/// How far held writes, or a bulk, got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Went {
+    /// There is more to do at once.
+    On,
+    /// There is nothing to do until somebody wakes the loop.
+    Waits,
+    /// There is in a moment.
+    WaitsForOthers,
+    /// No write is let in for a moment.
+    Shut,
+    Ended,
+}
+
+impl Bulk {
+    /// Hands a few lines over.
+    fn go_on(&mut self, session: &Session) -> Went {
+        // A bulk may last for many configurations: none of the old ones is kept for it.
+        if self.given_back.is_none() && self.database.is_superseded() {
+            self.move_on();
+        }
+        for _ in 0..LINES_AT_A_TIME {
+            let submission = match self.given_back.take() {
+                Some(given_back) => *given_back,
+                None => {
+                    let (text, done) = match self.lines.next(&self.database) {
+                        Next::Line { text, done } => (text, done),
+                        Next::Wait => return Went::Waits,
+                        Next::WaitForOthers => return Went::WaitsForOthers,
+                        Next::End => return Went::Ended,
+                    };
+                    let op = Op::Insert { body: text };
+                    let write = Write { collection: self.collection, op, precondition: Precondition::None };
+                    let submission = Submission { write, required: None, over: self.over.clone(), done };
+                    let Some(submission) = (self.take_large)(&self.database, session, submission) else { continue };
+                    submission
+                }
+            };
+            if let Err(given_back) = self.database.try_write(session, submission) {
+                self.given_back = Some(given_back);
+                return Went::Shut;
+            }
+        }
+        Went::On
+    }
+
+    /// Goes on with the newest database. Where that has no such collection any more, the old one says so of each line.
+    #[cold]
+    fn move_on(&mut self) {
+        let newest = self.database.newest();
+        if let Some(collection) = newest.collection(&self.database.collection_at(self.collection).info.name) {
+            (self.collection, self.database) = (collection, newest);
+        }
+    }
 }
 
 impl Held {
@@ -118,56 +193,57 @@ impl HeldWrites {
     #[cold]
     fn go_on(&mut self, session: &Session, lp: &Loop) {
         let until_ns = lp.precise_now_ns() + TURN_MAX.as_nanos() as u64;
-        let is_let_in = self.hand_over(session, lp, until_ns);
-        if self.waiting.is_empty() && self.bulks.is_empty() {
-            return;
-        }
-        if is_let_in {
+        match self.hand_over(session, lp, until_ns) {
+            Went::Ended | Went::Waits => {}
             // The loop looks at its connections, and does not sleep.
-            return lp.run(Box::new(|_| {}));
-        }
-        let now_ns = lp.now_ns();
-        if now_ns >= self.tries_again_ns {
-            self.tries_again_ns = now_ns + TRY_AGAIN.as_nanos() as u64;
-            lp.after(TRY_AGAIN, Box::new(|_| {}));
+            Went::On => lp.run(Box::new(|_| {})),
+            Went::Shut | Went::WaitsForOthers => {
+                let now_ns = lp.now_ns();
+                if now_ns >= self.tries_again_ns {
+                    self.tries_again_ns = now_ns + TRY_AGAIN.as_nanos() as u64;
+                    lp.after(TRY_AGAIN, Box::new(|_| {}));
+                }
+            }
         }
     }
 
-    /// Hands over as long as there is time; false where no write is let in.
-    fn hand_over(&mut self, session: &Session, lp: &Loop, until_ns: u64) -> bool {
+    /// Hands over as long as there is time, and tells what is left.
+    fn hand_over(&mut self, session: &Session, lp: &Loop, until_ns: u64) -> Went {
         while let Some(held) = self.waiting.pop_front() {
             if let Some(held) = held.try_hand_over(session) {
                 self.waiting.push_front(held);
-                return false;
+                return Went::Shut;
             }
             if lp.precise_now_ns() >= until_ns {
-                return true;
+                return self.left();
             }
         }
-        while let Some(mut bulk) = self.bulks.pop_front() {
-            for _ in 0..LINES_AT_A_TIME {
-                let Some((number, line)) = bulk.lines.pop() else { break };
-                let op = Op::Insert { body: line.into_vec() };
-                let write = Write { collection: bulk.collection, op, precondition: Precondition::None };
-                let submission =
-                    Submission { write, required: None, over: bulk.over.clone(), done: (bulk.done)(number) };
-                let Some(submission) = (bulk.take_large)(session, submission) else { continue };
-                if let Err(given_back) = bulk.database.try_write(session, submission) {
-                    if let Op::Insert { body } = given_back.write.op {
-                        bulk.lines.push((number, body.into_boxed_slice()));
-                    }
+        // Bulks in a row that had nothing to hand over.
+        let (mut idle, mut outcome) = (0, Went::Waits);
+        while idle < self.bulks.len()
+            && let Some(mut bulk) = self.bulks.pop_front()
+        {
+            match bulk.go_on(session) {
+                Went::Ended => drop(bulk),
+                Went::Shut => {
                     self.bulks.push_front(bulk);
-                    return false;
+                    return Went::Shut;
+                }
+                went => {
+                    idle = if went == Went::On { 0 } else { idle + 1 };
+                    outcome = if went == Went::WaitsForOthers { went } else { outcome };
+                    self.bulks.push_back(bulk);
                 }
             }
-            if !bulk.lines.is_empty() {
-                self.bulks.push_back(bulk);
-            }
             if lp.precise_now_ns() >= until_ns {
-                return true;
+                return self.left();
             }
         }
-        true
+        outcome
+    }
+
+    fn left(&self) -> Went {
+        if self.waiting.is_empty() && self.bulks.is_empty() { Went::Ended } else { Went::On }
     }
 }
 
@@ -177,6 +253,8 @@ mod tests {
     use docs::config::Config;
     use docs::{OpenError, WriteError};
     use reactor::{Reactor, Settings};
+    use std::cell::RefCell;
+    use std::rc::Rc;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
@@ -215,16 +293,13 @@ mod tests {
         }
 
         fn bulk(&self, held: &mut HeldWrites, ids: std::ops::Range<u32>) {
-            let lines = ids.clone().rev().map(|id| (id as usize, format!("{{\"id\":{id}}}").into_bytes().into()));
-            let (told, database) = (self.told.clone(), self.database.clone());
-            let done = move |number: usize| -> Done {
-                let told = told.clone();
-                Box::new(move |outcome: Result<_, WriteError>| told.send((number as u32, outcome.is_ok())).unwrap())
-            };
-            let (lines, take_large) = (lines.collect(), Box::new(|_: &Session, submission| Some(submission)));
-            let (collection, done) = (CollectionId(0), Box::new(done));
-            let bulk = Bulk { database, collection, take_large, lines, over: None, done };
-            held.bulk(bulk);
+            self.bulk_of(held, Ids { left: Rc::new(RefCell::new(ids)), ends: true, told: self.told.clone() });
+        }
+
+        fn bulk_of(&self, held: &mut HeldWrites, lines: Ids) {
+            let take_large = Box::new(|_: &Database, _: &Session, submission| Some(submission));
+            let (database, collection) = (self.database.clone(), CollectionId(0));
+            held.bulk(Bulk { database, collection, take_large, lines: Box::new(lines), over: None, given_back: None });
         }
 
         /// The numbers of the first so many outcomes: those that were done, and those that were refused.
@@ -233,6 +308,23 @@ mod tests {
             told.sort_unstable();
             let (done, refused): (Vec<_>, Vec<_>) = told.into_iter().partition(|(_, is_done)| *is_done);
             [done, refused].map(|told| told.into_iter().map(|(number, _)| number).collect()).into()
+        }
+    }
+
+    /// A line for each of these documents.
+    struct Ids {
+        left: Rc<RefCell<std::ops::Range<u32>>>,
+        /// No more will come.
+        ends: bool,
+        told: Sender<(u32, bool)>,
+    }
+
+    impl LineSource for Ids {
+        fn next(&mut self, _: &Database) -> Next {
+            let Some(id) = self.left.borrow_mut().next() else { return if self.ends { Next::End } else { Next::Wait } };
+            let told = self.told.clone();
+            let done: Done = Box::new(move |outcome: Result<_, WriteError>| told.send((id, outcome.is_ok())).unwrap());
+            Next::Line { text: format!("{{\"id\":{id}}}").into_bytes(), done }
         }
     }
 
@@ -269,18 +361,36 @@ mod tests {
     fn a_turn_ends_in_time_and_bulks_take_turns_and_no_single_write_waits_for_them() {
         let (side, mut held) = (Side::new(), HeldWrites::default());
         let session = side.database.session().unwrap();
-        side.bulk(&mut held, 100..120);
-        side.bulk(&mut held, 200..210);
-        let left = |held: &HeldWrites| held.bulks.iter().map(|bulk| bulk.lines.len()).collect::<Vec<_>>();
+        let [first, second] = [100..120, 200..210].map(|ids| Rc::new(RefCell::new(ids)));
+        for left in [&first, &second] {
+            side.bulk_of(&mut held, Ids { left: Rc::clone(left), ends: true, told: side.told.clone() });
+        }
+        let left = || (first.borrow().len(), second.borrow().len());
         // The turn's time is over at once.
-        assert!(held.hand_over(&session, &side.lp, 0));
-        assert_eq!(left(&held), [10, 12]);
+        assert_eq!(held.hand_over(&session, &side.lp, 0), Went::On);
+        assert_eq!(left(), (12, 10));
         side.write(&mut held, &session, 1);
         assert!(held.waiting.is_empty(), "no write waits for bulks");
-        for expected in [&[12, 2][..], &[2, 4], &[4], &[]] {
-            assert!(held.hand_over(&session, &side.lp, 0));
-            assert_eq!(left(&held), expected);
+        for expected in [(12, 2), (4, 2), (4, 0), (0, 0)] {
+            let went = held.hand_over(&session, &side.lp, 0);
+            assert_eq!((left(), went), (expected, if expected == (0, 0) { Went::Ended } else { Went::On }));
         }
         assert_eq!(side.told(31), ([1].into_iter().chain(100..120).chain(200..210).collect(), vec![]));
+    }
+
+    #[test]
+    fn bulks_without_lines_keep_no_loop_awake_and_hold_up_none_that_has_some() {
+        let (side, mut held) = (Side::new(), HeldWrites::default());
+        let session = side.database.session().unwrap();
+        let open = Rc::new(RefCell::new(0..0));
+        for _ in 0..3 {
+            side.bulk_of(&mut held, Ids { left: Rc::clone(&open), ends: false, told: side.told.clone() });
+        }
+        side.bulk(&mut held, 100..120);
+        assert_eq!(held.hand_over(&session, &side.lp, u64::MAX), Went::Waits);
+        assert_eq!((side.told(20).0.len(), held.bulks.len()), (20, 3));
+        *open.borrow_mut() = 200..210;
+        assert_eq!(held.hand_over(&session, &side.lp, u64::MAX), Went::Waits);
+        assert_eq!((side.told(10).0.len(), held.bulks.len()), (10, 3));
     }
 }

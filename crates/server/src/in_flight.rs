@@ -80,6 +80,12 @@ impl InFlight {
         self.take_for(bytes, None, self.bytes_max)
     }
 
+    /// The same where not more than so many are to be counted afterwards.
+    pub(crate) fn take_up_to(&self, bytes: usize, bytes_max: usize) -> Option<Taken> {
+        // Only looked at first: who asks often would else take from others what it gives back at once.
+        (self.bytes() + bytes <= bytes_max).then(|| self.take_for(bytes, None, bytes_max)).flatten()
+    }
+
     /// Opens the account of a reply, whose connection is ended by `cutter` where it holds most for nothing.
     pub(crate) fn account(&self, cutter: Cutter) -> Account {
         let mut holders = self.counted.lock();

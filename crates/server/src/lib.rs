@@ -35,6 +35,7 @@ mod kept_request;
 mod keys;
 mod large;
 mod late_query;
+mod lines;
 mod loading;
 mod loop_time;
 mod media;

@@ -72,6 +72,11 @@ impl Routing {
         }
     }
 
+    /// Whether the body is taken as it comes.
+    pub(crate) fn takes_pieces(request: &Request<'_>) -> bool {
+        request.method() == Method::Post && Door::is_bulk(request.path())
+    }
+
     /// Steps may go on to the pool: their turn among the writes of their connection is kept by letting none beside them.
     fn leads_to_steps(&self, method: Method, path: &str) -> bool {
         let found = self.router.find(method, path);
@@ -250,7 +255,7 @@ fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<Outcome<'
 /// What the body is compressed with (RFC 9110, section 8.4), where it is.
 #[inline]
 fn body_coding<'r>(request: &Request<'r>) -> Option<&'r [u8]> {
-    if request.body().is_empty() {
+    if request.body().is_empty() && !request.is_in_pieces() {
         return None;
     }
     let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));

@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) queries: Arc<Queries>,
     pub(crate) loops: Arc<[Loop]>,
     pub(crate) writes: InFlight,
+    /// The most of a body that is gathered, and of a line of one that is not.
+    pub(crate) body_bytes_max: usize,
     /// Large replies that wait for their clients.
     pub(crate) replies: InFlight,
     /// What a query on a loop may take.
@@ -172,6 +174,7 @@ impl Shared {
             queries: Arc::new(Queries::new(config, folder)),
             loops: loops.into(),
             writes: InFlight::new(division.writes_bytes),
+            body_bytes_max: config.body_bytes_max,
             replies: InFlight::new(division.replies_bytes),
             expiry: Expiry::new(&panics),
             panics,

@@ -101,6 +101,10 @@ impl http::Service for Switch {
         turn.routing.order(request)
     }
 
+    fn takes_pieces(&self, _: &mut Turn, request: &Request<'_>) -> bool {
+        Routing::takes_pieces(request)
+    }
+
     #[inline]
     fn foresee(&self, turn: &mut Turn, method: http::Method, path: &str, query: &str) {
         turn.routing.foresee(&mut turn.local, method, path, query);
@@ -143,6 +147,10 @@ impl http::Service for AdminEntrance {
 
     fn order(&self, turn: &mut Turn, request: &Request<'_>) -> Order {
         http::Service::order(&*self.0, turn, request)
+    }
+
+    fn takes_pieces(&self, _: &mut Turn, request: &Request<'_>) -> bool {
+        Routing::takes_pieces(request)
     }
 
     fn call(&self, turn: &mut Turn, request: &Request<'_>, reply: Reply<'_>) {

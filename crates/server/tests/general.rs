@@ -308,15 +308,13 @@ fn waiting_writes_have_a_bound_that_bulk_keeps_as_well() {
     let line = |id: u32| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1,\"note\":\"{note}\"}}\n");
     let answer = server.ask("POST", "/_/collections/items/bulk", "", (1..=16).map(line).collect::<String>().as_bytes());
     assert_eq!(answer.status, 200);
-    // What found the bound reached, or the store's queue full, may be sent again; nothing else may be wrong.
-    assert!(answer.text().lines().all(|line| line.contains("\"status\":503")), "{}", answer.text());
+    assert_eq!(answer.text(), "", "a client that is faster than the store waits");
     // Lines that hold little take more as writes that wait.
     let lines = |count: u32| {
         (100..100 + count).map(|id| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1}}\n")).collect::<String>()
     };
     let many = server.ask("POST", "/_/collections/items/bulk", "", lines(10_000).as_bytes());
-    assert!(many.status == 413 && many.text().contains("the memory setting leaves"), "{}", many.text());
-    assert_eq!(server.ask("POST", "/_/collections/items/bulk", "", lines(2_000).as_bytes()).status, 200);
+    assert_eq!((many.status, many.text()), (200, ""));
     assert_eq!(server.metric("sapsan_writes_in_flight_bytes"), 0.0);
 }
 

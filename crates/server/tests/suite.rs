@@ -9,6 +9,7 @@ mod mutation;
 
 mod access;
 mod backup;
+mod bulk;
 mod callers;
 mod changes;
 mod cold_reads;

@@ -137,6 +137,12 @@ impl Store {
         self.engine().commit(change)
     }
 
+    /// Whether the queue of what is submitted has room to spare: who has much to submit waits while it has none, and leaves
+    /// the rest to others.
+    pub fn has_room(&self) -> bool {
+        self.engine().has_room()
+    }
+
     /// Begins a transaction of any size, of at most so many bytes on the disk, whose space is taken at once ([`Error::Full`]). Its caller
     /// will be told which keys of the `watched` trees others change. [`Error::Busy`]: another one is under way.
     ///

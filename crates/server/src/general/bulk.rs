@@ -1,57 +1,344 @@
 //! `POST /_/collections/NAME/bulk`: one document a line in, one line out for each that failed.
 //!
-//! Each line is a transaction of its own, submitted in order, some in each turn of the loop ([`crate::held`]); all of them share
-//! the group's syncs. The reply leaves when the last one is durable or refused. Until then the whole request counts as writes that
-//! wait, lines and failures included: a body of short lines takes far more as operations and messages than as text. It
-//! stands alone among the requests of its connection.
+//! ```text
+//!  body in pieces ─► Feed: text, cut into lines ─► Source: admitted one by one ─► store
+//!        ▲                     │ no room                  │ no room                 │ done
+//!        └──── nudge ──────────┘                          └───── wake the loop ─────┘
+//! ```
+//!
+//! Each line is a transaction of its own, submitted in order, some in each turn of the loop ([`crate::held`]); those that are under
+//! way together share the group's syncs. The body may be of any length: it is taken as the store takes its lines, so a client
+//! that is faster waits. What a bulk holds is a line or [`crate::lines`]' text (a body that arrives), the lines under way (writes that
+//! wait, each counted as such), and what is told of lines that failed ([`FAILED_BYTES_MAX`]).
+//!
+//! The reply leaves when the last line is durable or refused. Where the body ends otherwise than it should it says which lines were
+//! taken. It stands alone among the requests of its connection.
 
 use super::{collection, fail};
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::held::Bulk;
+use crate::held::{Bulk, LineSource, Next};
 use crate::in_flight::{InFlight, Taken};
 use crate::large;
+use crate::lines::{Line, Lines};
 use crate::refusal;
 use crate::rows::NDJSON;
 use crate::service::{Local, Service};
 use crate::writing;
-use docs::{Done, Session, Submission, WriteError, Written};
-use http::{LateReply, Params, Reply, Request, Status};
-use std::sync::{Arc, Mutex, PoisonError};
+use docs::{Database, Done, Session, Submission, WriteError, Written};
+use http::{BodyFault, BodySink, LateReply, Nudge, Params, Reply, Request, Status};
+use reactor::Loop;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most lines of one request.
-const LINES_MAX: usize = 10_000;
+/// Lines that one bulk has under way take this part of what may wait, all bulks together no more than [`bulks_bytes_max`]: the rest is for
+/// single writes.
+const PARTS_UNDER_WAY: usize = 2;
+/// Bytes of lines under way that a group of the store is large enough with.
+const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
+/// What is told of lines that failed, each by itself; and this part of what may wait, where that is less. Further ones are counted.
+const FAILED_BYTES_MAX: usize = 1 << 20;
+const PARTS_FAILED: usize = 8;
+/// Room for failures is counted in such steps.
+const FAILED_STEP_BYTES: usize = 16 << 10;
+/// What a failure takes beside its text.
+const FAILED_PLACE_BYTES: usize = 64;
+
+/// Of what may wait, what bulks leave free.
+fn bulks_bytes_max(writes: &InFlight) -> usize {
+    writes.bytes_max() - writes.bytes_max() / 4
+}
+
+/// What has come of the body and is not taken yet.
+struct Feed {
+    lines: Lines,
+    end: Option<Result<(), BodyFault>>,
+    /// The connection is not read until it is nudged.
+    is_held_back: bool,
+}
+
+/// The connection's end of it.
+struct Body(Rc<RefCell<Feed>>);
+
+impl BodySink for Body {
+    fn take(&mut self, piece: &[u8]) -> usize {
+        let mut feed = self.0.borrow_mut();
+        let taken = feed.lines.take(piece);
+        feed.is_held_back |= taken < piece.len();
+        taken
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.0.borrow().lines.held_bytes()
+    }
+
+    fn end(self: Box<Self>, end: Result<(), BodyFault>) {
+        self.0.borrow_mut().end(end);
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        let detail = "the client's connection ended";
+        self.0.borrow_mut().end(Err(BodyFault { status: Status(400), detail: detail.into() }));
+    }
+}
+
+impl Feed {
+    /// The first end counts. Behind one that should not be, the text that waits is no line of anybody's.
+    fn end(&mut self, end: Result<(), BodyFault>) {
+        if self.end.is_some() {
+            return;
+        }
+        if end.is_ok() {
+            self.lines.end();
+        } else {
+            self.lines = Lines::new(0);
+        }
+        self.end = Some(end);
+    }
+}
+
+/// Where the loop takes the lines from.
+struct Source {
+    feed: Rc<RefCell<Feed>>,
+    nudge: Nudge,
+    batch: Arc<Batch>,
+    line_bytes_max: usize,
+    /// One that there was no room for.
+    waiting: Option<(usize, Vec<u8>)>,
+}
+
+impl LineSource for Source {
+    fn next(&mut self, database: &Database) -> Next {
+        loop {
+            let Some((number, text)) = self.waiting.take().or_else(|| self.pull()) else {
+                let Some(end) = self.feed.borrow_mut().end.clone() else { return Next::Wait };
+                self.batch.close(end);
+                return Next::End;
+            };
+            match self.batch.admit(number, writing::WAITING_BYTES + text.len(), database) {
+                Ok(under_way) => return Next::Line { text, done: under_way.done() },
+                Err(next) => {
+                    self.waiting = Some((number, text));
+                    return next;
+                }
+            }
+        }
+    }
+}
+
+impl Source {
+    /// The next line that may be written.
+    fn pull(&mut self) -> Option<(usize, Vec<u8>)> {
+        loop {
+            let mut feed = self.feed.borrow_mut();
+            let line = feed.lines.next();
+            if feed.is_held_back && feed.lines.has_room() {
+                feed.is_held_back = false;
+                self.nudge.send();
+            }
+            drop(feed);
+            match line? {
+                (number, Line::Text(text)) => return Some((number, text)),
+                (number, Line::TooLong) => {
+                    let limit = self.line_bytes_max;
+                    let what = format!("the line is longer than {limit} bytes, of `[server] body_bytes_max`");
+                    self.batch.refuse(number, &Failure::new(Kind::TooLarge, what));
+                }
+            }
+        }
+    }
+}
 
 /// What the lines of one request share; the last one to end answers.
 struct Batch {
     state: Mutex<State>,
+    writes: InFlight,
     replies: InFlight,
+    lp: Loop,
 }
 
 struct State {
+    /// Lines under way, and one for the body.
     waiting: usize,
-    failed: Vec<(usize, String)>,
+    under_way_bytes: usize,
+    /// The last line that was taken.
+    last: usize,
+    failed: Failed,
+    /// The loop waits for room.
+    is_awaited: bool,
+    fault: Option<BodyFault>,
     late: Option<LateReply>,
-    /// Given back when the last line has ended, before it is answered.
-    taken: Option<Taken>,
+}
+
+/// What is told of lines that failed.
+#[derive(Default)]
+struct Failed {
+    listed: Vec<(usize, String)>,
+    bytes: usize,
+    /// Counts them as what waits.
+    room: Vec<Taken>,
+    /// Further ones, by their status.
+    more: BTreeMap<u16, usize>,
+    /// The last of these.
+    more_last: usize,
+}
+
+impl Failed {
+    fn note(&mut self, line: usize, failure: &Failure, writes: &InFlight) {
+        let status = ErrorRules::default().status(failure.kind).0;
+        let text = serde_json::json!({ "line": line, "status": status, "detail": failure.detail }).to_string();
+        let bytes_max = FAILED_BYTES_MAX.min(writes.bytes_max() / PARTS_FAILED);
+        let needed = self.bytes + text.len() + FAILED_PLACE_BYTES;
+        while needed <= bytes_max && needed > self.room.len() * FAILED_STEP_BYTES {
+            let Some(room) = writes.take(FAILED_STEP_BYTES) else { break };
+            self.room.push(room);
+        }
+        if self.more.is_empty() && needed <= self.room.len() * FAILED_STEP_BYTES {
+            self.bytes = needed;
+            self.listed.push((line, text));
+        } else {
+            *self.more.entry(status).or_default() += 1;
+            self.more_last = self.more_last.max(line);
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.listed.len() + self.more.values().sum::<usize>()
+    }
+
+    /// A line for each, in their order, and one for those that are only counted.
+    fn into_text(mut self) -> String {
+        self.listed.sort_by_key(|(line, _)| *line);
+        let mut text = String::with_capacity(self.bytes);
+        self.listed.iter().for_each(|(_, line)| text.extend([line, "\n"]));
+        if !self.more.is_empty() {
+            let more: usize = self.more.values().sum();
+            let statuses: serde_json::Map<_, _> =
+                self.more.iter().map(|(status, count)| (status.to_string(), (*count).into())).collect();
+            let detail = format!(
+                "so many lines more were refused, the last of them line {}: only the first are told",
+                self.more_last
+            );
+            text += &serde_json::json!({ "more": more, "statuses": statuses, "detail": detail }).to_string();
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A line that is being written.
+struct UnderWay {
+    batch: Arc<Batch>,
+    number: usize,
+    bytes: usize,
+    taken: Taken,
+}
+
+impl UnderWay {
+    fn done(self) -> Done {
+        Box::new(move |outcome: Result<Written, WriteError>| {
+            drop(self.taken);
+            let failure = outcome.err().map(|error| refusal::of_write(&error));
+            self.batch.end(self.bytes, failure.map(|failure| (self.number, failure)));
+        })
+    }
 }
 
 impl Batch {
-    /// One line ended (or, with `line` 0, the reading of the request).
-    fn end(&self, line: usize, failure: Option<String>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.failed.extend(failure.map(|text| (line, text)));
-        state.waiting -= 1;
-        if state.waiting > 0 {
-            return;
-        }
-        let Some(late) = state.late.take() else { return };
-        let mut failed = std::mem::take(&mut state.failed);
-        state.taken = None;
-        drop(state);
-        failed.sort_by_key(|(line, _)| *line);
-        let body: String = failed.into_iter().map(|(_, text)| text + "\n").collect();
-        large::send_late(&self.replies, &ErrorRules::default(), late, Status(200), NDJSON, body.into_bytes());
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Counts a line as one under way; or says what to wait for.
+    fn admit(self: &Arc<Self>, number: usize, bytes: usize, database: &Database) -> Result<UnderWay, Next> {
+        let (writes, mut state) = (&self.writes, self.lock());
+        let under_way_max = UNDER_WAY_BYTES_MAX.min(writes.bytes_max() / PARTS_UNDER_WAY);
+        let is_alone = state.under_way_bytes == 0;
+        if !is_alone && state.under_way_bytes + bytes > under_way_max {
+            state.is_awaited = true;
+            return Err(Next::Wait);
+        }
+        // One that is alone may take all that is free: else a large one would wait for ever.
+        let bytes_max = if is_alone { writes.bytes_max() } else { bulks_bytes_max(writes) };
+        let taken = if database.store().has_room() { writes.take_up_to(bytes, bytes_max) } else { None };
+        let Some(taken) = taken else {
+            state.is_awaited = !is_alone;
+            return Err(Next::WaitForOthers);
+        };
+        state.waiting += 1;
+        state.under_way_bytes += bytes;
+        state.last = number;
+        Ok(UnderWay { batch: Arc::clone(self), number, bytes, taken })
+    }
+
+    /// A line is refused before it is written.
+    fn refuse(&self, number: usize, failure: &Failure) {
+        let mut state = self.lock();
+        state.last = number;
+        state.failed.note(number, failure, &self.writes);
+    }
+
+    /// The body has ended.
+    fn close(&self, end: Result<(), BodyFault>) {
+        self.lock().fault = end.err();
+        self.end(0, None);
+    }
+
+    /// A line of so many bytes ended, or the body.
+    fn end(&self, bytes: usize, failed: Option<(usize, Failure)>) {
+        let mut state = self.lock();
+        if let Some((line, failure)) = failed {
+            state.failed.note(line, &failure, &self.writes);
+        }
+        state.waiting -= 1;
+        state.under_way_bytes -= bytes;
+        if state.waiting == 0 {
+            return self.answer(state);
+        }
+        let has_room = state.under_way_bytes <= UNDER_WAY_BYTES_MAX.min(self.writes.bytes_max() / PARTS_UNDER_WAY) / 2;
+        if state.is_awaited && has_room {
+            state.is_awaited = false;
+            drop(state);
+            // Its turn ends with a look at the bulks.
+            self.lp.run(Box::new(|_| {}));
+        }
+    }
+
+    fn answer(&self, mut state: MutexGuard<'_, State>) {
+        let Some(late) = state.late.take() else { return };
+        let (failed, fault, last) = (std::mem::take(&mut state.failed), state.fault.take(), state.last);
+        drop(state);
+        let errors = ErrorRules::default();
+        match fault {
+            Some(fault) => refusal::refuse(&errors, late, &cut_short(&fault, last, &failed)),
+            None => {
+                let text = failed.into_text();
+                large::send_late(&self.replies, &errors, late, Status(200), NDJSON, text.into_bytes());
+            }
+        }
+    }
+}
+
+/// What is said where the body ended otherwise than it should.
+fn cut_short(fault: &BodyFault, last: usize, failed: &Failed) -> Failure {
+    let mut detail = match last {
+        0 => format!("{}; no line was taken", fault.detail),
+        1 => format!("{}; line 1 was taken before", fault.detail),
+        last => format!("{}; lines 1 to {last} were taken before", fault.detail),
+    };
+    if let Some((_, first)) = failed.listed.iter().min_by_key(|(line, _)| *line) {
+        detail += &format!(", and {} of them refused, the first: {first}", failed.count());
+    } else if failed.count() > 0 {
+        detail += &format!(", and {} of them refused", failed.count());
+    }
+    let kind = match fault.status.0 {
+        503 => Kind::Busy,
+        _ => Kind::Invalid,
+    };
+    Failure { status: Some(fault.status.0), ..Failure::new(kind, detail) }
 }
 
 pub(super) fn load(
@@ -65,65 +352,40 @@ pub(super) fn load(
         Ok((id, _)) => id,
         Err(failure) => return fail(&failure, reply),
     };
-    let taken = match admit(service, request.body()) {
-        Ok(taken) => taken,
-        Err(failure) => return fail(&failure, reply),
+    let line_bytes_max = service.body_bytes_max;
+    let (late, feed) = if request.is_in_pieces() {
+        let feed = Feed { lines: Lines::new(line_bytes_max), end: None, is_held_back: false };
+        let feed = Rc::new(RefCell::new(feed));
+        (reply.later_in_pieces(Box::new(Body(Rc::clone(&feed)))), feed)
+    } else {
+        let lines = Lines::of(request.body(), line_bytes_max);
+        (reply.later_watched(), Rc::new(RefCell::new(Feed { lines, end: Some(Ok(())), is_held_back: false })))
     };
-    let mut to_write: Vec<_> = lines(request.body()).map(|(place, line)| (place + 1, line.into())).collect();
-    to_write.reverse();
-    let waiting = to_write.len() + 1;
-    let late = reply.later_watched();
-    let over = Some(writing::question(service, &late));
-    let state = State { waiting, failed: Vec::new(), late: Some(late), taken: Some(taken) };
-    let batch = Arc::new(Batch { state: Mutex::new(state), replies: service.replies.clone() });
-    let shared = Arc::clone(&batch);
-    let done = move |number| -> Done {
-        let shared = Arc::clone(&shared);
-        Box::new(move |outcome: Result<Written, WriteError>| {
-            shared.end(number, outcome.err().map(|error| describe(number, &error)));
-        })
+    let (over, nudge) = (Some(writing::question(service, &late)), late.nudge());
+    let state = State {
+        waiting: 1,
+        under_way_bytes: 0,
+        last: 0,
+        failed: Failed::default(),
+        is_awaited: false,
+        fault: None,
+        late: Some(late),
     };
-    let (database, shared) = (service.database.clone(), Arc::clone(&service.shared));
-    let large_of = database.clone();
-    let take_large = move |session: &Session, submission: Submission| {
-        let is_large = writing::is_large(&large_of, session, &submission.write);
+    let (writes, replies, lp) = (service.writes.clone(), service.replies.clone(), local.lp.clone());
+    let batch = Arc::new(Batch { state: Mutex::new(state), writes, replies, lp });
+    let shared = Arc::clone(&service.shared);
+    let take_large = move |database: &Database, session: &Session, submission: Submission| {
+        let is_large = writing::is_large(database, session, &submission.write);
         // A short one is written in less time than it takes to ask: all that came is written, though its client has ended its side.
         let submission = Submission { over: submission.over.filter(|_| is_large), ..submission };
-        shared.take_large(&large_of, submission, is_large)
+        shared.take_large(database, submission, is_large)
     };
     local.held.bulk(Bulk {
-        database,
+        database: service.database.clone(),
         collection: id,
         take_large: Box::new(take_large),
-        lines: to_write,
+        lines: Box::new(Source { feed, nudge, batch, line_bytes_max, waiting: None }),
         over,
-        done: Box::new(done),
+        given_back: None,
     });
-    batch.end(0, None);
-}
-
-/// The lines that hold anything, with their places.
-fn lines(body: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    let all = body.split(|byte| *byte == b'\n').enumerate();
-    all.filter(|(_, line)| !line.trim_ascii().is_empty())
-}
-
-fn admit(service: &Service, body: &[u8]) -> Result<Taken, Failure> {
-    let (count, bytes) = lines(body).fold((0, 0), |(count, bytes), (_, line)| (count + 1, bytes + line.len()));
-    if count > LINES_MAX {
-        return Err(Failure::new(Kind::TooLarge, format!("{count} lines; allowed: {LINES_MAX} a request")));
-    }
-    let (bytes, bytes_max) = (bytes + count * writing::WAITING_BYTES, service.writes.bytes_max());
-    if bytes > bytes_max {
-        let what = format!("{count} lines take {bytes} bytes while they wait; the memory setting leaves {bytes_max}");
-        return Err(Failure::new(Kind::TooLarge, format!("{what}: send fewer at once")));
-    }
-    let taken = service.writes.take(bytes);
-    taken.ok_or_else(|| refusal::of_write(&WriteError::Busy))
-}
-
-fn describe(line: usize, error: &WriteError) -> String {
-    let failure = refusal::of_write(error);
-    let status = ErrorRules::default().status(failure.kind).0;
-    serde_json::json!({ "line": line, "status": status, "detail": failure.detail }).to_string()
 }

@@ -239,6 +239,11 @@ impl Engine {
         }
     }
 
+    /// Whether the queue has room to spare, in places and in bytes.
+    pub(crate) fn has_room(&self) -> bool {
+        self.weights.has_room() && self.queue.has_room()
+    }
+
     /// Prepares, commits and waits.
     pub(crate) fn commit(
         &self,

@@ -82,6 +82,11 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// Whether a quarter of its places is free.
+    pub(crate) fn has_room(&self) -> bool {
+        self.depth.load(Ordering::Relaxed) <= self.depth_max - self.depth_max / 4
+    }
+
     /// Moves all that wait behind `taken`.
     pub(crate) fn take_into(&self, taken: &mut Vec<T>) {
         let mut state = self.state();

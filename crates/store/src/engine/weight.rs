@@ -35,6 +35,11 @@ impl Weights {
         }
     }
 
+    /// Whether a quarter of the bound is free.
+    pub(crate) fn has_room(&self) -> bool {
+        self.bytes() <= self.bytes_max - self.bytes_max / 4
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -52,7 +57,9 @@ mod tests {
         weights.give_back(12);
         assert!(weights.take(7));
         assert!(!weights.take(4));
-        assert_eq!(weights.bytes(), 7);
+        assert_eq!((weights.bytes(), weights.has_room()), (7, true));
+        assert!(weights.take(1) && !weights.has_room());
+        weights.give_back(1);
         assert!(weights.take(3));
         weights.give_back(10);
         assert_eq!(weights.bytes(), 0);
