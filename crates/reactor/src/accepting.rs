@@ -8,8 +8,6 @@
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use mio::net::TcpStream;
-
 use crate::connection::{Connection, Link, Phase};
 use crate::event_loop::{Draining, EventLoop};
 use crate::fleet::nanoseconds;
@@ -96,7 +94,7 @@ impl EventLoop {
         Accepted::One
     }
 
-    fn place(&mut self, index: usize, stream: TcpStream, peer: SocketAddr) {
+    fn place(&mut self, index: usize, stream: Transport, peer: SocketAddr) {
         let (here, fleet) = (self.core.lp.index(), self.core.lp.fleet());
         let there = fleet.place(here);
         fleet.book(there);
@@ -116,7 +114,7 @@ impl EventLoop {
     }
 
     /// Makes an accepted and booked connection this loop's own.
-    pub(crate) fn adopt(&mut self, listener: u16, stream: TcpStream, peer: SocketAddr) {
+    pub(crate) fn adopt(&mut self, listener: u16, stream: Transport, peer: SocketAddr) {
         let id = self.core.ids.take(self.core.lp.index() as u16);
         let acceptor = &mut self.listeners.list[usize::from(listener)].acceptor;
         let made = catch_unwind(AssertUnwindSafe(|| acceptor.accept(peer, id, &self.core.lp)));
@@ -133,7 +131,7 @@ impl EventLoop {
                 return;
             }
         };
-        let link = Link::new(Transport::Plain(stream), id, peer, Phase::Open);
+        let link = Link::new(stream, id, peer, Phase::Open);
         let mut connection = Box::new(Connection { protocol, link });
         if self.core.time.tick_is_over() {
             self.core.open_later(&mut connection);

@@ -51,6 +51,7 @@ mod work_time;
 pub use fleet::Loop;
 pub use hoarders::host;
 pub use io::Io;
+pub use kernel::try_unix;
 pub use mailbox::{Open, Task};
 pub use metrics::{LoopMetrics, Metrics};
 pub use protocol::{Accept, Closed, ConnectionId, Factory, Message, Part, Protocol};

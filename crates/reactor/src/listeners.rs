@@ -1,19 +1,59 @@
 //! A loop's listening sockets, and what it knows of each: whether the kernel may have more, and whether accepting pauses.
 
-use mio::net::TcpListener;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use mio::net::{TcpListener, UnixListener};
 
 use crate::kernel::{Poller, Token};
 use crate::protocol::Accept;
+use crate::transport::Transport;
 
 /// Their tokens, of generation 0, by slot.
 const LISTENERS_FROM: u32 = 16;
 /// What acceptors wait for beside connections; listeners are fewer.
 const COMPLETIONS_FROM: u32 = 1 << 16;
 
+/// What a Unix socket's peers have as address: they are on this machine.
+const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A socket that is listened on.
+pub(crate) enum ListeningSocket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl ListeningSocket {
+    fn register(&mut self, poller: &Poller, token: Token) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => poller.register_listener(listener, token),
+            Self::Unix(listener) => poller.register_listener(listener, token),
+        }
+    }
+
+    /// The next that waits, and its address.
+    pub(crate) fn accept(&self) -> io::Result<(Transport, SocketAddr)> {
+        match self {
+            Self::Tcp(listener) => listener.accept().map(|(stream, peer)| (Transport::Plain(stream), peer)),
+            Self::Unix(listener) => listener.accept().map(|(stream, _)| (Transport::Unix(stream), LOCAL)),
+        }
+    }
+}
+
+impl AsRawFd for ListeningSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Tcp(listener) => listener.as_raw_fd(),
+            Self::Unix(listener) => listener.as_raw_fd(),
+        }
+    }
+}
+
 /// One listening socket and who speaks for it.
 pub(crate) struct Listener {
-    /// `None` once the loop drains.
-    pub(crate) socket: Option<TcpListener>,
+    /// `None` once the loop drains, and where another loop has the only one.
+    pub(crate) socket: Option<ListeningSocket>,
     pub(crate) acceptor: Box<dyn Accept>,
     /// The kernel may have more.
     pub(crate) ready: bool,
@@ -35,16 +75,19 @@ pub(crate) struct Listeners {
 impl Listeners {
     pub(crate) fn add(
         &mut self,
-        mut socket: TcpListener,
+        mut socket: Option<ListeningSocket>,
         acceptor: Box<dyn Accept>,
         poller: &Poller,
-    ) -> std::io::Result<()> {
+    ) -> io::Result<()> {
         let slot = LISTENERS_FROM + self.list.len() as u32;
-        poller.register_listener(&mut socket, Token { slot, generation: 0 })?;
+        if let Some(socket) = &mut socket {
+            socket.register(poller, Token { slot, generation: 0 })?;
+        }
         if let Some(fd) = acceptor.completions() {
             poller.register_fd(fd, Token { slot: COMPLETIONS_FROM + self.list.len() as u32, generation: 0 })?;
         }
-        self.list.push(Listener { socket: Some(socket), acceptor, ready: true, has_completed: false });
+        let ready = socket.is_some();
+        self.list.push(Listener { socket, acceptor, ready, has_completed: false });
         Ok(())
     }
 

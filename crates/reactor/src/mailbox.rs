@@ -27,9 +27,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mio::net::TcpStream;
-
 use crate::protocol::{ConnectionId, Message, Protocol};
+use crate::transport::Transport;
 use crate::{Loop, metrics::Counter};
 
 /// Work for a loop's thread.
@@ -56,7 +55,7 @@ pub(crate) enum Mail {
     /// A connection accepted by another loop for this one; already counted as this loop's.
     Accepted {
         listener: u16,
-        stream: TcpStream,
+        stream: Transport,
         peer: SocketAddr,
     },
     Drain {

@@ -3,17 +3,17 @@
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-use mio::net::TcpListener;
 
 use crate::broken;
 use crate::core::Core;
 use crate::event_loop::{ALARM, EventLoop, WAKER};
 use crate::fleet::{Fleet, Loop, Member, nanoseconds};
-use crate::kernel::{self, Alarm, Listening, Poller};
+use crate::kernel::{self, Alarm, Listening, Poller, SocketFile};
+use crate::listeners::ListeningSocket;
 use crate::metrics::Metrics;
 use crate::protocol::Factory;
 use crate::settings::Settings;
@@ -35,7 +35,8 @@ pub struct Reactor {
     settings: Settings,
     fleet: Arc<Fleet>,
     pollers: Vec<Poller>,
-    listeners: Vec<(Listening, Arc<dyn Factory>)>,
+    listeners: Vec<(Vec<ListeningSocket>, Arc<dyn Factory>)>,
+    files: Vec<SocketFile>,
     start_tasks: Vec<StartTask>,
 }
 
@@ -47,7 +48,7 @@ impl Reactor {
         let member = |poller: &Poller| Ok(Member::new(poller.waker(WAKER)?, poller.watched()?));
         let members = pollers.iter().map(member).collect::<io::Result<Vec<_>>>()?;
         let fleet = Fleet::new(members, settings.connections_max);
-        Ok(Self { settings, fleet, pollers, listeners: Vec::new(), start_tasks: Vec::new() })
+        Ok(Self { settings, fleet, pollers, listeners: Vec::new(), files: Vec::new(), start_tasks: Vec::new() })
     }
 
     /// Listens on `address` (port 0: any free one) with one socket for each loop, and gives the bound address. Fails
@@ -55,8 +56,18 @@ impl Reactor {
     pub fn listen(&mut self, address: SocketAddr, factory: Arc<dyn Factory>) -> io::Result<SocketAddr> {
         let listening = Listening::bind(address, self.settings.loops, self.settings.backlog)?;
         let bound = listening.address;
-        self.listeners.push((listening, factory));
+        let sockets = listening.sockets.into_iter().map(ListeningSocket::Tcp).collect();
+        self.listeners.push((sockets, factory));
         Ok(bound)
+    }
+
+    /// Listens on a Unix socket: a file of this path, which its owner alone may connect to, and which is removed at the end. One that
+    /// a dead server left is replaced; that of a living one is `AddrInUse`. One loop accepts for all; a peer's address is 127.0.0.1.
+    pub fn listen_unix(&mut self, path: &Path, factory: Arc<dyn Factory>) -> io::Result<()> {
+        let (socket, file) = kernel::bind_unix(path, self.settings.backlog)?;
+        self.files.push(file);
+        self.listeners.push((vec![ListeningSocket::Unix(socket)], factory));
+        Ok(())
     }
 
     /// Adds a closure that each loop runs on its own thread before its first event.
@@ -71,16 +82,20 @@ impl Reactor {
 
     /// Starts one thread for each loop.
     pub fn start(self) -> io::Result<Running> {
-        let mut running =
-            Running { fleet: Arc::clone(&self.fleet), loops: all_loops(&self.fleet), threads: Vec::new() };
+        let mut running = Running {
+            fleet: Arc::clone(&self.fleet),
+            loops: all_loops(&self.fleet),
+            threads: Vec::new(),
+            _files: self.files,
+        };
         let mut listeners = self.listeners;
         for (lp, poller) in all_loops(&self.fleet).into_iter().zip(self.pollers) {
             let starting = Starting {
                 settings: self.settings.clone(),
-                // Each loop takes one socket of each address.
+                // Each loop takes one socket of each address, as long as there is one.
                 listeners: listeners
                     .iter_mut()
-                    .filter_map(|(listening, factory)| Some((listening.sockets.pop()?, Arc::clone(factory))))
+                    .map(|(sockets, factory)| (sockets.pop(), Arc::clone(factory)))
                     .collect(),
                 start_tasks: self.start_tasks.clone(),
                 alarm: Alarm::new(&poller, ALARM)?,
@@ -104,7 +119,7 @@ fn all_loops(fleet: &Arc<Fleet>) -> Vec<Loop> {
 /// What a loop's thread begins with.
 struct Starting {
     settings: Settings,
-    listeners: Vec<(TcpListener, Arc<dyn Factory>)>,
+    listeners: Vec<(Option<ListeningSocket>, Arc<dyn Factory>)>,
     start_tasks: Vec<StartTask>,
     poller: Poller,
     alarm: Alarm,
@@ -152,6 +167,8 @@ pub struct Running {
     fleet: Arc<Fleet>,
     loops: Vec<Loop>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    /// Removed at the end.
+    _files: Vec<SocketFile>,
 }
 
 impl Running {

@@ -1,4 +1,4 @@
-//! The seam between a connection and its socket: plain TCP now, TLS later.
+//! The seam between a connection and its socket: plain TCP and Unix sockets now, TLS later.
 //!
 //! A transport owns the socket and its readiness; everything above sees bytes. A TLS variant will answer `read` with
 //! clear bytes and keep half a record for itself.
@@ -7,7 +7,7 @@ use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
-use mio::net::TcpStream;
+use mio::net::{TcpStream, UnixStream};
 use socket2::SockRef;
 
 use crate::kernel::{self, Poller, Token};
@@ -27,12 +27,15 @@ const LAST: libc::c_int = libc::MSG_MORE | libc::MSG_NOSIGNAL;
 /// How a connection's bytes travel.
 pub(crate) enum Transport {
     Plain(TcpStream),
+    /// From a peer on this machine.
+    Unix(UnixStream),
 }
 
 impl Transport {
     pub(crate) fn register(&mut self, poller: &Poller, token: Token) -> io::Result<()> {
         match self {
             Self::Plain(stream) => poller.register(stream, token),
+            Self::Unix(stream) => poller.register(stream, token),
         }
     }
 
@@ -40,6 +43,7 @@ impl Transport {
     pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => uninterrupted(|| kernel::receive(stream, room)),
+            Self::Unix(stream) => uninterrupted(|| kernel::receive(stream, room)),
         }
     }
 
@@ -49,6 +53,8 @@ impl Transport {
                 Then::Send => kernel::send(stream, bytes),
                 Then::End => SockRef::from(&*stream).send_with_flags(bytes, LAST),
             }),
+            // There are no segments to save.
+            Self::Unix(stream) => uninterrupted(|| kernel::send(stream, bytes)),
         }
     }
 
@@ -58,6 +64,10 @@ impl Transport {
                 Then::Send => stream.write_vectored(pieces),
                 Then::End => SockRef::from(&*stream).send_vectored_with_flags(pieces, LAST),
             }),
+            // One by one it would be a signal where the peer has gone.
+            Self::Unix(stream) => {
+                uninterrupted(|| SockRef::from(&*stream).send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL))
+            }
         }
     }
 
@@ -65,6 +75,7 @@ impl Transport {
     pub(crate) fn unacknowledged(&self) -> u64 {
         match self {
             Self::Plain(stream) => kernel::unacknowledged(stream),
+            Self::Unix(stream) => kernel::unacknowledged(stream),
         }
     }
 
@@ -73,6 +84,8 @@ impl Transport {
         match self {
             // Where it fails the kernel keeps it for some minutes.
             Self::Plain(stream) => drop(SockRef::from(stream).set_linger(Some(Duration::ZERO))),
+            // What waits for the peer goes with the socket.
+            Self::Unix(_) => {}
         }
     }
 
@@ -80,12 +93,17 @@ impl Transport {
     pub(crate) fn end_output(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(stream) => stream.shutdown(Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
         }
     }
 
     /// Whether an outgoing connection is made: `Ok(false)` not yet.
     pub(crate) fn connected(&mut self) -> io::Result<bool> {
-        let Self::Plain(stream) = self;
+        let stream = match self {
+            Self::Plain(stream) => stream,
+            // A Unix socket is connected at once or not at all.
+            Self::Unix(stream) => return stream.take_error().and_then(|error| error.map_or(Ok(true), Err)),
+        };
         if let Some(error) = stream.take_error()? {
             return Err(error);
         }

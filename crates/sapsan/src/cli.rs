@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Token(Token),
     /// Check every page, tree and index of a data folder, or the views of a running server
     Verify(Verify),
-    /// Show what a data folder holds, or what a running server (http://ADDRESS:PORT) tells of its store
+    /// Show what a data folder holds, or what a running server (http://ADDRESS:PORT, unix:PATH) tells of its store
     Stat(Stat),
     /// Tells those who look for it how data comes out
     #[command(hide = true)]
@@ -230,7 +230,7 @@ pub(crate) struct Secret {
 
 #[derive(Debug, Args)]
 pub(crate) struct Stat {
-    /// The data folder, or a running server (http://ADDRESS:PORT)
+    /// The data folder, or a running server (http://ADDRESS:PORT, unix:PATH)
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) secret: Secret,
@@ -256,7 +256,7 @@ pub(crate) struct Folder {
 
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
-    /// A running server, as in http://127.0.0.1:8080, or a data folder
+    /// A running server, as in http://127.0.0.1:8080 or unix:PATH, or a data folder
     pub(crate) from: String,
     /// An empty folder, or one to be made; of a server: a name in its own folder for backups ([server] backups)
     pub(crate) to: PathBuf,
@@ -274,7 +274,7 @@ pub(crate) struct Restore {
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// The data folder, or with --views a running server (http://ADDRESS:PORT)
+    /// The data folder, or with --views a running server (http://ADDRESS:PORT, unix:PATH)
     pub(crate) data: PathBuf,
     /// Check the pages, then compute the views again and nothing else: of a folder, with --config, or of a running server while it takes writes
     #[arg(long)]

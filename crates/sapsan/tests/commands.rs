@@ -456,6 +456,30 @@ fn a_token_is_made_put_into_the_file_and_used_by_commands() {
 }
 
 #[test]
+fn commands_ask_a_server_by_its_unix_socket() {
+    let folder = folder();
+    let config =
+        format!("{}admin = \"unix:sapsan.sock\"\nbackups = \"backups\"\n", CONFIG.replace("access_log = true\n", ""));
+    std::fs::write(folder.path().join("service.toml"), config).expect("a file");
+    let place = "unix:sapsan.sock";
+    let away = sapsan(folder.path(), &["stat", place]);
+    let told = String::from_utf8_lossy(&away.stderr).into_owned();
+    assert!(!away.status.success() && told.contains("unix:sapsan.sock: No such file"), "{told}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
+    let command = command.current_dir(folder.path()).args(["serve", "service.toml", "--data", "d"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs");
+    let mut serving = Serving(child);
+    let lines = BufReader::new(serving.0.stdout.take().expect("its output")).lines();
+    let told: Vec<String> = lines.take(2).map_while(Result::ok).collect();
+    assert!(told.last().is_some_and(|line| line == "the general API is at unix:sapsan.sock"), "{told:?}");
+    for arguments in [&["stat", place][..], &["backup", place, "monday"], &["verify", place, "--views"]] {
+        let output = sapsan(folder.path(), arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(folder.path().join("backups/monday").is_dir());
+}
+
+#[test]
 fn a_token_that_no_file_could_have_is_not_made() {
     let folder = folder();
     for arguments in [

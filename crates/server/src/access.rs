@@ -126,7 +126,7 @@ impl Access {
             (AdminListener::Off, Listener::Public) => {
                 Err(forbidden("the general API is switched off (`[server] admin = \"off\"`)"))
             }
-            (AdminListener::Address(_), Listener::Public) => {
+            (AdminListener::Address(_) | AdminListener::Unix(_), Listener::Public) => {
                 Err(forbidden("the general API has a listener of its own (`[server] admin`): ask there"))
             }
         }

@@ -13,7 +13,6 @@ use docs::catalog::Catalog;
 use docs::config::{Mistakes, Parameter};
 use docs::sql::{JsonTypes, PlanSpace};
 use docs::{Database, OpenError};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::disk::MemoryDisk;
@@ -38,7 +37,7 @@ pub enum StartError {
     /// The address cannot be listened on.
     Listen {
         /** The address. */
-        address: SocketAddr,
+        address: String,
         /** What sets it. */
         setting: &'static str,
         /** The system's reason. */
@@ -70,9 +69,10 @@ impl std::fmt::Display for StartError {
                 }
             }
             StartError::Listen { address, setting, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
+                let what = if address.starts_with("unix:") { "socket" } else { "port" };
                 write!(
                     formatter,
-                    "cannot listen on {address}: another program has this port; choose one with {setting}"
+                    "cannot listen on {address}: another program has this {what}; choose one with {setting}"
                 )
             }
             StartError::Listen { address, source, .. } => write!(formatter, "cannot listen on {address}: {source}"),

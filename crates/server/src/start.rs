@@ -48,7 +48,7 @@ impl Running {
         self.address
     }
 
-    /// Where the general API listens, if it has a listener of its own.
+    /// Where the general API listens, if it has a listener with an address of its own.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
     }
@@ -128,7 +128,15 @@ fn try_address(address: SocketAddr, setting: &'static str) -> Result<(), StartEr
     if address.port() == 0 {
         return Ok(());
     }
-    TcpListener::bind(address).map(drop).map_err(|source| StartError::Listen { address, setting, source })
+    TcpListener::bind(address).map(drop).map_err(|source| not_listening(address, setting, source))
+}
+
+fn not_listening(address: impl std::fmt::Display, setting: &'static str, source: std::io::Error) -> StartError {
+    StartError::Listen { address: address.to_string(), setting, source }
+}
+
+fn unix_not_listening(path: &Path, source: std::io::Error) -> StartError {
+    not_listening(format_args!("unix:{}", path.display()), ADMIN_SETTING, source)
 }
 
 /// The access log on standard output, where the file asks for one.
@@ -175,11 +183,11 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let mut documents = complete(config)?;
     documents.builds_indexes_later = true;
     try_address(settings.http, HTTP_SETTING)?;
-    let admin_address = match settings.admin {
-        AdminListener::Address(address) => Some(address),
-        AdminListener::Http | AdminListener::Off => None,
-    };
-    admin_address.map_or(Ok(()), |address| try_address(address, ADMIN_SETTING))?;
+    match &settings.admin {
+        AdminListener::Address(address) => try_address(*address, ADMIN_SETTING)?,
+        AdminListener::Unix(path) => reactor::try_unix(path).map_err(|source| unix_not_listening(path, source))?,
+        AdminListener::Http | AdminListener::Off => {}
+    }
     let (database, recovery) = open_folder(config, &documents, data)?;
     let torn = recovery.torn_bytes;
     tracing::info!(batches = recovery.batches, torn, elapsed = ?recovery.elapsed, "the store is open");
@@ -201,11 +209,18 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     ));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
     let mut listen = |address, factory, setting| {
-        reactor.listen(address, factory).map_err(|source| StartError::Listen { address, setting, source })
+        reactor.listen(address, factory).map_err(|source| not_listening(address, setting, source))
     };
     let address = listen(settings.http, factory, HTTP_SETTING)?;
     let entrance = || Arc::new(server.beside(AdminEntrance(Arc::clone(server.service()))));
-    let admin = admin_address.map(|address| listen(address, entrance(), ADMIN_SETTING)).transpose()?;
+    let admin = match &settings.admin {
+        AdminListener::Address(address) => Some(listen(*address, entrance(), ADMIN_SETTING)?),
+        AdminListener::Unix(path) => {
+            reactor.listen_unix(path, entrance()).map_err(|source| unix_not_listening(path, source))?;
+            None
+        }
+        AdminListener::Http | AdminListener::Off => None,
+    };
     let reactor = reactor.start().map_err(StartError::System)?;
     tracing::info!(
         loops = settings.threads,

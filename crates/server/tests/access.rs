@@ -1,7 +1,7 @@
 //! Which requests the general API answers: strangers, pages of other sites, and what a proxy forwards are refused with the reason.
 
 use crate::harness::{Answer, Client, TestServer, mistakes};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// A declared endpoint, whose path may look like one of the general API.
@@ -306,6 +306,51 @@ fn a_listener_of_its_own_has_the_general_api_alone() {
     let refused = metrics.text().lines().filter(|line| line.contains("code=\"4"));
     let counts = refused.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
     assert_eq!(counts.sum::<u64>(), 8, "{}", metrics.text());
+}
+
+#[test]
+fn a_unix_socket_has_the_general_api_for_this_machine_and_goes_with_its_server() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let setting = format!("admin = \"unix:{}\"", path.display());
+    // What a dead server left.
+    drop(UnixListener::bind(&path).unwrap());
+    let server = TestServer::start(&format!("{setting}\nthreads = 2"), DECLARED);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let ask = |request: &str| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let get = |target: &str, fields: &str| {
+        ask(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n"))
+    };
+    // More than one loop's share, one after the other and large.
+    let lines: String = (0..20_000).map(|id| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1}}\n")).collect();
+    let head = "POST /_/collections/items/bulk HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    let told = ask(&format!("{head}Content-Length: {}\r\n\r\n{lines}", lines.len()));
+    assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
+    for _ in 0..8 {
+        let page = get("/_/collections/items?limit=1000", "");
+        assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("\"id\":999,"), "{page}");
+    }
+    assert!(get("/items/1", "").starts_with("HTTP/1.1 404 "));
+    assert!(get("/_/schema", "Origin: http://evil.example\r\n").starts_with("HTTP/1.1 403 "));
+    assert_refused(&server.get("/_/schema"), "`[server] admin`");
+    // A second server leaves it alone.
+    let refused = TestServer::try_start(&setting, "").err().unwrap().to_string();
+    assert!(refused.contains("unix:") && refused.contains("another program has this socket"), "{refused}");
+    assert!(std::fs::metadata(&path).unwrap().ino() > 0 && get("/_/health", "").starts_with("HTTP/1.1 200 "));
+    drop(server);
+    assert!(!path.exists(), "it goes with its server");
+    std::fs::write(&path, "text").unwrap();
+    let refused = TestServer::try_start(&setting, "").err().unwrap().to_string();
+    assert!(refused.contains("no socket") && path.exists(), "{refused}");
 }
 
 #[test]

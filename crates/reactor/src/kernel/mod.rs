@@ -10,6 +10,7 @@ mod clock;
 mod listening;
 mod poller;
 mod traffic;
+mod unix;
 
 pub(crate) use affinity::pin_to;
 pub(crate) use alarm::Alarm;
@@ -18,3 +19,5 @@ pub(crate) use clock::now_ns;
 pub(crate) use listening::{AcceptFailure, Listening, accept_failure, connect};
 pub(crate) use poller::{Events, Poller, Readiness, Token};
 pub(crate) use traffic::{receive, send, unacknowledged};
+pub use unix::try_unix;
+pub(crate) use unix::{SocketFile, bind_unix};

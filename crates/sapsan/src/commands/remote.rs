@@ -3,16 +3,40 @@
 use crate::cli::Secret;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 /// Bytes of a reply: the general API's answers to commands are short.
 const REPLY_BYTES_MAX: u64 = 1 << 20;
 const SCHEME: &str = "http://";
+const UNIX_SCHEME: &str = "unix:";
+
+/// By what a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// Host and port.
+    Authority(String),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Authority(authority) => write!(f, "{SCHEME}{authority}"),
+            Place::Unix(path) => write!(f, "{UNIX_SCHEME}{}", path.display()),
+        }
+    }
+}
+
+/// A connection of either kind.
+trait Stream: Read + Write {}
+impl<S: Read + Write> Stream for S {}
 
 /// Where a server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remote {
-    /// Host and port.
-    authority: String,
+    place: Place,
     /// The header field with the token, its end included; empty without one.
     authorization: String,
 }
@@ -23,29 +47,41 @@ impl Remote {
         if text.starts_with("https://") {
             return Some(Err(format!("{text}: there is no TLS yet; ask on the server's own machine, by http://")));
         }
-        let authority = text.strip_prefix(SCHEME)?.trim_end_matches('/');
-        if authority.contains('/') || !authority.contains(':') {
-            return Some(Err(format!("{text}: http://ADDRESS:PORT is expected")));
-        }
-        Some(authorization(secret).map(|authorization| Remote { authority: authority.to_owned(), authorization }))
+        let place = match text.strip_prefix(UNIX_SCHEME) {
+            Some("") => return Some(Err(format!("{text}: unix:PATH is expected"))),
+            Some(path) => Place::Unix(path.into()),
+            None => {
+                let authority = text.strip_prefix(SCHEME)?.trim_end_matches('/');
+                if authority.contains('/') || !authority.contains(':') {
+                    return Some(Err(format!("{text}: http://ADDRESS:PORT is expected")));
+                }
+                Place::Authority(authority.to_owned())
+            }
+        };
+        Some(authorization(secret).map(|authorization| Remote { place, authorization }))
     }
 
     /// Status and body of the answer, for which it waits however long.
     pub(super) fn ask(&self, method: &str, target: &str, body: &str) -> Result<(u16, String), String> {
-        let told = |error: std::io::Error| format!("{SCHEME}{}: {error}", self.authority);
-        let mut addresses = self.authority.to_socket_addrs().map_err(told)?;
-        let address = addresses.next().ok_or_else(|| format!("{}: no such host", self.authority))?;
-        let mut stream = TcpStream::connect(address).map_err(told)?;
+        let told = |error: std::io::Error| format!("{}: {error}", self.place);
+        let (mut stream, host): (Box<dyn Stream>, &str) = match &self.place {
+            Place::Authority(authority) => {
+                let mut addresses = authority.to_socket_addrs().map_err(told)?;
+                let address = addresses.next().ok_or_else(|| format!("{authority}: no such host"))?;
+                (Box::new(TcpStream::connect(address).map_err(told)?), authority)
+            }
+            Place::Unix(path) => (Box::new(UnixStream::connect(path).map_err(told)?), "localhost"),
+        };
         let head = format!(
             "{method} {target} HTTP/1.1\r\nHost: {}\r\n{}Connection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            self.authority,
+            host,
             self.authorization,
             body.len()
         );
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).map_err(told)?;
         let mut reply = Vec::new();
         stream.take(REPLY_BYTES_MAX).read_to_end(&mut reply).map_err(told)?;
-        parse(&reply).ok_or_else(|| format!("{SCHEME}{}: it closed the connection without an answer", self.authority))
+        parse(&reply).ok_or_else(|| format!("{}: it closed the connection without an answer", self.place))
     }
 }
 
@@ -89,9 +125,10 @@ mod tests {
         let of = |text| Remote::of(text, &Secret { token: None });
         assert_eq!(of("data"), None);
         assert_eq!(of("/http/data"), None);
-        let remote = Remote { authority: "[::1]:80".to_owned(), authorization: String::new() };
-        assert_eq!(of("http://[::1]:80/"), Some(Ok(remote)));
-        for refused in ["https://a:1", "http://a", "http://a:1/b"] {
+        let remote = |place| Some(Ok(Remote { place, authorization: String::new() }));
+        assert_eq!(of("http://[::1]:80/"), remote(Place::Authority("[::1]:80".to_owned())));
+        assert_eq!(of("unix:/run/sapsan.sock"), remote(Place::Unix("/run/sapsan.sock".into())));
+        for refused in ["https://a:1", "http://a", "http://a:1/b", "unix:"] {
             assert!(matches!(of(refused), Some(Err(_))), "{refused}");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Outcome, output};
 use crate::cli::Serve;
-use server::config::ServiceConfig;
+use server::config::{AdminListener, ServiceConfig};
 use server::{Running, Signal, Termination};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -34,6 +34,9 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     output::announce(format_args!("listening on http://{}", running.address()));
     if let Some(address) = running.admin_address() {
         output::announce(format_args!("the general API is at http://{address}/_/"));
+    }
+    if let AdminListener::Unix(path) = &config.server.admin {
+        output::announce(format_args!("the general API is at unix:{}", path.display()));
     }
     end_on_signal(termination, running, || ())
 }

@@ -237,12 +237,25 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
     address.ok_or("ADDRESS:PORT, as in 127.0.0.1:8080, [::1]:8080 or localhost:8080")
 }
 
+/// What begins the path of a Unix socket, from the file's folder on.
+const UNIX_SCHEME: &str = "unix:";
+/// Bytes of such a path (unix(7), sun_path).
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
 fn admin(item: &Item<'_>) -> Option<AdminListener> {
     let text = item.text()?;
-    let parsed =
-        if text == "off" { Some(AdminListener::Off) } else { listen_address(text).ok().map(AdminListener::Address) };
+    let parsed = match text.strip_prefix(UNIX_SCHEME) {
+        Some(path) => {
+            let path = item.source().relative(path);
+            let fits = path.as_os_str().len() <= UNIX_PATH_BYTES_MAX && !text.ends_with(['/', ':']);
+            fits.then_some(AdminListener::Unix(path))
+        }
+        None if text == "off" => Some(AdminListener::Off),
+        None => listen_address(text).ok().map(AdminListener::Address),
+    };
     if parsed.is_none() {
-        let allowed = "ADDRESS:PORT, as in 127.0.0.1:9080, or \"off\"";
+        let allowed =
+            "ADDRESS:PORT, as in 127.0.0.1:9080, \"unix:PATH\" with the file's folder at most 107 bytes, or \"off\"";
         item.mistake(format!("`{}` is \"{text}\"", item.path()), allowed);
     }
     parsed

@@ -24,6 +24,8 @@ pub enum AdminListener {
     Http,
     /// On a listener of its own.
     Address(SocketAddr),
+    /// The same, a Unix socket of this path.
+    Unix(PathBuf),
     /// Nowhere, but for health.
     Off,
 }
