@@ -5,6 +5,7 @@
 //! versions are ordinary tests.
 
 mod bench;
+mod browser;
 mod campaign;
 mod charts;
 mod openapi;
@@ -34,6 +35,12 @@ const TASKS: &[Task] = &[
         usage: "http|latency|writes|feed|import|memory|json|store|large|query|adhoc|change",
         about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick; `change --before REVISION` beside an earlier revision",
         run: bench::run,
+    },
+    Task {
+        name: "browser",
+        usage: "",
+        about: "install the browser for the test of pages of other origins (Debian's chromium)",
+        run: browser::install,
     },
     Task {
         name: "campaign",

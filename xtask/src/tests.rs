@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change lands. Its last line counts the tests.
 
-use crate::{openapi, promtool, tools};
+use crate::{browser, openapi, promtool, tools};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -61,6 +61,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     for (name, outcome) in [
         ("checkers of OpenAPI", step("checkers of OpenAPI", || openapi::install(&[]))),
         ("promtool", step("promtool", || promtool::install(&[]))),
+        ("browser", step("browser", || browser::install(&[]))),
     ] {
         if let Err(why) = outcome {
             println!("{name}: not installed: {why}");

@@ -9,6 +9,7 @@ mod mutation;
 
 mod access;
 mod backup;
+mod browser;
 mod bulk;
 mod callers;
 mod changes;
