@@ -463,6 +463,40 @@ fn the_smallest_setting_is_not_exceeded_either() {
 }
 
 #[test]
+fn a_bulk_body_of_many_times_the_memory_is_taken_within_it() {
+    const CEILING: u64 = 64_000_000;
+    const BODY: usize = 150_000_000;
+    const LINES: usize = BODY / 400;
+    let server = Server::start(&format!("memory = {CEILING}\nthreads = 2\ndurability = \"none\"\nbody_seconds = 20"));
+    let mut client = server.connect().expect("a connection");
+    let (mut peak, mut line) = (0, String::new());
+    let head = format!(
+        "POST /_/collections/items/bulk HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        LINES * 400
+    );
+    let stream = client.reader.get_mut();
+    stream.write_all(head.as_bytes()).expect("a server that reads");
+    for id in 0..LINES {
+        let start = line.len();
+        line += &format!("{{\"id\":{id},\"group\":\"g{}\",\"note\":\"", id % 50);
+        let note = 400 - 3 - (line.len() - start);
+        line.extend(std::iter::repeat_n('n', note));
+        line += "\"}\n";
+        if id % 1_000 == 999 || id + 1 == LINES {
+            stream.write_all(line.as_bytes()).expect("a server that reads");
+            line.clear();
+            peak = peak.max(server.anonymous_bytes());
+        }
+    }
+    let (status, body) = client.answer().expect("a reply");
+    assert_eq!((status, String::from_utf8_lossy(&body).as_ref()), (200, ""));
+    println!("peak {peak} of {CEILING}");
+    assert!(peak <= CEILING, "{peak} bytes of {CEILING}");
+    let count = client.ask("POST", "/_/query", b"{\"sql\":\"SELECT COUNT(*) AS n FROM items\"}").expect("a reply");
+    assert_eq!((count.0, String::from_utf8_lossy(&count.1).as_ref()), (200, format!("[{{\"n\":{LINES}}}]").as_str()));
+}
+
+#[test]
 fn a_setting_too_small_for_its_threads_is_refused_with_what_would_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n[server]\nmemory = \"64MiB\"\n";
