@@ -95,7 +95,7 @@ fn a_service_without_room_holds_its_client_back_and_does_not_count_the_time_agai
 #[track_caller]
 fn check_fault(server: &TestServer, mut client: Client, text: &str, status: u16) {
     let body = server.bodies.wait(KEY, |body| body.end.is_some());
-    let fault = body.end.unwrap().unwrap_err();
+    let fault = body.end.expect("an end").expect_err("a fault");
     assert_eq!((body.text.as_str(), fault.status.0), (text, status), "{fault:?}");
     server.shelf.take(KEY).send(fault.status, "text/plain", b"so far".to_vec());
     let answer = client.answer();
