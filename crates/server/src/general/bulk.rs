@@ -112,18 +112,16 @@ struct Source {
 
 impl LineSource for Source {
     fn next(&mut self, database: &Database) -> Next {
-        loop {
-            let Some((number, text)) = self.waiting.take().or_else(|| self.pull()) else {
-                let Some(end) = self.feed.borrow_mut().end.clone() else { return Next::Wait };
-                self.batch.close(end);
-                return Next::End;
-            };
-            match self.batch.admit(number, writing::WAITING_BYTES + text.len(), database) {
-                Ok(under_way) => return Next::Line { text, done: under_way.done() },
-                Err(next) => {
-                    self.waiting = Some((number, text));
-                    return next;
-                }
+        let Some((number, text)) = self.waiting.take().or_else(|| self.pull()) else {
+            let Some(end) = self.feed.borrow_mut().end.clone() else { return Next::Wait };
+            self.batch.close(end);
+            return Next::End;
+        };
+        match self.batch.admit(number, writing::WAITING_BYTES + text.len(), database) {
+            Ok(under_way) => Next::Line { text, done: under_way.done() },
+            Err(next) => {
+                self.waiting = Some((number, text));
+                next
             }
         }
     }
