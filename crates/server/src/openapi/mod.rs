@@ -77,8 +77,8 @@ pub(crate) fn document(config: &ServiceConfig, catalog: &Catalog, columns: &[Col
 /// general API, so an address relative to the document is right wherever a client reached that.
 fn servers(config: &ServerConfig) -> (Json, Option<Json>) {
     let here = |description: &str| json!([{ "url": "/", "description": description }]);
-    match config.admin {
-        AdminListener::Address(_) => {
+    match &config.admin {
+        AdminListener::Address(_) | AdminListener::Unix(_) => {
             let url = format!("http://{{host}}:{}", config.http.port());
             let host = if config.http.ip().is_unspecified() { "localhost".to_owned() } else { host_of(config) };
             let variables = json!({ "host": { "default": host, "description": "The server's machine" } });
