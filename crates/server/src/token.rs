@@ -2,7 +2,8 @@
 //!
 //! `sapsan token` makes a token of 256 random bits. The file has its SHA-256 alone: a secret with so much chance in it needs no slow
 //! hash. The digest of what a request sends is compared with every token of the file, all bytes of each, so that the time tells
-//! nothing about them.
+//! nothing about them. Guessing is hopeless at any rate, so a valid token is never delayed or rejected because its address has sent
+//! wrong ones: only the reply to a wrong token depends on how many there were ([`Tries`]).
 
 use crate::access::Granted;
 use crate::config::TokenConfig;
@@ -55,14 +56,12 @@ impl Tokens {
     /// The token that a request sends. None: it sends none, or one of another scheme than ours.
     pub(crate) fn of(&self, request: &Request<'_>, tries: &Tries) -> Result<Option<&TokenConfig>, Failure> {
         let Some(sent) = sent(request)? else { return Ok(None) };
-        let address = request.peer().ip();
-        if !tries.may_try(address) {
-            let detail = "too many wrong tokens came from this address: try again in a second";
-            return Err(Failure::new(Kind::TooManyTries, detail));
-        }
         let Some(token) = self.find(&digest(sent)) else {
-            tries.failed(address);
-            return Err(unknown());
+            if tries.failed(request.peer().ip()) {
+                return Err(unknown());
+            }
+            let detail = "the token is none of the file's `[tokens]`, and too many wrong ones came from this address: try again in a second";
+            return Err(Failure::new(Kind::TooManyTries, detail));
         };
         check_end(token)?;
         Ok(Some(token))

@@ -1,11 +1,12 @@
-//! Wrong tokens by address: after some at once an address may try one a second, and is not listened to in between.
+//! Wrong tokens by address. After a burst, an address is told of one wrong token a second that it is wrong (401); the others are
+//! answered 429. Valid tokens are not counted here, so no client is rejected for what others at its address have sent.
 //!
-//! The table is bounded. An IPv6 address counts by its first 64 bits, for whoever has one has all behind them. Behind a proxy all
-//! clients have the proxy's address. Right tokens cost no look at the table while nobody tries wrong ones.
+//! The table is bounded. An IPv6 address counts by its first 64 bits, because one network's host may use all addresses behind them. Behind
+//! a proxy all clients have the proxy's address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,37 +22,22 @@ const ADDRESSES_MAX: usize = 4096;
 pub(crate) struct Tries {
     /// When each will have paid for all that it tried.
     paid_at: Mutex<HashMap<IpAddr, Instant>>,
-    count: AtomicUsize,
     failed: AtomicU64,
     slowed: AtomicU64,
 }
 
 impl Tries {
-    /// Whether a token of this address is looked at.
-    pub(crate) fn may_try(&self, address: IpAddr) -> bool {
-        self.count.load(Ordering::Relaxed) == 0 || self.may_try_at(address, Instant::now())
+    /// Counts a wrong token of this address. False: the address has sent too many lately.
+    pub(crate) fn failed(&self, address: IpAddr) -> bool {
+        self.failed_at(address, Instant::now())
     }
 
-    /// A token of this address was wrong.
-    pub(crate) fn failed(&self, address: IpAddr) {
-        self.failed_at(address, Instant::now());
-    }
-
-    /// Wrong tokens, and tokens that were not looked at.
+    /// Wrong tokens, and those of them that were answered 429.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.failed.load(Ordering::Relaxed), self.slowed.load(Ordering::Relaxed))
     }
 
-    fn may_try_at(&self, address: IpAddr, now: Instant) -> bool {
-        let paid_at = self.lock().get(&counted(address)).copied();
-        let may = paid_at.is_none_or(|paid_at| paid_at.saturating_duration_since(now) <= (BURST - 1) * REFILL);
-        if !may {
-            self.slowed.fetch_add(1, Ordering::Relaxed);
-        }
-        may
-    }
-
-    fn failed_at(&self, address: IpAddr, now: Instant) {
+    fn failed_at(&self, address: IpAddr, now: Instant) -> bool {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let mut table = self.lock();
         let address = counted(address);
@@ -63,8 +49,13 @@ impl Tries {
             }
         }
         let paid_at = table.entry(address).or_insert(now);
-        *paid_at = (*paid_at).max(now) + REFILL;
-        self.count.store(table.len(), Ordering::Relaxed);
+        let is_within = paid_at.saturating_duration_since(now) <= (BURST - 1) * REFILL;
+        if is_within {
+            *paid_at = (*paid_at).max(now) + REFILL;
+        } else {
+            self.slowed.fetch_add(1, Ordering::Relaxed);
+        }
+        is_within
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Instant>> {
@@ -92,44 +83,45 @@ mod tests {
     fn an_address_is_slowed_after_its_burst_and_others_are_not() {
         let (tries, now) = (Tries::default(), Instant::now());
         for _ in 0..BURST {
-            assert!(tries.may_try_at(ip("10.0.0.1"), now));
-            tries.failed_at(ip("10.0.0.1"), now);
+            assert!(tries.failed_at(ip("10.0.0.1"), now));
         }
-        assert!(!tries.may_try_at(ip("10.0.0.1"), now));
-        assert!(!tries.may_try_at(ip("::ffff:10.0.0.1"), now));
-        assert!(tries.may_try_at(ip("10.0.0.2"), now));
+        assert!(!tries.failed_at(ip("10.0.0.1"), now));
+        assert!(!tries.failed_at(ip("::ffff:10.0.0.1"), now));
+        assert!(tries.failed_at(ip("10.0.0.2"), now));
         // One more after each second, and no more than one.
         let later = now + REFILL;
-        assert!(tries.may_try_at(ip("10.0.0.1"), later));
-        tries.failed_at(ip("10.0.0.1"), later);
-        assert!(!tries.may_try_at(ip("10.0.0.1"), later));
+        assert!(tries.failed_at(ip("10.0.0.1"), later));
+        assert!(!tries.failed_at(ip("10.0.0.1"), later));
         // Time without tries makes no more than a burst of them.
         let much_later = now + 1000 * REFILL;
         for _ in 0..BURST {
-            assert!(tries.may_try_at(ip("10.0.0.1"), much_later));
-            tries.failed_at(ip("10.0.0.1"), much_later);
+            assert!(tries.failed_at(ip("10.0.0.1"), much_later));
         }
-        assert!(!tries.may_try_at(ip("10.0.0.1"), much_later));
-        assert_eq!(tries.counts(), (u64::from(2 * BURST) + 1, 4));
+        assert!(!tries.failed_at(ip("10.0.0.1"), much_later));
+        assert_eq!(tries.counts(), (u64::from(2 * BURST) + 6, 4));
     }
 
     #[test]
     fn addresses_of_one_network_of_ipv6_count_as_one() {
         let (tries, now) = (Tries::default(), Instant::now());
-        (0..BURST).for_each(|number| tries.failed_at(ip(&format!("2001:db8::{number}")), now));
-        assert!(!tries.may_try_at(ip("2001:db8::ffff"), now));
-        assert!(tries.may_try_at(ip("2001:db8:0:1::1"), now));
+        for number in 0..BURST {
+            assert!(tries.failed_at(ip(&format!("2001:db8::{number}")), now));
+        }
+        assert!(!tries.failed_at(ip("2001:db8::ffff"), now));
+        assert!(tries.failed_at(ip("2001:db8:0:1::1"), now));
     }
 
     #[test]
     fn the_table_is_bounded_and_keeps_those_who_try_most() {
         let (tries, now) = (Tries::default(), Instant::now());
-        (0..BURST).for_each(|_| tries.failed_at(ip("192.0.2.1"), now));
+        for _ in 0..BURST {
+            tries.failed_at(ip("192.0.2.1"), now);
+        }
         for number in 0..2 * ADDRESSES_MAX as u32 {
             tries.failed_at(IpAddr::V4((0x0a00_0000 + number).into()), now);
         }
         assert_eq!(tries.lock().len(), ADDRESSES_MAX);
-        assert!(!tries.may_try_at(ip("192.0.2.1"), now));
+        assert!(!tries.failed_at(ip("192.0.2.1"), now));
         // What is paid makes room.
         tries.failed_at(ip("192.0.2.2"), now + 100 * REFILL);
         assert_eq!(tries.lock().len(), 1);

@@ -145,6 +145,30 @@ fn wrong_tokens_are_counted_and_slowed() {
 }
 
 #[test]
+fn a_valid_token_is_answered_among_any_number_of_wrong_ones_of_its_address() {
+    let endpoint =
+        "[[endpoints]]\nroute = \"GET /mine\"\nquery = \"SELECT id FROM items\"\nallow = \"token\"\nscope = \"read\"\n";
+    let (reads, section) = token(1, "reads", "allow = [\"read\"]");
+    let server = TestServer::start("", &format!("{endpoint}{section}"));
+    let one = |target: &str, token: &str| {
+        format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n")
+    };
+    // All on one connection, as by a proxy: 40 wrong ones are more than a burst, however slow this machine is.
+    let mut client = server.connect();
+    let mut rounds = 0;
+    while rounds < 5 || server.metric("sapsan_token_slowed_total") < 1.0 {
+        let wrong = one("/_/schema", "wrong").repeat(40);
+        let both = [one("/_/schema", &reads), one("/mine", &reads)].concat();
+        client.stream.write_all([wrong, both].concat().as_bytes()).unwrap();
+        let statuses: Vec<u16> = (0..42).map(|_| client.answer(false).status).collect();
+        assert!(statuses[..40].iter().all(|status| matches!(status, 401 | 429)), "{statuses:?}");
+        assert_eq!(statuses[40..], [200, 200]);
+        rounds += 1;
+    }
+    assert_eq!(server.metric("sapsan_token_failures_total"), f64::from(rounds * 40));
+}
+
+#[test]
 fn a_token_that_has_ended_is_refused_and_a_reload_takes_and_revokes_tokens() {
     let (old, ended) = token(1, "old", "allow = [\"read\"]\nuntil = \"2020-01-01\"");
     let (new, fresh) = token(2, "new", "allow = [\"read\"]");
