@@ -22,28 +22,48 @@ const PARTS_FREE: usize = 4;
 /// A client that took something so lately does not hold it for nothing.
 const BEHIND_MIN: Duration = Duration::from_millis(100);
 
+/// Ends a connection that holds most for nothing.
+pub(crate) trait Cut {
+    fn cut(&self);
+    /// What counts as its client's address.
+    fn host(&self) -> IpAddr;
+}
+
+impl Cut for Cutter {
+    fn cut(&self) {
+        self.send();
+    }
+
+    fn host(&self) -> IpAddr {
+        Cutter::host(self)
+    }
+}
+
 /// Counts bytes under a bound. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct InFlight {
-    counted: Arc<Counted>,
+pub(crate) struct InFlight<C: Cut = Cutter> {
+    counted: Arc<Counted<C>>,
     bytes_max: usize,
 }
 
-#[derive(Default)]
-struct Counted {
+impl<C: Cut> Clone for InFlight<C> {
+    fn clone(&self) -> InFlight<C> {
+        InFlight { counted: Arc::clone(&self.counted), bytes_max: self.bytes_max }
+    }
+}
+
+struct Counted<C> {
     bytes: AtomicUsize,
-    holders: Mutex<Holders>,
+    holders: Mutex<Holders<C>>,
 }
 
 /// Bound: one entry for each reply that is counted.
-#[derive(Default)]
-struct Holders {
-    by_number: HashMap<u64, Holder>,
+struct Holders<C> {
+    by_number: HashMap<u64, Holder<C>>,
     next: u64,
 }
 
-struct Holder {
-    cutter: Cutter,
+struct Holder<C> {
+    cutter: C,
     bytes: usize,
     /// When its client last took a piece.
     since: Instant,
@@ -52,31 +72,33 @@ struct Holder {
 }
 
 /// Some counted bytes; given back when dropped.
-pub(crate) struct Taken {
-    from: Arc<Counted>,
+pub(crate) struct Taken<C: Cut = Cutter> {
+    from: Arc<Counted<C>>,
     bytes: usize,
     holder: Option<u64>,
 }
 
 /// What one reply holds of the bound.
-pub(crate) struct Account {
-    of: InFlight,
+pub(crate) struct Account<C: Cut = Cutter> {
+    of: InFlight<C>,
     number: u64,
 }
 
-impl Counted {
-    fn lock(&self) -> MutexGuard<'_, Holders> {
+impl<C: Cut> Counted<C> {
+    fn lock(&self) -> MutexGuard<'_, Holders<C>> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl InFlight {
-    pub(crate) fn new(bytes_max: usize) -> InFlight {
-        InFlight { counted: Arc::default(), bytes_max }
+impl<C: Cut> InFlight<C> {
+    pub(crate) fn new(bytes_max: usize) -> InFlight<C> {
+        let holders = Holders { by_number: HashMap::new(), next: 0 };
+        let counted = Counted { bytes: AtomicUsize::new(0), holders: Mutex::new(holders) };
+        InFlight { counted: Arc::new(counted), bytes_max }
     }
 
     /// Counts so many bytes, unless that would exceed the bound.
-    pub(crate) fn take(&self, bytes: usize) -> Option<Taken> {
+    pub(crate) fn take(&self, bytes: usize) -> Option<Taken<C>> {
         self.take_for(bytes, None, self.bytes_max)
     }
 
@@ -87,7 +109,7 @@ impl InFlight {
     }
 
     /// Opens the account of a reply, whose connection is ended by `cutter` where it holds most for nothing.
-    pub(crate) fn account(&self, cutter: Cutter) -> Account {
+    pub(crate) fn account(&self, cutter: C) -> Account<C> {
         let mut holders = self.counted.lock();
         let number = holders.next;
         holders.next += 1;
@@ -96,7 +118,7 @@ impl InFlight {
         Account { of: self.clone(), number }
     }
 
-    fn take_for(&self, bytes: usize, holder: Option<u64>, bytes_max: usize) -> Option<Taken> {
+    fn take_for(&self, bytes: usize, holder: Option<u64>, bytes_max: usize) -> Option<Taken<C>> {
         let before = self.counted.bytes.fetch_add(bytes, Ordering::Relaxed);
         let taken = Taken { from: Arc::clone(&self.counted), bytes, holder };
         if let Some(holder) = holder {
@@ -120,7 +142,7 @@ impl InFlight {
     }
 }
 
-impl Counted {
+impl<C: Cut> Counted<C> {
     fn note(&self, holder: u64, change: impl FnOnce(usize) -> usize) {
         if let Some(holder) = self.lock().by_number.get_mut(&holder) {
             holder.bytes = change(holder.bytes);
@@ -153,15 +175,15 @@ impl Counted {
             }
             let Some(holder) = holders.by_number.get_mut(&number) else { continue };
             holder.is_cut = true;
-            holder.cutter.send();
+            holder.cutter.cut();
             coming += holder.bytes;
         }
     }
 }
 
-impl Account {
+impl<C: Cut> Account<C> {
     /// Counts so many bytes more, unless that would exceed the bound, or for a large reply what is left to small ones.
-    pub(crate) fn take(&self, bytes: usize) -> Option<Taken> {
+    pub(crate) fn take(&self, bytes: usize) -> Option<Taken<C>> {
         let of = &self.of;
         let is_small = bytes <= SMALL_BYTES_MAX;
         let bytes_max = if is_small { of.bytes_max } else { of.bytes_max - of.bytes_max / PARTS_FOR_SMALL };
@@ -176,13 +198,13 @@ impl Account {
     }
 }
 
-impl Drop for Account {
+impl<C: Cut> Drop for Account<C> {
     fn drop(&mut self) {
         self.of.counted.lock().by_number.remove(&self.number);
     }
 }
 
-impl Drop for Taken {
+impl<C: Cut> Drop for Taken<C> {
     fn drop(&mut self) {
         self.from.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         if let Some(holder) = self.holder {
@@ -193,11 +215,67 @@ impl Drop for Taken {
 
 #[cfg(test)]
 mod bound {
-    use super::InFlight;
+    use super::{BEHIND_MIN, Cut, InFlight, PARTS_FOR_SMALL, SMALL_BYTES_MAX, Taken};
+    use std::net::IpAddr;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A connection of a client, and whether it was ended.
+    struct Connection(IpAddr, Arc<AtomicBool>);
+
+    impl Cut for Connection {
+        fn cut(&self) {
+            self.1.store(true, Ordering::Relaxed);
+        }
+
+        fn host(&self) -> IpAddr {
+            self.0
+        }
+    }
+
+    fn connection(host: u8) -> (Connection, Arc<AtomicBool>) {
+        let is_cut = Arc::<AtomicBool>::default();
+        (Connection([10, 0, 0, host].into(), Arc::clone(&is_cut)), is_cut)
+    }
+
+    #[test]
+    fn what_large_replies_leave_is_for_small_ones() {
+        let flight = InFlight::new(PARTS_FOR_SMALL * 4 * SMALL_BYTES_MAX);
+        let (large, small) = (flight.account(connection(1).0), flight.account(connection(2).0));
+        let piece = 2 * SMALL_BYTES_MAX;
+        let mut held: Vec<Taken<Connection>> = std::iter::from_fn(|| large.take(piece)).collect();
+        assert_eq!(held.len(), (PARTS_FOR_SMALL - 1) * 2, "all but the part for small replies");
+        assert!(large.take(SMALL_BYTES_MAX + 1).is_none());
+        for _ in 0..4 {
+            held.push(small.take(SMALL_BYTES_MAX).expect("there is a part for small replies"));
+        }
+        assert!(small.take(1).is_none());
+        drop(held);
+        assert_eq!(flight.bytes(), 0);
+    }
+
+    #[test]
+    fn the_address_that_holds_most_for_nothing_is_cut_though_another_connection_holds_more() {
+        let flight = InFlight::new(1000);
+        let accounts: Vec<_> = [1, 2, 2, 2, 3]
+            .map(|host| {
+                let (connection, is_cut) = connection(host);
+                (flight.account(connection), is_cut)
+            })
+            .into();
+        let held: Vec<_> =
+            accounts.iter().zip([300, 150, 140, 130, 10]).map(|(one, bytes)| one.0.take(bytes)).collect();
+        assert!(held.iter().all(Option::is_some), "with 730 bytes a quarter is free: nobody is cut");
+        std::thread::sleep(BEHIND_MIN * 2);
+        let more = accounts[4].0.take(100);
+        assert!(more.is_some());
+        let cut: Vec<bool> = accounts.iter().map(|one| one.1.load(Ordering::Relaxed)).collect();
+        assert_eq!(cut, [false, true, false, false, false], "the largest one of the address that holds 420");
+    }
 
     #[test]
     fn what_exceeds_the_bound_is_refused_and_what_ends_makes_room() {
-        let flight = InFlight::new(10);
+        let flight = InFlight::<Connection>::new(10);
         let first = flight.take(7);
         assert!(first.is_some());
         assert!(flight.take(4).is_none());
