@@ -1,10 +1,11 @@
 //! A bounded pool for work that blocks: files, DNS, imports, scans, anything that must not hold an event loop.
 //!
-//! A [`Pool`] has a fixed number of threads and one queue of at most `queue_max` jobs. What holds:
+//! A [`Pool`] has a fixed number of threads and two queues ([`Line`]) of at most so many jobs each. What holds:
 //!
 //! - Submitting never blocks: a full queue gives the job back ([`Refused::Full`]), so that the caller decides between
 //!   answering "busy" and trying later.
-//! - Jobs start in the order of submission.
+//! - Jobs of one line start in the order of submission. Where jobs wait in both, the lines take turns: a long one delays no job of the
+//!   other by more than its own place there.
 //! - A job that panics is counted and named in the log; its thread lives on.
 //! - After [`Pool::drain`] began nothing more is taken ([`Refused::Draining`]); what was queued is finished, or, past the
 //!   deadline, dropped and counted. Dropping the pool drops what is queued and waits for what runs.
@@ -20,4 +21,4 @@ mod queue;
 pub use metrics::Metrics;
 pub use pool::{Drained, Job, Pool, Settings, StartError, THREADS_MAX};
 pub use priority::{GivingUp, give_way, let_others};
-pub use queue::Refused;
+pub use queue::{Line, Refused};

@@ -2,7 +2,7 @@
 
 use crate::metrics::{Counters, Metrics};
 use crate::priority::give_way;
-use crate::queue::{Queue, Refused};
+use crate::queue::{Line, Queue, Refused};
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,8 +21,10 @@ pub const THREADS_MAX: usize = 1024;
 pub struct Settings {
     /// Threads, 1 to [`THREADS_MAX`]. All start at once and stay.
     pub threads: usize,
-    /// Jobs that may wait, beside those that run.
+    /// Jobs that may wait in the first line, beside those that run.
     pub queue_max: usize,
+    /// Jobs that may wait in the second line.
+    pub second_max: usize,
     /// Name of the pool in the log and of its threads (the kernel shows the first 15 bytes).
     pub name: String,
 }
@@ -88,7 +90,7 @@ impl Pool {
         if !(1..=THREADS_MAX).contains(&settings.threads) {
             return Err(StartError::Threads(settings.threads));
         }
-        let queue = Queue::new(settings.queue_max);
+        let queue = Queue::new([settings.queue_max, settings.second_max]);
         let shared = Arc::new(Shared { name: settings.name, queue, counters: Counters::default() });
         // From here on dropping `pool` ends the threads that did start.
         let mut pool = Self { shared, threads: Vec::with_capacity(settings.threads) };
@@ -107,9 +109,14 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Queues a job, or gives it back at once.
+    /// Queues a job in the first line, or gives it back at once.
     pub fn try_submit(&self, job: Job) -> Result<(), Refused<Job>> {
-        self.shared.queue.push(job).inspect_err(|_| self.shared.counters.count_refused())
+        self.try_submit_to(Line::First, job)
+    }
+
+    /// Queues a job in a line, or gives it back at once.
+    pub fn try_submit_to(&self, line: Line, job: Job) -> Result<(), Refused<Job>> {
+        self.shared.queue.push(line, job).inspect_err(|_| self.shared.counters.count_refused())
     }
 
     /// Takes no more jobs and waits for those queued and running. At `deadline` what has not started is dropped.
@@ -173,10 +180,10 @@ impl Shared {
 
     /// Drops the jobs that wait and gives their number.
     fn drop_waiting(&self) -> usize {
-        let waiting: VecDeque<Job> = self.queue.take_waiting();
-        let count = waiting.len();
+        let waiting: [VecDeque<Job>; 2] = self.queue.take_waiting();
+        let count = waiting.iter().map(VecDeque::len).sum();
         self.counters.count_dropped(count);
-        waiting.into_iter().for_each(drop_contained);
+        waiting.into_iter().flatten().for_each(drop_contained);
         count
     }
 }

@@ -1,6 +1,6 @@
 //! The queue between those who submit jobs and the threads that run them.
 //!
-//! Invariants: at most `limit` jobs wait; `running` jobs were taken and not given back as ended; once closed, no job is
+//! Invariants: at most `limits` jobs wait in each line; `running` jobs were taken and not given back as ended; once closed, no job is
 //! taken in, and a thread that finds it empty ends.
 
 use std::collections::VecDeque;
@@ -45,14 +45,40 @@ impl<J> fmt::Display for Refused<J> {
 
 impl<J> std::error::Error for Refused<J> {}
 
+/// Where a job waits. The lines take turns where jobs wait in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line {
+    /// The usual one.
+    First,
+    /// That of jobs which may be many.
+    Second,
+}
+
 struct State<J> {
-    waiting: VecDeque<J>,
+    /// By line.
+    waiting: [VecDeque<J>; 2],
+    /// The line whose turn it is.
+    turn: usize,
     running: usize,
     closed: bool,
 }
 
+impl<J> State<J> {
+    /// The job that comes next: of the line whose turn it is, unless that is empty.
+    fn next(&mut self) -> Option<J> {
+        let line = if self.waiting[self.turn].is_empty() { 1 - self.turn } else { self.turn };
+        let job = self.waiting[line].pop_front()?;
+        self.turn = 1 - line;
+        Some(job)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.iter().all(VecDeque::is_empty)
+    }
+}
+
 pub(crate) struct Queue<J> {
-    limit: usize,
+    limits: [usize; 2],
     state: Mutex<State<J>>,
     /// Signalled for each job that comes in, and to all when the queue closes.
     job_came: Condvar,
@@ -61,9 +87,9 @@ pub(crate) struct Queue<J> {
 }
 
 impl<J> Queue<J> {
-    pub(crate) fn new(limit: usize) -> Self {
-        let state = State { waiting: VecDeque::new(), running: 0, closed: false };
-        Self { limit, state: Mutex::new(state), job_came: Condvar::new(), idle: Condvar::new() }
+    pub(crate) fn new(limits: [usize; 2]) -> Self {
+        let state = State { waiting: [VecDeque::new(), VecDeque::new()], turn: 0, running: 0, closed: false };
+        Self { limits, state: Mutex::new(state), job_came: Condvar::new(), idle: Condvar::new() }
     }
 
     /// No foreign code runs under the lock, so a poisoned one still guards a whole state.
@@ -71,15 +97,16 @@ impl<J> Queue<J> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn push(&self, job: J) -> Result<(), Refused<J>> {
+    pub(crate) fn push(&self, line: Line, job: J) -> Result<(), Refused<J>> {
         let mut state = self.lock();
         if state.closed {
             return Err(Refused::Draining(job));
         }
-        if state.waiting.len() >= self.limit {
+        let line = line as usize;
+        if state.waiting[line].len() >= self.limits[line] {
             return Err(Refused::Full(job));
         }
-        state.waiting.push_back(job);
+        state.waiting[line].push_back(job);
         drop(state);
         self.job_came.notify_one();
         Ok(())
@@ -89,7 +116,7 @@ impl<J> Queue<J> {
     pub(crate) fn take(&self) -> Option<J> {
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.waiting.pop_front() {
+            if let Some(job) = state.next() {
                 state.running += 1;
                 return Some(job);
             }
@@ -104,7 +131,7 @@ impl<J> Queue<J> {
     pub(crate) fn ended(&self) {
         let mut state = self.lock();
         state.running -= 1;
-        if state.running == 0 && state.waiting.is_empty() {
+        if state.running == 0 && state.is_empty() {
             self.idle.notify_all();
         }
     }
@@ -117,7 +144,7 @@ impl<J> Queue<J> {
     /// Waits until nothing waits or runs, or `deadline`; gives whether it came to that.
     pub(crate) fn wait_idle(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
-        while state.running > 0 || !state.waiting.is_empty() {
+        while state.running > 0 || !state.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -128,7 +155,7 @@ impl<J> Queue<J> {
     }
 
     /// Takes out all that wait. The caller drops them outside the lock: their drop is foreign code.
-    pub(crate) fn take_waiting(&self) -> VecDeque<J> {
+    pub(crate) fn take_waiting(&self) -> [VecDeque<J>; 2] {
         let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
         if state.running == 0 {
@@ -140,6 +167,6 @@ impl<J> Queue<J> {
     /// How many wait, and how many run.
     pub(crate) fn lengths(&self) -> (usize, usize) {
         let state = self.lock();
-        (state.waiting.len(), state.running)
+        (state.waiting.iter().map(VecDeque::len).sum(), state.running)
     }
 }

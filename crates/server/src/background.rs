@@ -2,9 +2,11 @@
 //! `Reply::later_watched`), work whose client has gone meanwhile is not begun.
 
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::query_pool::{Place, QueryPool};
 use crate::refusal;
-use executor::{Pool, Refused};
+use executor::{Job, Line, Pool, Refused};
 use http::{Client, LateReply};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,12 +15,14 @@ use std::time::Instant;
 struct Owed {
     late: Option<LateReply>,
     errors: Arc<ErrorRules>,
+    /// What is said then.
+    full: Cow<'static, str>,
 }
 
 impl Drop for Owed {
     fn drop(&mut self) {
         if let Some(late) = self.late.take() {
-            let busy = Failure::new(Kind::Busy, "too many requests wait for a thread");
+            let busy = Failure::new(Kind::Busy, std::mem::take(&mut self.full));
             refusal::refuse(&self.errors, late, &busy);
         }
     }
@@ -31,7 +35,16 @@ pub(crate) fn run(
     late: LateReply,
     work: impl FnOnce(LateReply) + Send + 'static,
 ) {
-    let mut owed = Owed { late: Some(late), errors: Arc::clone(errors) };
+    submit((|job| pool.try_submit(job), "too many requests wait for a thread".into()), errors, late, work);
+}
+
+fn submit(
+    (try_submit, full): (impl FnOnce(Job) -> Result<(), Refused<Job>>, Cow<'static, str>),
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    work: impl FnOnce(LateReply) + Send + 'static,
+) {
+    let mut owed = Owed { late: Some(late), errors: Arc::clone(errors), full };
     let job = move || {
         if let Some(late) = owed.late.take() {
             // What nobody waits for any more is not begun: what is said to a connection that is gone reaches nobody.
@@ -40,26 +53,51 @@ pub(crate) fn run(
             }
         }
     };
-    if let Err(Refused::Full(job) | Refused::Draining(job)) = pool.try_submit(Box::new(job)) {
+    if let Err(Refused::Full(job) | Refused::Draining(job)) = try_submit(Box::new(job)) {
         // Answers: see `Owed`.
         drop(job);
     }
 }
 
-/// The same for work whose time ends at a certain moment, waiting included: what has not begun by then is not begun.
+/// Hands work of `/_/` to the pool of queries. Its time ends at a certain moment, waiting included: what has not begun by then is not begun.
 pub(crate) fn run_until(
     ends: Instant,
-    pool: &Pool,
+    pool: &QueryPool,
     errors: &Arc<ErrorRules>,
     late: LateReply,
     work: impl FnOnce(LateReply) + Send + 'static,
 ) {
-    let for_late = Arc::clone(errors);
-    run(pool, errors, late, move |late| {
+    let work = within(ends, errors, work);
+    submit((|job| pool.try_submit(Line::First, job), QueryPool::is_full()), errors, late, work);
+}
+
+/// The same for a declared query or steps, which have a place in the line.
+pub(crate) fn run_declared(
+    ends: Instant,
+    (pool, place): (&QueryPool, Place),
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    work: impl FnOnce(LateReply) + Send + 'static,
+) {
+    let work = within(ends, errors, work);
+    let full = "too many requests wait for a thread".into();
+    submit((|job| pool.try_submit(Line::Second, job), full), errors, late, move |late| {
+        drop(place);
+        work(late);
+    });
+}
+
+fn within(
+    ends: Instant,
+    errors: &Arc<ErrorRules>,
+    work: impl FnOnce(LateReply) + Send + 'static,
+) -> impl FnOnce(LateReply) + Send + 'static {
+    let errors = Arc::clone(errors);
+    move |late| {
         if Instant::now() < ends {
             return work(late);
         }
         let told = "no thread was free as long as a query may take (`[server] query_seconds`)";
-        refusal::refuse(&for_late, late, &Failure::new(Kind::Busy, told));
-    });
+        refusal::refuse(&errors, late, &Failure::new(Kind::Busy, told));
+    }
 }

@@ -123,7 +123,7 @@ impl ColdReads {
 
     pub(crate) fn start(threads: usize) -> Result<ColdReads, StartError> {
         let queue_max = threads * COLD_WAITING_PER_THREAD;
-        let pool = Pool::new(executor::Settings { threads, queue_max, name: "cold".to_owned() })?;
+        let pool = Pool::new(executor::Settings { threads, queue_max, second_max: 0, name: "cold".to_owned() })?;
         // Their places would be those of documents that are hardly asked for twice.
         Ok(ColdReads { pool, sessions: Arc::new(Sessions { has_places: false, ..Sessions::default() }) })
     }

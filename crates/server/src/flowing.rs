@@ -11,10 +11,10 @@
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::{Account, InFlight, Taken};
 use crate::large::{self, WHOLE_BYTES_MAX};
+use crate::query_pool::QueryPool;
 use crate::refusal;
 use docs::Moment;
 use docs::sql::{Budget, Field, RowSink};
-use executor::Pool;
 use http::{BodySource, LateReply, More, Nudge, Status};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,7 +147,7 @@ enum Cut {
 pub(crate) struct Reply<'f> {
     replies: &'f InFlight,
     errors: &'f ErrorRules,
-    pool: &'f Pool,
+    pool: &'f QueryPool,
     account: Arc<Account>,
     media: &'static str,
     /// An error after the first piece is told in a last line.
@@ -166,7 +166,7 @@ pub(crate) struct Reply<'f> {
 impl<'f> Reply<'f> {
     pub(crate) fn new(
         late: LateReply,
-        (replies, errors, pool): (&'f InFlight, &'f ErrorRules, &'f Pool),
+        (replies, errors, pool): (&'f InFlight, &'f ErrorRules, &'f QueryPool),
         media: &'static str,
         bytes_max: usize,
     ) -> Reply<'f> {

@@ -17,6 +17,7 @@ use crate::media::JSON;
 use crate::named::Unread;
 use crate::paging::Page;
 use crate::queries::{PLAN_FIELD, Queries};
+use crate::query_pool::QueryPool;
 use crate::querying::{DeclaredQuery, Ended, Whole, WholeReply};
 use crate::refusal;
 use crate::service::Service;
@@ -24,10 +25,8 @@ use crate::streaming;
 use crate::switch::Switch;
 use docs::sql::{Budget, OwnedValue, QueryError, Value};
 use docs::{Database, Moment, Session};
-use executor::Pool;
 use http::{LateReply, Status};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 /// What a declared query is asked.
 pub(crate) struct QueryRequest {
@@ -41,6 +40,16 @@ pub(crate) struct QueryRequest {
 }
 
 impl QueryRequest {
+    /// What it holds while it waits, beside its own structure.
+    fn bytes(&self) -> usize {
+        let texts = self.kept.path.len() + self.kept.query.len();
+        self.values.iter().fold(texts, |bytes, value| bytes + size_of::<OwnedValue>() + value.bytes())
+    }
+
+    fn habit(&self) -> Habit {
+        Habit::of_given(self.values.iter().map(|value| !matches!(value.value(), Value::Null)))
+    }
+
     fn check_required(&self, session: &Session) -> Result<(), Failure> {
         self.required.iter().try_for_each(|required| required.check(session))
     }
@@ -53,7 +62,7 @@ pub(crate) struct LateQuery {
     whole: Whole,
     database: Database,
     sessions: Arc<Sessions>,
-    pool: Arc<Pool>,
+    pool: Arc<QueryPool>,
     errors: Arc<ErrorRules>,
     replies: InFlight,
     queries: Arc<Queries>,
@@ -92,7 +101,12 @@ impl LateQuery {
     /// Has it run, and answers.
     pub(crate) fn start(self: Arc<Self>, late: LateReply) {
         let (pool, errors) = (Arc::clone(&self.pool), Arc::clone(&self.errors));
-        background::run_until(self.whole.ends(), &pool, &errors, late, move |late| self.run(late));
+        match pool.place(self.request.bytes(), self.query.habits.expected(self.request.habit())) {
+            Ok(place) => {
+                background::run_declared(self.whole.ends(), (&pool, place), &errors, late, move |late| self.run(late));
+            }
+            Err(failure) => refusal::refuse(&errors, late, &failure),
+        }
     }
 
     fn run(self: Arc<Self>, late: LateReply) {
@@ -104,7 +118,7 @@ impl LateQuery {
 
     /// Answers, or gives the reply back: another configuration has taken over.
     fn answer(&self, late: LateReply) -> Option<LateReply> {
-        let client = Watch::of(&late);
+        let client = Watch::of(&late, &self.pool);
         if self.request.page.is_none() && !self.query.has_one_row() {
             self.stream(&client, late)
         } else {
@@ -150,9 +164,9 @@ impl LateQuery {
             let rows = (now, &values[..], self.request.kept.shape);
             streaming::stream(query, rows, (before, behind), &mut self.queries.scratch(), budget, (reply, rest))
         };
-        let began = Instant::now();
+        let running = habits.begin(Habit::of(&values));
         let ran = self.whole.clone().run_for(client, self.request.now_ms, |budget| reply.run(budget, run));
-        habits.took(Habit::of(&values), began.elapsed());
+        drop(running);
         let outcome = ran.map_err(|error| {
             self.queries.count_ended(&error, &plan, scans, route, Some(client.presence()));
             client.failure(refusal::of_query(&error))

@@ -51,6 +51,7 @@ mod path_types;
 mod preconditions;
 mod preparing;
 mod queries;
+mod query_pool;
 mod querying;
 mod reading;
 mod refusal;

@@ -6,8 +6,9 @@
 
 use docs::sql::Value;
 use reactor::Loop;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What one query may cost its loop.
 const LOOP_TIME_MAX: Duration = Duration::from_millis(1);
@@ -39,11 +40,37 @@ impl LoopTime<'_> {
     }
 }
 
-/// Which kinds of a declared query took longer lately. A kind is the set of parameters that are given: each has a plan of its own.
+/// What runs began at is told from here.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Which kinds of a declared query took longer lately, and how long each takes on the pool. A kind is the set of parameters that are given: each has a plan of its own.
 #[derive(Default)]
 pub(crate) struct Habits {
     /// By kind, until when it is taken to be long, by the loops' clock. Several kinds may share a place.
     long_until_ns: [AtomicU64; KINDS],
+    on_pool: [OnPool; KINDS],
+}
+
+/// What the runs of one kind take on the pool.
+#[derive(Default)]
+struct OnPool {
+    /// About what the last ones took; 0: none has ended.
+    took_ns: AtomicU64,
+    /// Since when one runs; 0: none does.
+    begun_ns: AtomicU64,
+}
+
+/// A run on the pool. When it is dropped, it has ended.
+pub(crate) struct PoolRun<'h> {
+    habits: &'h Habits,
+    habit: Habit,
+    began: Instant,
+}
+
+impl Drop for PoolRun<'_> {
+    fn drop(&mut self) {
+        self.habits.took(self.habit, self.began.elapsed());
+    }
 }
 
 /// One kind's place.
@@ -54,8 +81,13 @@ impl Habit {
     /// That of a query with these parameters.
     #[inline]
     pub(crate) fn of(values: &[Value<'_>]) -> Habit {
-        let given = |kind: usize, value: &Value<'_>| kind * 2 + usize::from(!matches!(value, Value::Null));
-        let kind = values.iter().fold(0, given);
+        Habit::of_given(values.iter().map(|value| !matches!(value, Value::Null)))
+    }
+
+    /// The same by which of them are given.
+    #[inline]
+    pub(crate) fn of_given(given: impl Iterator<Item = bool>) -> Habit {
+        let kind = given.fold(0_usize, |kind, is_given| kind << 1 | usize::from(is_given));
         Habit((kind ^ kind >> 4 ^ kind >> 8) % KINDS)
     }
 }
@@ -75,8 +107,36 @@ impl Habits {
         self.long_until_ns[habit.0].store(until_ns, Ordering::Relaxed);
     }
 
-    /// One took so long elsewhere.
-    pub(crate) fn took(&self, habit: Habit, time: Duration) {
+    /// One begins on the pool.
+    pub(crate) fn begin(&self, habit: Habit) -> PoolRun<'_> {
+        let now_ns = EPOCH.elapsed().as_nanos() as u64;
+        let begun_ns = &self.on_pool[habit.0].begun_ns;
+        let _ = begun_ns.compare_exchange(0, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed);
+        PoolRun { habits: self, habit, began: Instant::now() }
+    }
+
+    /// How long one will most likely take on the pool: as the last ones, and at least as long as one that still runs. The first one of
+    /// all has left its loop after its time there.
+    pub(crate) fn expected(&self, habit: Habit) -> Duration {
+        let OnPool { took_ns, begun_ns } = &self.on_pool[habit.0];
+        let runs = match begun_ns.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            begun_ns => EPOCH.elapsed().saturating_sub(Duration::from_nanos(begun_ns)),
+        };
+        match took_ns.load(Ordering::Relaxed) {
+            0 => LOOP_TIME_MAX.max(runs),
+            took_ns => Duration::from_nanos(took_ns).max(runs),
+        }
+    }
+
+    /// One took so long on the pool.
+    fn took(&self, habit: Habit, time: Duration) {
+        let OnPool { took_ns, begun_ns } = &self.on_pool[habit.0];
+        begun_ns.store(0, Ordering::Relaxed);
+        let time_ns = time.as_nanos() as u64;
+        let before_ns = took_ns.load(Ordering::Relaxed);
+        let about_ns = if before_ns == 0 { time_ns } else { before_ns - before_ns / 4 + time_ns / 4 };
+        took_ns.store(about_ns.max(1), Ordering::Relaxed);
         // Several threads may have shared it.
         if time < LOOP_TIME_MAX / 4 {
             self.long_until_ns[habit.0].store(0, Ordering::Relaxed);
@@ -102,6 +162,22 @@ mod tests {
         assert!(habits.is_long(one, &lp));
         habits.took(one, LOOP_TIME_MAX / 5);
         assert!(!habits.is_long(one, &lp), "where it was quick elsewhere, the loop tries again");
+    }
+
+    #[test]
+    fn a_kind_is_expected_to_take_what_it_took_and_at_least_what_a_run_takes_already() {
+        let (habits, one, other) = (Habits::default(), Habit(1), Habit(2));
+        assert_eq!(habits.expected(one), LOOP_TIME_MAX);
+        let run = habits.begin(one);
+        std::thread::sleep(LOOP_TIME_MAX * 3);
+        assert!(habits.expected(one) >= LOOP_TIME_MAX * 3);
+        drop(run);
+        let took = habits.expected(one);
+        assert!(took >= LOOP_TIME_MAX * 3, "{took:?}");
+        assert_eq!(habits.expected(one), took, "nothing runs");
+        habits.took(one, took * 5);
+        assert!(habits.expected(one) > took && habits.expected(one) < took * 3, "one of many may be an exception");
+        assert_eq!(habits.expected(other), LOOP_TIME_MAX);
     }
 
     #[test]

@@ -129,6 +129,14 @@ const LOOP_QUERY_BYTES_MOST: usize = 1 << 20;
 /// Memory for sorting while the store is opened, at most.
 const SORT_BYTES_MOST: usize = 64 << 20;
 
+/// A declared query that waits for a thread, beside its values: its place in the line, its reply, what it runs with.
+pub(crate) const WAITING_QUERY_BYTES: usize = 1 << 10;
+/// Declared queries that wait for a thread have so much, which the process has room for, and a part of the memory beyond the smallest.
+const WAITING_QUERIES_BYTES_LEAST: usize = 64 << 10;
+const WAITING_QUERIES_GROW_FROM: usize = 32 << 20;
+const PARTS_FOR_WAITING_QUERIES: usize = 256;
+const WAITING_QUERIES_BYTES_MOST: usize = 16 << 20;
+
 /// The least that serves: a part below it makes the setting too small.
 const POOL_QUERY_BYTES_LEAST: usize = 128 << 10;
 const LOOP_QUERY_BYTES_LEAST: usize = 32 << 10;
@@ -181,6 +189,8 @@ pub(crate) struct Division {
     pub(crate) plan_bytes: usize,
     /// Statements of the general API, prepared.
     pub(crate) statement_bytes: usize,
+    /// Declared queries that wait for a thread.
+    pub(crate) waiting_query_bytes: usize,
     /// Endpoints and their statements, those of two configurations, beyond what the process has room for.
     endpoint_bytes: usize,
     threads: usize,
@@ -210,6 +220,9 @@ impl Division {
             endpoint_bytes: endpoint_bytes(config).saturating_sub(PROCESS_ENDPOINT_BYTES),
             plan_bytes: (memory / PARTS_FOR_PLANS).min(PLAN_BYTES_MOST),
             statement_bytes: (memory.saturating_sub(STATEMENTS_FROM) / PARTS_FOR_STATEMENTS).min(STATEMENT_BYTES_MOST),
+            waiting_query_bytes: (WAITING_QUERIES_BYTES_LEAST
+                + memory.saturating_sub(WAITING_QUERIES_GROW_FROM) / PARTS_FOR_WAITING_QUERIES)
+                .min(WAITING_QUERIES_BYTES_MOST),
             building_bytes: (memory / PARTS_FOR_BUILDING).min(BUILDING_BYTES_MOST),
             places_bytes: (memory / 32 / (threads + POOL_THREADS)).min(PLACES_BYTES_MOST),
             cold_threads: (memory / MEMORY_PER_COLD_THREAD).clamp(COLD_THREADS_LEAST, COLD_THREADS_MOST),
@@ -372,11 +385,12 @@ impl Division {
         let queries = threads * self.loop_query_bytes + POOL_THREADS * self.query_bytes;
         let documents = (threads + COMMITTERS) * COPIES_PER_WRITE * self.transaction_bytes;
         [
-            ("process", PROCESS_BYTES + threads * THREAD_BYTES),
+            ("process", PROCESS_BYTES - WAITING_QUERIES_BYTES_LEAST + threads * THREAD_BYTES),
             ("query_threads", POOL_THREADS * POOL_THREAD_BYTES + self.helpers * HELPER_BYTES),
             ("building", PER_BUILDING_BYTE * self.building_bytes),
             ("plans", self.plan_bytes),
             ("statements", self.statement_bytes),
+            ("waiting_queries", self.waiting_query_bytes),
             ("endpoints", self.endpoint_bytes),
             ("memtables", MEMTABLES * self.memtable_bytes),
             ("documents", documents),

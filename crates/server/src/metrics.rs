@@ -73,6 +73,7 @@ fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 8] {
     [
         ("plans", service.database.catalog().plans.bytes() as u64),
         ("statements", service.queries.statements.bytes() as u64),
+        ("waiting_queries", service.pool.waiting_bytes() as u64),
         ("memtables", store.memtable_bytes + store.frozen_bytes),
         ("bodies", sum(|metrics| metrics.arriving_bytes)),
         ("waiting_writes", service.writes.bytes() as u64 + store.queue_bytes),
@@ -164,7 +165,7 @@ fn store(service: &Service) -> [Metric; 25] {
     ]
 }
 
-fn pool(service: &Service) -> [Metric; 23] {
+fn pool(service: &Service) -> [Metric; 24] {
     let (pool, cold) = (service.pool.metrics(), service.cold.pool.metrics());
     let (scans, rows_read) = service.queries.counts();
     let (spilled, spilled_total) = service.queries.spilled();
@@ -222,6 +223,12 @@ fn pool(service: &Service) -> [Metric; 23] {
             Type::Counter,
             "Index entries and documents that they, and all queries on the pool, looked at.",
             rows_read as f64,
+        ),
+        (
+            "query_left_loop_total",
+            Type::Counter,
+            "Declared queries and steps that were begun on a loop, took longer than one may there, and were begun anew on the pool.",
+            service.queries.left_loop() as f64,
         ),
         ("query_spill_bytes", Type::Gauge, "Bytes on disk that queries sort and group now.", spilled as f64),
         ("query_spilled_bytes_total", Type::Counter, "Bytes that queries have put on disk.", spilled_total as f64),
@@ -300,7 +307,7 @@ fn access(service: &Service) -> [Metric; 2] {
         (
             "token_slowed_total",
             Type::Counter,
-            "Requests whose token was not looked at, after too many wrong ones of their address.",
+            "Those of them that were answered 429, after too many of their address.",
             slowed as f64,
         ),
     ]

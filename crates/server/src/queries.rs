@@ -27,6 +27,8 @@ pub(crate) struct Queries {
     log_rows: u64,
     scans: AtomicU64,
     rows_read: AtomicU64,
+    /// Those that were begun on a loop in vain.
+    left_loop: AtomicU64,
     /// Nobody is served any more.
     is_stopped: AtomicBool,
 }
@@ -44,6 +46,7 @@ impl Queries {
             log_rows: config.query_log_rows,
             scans: AtomicU64::new(0),
             rows_read: AtomicU64::new(0),
+            left_loop: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
         }
     }
@@ -51,6 +54,16 @@ impl Queries {
     /// Ends what runs: the loops have ended, and nobody waits for a reply.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts one that a loop began, and that goes on to the pool since it takes longer.
+    pub(crate) fn count_left_loop(&self) {
+        self.left_loop.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there were.
+    pub(crate) fn left_loop(&self) -> u64 {
+        self.left_loop.load(Ordering::Relaxed)
     }
 
     /// Whether queries are to end.

@@ -71,6 +71,11 @@ impl Whole {
         self.bytes_max
     }
 
+    /// Whether nobody is served any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.queries.is_stopped()
+    }
+
     /// As much of it as there is room for.
     pub(crate) fn within(self, room: Room) -> Whole {
         let spill = if room.is_cold() { None } else { self.spill };
@@ -297,6 +302,7 @@ impl DeclaredQuery {
             {
                 out.clear();
                 self.habits.set_long(habit, lp);
+                service.queries.count_left_loop();
                 let asked = self.asked((service, request), (values.as_slice(), page), budget.now_ms, None);
                 self.hand_over(service, asked, reply);
             }
@@ -450,9 +456,9 @@ impl DeclaredQuery {
         (client, late): (&Watch, Option<&mut LateReply>),
     ) -> Result<Vec<u8>, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
-        let (mut out, began) = (Vec::new(), Instant::now());
+        let (mut out, running) = (Vec::new(), self.habits.begin(Habit::of(&values)));
         let ran = self.run(session, (&values, page), &mut queries.scratch(), budget, &mut out);
-        self.habits.took(Habit::of(&values), began.elapsed());
+        drop(running);
         let (plan, scans) = self.plan_of((&values, page));
         if let Err(ended @ Ended::Query(error)) = &ran
             && !ended.is_of_reload()

@@ -3,6 +3,7 @@
 use crate::background;
 use crate::cold::{Room, Watch};
 use crate::failure::{ErrorRules, Failure, Kind};
+use crate::querying::Whole;
 use crate::service::Service;
 use docs::Session;
 use http::LateReply;
@@ -25,9 +26,10 @@ pub(crate) fn read_late<T>(
     done: impl FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
 ) {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
+    let ends = Whole::of(service).ends();
     let (pool, for_pool) = (Arc::clone(&service.pool), Arc::clone(errors));
     read_or(service, errors, late, (read, done), move |late, (read, done)| {
-        background::run(&pool, &for_pool, late, move |late| {
+        background::run_until(ends, &pool, &for_pool, late, move |late| {
             let result = sessions.with(&database, |session| read(session, Room::WHOLE));
             let too_large = || Failure::new(Kind::Internal, "a read has no end");
             done(late, result.and_then(|result| result.ok_or_else(too_large)));

@@ -14,6 +14,7 @@ use crate::in_flight::InFlight;
 use crate::memory::Division;
 use crate::panics::Panics;
 use crate::queries::Queries;
+use crate::query_pool::QueryPool;
 use crate::reloads::Reloads;
 use crate::route_series::RouteSeries;
 use crate::slow_log::SlowRequests;
@@ -68,7 +69,7 @@ pub(crate) struct Shared {
     /// who waits for its jobs.
     pub(crate) cold: ColdReads,
     /// Long queries.
-    pub(crate) pool: Arc<Pool>,
+    pub(crate) pool: Arc<QueryPool>,
     /// Writes that are not prepared on a loop.
     pub(crate) large_writes: Arc<LargeWrites>,
     /// The most of one transaction.
@@ -123,7 +124,7 @@ impl Deref for Service {
 /// The threads behind the loops.
 pub(crate) struct Pools {
     pub(crate) cold: ColdReads,
-    pub(crate) long: Pool,
+    pub(crate) long: QueryPool,
     pub(crate) backup: Option<Pool>,
 }
 

@@ -3,8 +3,9 @@
 use crate::changes::Feed;
 use crate::cold::ColdReads;
 use crate::config::{AdminListener, Durability, ServerConfig, ServiceConfig};
-use crate::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER, POOL_THREADS};
+use crate::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER};
 use crate::preparing::{StartError, complete, open_folder, routes};
+use crate::query_pool::QueryPool;
 use crate::reload::ReloadThread;
 use crate::routing::Routing;
 use crate::service::{Pools, Service, Shared};
@@ -22,8 +23,6 @@ use std::time::{Duration, Instant};
 
 /// Readers of the store beside those of loops, builders and cold reads.
 const OTHER_READERS_MAX: usize = 128;
-/// Queries of the general API that may wait for a thread.
-const POOL_QUEUE_MAX: usize = 64;
 
 /// What sets the addresses, for messages.
 const HTTP_SETTING: &str = "--http ADDRESS:PORT";
@@ -150,13 +149,12 @@ fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<Queue
 
 /// The threads behind the loops: none of them waits for what another kind does.
 fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, executor::StartError> {
-    let of = |threads, queue_max, name: &str| executor::Settings { threads, queue_max, name: name.to_owned() };
+    let backup = executor::Settings { threads: 1, queue_max: 1, second_max: 0, name: "backup".to_owned() };
     Ok(Pools {
         cold: ColdReads::start(division.cold_threads)?,
-        // A scan may take a core for seconds: the next request of a loop must not wait its turn behind it.
-        long: Pool::giving_way(of(POOL_THREADS, POOL_QUEUE_MAX, "query"))?,
+        long: QueryPool::start(division, settings.query)?,
         // One at a time.
-        backup: settings.backups.as_ref().map(|_| Pool::new(of(1, 1, "backup"))).transpose()?,
+        backup: settings.backups.as_ref().map(|_| Pool::new(backup)).transpose()?,
     })
 }
 

@@ -8,6 +8,7 @@ use crate::config::{Action, EndpointConfig, StepConfig, path_parameters};
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::Taken;
 use crate::large;
+use crate::loop_time::{Habit, Habits};
 use crate::media::JSON;
 use crate::named::Named;
 use crate::params;
@@ -22,7 +23,7 @@ use docs::config::Parameter;
 use docs::order::Scalar;
 use docs::sql::{
     Budget, ColumnType, JsonTypes, ModifyError, Outcome, OwnedValue, QueryError, StepMistake, StepText, Steps,
-    StepsDid, StepsError,
+    StepsDid, StepsError, Value,
 };
 use docs::{Body, Database, RowsWanted, StepsCall, WriteError};
 use http::{LateReply, Params, Reply, Request, Status};
@@ -47,6 +48,7 @@ pub(crate) struct DeclaredSteps {
     file: Vec<Parameter>,
     rows: RowsWanted,
     reply: Arc<Answered>,
+    habits: Arc<Habits>,
 }
 
 /// How steps are answered.
@@ -98,6 +100,7 @@ impl DeclaredSteps {
             file: file.to_vec(),
             rows,
             reply: Arc::new(Answered::new(endpoint, steps, gives, wrap.as_deref())),
+            habits: Arc::default(),
         }))
     }
 
@@ -126,7 +129,7 @@ impl DeclaredSteps {
         required: Option<&Named>,
         reply: Reply<'_>,
     ) {
-        let Local { session, held, text, path_texts, .. } = local;
+        let Local { session, held, text, path_texts, lp, .. } = local;
         let required = required.and_then(|named| named.required(params, text));
         let before = match self.before_body(request, params, text, path_texts) {
             Ok(before) => before,
@@ -140,6 +143,8 @@ impl DeclaredSteps {
             },
             _ => Vec::new(),
         };
+        let given = |value: &OwnedValue| !matches!(value.value(), Value::Null);
+        let habit = Habit::of_given(before.iter().chain(&of_body).map(given));
         let body_bytes = if long_body.is_some() { request.body().len() } else { 0 };
         let bytes: usize = before.iter().chain(&of_body).map(|value| size_of::<OwnedValue>() + value.bytes()).sum();
         let Some(taken) = service.writes.take(writing::WAITING_BYTES + bytes + body_bytes + REPLY_BYTES_MAX) else {
@@ -163,6 +168,8 @@ impl DeclaredSteps {
             late: reply.later_watched(),
             wants_plan: access::wants_plan(service, request),
             taken,
+            habits: Arc::clone(&self.habits),
+            habit,
         };
         let behind: Vec<OwnedValue> = self.file.iter().map(|parameter| owned(params::default_of(parameter))).collect();
         let with_all = move |mut call: StepsCall, of_body: Vec<OwnedValue>| {
@@ -175,6 +182,9 @@ impl DeclaredSteps {
                 let of_body = body.values(&text).map_err(|error| refusal::of_write(&error))?;
                 Ok(with_all(call, of_body))
             });
+        }
+        if self.habits.is_long(habit, lp) {
+            return owed.run(move || Ok(with_all(call, of_body)));
         }
         let done = move |call, did, outcome| owed.told(call, &did, outcome);
         held.steps(&service.database, session, with_all(call, of_body), Box::new(done));
@@ -276,6 +286,8 @@ struct Owed {
     late: LateReply,
     wants_plan: bool,
     taken: Taken,
+    habits: Arc<Habits>,
+    habit: Habit,
 }
 
 impl Owed {
@@ -283,10 +295,18 @@ impl Owed {
     fn told(mut self, call: StepsCall, did: &StepsDid, outcome: Result<Vec<u8>, StepsError>) {
         if let Err(StepsError::Failed {
             error:
-                ModifyError::Query(QueryError::Limit { .. } | QueryError::Deadline) | ModifyError::Write(WriteError::Busy),
+                error @ (ModifyError::Query(QueryError::Limit { .. } | QueryError::Deadline)
+                | ModifyError::Write(WriteError::Busy)),
             ..
-        }) = outcome
+        }) = &outcome
         {
+            // What others have changed meanwhile tells nothing of how long it takes.
+            if !matches!(error, ModifyError::Write(_))
+                && let Some(lp) = self.shared.loops.first()
+            {
+                self.habits.set_long(self.habit, lp);
+            }
+            self.shared.queries.count_left_loop();
             return self.run(move || Ok(call));
         }
         let told = (&mut self.late, self.wants_plan);
@@ -299,11 +319,16 @@ impl Owed {
 
     #[cold]
     fn run(self, call: impl FnOnce() -> Result<StepsCall, Failure> + Send + 'static) {
-        let Owed { database, shared, errors, reply, late, wants_plan, taken } = self;
+        let Owed { database, shared, errors, reply, late, wants_plan, taken, habits, habit } = self;
         let whole = Whole::of(&shared).of_change();
         let (pool, replies, queries) = (Arc::clone(&shared.pool), shared.replies.clone(), Arc::clone(&shared.queries));
-        let client = Arc::new(Watch::of(&late));
-        background::run_until(whole.ends(), &pool, &Arc::clone(&errors), late, move |mut late| {
+        let client = Arc::new(Watch::of(&late, &pool));
+        let place = match pool.place(0, habits.expected(habit)) {
+            Ok(place) => place,
+            Err(failure) => return refusal::refuse(&errors, late, &failure),
+        };
+        background::run_declared(whole.ends(), (&pool, place), &Arc::clone(&errors), late, move |mut late| {
+            let running = habits.begin(habit);
             let question = whole.question(&client);
             let call = match docs::asking(Some(&question), call) {
                 Ok(call) => call,
@@ -317,7 +342,7 @@ impl Owed {
             let mut did = StepsDid::default();
             let run = |budget: &Budget<'_>| database.run_steps(&call, budget, &mut did);
             let outcome = whole.run_change(&client, call.now_ms, run);
-            drop((call, taken));
+            drop((call, taken, running));
             reply.count(&queries, &did, outcome.as_ref().err(), (&mut late, wants_plan));
             match outcome {
                 Ok(rows) => large::send_late(&replies, &errors, late, reply.status, JSON, reply.body(&rows)),

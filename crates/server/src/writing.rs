@@ -87,7 +87,7 @@ pub(crate) fn later(
 
 /// Whether the client of a watched reply has left, or the server has stopped. Who asks lets the loops go first.
 pub(crate) fn question(shared: &Shared, late: &LateReply) -> Question {
-    let (client, queries, loops) = (Watch::of(late), Arc::clone(&shared.queries), Arc::clone(&shared.loops));
+    let (client, queries, loops) = (Watch::elsewhere(late), Arc::clone(&shared.queries), Arc::clone(&shared.loops));
     Arc::new(move || {
         let now = Instant::now();
         executor::let_others(now, || loops.iter().any(Loop::waits));

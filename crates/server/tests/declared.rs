@@ -253,10 +253,10 @@ route = "GET /slow/{word}"
 query = "SELECT COUNT(*) AS n FROM items a, items b WHERE a.price || b.price LIKE '%' || :word || '%x%'"
 result = "row"
 "#;
-    let server = TestServer::start("scan_rows_max = 1000000000000", &format!("{ENDPOINTS}{slow}"));
-    server.put_items(0..3_000);
-    // Two run, 64 wait, and the others hear at once that they are too many.
-    let mut clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    let server = TestServer::start("memory = \"64MB\"\nscan_rows_max = 1000000000000", &format!("{ENDPOINTS}{slow}"));
+    (0..3).for_each(|part| server.put_items(part * 1_000..(part + 1) * 1_000));
+    // Two run, as many wait as a part of the memory holds, and the others hear at once that they are too many.
+    let mut clients: Vec<_> = (0..400).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET", "/slow/g", "", b"");
     }
@@ -273,12 +273,87 @@ result = "row"
         is_there
     };
     let until = began + std::time::Duration::from_secs(30);
-    while clients.iter().filter(|client| has_answer(client)).count() <= 30 {
+    while clients.iter().filter(|client| has_answer(client)).count() <= 100 {
         assert!(std::time::Instant::now() < until, "who is one too many waits");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let refused = clients.iter_mut().rev().find(|client| has_answer(client)).unwrap().answer(false);
     assert_eq!((refused.status, refused.field("Retry-After")), (503, Some("1")), "{}", refused.text());
+    assert!(refused.text().contains("declared queries"), "{}", refused.text());
+    assert_eq!(server.get("/_/health").status, 200);
+}
+
+#[test]
+fn a_query_that_would_wait_longer_than_it_may_is_refused_at_once() {
+    let slow = r#"
+[[endpoints]]
+route = "GET /slow/{word}"
+query = "SELECT COUNT(*) AS n FROM items a, items b WHERE a.price || b.price LIKE '%' || :word || '%x%'"
+result = "row"
+"#;
+    let settings = "query_seconds = 1\nscan_rows_max = 1000000000000";
+    let server = TestServer::start(settings, &format!("{ENDPOINTS}{slow}"));
+    server.put_items(0..5_000);
+    // Now it is known that it takes a second or more.
+    assert_eq!(server.get("/slow/g").status, 504);
+    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send("GET", "/slow/g", "", b""));
+    let answers: Vec<_> = clients.iter_mut().map(|client| client.answer(false)).collect();
+    assert!(answers.iter().all(|answer| matches!(answer.status, 503 | 504)));
+    let told = "may wait and run 1 s (`[server] query_seconds`)";
+    let refused = answers.iter().find(|answer| answer.text().contains(told)).expect("one would wait too long");
+    assert_eq!((refused.status, refused.field("Retry-After")), (503, Some("1")), "{}", refused.text());
+}
+
+#[test]
+fn hundreds_of_clients_of_a_query_of_some_milliseconds_are_all_answered() {
+    const CLIENTS: usize = 300;
+    const ROUNDS: usize = 3;
+    let slow = r#"
+[[endpoints]]
+route = "GET /some/{word}"
+query = "SELECT COUNT(*) AS n FROM items WHERE \"group\" || price LIKE '%' || :word || '%'"
+result = "row"
+"#;
+    let server = TestServer::start("query_seconds = 300", &format!("{ENDPOINTS}{slow}"));
+    server.put_items(0..2_000);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for _ in 0..ROUNDS {
+        clients.iter_mut().for_each(|client| client.send("GET", "/some/g1", "", b""));
+        // Health and documents do not wait behind what waits.
+        assert_eq!(server.get("/_/health").status, 200);
+        assert_eq!(server.get("/_/collections/items/7").status, 200);
+        for client in &mut clients {
+            let answer = client.answer(false);
+            assert_eq!((answer.status, answer.text()), (200, "{\"n\":667}"));
+        }
+    }
+    assert_eq!(server.metric("sapsan_pool_refused_total"), 0.0);
+    // Most of them ran on the pool.
+    assert!(server.metric("sapsan_pool_done_total") > (CLIENTS * ROUNDS / 2) as f64);
+    assert_eq!(server.metric("sapsan_memory_used_bytes{part=\"waiting_queries\"}"), 0.0);
+}
+
+#[test]
+fn steps_that_are_long_are_not_begun_on_the_loop_each_time() {
+    const CLIENTS: usize = 60;
+    let slow = r#"
+[[endpoints]]
+route = "POST /steps/{word}"
+steps = [{ sql = "UPDATE items SET price = price WHERE \"group\" || price LIKE '%' || :word || '%x%'" }]
+"#;
+    let server = TestServer::start("query_seconds = 300", &format!("{ENDPOINTS}{slow}"));
+    server.put_items(0..15_000);
+    let began = std::time::Instant::now();
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send("POST", "/steps/g", "", b""));
+    for client in &mut clients {
+        assert_eq!(client.answer(false).status, 200);
+    }
+    // The loop tries them again ten times a second, however many come.
+    let tries = server.metric("sapsan_query_left_loop_total");
+    let most = began.elapsed().as_millis() as f64 / 100.0 + 2.0;
+    assert!(tries >= 1.0 && tries <= most, "{tries} of {CLIENTS} were begun on the loop");
 }
 
 #[test]

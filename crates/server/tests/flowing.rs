@@ -222,6 +222,24 @@ fn a_declared_query_that_fails_on_its_way_is_cut_and_one_that_fails_before_has_i
     assert_eq!(get(&server, "/groups/1000/pairs", "Accept: text/csv\r\n").answer(false).status, 404);
 }
 
+#[test]
+fn clients_that_end_their_side_keep_no_thread_from_others() {
+    const SOON: Duration = Duration::from_secs(10);
+    let server = start("scan_rows_max = 1000000000000");
+    let ended = |_| {
+        let client = get(&server, "/triples", "");
+        client.stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+        client
+    };
+    // At a second for each of them the two threads would be taken for 20.
+    let ended: Vec<Client> = (0..40).map(ended).collect();
+    let began = Instant::now();
+    let answer = get(&server, "/pairs?least=19980", "Accept: application/x-ndjson\r\n").answer(false);
+    assert_eq!((answer.status, answer.text()), (200, "{\"id\":999,\"other\":999}\n"));
+    assert!(began.elapsed() < SOON, "its turn came after {:?}", began.elapsed());
+    drop(ended);
+}
+
 /// A query of which no row has left, and which takes minutes, ends when its client goes.
 #[track_caller]
 fn check_ended(server: &TestServer, ask: impl Fn() -> Client) {

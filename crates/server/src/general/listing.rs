@@ -3,17 +3,20 @@
 
 use super::{collection, fail};
 use crate::background;
+use crate::client::Watch;
 use crate::cold::OnLoop;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::large;
 use crate::loop_time::LoopTime;
 use crate::media::JSON;
 use crate::params::echo;
+use crate::querying::Whole;
 use crate::reading;
 use crate::refusal;
 use crate::service::{Local, Service};
 use docs::key::{Key, KeyType};
 use docs::order::Scalar;
+use docs::sql::QueryError;
 use docs::{CollectionId, ReadError, Session};
 use http::{Params, Reply, Request, Status, query};
 use std::ops::ControlFlow;
@@ -87,12 +90,18 @@ fn list_late(
 ) {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
-    background::run(&service.pool, &Arc::clone(&errors), reply.later_watched(), move |late| {
+    let (whole, late) = (Whole::of(service), reply.later_watched());
+    let client = Arc::new(Watch::of(&late, &service.pool));
+    background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
+        let is_over = whole.question(&client);
         let body = sessions.with(&database, |session| {
             let mut out = Vec::new();
             let after = after.as_deref().and_then(|key| kind.of_bytes(key));
-            let written = write_page(session, (id, kind), after.as_ref(), limits, &|| true, &mut out);
-            written.map(|()| out).map_err(|error| refusal::of_read(&error))
+            let written = write_page(session, (id, kind), after.as_ref(), limits, &|| !is_over(), &mut out);
+            written.map(|()| out).map_err(|error| match error {
+                ReadError::Stopped => client.failure(refusal::of_query(&QueryError::Deadline)),
+                error => refusal::of_read(&error),
+            })
         });
         match body {
             Ok(body) => large::send_late(&replies, &errors, late, Status(200), JSON, body),

@@ -44,7 +44,7 @@ pub(super) fn run(
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
     let late = reply.later_watched();
-    let client = Arc::new(Watch::of(&late));
+    let client = Arc::new(Watch::of(&late, &service.pool));
     background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
         let result = execute(&database, (&sql, &arguments), shape, (&whole, &client), &queries, &mut late);
         drop((sql, arguments, taken));

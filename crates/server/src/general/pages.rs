@@ -79,7 +79,7 @@ impl PageWanted {
         let (whole, queries) = (Whole::of(service), Arc::clone(&service.queries));
         let errors = Arc::new(ErrorRules::default());
         let late = reply.later_watched();
-        let client = Watch::of(&late);
+        let client = Watch::of(&late, &service.pool);
         background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
             let of = (&sql[..], &arguments);
             let page = loop {

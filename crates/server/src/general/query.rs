@@ -50,7 +50,7 @@ pub(super) fn run(service: &Service, request: &Request<'_>, granted: Granted<'_>
     let (database, replies) = (service.database.clone(), service.replies.clone());
     let whole = Whole::of(service);
     let late = reply.later_watched();
-    let client = Watch::of(&late);
+    let client = Watch::of(&late, &service.pool);
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
     let pool = Arc::clone(&service.pool);

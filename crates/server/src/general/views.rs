@@ -8,6 +8,7 @@ use crate::client::Watch;
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::media::JSON;
 use crate::params::echo;
+use crate::querying::Whole;
 use crate::refusal;
 use crate::service::Service;
 use docs::views::{ViewState, ViewStatus};
@@ -39,12 +40,12 @@ pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'
     let Some(turn) = Turn::take(&service.is_verifying) else {
         return fail(&Failure::new(Kind::Busy, "another verification is under way: one at a time"), reply);
     };
-    let database = service.database.clone();
+    let (database, whole) = (service.database.clone(), Whole::of(service));
     let errors = Arc::new(ErrorRules::default());
     let late = reply.later_watched();
-    let client = Watch::of(&late);
-    background::run(&service.pool, &Arc::clone(&errors), late, move |late| {
-        let report = verified(&database.newest(), &view.name, &client);
+    let client = Arc::new(Watch::of(&late, &service.pool));
+    background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
+        let report = verified(&database.newest(), &view.name, &client, &whole);
         drop(turn);
         match report {
             Ok(report) => late.send(Status(200), JSON, report.to_string().into_bytes()),
@@ -103,8 +104,9 @@ fn told(view: &ViewStatus) -> Json {
     })
 }
 
-fn verified(database: &Database, name: &str, client: &Watch) -> Result<Json, Failure> {
-    let found = database.verify_view_while(name, &|| !client.is_over(Instant::now())).map_err(|error| match error {
+fn verified(database: &Database, name: &str, client: &Watch, whole: &Whole) -> Result<Json, Failure> {
+    let goes_on = || !whole.is_stopped() && !client.is_over(Instant::now());
+    let found = database.verify_view_while(name, &goes_on).map_err(|error| match error {
         ReadError::Stopped => client.failure(Failure::new(Kind::OutOfTime, error.to_string())),
         error => refusal::of_read(&error),
     })?;
