@@ -25,6 +25,8 @@ use crate::sql::{
 pub(crate) const AGAIN_ROWS_MAX: u64 = 20_000;
 /// Time for the same, whatever the rows cost.
 pub(crate) const AGAIN_TIME: Duration = Duration::from_millis(5);
+/// Time that submitted steps may take of the event loop that submits them, whose connections all wait.
+const LOOP_TIME: Duration = Duration::from_millis(1);
 /// How often a longer one is begun.
 const TRIES_MAX: usize = 5;
 
@@ -92,7 +94,8 @@ impl Database {
                 return Ok(());
             }
         };
-        let stepping = Stepping { passing, call, body: Vec::new(), did: StepsDid::default(), refused: None, done };
+        let stepping =
+            Stepping { passing, call, body: Vec::new(), did: StepsDid::default(), runs: 0, refused: None, done };
         match self.store().submit(session.reader(), Box::new(stepping)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
@@ -116,7 +119,7 @@ impl Database {
                 let result = match runs {
                     1 => attempt(tx, &own),
                     _ => {
-                        let share = Share::begin();
+                        let share = Share::begin(AGAIN_TIME);
                         let is_over = || share.is_over() || budget.deadline.is_some_and(|over| over());
                         let rows_max = budget.rows_max.min(AGAIN_ROWS_MAX);
                         attempt(tx, &Budget { rows_max, deadline: Some(&is_over), ..own })
@@ -158,6 +161,7 @@ pub(crate) fn is_in_share() -> bool {
 /// What one transaction may take of the thread that commits for all, or of an event loop.
 struct Share {
     begun: Instant,
+    time_max: Duration,
 }
 
 impl Drop for Share {
@@ -167,13 +171,13 @@ impl Drop for Share {
 }
 
 impl Share {
-    fn begin() -> Share {
+    fn begin(time_max: Duration) -> Share {
         IS_IN_SHARE.set(true);
-        Share { begun: Instant::now() }
+        Share { begun: Instant::now(), time_max }
     }
 
     fn is_over(&self) -> bool {
-        self.begun.elapsed() > AGAIN_TIME
+        self.begun.elapsed() > self.time_max
     }
 }
 
@@ -245,14 +249,17 @@ struct Stepping {
     call: StepsCall,
     body: Vec<u8>,
     did: StepsDid,
+    /// How often they were prepared: at first where they are submitted, then by the thread that commits.
+    runs: u32,
     refused: Option<StepsError>,
     done: StepsDone,
 }
 
 impl store::Transaction for Stepping {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
-        let Stepping { passing, call, body, did, .. } = self;
-        let share = Share::begin();
+        let Stepping { passing, call, body, did, runs, .. } = self;
+        let share = Share::begin(if *runs == 0 { LOOP_TIME } else { AGAIN_TIME });
+        *runs += 1;
         let is_over = || share.is_over();
         let budget = Budget {
             rows_max: call.rows_max.min(AGAIN_ROWS_MAX),
@@ -267,7 +274,7 @@ impl store::Transaction for Stepping {
     }
 
     fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
-        let Stepping { passing, call, body, did, refused, done } = *self;
+        let Stepping { passing, call, body, did, refused, done, .. } = *self;
         drop(passing);
         let outcome = match (outcome, refused) {
             (Ok(_), _) => Ok(body),
