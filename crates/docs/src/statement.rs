@@ -159,7 +159,7 @@ pub(crate) fn is_in_share() -> bool {
 }
 
 /// What one transaction may take of the thread that commits for all, or of an event loop.
-struct Share {
+pub(crate) struct Share {
     begun: Instant,
     time_max: Duration,
 }
@@ -171,12 +171,12 @@ impl Drop for Share {
 }
 
 impl Share {
-    fn begin(time_max: Duration) -> Share {
+    pub(crate) fn begin(time_max: Duration) -> Share {
         IS_IN_SHARE.set(true);
         Share { begun: Instant::now(), time_max }
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.begun.elapsed() > self.time_max
     }
 }

@@ -248,3 +248,83 @@ fn a_large_deletion_beside_writers_leaves_what_it_does_not_find() {
     let n = ITEMS + done.inserted.load(Ordering::Relaxed) - done.deleted.load(Ordering::Relaxed);
     assert_eq!(world.query("SELECT n FROM all"), serde_json::json!([{"n": n}]));
 }
+
+/// Documents of nested arrays and texts, which the general checker follows.
+const TREES: &str = r##"
+[collections.trees]
+key = { field = "id", type = "u32" }
+[collections.trees.schema]
+"$ref" = "#/$defs/tree"
+[collections.trees.schema."$defs".tree]
+anyOf = [
+    { type = "object", additionalProperties = { "$ref" = "#/$defs/tree" } },
+    { type = "array", items = { "$ref" = "#/$defs/tree" } },
+    { type = ["integer", "string"] },
+]
+"##;
+
+#[test]
+fn a_long_document_that_others_rewrite_is_not_checked_while_all_writers_wait() {
+    const SHORT: u32 = 900;
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = store::Options::default();
+    options.durability = store::Durability::None;
+    options.transaction_bytes_max = 1 << 20;
+    let database = Database::open(&config(TREES), dir.path(), options).unwrap().0;
+    let (service, space) =
+        (Service { database: database.clone(), dir }, SpillSpace::new(std::env::temp_dir(), 256 << 20));
+    let long = |text: u32| format!("{{\"id\":0,\"text\":{text},\"tree\":[{}1]}}", "[1,2,3],".repeat(40_000));
+    let text = "x".repeat(2_000);
+    service.run(&format!("insert trees {}", long(0))).unwrap();
+    (1..=SHORT).for_each(|id| drop(service.run(&format!("insert trees {{\"id\":{id},\"text\":\"{text}\"}}")).unwrap()));
+    let statement = Modification::prepare("UPDATE trees SET n = 1", database.catalog()).unwrap();
+    let space = Arc::new(space);
+    let (ask, asked) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel::<()>();
+    let (is_over, is_held, rewritten) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        // Rewrites the long document; each of its checks is done on this thread.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                let number = rewritten.fetch_add(1, Ordering::Relaxed) as u32;
+                match service.run(&format!("put trees/0 {}", long(number))) {
+                    Ok(_) | Err(WriteError::Busy) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        // Writes another document whenever it is asked to.
+        scope.spawn(|| {
+            let (asked, tell) = (asked, tell);
+            while asked.recv().is_ok() {
+                service.run("put trees/5000 {\"id\":5000}").unwrap();
+                let _ = tell.send(());
+            }
+        });
+        // While the statement is at a check, another write goes through.
+        let (doors, count, held) = (std::sync::Mutex::new((ask, told)), AtomicU64::new(0), Arc::clone(&is_held));
+        let over: docs::Question = Arc::new(move || {
+            if count.fetch_add(1, Ordering::Relaxed) % 16 == 0 && !held.load(Ordering::Relaxed) {
+                let doors = doors.lock().unwrap();
+                doors.0.send(()).unwrap();
+                if doors.1.recv_timeout(Duration::from_secs(5)).is_err() {
+                    held.store(true, Ordering::Relaxed);
+                }
+            }
+            false
+        });
+        for _ in 0..3 {
+            let budget = Budget { spill: Some(&space), ..Budget::default() };
+            let ended = docs::asking(Some(&over), || database.modify(&statement, &[], &budget, &mut NoRows));
+            // It may lose each time.
+            assert!(matches!(ended, Ok(_) | Err(ModifyError::Write(WriteError::Busy))), "{ended:?}");
+        }
+        is_over.store(true, Ordering::Release);
+        drop(over);
+    });
+    assert!(!is_held.load(Ordering::Relaxed), "a write waited for the check of a long document");
+    let budget = Budget { spill: Some(&space), ..Budget::default() };
+    let done = database.modify(&statement, &[], &budget, &mut NoRows).unwrap().rows;
+    assert!(done > u64::from(SHORT), "{done}");
+    assert!(docs::verify::database(&database).unwrap().is_clean());
+}

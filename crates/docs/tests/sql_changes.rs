@@ -415,3 +415,30 @@ fn update_from_takes_values_of_other_tables() {
     assert!(error.contains("found by more than one row of FROM"), "{error}");
     assert_eq!(all(&service, "SELECT n FROM notes WHERE id = 1"), [["0"]]);
 }
+
+/// What a statement reads for each document counts together: RETURNING and DO UPDATE too.
+#[test]
+fn rows_that_returning_and_do_update_read_count_for_the_whole_statement() {
+    let service = Service::new(&config(NOTES));
+    (0..100).for_each(|number| drop(service.run(&format!(r#"insert tags {{"name":"t{number}","n":1}}"#)).unwrap()));
+    let run_within = |sql: &str, rows_max: u64| {
+        let statement = Modification::prepare(sql, service.database.catalog()).unwrap();
+        let budget = Budget { rows_max, ..Budget::default() };
+        let outcome = service.database.modify(&statement, &[], &budget, &mut Rows::default());
+        outcome.map(|outcome| (outcome.rows, outcome.rows_read)).map_err(|error| error.to_string())
+    };
+    // A document that is written counts as 16 rows. The limit is such that the statement alone is within it.
+    for (sql, limit, rows) in [
+        ("UPDATE tags SET n = 2 RETURNING name", 1750, 200),
+        ("INSERT INTO tags (name, n) SELECT name || 'x', 1 FROM tags RETURNING name", 1750, 200),
+        ("INSERT INTO tags (name) SELECT name FROM tags WHERE true ON CONFLICT DO UPDATE SET n = n + 1", 3500, 400),
+        ("DELETE FROM tags RETURNING name", 3500, 400),
+    ] {
+        let before = all(&service, "SELECT name, n FROM tags ORDER BY name");
+        let refused = run_within(sql, limit).expect_err(sql);
+        assert!(refused.contains(&format!("its limit of {limit} ")), "{sql}: {refused}");
+        assert_eq!(all(&service, "SELECT name, n FROM tags ORDER BY name"), before, "{sql}");
+        let (_, read) = run_within(sql, 10_000_000).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert_eq!(read, rows, "{sql}");
+    }
+}

@@ -103,7 +103,7 @@ impl<C: Cut> InFlight<C> {
     }
 
     /// The same where not more than so many are to be counted afterwards.
-    pub(crate) fn take_up_to(&self, bytes: usize, bytes_max: usize) -> Option<Taken> {
+    pub(crate) fn take_up_to(&self, bytes: usize, bytes_max: usize) -> Option<Taken<C>> {
         // Only looked at first: who asks often would else take from others what it gives back at once.
         (self.bytes() + bytes <= bytes_max).then(|| self.take_for(bytes, None, bytes_max)).flatten()
     }

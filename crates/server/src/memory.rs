@@ -380,7 +380,7 @@ impl Division {
     }
 
     /// The parts by name, for metrics and the log.
-    pub(crate) fn parts(&self) -> [(&'static str, usize); 17] {
+    pub(crate) fn parts(&self) -> [(&'static str, usize); 18] {
         let threads = self.threads;
         let queries = threads * self.loop_query_bytes + POOL_THREADS * self.query_bytes;
         let documents = (threads + COMMITTERS) * COPIES_PER_WRITE * self.transaction_bytes;

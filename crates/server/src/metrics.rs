@@ -66,7 +66,7 @@ fn by_part(name: &str, help: &str, parts: &[(&str, u64)], out: &mut String) {
 }
 
 /// The parts whose use is counted: what may wait. What only work in hand takes has its bound alone.
-fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 8] {
+fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 9] {
     let store = service.database.store().stats();
     let loops: Vec<_> = sources.loops.iter().map(Loop::metrics).collect();
     let sum = |counter: fn(&reactor::LoopMetrics) -> u64| loops.iter().map(counter).sum::<u64>();

@@ -11,7 +11,6 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::time::Instant;
 
 use bumpalo::Bump;
 use hashbrown::HashMap;
@@ -19,7 +18,7 @@ use store::{Abort, Changed, LargeTx, Operand, Reader, Revise, Snapshot};
 
 use super::budget::Budget;
 use super::error::QueryError;
-use super::modify::{Action, KeptRows, Modification, ModifyError, One, Tell, quoted, value_of};
+use super::modify::{Action, Applied, KeptRows, Modification, ModifyError, One, Tell, quoted, value_of};
 use super::query::Query;
 use super::row::Field;
 use super::run::Scratch;
@@ -32,7 +31,7 @@ use crate::engine::{Change, Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::error::WriteError;
 use crate::expire::AtWrite;
 use crate::scratch;
-use crate::statement::AGAIN_TIME;
+use crate::statement::{Share, is_in_share};
 use crate::views::operand;
 
 /// Memory for what the statement adds to the groups of views.
@@ -304,7 +303,8 @@ impl<'r> LargeRun<'r> {
     fn one<C: Change>(&mut self, row: &[u8], change: &mut C) -> Result<bool, ModifyError> {
         let (keys, mut returned) = (Bump::new(), KeptRows::default());
         let (parameters, budget) = (Vec::new(), self.budget);
-        let mut tell = Tell { returning: None, parameters, keys: &keys, budget, returned: &mut returned };
+        let done = Applied::default();
+        let mut tell = Tell { returning: None, parameters, keys: &keys, budget, returned: &mut returned, done };
         let forms = self.statement.changing.forms.first().map_or(&[][..], |forms| forms);
         let mut one = One {
             changing: &self.statement.changing,
@@ -351,11 +351,12 @@ impl<'r> LargeRun<'r> {
         Ok(rows.rows().next().map(<[u8]>::to_vec))
     }
 
-    /// Sets right what others have changed; false where that takes longer than writers may wait.
+    /// Sets right what others have changed; false where that takes longer than writers may wait, or needs the check of a long document:
+    /// it is done again while they do not wait. [`store::LargeTx::commit`] bounds how often.
     fn set_right(&mut self, tx: &mut LargeTx, changed: &[Changed], writers_wait: bool) -> Result<bool, ModifyError> {
-        let (later, budget, begun) = (self.later, self.budget, Instant::now());
+        let (later, budget, share) = (self.later, self.budget, writers_wait.then(|| Share::begin(AGAIN_TIME)));
         let now = later.snapshot();
-        let has_taken_long = || writers_wait && begun.elapsed() > AGAIN_TIME;
+        let has_taken_long = || share.as_ref().is_some_and(Share::is_over);
         let is_over = || has_taken_long() || budget.deadline.is_some_and(|over| over());
         let budget = &Budget { deadline: Some(&is_over), ..*budget };
         for Changed { tree, key } in changed {
@@ -366,7 +367,7 @@ impl<'r> LargeRun<'r> {
                 false => Err(WriteError::Busy.into()),
             };
             match done {
-                Err(ModifyError::Query(QueryError::Deadline)) if has_taken_long() && !self.is_over() => {
+                Err(ModifyError::Query(QueryError::Deadline)) if writers_wait && !self.is_over() => {
                     return Ok(false);
                 }
                 done => done?,
@@ -418,17 +419,35 @@ impl<'r> LargeRun<'r> {
         self.documents -= u64::from(before.is_written);
         let (mut puts, mut folds, documents) = (BTreeMap::new(), Vec::new(), self.documents);
         if let Some(row) = row {
-            folds = self.put(&row, (&mut *tx, now), Some(&mut puts))?;
+            folds = match self.put(&row, (&mut *tx, now), Some(&mut puts)) {
+                // Nothing of it is written yet. Until it is, the transaction has what the snapshot shows.
+                Err(error) if is_refused_in_share(&error) && puts.is_empty() => {
+                    let keys = before.puts.into_iter().map(|(at, _)| at);
+                    self.know(tx, key, keys, (Vec::new(), false))?;
+                    return Err(QueryError::Deadline.into());
+                }
+                done => done?,
+            };
         }
         self.set_unique(tx, key, now)?;
         // Keys of before that are not put again have what the snapshot shows, until somebody changes that.
         let keys: BTreeSet<_> = before.puts.into_iter().map(|(at, _)| at).chain(puts.into_keys()).collect();
+        self.know(tx, key, keys.into_iter(), (folds, self.documents > documents))
+    }
+
+    /// Remembers what the transaction has now of a document that others have written.
+    fn know(
+        &mut self,
+        tx: &LargeTx,
+        key: &[u8],
+        keys: impl Iterator<Item = (TreeId, Vec<u8>)>,
+        (folds, is_written): (Vec<Operand>, bool),
+    ) -> Result<(), ModifyError> {
         let put_at = |at: (TreeId, Vec<u8>)| {
             let value = tx.get(at.0, &at.1).flatten().map(<[u8]>::to_vec);
             (at, value)
         };
-        let known =
-            Known { puts: keys.into_iter().map(put_at).collect(), folds, is_written: self.documents > documents };
+        let known = Known { puts: keys.map(put_at).collect(), folds, is_written };
         self.known_bytes += known.bytes();
         if self.known_bytes > KNOWN_BYTES_MAX {
             return Err(WriteError::Busy.into());
@@ -452,7 +471,10 @@ impl<'r> LargeRun<'r> {
         let Some(row) = self.found(key, began, budget)? else { return Ok(nothing) };
         let mut draft = Draft { base: began, puts: BTreeMap::new(), folds: Vec::new() };
         // Alone it may be refused, where others of the statement had made room for it.
-        let is_written = self.one(&row, &mut draft).map_err(|_| WriteError::Busy)?;
+        let is_written = match self.one(&row, &mut draft) {
+            Err(error) if is_refused_in_share(&error) => return Err(QueryError::Deadline.into()),
+            made => made.map_err(|_| WriteError::Busy)?,
+        };
         Ok(Known { puts: draft.puts.into_iter().collect(), folds: draft.folds, is_written })
     }
 
@@ -491,6 +513,11 @@ impl<'r> LargeRun<'r> {
             })
         })
     }
+}
+
+/// Whether a document was refused for its length, or for its check, while writers wait.
+fn is_refused_in_share(error: &ModifyError) -> bool {
+    is_in_share() && matches!(error, ModifyError::Write(WriteError::Busy))
 }
 
 impl Revise for LargeRun<'_> {

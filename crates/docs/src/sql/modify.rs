@@ -69,6 +69,31 @@ pub(crate) struct Applied {
     pub(crate) looked_at: u64,
 }
 
+impl Applied {
+    /// Runs one of the statement's queries within the rows that the others have left of the budget.
+    fn execute(
+        &mut self,
+        (query, view): (&Query, &dyn View),
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        budget: &Budget<'_>,
+        rows: &mut KeptRows,
+    ) -> Result<(), QueryError> {
+        let left = Budget { rows_max: budget.rows_max.saturating_sub(self.rows_read), ..*budget };
+        let looked_at = match query.execute(view, parameters, scratch, &left, rows) {
+            Ok(outcome) => outcome.rows_read,
+            // The limit is the statement's, not what was left of it.
+            Err(QueryError::Limit { what: ROWS_READ, .. }) => {
+                return Err(QueryError::Limit { what: ROWS_READ, limit: budget.rows_max });
+            }
+            Err(error) => return Err(error),
+        };
+        self.rows_read += looked_at;
+        self.looked_at += looked_at;
+        Ok(())
+    }
+}
+
 /// Why a statement changed nothing.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -326,21 +351,18 @@ impl Modification {
         let mut scratch = Scratch::new();
         let keys = Bump::new();
         let with_key = parameters.iter().copied().chain([Value::Null]).collect();
-        let mut tell = Tell { returning: self.returning.as_ref(), parameters: with_key, keys: &keys, budget, returned };
+        let (returning, done) = (self.returning.as_ref(), Applied::default());
+        let mut tell = Tell { returning, parameters: with_key, keys: &keys, budget, returned, done };
         let names: Vec<Vec<u8>> = self.changing.fields.iter().map(|name| quoted(name)).collect();
         // While these rows grow, what sorted them is there too.
         let kept_max = Budget { output_bytes_max: budget.memory_bytes_max / 2, ..*budget };
         let mut rows = KeptRows::default();
-        let mut done = Applied::default();
         // The source of each row: of VALUES there are as many as rows, and all are read before anything is written.
         let mut source_ends = Vec::new();
         for source in &self.sources {
             let view = Within::new(&mut *change);
             let known = &parameters[..source.parameters().len()];
-            let budget = Budget { rows_max: budget.rows_max.saturating_sub(done.rows_read), ..kept_max };
-            let looked_at = source.execute(&view, known, &mut scratch, &budget, &mut rows)?.rows_read;
-            done.rows_read += looked_at;
-            done.looked_at += looked_at;
+            tell.done.execute((source, &view), known, &mut scratch, &kept_max, &mut rows)?;
             source_ends.push(rows.count());
         }
         let (at, mut source) = (collection.at_moment(budget.now_ms), 0);
@@ -356,11 +378,11 @@ impl Modification {
             let (names, at) = (&names[..], &at);
             let (changing, upsert) = (&self.changing, self.upsert.as_ref());
             let mut one = One { changing, upsert, parameters, collection, change: &mut *change, forms, names, at };
-            done.documents += u64::from(one.write(row, &mut tell, &mut scratch)?);
-            done.rows_read += ROWS_PER_WRITE;
-            check(done.rows_read, tell.budget)?;
+            tell.done.documents += u64::from(one.write(row, &mut tell, &mut scratch)?);
+            tell.done.rows_read += ROWS_PER_WRITE;
+            check(tell.done.rows_read, tell.budget)?;
         }
-        Ok(done)
+        Ok(tell.done)
     }
 }
 
@@ -373,6 +395,8 @@ pub(super) struct Tell<'t> {
     pub(super) keys: &'t Bump,
     pub(super) budget: &'t Budget<'t>,
     pub(super) returned: &'t mut KeptRows,
+    /// What the statement has done so far: RETURNING and DO UPDATE read within the rows that are left.
+    pub(super) done: Applied,
 }
 
 impl Tell<'_> {
@@ -383,7 +407,7 @@ impl Tell<'_> {
             Value::Integer(integer) => Value::Integer(integer),
             Value::Null | Value::Real(_) => return Err(QueryError::Damaged("a key")),
         };
-        returning.execute(view, &self.parameters, scratch, self.budget, self.returned).map(|_| ())
+        self.done.execute((returning, view), &self.parameters, scratch, self.budget, self.returned)
     }
 }
 
@@ -431,7 +455,9 @@ impl<C: Change> One<'_, C> {
         scratch: &mut Scratch,
     ) -> Result<bool, ModifyError> {
         if self.changing.action == Action::Insert {
-            let Some(prepared) = self.insert(&mut row, tell.budget, scratch)? else { return Ok(false) };
+            let Some(prepared) = self.insert(&mut row, (tell.budget, &mut tell.done), scratch)? else {
+                return Ok(false);
+            };
             let kind = self.collection.info.key.kind;
             let key = kind.of_bytes(&prepared).ok_or(QueryError::Damaged("a key"))?;
             tell.tell(&Within::new(&mut *self.change), value_of(&key), scratch)?;
@@ -463,7 +489,7 @@ impl<C: Change> One<'_, C> {
     fn insert(
         &mut self,
         row: &mut &[u8],
-        budget: &Budget<'_>,
+        (budget, done): (&Budget<'_>, &mut Applied),
         scratch: &mut Scratch,
     ) -> Result<Option<Vec<u8>>, ModifyError> {
         let values = self.values(row);
@@ -482,7 +508,7 @@ impl<C: Change> One<'_, C> {
                 (None, _) => self.apply(&op, budget).map(Some),
                 (Some(_), None) => Ok(None),
                 (Some(InTheWay { stuck: Some(why), .. }), Some(_)) => Err(why.clone().into()),
-                (Some(other), Some(upsert)) => self.change_stored(&other.key, upsert, &values, budget, scratch),
+                (Some(other), Some(upsert)) => self.change_stored(&other.key, upsert, &values, (budget, done), scratch),
             };
         }
         if let Some(why) = in_the_way.iter_mut().find_map(|other| other.stuck.take()) {
@@ -510,7 +536,7 @@ impl<C: Change> One<'_, C> {
         stored: &[u8],
         upsert: &Upsert,
         new: &[Option<Vec<u8>>],
-        budget: &Budget<'_>,
+        (budget, done): (&Budget<'_>, &mut Applied),
         scratch: &mut Scratch,
     ) -> Result<Option<Vec<u8>>, ModifyError> {
         let key = self.collection.info.key.kind.of_bytes(stored).ok_or(QueryError::Damaged("a key"))?;
@@ -535,7 +561,7 @@ impl<C: Change> One<'_, C> {
             });
         }
         let mut made = KeptRows::default();
-        upsert.query.execute(&Within::new(&mut *self.change), &given, scratch, budget, &mut made)?;
+        done.execute((&upsert.query, &Within::new(&mut *self.change)), &given, scratch, budget, &mut made)?;
         let Some(mut row) = made.rows().next() else { return Ok(None) };
         let row = &mut row;
         let values: Vec<Option<Vec<u8>>> = upsert
