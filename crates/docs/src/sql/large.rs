@@ -31,7 +31,7 @@ use crate::engine::{Change, Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::error::WriteError;
 use crate::expire::AtWrite;
 use crate::scratch;
-use crate::statement::{Share, is_in_share};
+use crate::statement::{AGAIN_TIME, Share, is_in_share};
 use crate::views::operand;
 
 /// Memory for what the statement adds to the groups of views.
