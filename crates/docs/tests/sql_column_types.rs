@@ -79,6 +79,19 @@ fn expressions_have_the_types_of_their_operands() {
     );
 }
 
+/// Each level names its part once or twice: looked into anew for each name, the deepest would take for ever.
+#[test]
+fn deep_expressions_and_queries_are_looked_into_in_bounded_time() {
+    let calls = format!("{}price{}", "coalesce(".repeat(100), ", 0)".repeat(100));
+    check(&format!("SELECT {calls} AS a FROM goods"), &["integer"]);
+    let calls = format!("{}price{}", "abs(".repeat(100), ")".repeat(100));
+    check(&format!("SELECT {calls} AS a FROM goods"), &["integer"]);
+    let queries = (0..20).fold("SELECT price AS a FROM goods".to_owned(), |inner, level| {
+        format!("SELECT a + a AS a FROM ({inner}) q{level}")
+    });
+    check(&queries, &["number null"]);
+}
+
 #[test]
 fn groups_and_inner_queries_hand_their_types_on() {
     check(

@@ -26,6 +26,8 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT id FROM users, visits", Invalid, 1, 8, "several collections");
     check("SELECT id FROM users WHERE COUNT(*) > 1", Invalid, 1, 28, "not allowed here");
     check("SELECT gender, COUNT(*) AS n FROM users", Invalid, 1, 8, "neither in GROUP BY");
+    check("SELECT MIN(id) AS least FROM users GROUP BY 1", Invalid, 1, 45, "not allowed in GROUP BY");
+    check("SELECT 1 + COUNT(*) AS n FROM users GROUP BY n", Invalid, 1, 46, "not allowed here");
     check("SELECT ROUND(1, 2, 3) AS x", Invalid, 1, 8, "wrong number of arguments");
     check("SELECT \"m\" AS x FROM users", UnknownName, 1, 8, "no field \"m\"");
     check("DELETE FROM users", NotYet, 1, 1, "only a SELECT");

@@ -4,6 +4,8 @@
 //! JSON; anything else is a value of SQL: a boolean becomes 1 or 0, an object or array its text. What the inference does not know may
 //! be anything. Integers that overflow 64 bits become reals without a fraction, which JSON Schema calls integers too.
 
+use std::cell::Cell;
+
 use super::aggregate::{AggregateCall, AggregateKind};
 use super::dates::DateFunction;
 use super::expr::{Arithmetic, CastType, Expr, Literal};
@@ -123,7 +125,7 @@ impl FieldKind {
 impl Query {
     /// The types of the result columns; `parameter` tells those of a parameter by its slot.
     pub(crate) fn column_types_with(&self, parameter: &dyn Fn(usize) -> JsonTypes) -> Vec<ColumnType> {
-        let inference = Inference { catalog: &self.catalog, parameter };
+        let inference = Inference::new(&self.catalog, parameter);
         self.logical.outputs.iter().map(|output| inference.column(&self.logical, &output.name, &output.expr)).collect()
     }
 
@@ -134,11 +136,23 @@ impl Query {
     }
 }
 
+/// Expressions that one inference looks into. A query in FROM whose columns are named twice, in a query whose columns are named
+/// twice, doubles the work at each level: past the bound a type is any value, which is never wrong.
+const STEPS_MAX: u32 = 100_000;
+
 /// What is known while types are inferred.
 pub(crate) struct Inference<'i> {
-    pub(crate) catalog: &'i Catalog,
+    catalog: &'i Catalog,
     /// The types of a parameter, by its slot.
-    pub(crate) parameter: &'i dyn Fn(usize) -> JsonTypes,
+    parameter: &'i dyn Fn(usize) -> JsonTypes,
+    /// Expressions that may still be looked into, see [`STEPS_MAX`].
+    steps: Cell<u32>,
+}
+
+impl<'i> Inference<'i> {
+    pub(crate) fn new(catalog: &'i Catalog, parameter: &'i dyn Fn(usize) -> JsonTypes) -> Inference<'i> {
+        Inference { catalog, parameter, steps: Cell::new(STEPS_MAX) }
+    }
 }
 
 impl Inference<'_> {
@@ -195,6 +209,8 @@ impl Inference<'_> {
 
     /// The types of an expression's value.
     fn value(&self, query: &Logical, expr: &Expr) -> JsonTypes {
+        let Some(left) = self.steps.get().checked_sub(1) else { return JsonTypes::VALUE };
+        self.steps.set(left);
         let of = |expr: &Expr| self.value(query, expr);
         let is_null = |expr: &Expr| of(expr).has(JsonTypes::NULL);
         match expr {
@@ -224,8 +240,10 @@ impl Inference<'_> {
             Expr::Case(arms, last) => arms.iter().map(|(_, then)| of(then)).fold(of(last), JsonTypes::or),
             Expr::CaseOf(_, arms, last) => arms.iter().map(|(_, _, then)| of(then)).fold(of(last), JsonTypes::or),
             Expr::Coalesce(list) => {
-                let all = list.iter().map(of).fold(JsonTypes::NONE, JsonTypes::or);
-                if list.iter().all(is_null) { all } else { all.without(JsonTypes::NULL) }
+                let types: Vec<JsonTypes> = list.iter().map(of).collect();
+                let all = types.iter().copied().fold(JsonTypes::NONE, JsonTypes::or);
+                let may_be_null = types.iter().all(|types| types.has(JsonTypes::NULL));
+                if may_be_null { all } else { all.without(JsonTypes::NULL) }
             }
             Expr::Cast(to, value) => {
                 let types = match to {
@@ -284,9 +302,9 @@ impl Inference<'_> {
     }
 
     fn call(&self, query: &Logical, function: Function, arguments: &[Expr]) -> JsonTypes {
-        let of = |expr: &Expr| self.value(query, expr);
-        let all = arguments.iter().map(of).fold(JsonTypes::NONE, JsonTypes::or);
-        let (any_null, first) = (all.has(JsonTypes::NULL), arguments.first().map_or(JsonTypes::NULL, of));
+        let types: Vec<JsonTypes> = arguments.iter().map(|argument| self.value(query, argument)).collect();
+        let all = types.iter().copied().fold(JsonTypes::NONE, JsonTypes::or);
+        let (any_null, first) = (all.has(JsonTypes::NULL), types.first().copied().unwrap_or(JsonTypes::NULL));
         let is_integer = first.within(JsonTypes::INTEGER.or(JsonTypes::NULL));
         let number = if is_integer { JsonTypes::INTEGER } else { JsonTypes::NUMBER };
         match function {

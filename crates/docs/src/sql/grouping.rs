@@ -183,7 +183,7 @@ impl Grouping {
 
     /// The types of a result. A value of the key that is a field by itself is shown as it is stored.
     fn types_of(&self, logical: &Logical, catalog: &Catalog, expr: &Expr) -> JsonTypes {
-        let inference = Inference { catalog, parameter: &|_| JsonTypes::VALUE };
+        let inference = Inference::new(catalog, &|_| JsonTypes::VALUE);
         match expr {
             Expr::GroupKey(place) => {
                 let types = inference.output(logical, &logical.group[*place]);

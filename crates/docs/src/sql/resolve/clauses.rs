@@ -313,6 +313,11 @@ impl<'c> Resolver<'c> {
                         Some(place) => self.logical.outputs[place].expr.clone(),
                         None => self.expr(expr, Clause::GroupBy)?,
                     };
+                    let mut has_aggregate = false;
+                    resolved.walk(&mut |part| has_aggregate |= matches!(part, Expr::Aggregate(_)));
+                    if has_aggregate {
+                        return invalid("an aggregate is not allowed in GROUP BY", expr.span().start);
+                    }
                     self.logical.group.push(resolved);
                 }
             }
