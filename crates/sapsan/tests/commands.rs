@@ -244,7 +244,9 @@ fn an_independent_reader_finds_a_row_of_csv_for_each_row() {
     let read = "import csv, io, sys\nprint(list(csv.reader(io.TextIOWrapper(sys.stdin.buffer, newline=''))))";
     let python = Command::new("python3").args(["-c", read]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut python) = python else {
-        eprintln!("skipped: there is no python3");
+        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        std::io::Write::write_all(&mut std::io::stdout(), b"\nSKIPPED: there is no python3\n")
+            .expect("a standard output");
         return;
     };
     python.stdin.take().expect("a pipe").write_all(&printed).expect("it reads");

@@ -72,7 +72,7 @@ const BLOCKS_NOT_RUN: [(&str, &str); 5] = [
 const LOOSE: [&str; 5] = ["imported ", "the state before it: ", "log: ", "sapsan_memory_", "{\"is_building\":"];
 
 /// What blocks of TOML that are parts of a file are parts of: page, beginning of the block, the rest of the file.
-const REST: [(&str, &str, &str); 4] = [
+const REST: [(&str, &str, &str); 6] = [
     (
         "docs/endpoints.md",
         "[[endpoints]]\nroute = \"POST /goods/{sku}/sell\"",
@@ -86,6 +86,17 @@ const REST: [(&str, &str, &str); 4] = [
          [collections.baskets]\nkey = { field = \"id\", type = \"u32\", generate = \"counter\" }\nindexes = [[\"user\"]]\n",
     ),
     ("docs/endpoints.md", "[server]\ncors", ""),
+    (
+        "docs/users.md",
+        "[collections.sessions]",
+        "[collections.users]\nkey = { field = \"name\", type = \"string\" }\n\
+         [collections.projects]\nkey = { field = \"id\", type = \"string\" }\n",
+    ),
+    (
+        "docs/users.md",
+        "[[endpoints]]\nroute = \"PATCH /issues/{issue}\"",
+        "[collections.issues]\nkey = { field = \"id\", type = \"u32\", generate = \"counter\" }\n",
+    ),
     ("docs/views.md", "[views.shelves]", "[collections.goods]\nkey = { field = \"sku\", type = \"string\" }\n"),
 ];
 
@@ -358,7 +369,11 @@ impl Runner {
             // The file is changed while it is served.
             "docs/reload.md" => {
                 runner.server();
-                write_into(&runner.folder, "shop.toml", &first.replace("[[\"shelf\", \"price\"]]", "[[\"price\"]]"));
+                write_into(
+                    &runner.folder,
+                    "shop.toml",
+                    &first.replace("[[\"shelf\", \"price\"]]", "[[\"shelf\", \"price\"], [\"price\"]]"),
+                );
             }
             _ => {}
         }

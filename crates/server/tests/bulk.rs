@@ -162,7 +162,7 @@ fn another_configuration_takes_over_while_a_body_is_on_its_way() {
     send_chunk(&mut client, &line(1));
     wait_for(&server, 1);
     for (more, id) in [("indexes = [[\"group\"]]\n", 2), ("unique = [\"price\"]\n", 3)] {
-        assert_eq!(server.reload(&file(more)).status, 200);
+        assert_eq!(server.reload_dropping(&file(more)).status, 200);
         send_chunk(&mut client, &line(id));
         wait_for(&server, u64::from(id));
     }

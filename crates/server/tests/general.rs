@@ -164,7 +164,9 @@ fn an_independent_reader_finds_the_rows_of_csv_as_they_were_given() {
         print(json.dumps(list(csv.reader(text))))";
     let python = Command::new("python3").args(["-c", read]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut python) = python else {
-        eprintln!("skipped: there is no python3");
+        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        std::io::Write::write_all(&mut std::io::stdout(), b"\nSKIPPED: there is no python3\n")
+            .expect("a standard output");
         return;
     };
     python.stdin.take().unwrap().write_all(&answer.body).unwrap();

@@ -166,7 +166,7 @@ fn reload(who: &Attacker<'_>, scene: &Scene) {
         if number.is_multiple_of(5) {
             let _ = Command::new("kill").args(["-HUP", &scene.process]).status();
         }
-        post("/_/config/reload", "")
+        post("/_/config/reload?allow-drop=true", "")
     });
 }
 

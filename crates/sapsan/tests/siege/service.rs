@@ -108,7 +108,11 @@ impl Server {
         std::fs::write(file_path(folder), file(memory)).expect("a file");
         let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).expect("a file");
         let mut command = Command::new(env!("CARGO_BIN_EXE_sapsan"));
-        command.current_dir(folder).args(["serve", "service.toml", "--data", "d"]).stdout(Stdio::piped()).stderr(log);
+        command
+            .current_dir(folder)
+            .args(["serve", "service.toml", "--data", "d", "--allow-drop"])
+            .stdout(Stdio::piped())
+            .stderr(log);
         let mut process = cores::of_server(|| command.spawn()).expect("the binary runs");
         let mut lines = BufReader::new(process.stdout.take().expect("its output")).lines();
         let line = lines.next().and_then(Result::ok).unwrap_or_else(|| panic!("{}", log_of(folder)));

@@ -37,7 +37,7 @@ impl Weights {
 
     /// Whether a quarter of the bound is free.
     pub(crate) fn has_room(&self) -> bool {
-        self.bytes() <= self.bytes_max - self.bytes_max / 4
+        self.bytes().saturating_mul(4) <= self.bytes_max.saturating_mul(3)
     }
 
     pub(crate) fn bytes(&self) -> usize {
