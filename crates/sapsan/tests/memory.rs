@@ -288,7 +288,7 @@ fn change_the_file(load: &Load<'_>) {
         let is_more = number.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
         std::thread::sleep(Duration::from_millis(if is_more { 50 } else { 700 }));
         std::fs::write(&file, if is_more { &more } else { &plain }).expect("a file");
-        ("POST", "/_/config/reload".to_owned(), Vec::new())
+        ("POST", "/_/config/reload?allow-drop=true".to_owned(), Vec::new())
     });
 }
 

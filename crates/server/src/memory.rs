@@ -27,7 +27,7 @@ const PLAN_BYTES_MOST: usize = 4 << 20;
 /// A part of the memory beyond the smallest settings, which do without, for statements of the general API that are kept prepared by
 /// their text: some kilobytes each.
 const STATEMENTS_FROM: usize = 32 << 20;
-const PARTS_FOR_STATEMENTS: usize = 512;
+const PARTS_FOR_STATEMENTS: usize = 1024;
 const STATEMENT_BYTES_MOST: usize = 4 << 20;
 /// A thread that helps with a scan, or builds a view or an index: its stack while it lives, which knows no statement's tree.
 const HELPER_BYTES: usize = 72 << 10;
