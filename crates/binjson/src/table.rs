@@ -287,9 +287,9 @@ impl<'a> FieldTable<'a> {
         let end = if !self.is_in_order() {
             walked_end(text, start)?
         } else if index + 1 < self.count {
-            self.position_of::<W>(index + 1)? - 1
+            self.position_of::<W>(index + 1)?.checked_sub(1)?
         } else {
-            self.object_end - 1
+            self.object_end.checked_sub(1)?
         };
         (start < end && end < text.len()).then_some(Found { index, start, end })
     }

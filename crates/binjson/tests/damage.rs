@@ -52,6 +52,23 @@ fn touch_document(bytes: &[u8], names: &[String]) {
     let _ = binjson::merge_patch(document, document, &mut out);
 }
 
+/// The table tells where fields begin: a position of zero has no byte before it, where the value of the field before would end.
+#[test]
+fn positions_of_zero_are_read_without_a_panic() {
+    for text in [r#"{"a":1,"b":2,"c":3}"#, r#"{"c":1,"b":2,"a":3,"d":4,"e":5,"f":6,"g":7,"h":8,"i":9}"#] {
+        let mut encoded = Vec::new();
+        encode(text.as_bytes(), &mut encoded).unwrap();
+        let names: Vec<String> = ('a'..='j').map(String::from).collect();
+        for place in 0..encoded.len() {
+            for zeros in 1..=4 {
+                let mut damaged = encoded.clone();
+                damaged.iter_mut().skip(place).take(zeros).for_each(|byte| *byte = 0);
+                touch_document(&damaged, &names);
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
