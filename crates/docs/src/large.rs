@@ -80,6 +80,10 @@ impl Database {
     ) -> Result<LargeDid, ModifyError> {
         let watched = LargeRun::watched(statement, collection);
         let mut taken = space.take_rest();
+        if statement.action() == Action::Insert {
+            // The source may sort and group on disk too, while the statement's changes are there.
+            taken.shrink(taken.bytes() / 2);
+        }
         let mut tx = loop {
             match self.store().large(taken.bytes(), &watched) {
                 Err(store::Error::Full) if taken.bytes() / 2 >= BYTES_LEAST => taken.shrink(taken.bytes() / 2),

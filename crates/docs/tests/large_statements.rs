@@ -104,6 +104,12 @@ fn a_statement_over_more_than_a_transaction_holds_is_done_as_a_whole() {
         world.query("SELECT COUNT(*) AS n, SUM(mark) AS m FROM copies"),
         world.query("SELECT COUNT(*) AS n, SUM(mark) AS m FROM items")
     );
+    // A source that sorts on disk has room beside the statement.
+    assert_eq!(world.modify("DELETE FROM copies WHERE id >= 0").unwrap(), ITEMS);
+    let sql = "INSERT INTO copies (id, mark) SELECT id, mark FROM items ORDER BY code";
+    let statement = Modification::prepare(sql, world.service.database.catalog()).unwrap();
+    let budget = Budget { spill: Some(&world.space), memory_bytes_max: 16 << 10, ..Budget::default() };
+    assert_eq!(world.service.database.modify(&statement, &[], &budget, &mut NoRows).unwrap().rows, ITEMS);
     assert_eq!(
         world.modify("DELETE FROM items WHERE id >= 100 AND id IN (SELECT id FROM copies)").unwrap(),
         ITEMS - 100
