@@ -10,7 +10,12 @@ type = "object"
 properties = { id = { type = "integer" }, height = { type = "number" }, rings = { type = "integer" }, name = { type = "string" } }
 [collections.nests]
 key = { field = "id", type = "u32", generate = "counter" }
+[views.ages]
+query = "SELECT rings, COUNT(*) AS trees FROM trees GROUP BY rings"
 
+[[endpoints]]
+route = "GET /ages/{rings}"
+query = "SELECT trees FROM ages WHERE rings = :rings"
 [[endpoints]]
 route = "GET /trees/{id}"
 query = "SELECT name FROM trees WHERE id = :id"
@@ -76,6 +81,7 @@ fn check(server: &TestServer, target: &str, status: u16, body: &str) {
 fn what_is_only_compared_with_numbers_is_a_number() {
     let server = server();
     check(&server, "/trees/1", 200, r#"[{"name":"oak"}]"#);
+    check(&server, "/ages/5", 200, r#"[{"trees":2}]"#);
     check(&server, "/high/10.5", 200, r#"[{"id":2},{"id":3}]"#);
     check(&server, "/between/3/5", 200, r#"[{"id":1},{"id":3}]"#);
     check(&server, "/inner/1", 200, r#"[{"n":2}]"#);

@@ -5,6 +5,7 @@
 
 use crate::catalog::{Catalog, CollectionInfo, FieldKind};
 use crate::key::KeyType;
+use crate::sql::column_types::JsonTypes;
 use crate::sql::expr::{Affinity, Expr};
 use crate::sql::resolve::Logical;
 
@@ -77,6 +78,9 @@ impl Compared {
         match kind {
             FieldKind::Integer => self.integers += 1,
             FieldKind::Number => self.numbers += 1,
+            FieldKind::Computed(types) if types.within(JsonTypes::NULL) => {}
+            FieldKind::Computed(types) if types.within(JsonTypes::INTEGER.or(JsonTypes::NULL)) => self.integers += 1,
+            FieldKind::Computed(types) if types.within(JsonTypes::NUMBER.or(JsonTypes::NULL)) => self.numbers += 1,
             FieldKind::Text | FieldKind::Boolean | FieldKind::Any | FieldKind::Computed(_) => {}
         }
     }
