@@ -36,6 +36,17 @@ struct Chart {
     groups: &'static [Group],
 }
 
+/// The two sides of a row, the other one first.
+const fn beside(other: &'static str, work: &'static str, unit: &'static str) -> [Bar; 2] {
+    [Bar(other, work, Side::Other, unit), Bar("Sapsan", work, Side::Ours, unit)]
+}
+
+/// The two kinds of start.
+const STARTS: [Bar; 2] = [
+    Bar("after a clean stop", "start after a clean stop on that data", Side::Ours, SECONDS),
+    Bar("after kill -9", "start after kill -9 on that data", Side::Ours, SECONDS),
+];
+
 const CPU: &str = " µs CPU";
 const THOUSANDS: &str = "k/s";
 const SECONDS: &str = " s";
@@ -51,31 +62,19 @@ const CHARTS: [Chart; 4] = [
         groups: &[
             Group {
                 label: "GET by key, a million documents, 64 connections",
-                bars: &[
-                    Bar("floor", "GET /users/ID, one million, 64 connections", Side::Other, CPU),
-                    Bar("Sapsan", "GET /users/ID, one million, 64 connections", Side::Ours, CPU),
-                ],
+                bars: &beside("floor", "GET /users/ID, one million, 64 connections", CPU),
             },
             Group {
                 label: "the same, 16 requests in flight on each",
-                bars: &[
-                    Bar("floor", "GET /users/ID, one million, 64 connections, 16 pipelined", Side::Other, CPU),
-                    Bar("Sapsan", "GET /users/ID, one million, 64 connections, 16 pipelined", Side::Ours, CPU),
-                ],
+                bars: &beside("floor", "GET /users/ID, one million, 64 connections, 16 pipelined", CPU),
             },
             Group {
                 label: "rows of a join with filters, 64 connections",
-                bars: &[
-                    Bar("floor", "GET /users/ID/visits, random filters, 64 connections", Side::Other, CPU),
-                    Bar("Sapsan", "GET /users/ID/visits, random filters, 64 connections", Side::Ours, CPU),
-                ],
+                bars: &beside("floor", "GET /users/ID/visits, random filters, 64 connections", CPU),
             },
             Group {
                 label: "an average over a join with filters, 64 connections",
-                bars: &[
-                    Bar("floor", "GET /locations/ID/avg, random filters, 64 connections", Side::Other, CPU),
-                    Bar("Sapsan", "GET /locations/ID/avg, random filters, 64 connections", Side::Ours, CPU),
-                ],
+                bars: &beside("floor", "GET /locations/ID/avg, random filters, 64 connections", CPU),
             },
         ],
     },
@@ -88,31 +87,19 @@ const CHARTS: [Chart; 4] = [
         groups: &[
             Group {
                 label: "a change of a document, 64 connections",
-                bars: &[
-                    Bar("Redis", "durable POST /visits/ID, 64 connections", Side::Other, THOUSANDS),
-                    Bar("Sapsan", "durable POST /visits/ID, 64 connections", Side::Ours, THOUSANDS),
-                ],
+                bars: &beside("Redis", "durable POST /visits/ID, 64 connections", THOUSANDS),
             },
             Group {
                 label: "a new document, 64 connections",
-                bars: &[
-                    Bar("Redis", "durable POST /visits/new, 64 connections", Side::Other, THOUSANDS),
-                    Bar("Sapsan", "durable POST /visits/new, 64 connections", Side::Ours, THOUSANDS),
-                ],
+                bars: &beside("Redis", "durable POST /visits/new, 64 connections", THOUSANDS),
             },
             Group {
                 label: "a change of a document, 16 requests in flight on each",
-                bars: &[
-                    Bar("Redis", "durable POST /visits/ID, 16 pipelined", Side::Other, THOUSANDS),
-                    Bar("Sapsan", "durable POST /visits/ID, 16 pipelined", Side::Ours, THOUSANDS),
-                ],
+                bars: &beside("Redis", "durable POST /visits/ID, 16 pipelined", THOUSANDS),
             },
             Group {
                 label: "a new document, 16 requests in flight on each",
-                bars: &[
-                    Bar("Redis", "durable POST /visits/new, 16 pipelined", Side::Other, THOUSANDS),
-                    Bar("Sapsan", "durable POST /visits/new, 16 pipelined", Side::Ours, THOUSANDS),
-                ],
+                bars: &beside("Redis", "durable POST /visits/new, 16 pipelined", THOUSANDS),
             },
         ],
     },
@@ -138,20 +125,8 @@ const CHARTS: [Chart; 4] = [
         unit: "s",
         runs: &["cargo xtask bench import", "cargo xtask bench import full"],
         groups: &[
-            Group {
-                label: "1.76 million documents",
-                bars: &[
-                    Bar("after a clean stop", "start after a clean stop on that data", Side::Ours, SECONDS),
-                    Bar("after kill -9", "start after kill -9 on that data", Side::Ours, SECONDS),
-                ],
-            },
-            Group {
-                label: "11.8 million documents",
-                bars: &[
-                    Bar("after a clean stop", "start after a clean stop on that data", Side::Ours, SECONDS),
-                    Bar("after kill -9", "start after kill -9 on that data", Side::Ours, SECONDS),
-                ],
-            },
+            Group { label: "1.76 million documents", bars: &STARTS },
+            Group { label: "11.8 million documents", bars: &STARTS },
         ],
     },
 ];
