@@ -1,0 +1,141 @@
+//! A connection's part in a body that its service takes in pieces ([`crate::pieces`]): the request is served by its head alone, and
+//! its reply comes when the body has ended, whole or not.
+
+use std::net::SocketAddr;
+
+use reactor::{ConnectionId, Io};
+
+use super::{Connection, Progress, Stop};
+use crate::composer::Shape;
+use crate::head::{Framing, Head};
+use crate::late::Ticket;
+use crate::limits::Limits;
+use crate::method::Method;
+use crate::pieces::{Dropped, Offered, Pieces};
+use crate::refusal::Refusal;
+use crate::request::Request;
+use crate::ring::Ring;
+use crate::serve::{self, Served};
+use crate::service::Service;
+use crate::shared::Shared;
+
+/// A body that stays unread until its request was served.
+pub(super) struct UnreadBody {
+    framing: Framing,
+    /// The client waits for a word before it sends it.
+    is_waited_for: bool,
+    /// The connection goes on behind it.
+    persistent: bool,
+    /// The same where nobody takes it.
+    persistent_without: bool,
+}
+
+impl UnreadBody {
+    pub(super) fn of(head: &Head<'_>, has_begun: bool, draining: bool, limits: &Limits) -> UnreadBody {
+        let is_waited_for = head.expects_continue && !has_begun;
+        // It is read and dropped then. A client that waits for a word may send its body or not, once it has got another.
+        let may_be_dropped = !is_waited_for
+            && match head.framing {
+                Framing::Length(length) => length <= limits.body_bytes_max as u64,
+                Framing::Chunked => false,
+            };
+        let persistent = head.persistent && !draining;
+        UnreadBody {
+            framing: head.framing,
+            is_waited_for,
+            persistent,
+            persistent_without: persistent && may_be_dropped,
+        }
+    }
+
+    pub(super) fn serve<S: Service>(
+        &self,
+        shared: &Shared<S>,
+        ring: &mut Ring,
+        (connection, peer): (ConnectionId, SocketAddr),
+        head: Head<'_>,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let ticket = Ticket { connection, sequence: ring.next_sequence(), peer: peer.ip() };
+        let (http10, head_only) = (head.http10, head.method == Method::Head);
+        let shape = Shape { http10, persistent: self.persistent_without, head_only };
+        let request = Request { head, body: &[], in_pieces: true, peer };
+        serve::serve(shared, ring, ticket, &request, shape, out)
+    }
+}
+
+impl<S: Service> Connection<S> {
+    /// A request was served whose body is taken in pieces, or not at all.
+    #[cold]
+    pub(super) fn after_head(
+        &mut self,
+        io: &mut Io<'_>,
+        served: Served,
+        (head_bytes, appended): (usize, usize),
+        body: &UnreadBody,
+    ) -> Progress {
+        let Served::InPieces(sink) = served else {
+            let progress = self.after_serving(io, served, head_bytes, appended);
+            if !self.blocked && !self.last {
+                self.reader.begin_pieces(Pieces::new(body.framing, Box::new(Dropped), None, true));
+            }
+            return progress;
+        };
+        let sequence = self.ring.next_sequence() - 1;
+        if let Some(slot) = self.ring.back_mut() {
+            slot.shape.persistent = body.persistent;
+        }
+        let mut pieces = Pieces::new(body.framing, sink, Some(sequence), body.persistent);
+        if self.draining {
+            pieces.until_ns = self.drain_until_ns();
+        }
+        self.reader.begin_pieces(pieces);
+        self.clock.begin_again();
+        self.take_more(io, head_bytes, body.is_waited_for)
+    }
+
+    /// A piece of a body was offered.
+    pub(super) fn after_offering(&mut self, io: &mut Io<'_>, consumed: usize, offered: Offered) -> Progress {
+        io.consume(consumed);
+        self.worker().metrics.bytes_in.add(consumed as u64);
+        match offered {
+            Offered::Starved => Progress::Stopped(Stop::Starved),
+            Offered::NoRoom => Progress::Stopped(Stop::Full),
+            Offered::Whole => {
+                self.end_pieces(io, Ok(()));
+                Progress::Served
+            }
+        }
+    }
+
+    /// The body that is taken in pieces is whole, or nothing more of it is taken: then the connection goes no further either.
+    pub(super) fn end_pieces(&mut self, io: &mut Io<'_>, end: Result<(), Refusal>) {
+        let Some(pieces) = self.reader.end_pieces() else { return };
+        io.gather(0, 0);
+        self.continue_due = false;
+        self.clock.begin_again();
+        let is_last = end.is_err() || !pieces.persistent || self.draining;
+        self.end_behind(pieces.sequence, is_last);
+        let limits = &self.worker().settings.limits;
+        pieces.into_sink().end(end.map_err(|refusal| refusal.fault(limits)));
+    }
+
+    /// Whether the connection ends behind the reply of this sequence, which has no other behind it.
+    pub(super) fn end_behind(&mut self, sequence: Option<u64>, is_last: bool) {
+        self.last |= is_last;
+        let next = self.ring.next_sequence();
+        if let Some(slot) = self.ring.back_mut()
+            && is_last
+            && sequence.is_some_and(|sequence| sequence + 1 == next)
+        {
+            slot.shape.persistent = false;
+        }
+    }
+
+    /// Until when a body that is taken in pieces may go on coming, now that the server is being stopped.
+    pub(super) fn drain_until_ns(&self) -> u64 {
+        let worker = self.worker();
+        let grace = u64::try_from(worker.settings.deadlines.drain_grace.as_nanos()).unwrap_or(u64::MAX);
+        worker.lp.now_ns().saturating_add(grace)
+    }
+}
