@@ -6,7 +6,6 @@
 
 use docs::sql::Value;
 use reactor::Loop;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -40,15 +39,20 @@ impl LoopTime<'_> {
     }
 }
 
-/// What runs began at is told from here.
-static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-/// Which kinds of a declared query took longer lately, and how long each takes on the pool. A kind is the set of parameters that are given: each has a plan of its own.
-#[derive(Default)]
+/// Which kinds of a declared query took longer lately, and how long each takes on the pool. A kind is the set of parameters that are
+/// given: each has a plan of its own.
 pub(crate) struct Habits {
+    /// Beginnings of runs are counted from here.
+    epoch: Instant,
     /// By kind, until when it is taken to be long, by the loops' clock. Several kinds may share a place.
     long_until_ns: [AtomicU64; KINDS],
     on_pool: [OnPool; KINDS],
+}
+
+impl Default for Habits {
+    fn default() -> Habits {
+        Habits { epoch: Instant::now(), long_until_ns: Default::default(), on_pool: Default::default() }
+    }
 }
 
 /// What the runs of one kind take on the pool.
@@ -109,10 +113,11 @@ impl Habits {
 
     /// One begins on the pool.
     pub(crate) fn begin(&self, habit: Habit) -> PoolRun<'_> {
-        let now_ns = EPOCH.elapsed().as_nanos() as u64;
+        let began = Instant::now();
+        let now_ns = began.duration_since(self.epoch).as_nanos() as u64;
         let begun_ns = &self.on_pool[habit.0].begun_ns;
         let _ = begun_ns.compare_exchange(0, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed);
-        PoolRun { habits: self, habit, began: Instant::now() }
+        PoolRun { habits: self, habit, began }
     }
 
     /// How long one will most likely take on the pool: as the last ones, and at least as long as one that still runs. The first one of
@@ -121,7 +126,7 @@ impl Habits {
         let OnPool { took_ns, begun_ns } = &self.on_pool[habit.0];
         let runs = match begun_ns.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
-            begun_ns => EPOCH.elapsed().saturating_sub(Duration::from_nanos(begun_ns)),
+            begun_ns => self.epoch.elapsed().saturating_sub(Duration::from_nanos(begun_ns)),
         };
         match took_ns.load(Ordering::Relaxed) {
             0 => LOOP_TIME_MAX.max(runs),

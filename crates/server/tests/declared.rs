@@ -245,15 +245,17 @@ fn steps_that_scan_say_so_where_they_hold_and_where_not() {
     assert_eq!(counts(), [Some(2), Some(1 + 14)]);
 }
 
-#[test]
-fn slow_queries_hold_no_loop_and_are_refused_at_once_where_too_many_wait() {
-    let slow = r#"
+/// A query that takes seconds on some thousand items.
+const SLOW: &str = r#"
 [[endpoints]]
 route = "GET /slow/{word}"
 query = "SELECT COUNT(*) AS n FROM items a, items b WHERE a.price || b.price LIKE '%' || :word || '%x%'"
 result = "row"
 "#;
-    let server = TestServer::start("memory = \"64MB\"\nscan_rows_max = 1000000000000", &format!("{ENDPOINTS}{slow}"));
+
+#[test]
+fn slow_queries_hold_no_loop_and_are_refused_at_once_where_too_many_wait() {
+    let server = TestServer::start("memory = \"64MB\"\nscan_rows_max = 1000000000000", &format!("{ENDPOINTS}{SLOW}"));
     (0..3).for_each(|part| server.put_items(part * 1_000..(part + 1) * 1_000));
     // Two run, as many wait as a part of the memory holds, and the others hear at once that they are too many.
     let mut clients: Vec<_> = (0..400).map(|_| server.connect()).collect();
@@ -285,14 +287,8 @@ result = "row"
 
 #[test]
 fn a_query_that_would_wait_longer_than_it_may_is_refused_at_once() {
-    let slow = r#"
-[[endpoints]]
-route = "GET /slow/{word}"
-query = "SELECT COUNT(*) AS n FROM items a, items b WHERE a.price || b.price LIKE '%' || :word || '%x%'"
-result = "row"
-"#;
     let settings = "query_seconds = 1\nscan_rows_max = 1000000000000";
-    let server = TestServer::start(settings, &format!("{ENDPOINTS}{slow}"));
+    let server = TestServer::start(settings, &format!("{ENDPOINTS}{SLOW}"));
     server.put_items(0..5_000);
     // Now it is known that it takes a second or more.
     assert_eq!(server.get("/slow/g").status, 504);
