@@ -70,18 +70,6 @@ fn a_reference_never_outlives_its_target() {
     assert!(report.is_clean(), "{:?}", report.faults);
 }
 
-/// For statements without RETURNING.
-struct NoRows;
-
-impl docs::sql::RowSink for NoRows {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, _field: docs::sql::Field<'_>) {}
-    fn end_row(&mut self) {}
-    fn bytes(&self) -> usize {
-        0
-    }
-}
-
 #[test]
 fn a_long_statement_that_others_overtake_does_not_hold_up_their_commits() {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,7 +93,7 @@ fn a_long_statement_that_others_overtake_does_not_hold_up_their_commits() {
     (0..2_000).for_each(|id| drop(service.database.write_now(&put(id, 0)).unwrap()));
     let sql = "UPDATE items SET n = n + 1 WHERE id = 1999 OR length(printf('%200000d', id)) = 0";
     let statement = docs::sql::Modification::prepare(sql, service.database.catalog()).unwrap();
-    let run = || service.database.modify(&statement, &[], &docs::sql::Budget::default(), &mut NoRows);
+    let run = || service.database.modify(&statement, &[], &docs::sql::Budget::default(), &mut docs::sql::NoRows);
     let started = Instant::now();
     assert_eq!(run().unwrap().rows, 1);
     let alone = started.elapsed();

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::service::NoRows;
 use docs::config::Config;
 use docs::expire::{Clock, Swept};
 use docs::key::KeyType;
+use docs::sql::NoRows;
 use docs::sql::{Budget, Modification, Scratch, StepText, Steps, StepsDid, StepsError};
 use docs::{Database, Op, Precondition, Required, RowsWanted, StepsCall, Write, WriteError};
 

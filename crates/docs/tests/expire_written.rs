@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::service::NoRows;
 use docs::config::Config;
 use docs::expire::{Clock, Swept};
 use docs::import::{Input, Options};
 use docs::key::KeyType;
+use docs::sql::NoRows;
 use docs::sql::{Budget, Modification, Scratch};
 use docs::{Database, Op, Precondition, Write, WriteError, Written};
 use rand::rngs::SmallRng;

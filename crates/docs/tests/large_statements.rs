@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::service::{NoRows, Service, config};
+use crate::service::{Service, config};
+use docs::sql::NoRows;
 use docs::sql::{Budget, Modification, ModifyError, Query, Scratch, SpillSpace};
 use docs::{Database, WriteError};
 use rand::rngs::SmallRng;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
 use docs::schema::Schema;
-use docs::sql::{Budget, Field, Modification, ModifyError, QueryError, RowSink, StepText, Steps, StepsDid, StepsError};
+use docs::sql::{Budget, Modification, ModifyError, NoRows, QueryError, StepText, Steps, StepsDid, StepsError};
 use docs::{Op, Precondition, Question, RowsWanted, StepsCall, Submission, Write, WriteError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -264,7 +264,7 @@ fn a_long_check_inside_a_statement_ends_where_nobody_wants_it_and_nothing_is_wri
         let is_over = || asked.load(Ordering::Relaxed) > wanted;
         let budget = Budget { deadline: Some(&is_over), ..Budget::default() };
         let outcome = docs::asking(Some(&question), || match as_steps {
-            false => service.database.modify(&statement, &[], &budget, &mut Nothing).map(|done| done.rows).err(),
+            false => service.database.modify(&statement, &[], &budget, &mut NoRows).map(|done| done.rows).err(),
             true => {
                 let call = StepsCall {
                     steps: Arc::clone(&steps),
@@ -293,17 +293,5 @@ fn a_long_check_inside_a_statement_ends_where_nobody_wants_it_and_nothing_is_wri
     for as_steps in [false, true] {
         let (ended, asked) = run(u64::MAX, as_steps);
         assert!(ended.is_none() && asked > 10, "asked {asked} times: {ended:?}");
-    }
-}
-
-/// Takes no rows.
-struct Nothing;
-
-impl RowSink for Nothing {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, _field: Field<'_>) {}
-    fn end_row(&mut self) {}
-    fn bytes(&self) -> usize {
-        0
     }
 }

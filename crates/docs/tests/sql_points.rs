@@ -1,7 +1,8 @@
 //! Lists of values that are looked up one by one: what they find, in which order, and what bounds them.
 
-use crate::service::{NoRows, Service};
+use crate::service::Service;
 use crate::sql_oracle::Both;
+use docs::sql::NoRows;
 use docs::sql::{Budget, Modification, Query, QueryError, Scratch};
 use serde_json::json;
 

@@ -11,7 +11,8 @@ use serde_json::json;
 use store::Options;
 
 use crate::declared_views::rows;
-use crate::service::{NoRows, Service, config};
+use crate::service::{Service, config};
+use docs::sql::NoRows;
 
 const ITEMS: &str = r#"
 [collections.items]

@@ -5,7 +5,8 @@ use docs::import::{Input, Options};
 use docs::sql::{Budget, Modification, Query, Scratch};
 use docs::{Database, ReadinessState, WriteError};
 
-use crate::service::{NoRows, Service, config};
+use crate::service::{Service, config};
+use docs::sql::NoRows;
 
 const PAGES: &str = r#"
 [collections.pages]

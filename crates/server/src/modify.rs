@@ -4,24 +4,12 @@ use crate::rows::Csv;
 use crate::statement::{Arguments, Shape};
 use docs::Database;
 use docs::catalog::Catalog;
-use docs::sql::{Budget, Field, Modification, ModifyError, Outcome, RowSink, SqlError, Value};
+use docs::sql::{Budget, Modification, ModifyError, NoRows, Outcome, RowSink, SqlError, Value};
 
 /// A prepared INSERT, UPDATE or DELETE.
 #[derive(Debug)]
 pub struct Change {
     statement: Modification,
-}
-
-/// Takes the rows of a statement that gives none.
-struct Nothing;
-
-impl RowSink for Nothing {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, _field: Field<'_>) {}
-    fn end_row(&mut self) {}
-    fn bytes(&self) -> usize {
-        0
-    }
 }
 
 impl Change {
@@ -76,7 +64,7 @@ impl Change {
                 let mut csv = Csv::new(self.statement.columns(), out);
                 self.execute(database, values, budget, &mut csv)
             }
-            Shape::Csv => self.execute(database, values, budget, &mut Nothing),
+            Shape::Csv => self.execute(database, values, budget, &mut NoRows),
             Shape::Lines => {
                 let outcome = self.write_rows(database, values, b'\n', budget, out)?;
                 if !out.is_empty() {
@@ -109,7 +97,7 @@ impl Change {
     ) -> Result<Outcome, ModifyError> {
         match self.statement.json_rows(out, separator) {
             Some(mut rows) => self.execute(database, values, budget, &mut rows),
-            None => self.execute(database, values, budget, &mut Nothing),
+            None => self.execute(database, values, budget, &mut NoRows),
         }
     }
 }

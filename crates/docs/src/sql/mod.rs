@@ -119,7 +119,7 @@ pub use plan_space::{PLAN_BYTES_DEFAULT, PlanSpace};
 pub use query::{Query, SPECIALISED_MAX, WantedIncluded};
 pub use resolve::{COLUMNS_MAX, INNER_MAX, PARAMETERS_MAX, TABLES_MAX};
 pub use run::Scratch;
-pub use sink::{Field, JsonRows, RowSink, write_field};
+pub use sink::{Field, JsonRows, NoRows, RowSink, write_field};
 pub use spill::SpillSpace;
 pub use statements::Statements;
 pub(crate) use steps::Given;

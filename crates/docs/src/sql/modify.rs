@@ -20,7 +20,7 @@ use super::resolve::changes::{Changing, Form, Given, OnConflict};
 use super::resolve::{AS_JSON, EXCLUDED};
 use super::row::as_key;
 use super::run::Scratch;
-use super::sink::{JsonRows, RowSink, write_field};
+use super::sink::{JsonRows, NoRows, RowSink, write_field};
 use super::sort;
 use super::value::{Field, Value, of_json};
 use super::workspace::Workspace;
@@ -150,23 +150,6 @@ impl RowSink for KeptRows {
     }
     fn bytes(&self) -> usize {
         self.bytes.len() + self.ends.len() * size_of::<usize>()
-    }
-}
-
-/// Counts rows.
-#[derive(Default)]
-struct Counted {
-    rows: u64,
-}
-
-impl RowSink for Counted {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, _field: Field<'_>) {}
-    fn end_row(&mut self) {
-        self.rows += 1;
-    }
-    fn bytes(&self) -> usize {
-        0
     }
 }
 
@@ -318,10 +301,9 @@ impl Modification {
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
     ) -> Result<u64, QueryError> {
-        let (source, mut counted) = (&self.sources[0], Counted::default());
+        let source = &self.sources[0];
         let known = &parameters[..source.parameters().len()];
-        source.execute(view, known, &mut Scratch::new(), budget, &mut counted)?;
-        Ok(counted.rows)
+        Ok(source.execute(view, known, &mut Scratch::new(), budget, &mut NoRows)?.rows)
     }
 
     /// What it does.

@@ -43,6 +43,19 @@ pub trait RowSink {
     fn note_asked(&mut self, _inner: usize, _asked: u64, _runs: u64) {}
 }
 
+/// Drops rows: for statements that give none, and where [`super::Outcome::rows`] is enough.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoRows;
+
+impl RowSink for NoRows {
+    fn begin_row(&mut self) {}
+    fn field(&mut self, _column: usize, _field: Field<'_>) {}
+    fn end_row(&mut self) {}
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
 /// Pieces of JSON around the values of a row, made once for a query.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowShape {

@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use serde_json::{Value as Json, json};
 
 use crate::declared_views::try_rows;
-use crate::service::NoRows;
+use docs::sql::NoRows;
 
 const ITEMS: u32 = 180;
 const OWNERS: u32 = 12;

@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use docs::config::{Config, Included};
-use docs::sql::{Field, RowSink};
 use docs::{CollectionId, Database, Op, Precondition, Write, WriteError, Written};
 use tempfile::TempDir;
 
@@ -116,18 +115,6 @@ impl Service {
     #[track_caller]
     pub(crate) fn refused(&self, command: &str) -> String {
         short(self.run(command).expect_err(command))
-    }
-}
-
-/// What a statement gives, where there is none.
-pub(crate) struct NoRows;
-
-impl RowSink for NoRows {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, _field: Field<'_>) {}
-    fn end_row(&mut self) {}
-    fn bytes(&self) -> usize {
-        0
     }
 }
 
