@@ -166,6 +166,17 @@ fn an_index_in_the_order_asked_for_is_read_where_few_rows_are_wanted() {
 }
 
 #[test]
+fn a_value_that_is_common_on_average_may_be_rare() {
+    let shop = Shop::usual();
+    shop.count(1e6, 1e5, [10.0, 9e5, 8e5, 9e5, 1e3]);
+    // By these averages nearly every order read backward would do, but for a rare state all would be read.
+    shop.check(
+        "SELECT note FROM orders WHERE state = :s AND day = :d ORDER BY id DESC LIMIT 20",
+        "SEARCH orders USING INDEX (state=:s, day=:d) BACKWARD\nORDER BY INDEX\nLIMIT",
+    );
+}
+
+#[test]
 fn rows_that_come_in_the_order_of_its_first_terms_are_sorted_within_these() {
     let shop = Shop::usual();
     let joined = "SELECT o.note, c.age FROM orders o JOIN customers c ON c.id = o.customer";

@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 
 use super::condition::{Condition, TableSet};
 use super::estimate;
+use super::expr::{Comparison, Expr};
 use super::plan::Estimate;
 use super::planner::Planner;
 
@@ -25,6 +26,10 @@ const WEIGHED_MAX: usize = 1_000;
 /// Of joins of more tables, tables that no condition joins with those placed wait until no others are left: small tables multiplied
 /// by one another look cheap until they are joined with a large one.
 const MULTIPLIED_MAX: usize = 8;
+/// Where the first table is read until enough rows have a value, so many times fewer than estimated are expected to have it. The
+/// estimate is that of an average value, and the one that is asked for may be rare or absent: then such a plan reads everything,
+/// while one that finds its rows by an index reads only those.
+const FEWER_EQUAL: f64 = 8.0;
 
 /// One table's place among the loops.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +58,8 @@ struct Begun {
     ordered: (bool, bool),
     /// What part of the first table's entries lies together in the first terms of the order asked for; one: none does.
     together: f64,
+    /// What is read of the first table is searched for rows that have a value.
+    searched: bool,
 }
 
 impl Begun {
@@ -123,6 +130,13 @@ impl Planner<'_> {
         steps
     }
 
+    /// Whether a table's rows are compared with a value when they are read, beside the conditions that its way fulfils.
+    fn searches(&self, table: usize, fulfilled: &[usize]) -> bool {
+        let conditions = self.conditions_of(table).iter().enumerate();
+        let mut open = conditions.filter(|(place, condition)| condition.is_of(table) && !fulfilled.contains(place));
+        open.any(|(_, condition)| matches!(condition.expr, Expr::Compare(Comparison::Equal, ..)))
+    }
+
     /// What a complete order costs, with sorting, and without what is not read where the first rows suffice.
     fn whole_cost(&self, begun: &Begun, wanted: f64) -> f64 {
         let first_only = self.plan.first_only;
@@ -149,7 +163,8 @@ impl Planner<'_> {
 
 /// What part of an order's work the first rows take.
 fn first_share(begun: &Begun, wanted: f64) -> f64 {
-    (wanted / begun.rows.max(f64::MIN_POSITIVE)).min(1.0)
+    let expected = if begun.searched { begun.rows / FEWER_EQUAL } else { begun.rows };
+    (wanted / expected.max(f64::MIN_POSITIVE)).min(1.0)
 }
 
 impl<'p, 'q> Search<'p, 'q> {
@@ -188,6 +203,7 @@ impl<'p, 'q> Search<'p, 'q> {
                     inner_single: true,
                     ordered: (order_of(true), order_of(false)),
                     together,
+                    searched: planner.searches(table, &ways[way.number].fulfilled),
                 };
                 next.push(Begun { inner_single: true, ..self.step(table, way, &nothing, None) });
             }
@@ -237,6 +253,7 @@ impl<'p, 'q> Search<'p, 'q> {
             inner_single: begun.inner_single && way.single,
             ordered: begun.ordered,
             together: begun.together,
+            searched: begun.searched,
         }
     }
 
