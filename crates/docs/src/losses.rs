@@ -5,6 +5,7 @@
 //! holds is refused unless [`Config::may_drop`] permits it.
 //!
 //! - Indexes, unique fields and references that were never in force are no loss, nor is a view that was never built.
+//! - An index that another one begins with is no loss: what it found, the longer one finds.
 //! - The documents of a collection that is no longer declared stay in the folder. Nobody reads or changes them until a configuration
 //!   declares the collection again. The collection's catalog row is marked ([`UNDECLARED`]), so the folder asks only once.
 
@@ -43,6 +44,8 @@ fn lost(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Resu
     }
     let wanted = differences::wanted_rows(config);
     let gone = stored.iter().filter(|(key, row)| !wanted.contains_key(*key) && !stored_catalog::is_part(row));
+    let is_contained = |key: &str| wanted.keys().any(|wanted| begins_index(key, wanted));
+    let gone = gone.filter(|(key, _)| !is_contained(key));
     for (kind, collection, name) in gone.filter_map(|(key, _)| differences::part_of(key)) {
         if config.collections.iter().any(|declared| declared.name == collection) {
             lost.add(format!("the {kind} {name}"));
@@ -52,6 +55,11 @@ fn lost(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Resu
         lost.add(format!("the view {name}"));
     }
     Ok(lost)
+}
+
+/// Whether the index of one row of the catalog has the first fields of another's.
+fn begins_index(shorter: &str, longer: &str) -> bool {
+    shorter.starts_with("index/") && longer.strip_prefix(shorter).is_some_and(|more| more.starts_with(','))
 }
 
 /// Collections that have documents, were declared when the folder was opened last, and no longer are.

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::catalog::CollectionInfo;
 use crate::caught;
 use crate::config::Config;
 use crate::database::{CATALOG_TREE, Database, Required, Write};
@@ -30,7 +31,7 @@ use crate::losses;
 use crate::open_error::OpenError;
 use crate::readiness::ReadinessState;
 use crate::rebuild;
-use crate::stored_catalog::{self, Rows};
+use crate::stored_catalog::{self, Rows, Work};
 use crate::views::{self, Builder};
 
 /// Why a view is not there whose build a refused reopening has stopped.
@@ -62,6 +63,18 @@ impl Drop for Passing {
     fn drop(&mut self) {
         self.database.inner.gate.leave(self.kind);
     }
+}
+
+/// Why only a restart takes a configuration over: some indexes must be whole before the first write.
+fn needs_restart(info: &CollectionInfo, work: &Work) -> String {
+    let fields = |number: &usize| format!("{}({})", info.name, info.indexes[*number].fields.join(", "));
+    let indexes: Vec<String> = work.wanted.indexes.iter().map(fields).collect();
+    let what =
+        if indexes.is_empty() { info.name.clone() } else { format!("the index {}", indexes.join(", the index ")) };
+    format!(
+        "restart the service to change {what}: references, expiry and the fields that an index carries need it complete, so it is \
+         built before writes are taken"
+    )
 }
 
 impl Database {
@@ -124,10 +137,7 @@ impl Database {
         views::resolve((store, catalog_tree), &snapshot, config, &resolved.catalog, &stored)?;
         for (info, work) in resolved.catalog.collections.iter().zip(&resolved.work) {
             if !work.is_empty() {
-                return Err(OpenError::Mismatch(format!(
-                    "restart to change an index of {} that its references or its expiry need, or what it carries",
-                    info.name
-                )));
+                return Err(OpenError::Mismatch(needs_restart(info, work)));
             }
         }
         Ok(())

@@ -114,6 +114,25 @@ fn another_configuration_for_an_open_database_is_refused_and_permitted_alike() {
 }
 
 #[test]
+fn an_index_that_another_one_begins_with_is_no_loss() {
+    let made = format!("{USERS}{VISITS}references = {{ user = \"users\" }}\n");
+    let longer = format!("{made}indexes = [[\"user\", \"at\"]]\n");
+    let service = filled(&made);
+    let later = Config { builds_indexes_later: true, ..config(&longer, false) };
+    match service.database.reopen::<OpenError>(&later, |_| Ok(())) {
+        Err(OpenError::Mismatch(why)) => assert!(why.contains("the index visits(user, at)"), "{why}"),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("the reference has no index until it is built"),
+    }
+    let database = again(service, &longer, false).0.unwrap();
+    assert!(database.dropped().is_empty(), "{}", database.dropped());
+    assert_eq!(docs::verify::database(&database).unwrap().faults, [""; 0]);
+    // The other way round, what the longer one finds alone is lost.
+    let back = filled(&longer);
+    assert_eq!(refused(again(back, &made, false).0), "the index visits(user,at)");
+}
+
+#[test]
 fn documents_of_a_collection_that_is_not_declared_stay_until_it_is_again() {
     let both = format!("{USERS}{VISITS}indexes = [[\"user\"]]\n");
     let (database, dir) = again(filled(&both), USERS, true);
