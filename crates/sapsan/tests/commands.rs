@@ -666,3 +666,29 @@ fn a_standard_error_that_is_full_or_closed_or_read_by_nobody_does_not_end_the_dr
     pipe.write_all(&[b'.'; 64 << 10]).expect("it fits");
     check_ends_well(Stdio::from(pipe));
 }
+
+#[test]
+fn a_statement_that_writes_more_than_a_transaction_holds_runs_on_a_stopped_folder_too() {
+    let folder = folder();
+    let lines: String = (0..60_000).map(|id| format!("{{\"id\":{id},\"n\":{}}}\n", id % 7)).collect();
+    std::fs::write(folder.path().join("items.ndjson"), lines).expect("a file");
+    let import = ["import", "service.toml", "--data", "d", "items.ndjson", "--collection", "items"];
+    assert!(sapsan(folder.path(), &import).status.success());
+    let query = |sql: &str| sapsan(folder.path(), &["query", "service.toml", "--data", "d", "--format", "json", sql]);
+    let changed = query("UPDATE items SET n = n + 1, text = printf('%2000s', n) WHERE n < 6");
+    assert!(changed.status.success(), "{}", String::from_utf8_lossy(&changed.stderr));
+    let counted = query("SELECT COUNT(*) AS n FROM items WHERE text IS NOT NULL");
+    assert_eq!(String::from_utf8_lossy(&counted.stdout), "[{\"n\":51429}]\n");
+}
+
+#[test]
+fn a_scope_that_no_token_has_is_told_and_is_no_mistake() {
+    let folder = folder();
+    let endpoint =
+        "[[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\nallow = \"token\"\nscope = \"shelf\"\n";
+    std::fs::write(folder.path().join("service.toml"), format!("{CONFIG}{endpoint}")).expect("a file");
+    let output = sapsan(folder.path(), &["check-config", "service.toml"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("no token has the scope `shelf`, which GET /items/{id} asks for"), "{told}");
+}

@@ -2,7 +2,7 @@
 
 use crate::changes::Feed;
 use crate::cold::ColdReads;
-use crate::config::{AdminListener, Durability, ServerConfig, ServiceConfig};
+use crate::config::{AdminListener, Durability, ServerConfig, ServiceConfig, unreachable_scopes};
 use crate::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER};
 use crate::preparing::{StartError, complete, open_folder, routes};
 use crate::query_pool::QueryPool;
@@ -227,6 +227,9 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         query_result_bytes_max = division.query_bytes,
         "the memory is divided"
     );
+    for told in unreachable_scopes(config) {
+        tracing::warn!("{told}");
+    }
     let weak = Arc::downgrade(&server);
     let http = Box::new(move || weak.upgrade().map(|server| (server.metrics(), server.series())));
     let sources = Sources { http, loops: reactor.loops().to_vec(), division, started };

@@ -2,7 +2,7 @@
 
 use super::{Outcome, folder, output};
 use crate::cli::{Format, Query as Arguments};
-use docs::sql::{Budget, Field, RowSink, Value, Workers, write_field};
+use docs::sql::{Budget, Field, RowSink, SpillSpace, Value, Workers, write_field};
 use docs::{Database, Session};
 use server::config::ServiceConfig;
 use server::modify::Change;
@@ -24,11 +24,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let data = &arguments.data;
     let given = given(&arguments.params)?;
+    let spill_bytes = config.server.query_spill_bytes;
+    let spill = (spill_bytes > 0).then(|| Arc::new(SpillSpace::new(data, spill_bytes)));
+    let budget = budget(spill.as_ref());
     if Change::is_one(&arguments.sql) {
         let database = folder::open_to_write(&config, &documents, data)?;
         // A changed file may have views that are not built yet.
         database.wait_for_views();
-        return change(&database, arguments, &given);
+        return change(&database, arguments, &given, &budget);
     }
     let database = folder::open_to_look(&documents, &arguments.config, data, server::store_options(&config))?;
     // A build that was stopped begins again.
@@ -38,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let query = query.with_workers(Arc::new(Workers::new(helpers)));
     let values = query.bind(&given).map_err(not_given)?;
     let session = database.session().map_err(|error| error.to_string())?;
-    output::bytes(&execute(&query, &values, &session, arguments.format)?)
+    output::bytes(&execute(&query, &values, &session, arguments.format, &budget)?)
 }
 
 fn not_given(name: String) -> String {
@@ -46,17 +49,17 @@ fn not_given(name: String) -> String {
 }
 
 /// Runs a statement that writes; how many documents it was about goes to standard error.
-fn change(database: &Database, arguments: &Arguments, given: &Given) -> Outcome {
+fn change(database: &Database, arguments: &Arguments, given: &Given, budget: &Budget<'_>) -> Outcome {
     let change = Change::prepare(&arguments.sql, database.catalog()).map_err(|error| error.to_string())?;
     let values = change.bind(given).map_err(not_given)?;
-    let (budget, mut out) = (budget(), Vec::new());
+    let mut out = Vec::new();
     let changed = match arguments.format {
-        Format::Json => change.write(database, &values, Shape::Json, &budget, &mut out).inspect(|_| out.push(b'\n')),
-        Format::Ndjson => change.write(database, &values, Shape::Lines, &budget, &mut out),
-        Format::Csv => change.write(database, &values, Shape::Csv, &budget, &mut out),
+        Format::Json => change.write(database, &values, Shape::Json, budget, &mut out).inspect(|_| out.push(b'\n')),
+        Format::Ndjson => change.write(database, &values, Shape::Lines, budget, &mut out),
+        Format::Csv => change.write(database, &values, Shape::Csv, budget, &mut out),
         Format::Table => {
             let mut table = Table::new(change.columns());
-            let changed = change.execute(database, &values, &budget, &mut table);
+            let changed = change.execute(database, &values, budget, &mut table);
             if changed.is_ok() && table.rows.first().is_some_and(|head| !head.is_empty()) {
                 table.print(&mut out);
             }
@@ -68,24 +71,31 @@ fn change(database: &Database, arguments: &Arguments, given: &Given) -> Outcome 
     output::bytes(&out)
 }
 
-fn budget() -> Budget<'static> {
+/// No bound but that of memory, and of the disk where what exceeds it goes.
+fn budget(spill: Option<&Arc<SpillSpace>>) -> Budget<'_> {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-    Budget { now_ms, rows_max: u64::MAX, output_bytes_max: 1 << 30, ..Budget::default() }
+    Budget { now_ms, rows_max: u64::MAX, output_bytes_max: 1 << 30, spill, ..Budget::default() }
 }
 
-fn execute(query: &Statement, values: &[Value<'_>], session: &Session, format: Format) -> Result<Vec<u8>, String> {
-    let (budget, mut out) = (budget(), Vec::new());
+fn execute(
+    query: &Statement,
+    values: &[Value<'_>],
+    session: &Session,
+    format: Format,
+    budget: &Budget<'_>,
+) -> Result<Vec<u8>, String> {
+    let mut out = Vec::new();
     let outcome = match format {
         Format::Json => {
-            let outcome = query.write(session, values, Shape::Json, &budget, &mut out);
+            let outcome = query.write(session, values, Shape::Json, budget, &mut out);
             out.push(b'\n');
             outcome
         }
-        Format::Ndjson => query.write(session, values, Shape::Lines, &budget, &mut out),
-        Format::Csv => query.write(session, values, Shape::Csv, &budget, &mut out),
+        Format::Ndjson => query.write(session, values, Shape::Lines, budget, &mut out),
+        Format::Csv => query.write(session, values, Shape::Csv, budget, &mut out),
         Format::Table => {
             let mut table = Table::new(query.columns());
-            let outcome = query.execute(&session.now(), values, &budget, &mut table);
+            let outcome = query.execute(&session.now(), values, budget, &mut table);
             if table.rows.len() > TABLE_ROWS_MAX + 1 {
                 return Err(format!("over {TABLE_ROWS_MAX} rows: add LIMIT, or take --format ndjson"));
             }

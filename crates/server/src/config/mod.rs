@@ -12,6 +12,7 @@ mod server;
 pub(crate) mod size;
 mod steps;
 mod token;
+mod unreachable;
 
 pub use cors::CorsConfig;
 pub use endpoint::{Action, EndpointConfig, PageConfig, SortConfig, Target};
@@ -21,6 +22,7 @@ pub use server::{AdminListener, Durability, ServerConfig};
 pub use steps::StepConfig;
 pub(crate) use token::read_all as read_tokens;
 pub use token::{TokenConfig, is_scope, parse_moment};
+pub use unreachable::unreachable_scopes;
 
 use crate::failure::ErrorRules;
 use docs::config::{Config, Mistake, Mistakes, Source};
