@@ -178,12 +178,18 @@ pub(crate) fn problem_with(
     failure: &Failure,
     mut document: serde_json::Map<String, serde_json::Value>,
 ) -> Vec<u8> {
-    document.insert("title".to_owned(), failure.kind.title().into());
+    document.insert("title".to_owned(), title(status, failure.kind).into());
     document.insert("status".to_owned(), status.0.into());
     if !failure.detail.is_empty() {
         document.insert("detail".to_owned(), failure.detail.as_ref().into());
     }
     serde_json::Value::Object(document).to_string().into_bytes()
+}
+
+/// The title of a kind that has one status, and of that status where the endpoint has chosen it.
+fn title(status: Status, kind: Kind) -> &'static str {
+    let row = TABLE.iter().find(|row| row.1 == status.0);
+    if kind == Kind::Unmet { row.map_or(kind.title(), |row| row.2) } else { kind.title() }
 }
 
 #[cfg(test)]
@@ -214,7 +220,14 @@ mod mapping {
         let (status, media, body) = rules.reply(&Failure::new(Kind::Invalid, "mark: 6 is more than 5"));
         let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
         assert_eq!((status.0, media), (400, "application/problem+json"));
+        assert_eq!(body["title"], "Invalid request");
         assert_eq!(body["detail"], "mark: 6 is more than 5");
         assert_eq!(body["status"], 400);
+        // An endpoint's step chooses its status; the title is that of the status.
+        for (status, title) in [(401, "Unauthorized"), (409, "Conflict"), (418, "Not as expected")] {
+            let (_, _, body) = rules.reply(&Failure::unmet(status, "sign in first"));
+            let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+            assert_eq!((&body["title"], &body["status"]), (&title.into(), &status.into()));
+        }
     }
 }
