@@ -287,11 +287,12 @@ impl DeclaredQuery {
             }
             Ok(outcome) => {
                 let mut reply = reply;
-                if service.queries.is_told(&outcome)
-                    && let Some(plan) = self.tell(&service.queries, &outcome, (values.as_slice(), page.as_ref()))
-                    && access::wants_plan(service, request)
-                {
-                    reply.header(PLAN_FIELD, &plan);
+                let asked = (values.as_slice(), page.as_ref());
+                if service.queries.is_told(&outcome) {
+                    self.tell(&service.queries, &outcome, asked);
+                }
+                if request.header(PLAN_FIELD).is_some() && access::wants_plan(service, request) {
+                    reply.header(PLAN_FIELD, &self.plan_of(asked).0);
                 }
                 large::send(&service.replies, &service.errors, reply, Status(200), JSON, out);
             }
@@ -369,12 +370,10 @@ impl DeclaredQuery {
         }
     }
 
-    /// Counts a run that is worth a word, and gives the plan where the reply is to tell it.
+    /// Counts a run that is worth a word.
     #[cold]
-    fn tell(&self, queries: &Queries, outcome: &Outcome, asked: (&[Value<'_>], Option<&Page>)) -> Option<Arc<str>> {
-        let (plan, _) = self.plan_of(asked);
-        queries.count(outcome, &plan, outcome.scans, &self.route, None);
-        outcome.scans.then_some(plan)
+    fn tell(&self, queries: &Queries, outcome: &Outcome, asked: (&[Value<'_>], Option<&Page>)) {
+        queries.count(outcome, &self.plan_of(asked).0, outcome.scans, &self.route, None);
     }
 
     /// What the statement is told of the time.
@@ -407,7 +406,7 @@ impl DeclaredQuery {
         let read = move |session: &docs::Session, room: Room| query.run_cold(session, room);
         let done = move |mut late: LateReply, told: Result<WholeReply, Failure>| match told {
             Ok((body, plan)) => {
-                if let Some(plan) = plan.filter(|_| wants_plan) {
+                if wants_plan {
                     late.header(PLAN_FIELD, &plan);
                 }
                 large::send_late(&replies, &errors, late, Status(200), JSON, body);
@@ -430,7 +429,7 @@ impl DeclaredQuery {
         });
     }
 
-    /// The result, and the plan where the reply is to tell it.
+    /// The result and its plan.
     pub(crate) fn run_whole(
         &self,
         session: &docs::Session,
@@ -441,9 +440,10 @@ impl DeclaredQuery {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let mut out = Vec::new();
         let outcome = self.run(session, (&values, page), &mut docs::sql::Scratch::new(), budget, &mut out)?;
-        let is_told = queries.is_told(&outcome);
-        let plan = if is_told { self.tell(queries, &outcome, (&values, page)) } else { None };
-        Ok((out, plan.map(|plan| plan.as_ref().to_owned())))
+        if queries.is_told(&outcome) {
+            self.tell(queries, &outcome, (&values, page));
+        }
+        Ok((out, self.plan_of((&values, page)).0))
     }
 
     /// The same where it may have helpers; it is counted, and a reply tells the plan.
@@ -553,7 +553,7 @@ impl<'v> Values<'v> {
 }
 
 /// A reply's body, and the plan where the reply is to tell it.
-pub(crate) type WholeReply = (Vec<u8>, Option<String>);
+pub(crate) type WholeReply = (Vec<u8>, Arc<str>);
 
 /// Why a run gave no result.
 pub(crate) enum Ended {
