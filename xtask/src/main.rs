@@ -9,6 +9,7 @@ mod browser;
 mod campaign;
 mod charts;
 mod openapi;
+mod programs;
 mod promtool;
 mod tests;
 mod tools;

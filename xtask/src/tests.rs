@@ -1,9 +1,9 @@
 //! `cargo xtask test`: everything that must hold before a change lands. Its last line counts the tests.
 
-use crate::{browser, openapi, promtool, tools};
+use crate::{browser, openapi, programs, promtool, tools};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the test binaries reported, added up.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     }
     // mimalloc and the SQLite that serves as oracle are C, compiled by the build.
     tools::require("cc", "build-essential")?;
+    // They come over the network, which keeps no core busy: the lints are compiled meanwhile.
+    let installing = std::thread::spawn(install_checkers);
     step("format", || tools::run("cargo", &["fmt", "--all", "--check"]))?;
     step("lints", || {
         tools::run("cargo", &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"])
@@ -57,24 +59,35 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
                 .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links"),
         )
     })?;
-    // Without them some tests are skipped, and say so.
-    for (name, outcome) in [
-        ("checkers of OpenAPI", step("checkers of OpenAPI", || openapi::install(&[]))),
-        ("promtool", step("promtool", || promtool::install(&[]))),
-        ("browser", step("browser", || browser::install(&[]))),
-    ] {
-        if let Err(why) = outcome {
-            println!("{name}: not installed: {why}");
+    for (name, outcome, took) in installing.join().map_err(|_| "the thread that installs checkers panicked")? {
+        match outcome {
+            Ok(()) => println!("== {name}: there, {:.0} s beside the others", took.as_secs_f64()),
+            Err(why) => println!("== {name}: not installed: {why}"),
         }
     }
     let mut tally = Tally::default();
     // The lints have checked the examples, which would take a twentieth of the building.
-    let outcome = step("tests", || run_tests(&mut tally, &["--lib", "--bins", "--tests"]))
-        .and(step("examples in the documentation", || run_tests(&mut tally, &["--doc"])))
+    let outcome = step("tests", || run_programs(&mut tally, &["--lib", "--bins", "--tests"]))
+        .and(step("examples in the documentation", || run_examples(&mut tally)))
         .and_then(|()| if tally.passed > 0 { Ok(()) } else { Err("no test was run".to_string()) });
     let passed = tally.passed.saturating_sub(tally.skipped_as_passed);
     println!("{passed} passed, {} failed, {} skipped", tally.failed, tally.skipped);
     outcome
+}
+
+/// One checker: its name, what came of installing it, and how long that took.
+type Installed = (&'static str, Result<(), String>, Duration);
+
+/// Installs what some tests need, one after the other. Without it they are skipped, and say so.
+fn install_checkers() -> Vec<Installed> {
+    let checkers: [(_, fn(&[String]) -> Result<(), String>); 3] =
+        [("checkers of OpenAPI", openapi::install), ("promtool", promtool::install), ("browser", browser::install)];
+    let install = |(name, install): (&'static str, fn(&[String]) -> Result<(), String>)| {
+        let started = Instant::now();
+        let outcome = install(&[]);
+        (name, outcome, started.elapsed())
+    };
+    checkers.map(install).into()
 }
 
 fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
@@ -89,11 +102,30 @@ fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), Str
     outcome
 }
 
-/// Runs every test of these targets, also after a failure, and counts.
-fn run_tests(tally: &mut Tally, targets: &[&str]) -> Result<(), String> {
+/// Runs the tests in the programs of these targets and counts.
+fn run_programs(tally: &mut Tally, targets: &[&str]) -> Result<(), String> {
+    let mut failed = Vec::new();
+    programs::run(targets, |ended| {
+        println!("== {}: {:.0} s\n{}", ended.name, ended.took.as_secs_f64(), ended.output);
+        ended.output.lines().for_each(|line| tally.add(line));
+        match ended.status {
+            Ok(status) if status.success() => {}
+            Ok(status) => failed.push(format!("{} ended with {status}", ended.name)),
+            Err(why) => failed.push(why),
+        }
+    })?;
+    if failed.is_empty() {
+        return Ok(());
+    }
+    // A program that aborts prints no result line: the closing line must not say that nothing failed.
+    tally.failed = tally.failed.max(1);
+    Err(failed.join("; "))
+}
+
+/// Runs the examples in the documentation and counts.
+fn run_examples(tally: &mut Tally) -> Result<(), String> {
     let mut child = Command::new("cargo")
-        .args(["test", "--workspace", "--locked", "--no-fail-fast"])
-        .args(targets)
+        .args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"])
         .current_dir(tools::root())
         .stdout(Stdio::piped())
         .spawn()
@@ -106,9 +138,8 @@ fn run_tests(tally: &mut Tally, targets: &[&str]) -> Result<(), String> {
     }
     let status = child.wait().map_err(|error| format!("waiting for cargo: {error}"))?;
     if !status.success() {
-        // A binary that aborts prints no result line: the closing line must not say that nothing failed.
         tally.failed = tally.failed.max(1);
-        return Err(format!("the tests ended with {status}"));
+        return Err(format!("the examples ended with {status}"));
     }
     Ok(())
 }
@@ -134,7 +165,7 @@ mod counting {
 }
 
 #[cfg(test)]
-mod programs {
+mod files_of_tests {
     use crate::tools;
     use std::fs;
     use std::path::Path;
