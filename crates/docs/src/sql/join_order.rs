@@ -5,6 +5,9 @@
 //! are joined most often have so few sets that none is left out; of more, the time is bounded and the order is a good one, not always
 //! the best. A query's plan depends on its text and the counts alone.
 //!
+//! Where all rows are wanted, an order that has cost more than a whole one is not gone on with: a first whole one is found by adding the
+//! table that costs least each time.
+//!
 //! What a table's ways cost depends only on which of its neighbours (the tables that a condition or its ON names beside it) are placed.
 //! So ways are weighed once for each set of these, and a step takes some nanoseconds.
 
@@ -98,6 +101,8 @@ struct Search<'p, 'q> {
     weighed: Vec<Vec<Weighed>>,
     places: HashMap<Situation, usize>,
     wanted: f64,
+    /// What an order may have cost to be gone on with.
+    cost_max: f64,
 }
 
 impl Planner<'_> {
@@ -105,6 +110,9 @@ impl Planner<'_> {
     pub(super) fn join_order(&self) -> Vec<Step> {
         let wanted = if self.plan.first_only { 1.0 } else { self.wanted_rows() };
         let mut search = Search::new(self, wanted);
+        if !wanted.is_finite() {
+            search.cost_max = search.first_whole_cost();
+        }
         let begun_max = (STEPS_MAX / search.tables.len().pow(2).max(1)).max(BEGUN_LEAST);
         let mut all: Vec<Begun> = Vec::new();
         let mut front = 0..0;
@@ -167,6 +175,10 @@ fn first_share(begun: &Begun, wanted: f64) -> f64 {
     (wanted / expected.max(f64::MIN_POSITIVE)).min(1.0)
 }
 
+fn cheapest(orders: &[Begun]) -> Option<Begun> {
+    orders.iter().copied().min_by(|a, b| a.cost().total_cmp(&b.cost()))
+}
+
 impl<'p, 'q> Search<'p, 'q> {
     fn new(planner: &'p Planner<'q>, wanted: f64) -> Self {
         let (count, joined) = (planner.logical.tables.len(), planner.joined());
@@ -178,7 +190,28 @@ impl<'p, 'q> Search<'p, 'q> {
         }
         near.iter_mut().enumerate().for_each(|(table, near)| *near &= !(1 << table));
         let needs = (0..count).map(|table| planner.needs(table)).collect();
-        Search { planner, tables, needs, near, weighed: Vec::new(), places: HashMap::new(), wanted }
+        Search {
+            planner,
+            tables,
+            needs,
+            near,
+            weighed: Vec::new(),
+            places: HashMap::new(),
+            wanted,
+            cost_max: f64::INFINITY,
+        }
+    }
+
+    /// What an order costs that has the table that costs least at each place; without bound where such an order is not complete.
+    fn first_whole_cost(&mut self) -> f64 {
+        let mut next = Vec::new();
+        self.first_steps(&mut next);
+        for _ in 1..self.tables.len() {
+            let Some(begun) = cheapest(&next) else { return f64::INFINITY };
+            next.clear();
+            self.steps_from(0, &begun, &mut next);
+        }
+        cheapest(&next).map_or(f64::INFINITY, |begun| self.planner.whole_cost(&begun, self.wanted))
     }
 
     /// The orders of one table, by each of its ways.
@@ -296,9 +329,12 @@ impl<'p, 'q> Search<'p, 'q> {
     /// Puts those that go on behind the others: the cheapest of each kind, as many as may. Where few rows are wanted, an order may in the
     /// end cost less than its parts, so the cheapest by their first rows go on as well.
     fn best_of(&self, next: &[Begun], most: usize, all: &mut Vec<Begun>) {
+        // Of very many tables the first whole order may be among those left out before.
+        let is_any_within = next.iter().any(|begun| begun.cost() <= self.cost_max);
+        let cost_max = if is_any_within { self.cost_max } else { f64::INFINITY };
         let mut keep = |cost: &dyn Fn(&Begun) -> f64| {
             let mut best: HashMap<_, usize> = HashMap::with_capacity(next.len());
-            for (place, begun) in next.iter().enumerate() {
+            for (place, begun) in next.iter().enumerate().filter(|(_, begun)| begun.cost() <= cost_max) {
                 let known = best.entry(begun.kind()).or_insert(place);
                 if cost(begun) < cost(&next[*known]) {
                     *known = place;
