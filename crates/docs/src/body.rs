@@ -7,9 +7,9 @@ use binjson::{Document, Encoder};
 
 use crate::config::Item;
 use crate::error::WriteError;
-use crate::long_check::LONG_CHECK_BYTES;
+use crate::long_check::{LONG_CHECK_BYTES, SHORT_CHECK_STEPS};
 use crate::row::{NAMES_MAX, Names, Plain, Shape, plain};
-use crate::schema::Schema;
+use crate::schema::{self, Schema};
 use crate::sql::OwnedValue;
 
 /// What a body must be, and what is read from it.
@@ -50,11 +50,6 @@ impl Body {
         self.schema.fields().iter().map(|field| field.name.as_str())
     }
 
-    /// Whether the check of a body is no work for an event loop.
-    pub fn is_long(&self, json: &[u8]) -> bool {
-        json.len() >= LONG_CHECK_BYTES && !self.schema.is_plain()
-    }
-
     /// Checks a body and gives its values.
     pub fn values(&self, json: &[u8]) -> Result<Vec<OwnedValue>, WriteError> {
         let mut stored = Vec::new();
@@ -69,6 +64,14 @@ impl Body {
             checked.map_err(|misfit| WriteError::Invalid { why: misfit.why, pointer: misfit.pointer })?;
             Ok((0..self.names.len()).map(|place| owned(&plain(row.get(place)))).collect())
         })
+    }
+
+    /// The same on an event loop; `None` where the check is no work for one.
+    pub fn values_on_loop(&self, json: &[u8]) -> Result<Option<Vec<OwnedValue>>, WriteError> {
+        if json.len() >= LONG_CHECK_BYTES && !self.schema.is_plain() {
+            return Ok(None);
+        }
+        schema::within(SHORT_CHECK_STEPS, || self.values(json)).transpose()
     }
 }
 

@@ -4,7 +4,8 @@
 //! Every write keeps and obeys them from the moment the database is open. A thread goes through the documents that are there,
 //! some at a time: each batch is a transaction that reads the documents as they are **now**, checks them and puts their entries.
 //! What a write changes meanwhile makes the batch try again, so no entry of an old document is ever put; what is inserted behind
-//! the thread was kept by its write. When all were seen, one transaction changes the catalog's rows, and queries begin to use them.
+//! the thread was kept by its write. The second time everybody's commits wait: no document is checked by a schema there (it is the
+//! one that was checked the first time, or its write has checked it), and a batch that takes long is taken in parts. When all were seen, one transaction changes the catalog's rows, and queries begin to use them.
 //!
 //! - A document that breaks a rule, two with one value in a field that is to be unique, an entry over its bound: that rule, field
 //!   or index is refused, and neither kept nor heeded from then on. The thread goes on to the end, so that what is told has the
@@ -30,6 +31,7 @@ use crate::key::Key;
 use crate::readiness::Readiness;
 use crate::rebuild::shown_key;
 use crate::row::{Row, Shape};
+use crate::statement::{AGAIN_TIME, Share};
 use crate::views::Heart;
 
 /// Keys that are taken from one snapshot, so that none is held long.
@@ -207,7 +209,8 @@ fn build(
 }
 
 /// Brings some documents in line with what is new: fewer at a time where their entries, which may carry large fields, do not fit
-/// into one transaction. A single one that does not fit was refused when it was written, or is an error.
+/// into one transaction, or where others would wait for long. A single one that does not fit was refused when it was written, or is
+/// an error.
 fn enter_in_parts(
     heart: &Heart,
     collection: &Collection,
@@ -215,7 +218,7 @@ fn enter_in_parts(
     keys: &[Vec<u8>],
 ) -> Result<(), store::Error> {
     match enter(heart, collection, targets, keys) {
-        Err(store::Error::Limit { .. }) if keys.len() > 1 => {
+        Err(store::Error::Limit { .. } | store::Error::Busy) if keys.len() > 1 => {
             let (first, second) = keys.split_at(keys.len() / 2);
             enter_in_parts(heart, collection, targets, first)?;
             enter_in_parts(heart, collection, targets, second)
@@ -231,24 +234,14 @@ fn enter(
     targets: &mut [Target<'_>],
     keys: &[Vec<u8>],
 ) -> Result<(), store::Error> {
-    // By target: which document, and why.
-    let (mut found, mut failure): (Vec<(usize, String, String)>, Option<store::Error>) = (Vec::new(), None);
-    let commit = heart.store.commit(&mut |tx| {
-        found.clear();
-        failure = None;
-        for key in keys {
-            if let Err(error) = enter_one(collection, targets, key, tx, &mut found) {
-                failure = Some(error);
-                return Err(store::Abort);
-            }
-        }
-        Ok(())
-    });
+    let mut batch = Batch::new(collection, targets, keys);
+    let commit = heart.store.commit(&mut |tx| batch.run(tx));
+    let Batch { found, failure, .. } = batch;
     match (commit, failure) {
         (Err(store::Error::Aborted), Some(error)) => return Err(error),
         (commit, _) => drop(commit?),
     }
-    for (place, key, why) in found {
+    for Found { place, key, why } in found {
         let target = &mut targets[place];
         if target.breakers.count == 0 {
             tracing::error!(collection = collection.info.name, why, "the change of the schema is refused");
@@ -259,20 +252,77 @@ fn enter(
     Ok(())
 }
 
+/// A document that breaks something: which target, the document's key, and why.
+struct Found {
+    place: usize,
+    key: String,
+    why: String,
+}
+
+/// What was seen of a document the first time: its stamp, and by target why it does not fit a schema.
+#[derive(Default)]
+struct Seen {
+    stamp: Option<[u8; STAMP_BYTES]>,
+    misfits: Vec<(usize, String)>,
+}
+
+/// Documents of one transaction.
+struct Batch<'b, 'c> {
+    collection: &'b Collection,
+    targets: &'b [Target<'c>],
+    keys: &'b [Vec<u8>],
+    runs: u32,
+    /// By document.
+    seen: Vec<Seen>,
+    found: Vec<Found>,
+    failure: Option<store::Error>,
+}
+
+impl<'b, 'c> Batch<'b, 'c> {
+    fn new(collection: &'b Collection, targets: &'b [Target<'c>], keys: &'b [Vec<u8>]) -> Batch<'b, 'c> {
+        let seen = keys.iter().map(|_| Seen::default()).collect();
+        Batch { collection, targets, keys, runs: 0, seen, found: Vec::new(), failure: None }
+    }
+
+    /// Enters the documents. From the second time on everybody's commits wait.
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
+        self.found.clear();
+        self.runs += 1;
+        let share = (self.runs > 1).then(|| Share::begin(AGAIN_TIME));
+        self.failure = self.run_within(share.as_ref(), tx).err();
+        if self.failure.is_none() { Ok(()) } else { Err(store::Abort) }
+    }
+
+    fn run_within(&mut self, share: Option<&Share>, tx: &mut Tx<'_>) -> Result<(), store::Error> {
+        for (number, key) in self.keys.iter().enumerate() {
+            if number > 0 && share.is_some_and(Share::is_over) {
+                return Err(store::Error::Busy);
+            }
+            let (seen, is_again) = (&mut self.seen[number], share.is_some());
+            enter_one((self.collection, self.targets), (key, seen, is_again), tx, &mut self.found)?;
+        }
+        Ok(())
+    }
+}
+
 fn enter_one(
-    collection: &Collection,
-    targets: &[Target<'_>],
-    key: &[u8],
+    (collection, targets): (&Collection, &[Target<'_>]),
+    (key, seen, is_again): (&[u8], &mut Seen, bool),
     tx: &mut Tx<'_>,
-    found: &mut Vec<(usize, String, String)>,
+    found: &mut Vec<Found>,
 ) -> Result<(), store::Error> {
     let Some(stored) = tx.get(collection.info.tree, key)?.map(|value| value.into_owned()) else { return Ok(()) };
     let info = &collection.info;
+    let stamp = stored.first_chunk::<STAMP_BYTES>().copied();
+    if !is_again {
+        seen.stamp = stamp;
+    }
+    let is_as_seen = seen.stamp == stamp;
     let shown = |key: &[u8]| format!("{}/{}", info.name, shown_key(info.key.kind, key));
     let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
     let Some((document, own)) = document.zip(info.key.kind.of_bytes(key)) else {
         let why = format!("the stored document {} is damaged", shown(key));
-        found.extend((0..targets.len()).map(|place| (place, shown(key), why.clone())));
+        found.extend((0..targets.len()).map(|place| Found { place, key: shown(key), why: why.clone() }));
         return Ok(());
     };
     let mut shape = Shape::default();
@@ -282,14 +332,28 @@ fn enter_one(
             let refusal = match target.part {
                 Part::Index(number) => one.index(number)?,
                 Part::Unique(number) => one.unique(number, &shown)?,
-                Part::Rule(number) => one.rule(number)?,
+                Part::Rule(number) if !matches!(collection.announced[number].rule, Rule::Schema(_)) => {
+                    one.rule(number)?
+                }
+                Part::Rule(number) if !is_again => {
+                    let refusal = one.rule(number)?;
+                    if let Some(Refusal::Own(why)) = &refusal {
+                        seen.misfits.push((place, why.clone()));
+                    }
+                    refusal
+                }
+                // What was written since then obeys the schema, unless that is refused already: then it is not counted.
+                Part::Rule(_) => {
+                    let misfit = seen.misfits.iter().find(|(of, _)| is_as_seen && *of == place);
+                    misfit.map(|(_, why)| Refusal::Own(why.clone()))
+                }
             };
             if let Some(refusal) = refusal {
                 let why = match refusal {
                     Refusal::Twice(why) => why,
                     Refusal::Own(why) => format!("the stored document {}: {why}", shown(key)),
                 };
-                found.push((place, shown(key), why));
+                found.push(Found { place, key: shown(key), why });
             }
         }
         Ok(())
@@ -412,4 +476,115 @@ fn laid_over(tx: &mut Tx<'_>, catalog: store::TreeId, key: &str, fields: &str) -
         row[name.as_str()] = value.clone();
     }
     Ok(row.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::database::{Database, Write};
+    use crate::key::KeyType;
+    use crate::write::{Op, Precondition};
+
+    const COUNT: u32 = 64;
+    const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+    /// A schema of any kind.
+    const SCHEMA: &str = r##"
+[collections.items.schema]
+"$ref" = "#/$defs/tree"
+[collections.items.schema."$defs".tree]
+anyOf = [
+    { type = "object", additionalProperties = { "$ref" = "#/$defs/tree" } },
+    { type = "array", items = { "$ref" = "#/$defs/tree" } },
+    { type = "integer" },
+]
+"##;
+
+    fn open(folder: &std::path::Path, config: &str) -> Database {
+        let mut config = Config::parse("c.toml".as_ref(), config).unwrap();
+        config.builds_indexes_later = true;
+        let store = store::Store::open(folder, store::Options::default()).unwrap().0;
+        let catalog = store.tree(crate::database::CATALOG_TREE).unwrap();
+        let stored = crate::stored_catalog::read(&store.reader().unwrap().snapshot(), catalog).unwrap();
+        // The builder does not begin.
+        Database::assemble(&config, folder, store, &stored, Arc::default(), None).unwrap().0
+    }
+
+    fn key(id: u32) -> Vec<u8> {
+        KeyType::U32.of_text(&id.to_string()).unwrap().as_bytes().to_vec()
+    }
+
+    fn put(database: &Database, id: u32, tree: &str) {
+        let op = Op::Put { key: key(id), body: format!("{{\"id\":{id},\"tree\":{tree}}}").into_bytes() };
+        let collection = database.collection("items").unwrap();
+        database.write_now(&Write { collection, op, precondition: Precondition::None }).unwrap();
+    }
+
+    /// Runs a batch over all documents, in whose first run others write; gives the documents that were found, and how often it ran.
+    fn run(database: &Database, others: &mut (dyn FnMut(u32) + Send)) -> (Vec<String>, u32) {
+        let collection = &database.inner.heart.collections[0];
+        let targets = targets_of(collection);
+        assert_eq!(targets.len(), 1);
+        let keys: Vec<Vec<u8>> = (0..COUNT).map(key).collect();
+        let mut batch = Batch::new(collection, &targets, &keys);
+        let mut checked = |batch: &mut Batch<'_, '_>, tx: &mut Tx<'_>| {
+            let ended = if batch.runs == 0 {
+                batch.run(tx)
+            } else {
+                // None of the documents takes one step.
+                crate::schema::within(1, || batch.run(tx)).expect("no document is checked while others wait")
+            };
+            others(batch.runs);
+            ended
+        };
+        let commit = database.store().commit(&mut |tx| checked(&mut batch, tx));
+        assert!(commit.is_ok(), "{commit:?}");
+        (batch.found.into_iter().map(|found| found.key).collect(), batch.runs)
+    }
+
+    #[test]
+    fn documents_that_others_rewrite_are_not_checked_again_where_all_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        {
+            let database = open(folder.path(), ITEMS);
+            (0..COUNT).for_each(|id| put(&database, id, "[[1,2],[3,[4]]]"));
+            // These do not fit.
+            [3, 5, 7].into_iter().for_each(|id| put(&database, id, "[1.5]"));
+        }
+        let database = open(folder.path(), &format!("{ITEMS}{SCHEMA}"));
+        let (found, runs) = run(&database, &mut |runs| {
+            if runs == 1 {
+                put(&database, 5, "[1]");
+                put(&database, 9, "[2]");
+            }
+        });
+        assert_eq!((found, runs), (vec!["items/3".to_string(), "items/7".to_string()], 2));
+        let (found, runs) = run(&database, &mut |_| {});
+        assert_eq!((found, runs), (vec!["items/3".to_string(), "items/7".to_string()], 1));
+    }
+
+    #[test]
+    fn a_batch_that_takes_long_where_all_commit_is_taken_in_parts() {
+        let folder = tempfile::tempdir().unwrap();
+        {
+            let database = open(folder.path(), ITEMS);
+            (0..COUNT).for_each(|id| put(&database, id, "[1]"));
+        }
+        let database = open(folder.path(), &format!("{ITEMS}{SCHEMA}"));
+        let collection = &database.inner.heart.collections[0];
+        let targets = targets_of(collection);
+        let keys: Vec<Vec<u8>> = (0..COUNT).map(key).collect();
+        let in_share = |keys: &[Vec<u8>]| {
+            let mut batch = Batch::new(collection, &targets, keys);
+            let _ = database.store().commit(&mut |tx| {
+                let share = Share::begin(AGAIN_TIME);
+                std::thread::sleep(AGAIN_TIME * 2);
+                batch.failure = batch.run_within(Some(&share), tx).err();
+                Ok(())
+            });
+            batch.failure
+        };
+        assert!(matches!(in_share(&keys), Some(store::Error::Busy)));
+        assert!(in_share(&keys[..1]).is_none());
+    }
 }

@@ -64,4 +64,4 @@ pub use session::{Moment, Session, Stored, VisitDocument};
 pub use statement::{RowsWanted, StepsCall, StepsDone};
 pub use stored_catalog::outline;
 pub use write::{Op, Precondition, Written};
-pub use writing::{Done, Question, Submission};
+pub use writing::{Done, Question, Submission, TakeLong};

@@ -1,6 +1,10 @@
 //! Long documents and schemas of any kind: the check of one takes milliseconds and more, so it is done once for a write, and never on
 //! a thread that commits for all.
 //!
+//! Some schemas take as long for a short document. Where others wait, on an event loop and where all commit, the check of a short one
+//! ends after [`SHORT_CHECK_STEPS`]: an event loop then hands the write to another thread ([`crate::TakeLong`]), which goes on as with
+//! a long document.
+//!
 //! A write whose transaction others overtook is prepared again by the committer. The document is mostly the same: then it is known
 //! to fit. A patch that meets another document there makes another one, which is not checked: the write is refused, to be sent again.
 //! While a long document is read and checked it is asked whether anybody still wants the write.
@@ -20,6 +24,9 @@ use binjson::Document;
 /// 15 µs; arrays nested 120 deep under a schema that follows them take 1.5 ms, and 6 ms of 16 KiB.
 pub const LONG_CHECK_BYTES: usize = 4 << 10;
 
+/// Steps of the check of a shorter document before it counts as a long one: a millisecond or so.
+pub(crate) const SHORT_CHECK_STEPS: u64 = schema::QUESTION_STEPS;
+
 /// Bytes of a write, and of the document that it finds, that may be prepared again where everybody's commits wait for it: some
 /// milliseconds. As many are read in a share of an event loop's time.
 pub(crate) const AGAIN_BYTES_MAX: usize = 1 << 20;
@@ -36,6 +43,10 @@ pub(crate) struct LongCheck {
     pub(crate) number: Option<i64>,
     /// This is not the first time that the write is prepared.
     pub(crate) is_again: bool,
+    /// An event loop prepares it: no long check is begun there.
+    pub(crate) is_on_loop: bool,
+    /// On an event loop the check of its document turned out to be a long one.
+    pub(crate) is_long: bool,
     /// Asked while it is read and checked.
     pub(crate) over: Option<Question>,
 }
@@ -44,6 +55,11 @@ impl LongCheck {
     /// Of a write that is prepared for the first time.
     pub(crate) fn asking(over: Option<Question>) -> LongCheck {
         LongCheck { over, ..LongCheck::default() }
+    }
+
+    /// The same on an event loop.
+    pub(crate) fn on_loop(over: Option<Question>) -> LongCheck {
+        LongCheck { is_on_loop: true, ..LongCheck::asking(over) }
     }
 
     /// To be called between two parts of the work, each of which takes time by the length of the document. Refuses what nobody wants
@@ -74,8 +90,26 @@ impl Collection {
         row: &Row<'_, 'd>,
         long_check: &mut LongCheck,
     ) -> Result<Plain<'d>, WriteError> {
-        if document.text().len() < LONG_CHECK_BYTES || !self.checks_fully() {
-            return self.check(document, row);
+        if self.checks_fully() { self.check_fully(document, row, long_check) } else { self.check(document, row) }
+    }
+
+    #[inline(never)]
+    fn check_fully<'d>(
+        &self,
+        document: Document<'d>,
+        row: &Row<'_, 'd>,
+        long_check: &mut LongCheck,
+    ) -> Result<Plain<'d>, WriteError> {
+        // What asks a question is not on a thread for which others wait.
+        if document.text().len() < LONG_CHECK_BYTES && long_check.over.is_none() {
+            match schema::within(SHORT_CHECK_STEPS, || self.check(document, row)) {
+                Some(checked) => return checked,
+                None if long_check.is_on_loop && !long_check.is_again => {
+                    long_check.is_long = true;
+                    return Err(WriteError::Busy);
+                }
+                None => {}
+            }
         }
         self.check_long(document, row, long_check)
     }

@@ -18,6 +18,15 @@ pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
 /// Asked from any thread while work goes on: whether nobody wants it any more. Once that is so, it stays so.
 pub type Question = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// Takes writes of an event loop whose check turned out to be too long for it.
+pub trait TakeLong: Send + Sync {
+    /// On the loop, before [`Database::try_write`] returns: the write will be given to [`TakeLong::take`].
+    fn note(&self);
+    /// Takes the write of this database, once all that were submitted before it are prepared. May run on a thread of the store, and must not block. For
+    /// [`Database::write_submission`], on a thread that may be busy for a while.
+    fn take(&self, database: &Database, submission: Submission);
+}
+
 /// A write that is to be submitted.
 pub struct Submission {
     /// The write.
@@ -26,6 +35,9 @@ pub struct Submission {
     pub required: Option<Required>,
     /// Asked while a long document is checked by a JSON Schema: if nobody wants the write any more, it ends with [`WriteError::Busy`].
     pub over: Option<Question>,
+    /// Takes it from [`Database::try_write`] where the check of its document, though that is short, is no work for an event loop. Without
+    /// it such a write ends with [`WriteError::Busy`].
+    pub long: Option<Arc<dyn TakeLong>>,
     /// Told what became of it.
     pub done: Done,
 }
@@ -46,13 +58,13 @@ impl Database {
 
     /// The same where another document must be there when it is done: else [`WriteError::NotFound`].
     pub fn write_where(&self, session: &Session, write: Write, required: Option<Required>, done: Done) {
-        self.write_submission(session, Submission { write, required, over: None, done });
+        self.write_submission(session, Submission { write, required, over: None, long: None, done });
     }
 
     /// The same of a submission.
     pub fn write_submission(&self, session: &Session, submission: Submission) {
         match self.pass(Kind::Short) {
-            Some(passing) => self.submit(session, passing, submission),
+            Some(passing) => self.submit(session, passing, submission, LongCheck::asking),
             None => {
                 if let Some((database, submission)) = self.moved(submission) {
                     database.write_submission(session, submission);
@@ -65,7 +77,7 @@ impl Database {
     /// submission is given back. Who tries again keeps the order.
     pub fn try_write(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
         match self.try_pass(Kind::Short) {
-            Ok(passing) => self.submit(session, passing, submission),
+            Ok(passing) => self.submit(session, passing, submission, LongCheck::on_loop),
             Err(Shut::Closed) => return Err(Box::new(submission)),
             Err(Shut::Gone) => return self.try_write_moved(session, submission),
         }
@@ -86,9 +98,9 @@ impl Database {
 
     /// The submission as the database takes it that has taken over. One that this cannot take is answered.
     fn moved(&self, submission: Submission) -> Option<(Database, Submission)> {
-        let Submission { write, required, over, done } = submission;
+        let Submission { write, required, over, long, done } = submission;
         match self.succeeded(&write).and_then(|next| Ok((next, self.required_there(required)?))) {
-            Ok(((database, write), required)) => Some((database, Submission { write, required, over, done })),
+            Ok(((database, write), required)) => Some((database, Submission { write, required, over, long, done })),
             Err(error) => {
                 done(Err(error));
                 None
@@ -97,10 +109,16 @@ impl Database {
     }
 
     #[inline]
-    fn submit(&self, session: &Session, passing: Passing, submission: Submission) {
-        let Submission { write, required, over, done } = submission;
-        let long_check = LongCheck::asking(over);
-        let writing = Writing { passing, write, required, outcome: None, long_check, done };
+    fn submit(
+        &self,
+        session: &Session,
+        passing: Passing,
+        submission: Submission,
+        check: impl FnOnce(Option<Question>) -> LongCheck,
+    ) {
+        let Submission { write, required, over, long, done } = submission;
+        let long_check = check(over);
+        let writing = Writing { passing, write, required, outcome: None, long_check, long, done };
         match self.store().submit(session.reader(), Box::new(writing)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
@@ -115,6 +133,7 @@ struct Writing {
     required: Option<Required>,
     outcome: Option<Result<Prepared, WriteError>>,
     long_check: LongCheck,
+    long: Option<Arc<dyn TakeLong>>,
     done: Done,
 }
 
@@ -129,7 +148,16 @@ impl Writing {
 
 impl store::Transaction for Writing {
     fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+        if self.long_check.is_long {
+            // Whatever others have changed meanwhile: another thread begins it anew.
+            return Err(store::Abort);
+        }
         let prepared = self.prepared(tx);
+        if self.long_check.is_long
+            && let Some(long) = &self.long
+        {
+            long.note();
+        }
         let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
         self.outcome = Some(prepared);
         self.long_check.is_again = true;
@@ -137,7 +165,12 @@ impl store::Transaction for Writing {
     }
 
     fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
-        let Writing { passing, outcome: prepared, done, .. } = *self;
+        let Writing { passing, outcome: prepared, done, write, required, long_check, long, .. } = *self;
+        if let (true, Some(long), Err(store::Error::Aborted)) = (long_check.is_long, long, &outcome) {
+            let database = Database::clone(&passing);
+            drop(passing);
+            return long.take(&database, Submission { write, required, over: None, long: None, done });
+        }
         drop(passing);
         done(written(prepared, outcome));
     }

@@ -1,9 +1,11 @@
 //! Writes from several threads at once: each value is taken once, and all stays in step.
 
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 
 use crate::service::{Service, config, travels, user, visit};
-use docs::{Op, Precondition, Write, WriteError};
+use docs::{Op, Precondition, Submission, TakeLong, Write, WriteError};
 
 const THREADS: u32 = 4;
 const ROUNDS: u32 = 60;
@@ -72,7 +74,6 @@ fn a_reference_never_outlives_its_target() {
 
 #[test]
 fn a_long_statement_that_others_overtake_does_not_hold_up_their_commits() {
-    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
     let service = Service::new(
         &docs::config::Config::parse(
@@ -198,4 +199,129 @@ fn a_document_of_megabytes_is_not_prepared_again_where_all_commit() {
             assert!(begun.elapsed() < std::time::Duration::from_secs(30), "none of {number} was refused");
         }
     }
+}
+
+/// A schema that looks twice at each level of a document: fifty bytes take it ten thousands of steps.
+const COSTLY: &str = r##"
+[collections.trees]
+key = { field = "id", type = "u32" }
+[collections.trees.schema]
+properties = { tree = { "$ref" = "#/$defs/tree" } }
+[collections.trees.schema."$defs".tree]
+allOf = [{ items = { "$ref" = "#/$defs/tree" } }, { items = { "$ref" = "#/$defs/tree" } }]
+"##;
+
+/// Arrays in one another, this deep.
+fn nested(depth: usize) -> String {
+    "[".repeat(depth) + &"]".repeat(depth)
+}
+
+fn body(id: u32, depth: usize) -> Vec<u8> {
+    format!("{{\"id\":{id},\"tree\":{}}}", nested(depth)).into_bytes()
+}
+
+/// What an event loop has of long writes: whether one was noted, and all that were given.
+struct Long {
+    is_noted: AtomicBool,
+    given: Mutex<Sender<Submission>>,
+}
+
+impl TakeLong for Long {
+    fn note(&self) {
+        self.is_noted.store(true, Ordering::SeqCst);
+    }
+    fn take(&self, _: &docs::Database, submission: Submission) {
+        self.given.lock().unwrap().send(submission).unwrap();
+    }
+}
+
+/// A service with a costly schema, and how deep a document is whose check no event loop does.
+fn costly() -> (Service, usize) {
+    let service = Service::new(&config(COSTLY));
+    let collection = service.id("trees");
+    let session = service.database.session().unwrap();
+    let depth = (1..40).find(|depth| {
+        let (told, outcome) = channel();
+        let write = Write {
+            collection,
+            op: Op::Insert { body: body(*depth as u32, *depth) },
+            precondition: Precondition::None,
+        };
+        let done = Box::new(move |outcome: Result<docs::Written, WriteError>| told.send(outcome.map(drop)).unwrap());
+        let submission = Submission { write, required: None, over: None, long: None, done };
+        assert!(service.database.try_write(&session, submission).is_ok());
+        match outcome.recv().unwrap() {
+            Ok(()) => false,
+            Err(WriteError::Busy) => true,
+            Err(error) => panic!("{depth}: {error}"),
+        }
+    });
+    drop(session);
+    (service, depth.expect("a document whose check is long"))
+}
+
+#[test]
+fn a_short_document_whose_check_is_long_is_handed_from_an_event_loop_to_another_thread() {
+    let (service, depth) = costly();
+    assert!(body(0, depth).len() < 500, "{depth}");
+    let (session, collection) = (service.database.session().unwrap(), service.id("trees"));
+    let (given, taken) = channel();
+    let long = Arc::new(Long { is_noted: AtomicBool::new(false), given: Mutex::new(given) });
+    let write = |op: Op, precondition: Precondition| {
+        let (told, outcome) = channel();
+        let write = Write { collection, op, precondition };
+        let done = Box::new(move |outcome: Result<docs::Written, WriteError>| told.send(outcome.map(drop)).unwrap());
+        let long = Some(Arc::clone(&long) as Arc<dyn TakeLong>);
+        let submission = Submission { write, required: None, over: None, long, done };
+        assert!(service.database.try_write(&session, submission).is_ok());
+        outcome
+    };
+    let key = docs::key::KeyType::U32.of_text("900").unwrap().as_bytes().to_vec();
+    for op in [
+        Op::Insert { body: body(900, depth) },
+        Op::Put { key: key.clone(), body: body(900, depth + 1) },
+        Op::Patch { key: key.clone(), patch: b"{\"n\":1}".to_vec() },
+    ] {
+        let outcome = write(op, Precondition::None);
+        assert!(long.is_noted.swap(false, Ordering::SeqCst), "before the loop goes on");
+        let submission = taken.recv().unwrap();
+        assert!(outcome.try_recv().is_err() && submission.long.is_none());
+        service.database.write_submission(&session, submission);
+        assert_eq!(outcome.recv().unwrap(), Ok(()));
+    }
+    assert_eq!(service.get("trees/900").unwrap().1, format!("{{\"id\":900,\"tree\":{},\"n\":1}}", nested(depth + 1)));
+    // What the loop can tell itself is not handed on.
+    let outcome = write(Op::Put { key, body: body(900, depth) }, Precondition::Absent);
+    assert_eq!(outcome.recv().unwrap(), Err(WriteError::PreconditionFailed));
+    assert_eq!(write(Op::Insert { body: body(901, 1) }, Precondition::None).recv().unwrap(), Ok(()));
+    assert!(!long.is_noted.load(Ordering::SeqCst) && taken.try_recv().is_err());
+}
+
+#[test]
+fn a_short_document_whose_check_is_long_is_not_checked_again_where_all_commit() {
+    let (service, depth) = costly();
+    let collection = service.id("trees");
+    let text = String::from_utf8(body(900, depth)).unwrap();
+    service.run(&format!("insert trees {text}")).unwrap();
+    let key = docs::key::KeyType::U32.of_text("900").unwrap().as_bytes().to_vec();
+    let (refused, done) = (AtomicU32::new(0), AtomicU32::new(0));
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (service, key, refused, done) = (&service, &key, &refused, &done);
+            scope.spawn(move || {
+                let mut number = 0;
+                while refused.load(Ordering::Relaxed) == 0 || done.load(Ordering::Relaxed) == 0 {
+                    number += 1;
+                    assert!(begun.elapsed() < std::time::Duration::from_secs(60), "none was refused");
+                    let op = Op::Patch { key: key.clone(), patch: format!("{{\"w{writer}\":{number}}}").into_bytes() };
+                    match service.database.write_now(&Write { collection, op, precondition: Precondition::None }) {
+                        Ok(_) => done.fetch_add(1, Ordering::Relaxed),
+                        Err(WriteError::Busy) => refused.fetch_add(1, Ordering::Relaxed),
+                        Err(error) => panic!("{error}"),
+                    };
+                }
+            });
+        }
+    });
 }

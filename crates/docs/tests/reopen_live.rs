@@ -209,7 +209,7 @@ fn a_write_of_an_event_loop_is_given_back_while_another_configuration_takes_over
     let submit = |id: u32| {
         let told = told.clone();
         let done = Box::new(move |outcome| told.send(outcome).unwrap());
-        old.try_write(&session, Submission { write: write(id), required: None, over: None, done })
+        old.try_write(&session, Submission { write: write(id), required: None, over: None, long: None, done })
     };
     // A refused configuration first: then the old one lets it in again.
     let mut given_back = None;

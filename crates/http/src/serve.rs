@@ -96,6 +96,9 @@ fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &Request<'_>, repl
             return false;
         }
         shared.service.call(local, request, reply);
+        if order == Order::Write && shared.service.became_alone(local) {
+            order = Order::Alone;
+        }
         true
     }));
     match called {

@@ -32,6 +32,11 @@ pub trait Service: Send + Sync + 'static {
     /// Answers now through `reply`, or takes `reply.later()` and answers from any thread, or `reply.stream(...)`.
     /// A panic here answers 500 and takes nothing else down.
     fn call(&self, local: &mut Self::Local, request: &Request<'_>, reply: Reply<'_>);
+    /// Asked after a call whose order was [`Order::Write`]: whether the request is [`Order::Alone`] after all, for the service has handed
+    /// it on out of its turn.
+    fn became_alone(&self, _local: &mut Self::Local) -> bool {
+        false
+    }
     /// A descriptor that becomes readable when something has ended that calls on this loop began, and whose late replies
     /// wait for it; see [`reactor::Accept::completions`].
     fn completions(&self, _local: &Self::Local) -> Option<RawFd> {

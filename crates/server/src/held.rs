@@ -112,7 +112,8 @@ impl Bulk {
                     };
                     let op = Op::Insert { body: text };
                     let write = Write { collection: self.collection, op, precondition: Precondition::None };
-                    let submission = Submission { write, required: None, over: self.over.clone(), done };
+                    let over = self.over.clone();
+                    let submission = Submission { write, required: None, over, long: None, done };
                     let Some(submission) = (self.take_large)(&self.database, session, submission) else { continue };
                     submission
                 }
@@ -178,7 +179,11 @@ impl HeldWrites {
     }
 
     #[cold]
-    fn hold(&mut self, database: &Database, what: Call) {
+    fn hold(&mut self, database: &Database, mut what: Call) {
+        if let Call::Write(submission) = &mut what {
+            // Its connection goes on: those behind it would overtake it on another thread.
+            submission.long = None;
+        }
         self.waiting.push_back(Held { database: database.clone(), what });
     }
 
@@ -288,7 +293,7 @@ mod tests {
         fn write(&self, held: &mut HeldWrites, session: &Session, number: u32) {
             let op = Op::Insert { body: b"{\"id\":1}".to_vec() };
             let write = Write { collection: CollectionId(0), op, precondition: Precondition::None };
-            let submission = Submission { write, required: None, over: None, done: self.done(number) };
+            let submission = Submission { write, required: None, over: None, long: None, done: self.done(number) };
             held.write(&self.database, session, submission);
         }
 

@@ -37,6 +37,7 @@ mod large;
 mod late_query;
 mod lines;
 mod loading;
+mod long_write;
 mod loop_time;
 mod media;
 mod memory;

@@ -170,7 +170,7 @@ fn pool(service: &Service) -> [Metric; 24] {
     let (scans, rows_read) = service.queries.counts();
     let (spilled, spilled_total) = service.queries.spilled();
     let (plans, statements) = (&service.database.catalog().plans, &service.queries.statements);
-    let large_writes = (service.large_writes.done(), service.large_writes.queued());
+    let large_writes = (service.large_writes.begun(), service.large_writes.queued());
     [
         ("pool_queued", Type::Gauge, "Jobs that wait for a thread.", pool.queued as f64),
         ("pool_running", Type::Gauge, "Jobs that run.", pool.running as f64),

@@ -11,6 +11,7 @@ use crate::expiry::Expiry;
 use crate::failure::{ErrorRules, Failure};
 use crate::held::HeldWrites;
 use crate::in_flight::InFlight;
+use crate::long_write::LongWrites;
 use crate::memory::Division;
 use crate::panics::Panics;
 use crate::queries::Queries;
@@ -144,6 +145,8 @@ pub(crate) struct Local {
     pub(crate) lp: Loop,
     /// Writes that are not handed over yet.
     pub(crate) held: HeldWrites,
+    /// Takes writes whose check turns out to be no work for a loop.
+    pub(crate) long_writes: Arc<LongWrites>,
     /// What had to be unescaped of the query.
     pub(crate) text: Vec<u8>,
     /// What had to be unescaped of the path.
@@ -232,6 +235,7 @@ impl Local {
             direct: places.and_then(|places| Direct::new(&service.database, places)),
             lp: lp.clone(),
             held: HeldWrites::default(),
+            long_writes: LongWrites::new(&service.shared),
             text: Vec::new(),
             path_texts: PathTexts::default(),
             scratch: docs::sql::Scratch::new(),

@@ -135,14 +135,12 @@ impl DeclaredSteps {
             Ok(before) => before,
             Err(failure) => return service.fail(&failure, reply),
         };
-        let long_body = self.body.as_ref().filter(|body| body.is_long(request.body()));
-        let of_body = match (&self.body, long_body) {
-            (Some(body), None) => match body.values(request.body()) {
-                Ok(values) => values,
-                Err(error) => return service.fail(&refusal::of_write(&error), reply),
-            },
-            _ => Vec::new(),
+        let of_body = match self.body.as_ref().map(|body| body.values_on_loop(request.body())).transpose() {
+            Ok(of_body) => of_body,
+            Err(error) => return service.fail(&refusal::of_write(&error), reply),
         };
+        let long_body = self.body.as_ref().filter(|_| matches!(of_body, Some(None)));
+        let of_body = of_body.flatten().unwrap_or_default();
         let given = |value: &OwnedValue| !matches!(value.value(), Value::Null);
         let habit = Habit::of_given(before.iter().chain(&of_body).map(given));
         let body_bytes = if long_body.is_some() { request.body().len() } else { 0 };

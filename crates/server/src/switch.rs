@@ -120,6 +120,11 @@ impl http::Service for Switch {
         turn.routing.call(&mut turn.local, request, reply);
     }
 
+    #[inline]
+    fn became_alone(&self, turn: &mut Turn) -> bool {
+        turn.local.long_writes.take_note()
+    }
+
     fn completions(&self, turn: &Turn) -> Option<RawFd> {
         turn.local.completions()
     }
@@ -155,6 +160,10 @@ impl http::Service for AdminEntrance {
 
     fn call(&self, turn: &mut Turn, request: &Request<'_>, reply: Reply<'_>) {
         turn.routing.call_admin(&mut turn.local, request, reply);
+    }
+
+    fn became_alone(&self, turn: &mut Turn) -> bool {
+        http::Service::became_alone(&*self.0, turn)
     }
 
     fn tick_ended(&self, turn: &mut Turn) {

@@ -1,8 +1,9 @@
 //! From a write to its reply, on whatever thread the outcome is told.
 //!
 //! A write is prepared on its loop, but where that takes milliseconds: a large body, and a long document that is checked by a JSON
-//! Schema of any kind. Such a one is prepared on another thread ([`LargeWrites`]), and stands alone among the requests of its connection
-//! that may change something ([`crate::routing`]), so that none overtakes it.
+//! Schema of any kind; and a short one whose check turns out to be long ([`crate::long_write`]). Such a one is prepared on another thread
+//! ([`LargeWrites`]), and stands alone among the requests of its connection that may change something ([`crate::routing`]), so that
+//! none overtakes it.
 
 use crate::client::Watch;
 use crate::cold::Sessions;
@@ -13,7 +14,7 @@ use crate::media::JSON;
 use crate::preconditions::Tag;
 use crate::refusal;
 use crate::service::{Local, Service, Shared};
-use docs::{Database, Op, Question, Required, Session, Submission, Write, WriteError, Written};
+use docs::{Database, Op, Question, Required, Session, Submission, TakeLong, Write, WriteError, Written};
 use executor::{GivingUp, Refused};
 use http::{LateReply, Reply, Status};
 use reactor::Loop;
@@ -66,7 +67,7 @@ pub(crate) fn submit(
             Err(error) => refusal::refuse(&errors, late, &refusal::of_write(&error)),
         }
     };
-    hand_over(service, local, Submission { write, required, over, done: Box::new(done) });
+    hand_over(service, local, Submission { write, required, over, long: None, done: Box::new(done) });
 }
 
 /// The late reply to a write, and what a long check asks: whether its client has left or the server has stopped. Only of a client
@@ -105,8 +106,11 @@ pub(crate) const LARGE_BYTES: usize = 256 << 10;
 
 /// Hands a write over to where it is prepared.
 pub(crate) fn hand_over(service: &Service, local: &mut Local, submission: Submission) {
-    let Local { session, held, .. } = local;
+    let Local { session, held, long_writes, .. } = local;
     let is_large = submission.over.is_some();
+    let long = || Arc::clone(long_writes) as Arc<dyn TakeLong>;
+    let long = service.database.checks_fully(submission.write.collection).then(long);
+    let submission = Submission { long, ..submission };
     if let Some(submission) = service.take_large(&service.database, submission, is_large) {
         held.write(&service.database, session, submission);
     }
@@ -117,7 +121,7 @@ pub(crate) fn hand_over(service: &Service, local: &mut Local, submission: Submis
 #[derive(Default)]
 pub(crate) struct LargeWrites {
     line: Mutex<Line>,
-    done: AtomicU64,
+    begun: AtomicU64,
 }
 
 #[derive(Default)]
@@ -132,9 +136,9 @@ impl LargeWrites {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many were prepared.
-    pub(crate) fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
+    /// How many a thread has begun to prepare: each is counted before it is answered.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// How many wait.
@@ -163,6 +167,7 @@ impl Server {
     fn serve(mut self) {
         let _giving_up = GivingUp::begin();
         while let Some((database, submission)) = self.line.next() {
+            self.line.begun.fetch_add(1, Ordering::Relaxed);
             let mut submission = Some(submission);
             // Without a session, for want of a reader, the write is given back.
             let _ = self.sessions.with(&database, |session| {
@@ -172,7 +177,6 @@ impl Server {
                 }
                 Ok(())
             });
-            self.line.done.fetch_add(1, Ordering::Relaxed);
             refuse_busy(submission);
         }
         self.is_over = true;
@@ -189,7 +193,7 @@ impl Drop for Server {
     }
 }
 
-fn refuse_busy(submission: Option<Submission>) {
+pub(crate) fn refuse_busy(submission: Option<Submission>) {
     if let Some(submission) = submission {
         (submission.done)(Err(WriteError::Busy));
     }

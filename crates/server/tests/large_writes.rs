@@ -228,3 +228,70 @@ fn a_long_check_in_a_statement_and_in_steps_ends_with_its_client_and_nothing_is_
         }
     }
 }
+
+/// A schema that looks twice at each level of a document: fifty bytes take it ten thousands of steps.
+const COSTLY: &str = r##"
+[collections.trees]
+key = { field = "id", type = "u32" }
+[collections.trees.schema]
+properties = { tree = { "$ref" = "#/$defs/tree" } }
+[collections.trees.schema."$defs".tree]
+allOf = [{ items = { "$ref" = "#/$defs/tree" } }, { items = { "$ref" = "#/$defs/tree" } }]
+"##;
+
+#[test]
+fn short_documents_whose_check_is_long_are_no_work_of_a_loop_and_keep_their_turn() {
+    let server = TestServer::start("", COSTLY);
+    let costly = |id: u32, depth: usize| format!("{{\"id\":{id},\"tree\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
+    // As deep as needed: each level takes its multiple.
+    let depth = (1..40).find(|depth| {
+        let answer = server.ask("PUT", "/_/collections/trees/1", "", costly(1, *depth).as_bytes());
+        assert!(matches!(answer.status, 200 | 201), "{depth}: {}", answer.text());
+        server.metric("sapsan_large_writes_total") > 0.0
+    });
+    let depth = depth.expect("a document whose check is long");
+    assert!(costly(1, depth).len() < 500, "{depth}");
+    let mut client = server.connect();
+    for round in 0..50 {
+        client.send("PUT", "/_/collections/trees/1", "", br#"{"id":1,"round":-1}"#);
+        client.send("PUT", "/_/collections/trees/1", "", costly(1, depth).as_bytes());
+        // These would overtake it.
+        client.send("PATCH", "/_/collections/trees/1", "", format!("{{\"round\":{round}}}").as_bytes());
+        client.send("PUT", "/_/collections/trees/2", "", br#"{"id":2}"#);
+        client.send("GET", "/_/collections/trees/1", "", b"");
+        let answers: Vec<_> = (0..5).map(|_| client.answer(false)).collect();
+        assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 201)), "{}", answers[1].text());
+        assert_eq!(answers[4].json()["round"], round);
+        assert!(answers[4].json()["tree"].is_array(), "{}", answers[4].text());
+    }
+    // Those and the patches of them, but for what the loop could tell itself.
+    assert!(server.metric("sapsan_large_writes_total") >= 100.0, "{}", server.metric("sapsan_large_writes_total"));
+    let lines = format!("{}\n{}\n{{\"id\":12}}\n", costly(10, depth), costly(11, depth));
+    let before = server.metric("sapsan_large_writes_total");
+    let answer = server.ask("POST", "/_/collections/trees/bulk", "", lines.as_bytes());
+    assert_eq!((answer.status, answer.text()), (200, ""), "{}", answer.text());
+    assert_eq!(server.metric("sapsan_large_writes_total"), before + 2.0);
+    assert_eq!(server.get("/_/collections/trees/11").status, 200);
+}
+
+#[test]
+fn a_short_body_of_steps_whose_check_is_long_is_checked_off_the_loop() {
+    let steps = r##"
+[[endpoints]]
+route = "POST /add/{id}"
+steps = [{ sql = "INSERT INTO items (id, \"group\", price, note) VALUES (:id, 'g', 1, :tree) RETURNING id" }]
+[endpoints.body]
+type = "object"
+required = ["tree"]
+properties = { tree = { "$ref" = "#/$defs/tree" } }
+"$defs" = { tree = { allOf = [{ items = { "$ref" = "#/$defs/tree" } }, { items = { "$ref" = "#/$defs/tree" } }] } }
+"##;
+    let server = TestServer::start("", steps);
+    let off_the_loop = (1..40).find(|depth| {
+        let body = format!("{{\"tree\":{}{}}}", "[".repeat(*depth), "]".repeat(*depth));
+        let answer = server.ask("POST", &format!("/add/{depth}"), "", body.as_bytes());
+        assert_eq!((answer.status, answer.json()), (200, json!([{ "id": depth }])), "{}", answer.text());
+        server.metric("sapsan_pool_done_total") > 0.0
+    });
+    assert!(off_the_loop.is_some_and(|depth| depth > 1), "{off_the_loop:?}");
+}

@@ -11,6 +11,7 @@ use crate::error::{ReadError, WriteError};
 use crate::gate::Kind;
 use crate::order::{self, Scalar};
 use crate::rebuild::shown_key;
+use crate::statement::{AGAIN_TIME, Share};
 use crate::write::{Op, Precondition};
 use crate::{scratch, write};
 
@@ -138,32 +139,62 @@ impl Database {
 
     /// Removes documents in one transaction, each unless it is not due any more; gives how many.
     fn remove_together(&self, collection: &Collection, due: &Due, keys: &[(usize, &Vec<u8>)]) -> Result<u64, Stopped> {
-        let (mut removed, mut refused) = (0, None);
-        let commit = self.store().commit(&mut |tx| {
-            (removed, refused) = (0, None);
-            for &(number, key) in keys {
-                match scratch::with(|scratch| remove_one(collection, due, key, tx, scratch)) {
-                    Ok(was_there) => removed += u64::from(was_there),
-                    Err(error) => {
-                        refused = Some((number, error));
-                        return Err(store::Abort);
-                    }
-                }
-            }
-            Ok(())
-        });
+        let mut removal = Removal { collection, due, keys, runs: 0, removed: 0, refused: None };
+        let commit = self.store().commit(&mut |tx| removal.run(tx));
+        let Removal { removed, refused, .. } = removal;
         match (commit, refused) {
             (Ok(_), _) => Ok(removed),
             (Err(store::Error::Aborted), Some((_, error @ (WriteError::Busy | WriteError::Unknown { .. })))) => {
                 Err(Stopped::Store(error))
             }
             (Err(store::Error::Aborted), Some((number, error))) => Err(Stopped::Document(number, error)),
+            // Others would have waited for too long.
+            (Err(store::Error::Aborted), None) => Err(Stopped::Together(WriteError::Busy)),
             // A row of a view refuses what they make of it, or they are too much for one transaction.
             (Err(error @ (store::Error::Refused { .. } | store::Error::Limit { .. })), _) => {
                 Err(Stopped::Together(error.into()))
             }
             (Err(error), _) => Err(Stopped::Store(error.into())),
         }
+    }
+}
+
+/// Documents that are removed in one transaction.
+struct Removal<'r> {
+    collection: &'r Collection,
+    due: &'r Due,
+    /// With their numbers.
+    keys: &'r [(usize, &'r Vec<u8>)],
+    runs: u32,
+    removed: u64,
+    /// The document that cannot go, and why.
+    refused: Option<(usize, WriteError)>,
+}
+
+impl Removal<'_> {
+    /// Removes them. From the second time on everybody's commits wait.
+    fn run(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+        self.runs += 1;
+        let share = (self.runs > 1).then(|| Share::begin(AGAIN_TIME));
+        self.run_within(share.as_ref(), tx)
+    }
+
+    fn run_within(&mut self, share: Option<&Share>, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+        (self.removed, self.refused) = (0, None);
+        for (place, &(number, key)) in self.keys.iter().enumerate() {
+            // One alone goes whatever it takes.
+            if place > 0 && share.is_some_and(Share::is_over) {
+                return Err(store::Abort);
+            }
+            match scratch::with(|scratch| remove_one(self.collection, self.due, key, tx, scratch)) {
+                Ok(was_there) => self.removed += u64::from(was_there),
+                Err(error) => {
+                    self.refused = Some((number, error));
+                    return Err(store::Abort);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -264,4 +295,42 @@ fn keys(
         range.from = Bound::Excluded(last);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::database::Write;
+
+    const ITEMS: &str =
+        "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"until\"\nindexes = [[\"until\"]]\n";
+
+    #[test]
+    fn documents_that_take_long_where_all_commit_go_one_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::parse("c.toml".as_ref(), ITEMS).unwrap();
+        let database = Database::open(&config, folder.path(), store::Options::default()).unwrap().0;
+        let (id, collection) = (CollectionId(0), database.collection_at(CollectionId(0)));
+        let keys: Vec<Vec<u8>> = (1..4u32).map(|id| id.to_be_bytes().to_vec()).collect();
+        for number in 1..4 {
+            let op = Op::Insert { body: format!("{{\"id\":{number},\"until\":1}}").into_bytes() };
+            database.write_now(&Write { collection: id, op, precondition: Precondition::None }).unwrap();
+        }
+        let sweep = database.sweep(id);
+        let keys: Vec<(usize, &Vec<u8>)> = keys.iter().enumerate().collect();
+        let removed_again = |keys: &[(usize, &Vec<u8>)]| {
+            let mut removal = Removal { collection, due: &sweep.due, keys, runs: 1, removed: 0, refused: None };
+            let commit = database.store().commit(&mut |tx| {
+                let share = Share::begin(AGAIN_TIME);
+                std::thread::sleep(AGAIN_TIME * 2);
+                removal.run_within(Some(&share), tx)
+            });
+            (commit.is_ok(), removal.removed, removal.refused.is_none())
+        };
+        assert_eq!(removed_again(&keys), (false, 1, true));
+        assert_eq!(removed_again(&keys[1..2]), (true, 1, true));
+        let mut sweep = database.sweep(id);
+        assert_eq!(database.expire(&mut sweep, 100).unwrap().removed, 2);
+    }
 }

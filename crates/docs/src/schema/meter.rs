@@ -19,8 +19,8 @@ const PATTERN_BYTES_PER_STEP: usize = 1024;
 /// Bytes that an error takes apart from its value and its place: the way to its keyword through a schema that recurs.
 const ERROR_BYTES: usize = 8192;
 
-/// Steps between two questions whether the check is still wanted: a millisecond or so.
-const QUESTION_STEPS: u64 = 8192;
+/// Steps of a millisecond or so: between two questions whether the check is still wanted, and of a check where others wait.
+pub(crate) const QUESTION_STEPS: u64 = 8192;
 
 /// What one check may take.
 #[derive(Clone, Copy)]
@@ -70,6 +70,8 @@ thread_local! {
     static STACK_END: Cell<usize> = const { Cell::new(0) };
     /// The number of steps left at which the next question is asked.
     static ASKED_AT: Cell<u64> = const { Cell::new(0) };
+    /// Steps that are left of those that [`within`] allows.
+    static ALLOWED: Cell<u64> = const { Cell::new(u64::MAX) };
     /// The question.
     static OVER: RefCell<Option<Question>> = const { RefCell::new(None) };
 }
@@ -89,18 +91,41 @@ pub fn asking<R>(over: Option<&Question>, work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Does work on this thread whose checks by a JSON Schema take so many steps at most, all together; `None` where they would have
+/// taken more.
+pub(crate) fn within<R>(steps: u64, work: impl FnOnce() -> R) -> Option<R> {
+    /// However the work ends, the next has what was left before.
+    struct Before(u64);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            ALLOWED.set(self.0);
+        }
+    }
+    let _before = Before(ALLOWED.replace(steps));
+    let done = work();
+    if ALLOWED.get() == 0 { None } else { Some(done) }
+}
+
 /// Does work that counts here, and ends it where it meets a bound.
 pub(super) fn bounded<R>(limits: &Limits, work: impl FnOnce() -> R) -> Result<R, Stop> {
+    let allowed = ALLOWED.get();
+    let limits = &Limits { steps: limits.steps.min(allowed), ..*limits };
     let left = LEFT.replace(*limits);
     let is_asked = OVER.with_borrow(Option::is_some);
     let asked_at = ASKED_AT.replace(if is_asked { limits.steps.saturating_sub(QUESTION_STEPS) } else { 0 });
     let stack_end = STACK_END.replace(stack_position().saturating_sub(limits.stack_bytes));
     // The library keeps nothing of a check: whatever is unwound is dropped.
     let done = catch_unwind(AssertUnwindSafe(work));
+    let done = done.map_err(|payload| payload.downcast_ref::<Stop>().copied().unwrap_or(Stop::Panic));
+    if allowed < u64::MAX {
+        let was_enough = limits.steps < allowed || !matches!(done, Err(Stop::Steps));
+        let taken = limits.steps - LEFT.get().steps;
+        ALLOWED.set(if was_enough { allowed - taken } else { 0 });
+    }
     LEFT.set(left);
     ASKED_AT.set(asked_at);
     STACK_END.set(stack_end);
-    done.map_err(|payload| payload.downcast_ref::<Stop>().copied().unwrap_or(Stop::Panic))
+    done
 }
 
 /// Counts the reading of a value, of which so many bytes are looked at.

@@ -18,6 +18,7 @@ mod stored;
 mod unfolding;
 
 pub use meter::asking;
+pub(crate) use meter::{QUESTION_STEPS, within};
 
 use binjson::Document;
 use serde_json::Value as Json;

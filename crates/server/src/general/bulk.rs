@@ -20,11 +20,12 @@ use crate::held::{Bulk, LineSource, Next};
 use crate::in_flight::{InFlight, Taken};
 use crate::large;
 use crate::lines::{Line, Lines};
+use crate::long_write::LongWrites;
 use crate::refusal;
 use crate::rows::NDJSON;
 use crate::service::{Local, Service};
 use crate::writing;
-use docs::{Database, Done, Session, Submission, WriteError, Written};
+use docs::{Database, Done, Session, Submission, TakeLong, WriteError, Written};
 use http::{BodyFault, BodySink, LateReply, Nudge, Params, Reply, Request, Status};
 use reactor::Loop;
 use std::cell::RefCell;
@@ -372,10 +373,13 @@ pub(super) fn load(
     let (writes, replies, lp) = (service.writes.clone(), service.replies.clone(), local.lp.clone());
     let batch = Arc::new(Batch { state: Mutex::new(state), writes, replies, lp });
     let shared = Arc::clone(&service.shared);
+    // Not the loop's: lines are handed over between calls, and the next call would be taken for the one that gave a line up.
+    let long: Arc<dyn TakeLong> = LongWrites::new(&shared);
     let take_large = move |database: &Database, session: &Session, submission: Submission| {
         let is_large = writing::is_large(database, session, &submission.write);
         // A short one is written in less time than it takes to ask: all that came is written, though its client has ended its side.
-        let submission = Submission { over: submission.over.filter(|_| is_large), ..submission };
+        let (over, long) = (submission.over.filter(|_| is_large), Some(Arc::clone(&long)));
+        let submission = Submission { over, long, ..submission };
         shared.take_large(database, submission, is_large)
     };
     local.held.bulk(Bulk {

@@ -1,0 +1,57 @@
+//! Short writes whose check by a JSON Schema turned out, on their loop, to be a long one: the thread for large writes goes on with them
+//! ([`crate::writing::LargeWrites`]).
+//!
+//! Such a write stands alone among the requests of its connection from the moment when its loop gave it up, so none overtakes it.
+
+use crate::service::Shared;
+use crate::writing;
+use docs::{Database, Question, Submission, TakeLong};
+use reactor::Loop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+/// What takes them from one loop.
+pub(crate) struct LongWrites {
+    /// Held weakly: a thread of the store, which may be the last to hold this, cannot end the threads behind the loops.
+    shared: Weak<Shared>,
+    /// Whether the server has stopped. Their clients are not watched: no check of a short document takes a tenth of a second.
+    over: Question,
+    /// One was given up since this was last asked.
+    is_noted: AtomicBool,
+}
+
+impl LongWrites {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Arc<LongWrites> {
+        let (queries, loops) = (Arc::clone(&shared.queries), Arc::clone(&shared.loops));
+        let over = move || {
+            executor::let_others(Instant::now(), || loops.iter().any(Loop::waits));
+            queries.is_stopped()
+        };
+        Arc::new(LongWrites { shared: Arc::downgrade(shared), over: Arc::new(over), is_noted: AtomicBool::new(false) })
+    }
+
+    /// Whether the call that has just ended gave one up.
+    #[inline]
+    pub(crate) fn take_note(&self) -> bool {
+        // Noted on the loop that asks.
+        self.is_noted.load(Ordering::Relaxed) && self.is_noted.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl TakeLong for LongWrites {
+    fn note(&self) {
+        self.is_noted.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&self, database: &Database, submission: Submission) {
+        match self.shared.upgrade() {
+            Some(shared) => {
+                let submission = Submission { over: Some(Arc::clone(&self.over)), ..submission };
+                let not_taken = shared.take_large(database, submission, true);
+                debug_assert!(not_taken.is_none(), "a write that is not for a loop is taken");
+            }
+            None => writing::refuse_busy(Some(submission)),
+        }
+    }
+}
