@@ -332,7 +332,7 @@ impl Database {
             let prepared = self.prepare(write, tx, &mut long_check);
             let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
             outcome = Some(prepared);
-            long_check.is_again = true;
+            long_check.was_prepared();
             result
         });
         written(outcome, commit)
@@ -350,7 +350,7 @@ impl Database {
         let commit = self.inner.heart.store.commit(&mut |tx| {
             let mut each = writes.iter().zip(&mut checks);
             refused = each.find_map(|(write, long_check)| self.prepare(write, tx, long_check).err());
-            checks.iter_mut().for_each(|check| check.is_again = true);
+            checks.iter_mut().for_each(LongCheck::was_prepared);
             if refused.is_none() { Ok(()) } else { Err(store::Abort) }
         });
         match (commit, refused) {
@@ -411,6 +411,13 @@ impl Database {
     /// Whether documents of a collection are checked by a schema of any kind.
     pub fn checks_fully(&self, collection: CollectionId) -> bool {
         self.collection_at(collection).checks_fully()
+    }
+
+    /// Whether a write may turn out, while it is prepared, to be too long for an event loop: it needs a
+    /// [`Submission::long`](crate::Submission::long) there. A new document meets a stored one only where that has expired.
+    pub fn may_be_long(&self, write: &Write) -> bool {
+        let collection = self.collection_at(write.collection);
+        !matches!(write.op, Op::Insert { .. }) || collection.is_timed() || collection.checks_fully()
     }
 }
 

@@ -31,7 +31,7 @@ use crate::key::Key;
 use crate::readiness::Readiness;
 use crate::rebuild::shown_key;
 use crate::row::{Row, Shape};
-use crate::statement::{AGAIN_TIME, Share};
+use crate::statement::{Share, ShareOf};
 use crate::views::Heart;
 
 /// Keys that are taken from one snapshot, so that none is held long.
@@ -288,7 +288,7 @@ impl<'b, 'c> Batch<'b, 'c> {
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
         self.found.clear();
         self.runs += 1;
-        let share = (self.runs > 1).then(|| Share::begin(AGAIN_TIME));
+        let share = (self.runs > 1).then(|| Share::begin(ShareOf::Commits));
         self.failure = self.run_within(share.as_ref(), tx).err();
         if self.failure.is_none() { Ok(()) } else { Err(store::Abort) }
     }
@@ -577,8 +577,8 @@ anyOf = [
         let in_share = |keys: &[Vec<u8>]| {
             let mut batch = Batch::new(collection, &targets, keys);
             let _ = database.store().commit(&mut |tx| {
-                let share = Share::begin(AGAIN_TIME);
-                std::thread::sleep(AGAIN_TIME * 2);
+                let share = Share::begin(ShareOf::Commits);
+                std::thread::sleep(crate::statement::AGAIN_TIME * 2);
                 batch.failure = batch.run_within(Some(&share), tx).err();
                 Ok(())
             });

@@ -56,7 +56,7 @@ pub use body::Body;
 pub use database::{CollectionId, Database, Required, Write};
 pub use differences::{DIFFERENCES_MAX, Differences};
 pub use error::{ReadError, WriteError};
-pub use long_check::LONG_CHECK_BYTES;
+pub use long_check::{LARGE_BYTES, LONG_CHECK_BYTES};
 pub use open_error::{CollectionNames, OpenError};
 pub use readiness::{Readiness, ReadinessState};
 pub use schema::asking;

@@ -1,9 +1,10 @@
 //! Long documents and schemas of any kind: the check of one takes milliseconds and more, so it is done once for a write, and never on
 //! a thread that commits for all.
 //!
-//! Some schemas take as long for a short document. Where others wait, on an event loop and where all commit, the check of a short one
-//! ends after [`SHORT_CHECK_STEPS`]: an event loop then hands the write to another thread ([`crate::TakeLong`]), which goes on as with
-//! a long document.
+//! Two things are known only when a write is prepared: that a schema takes as long for a short document, and that the stored document
+//! is a large one, which a short patch is merged into. Where others wait, on an event loop and where all commit, the check of a short
+//! document ends after [`SHORT_CHECK_STEPS`], and a stored document of [`LARGE_BYTES`] is not read at all on an event loop. The loop
+//! then hands the write to another thread ([`crate::TakeLong`]), which goes on as with a long document.
 //!
 //! A write whose transaction others overtook is prepared again by the committer. The document is mostly the same: then it is known
 //! to fit. A patch that meets another document there makes another one, which is not checked: the write is refused, to be sent again.
@@ -17,6 +18,7 @@ use crate::collection::Collection;
 use crate::error::WriteError;
 use crate::row::{Plain, Row};
 use crate::schema;
+use crate::statement;
 use crate::writing::Question;
 use binjson::Document;
 
@@ -27,8 +29,12 @@ pub const LONG_CHECK_BYTES: usize = 4 << 10;
 /// Steps of the check of a shorter document before it counts as a long one: a millisecond or so.
 pub(crate) const SHORT_CHECK_STEPS: u64 = schema::QUESTION_STEPS;
 
+/// A write of so many bytes of JSON, and one that finds a stored document of so many, is no work for an event loop: to read or to
+/// merge them takes about a millisecond.
+pub const LARGE_BYTES: usize = 256 << 10;
+
 /// Bytes of a write, and of the document that it finds, that may be prepared again where everybody's commits wait for it: some
-/// milliseconds. As many are read in a share of an event loop's time.
+/// milliseconds.
 pub(crate) const AGAIN_BYTES_MAX: usize = 1 << 20;
 
 /// Keys of hashes: a client cannot make two documents of one hash.
@@ -43,9 +49,9 @@ pub(crate) struct LongCheck {
     pub(crate) number: Option<i64>,
     /// This is not the first time that the write is prepared.
     pub(crate) is_again: bool,
-    /// An event loop prepares it: no long check is begun there.
+    /// An event loop prepares it: no long check is begun there, and no large document read.
     pub(crate) is_on_loop: bool,
-    /// On an event loop the check of its document turned out to be a long one.
+    /// On an event loop it turned out to be too long for one.
     pub(crate) is_long: bool,
     /// Asked while it is read and checked.
     pub(crate) over: Option<Question>,
@@ -62,6 +68,20 @@ impl LongCheck {
         LongCheck { is_on_loop: true, ..LongCheck::asking(over) }
     }
 
+    /// Of a write inside a statement, which this thread may prepare while others wait.
+    pub(crate) fn in_share() -> LongCheck {
+        LongCheck {
+            is_again: statement::is_in_share(),
+            is_on_loop: statement::is_in_share_of_loop(),
+            ..LongCheck::default()
+        }
+    }
+
+    /// It has been prepared: if it is again, then by the thread that commits for all.
+    pub(crate) fn was_prepared(&mut self) {
+        (self.is_again, self.is_on_loop) = (true, false);
+    }
+
     /// To be called between two parts of the work, each of which takes time by the length of the document. Refuses what nobody wants
     /// any more.
     #[inline]
@@ -73,6 +93,16 @@ impl LongCheck {
     #[inline]
     pub(crate) fn bound_again(&self, bytes: usize) -> Result<(), WriteError> {
         if self.is_again && bytes > AGAIN_BYTES_MAX { Err(WriteError::Busy) } else { Ok(()) }
+    }
+
+    /// The same of the stored document that the write finds; refuses what is too long for an event loop, too.
+    #[inline]
+    pub(crate) fn bound_stored(&mut self, bytes: usize) -> Result<(), WriteError> {
+        if self.is_on_loop && bytes >= LARGE_BYTES {
+            self.is_long = true;
+            return Err(WriteError::Busy);
+        }
+        self.bound_again(bytes)
     }
 }
 
@@ -104,7 +134,7 @@ impl Collection {
         if document.text().len() < LONG_CHECK_BYTES && long_check.over.is_none() {
             match schema::within(SHORT_CHECK_STEPS, || self.check(document, row)) {
                 Some(checked) => return checked,
-                None if long_check.is_on_loop && !long_check.is_again => {
+                None if long_check.is_on_loop => {
                     long_check.is_long = true;
                     return Err(WriteError::Busy);
                 }

@@ -119,7 +119,7 @@ impl Database {
                 let result = match runs {
                     1 => attempt(tx, &own),
                     _ => {
-                        let share = Share::begin(AGAIN_TIME);
+                        let share = Share::begin(ShareOf::Commits);
                         let is_over = || share.is_over() || budget.deadline.is_some_and(|over| over());
                         let rows_max = budget.rows_max.min(AGAIN_ROWS_MAX);
                         attempt(tx, &Budget { rows_max, deadline: Some(&is_over), ..own })
@@ -149,13 +149,36 @@ impl Database {
 }
 
 thread_local! {
-    /// Whether this thread is at a share.
-    static IS_IN_SHARE: Cell<bool> = const { Cell::new(false) };
+    /// The share that this thread is at.
+    static SHARE: Cell<Option<ShareOf>> = const { Cell::new(None) };
 }
 
 /// Whether others wait for what this thread does: an event loop's connections, or everybody's commits.
 pub(crate) fn is_in_share() -> bool {
-    IS_IN_SHARE.get()
+    SHARE.get().is_some()
+}
+
+/// Whether an event loop's connections do.
+pub(crate) fn is_in_share_of_loop() -> bool {
+    SHARE.get() == Some(ShareOf::Loop)
+}
+
+/// The thread that a share is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShareOf {
+    /// An event loop, whose connections all wait.
+    Loop,
+    /// The thread that commits for all.
+    Commits,
+}
+
+impl ShareOf {
+    fn time_max(self) -> Duration {
+        match self {
+            ShareOf::Loop => LOOP_TIME,
+            ShareOf::Commits => AGAIN_TIME,
+        }
+    }
 }
 
 /// What one transaction may take of the thread that commits for all, or of an event loop.
@@ -166,14 +189,14 @@ pub(crate) struct Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        IS_IN_SHARE.set(false);
+        SHARE.set(None);
     }
 }
 
 impl Share {
-    pub(crate) fn begin(time_max: Duration) -> Share {
-        IS_IN_SHARE.set(true);
-        Share { begun: Instant::now(), time_max }
+    pub(crate) fn begin(of: ShareOf) -> Share {
+        SHARE.set(Some(of));
+        Share { begun: Instant::now(), time_max: of.time_max() }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -258,7 +281,7 @@ struct Stepping {
 impl store::Transaction for Stepping {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
         let Stepping { passing, call, body, did, runs, .. } = self;
-        let share = Share::begin(if *runs == 0 { LOOP_TIME } else { AGAIN_TIME });
+        let share = Share::begin(if *runs == 0 { ShareOf::Loop } else { ShareOf::Commits });
         *runs += 1;
         let is_over = || share.is_over();
         let budget = Budget {

@@ -263,7 +263,7 @@ pub(crate) fn is_due<C: Change>(
     match change.get(collection.info.tree, key)? {
         None => return Ok(false),
         Some(value) => {
-            scratch.long_check.bound_again(value.len())?;
+            scratch.long_check.bound_stored(value.len())?;
             old.extend_from_slice(&value);
         }
     }
@@ -339,7 +339,7 @@ impl<C: Change> Work<'_, C> {
             Some(value) => {
                 let stamp = value.first_chunk::<STAMP_BYTES>().ok_or_else(damaged)?;
                 let number = u64::from_le_bytes(*stamp);
-                scratch.long_check.bound_again(value.len())?;
+                scratch.long_check.bound_stored(value.len())?;
                 scratch.long_check.go_on()?;
                 old.extend_from_slice(&value);
                 Some(number)

@@ -18,7 +18,8 @@ pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
 /// Asked from any thread while work goes on: whether nobody wants it any more. Once that is so, it stays so.
 pub type Question = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Takes writes of an event loop whose check turned out to be too long for it.
+/// Takes writes of an event loop that turned out, while they were prepared, to be too long for it: by the check of a document, or by
+/// the size of the stored one.
 pub trait TakeLong: Send + Sync {
     /// On the loop, before [`Database::try_write`] returns: the write will be given to [`TakeLong::take`].
     fn note(&self);
@@ -35,8 +36,8 @@ pub struct Submission {
     pub required: Option<Required>,
     /// Asked while a long document is checked by a JSON Schema: if nobody wants the write any more, it ends with [`WriteError::Busy`].
     pub over: Option<Question>,
-    /// Takes it from [`Database::try_write`] where the check of its document, though that is short, is no work for an event loop. Without
-    /// it such a write ends with [`WriteError::Busy`].
+    /// Takes it from [`Database::try_write`] where it turns out to be no work for an event loop. Without it such a write ends with
+    /// [`WriteError::Busy`]. See [`Database::may_be_long`].
     pub long: Option<Arc<dyn TakeLong>>,
     /// Told what became of it.
     pub done: Done,
@@ -160,7 +161,7 @@ impl store::Transaction for Writing {
         }
         let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
         self.outcome = Some(prepared);
-        self.long_check.is_again = true;
+        self.long_check.was_prepared();
         result
     }
 

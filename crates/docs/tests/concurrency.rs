@@ -1,11 +1,11 @@
 //! Writes from several threads at once: each value is taken once, and all stays in step.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::service::{Service, config, travels, user, visit};
-use docs::{Op, Precondition, Submission, TakeLong, Write, WriteError};
+use docs::{LARGE_BYTES, Op, Precondition, Session, Submission, TakeLong, Write, WriteError};
 
 const THREADS: u32 = 4;
 const ROUNDS: u32 = 60;
@@ -235,6 +235,23 @@ impl TakeLong for Long {
     }
 }
 
+impl Long {
+    fn new() -> (Arc<Long>, Receiver<Submission>) {
+        let (given, taken) = channel();
+        (Arc::new(Long { is_noted: AtomicBool::new(false), given: Mutex::new(given) }), taken)
+    }
+
+    /// Writes as an event loop does.
+    fn write(self: &Arc<Self>, service: &Service, session: &Session, write: Write) -> Receiver<Result<(), WriteError>> {
+        let (told, outcome) = channel();
+        let done = Box::new(move |outcome: Result<docs::Written, WriteError>| told.send(outcome.map(drop)).unwrap());
+        let long = Some(Arc::clone(self) as Arc<dyn TakeLong>);
+        let submission = Submission { write, required: None, over: None, long, done };
+        assert!(service.database.try_write(session, submission).is_ok());
+        outcome
+    }
+}
+
 /// A service with a costly schema, and how deep a document is whose check no event loop does.
 fn costly() -> (Service, usize) {
     let service = Service::new(&config(COSTLY));
@@ -265,17 +282,9 @@ fn a_short_document_whose_check_is_long_is_handed_from_an_event_loop_to_another_
     let (service, depth) = costly();
     assert!(body(0, depth).len() < 500, "{depth}");
     let (session, collection) = (service.database.session().unwrap(), service.id("trees"));
-    let (given, taken) = channel();
-    let long = Arc::new(Long { is_noted: AtomicBool::new(false), given: Mutex::new(given) });
-    let write = |op: Op, precondition: Precondition| {
-        let (told, outcome) = channel();
-        let write = Write { collection, op, precondition };
-        let done = Box::new(move |outcome: Result<docs::Written, WriteError>| told.send(outcome.map(drop)).unwrap());
-        let long = Some(Arc::clone(&long) as Arc<dyn TakeLong>);
-        let submission = Submission { write, required: None, over: None, long, done };
-        assert!(service.database.try_write(&session, submission).is_ok());
-        outcome
-    };
+    let (long, taken) = Long::new();
+    let write =
+        |op: Op, precondition: Precondition| long.write(&service, &session, Write { collection, op, precondition });
     let key = docs::key::KeyType::U32.of_text("900").unwrap().as_bytes().to_vec();
     for op in [
         Op::Insert { body: body(900, depth) },
@@ -324,4 +333,47 @@ fn a_short_document_whose_check_is_long_is_not_checked_again_where_all_commit() 
             });
         }
     });
+}
+
+const NOTES: &str = "[collections.notes]\nkey = { field = \"id\", type = \"u32\" }\n";
+
+#[test]
+fn a_short_write_that_finds_a_large_document_is_handed_from_an_event_loop_to_another_thread() {
+    let service = Service::new(&config(NOTES));
+    let (session, collection) = (service.database.session().unwrap(), service.id("notes"));
+    let (long, taken) = Long::new();
+    let key = docs::key::KeyType::U32.of_text("1").unwrap().as_bytes().to_vec();
+    let write = |op: Op| long.write(&service, &session, Write { collection, op, precondition: Precondition::None });
+    let noted = || long.is_noted.swap(false, Ordering::SeqCst);
+    // Of its table of fields, beside its text.
+    let table_bytes = 64;
+    for (is_large, bytes) in [(false, LARGE_BYTES - table_bytes), (true, LARGE_BYTES)] {
+        let large =
+            || format!("{{\"id\":1,\"text\":\"{}\"}}", "x".repeat(bytes - r#"{"id":1,"text":""}"#.len())).into_bytes();
+        let (key, patch, body) = (|| key.clone(), || br#"{"n":1}"#.to_vec(), || br#"{"id":1}"#.to_vec());
+        for op in [
+            Op::Patch { key: key(), patch: patch() },
+            Op::Update { key: key(), patch: patch() },
+            Op::Put { key: key(), body: body() },
+            Op::Replace { key: key(), body: body() },
+            Op::Delete { key: key() },
+        ] {
+            let put = Op::Put { key: key(), body: large() };
+            service.database.write_now(&Write { collection, op: put, precondition: Precondition::None }).unwrap();
+            assert!(service.database.may_be_long(&Write {
+                collection,
+                op: op.clone(),
+                precondition: Precondition::None
+            }));
+            let outcome = write(op);
+            assert_eq!(noted(), is_large, "{bytes} bytes");
+            if is_large {
+                let submission = taken.recv().unwrap();
+                assert!(outcome.try_recv().is_err());
+                service.database.write_submission(&session, submission);
+            }
+            assert_eq!(outcome.recv().unwrap(), Ok(()));
+        }
+    }
+    assert!(service.get("notes/1").is_none());
 }

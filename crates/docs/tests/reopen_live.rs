@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use docs::config::Config;
 use docs::key::KeyType;
 use docs::sql::{Budget, Scratch};
-use docs::{Database, Op, OpenError, Precondition, ReadinessState, Submission, Write, WriteError};
+use docs::{Database, Op, OpenError, Precondition, ReadinessState, Submission, TakeLong, Write, WriteError};
 use serde_json::Value as Json;
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
@@ -229,6 +229,39 @@ fn a_write_of_an_event_loop_is_given_back_while_another_configuration_takes_over
     assert!(old.try_write(&session, *given_back.expect("it did not wait")).is_ok(), "by the new one");
     outcomes.recv().unwrap().unwrap();
     assert_eq!(rows(&new, "SELECT COUNT(*) AS n FROM items"), Some(vec![serde_json::json!({ "n": 2 })]));
+}
+
+/// Of the writes that it takes, the collection in their database.
+struct Taker(Mutex<std::sync::mpsc::Sender<String>>);
+
+impl TakeLong for Taker {
+    fn note(&self) {}
+    fn take(&self, database: &Database, submission: Submission) {
+        let name = database.collection_at(submission.write.collection).info.name.clone();
+        self.0.lock().unwrap().send(name).unwrap();
+    }
+}
+
+#[test]
+fn a_write_that_is_too_long_for_its_event_loop_goes_on_by_the_configuration_that_has_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = open(folder.path(), ITEMS);
+    let session = old.session().unwrap();
+    let (collection, text) = (old.collection("items").unwrap(), "x".repeat(docs::LARGE_BYTES));
+    let write = |op: Op| Write { collection, op, precondition: Precondition::None };
+    old.write_now(&write(Op::Insert { body: format!("{{\"id\":1,\"text\":\"{text}\"}}").into_bytes() })).unwrap();
+    let new = reopen(&old, &format!("{OTHERS}{ITEMS}")).unwrap();
+    assert_ne!(new.collection("items"), Some(collection));
+    let (given, taken) = std::sync::mpsc::channel();
+    let submission = Submission {
+        write: write(Op::Patch { key: key(1), patch: b"{\"n\":1}".to_vec() }),
+        required: None,
+        over: None,
+        long: Some(std::sync::Arc::new(Taker(Mutex::new(given)))),
+        done: Box::new(|outcome| panic!("not for its loop: {outcome:?}")),
+    };
+    assert!(old.try_write(&session, submission).is_ok());
+    assert_eq!(taken.recv().unwrap(), "items");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Short writes whose check by a JSON Schema turned out, on their loop, to be a long one: the thread for large writes goes on with them
-//! ([`crate::writing::LargeWrites`]).
+//! Short writes that turned out, on their loop, to be long ones: by the check of their document by a JSON Schema, or by the size of the
+//! stored document that they change. The thread for large writes goes on with them ([`crate::writing::LargeWrites`]).
 //!
 //! Such a write stands alone among the requests of its connection from the moment when its loop gave it up, so none overtakes it.
 
@@ -15,7 +15,8 @@ use std::time::Instant;
 pub(crate) struct LongWrites {
     /// Held weakly: a thread of the store, which may be the last to hold this, cannot end the threads behind the loops.
     shared: Weak<Shared>,
-    /// Whether the server has stopped. Their clients are not watched: no check of a short document takes a tenth of a second.
+    /// Whether the server has stopped. Their clients are not watched: the check of a short document takes less than a tenth of a second, one
+    /// merge some tenths.
     over: Question,
     /// One was given up since this was last asked.
     is_noted: AtomicBool,

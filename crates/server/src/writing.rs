@@ -1,7 +1,7 @@
 //! From a write to its reply, on whatever thread the outcome is told.
 //!
 //! A write is prepared on its loop, but where that takes milliseconds: a large body, and a long document that is checked by a JSON
-//! Schema of any kind; and a short one whose check turns out to be long ([`crate::long_write`]). Such a one is prepared on another thread
+//! Schema of any kind; and one that turns out to take as long ([`crate::long_write`]). Such a one is prepared on another thread
 //! ([`LargeWrites`]), and stands alone among the requests of its connection that may change something ([`crate::routing`]), so that
 //! none overtakes it.
 
@@ -14,7 +14,7 @@ use crate::media::JSON;
 use crate::preconditions::Tag;
 use crate::refusal;
 use crate::service::{Local, Service, Shared};
-use docs::{Database, Op, Question, Required, Session, Submission, TakeLong, Write, WriteError, Written};
+use docs::{Database, LARGE_BYTES, Op, Question, Required, Session, Submission, TakeLong, Write, WriteError, Written};
 use executor::{GivingUp, Refused};
 use http::{LateReply, Reply, Status};
 use reactor::Loop;
@@ -101,15 +101,12 @@ pub(crate) fn is_large(database: &Database, session: &Session, write: &Write) ->
     write.op.bytes() >= LARGE_BYTES || database.has_long_check(session, write)
 }
 
-/// A body of so many bytes is prepared off its loop: to read it takes about a millisecond.
-pub(crate) const LARGE_BYTES: usize = 256 << 10;
-
 /// Hands a write over to where it is prepared.
 pub(crate) fn hand_over(service: &Service, local: &mut Local, submission: Submission) {
     let Local { session, held, long_writes, .. } = local;
     let is_large = submission.over.is_some();
     let long = || Arc::clone(long_writes) as Arc<dyn TakeLong>;
-    let long = service.database.checks_fully(submission.write.collection).then(long);
+    let long = service.database.may_be_long(&submission.write).then(long);
     let submission = Submission { long, ..submission };
     if let Some(submission) = service.take_large(&service.database, submission, is_large) {
         held.write(&service.database, session, submission);

@@ -251,6 +251,8 @@ fn short_documents_whose_check_is_long_are_no_work_of_a_loop_and_keep_their_turn
     });
     let depth = depth.expect("a document whose check is long");
     assert!(costly(1, depth).len() < 500, "{depth}");
+    // The loop takes one that changes nothing itself; where others have changed it by then, it is refused as busy.
+    assert_eq!(server.ask("PUT", "/_/collections/trees/1", "", br#"{"id":1}"#).status, 200);
     let mut client = server.connect();
     for round in 0..50 {
         client.send("PUT", "/_/collections/trees/1", "", br#"{"id":1,"round":-1}"#);
@@ -294,4 +296,76 @@ properties = { tree = { "$ref" = "#/$defs/tree" } }
         server.metric("sapsan_pool_done_total") > 0.0
     });
     assert!(off_the_loop.is_some_and(|depth| depth > 1), "{off_the_loop:?}");
+}
+
+/// Documents of any size, and the doors through which a short request changes them.
+const NOTES: &str = r#"
+[collections.notes]
+key = { field = "id", type = "u32" }
+[[endpoints]]
+route = "POST /notes/{id}"
+update = "notes/{id}"
+[[endpoints]]
+route = "POST /touch/{id}"
+steps = [{ sql = "UPDATE notes SET n = 1 WHERE id = :id" }]
+"#;
+
+/// A document that no loop merges anything into.
+fn note(id: u32) -> String {
+    format!("{{\"id\":{id},\"text\":\"{}\"}}", "x".repeat(300 << 10))
+}
+
+#[test]
+fn a_small_patch_of_a_large_document_is_no_work_of_its_loop() {
+    let server = TestServer::start("", NOTES);
+    let path = "/_/collections/notes/1";
+    assert_eq!(server.ask("PUT", path, "", note(1).as_bytes()).status, 201);
+    assert_eq!(server.ask("PUT", "/_/collections/notes/2", "", br#"{"id":2}"#).status, 201);
+    let counts = || ["sapsan_large_writes_total", "sapsan_query_left_loop_total"].map(|name| server.metric(name));
+    assert_eq!(counts(), [1.0, 0.0]);
+    let tag = |path: &str| server.get(path).field("ETag").expect("a tag").to_string();
+    let large = note(1);
+    let restore = || assert_eq!(server.ask("PUT", path, "", large.as_bytes()).status, 200);
+    let mut expected = counts();
+    for (method, target, body, is_steps) in [
+        ("PATCH", "/_/collections/notes/", &br#"{"n":1}"#[..], false),
+        ("POST", "/notes/", br#"{"n":2}"#, false),
+        ("POST", "/touch/", b"", true),
+        ("PUT", "/_/collections/notes/", br#"{"id":1}"#, false),
+        ("DELETE", "/_/collections/notes/", b"", false),
+    ] {
+        for (id, is_large) in [(1, true), (2, false)] {
+            let body = String::from_utf8_lossy(body).replace("\"id\":1", &format!("\"id\":{id}"));
+            let answer = server.ask(method, &format!("{target}{id}"), "", body.as_bytes());
+            assert!(matches!(answer.status, 200 | 204), "{method} {target}{id}: {}", answer.text());
+            expected[usize::from(is_steps)] += f64::from(u8::from(is_large));
+            assert_eq!(counts(), expected, "{method} {target}{id}");
+        }
+        if method == "PUT" {
+            restore();
+            expected[0] += 1.0;
+        }
+    }
+    assert_eq!(server.ask("PUT", path, "", large.as_bytes()).status, 201);
+    let old = tag(path);
+    let conditional = |tag: &str| server.ask("PATCH", path, &format!("If-Match: {tag}\r\n"), br#"{"n":7}"#).status;
+    assert_eq!((conditional(&old), conditional(&old)), (200, 412));
+    assert_eq!(server.get(path).json()["n"], 7);
+}
+
+#[test]
+fn a_small_patch_of_a_large_document_keeps_its_turn_among_those_of_its_connection() {
+    let server = TestServer::start("", NOTES);
+    let mut client = server.connect();
+    for round in 0..20 {
+        client.send("PUT", "/_/collections/notes/1", "", note(1).as_bytes());
+        client.send("PATCH", "/_/collections/notes/1", "", format!("{{\"round\":{round}}}").as_bytes());
+        // These would overtake it.
+        client.send("POST", "/notes/1", "", br#"{"text":"short"}"#);
+        client.send("PATCH", "/_/collections/notes/1", "", br#"{"more":1}"#);
+        client.send("GET", "/_/collections/notes/1", "", b"");
+        let answers: Vec<_> = (0..5).map(|_| client.answer(false)).collect();
+        assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 201)), "round {round}");
+        assert_eq!(answers[4].json(), json!({ "id": 1, "text": "short", "round": round, "more": 1 }));
+    }
 }

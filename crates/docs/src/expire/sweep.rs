@@ -11,7 +11,7 @@ use crate::error::{ReadError, WriteError};
 use crate::gate::Kind;
 use crate::order::{self, Scalar};
 use crate::rebuild::shown_key;
-use crate::statement::{AGAIN_TIME, Share};
+use crate::statement::{Share, ShareOf};
 use crate::write::{Op, Precondition};
 use crate::{scratch, write};
 
@@ -175,7 +175,7 @@ impl Removal<'_> {
     /// Removes them. From the second time on everybody's commits wait.
     fn run(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
         self.runs += 1;
-        let share = (self.runs > 1).then(|| Share::begin(AGAIN_TIME));
+        let share = (self.runs > 1).then(|| Share::begin(ShareOf::Commits));
         self.run_within(share.as_ref(), tx)
     }
 
@@ -302,6 +302,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::database::Write;
+    use crate::statement::AGAIN_TIME;
 
     const ITEMS: &str =
         "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"until\"\nindexes = [[\"until\"]]\n";
@@ -322,7 +323,7 @@ mod tests {
         let removed_again = |keys: &[(usize, &Vec<u8>)]| {
             let mut removal = Removal { collection, due: &sweep.due, keys, runs: 1, removed: 0, refused: None };
             let commit = database.store().commit(&mut |tx| {
-                let share = Share::begin(AGAIN_TIME);
+                let share = Share::begin(ShareOf::Commits);
                 std::thread::sleep(AGAIN_TIME * 2);
                 removal.run_within(Some(&share), tx)
             });

@@ -31,7 +31,7 @@ use crate::engine::{Change, Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::error::WriteError;
 use crate::expire::AtWrite;
 use crate::scratch;
-use crate::statement::{AGAIN_TIME, Share, is_in_share};
+use crate::statement::{Share, ShareOf, is_in_share};
 use crate::views::operand;
 
 /// Memory for what the statement adds to the groups of views.
@@ -354,7 +354,7 @@ impl<'r> LargeRun<'r> {
     /// Sets right what others have changed; false where that takes longer than writers may wait, or needs the check of a long document:
     /// it is done again while they do not wait. [`store::LargeTx::commit`] bounds how often.
     fn set_right(&mut self, tx: &mut LargeTx, changed: &[Changed], writers_wait: bool) -> Result<bool, ModifyError> {
-        let (later, budget, share) = (self.later, self.budget, writers_wait.then(|| Share::begin(AGAIN_TIME)));
+        let (later, budget, share) = (self.later, self.budget, writers_wait.then(|| Share::begin(ShareOf::Commits)));
         let now = later.snapshot();
         let has_taken_long = || share.as_ref().is_some_and(Share::is_over);
         let is_over = || has_taken_long() || budget.deadline.is_some_and(|over| over());

@@ -31,8 +31,8 @@ use crate::engine::{Change, STAMP_BYTES, View, Within};
 use crate::error::WriteError;
 use crate::expire::AtWrite;
 use crate::key::Key;
+use crate::long_check::LongCheck;
 use crate::scratch;
-use crate::statement;
 use crate::write::{self, InTheWay, Op, Precondition};
 
 /// A prepared INSERT, UPDATE or DELETE.
@@ -457,10 +457,7 @@ impl<C: Change> One<'_, C> {
             self.apply(&Op::Delete { key: stored.as_bytes().to_vec() }, tell.budget)?;
             return Ok(true);
         }
-        let old = self.change.get(self.collection.info.tree, stored.as_bytes())?;
-        let old = old.ok_or(QueryError::Damaged("a document"))?;
-        let document = old.get(STAMP_BYTES..).and_then(|bytes| binjson::Document::from_bytes(bytes).ok());
-        let text = document.ok_or(QueryError::Damaged("a document"))?.text().to_vec();
+        let text = self.text_of(stored.as_bytes())?;
         let body = laid_out(&text, self.names, &self.values(&mut row));
         self.apply(&Op::Replace { key: stored.as_bytes().to_vec(), body }, tell.budget)?;
         tell.tell(&Within::new(&mut *self.change), key, scratch)?;
@@ -481,7 +478,7 @@ impl<C: Change> One<'_, C> {
         }
         let (collection, change, written) = (self.collection, &mut *self.change, (&op, self.at));
         let mut in_the_way = scratch::with(|scratch| {
-            scratch.long_check.is_again = statement::is_in_share();
+            scratch.long_check = LongCheck::in_share();
             write::in_the_way(collection, written, change, scratch)
         })?;
         if let OnConflict::LeaveOut(fields) | OnConflict::Update(fields) = &self.changing.on_conflict {
@@ -558,18 +555,24 @@ impl<C: Change> One<'_, C> {
                 }
             })
             .collect();
-        let old = self.change.get(self.collection.info.tree, stored)?;
-        let old = old.ok_or(QueryError::Damaged("a document"))?;
-        let document = old.get(STAMP_BYTES..).and_then(|bytes| binjson::Document::from_bytes(bytes).ok());
-        let text = document.ok_or(QueryError::Damaged("a document"))?.text().to_vec();
+        let text = self.text_of(stored)?;
         let op = Op::Replace { key: stored.to_vec(), body: laid_out(&text, &upsert.names, &values) };
         self.apply(&op, budget).map(Some)
+    }
+
+    /// The text of the stored document of this key; refused where others wait and it is too long for them.
+    fn text_of(&mut self, key: &[u8]) -> Result<Vec<u8>, ModifyError> {
+        let old = self.change.get(self.collection.info.tree, key)?;
+        let old = old.ok_or(QueryError::Damaged("a document"))?;
+        LongCheck::in_share().bound_stored(old.len())?;
+        let document = old.get(STAMP_BYTES..).and_then(|bytes| binjson::Document::from_bytes(bytes).ok());
+        Ok(document.ok_or(QueryError::Damaged("a document"))?.text().to_vec())
     }
 
     fn apply(&mut self, op: &Op, budget: &Budget<'_>) -> Result<Vec<u8>, ModifyError> {
         let (collection, change, op) = (self.collection, &mut *self.change, (op, self.at));
         let prepared = scratch::with(|scratch| {
-            scratch.long_check.is_again = statement::is_in_share();
+            scratch.long_check = LongCheck::in_share();
             write::apply(collection, op, &Precondition::None, change, scratch)
         });
         match prepared {
