@@ -72,6 +72,7 @@ mod streaming;
 mod switch;
 pub mod token;
 mod tries;
+mod verification;
 mod view_metrics;
 mod writing;
 

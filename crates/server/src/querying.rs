@@ -71,11 +71,6 @@ impl Whole {
         self.bytes_max
     }
 
-    /// Whether nobody is served any more.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.queries.is_stopped()
-    }
-
     /// As much of it as there is room for.
     pub(crate) fn within(self, room: Room) -> Whole {
         let spill = if room.is_cold() { None } else { self.spill };

@@ -23,6 +23,7 @@ use crate::sources::Sources;
 use crate::switch::Switch;
 use crate::token::Tokens;
 use crate::tries::Tries;
+use crate::verification::Verifications;
 use crate::writing::LargeWrites;
 use docs::{Database, Session};
 use executor::Pool;
@@ -32,7 +33,7 @@ use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Bytes of buffers that a loop keeps between two requests; one that grew beyond is given back.
@@ -97,8 +98,7 @@ pub(crate) struct Shared {
     direct_places: usize,
     pub(crate) pool_sessions: Arc<Sessions>,
     pub(crate) backups: Arc<Backups>,
-    /// Whether a view is being computed again.
-    pub(crate) is_verifying: Arc<AtomicBool>,
+    pub(crate) verifications: Arc<Verifications>,
     /// What threads panicked with.
     pub(crate) panics: Arc<Panics>,
     pub(crate) expiry: Expiry,
@@ -189,7 +189,7 @@ impl Shared {
             direct_places: division.direct_places,
             pool_sessions: Arc::default(),
             backups: Arc::new(Backups::new(config.backups.clone())),
-            is_verifying: Arc::default(),
+            verifications: Arc::default(),
             reloads: Reloads::default(),
             services: AtomicU64::new(0),
             series: Arc::default(),

@@ -53,11 +53,12 @@ impl Running {
     }
 
     /// Takes no more connections, lets the open ones finish until the configured deadline, and cuts the rest. A backup
-    /// under way is given up, and consumers of changes are told.
+    /// or verification under way is given up, and consumers of changes are told.
     pub fn drain(&self) {
         let current = self.server.service().current();
         let service = &current.service;
         service.backups.give_up();
+        service.verifications.give_up();
         service.feed.end();
         self.reactor.drain(self.drain);
     }

@@ -1,6 +1,6 @@
 //! Views of a running server: what is told of them, their rows, and their verification.
 
-use crate::harness::{SERVER, TestServer};
+use crate::harness::{Client, SERVER, TestServer};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -39,27 +39,51 @@ fn a_view_follows_every_write_and_is_verified() {
     assert_eq!(server.ask("POST", "/_/collections/by_group", "", b"{}").status, 404);
 }
 
+fn post(server: &TestServer, target: &str, body: &str) -> Client {
+    let mut client = server.connect();
+    client.send("POST", target, "", body.as_bytes());
+    client
+}
+
+/// Every thread of the pool has work until its client goes.
+fn hold_pool(server: &TestServer) -> [Client; 2] {
+    let endless = json!({ "sql": "SELECT COUNT(*) AS n FROM items a, items b, items c WHERE a.id + b.id + c.id < 0" })
+        .to_string();
+    let held = [(); 2].map(|()| post(server, "/_/query", &endless));
+    while server.metric("sapsan_pool_running") < 2.0 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    held
+}
+
+fn until_one_waits(server: &TestServer) {
+    while server.metric("sapsan_pool_queued") < 1.0 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_verification_ends_where_its_server_drains_and_says_what_to_do() {
+    let server = TestServer::start("query_seconds = 30\nscan_rows_max = 1000000000", VIEW);
+    server.put_items(1..400);
+    let held = hold_pool(&server);
+    let mut verification = post(&server, "/_/views/by_group/verify", "");
+    until_one_waits(&server);
+    server.drain();
+    drop(held);
+    let answer = verification.answer(false);
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(answer.text().contains("verify the view again once it has started"), "{}", answer.text());
+}
+
 #[test]
 fn one_view_is_verified_at_a_time() {
     let server = TestServer::start("query_seconds = 30\nscan_rows_max = 1000000000", VIEW);
     let items: String = (0..400).map(|id| format!("{{\"id\":{id},\"group\":\"a\",\"price\":1}}\n")).collect();
     assert_eq!(server.ask("POST", "/_/collections/items/bulk", "", items.as_bytes()).text(), "");
-    let ask = |target: &str, body: &str| {
-        let mut client = server.connect();
-        client.send("POST", target, "", body.as_bytes());
-        client
-    };
-    let endless = json!({ "sql": "SELECT COUNT(*) AS n FROM items a, items b, items c WHERE a.id + b.id + c.id < 0" })
-        .to_string();
-    // Every thread of the pool has work until its client goes, so that a verification waits.
-    let held = [ask("/_/query", &endless), ask("/_/query", &endless)];
-    while server.metric("sapsan_pool_running") < 2.0 {
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
-    let mut first = ask("/_/views/by_group/verify", "");
-    while server.metric("sapsan_pool_queued") < 1.0 {
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
+    let held = hold_pool(&server);
+    let mut first = post(&server, "/_/views/by_group/verify", "");
+    until_one_waits(&server);
     let second = server.ask("POST", "/_/views/by_group/verify", "", b"");
     assert_eq!(second.status, 503, "{}", second.text());
     assert!(second.text().contains("one at a time"), "{}", second.text());

@@ -1,5 +1,5 @@
 //! `GET /_/views` and `GET /_/views/NAME` tell how far the views are; `POST /_/views/NAME/verify` computes one again from its
-//! documents, on the pool and as of one moment, and tells what differs; it ends with its client. Their rows are asked for by
+//! documents, on the pool and as of one moment, and tells what differs ([`crate::verification`]). Their rows are asked for by
 //! `POST /_/query`.
 
 use super::fail;
@@ -11,12 +11,12 @@ use crate::params::echo;
 use crate::querying::Whole;
 use crate::refusal;
 use crate::service::Service;
+use crate::verification::Run;
 use docs::views::{ViewState, ViewStatus};
 use docs::{Database, ReadError};
 use http::{Params, Reply, Request, Status};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub(super) fn list(service: &Service, reply: Reply<'_>) {
@@ -37,37 +37,22 @@ pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'
         Ok(_) => return fail(&Failure::new(Kind::Invalid, "a verification takes no body"), reply),
         Err(failure) => return fail(&failure, reply),
     };
-    let Some(turn) = Turn::take(&service.is_verifying) else {
-        return fail(&Failure::new(Kind::Busy, "another verification is under way: one at a time"), reply);
+    let turn = match service.verifications.take_turn() {
+        Ok(turn) => turn,
+        Err(failure) => return fail(&failure, reply),
     };
-    let (database, whole) = (service.database.clone(), Whole::of(service));
+    let (database, waits_until) = (service.database.clone(), Whole::of(service).ends());
     let errors = Arc::new(ErrorRules::default());
     let late = reply.later_watched();
     let client = Arc::new(Watch::of(&late, &service.pool));
-    background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
-        let report = verified(&database.newest(), &view.name, &client, &whole);
+    background::run_until(waits_until, &service.pool, &Arc::clone(&errors), late, move |late| {
+        let report = verified(&database.newest(), &view.name, &client, &turn.begin());
         drop(turn);
         match report {
             Ok(report) => late.send(Status(200), JSON, report.to_string().into_bytes()),
             Err(failure) => refusal::refuse(&errors, late, &failure),
         }
     });
-}
-
-/// The right to verify a view, given back when it is dropped: two would take all threads of the pool for as long as they last.
-struct Turn(Arc<AtomicBool>);
-
-impl Turn {
-    fn take(is_verifying: &Arc<AtomicBool>) -> Option<Turn> {
-        let is_other = is_verifying.swap(true, Ordering::AcqRel);
-        (!is_other).then(|| Turn(Arc::clone(is_verifying)))
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
 }
 
 /// The declared view that the path names: a definition that serves until it is replaced stands behind it in the list.
@@ -104,10 +89,17 @@ fn told(view: &ViewStatus) -> Json {
     })
 }
 
-fn verified(database: &Database, name: &str, client: &Watch, whole: &Whole) -> Result<Json, Failure> {
-    let goes_on = || !whole.is_stopped() && !client.is_over(Instant::now());
+fn verified(database: &Database, name: &str, client: &Watch, run: &Run<'_>) -> Result<Json, Failure> {
+    // A view of few documents does not ask.
+    if let Some(failure) = run.end(Instant::now()) {
+        return Err(failure);
+    }
+    let goes_on = || run.end(Instant::now()).is_none() && !client.is_over(Instant::now());
     let found = database.verify_view_while(name, &goes_on).map_err(|error| match error {
-        ReadError::Stopped => client.failure(Failure::new(Kind::OutOfTime, error.to_string())),
+        ReadError::Stopped => {
+            let left = || client.failure(Failure::new(Kind::OutOfTime, error.to_string()));
+            run.end(Instant::now()).unwrap_or_else(left)
+        }
         error => refusal::of_read(&error),
     })?;
     let unbuilt = || Failure::new(Kind::Unavailable, format!("the view `{name}` is not built"));

@@ -112,6 +112,11 @@ impl TestServer {
         self.ask("POST", "/_/config/reload?allow-drop=true", "", b"")
     }
 
+    /// Has it take no more connections, and finish what it has.
+    pub fn drain(&self) {
+        self.running.as_ref().expect("it runs").drain();
+    }
+
     /// Where it listens.
     pub fn address(&self) -> std::net::SocketAddr {
         self.address
