@@ -2,6 +2,7 @@
 //! not logged is seen, and a reopening finds all that was acknowledged.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -10,7 +11,10 @@ use std::time::Duration;
 
 use crate::hooked_disk::{HookedDisk, Hooks};
 use store::disk::{Access, DiskFile, SystemDisk};
-use store::{Abort, Commit, Durability, Error, Options, Store, Submit, Transaction, TreeId, Tx};
+use store::{
+    Abort, Changed, Commit, Durability, Error, LargeTx, Operand, Options, Progress, Revise, Store, Submit, Transaction,
+    TreeId, Tx,
+};
 
 /// What takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,6 +24,11 @@ struct Panics {
     log_write: AtomicI64,
     log_sync: AtomicI64,
     tree_write: AtomicI64,
+    tree_sync: AtomicI64,
+    /// Of the thread that writes a build's pages.
+    build_write: AtomicI64,
+    /// Of a backup's tree file.
+    copy_write: AtomicI64,
     new_segment: AtomicI64,
     /// Of the thread that looks after room.
     free_bytes: AtomicI64,
@@ -56,12 +65,19 @@ impl Hooks for Panics {
             count_down(&self.log_write);
         } else if name == "tree" {
             count_down(&self.tree_write);
+            if std::thread::current().name() == Some("bulk-write") {
+                count_down(&self.build_write);
+            }
+        } else if name == "tree.part" {
+            count_down(&self.copy_write);
         }
         file.write_at(bytes, offset)
     }
     fn sync_data(&self, name: &str, file: &dyn DiskFile) -> io::Result<()> {
         if is_log(name) && std::thread::current().name() != Some("store-log") {
             count_down(&self.log_sync);
+        } else if name == "tree" {
+            count_down(&self.tree_sync);
         }
         file.sync_data()
     }
@@ -76,16 +92,26 @@ fn options() -> Options {
     options
 }
 
+impl Panics {
+    /// None so far.
+    fn new() -> Arc<Panics> {
+        let never = || AtomicI64::new(-1);
+        Arc::new(Panics {
+            log_write: never(),
+            log_sync: never(),
+            tree_write: never(),
+            tree_sync: never(),
+            build_write: never(),
+            copy_write: never(),
+            new_segment: never(),
+            free_bytes: never(),
+            is_room_short: AtomicBool::new(false),
+        })
+    }
+}
+
 fn open_with(directory: &Path, options: Options) -> (Store, TreeId, Arc<Panics>) {
-    let never = || AtomicI64::new(-1);
-    let panics = Arc::new(Panics {
-        log_write: never(),
-        log_sync: never(),
-        tree_write: never(),
-        new_segment: never(),
-        free_bytes: never(),
-        is_room_short: AtomicBool::new(false),
-    });
+    let panics = Panics::new();
     let (store, _) = Store::open_on(Arc::new(HookedDisk::new(directory, &panics)), options).unwrap();
     let tree = store.tree("t").unwrap();
     (store, tree, panics)
@@ -308,6 +334,144 @@ fn a_panic_in_an_attachment_stops_writers_and_hangs_nobody() {
     let attached = catch_unwind(AssertUnwindSafe(|| store.attach(vec![(loaded, build)], &[])));
     assert!(!matches!(attached, Ok(Ok(_))));
     check_stopped(directory.path(), store, tree, &(0..50).collect::<Vec<_>>(), &[]);
+}
+
+/// Keys that a large transaction puts.
+const LARGE: std::ops::Range<u32> = 1_000..1_400;
+
+/// A large transaction has little to revise; others write while it is under way, and its own code may panic.
+struct Revising {
+    store: Store,
+    tree: TreeId,
+    panics_while_writers_wait: bool,
+}
+
+impl Revise for Revising {
+    fn revise(&mut self, _: &mut LargeTx, _: &[Changed], writers_wait: bool) -> Result<bool, Abort> {
+        assert!(!(writers_wait && self.panics_while_writers_wait), "as a test wants it");
+        // So that there is something for the last time.
+        if !writers_wait {
+            put(&self.store, self.tree, 49).map_err(|_| Abort)?;
+        }
+        Ok(true)
+    }
+
+    fn folds(&mut self) -> Vec<Operand> {
+        Vec::new()
+    }
+}
+
+/// Commits a large transaction of [`LARGE`] over 50 acknowledged puts; tells whether it panicked, and what became of it.
+fn commit_large(
+    store: &Store,
+    tree: TreeId,
+    panics_while_writers_wait: bool,
+    arm: impl FnOnce(),
+) -> std::thread::Result<Result<Commit, Error>> {
+    put_all(store, tree, 50);
+    let mut large = store.large(1 << 20, &[tree]).unwrap();
+    for number in LARGE {
+        large.put(tree, &number.to_be_bytes(), &value(number)).unwrap();
+    }
+    put(store, tree, 49).unwrap();
+    arm();
+    let mut revising = Revising { store: store.clone(), tree, panics_while_writers_wait };
+    catch_unwind(AssertUnwindSafe(|| large.commit(&mut revising)))
+}
+
+/// Panics at each write, or sync, of the tree file that a large transaction's commit does; gives how many those are.
+#[track_caller]
+fn check_large(which: impl Fn(&Panics) -> &AtomicI64) -> i64 {
+    for count in 0.. {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, tree, panics) = open(directory.path());
+        let outcome = commit_large(&store, tree, false, || which(&panics).store(count, Ordering::Relaxed));
+        if which(&panics).swap(-1, Ordering::Relaxed) >= 0 {
+            // It has come to its end before.
+            assert!(matches!(outcome, Ok(Ok(_))), "{outcome:?}");
+            assert!(LARGE.chain(0..50).all(|number| has(&store, tree, number)));
+            return count;
+        }
+        assert!(outcome.is_err(), "{outcome:?}");
+        let (acknowledged, others): (Vec<u32>, Vec<u32>) = ((0..50).collect(), LARGE.collect());
+        assert!(others.iter().all(|number| !has(&store, tree, *number)), "half of it is seen");
+        check_stopped(directory.path(), store, tree, &acknowledged, &[]);
+        let (store, tree, _) = open(directory.path());
+        let there = others.iter().filter(|number| has(&store, tree, **number)).count();
+        assert!(there == 0 || there == others.len(), "{there} of {} after a reopening", others.len());
+    }
+    unreachable!("a commit that never ends")
+}
+
+#[test]
+fn a_panic_anywhere_in_the_commit_of_a_large_transaction_stops_writers_and_shows_nothing_of_it() {
+    assert!(check_large(|panics| &panics.tree_write) >= 2, "pages, and a meta page");
+    assert!(check_large(|panics| &panics.tree_sync) >= 2);
+}
+
+#[test]
+fn a_panic_of_a_large_transactions_own_code_while_writers_wait_stops_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree, _) = open(directory.path());
+    let outcome = commit_large(&store, tree, true, || ());
+    assert!(outcome.is_err(), "{outcome:?}");
+    let others: Vec<u32> = LARGE.collect();
+    assert!(others.iter().all(|number| !has(&store, tree, *number)));
+    check_stopped(directory.path(), store, tree, &(0..50).collect::<Vec<_>>(), &others);
+}
+
+/// A copy is no part of the store: it goes on, and the next copy too.
+#[track_caller]
+fn check_backup(copy_write: i64, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) {
+    let [directory, to] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (store, tree, _) = open(directory.path());
+    put_all(&store, tree, 50);
+    let panics = Panics::new();
+    panics.copy_write.store(copy_write, Ordering::Relaxed);
+    let copied = catch_unwind(AssertUnwindSafe(|| {
+        store.backup_on(&HookedDisk::new(to.path(), &panics), &mut |progress| watch(progress))
+    }));
+    assert!(copied.is_err(), "{copied:?}");
+    assert!(!Store::is_in(to.path()), "half a copy is no store");
+    assert!(!store.stats().is_poisoned);
+    let writer = store.clone();
+    in_time("a commit and a checkpoint", move || put(&writer, tree, 50).and_then(|_| writer.checkpoint())).unwrap();
+    store.backup(to.path(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let (copy, tree, _) = open(to.path());
+    assert!((0..51).all(|number| has(&copy, tree, number)) && copy.verify().is_clean());
+}
+
+#[test]
+fn a_panic_in_a_backup_leaves_the_store_at_work_and_no_half_copy() {
+    check_backup(0, &mut |_| ControlFlow::Continue(()));
+    check_backup(1, &mut |_| ControlFlow::Continue(()));
+    check_backup(-1, &mut |_| panic!("as a test wants it"));
+}
+
+#[test]
+fn a_panic_of_the_thread_that_writes_a_builds_pages_is_told_to_the_builder_and_to_nobody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, tree, panics) = open(directory.path());
+    put_all(&store, tree, 50);
+    let loaded = store.tree("loaded").unwrap();
+    let build = move |store: &Store| {
+        let mut build = store.bulk()?;
+        (0..20_000u32).try_for_each(|key| build.push(&key.to_be_bytes(), &[7; 1000]))?;
+        store.attach(vec![(loaded, build)], &[]).map(drop)
+    };
+    panics.build_write.store(0, Ordering::Relaxed);
+    let builder = store.clone();
+    let built = in_time("a build", move || build(&builder));
+    assert!(matches!(built, Err(Error::Io { .. })), "{built:?}");
+    assert!(panics.build_write.load(Ordering::Relaxed) < 0, "it has come");
+    assert!(!store.stats().is_poisoned);
+    let builder = store.clone();
+    in_time("the next build", move || build(&builder)).unwrap();
+    put(&store, tree, 50).unwrap();
+    in_time("closing", move || drop(store));
+    let (store, tree, _) = open(directory.path());
+    assert!((0..51).all(|number| has(&store, tree, number)));
+    assert!(store.verify().is_clean());
 }
 
 #[test]

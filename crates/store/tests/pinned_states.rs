@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use store::readers::RETIRED_MAX;
-use store::{Abort, Commit, Error, Options, Reader, Store, Submit, Transaction, TreeId, Tx};
+use store::{
+    Abort, Changed, Commit, Error, LargeTx, Operand, Options, Reader, Revise, Store, Submit, Transaction, TreeId, Tx,
+};
 
 /// What takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -65,6 +67,13 @@ impl Bench {
         let mut build = self.store.bulk()?;
         build.push(b"key", b"loaded")?;
         self.store.attach(vec![(tree, build)], &[]).map(drop)
+    }
+
+    /// A large transaction, of one key.
+    fn commit_large(&self) -> Result<(), Error> {
+        let mut large = self.store.large(1 << 20, &[self.tree])?;
+        large.put(self.tree, b"large", b"committed")?;
+        large.commit(&mut NothingToRevise).map(drop)
     }
 
     /// Checkpoints add two states each; this adds one more.
@@ -132,6 +141,19 @@ impl Bench {
         drop(self.store);
         let (store, _) = Store::open(directory, options()).unwrap();
         Bench { store, ..self }
+    }
+}
+
+/// Nobody changes what a large transaction rests on.
+struct NothingToRevise;
+
+impl Revise for NothingToRevise {
+    fn revise(&mut self, _: &mut LargeTx, _: &[Changed], _: bool) -> Result<bool, Abort> {
+        Ok(true)
+    }
+
+    fn folds(&mut self) -> Vec<Operand> {
+        Vec::new()
     }
 }
 
@@ -213,6 +235,8 @@ fn check_all_states_pinned(is_merge: bool) {
     assert!(matches!(bench.store.checkpoint(), Err(Error::Pinned { .. })));
     let attached = bench.attach(bench.loaded);
     assert!(matches!(attached, Err(Error::Pinned { .. })), "{attached:?}");
+    let large = bench.commit_large();
+    assert!(matches!(large, Err(Error::Pinned { .. })), "{large:?}");
     let to = tempfile::tempdir().unwrap();
     let copied = bench.store.backup(to.path(), &mut |_| std::ops::ControlFlow::Continue(()));
     assert!(matches!(copied, Err(Error::Pinned { .. })), "{copied:?}");
@@ -234,6 +258,10 @@ fn check_all_states_pinned(is_merge: bool) {
     for _ in 0..MANY {
         bench.put(VALUE_BYTES).unwrap();
     }
+    bench.commit_large().unwrap();
+    let large =
+        bench.store.reader().unwrap().snapshot().get(bench.tree, b"large").unwrap().map(|found| found.into_owned());
+    assert_eq!(large.as_deref(), Some(&b"committed"[..]));
     bench.attach(bench.loaded).unwrap();
     bench.store.checkpoint().unwrap();
     bench.check();

@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use crate::hooked_disk::{HookedDisk, Hooks};
-use store::disk::DiskFile;
-use store::{Error, Options, Store, Tx};
+use store::disk::{Disk, DiskFile, SystemDisk};
+use store::{Commit, Error, Options, Store, TreeId, Tx};
 
 const META_END: u64 = 2 * store::tree::PAGE_BYTES as u64;
 /// No event of these tests takes as long.
@@ -16,13 +16,22 @@ const LONG: Duration = Duration::from_secs(20);
 /// Time for a checkpoint that does not wait to write its meta page.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// A bulk build's sync of a range is told of an error, and comes back with it only after a checkpoint's sync has been told
-/// that all is well.
-#[derive(Default)]
+/// Another thread's sync is told of an error, and comes back with it only after a checkpoint's sync has been told that all is well.
 struct TakesTheError {
+    /// The sync of the thread that makes room, or else that of a bulk build.
+    is_of_room: bool,
     is_armed: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
+}
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.memtable_bytes = 1 << 20;
+    options.log_segment_bytes = 256 << 10;
+    options.map_bytes = 1 << 32;
+    options.checkpoint_interval = Duration::from_secs(3600);
+    options
 }
 
 #[derive(Default)]
@@ -36,6 +45,19 @@ struct State {
 }
 
 impl TakesTheError {
+    fn new(is_of_room: bool) -> Arc<TakesTheError> {
+        let (is_armed, state, changed) = Default::default();
+        Arc::new(TakesTheError { is_of_room, is_armed, state, changed })
+    }
+
+    /// The sync that is told.
+    fn is_told(&self) -> io::Error {
+        self.change(|state| state.has_begun = true);
+        self.wait(|state| state.is_synced);
+        std::thread::sleep(GRACE);
+        io::Error::from_raw_os_error(5)
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock().unwrap());
         self.changed.notify_all();
@@ -52,6 +74,10 @@ fn is_checkpointer() -> bool {
 }
 
 impl Hooks for TakesTheError {
+    fn free_bytes(&self, disk: &SystemDisk) -> io::Result<Option<u64>> {
+        // So short that room is made in the tree file ahead of commits.
+        if self.is_of_room { Ok(Some(64 << 20)) } else { disk.free_bytes() }
+    }
     fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
         if name == "tree" && offset < META_END {
             self.change(|state| state.is_published |= state.is_synced);
@@ -64,54 +90,71 @@ impl Hooks for TakesTheError {
             self.change(|state| state.is_synced = true);
             return Ok(());
         }
+        let is_room = self.is_of_room && std::thread::current().name() == Some("store-room");
+        if name == "tree" && is_room && self.is_armed.load(Ordering::Relaxed) {
+            return Err(self.is_told());
+        }
         file.sync_data()
     }
     fn sync_range(&self, name: &str, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
-        if name == "tree" && !is_checkpointer() && self.is_armed.load(Ordering::Relaxed) {
-            self.change(|state| state.has_begun = true);
-            self.wait(|state| state.is_synced);
-            std::thread::sleep(GRACE);
-            return Err(io::Error::from_raw_os_error(5));
+        if name == "tree" && !self.is_of_room && !is_checkpointer() && self.is_armed.load(Ordering::Relaxed) {
+            return Err(self.is_told());
         }
         file.sync_range(start, len)
     }
 }
 
-#[test]
-fn a_checkpoint_is_not_published_after_a_builds_sync_was_told_of_an_error() {
+fn put(store: &Store, tree: TreeId, number: u32) -> Result<Commit, Error> {
+    store.commit(&mut |tx: &mut Tx<'_>| {
+        tx.put(tree, &number.to_be_bytes(), &[7; 1000]);
+        Ok(())
+    })
+}
+
+/// A checkpoint beside what another thread does, whose sync is told of the error; gives what became of that.
+#[track_caller]
+fn check_told<R: Send>(is_of_room: bool, others: impl FnOnce(&Store, TreeId) -> R + Send) -> R {
     let directory = tempfile::tempdir().unwrap();
-    let hooks = Arc::new(TakesTheError::default());
+    let hooks = TakesTheError::new(is_of_room);
     let disk = HookedDisk::new(directory.path(), &hooks);
-    let (store, _) = Store::open_on(Arc::new(disk), Options::default()).unwrap();
+    let (store, _) = Store::open_on(Arc::new(disk), options()).unwrap();
     let tree = store.tree("t").unwrap();
-    let put = |number: u32| {
-        store.commit(&mut |tx: &mut Tx<'_>| {
-            tx.put(tree, &number.to_be_bytes(), &number.to_le_bytes());
-            Ok(())
-        })
-    };
     for number in 0..100 {
-        put(number).unwrap();
+        put(&store, tree, number).unwrap();
     }
     hooks.is_armed.store(true, Ordering::Relaxed);
-    let (built, checkpoint) = std::thread::scope(|scope| {
-        let built = scope.spawn(|| {
-            let mut build = store.bulk()?;
-            // Each 4 MB are synced while nobody commits.
-            (0..10_000u64).try_for_each(|key| build.push(&key.to_be_bytes(), &[7; 1000]))?;
-            build.into_entries().map(drop)
-        });
+    let (told, checkpoint) = std::thread::scope(|scope| {
+        let told = scope.spawn(|| others(&store, tree));
         let checkpoint = scope.spawn(|| store.checkpoint());
-        (built.join().unwrap(), checkpoint.join().unwrap())
+        (told.join().unwrap(), checkpoint.join().unwrap())
     });
-    assert!(matches!(built, Err(Error::Io { .. })), "{built:?}");
+    assert!(hooks.state.lock().unwrap().has_begun, "nobody was told");
     assert!(checkpoint.is_err(), "{checkpoint:?}");
     assert!(!hooks.state.lock().unwrap().is_published, "the meta page was written");
     assert!(store.stats().is_poisoned);
-    assert!(matches!(put(100), Err(Error::Poisoned)));
+    assert!(matches!(put(&store, tree, 100), Err(Error::Poisoned)));
     drop(store);
-    let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
+    let (store, _) = Store::open(directory.path(), options()).unwrap();
     let (tree, reader) = (store.tree("t").unwrap(), store.reader().unwrap());
     let snapshot = reader.snapshot();
     assert!((0..100u32).all(|number| snapshot.get(tree, &number.to_be_bytes()).unwrap().is_some()));
+    told
+}
+
+#[test]
+fn a_checkpoint_is_not_published_after_a_builds_sync_was_told_of_an_error() {
+    let built = check_told(false, |store, _| {
+        let mut build = store.bulk()?;
+        // Each 4 MB are synced while nobody commits.
+        (0..10_000u64).try_for_each(|key| build.push(&key.to_be_bytes(), &[7; 1000]))?;
+        build.into_entries().map(drop)
+    });
+    assert!(matches!(built, Err(Error::Io { .. })), "{built:?}");
+}
+
+#[test]
+fn a_checkpoint_is_not_published_after_a_sync_was_told_of_an_error_that_made_room() {
+    // Of a memtable and more: room is asked for again and again.
+    let refused = check_told(true, |store, tree| (1_000..100_000).find_map(|number| put(store, tree, number).err()));
+    assert!(matches!(refused, Some(Error::Poisoned | Error::Unknown(_))), "{refused:?}");
 }
