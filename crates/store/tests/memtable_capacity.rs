@@ -42,6 +42,7 @@ impl Step {
 /// What the keys of one run are like.
 struct Manner {
     trees: u32,
+    key_len_min: usize,
     key_len_max: usize,
     value_len_max: usize,
     /// Of a hundred keys so many come in order.
@@ -55,6 +56,7 @@ impl Manner {
         let one_of = |rng: &mut SmallRng, choices: &[usize]| choices[rng.random_range(0..choices.len())];
         Manner {
             trees: one_of(rng, &[1, 1, 2, 5, 300]) as u32,
+            key_len_min: one_of(rng, &[0, 3, 8, 8]),
             key_len_max: one_of(rng, &[8, 8, 30, 1024]),
             value_len_max: one_of(rng, &[0, 8, 300]),
             in_order: one_of(rng, &[0, 50, 95, 100]) as u32,
@@ -66,8 +68,10 @@ impl Manner {
     fn key(&self, rng: &mut SmallRng, next: &mut u64) -> Vec<u8> {
         *next += 1;
         let number = if rng.random_range(0..100) < self.in_order { *next } else { rng.random_range(0..4000) };
-        let mut key = number.to_be_bytes().to_vec();
-        key.resize(rng.random_range(8..=self.key_len_max), b'k');
+        let key_len = rng.random_range(self.key_len_min..=self.key_len_max);
+        // Of a short one the last bytes of the number: the first ones are zero.
+        let mut key = number.to_be_bytes()[8_usize.saturating_sub(key_len)..].to_vec();
+        key.resize(key_len, b'k');
         key
     }
 
