@@ -25,6 +25,20 @@ use super::memory::Memory;
 use super::residency;
 
 /// See the module's text.
+///
+/// Its memory may be written below a slice that no view protects, so only this crate takes slices of it:
+///
+/// ```
+/// fn length(map: &store::disk::Map) -> u64 {
+///     map.len()
+/// }
+/// ```
+///
+/// ```compile_fail,E0624
+/// fn first(map: &store::disk::Map) -> Option<&[u8]> {
+///     map.bytes(0, 1)
+/// }
+/// ```
 pub struct Map {
     /// Dropped before the memory it watches.
     watched: Watched,
