@@ -141,8 +141,8 @@ impl Lookup {
             Ok(count) if count == self.part.bytes() => {
                 self.view.go_on(&self.key, self.part, bytes.get(..count).unwrap_or_default())
             }
-            // This read's error alone. Through the map the page would be lost to all until the store is opened anew.
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => Err(self.view.read_failed(error)),
+            // This read's error alone, and counted. Through the map the page would be lost to all until the store is opened anew.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => Err(self.view.read_failed(self.part, error)),
             // What a file system does not support, or a kernel that is short of memory: the map may do better.
             _ => Ok(Told::Further(self.part)),
         }

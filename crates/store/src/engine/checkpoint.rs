@@ -275,7 +275,7 @@ impl Engine {
     fn is_of_a_page(&self, error: &Error) -> bool {
         match error {
             Error::Corrupt { .. } => true,
-            Error::Io { source, .. } => source.raw_os_error() == Some(libc::EIO) && self.tree.lost_pages() > 0,
+            Error::Io { source, .. } => source.raw_os_error() == Some(libc::EIO) && self.tree.has_lost_in_map(),
             _ => false,
         }
     }

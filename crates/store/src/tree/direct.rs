@@ -7,7 +7,9 @@
 //! A page that is read so is fresh from the disk, so its checksum is computed, which is not done of a page of the map at
 //! each look. It cannot have changed since its number was found as long as the view is kept.
 
+use std::collections::HashSet;
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use super::node::{Node, OverflowRef, Stored};
 use super::page::{self, Damage, Extent, HEADER_BYTES, Kind, PAGE_BYTES, PageNo};
@@ -89,10 +91,35 @@ impl TreeView {
         }
     }
 
-    /// A part that the disk did not give.
+    /// A part that the disk did not give: its pages are counted.
     #[cold]
-    pub(crate) fn read_failed(&self, error: io::Error) -> Error {
-        self.shared().io_failure("read", error)
+    pub(crate) fn read_failed(&self, part: Part, error: io::Error) -> Error {
+        let shared = self.shared();
+        shared.refused.note(part.extent());
+        shared.io_failure("read", error)
+    }
+}
+
+/// Pages that the disk did not give to reads past the page cache, each counted once. They are not those that the map has lost: another
+/// read of one may succeed, and what is read through the map meanwhile is right.
+#[derive(Default)]
+pub(super) struct Refused {
+    pages: Mutex<HashSet<PageNo>>,
+}
+
+impl Refused {
+    /// More of them than this say nothing new.
+    const PAGES_MAX: usize = 64 << 10;
+
+    #[cold]
+    fn note(&self, extent: Extent) {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = Refused::PAGES_MAX - pages.len();
+        pages.extend((0..extent.count).map(|number| PageNo(extent.start.0 + number)).take(room));
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
     }
 }
 

@@ -81,9 +81,14 @@ impl TreeFile {
         queue.inspect_err(|error| tracing::info!(%error, "no reads past the page cache")).ok()
     }
 
-    /// Pages that the disk did not give, so far.
+    /// Pages that the disk did not give, so far, to the map or to a read past the page cache.
     pub(crate) fn lost_pages(&self) -> u64 {
-        self.shared.lost()
+        self.shared.lost() + self.shared.refused.count()
+    }
+
+    /// Whether the map has lost a page.
+    pub(crate) fn has_lost_in_map(&self) -> bool {
+        self.shared.lost() > 0
     }
 
     /// Pages of the newest state that were found damaged when they were read: how many, and the first.

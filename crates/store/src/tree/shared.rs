@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::VALUE_BYTES_MAX;
 use super::checked::Checked;
+use super::direct::Refused;
 use super::node::{Node, OverflowRef};
 use super::page::{self, Damage, Extent, Kind, PAGE_BYTES, Page, PageNo};
 use super::prefetch::prefetch;
@@ -81,6 +82,8 @@ pub(super) struct Shared {
     is_read_alone: bool,
     /// Pages that finished checkpoints have taken since it was opened.
     pub(super) merged_pages: AtomicU64,
+    /// Pages that reads past the page cache did not get.
+    pub(super) refused: Refused,
 }
 
 impl Shared {
@@ -101,6 +104,7 @@ impl Shared {
             is_kept_small,
             is_read_alone,
             merged_pages: AtomicU64::new(0),
+            refused: Refused::default(),
         })
     }
 
