@@ -1,17 +1,22 @@
 //! A file that the user names, on the command line or inside the configuration: a regular file of a bounded size.
 //!
 //! A device may be read without an end, and a pipe that nobody writes to holds up whoever opens it; both are refused before they
-//! are opened.
+//! are opened. Opening waits for nobody either, for a pipe may have taken the file's place by then.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Reads a regular file of at most so many bytes.
 pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     check(&fs::metadata(path)?, bytes_max)?;
-    let file = File::open(path)?;
+    read(path, bytes_max)
+}
+
+/// The same of whatever is there by now.
+fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     // Another file may have taken its place meanwhile, and this one may grow.
     check(&file.metadata()?, bytes_max)?;
     let mut bytes = Vec::new();
@@ -38,5 +43,27 @@ fn kind(kind: FileType) -> &'static str {
         kind if kind.is_fifo() => "pipe",
         kind if kind.is_socket() => "socket",
         _ => "device",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// What takes longer hangs.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_pipe_that_has_taken_the_files_place_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("schema.json");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (tell, told) = channel();
+        std::thread::spawn(move || tell.send(read(&path, 100)));
+        let refused = told.recv_timeout(PATIENCE).expect("opening it waits for nobody").unwrap_err();
+        assert!(refused.to_string().contains("a pipe, not a regular file"), "{refused}");
     }
 }
