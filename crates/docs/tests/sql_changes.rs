@@ -258,6 +258,12 @@ references = { user = "users" }
     assert!(service.get("users/5").is_none());
     // What it is itself refused for stays an error.
     assert!(change("INSERT OR IGNORE INTO visits (id, user) VALUES (2, 77)").is_err());
+    // So does an infinite value, which SQLite leaves out with its row.
+    for (word, end) in [("INSERT OR IGNORE", ""), ("INSERT", " ON CONFLICT DO NOTHING")] {
+        let infinite = change(&format!("{word} {values} (6, 'e6', 'n6'), (4, 'e4', 1e308 * 10){end}"));
+        assert!(infinite.is_err_and(|why| why.contains("a result is infinite")), "{word}{end}");
+        assert!(service.get("users/6").is_none());
+    }
     assert_eq!(change(&format!("INSERT OR REPLACE {values} (4, 'e4', 'n4')")), Ok((1, 0)));
     assert!(docs::verify::database(&service.database).unwrap().is_clean());
 }

@@ -14,6 +14,8 @@ pub(crate) struct Change {
     pub(crate) theirs: String,
     /// The collection that it changes.
     pub(crate) table: &'static str,
+    /// The query of an INSERT's rows: an infinite value in them is an error here, whether or not its row would be stored.
+    pub(crate) source: Option<String>,
 }
 
 /// The name of a table's copy from before the statement.
@@ -119,9 +121,10 @@ fn insert_values(random: &mut Random, table: &'static str) -> Change {
         .collect();
     let word = insert_word(random);
     let behind = if word == "INSERT" { random.pick(&CONFLICTS) } else { "" };
-    let sql = format!("{word} INTO {table} (id, a, b, c, d) VALUES {}{behind}", rows.join(", "));
+    let source = format!("VALUES {}", rows.join(", "));
+    let sql = format!("{word} INTO {table} (id, a, b, c, d) {source}{behind}");
     // SQLite, too, reads all of it first.
-    Change { ours: sql.clone(), theirs: sql, table }
+    Change { ours: sql.clone(), theirs: sql, table, source: Some(source) }
 }
 
 fn insert_select(random: &mut Random, table: &'static str) -> Change {
@@ -129,20 +132,21 @@ fn insert_select(random: &mut Random, table: &'static str) -> Change {
     let from = random.pick(&["t", "u"]);
     let values = [value(random, &own), integer(random, &own), value(random, &own)];
     let filter = if random.chance(2) { String::new() } else { format!(" WHERE {}", condition(random, &own)) };
-    let sql = format!(
-        "{} INTO {table} (id, a, b, c) SELECT x.id + (SELECT COALESCE(MAX(q.id), 0) FROM {table} q) + {}, {} FROM {from} x{filter}",
-        insert_word(random),
+    let word = insert_word(random);
+    let source = format!(
+        "SELECT x.id + (SELECT COALESCE(MAX(q.id), 0) FROM {table} q) + {}, {} FROM {from} x{filter}",
         random.pick(&["1", "1", "(-3)"]),
         values.join(", ")
     );
-    Change { ours: sql.clone(), theirs: sql, table }
+    let sql = format!("{word} INTO {table} (id, a, b, c) {source}");
+    Change { ours: sql.clone(), theirs: sql, table, source: Some(source) }
 }
 
 fn delete(random: &mut Random, table: &'static str) -> Change {
     let own = columns("x");
     let condition = condition(random, &own);
     let statement = |condition: &str| format!("DELETE FROM {table} AS x WHERE x.id % 3 = 0 AND ({condition})");
-    Change { ours: statement(&condition), theirs: statement(&over_copies(&condition)), table }
+    Change { ours: statement(&condition), theirs: statement(&over_copies(&condition)), table, source: None }
 }
 
 fn update(random: &mut Random, table: &'static str) -> Change {
@@ -161,5 +165,6 @@ fn update(random: &mut Random, table: &'static str) -> Change {
     let condition = if random.chance(3) { "1".to_owned() } else { condition(random, &own) };
     let behind = format!("{} WHERE {condition}", sets.join(", "));
     let head = format!("UPDATE {table} AS x SET ");
-    Change { theirs: format!("{head}{}", over_copies(&behind)), ours: format!("{head}{behind}"), table }
+    let theirs = format!("{head}{}", over_copies(&behind));
+    Change { theirs, ours: format!("{head}{behind}"), table, source: None }
 }
