@@ -16,3 +16,4 @@ mod model;
 mod process;
 mod random;
 mod replay;
+mod system_faults;

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to say where it listens.
@@ -72,7 +72,13 @@ impl Server {
     /// The same for another service file.
     #[track_caller]
     pub(crate) fn start_service(file: &Path, data: &Path, now: i64, more: &[&str]) -> Server {
-        let mut child = serve(file, data, now).args(more).spawn().expect("the sapsan binary starts");
+        Server::of(serve(file, data, now).args(more))
+    }
+
+    /// The same of a command that [`serve`] has made.
+    #[track_caller]
+    pub(crate) fn of(command: &mut Command) -> Server {
+        let mut child = command.spawn().expect("the sapsan binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let address = lines
             .by_ref()
@@ -85,6 +91,11 @@ impl Server {
         // The rest of its output is read away, so that a full pipe never stops it.
         std::thread::spawn(move || lines.for_each(drop));
         Server { child, address }
+    }
+
+    /// How it ended, once it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("the child can be waited for")
     }
 
     /// Ends the process as a power cut would.
@@ -100,7 +111,7 @@ impl Server {
         assert!(Command::new("kill").args(["-TERM", &id]).status().is_ok_and(|status| status.success()));
         let deadline = Instant::now() + STOP_LIMIT;
         while Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
+            if let Some(status) = self.ended() {
                 assert!(status.success(), "a drained server ends with 0, not {status}");
                 return;
             }
