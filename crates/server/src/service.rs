@@ -145,7 +145,7 @@ pub(crate) struct Local {
     pub(crate) lp: Loop,
     /// Writes that are not handed over yet.
     pub(crate) held: HeldWrites,
-    /// Takes writes whose check turns out to be no work for a loop.
+    /// Takes writes that turn out to be no work for a loop.
     pub(crate) long_writes: Arc<LongWrites>,
     /// What had to be unescaped of the query.
     pub(crate) text: Vec<u8>,
