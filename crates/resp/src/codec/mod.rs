@@ -1,0 +1,33 @@
+//! The codec: bytes to requests and replies and back, without I/O.
+//!
+//! | subject | file |
+//! |---|---|
+//! | where a request or a reply ends, in bytes that come in pieces | `request_framer`, `reply_framer`, `advance` |
+//! | what they are made of | `number`, `payload` (bulk strings passed over), `header` (first lines of replies) |
+//! | a message that lies in a buffer, read in place | `arguments`, `view`, `inline` |
+//! | writing | `encoder` |
+//! | what is refused | `limits`, `protocol_error` |
+
+mod advance;
+mod arguments;
+mod encoder;
+mod header;
+mod inline;
+mod limits;
+mod number;
+mod payload;
+mod protocol_error;
+mod reply_framer;
+mod request_framer;
+mod view;
+
+pub use advance::Advance;
+pub use arguments::{Arguments, PartialArgument};
+
+pub use encoder::{ReplyWriter, Version, write_command};
+pub use inline::rewrite_inline;
+pub use limits::{ARGUMENTS_MAX, BULK_BYTES_MAX, DEPTH_MAX, ELEMENTS_MAX, LINE_BYTES_MAX, Limits};
+pub use protocol_error::ProtocolError;
+pub use reply_framer::{ReplyFramer, ReplyKind};
+pub use request_framer::{RequestFramer, RequestKind};
+pub use view::{Elements, View};

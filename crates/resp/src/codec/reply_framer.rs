@@ -1,0 +1,249 @@
+//! Finds the end and the kind of a reply, in bytes that come in any pieces.
+//!
+//! The framer is given each byte once: what [`ReplyFramer::advance`] has consumed is never shown to it again. Payloads of
+//! bulk strings are passed over without being looked at. It keeps one counter for each level of nesting and no bytes, so a
+//! proxy can forward a reply of any size while it arrives. A reply that lies whole in one buffer is read through
+//! [`View`](super::View).
+//!
+//! Attributes belong to the value behind them: `|1 +a +b :1` is one reply of kind integer.
+
+use super::advance::Advance;
+use super::header::{Header, HeaderReader};
+use super::limits::Limits;
+use super::payload::Payload;
+use super::protocol_error::ProtocolError;
+use super::view::{Elements, View};
+
+/// Type of a reply, of RESP2 or RESP3. Both forms of null are [`ReplyKind::Null`], both forms of error [`ReplyKind::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReplyKind {
+    /// `+OK`
+    Simple,
+    /// `-ERR …`, or `!` with a length
+    Error,
+    /// `:1`
+    Integer,
+    /// `$` with a length
+    Bulk,
+    /// `_`, `$-1` or `*-1`
+    Null,
+    /// `*`
+    Array,
+    /// `%`
+    Map,
+    /// `~`
+    Set,
+    /// `>`: no reply, but a message that the server sends unasked
+    Push,
+    /// `,`
+    Double,
+    /// `#`
+    Boolean,
+    /// `(`
+    BigNumber,
+    /// `=`
+    Verbatim,
+}
+
+impl ReplyKind {
+    fn of(header: Header) -> ReplyKind {
+        match header {
+            Header::Simple => ReplyKind::Simple,
+            Header::Error | Header::BlobError(_) => ReplyKind::Error,
+            Header::Integer(_) => ReplyKind::Integer,
+            Header::Bulk(_) => ReplyKind::Bulk,
+            Header::Null => ReplyKind::Null,
+            Header::Array(_) => ReplyKind::Array,
+            // Attributes describe a value and are never one (`ReplyFramer::begin`).
+            Header::Map(_) | Header::Attribute(_) => ReplyKind::Map,
+            Header::Set(_) => ReplyKind::Set,
+            Header::Push(_) => ReplyKind::Push,
+            Header::Double(_) => ReplyKind::Double,
+            Header::Boolean(_) => ReplyKind::Boolean,
+            Header::BigNumber => ReplyKind::BigNumber,
+            Header::Verbatim(_) => ReplyKind::Verbatim,
+        }
+    }
+}
+
+/// Where the first line of the reply's own value, behind its attributes, begins and ends.
+#[derive(Clone, Copy, Debug)]
+struct Top {
+    header: Header,
+    start: u64,
+    end: u64,
+}
+
+/// Finds the ends of the replies of one connection, one after the other.
+#[derive(Clone, Debug)]
+pub struct ReplyFramer {
+    limits: Limits,
+    header: HeaderReader,
+    /// Where the line in hand began, in bytes of the reply.
+    header_start: u64,
+    payload: Payload,
+    /// Values that are still to begin in the innermost aggregate.
+    left: u64,
+    /// The same of the aggregates around it; at most `Limits::depth_max` of them.
+    around: Vec<u64>,
+    /// Bytes of this reply so far.
+    bytes: u64,
+    top: Option<Top>,
+    failure: Option<ProtocolError>,
+}
+
+impl ReplyFramer {
+    /// A framer before the first byte of a connection.
+    pub fn new(limits: Limits) -> ReplyFramer {
+        ReplyFramer {
+            limits,
+            header: HeaderReader::new(),
+            header_start: 0,
+            payload: Payload::default(),
+            left: 0,
+            around: Vec::new(),
+            bytes: 0,
+            top: None,
+            failure: None,
+        }
+    }
+
+    /// Takes the bytes that follow those consumed so far. Behind a complete reply the next call begins the next one.
+    ///
+    /// # Errors
+    /// The bytes are no RESP. Every later call repeats the error.
+    #[inline]
+    pub fn advance(&mut self, input: &[u8]) -> Result<Advance, ProtocolError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        if self.is_between_replies() && !input.is_empty() {
+            (self.left, self.bytes, self.top) = (1, 0, None);
+        }
+        let advanced = self.values(input);
+        if let Err(failure) = advanced {
+            self.failure = Some(failure);
+        }
+        advanced
+    }
+
+    #[inline]
+    fn values(&mut self, input: &[u8]) -> Result<Advance, ProtocolError> {
+        let mut at = 0;
+        while at < input.len() {
+            let taken = match self.payload.bytes_to_come() {
+                0 => self.line(&input[at..])?,
+                _ => self.payload.advance(&input[at..])?,
+            };
+            at += taken;
+            self.bytes += taken as u64;
+            if self.is_between_values() {
+                self.leave_complete_aggregates();
+                if self.is_between_replies() {
+                    return Ok(Advance { consumed: at, is_complete: true });
+                }
+            }
+        }
+        Ok(Advance { consumed: at, is_complete: false })
+    }
+
+    #[inline]
+    fn line(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
+        if self.header.is_empty() {
+            self.header_start = self.bytes;
+        }
+        let (taken, header) = self.header.advance(input, &self.limits)?;
+        if let Some(header) = header {
+            self.begin(header, self.bytes + taken as u64)?;
+        }
+        Ok(taken)
+    }
+
+    /// Counts a value whose first line ends at this byte of the reply.
+    #[inline]
+    fn begin(&mut self, header: Header, end: u64) -> Result<(), ProtocolError> {
+        // Attributes are no element of the aggregate that they stand in.
+        if !matches!(header, Header::Attribute(_)) {
+            if self.around.is_empty() {
+                self.top = Some(Top { header, start: self.header_start, end });
+            }
+            self.left -= 1;
+        }
+        match header.elements() {
+            0 => self.payload = Payload::of(header.payload_bytes()),
+            elements => self.enter(elements)?,
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, elements: u64) -> Result<(), ProtocolError> {
+        if self.around.len() >= self.limits.depth_max {
+            return Err(ProtocolError::Depth);
+        }
+        self.around.push(self.left);
+        self.left = elements;
+        Ok(())
+    }
+
+    #[inline]
+    fn is_between_values(&self) -> bool {
+        self.payload.bytes_to_come() == 0 && self.header.is_empty()
+    }
+
+    #[inline]
+    fn is_between_replies(&self) -> bool {
+        self.left == 0 && self.is_between_values()
+    }
+
+    #[inline]
+    fn leave_complete_aggregates(&mut self) {
+        while self.left == 0
+            && let Some(left) = self.around.pop()
+        {
+            self.left = left;
+        }
+    }
+
+    /// Type of the reply in hand, or of the one that was completed last; none as long as its first line is incomplete.
+    pub fn kind(&self) -> Option<ReplyKind> {
+        self.top.map(|top| ReplyKind::of(top.header))
+    }
+
+    /// Bytes of the bulk string in hand that are still to come, its line end included; 0 elsewhere.
+    pub fn bulk_bytes_to_come(&self) -> u64 {
+        self.payload.bytes_to_come()
+    }
+
+    /// Bytes of the reply so far; after its end, all of them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Attributes of the reply that was completed last: keys and values by turns. `reply` as for [`ReplyFramer::view`].
+    ///
+    /// # Panics
+    /// As [`ReplyFramer::view`].
+    pub fn attributes<'b>(&self, reply: &'b [u8]) -> Option<Elements<'b>> {
+        (self.complete(reply).start > 0).then(|| Elements::attributes(reply))
+    }
+
+    /// The reply that was completed last, read in place, without its attributes.
+    ///
+    /// `reply` must be exactly its bytes. Its first line is not decoded again, which is what makes this cheaper than
+    /// [`View::parse`].
+    ///
+    /// # Panics
+    /// No reply is complete, or `reply` has another length.
+    #[inline]
+    pub fn view<'b>(&self, reply: &'b [u8]) -> View<'b> {
+        let top = self.complete(reply);
+        View::of(top.header, &reply[top.start as usize..], (top.end - top.start) as usize)
+    }
+
+    #[inline]
+    fn complete(&self, reply: &[u8]) -> Top {
+        let top = self.top.filter(|_| self.is_between_replies()).expect("a complete reply");
+        assert_eq!(reply.len() as u64, self.bytes, "the bytes of the reply");
+        top
+    }
+}

@@ -1,0 +1,227 @@
+//! Finds the end of a request, in bytes that come in any pieces, as a server or a proxy reads them.
+//!
+//! ```text
+//! *n CRLF  then n times  $length CRLF bytes CRLF      n arguments; n of 0 or less is no request
+//! anything else up to LF                              an inline command; a blank line is no request
+//! ```
+//!
+//! The framer is given each byte once and keeps none: see [`ReplyFramer`](super::ReplyFramer). Arguments are read through
+//! [`Arguments`](super::Arguments), also while the rest of the request is still to come: the command and the key of
+//! `SET key value` are known before a value of 512 MB has arrived. Inline commands become requests of the usual form through
+//! [`rewrite_inline`](super::rewrite_inline), which also finds unbalanced quotes.
+//!
+//! What is refused, and when, is as in Redis (`processMultibulkBuffer`), with one exception: CR LF behind a bulk string and
+//! LF behind a length are checked.
+
+use super::advance::Advance;
+use super::limits::Limits;
+use super::number::Number;
+use super::payload::{LINE_END_BYTES, Payload};
+use super::protocol_error::ProtocolError;
+
+/// Form of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RequestKind {
+    /// An array of bulk strings, perhaps an empty one: a server then does nothing and answers nothing.
+    Multibulk,
+    /// A line of text.
+    Inline,
+}
+
+/// What the next byte is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Start,
+    /// Behind `*`.
+    Count,
+    CountLineFeed,
+    /// `$` of an argument.
+    Bulk,
+    /// Behind `$`.
+    Length,
+    LengthLineFeed,
+    Payload,
+    Inline,
+}
+
+/// Finds the ends of the requests of one connection, one after the other.
+#[derive(Clone, Debug)]
+pub struct RequestFramer {
+    limits: Limits,
+    state: State,
+    kind: RequestKind,
+    number: Number,
+    payload: Payload,
+    /// Arguments announced.
+    arguments: u64,
+    arguments_left: u64,
+    inline_bytes: usize,
+    /// Bytes of this request so far.
+    bytes: u64,
+    failure: Option<ProtocolError>,
+}
+
+impl RequestFramer {
+    /// A framer before the first byte of a connection.
+    pub fn new(limits: Limits) -> RequestFramer {
+        RequestFramer {
+            limits,
+            state: State::Start,
+            kind: RequestKind::Multibulk,
+            number: Number::EMPTY,
+            payload: Payload::default(),
+            arguments: 0,
+            arguments_left: 0,
+            inline_bytes: 0,
+            bytes: 0,
+            failure: None,
+        }
+    }
+
+    /// Takes the bytes that follow those consumed so far. Behind a complete request the next call begins the next one.
+    ///
+    /// # Errors
+    /// The bytes are no RESP. Every later call repeats the error.
+    #[inline]
+    pub fn advance(&mut self, input: &[u8]) -> Result<Advance, ProtocolError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        if self.state == State::Start && !input.is_empty() {
+            (self.bytes, self.arguments, self.inline_bytes) = (0, 0, 0);
+        }
+        let advanced = self.parts(input);
+        match advanced {
+            Ok(advance) => self.bytes += advance.consumed as u64,
+            Err(failure) => self.failure = Some(failure),
+        }
+        advanced
+    }
+
+    #[inline]
+    fn parts(&mut self, input: &[u8]) -> Result<Advance, ProtocolError> {
+        let mut at = 0;
+        while at < input.len() {
+            at += self.part(&input[at..])?;
+            if self.state == State::Start {
+                return Ok(Advance { consumed: at, is_complete: true });
+            }
+        }
+        Ok(Advance { consumed: at, is_complete: false })
+    }
+
+    /// Takes some bytes, of one state; the state after the last byte of a request is `Start`.
+    #[inline]
+    fn part(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
+        match self.state {
+            State::Start => Ok(self.start(input[0])),
+            State::Count => self.digits(input, State::CountLineFeed, ProtocolError::MultibulkLineTooLong),
+            State::Length => self.digits(input, State::LengthLineFeed, ProtocolError::BulkLineTooLong),
+            State::CountLineFeed => self.count(input[0]),
+            State::LengthLineFeed => self.length(input[0]),
+            State::Bulk => self.bulk(input[0]),
+            State::Payload => self.payload(input),
+            State::Inline => self.inline(input),
+        }
+    }
+
+    fn start(&mut self, byte: u8) -> usize {
+        if byte == b'*' {
+            (self.state, self.kind, self.number) = (State::Count, RequestKind::Multibulk, Number::EMPTY);
+            return 1;
+        }
+        (self.state, self.kind) = (State::Inline, RequestKind::Inline);
+        0
+    }
+
+    #[inline]
+    fn digits(&mut self, input: &[u8], next: State, too_long: ProtocolError) -> Result<usize, ProtocolError> {
+        for (at, &byte) in input.iter().enumerate() {
+            if byte == b'\r' {
+                self.state = next;
+                return Ok(at + 1);
+            }
+            self.number.push(byte);
+            if self.number.bytes() > self.limits.line_bytes_max {
+                return Err(too_long);
+            }
+        }
+        Ok(input.len())
+    }
+
+    fn count(&mut self, byte: u8) -> Result<usize, ProtocolError> {
+        let count = self.number.value().ok_or(ProtocolError::MultibulkLength)?;
+        let count = u64::try_from(count).unwrap_or(0);
+        if count > self.limits.arguments_max {
+            return Err(ProtocolError::MultibulkLength);
+        }
+        (self.arguments, self.arguments_left) = (count, count);
+        self.state = if count == 0 { State::Start } else { State::Bulk };
+        line_feed(byte)
+    }
+
+    #[inline]
+    fn bulk(&mut self, byte: u8) -> Result<usize, ProtocolError> {
+        if byte != b'$' {
+            return Err(ProtocolError::ExpectedBulk(byte));
+        }
+        (self.state, self.number) = (State::Length, Number::EMPTY);
+        Ok(1)
+    }
+
+    #[inline]
+    fn length(&mut self, byte: u8) -> Result<usize, ProtocolError> {
+        let bytes = self.number.value().and_then(|bytes| u64::try_from(bytes).ok());
+        let bytes = bytes.filter(|&bytes| bytes <= self.limits.bulk_bytes_max).ok_or(ProtocolError::BulkLength)?;
+        self.payload = Payload::of(bytes + LINE_END_BYTES);
+        self.state = State::Payload;
+        line_feed(byte)
+    }
+
+    #[inline]
+    fn payload(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
+        let taken = self.payload.advance(input)?;
+        if self.payload.bytes_to_come() == 0 {
+            self.arguments_left -= 1;
+            self.state = if self.arguments_left == 0 { State::Start } else { State::Bulk };
+        }
+        Ok(taken)
+    }
+
+    fn inline(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
+        let text = memchr::memchr(b'\n', input);
+        let taken = text.map_or(input.len(), |line_feed| line_feed + 1);
+        self.inline_bytes += text.unwrap_or(taken);
+        if self.inline_bytes > self.limits.line_bytes_max {
+            return Err(ProtocolError::InlineTooLong);
+        }
+        if text.is_some() {
+            self.state = State::Start;
+        }
+        Ok(taken)
+    }
+
+    /// Form of the request in hand, or of the one that was completed last.
+    pub fn kind(&self) -> RequestKind {
+        self.kind
+    }
+
+    /// Arguments that the request announced, its command included; 0 of an inline command, and until they are known.
+    pub fn arguments(&self) -> u64 {
+        self.arguments
+    }
+
+    /// Bytes of the argument in hand that are still to come, its line end included; 0 elsewhere.
+    pub fn bulk_bytes_to_come(&self) -> u64 {
+        self.payload.bytes_to_come()
+    }
+
+    /// Bytes of the request so far; after its end, all of them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+fn line_feed(byte: u8) -> Result<usize, ProtocolError> {
+    if byte == b'\n' { Ok(1) } else { Err(ProtocolError::LineEnd) }
+}

@@ -1,0 +1,200 @@
+//! A reply read in place: strings are slices of the buffer, aggregates are iterators over it.
+//!
+//! A view exists only over bytes that a [`ReplyFramer`](super::ReplyFramer) has checked, so reading it cannot fail. Lines of
+//! elements are decoded when the iterator comes to them; nothing is allocated. An aggregate inside an aggregate is passed
+//! over once when the outer iterator goes on behind it, without recursion.
+
+use super::header::{Header, HeaderReader, VERBATIM_FORMAT_BYTES};
+use super::limits::Limits;
+use super::payload::LINE_END_BYTES;
+use super::protocol_error::ProtocolError;
+use super::reply_framer::ReplyFramer;
+
+/// Whatever passed the framer's limits is read here.
+const CHECKED: Limits = Limits {
+    bulk_bytes_max: u64::MAX,
+    arguments_max: u64::MAX,
+    elements_max: u64::MAX,
+    depth_max: usize::MAX,
+    line_bytes_max: usize::MAX,
+};
+
+/// A value of a reply. Texts are bytes as the server sent them: UTF-8 only where the application says so.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum View<'b> {
+    /// No value, in any of the three forms that RESP2 and RESP3 have for it.
+    Null,
+    /// A simple string, as `OK`.
+    Simple(&'b [u8]),
+    /// An error: its code, a blank, its text.
+    Error(&'b [u8]),
+    /// A signed 64-bit integer.
+    Integer(i64),
+    /// A string of bytes.
+    Bulk(&'b [u8]),
+    /// Values in order.
+    Array(Elements<'b>),
+    /// Keys and values by turns, twice as many elements as pairs.
+    Map(Elements<'b>),
+    /// Values without an order.
+    Set(Elements<'b>),
+    /// A message that the server sends unasked: its kind, then its values.
+    Push(Elements<'b>),
+    /// A floating-point number; also infinite, also not a number.
+    Double(f64),
+    /// True or false.
+    Boolean(bool),
+    /// An integer of any size, in decimal digits that nobody has checked.
+    BigNumber(&'b [u8]),
+    /// A text with its format in three bytes, as `txt` or `mkd`.
+    Verbatim {
+        /// Three bytes.
+        format: &'b [u8],
+        /// The text itself.
+        text: &'b [u8],
+    },
+}
+
+impl<'b> View<'b> {
+    /// Reads the first reply in `bytes`, and gives the number of its bytes with it; none as long as it is incomplete.
+    ///
+    /// # Errors
+    /// The bytes are no RESP.
+    pub fn parse(bytes: &'b [u8], limits: Limits) -> Result<Option<(View<'b>, usize)>, ProtocolError> {
+        let mut framer = ReplyFramer::new(limits);
+        let advance = framer.advance(bytes)?;
+        Ok(advance.is_complete.then(|| (framer.view(&bytes[..advance.consumed]), advance.consumed)))
+    }
+
+    /// The value whose first line is the first `line_bytes` of `bytes`.
+    #[inline]
+    pub(crate) fn of(header: Header, bytes: &'b [u8], line_bytes: usize) -> View<'b> {
+        let line = || &bytes[1..line_bytes - LINE_END_BYTES as usize];
+        let payload = |bytes_max: u64| &bytes[line_bytes..line_bytes + bytes_max as usize];
+        let elements = || Elements { bytes: &bytes[line_bytes..], left: header.elements() };
+        match header {
+            Header::Null => View::Null,
+            Header::Simple => View::Simple(line()),
+            Header::Error => View::Error(line()),
+            Header::BigNumber => View::BigNumber(line()),
+            Header::Integer(integer) => View::Integer(integer),
+            Header::Double(double) => View::Double(double),
+            Header::Boolean(boolean) => View::Boolean(boolean),
+            Header::Bulk(bytes) => View::Bulk(payload(bytes)),
+            Header::BlobError(bytes) => View::Error(payload(bytes)),
+            Header::Verbatim(bytes) => View::verbatim(payload(bytes)),
+            Header::Array(_) => View::Array(elements()),
+            Header::Set(_) => View::Set(elements()),
+            Header::Push(_) => View::Push(elements()),
+            Header::Map(_) | Header::Attribute(_) => View::Map(elements()),
+        }
+    }
+
+    /// The header's reader has checked that the format is there.
+    fn verbatim(payload: &'b [u8]) -> View<'b> {
+        let (format, text) = payload.split_at(VERBATIM_FORMAT_BYTES as usize);
+        View::Verbatim { format: &format[..VERBATIM_FORMAT_BYTES as usize - 1], text }
+    }
+
+    /// The bytes of a text of any type; none of a number, a null, an error or an aggregate.
+    pub fn text(&self) -> Option<&'b [u8]> {
+        match self {
+            View::Simple(text) | View::Bulk(text) | View::Verbatim { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The elements of an aggregate of any type.
+    pub fn elements(&self) -> Option<Elements<'b>> {
+        match self {
+            View::Array(elements) | View::Map(elements) | View::Set(elements) | View::Push(elements) => Some(*elements),
+            _ => None,
+        }
+    }
+}
+
+/// The values of an aggregate, in order. Attributes of elements are passed over, unless they are asked for by
+/// [`Elements::next_described`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Elements<'b> {
+    /// From the next element on; other replies may stand behind the last one.
+    bytes: &'b [u8],
+    left: u64,
+}
+
+impl<'b> Elements<'b> {
+    /// Attributes, whose line begins here.
+    pub(crate) fn attributes(bytes: &'b [u8]) -> Elements<'b> {
+        let (header, line_bytes) = first_line(bytes);
+        Elements { bytes: &bytes[line_bytes..], left: header.elements() }
+    }
+
+    /// Elements still to come, those of maps as keys and values.
+    pub fn len(&self) -> usize {
+        // Each has at least three bytes in the buffer.
+        self.left as usize
+    }
+
+    /// Whether no element is left.
+    pub fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The next element, and its attributes: keys and values by turns.
+    pub fn next_described(&mut self) -> Option<(Option<Elements<'b>>, View<'b>)> {
+        if self.left == 0 {
+            return None;
+        }
+        let mut attributes = None;
+        loop {
+            let (header, line_bytes) = first_line(self.bytes);
+            let value = self.bytes;
+            self.bytes = &value[line_bytes + header.payload_bytes() as usize..];
+            if let Header::Attribute(_) = header {
+                attributes = Some(Elements { bytes: self.bytes, left: header.elements() });
+                self.bytes = behind(self.bytes, header.elements());
+                continue;
+            }
+            self.left -= 1;
+            if self.left > 0 {
+                self.bytes = behind(self.bytes, header.elements());
+            }
+            return Some((attributes, View::of(header, value, line_bytes)));
+        }
+    }
+}
+
+impl<'b> Iterator for Elements<'b> {
+    type Item = View<'b>;
+
+    #[inline]
+    fn next(&mut self) -> Option<View<'b>> {
+        self.next_described().map(|(_, value)| value)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len(), Some(self.len()))
+    }
+}
+
+impl ExactSizeIterator for Elements<'_> {}
+
+/// The first line of the value that begins here.
+#[inline]
+fn first_line(bytes: &[u8]) -> (Header, usize) {
+    let (line_bytes, header) = HeaderReader::new().advance(bytes, &CHECKED).expect("bytes that a framer has checked");
+    (header.expect("a line that a framer found complete"), line_bytes)
+}
+
+/// What stands behind so many values.
+#[inline]
+fn behind(mut bytes: &[u8], values: u64) -> &[u8] {
+    let mut left = values;
+    while left > 0 {
+        let (header, line_bytes) = first_line(bytes);
+        bytes = &bytes[line_bytes + header.payload_bytes() as usize..];
+        // Values in all levels below are counted together: their order is of no interest here.
+        left = left - u64::from(!matches!(header, Header::Attribute(_))) + header.elements();
+    }
+    bytes
+}
