@@ -89,7 +89,7 @@ fn attributes_belong_to_the_value_behind_them() {
     let attributes: Vec<View> = framer.attributes(bytes).unwrap().collect();
     assert_eq!(attributes, [View::Simple(b"ttl"), View::Integer(3600)]);
     let mut elements = framer.view(bytes).elements().unwrap();
-    assert_eq!(elements.clone().collect::<Vec<_>>(), [View::Integer(1), View::Integer(2)]);
+    assert_eq!(elements.collect::<Vec<_>>(), [View::Integer(1), View::Integer(2)]);
     assert_eq!(elements.next_described(), Some((None, View::Integer(1))));
     let (attributes, value) = elements.next_described().unwrap();
     assert_eq!((attributes.unwrap().count(), value), (2, View::Integer(2)));

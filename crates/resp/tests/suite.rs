@@ -1,9 +1,17 @@
 //! The tests of `resp`, one subject a file, in one program: to link one for each took most of the time.
 
+#![allow(clippy::unwrap_used, reason = "parts that tests share fail like tests")]
+
+mod fake_server;
 mod fuzz_check;
 #[path = "../../../fuzz/mutation.rs"]
 mod mutation;
+mod redis_server;
 
+mod client_faults;
+mod client_pool;
+mod client_redis;
+mod client_subscriber;
 mod codec_properties;
 mod codec_replies;
 mod codec_requests;

@@ -25,6 +25,7 @@ pub use advance::Advance;
 pub use arguments::{Arguments, PartialArgument};
 
 pub use encoder::{ReplyWriter, Version, write_command};
+pub(crate) use encoder::{write_bulk, write_count};
 pub use inline::rewrite_inline;
 pub use limits::{ARGUMENTS_MAX, BULK_BYTES_MAX, DEPTH_MAX, ELEMENTS_MAX, LINE_BYTES_MAX, Limits};
 pub use protocol_error::ProtocolError;

@@ -68,17 +68,16 @@ impl Number {
     }
 }
 
-/// A whole number in text.
-pub(crate) fn parse(text: &[u8]) -> Option<i64> {
-    let mut number = Number::EMPTY;
-    text.iter().for_each(|&byte| number.push(byte));
-    number.value()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::Number;
     use proptest::prelude::*;
+
+    fn parse(text: &[u8]) -> Option<i64> {
+        let mut number = Number::EMPTY;
+        text.iter().for_each(|&byte| number.push(byte));
+        number.value()
+    }
 
     #[test]
     fn only_the_shortest_form_of_a_number_is_one() {

@@ -3,7 +3,7 @@
 //! The framer is given each byte once: what [`ReplyFramer::advance`] has consumed is never shown to it again. Payloads of
 //! bulk strings are passed over without being looked at. It keeps one counter for each level of nesting and no bytes, so a
 //! proxy can forward a reply of any size while it arrives. A reply that lies whole in one buffer is read through
-//! [`View`](super::View).
+//! [`View`].
 //!
 //! Attributes belong to the value behind them: `|1 +a +b :1` is one reply of kind integer.
 

@@ -1,6 +1,6 @@
 //! A reply read in place: strings are slices of the buffer, aggregates are iterators over it.
 //!
-//! A view exists only over bytes that a [`ReplyFramer`](super::ReplyFramer) has checked, so reading it cannot fail. Lines of
+//! A view exists only over bytes that a [`ReplyFramer`] has checked, so reading it cannot fail. Lines of
 //! elements are decoded when the iterator comes to them; nothing is allocated. An aggregate inside an aggregate is passed
 //! over once when the outer iterator goes on behind it, without recursion.
 

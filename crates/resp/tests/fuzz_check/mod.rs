@@ -11,7 +11,7 @@ use resp::codec::{
 };
 
 /// A view as a tree that owns its bytes.
-pub fn tree(view: View<'_>) -> Tree {
+pub(crate) fn tree(view: View<'_>) -> Tree {
     match view {
         View::Null => Tree::Null,
         View::Simple(text) => Tree::Text(b'+', text.to_vec()),
@@ -73,7 +73,7 @@ fn ends(stream: &[u8], cuts: &[usize], mut advance: impl FnMut(&[u8]) -> Result<
 }
 
 /// Replies: whole, cut, and by the plain reading.
-pub fn check_replies(stream: &[u8], cuts: &[usize]) {
+pub(crate) fn check_replies(stream: &[u8], cuts: &[usize]) {
     let mut framer = ReplyFramer::new(Limits::default());
     let whole = ends(stream, &[stream.len().max(1)], |input| framer.advance(input));
     let mut framer = ReplyFramer::new(Limits::default());
@@ -102,7 +102,7 @@ fn check_rest(plain: Result<(), Nothing>, error: Option<ProtocolError>) {
 }
 
 /// Requests: whole, cut, and by the plain reading.
-pub fn check_requests(stream: &[u8], cuts: &[usize]) {
+pub(crate) fn check_requests(stream: &[u8], cuts: &[usize]) {
     let mut framer = RequestFramer::new(Limits::default());
     let whole = ends(stream, &[stream.len().max(1)], |input| framer.advance(input));
     let mut framer = RequestFramer::new(Limits::default());

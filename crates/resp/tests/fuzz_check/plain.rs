@@ -2,7 +2,7 @@
 
 /// A reply as a tree that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Tree {
+pub(crate) enum Tree {
     Null,
     Text(u8, Vec<u8>),
     Integer(i64),
@@ -13,7 +13,7 @@ pub enum Tree {
 
 /// Why there is no tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Nothing {
+pub(crate) enum Nothing {
     Incomplete,
     Wrong,
 }
@@ -46,7 +46,7 @@ fn payload(bytes: &[u8], length: usize) -> Result<(&[u8], &[u8]), Nothing> {
 }
 
 /// The reply that begins here, and what is behind it. Attributes are passed over.
-pub fn reply(bytes: &[u8], depth: usize) -> Result<(Tree, &[u8]), Nothing> {
+pub(crate) fn reply(bytes: &[u8], depth: usize) -> Result<(Tree, &[u8]), Nothing> {
     let (&kind, behind) = bytes.split_first().ok_or(Incomplete)?;
     if !b"+-(:,#_$!=*~>%|".contains(&kind) {
         return Err(Wrong);
@@ -91,7 +91,7 @@ fn aggregate(kind: u8, length: i64, bytes: &[u8], depth: usize) -> Result<(Tree,
 }
 
 /// The arguments of the request that begins here, and what is behind it; an inline command as its line.
-pub fn request(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, &[u8]), Nothing> {
+pub(crate) fn request(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, &[u8]), Nothing> {
     let Some(behind) = bytes.strip_prefix(b"*") else {
         let end = bytes.iter().position(|&byte| byte == b'\n').ok_or(Incomplete)?;
         return Ok((vec![bytes[..end].to_vec()], &bytes[end + 1..]));

@@ -1,0 +1,294 @@
+//! One connection: requests out, replies in, in their order and within a deadline.
+//!
+//! A connection is in use from [`Connection::begin`] until the exchange has succeeded; one whose exchange failed is broken
+//! and must be dropped, so that a reply that comes late meets nobody. Replies that nobody wants are counted in `owed` and
+//! dropped before the next wanted one. Pushes (RESP3) are no replies and are dropped as they come.
+
+use super::error::{Error, Lost};
+use super::input::Input;
+use super::settings::Settings;
+use super::stream::Stream;
+use crate::codec::{ReplyKind, View};
+use std::io;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Unwanted replies that may gather before they are read: a system call for so many commands, and less than what any
+/// socket holds.
+const OWED_MAX: u64 = 64;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: Stream,
+    input: Input,
+    reply_bytes_max: usize,
+    /// Timeout that the socket has.
+    receive_timeout: Duration,
+    /// Replies that come before the next wanted one.
+    owed: u64,
+    /// Whether `CLIENT REPLY OFF` is in force.
+    is_silent: bool,
+    is_broken: bool,
+    /// Whether a byte of this exchange's request has left.
+    has_sent: bool,
+    /// Whether the socket's own timeout may end the next receive: once for each exchange, since it begins anew each time.
+    may_block: bool,
+    last_used: Instant,
+}
+
+impl Connection {
+    /// Connects, without opening a session.
+    pub(crate) fn open(settings: &Settings, deadline: Instant) -> io::Result<Connection> {
+        let stream = Stream::connect(&settings.endpoint, deadline)?;
+        stream.set_receive_timeout(settings.timeout)?;
+        Ok(Connection {
+            stream,
+            input: Input::new(),
+            reply_bytes_max: settings.reply_bytes_max,
+            receive_timeout: settings.timeout,
+            owed: 0,
+            is_silent: false,
+            is_broken: false,
+            has_sent: false,
+            may_block: false,
+            last_used: Instant::now(),
+        })
+    }
+
+    /// Begins an exchange whose deadline is `timeout` from `now`, or earlier where `is_late`.
+    ///
+    /// # Errors
+    /// The connection is of no use: it is broken, or holds a reply that nobody asked for.
+    pub(crate) fn begin(&mut self, now: Instant, timeout: Duration, is_late: bool) -> Result<(), Error> {
+        self.has_sent = false;
+        if self.is_broken {
+            return Err(Lost::Closed.into());
+        }
+        (self.is_broken, self.may_block, self.last_used) = (true, !is_late, now);
+        self.input.shrink();
+        if timeout != self.receive_timeout {
+            self.stream.set_receive_timeout(timeout).map_err(Lost::from)?;
+            self.receive_timeout = timeout;
+        }
+        if self.input.is_empty() { Ok(()) } else { self.drop_arrived() }
+    }
+
+    /// How long ago the last exchange began.
+    pub(crate) fn idle(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.last_used)
+    }
+
+    /// Whether a byte of the exchange's request has left. Otherwise it may be sent again elsewhere.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.has_sent
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    /// Sends a request and waits for its reply, as a place for [`Connection::view`].
+    #[inline]
+    pub(crate) fn call(&mut self, request: &[u8], deadline: Instant) -> Result<Range<usize>, Error> {
+        self.send(request, deadline)?;
+        loop {
+            if let Some(reply) = self.next_arrived()? {
+                self.is_broken = false;
+                return Ok(reply);
+            }
+            self.receive(deadline)?;
+        }
+    }
+
+    /// The reply that was read last.
+    #[inline]
+    pub(crate) fn view(&self, reply: Range<usize>) -> View<'_> {
+        self.input.view(reply)
+    }
+
+    /// Sends requests and gives their replies to `on_reply`, in order and as they come: also while requests are still
+    /// being sent, since a server that cannot get rid of its replies stops reading.
+    pub(crate) fn pipeline(
+        &mut self,
+        requests: &[u8],
+        count: usize,
+        deadline: Instant,
+        on_reply: &mut dyn FnMut(usize, View<'_>),
+    ) -> Result<(), Error> {
+        let (mut sent, mut answered) = (0, 0);
+        loop {
+            while answered < count
+                && let Some(reply) = self.next_arrived()?
+            {
+                on_reply(answered, self.input.view(reply));
+                answered += 1;
+            }
+            if sent < requests.len() {
+                sent += self.send_some(&requests[sent..], deadline)?;
+            } else if answered < count {
+                self.receive(deadline)?;
+            } else {
+                self.is_broken = false;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends commands whose replies nobody wants, and drops replies that have come. It waits only while the socket is full.
+    pub(crate) fn send_unanswered(&mut self, requests: &[u8], count: u64, deadline: Instant) -> Result<(), Error> {
+        if !self.is_silent {
+            self.owed += count;
+        }
+        let mut sent = 0;
+        while sent < requests.len() {
+            sent += self.send_some(&requests[sent..], deadline)?;
+            if !self.input.is_empty() {
+                self.drop_arrived()?;
+            }
+        }
+        if self.owed >= OWED_MAX {
+            self.drop_owed()?;
+        }
+        self.is_broken = false;
+        Ok(())
+    }
+
+    /// Switches the server's replies off or on; `request` is the command for it.
+    pub(crate) fn switch_silence(&mut self, request: &[u8], is_silent: bool, deadline: Instant) -> Result<(), Error> {
+        self.send(request, deadline)?;
+        // Only the command that switches them on is answered.
+        self.owed += u64::from(!is_silent);
+        self.is_silent = is_silent;
+        Ok(())
+    }
+
+    /// Looks whether the server has closed the connection meanwhile.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        match self.receive_now() {
+            Ok(_) => true,
+            Err(Error::OutcomeUnknown(Lost::TimedOut)) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Waits until something arrives, without a request: for subscribers. None at the deadline.
+    pub(crate) fn wait_for_push(&mut self, deadline: Instant) -> Result<Option<Range<usize>>, Error> {
+        self.input.shrink();
+        loop {
+            if let Some(push) = self.input.next_reply()? {
+                return Ok(Some(push));
+            }
+            match self.receive(deadline) {
+                Err(Error::OutcomeUnknown(Lost::TimedOut)) => return Ok(None),
+                received => received?,
+            }
+        }
+    }
+
+    /// Sends all of a request.
+    #[inline]
+    pub(crate) fn send(&mut self, request: &[u8], deadline: Instant) -> Result<(), Error> {
+        let mut sent = 0;
+        while sent < request.len() {
+            sent += self.send_some(&request[sent..], deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what the socket takes. Where it takes nothing, waits until it does, and receives what comes meanwhile.
+    #[inline]
+    fn send_some(&mut self, bytes: &[u8], deadline: Instant) -> Result<usize, Error> {
+        match self.stream.send_now(bytes) {
+            Ok(sent) => {
+                self.has_sent |= sent > 0;
+                Ok(sent)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_while_full(deadline).map(|()| 0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(Lost::from(error).into()),
+        }
+    }
+
+    #[cold]
+    fn wait_while_full(&mut self, deadline: Instant) -> Result<(), Error> {
+        let readiness = self.stream.wait(true, deadline).map_err(Lost::from)?;
+        if readiness.is_readable && !readiness.is_writable { self.receive_now().map(drop) } else { Ok(()) }
+    }
+
+    /// Receives something. The first time in an exchange one system call waits for it; later ones ask for the time left.
+    #[inline]
+    fn receive(&mut self, deadline: Instant) -> Result<(), Error> {
+        if self.may_block {
+            self.may_block = false;
+            let room = self.input.room(self.reply_bytes_max)?;
+            match self.stream.receive(room) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+                received => return self.received(received).map(drop),
+            }
+        }
+        match self.receive_now() {
+            Err(Error::OutcomeUnknown(Lost::TimedOut)) => {}
+            received => return received.map(drop),
+        }
+        self.stream.wait(false, deadline).map_err(Lost::from)?;
+        self.receive_now().map(drop)
+    }
+
+    /// Receives what is there; `TimedOut` if that is nothing.
+    fn receive_now(&mut self) -> Result<usize, Error> {
+        let room = self.input.room(self.reply_bytes_max)?;
+        let received = self.stream.receive_now(room);
+        self.received(received)
+    }
+
+    #[inline]
+    fn received(&mut self, received: io::Result<usize>) -> Result<usize, Error> {
+        match received.map_err(Lost::from)? {
+            0 => Err(Lost::Closed.into()),
+            bytes => {
+                self.input.received(bytes);
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// The next wanted reply among what has come.
+    #[inline]
+    fn next_arrived(&mut self) -> Result<Option<Range<usize>>, Error> {
+        while let Some(reply) = self.input.next_reply()? {
+            if self.input.kind() == Some(ReplyKind::Push) {
+                continue;
+            }
+            if self.owed == 0 {
+                return Ok(Some(reply));
+            }
+            self.owed -= 1;
+        }
+        Ok(None)
+    }
+
+    /// Drops replies that have come without being wanted.
+    ///
+    /// # Errors
+    /// One of them was not even owed: it might be taken for the reply of the next command.
+    fn drop_arrived(&mut self) -> Result<(), Error> {
+        let unexpected = self.next_arrived()?.is_some();
+        let is_part_of_push = self.input.kind() == Some(ReplyKind::Push);
+        if unexpected || self.owed == 0 && !self.input.is_empty() && !is_part_of_push {
+            return Err(Lost::Closed.into());
+        }
+        Ok(())
+    }
+
+    /// Reads owed replies as far as they have come.
+    fn drop_owed(&mut self) -> Result<(), Error> {
+        while self.owed > 0 {
+            match self.receive_now() {
+                Err(Error::OutcomeUnknown(Lost::TimedOut)) => return Ok(()),
+                received => received?,
+            };
+            self.drop_arrived()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! What a new connection is told before its first command: protocol, user, database.
+//!
+//! The commands leave in one write: `HELLO 3 AUTH user password` or `AUTH [user] password`, then `SELECT database`. A server
+//! without HELLO (before Redis 6, twemproxy) works with RESP2, which needs none of them.
+
+use super::command;
+use super::connection::Connection;
+use super::error::{Error, NotSent, ServerError};
+use super::settings::Settings;
+use crate::codec::{Version, View};
+use std::io;
+use std::time::Instant;
+
+/// User that a password without a user belongs to.
+const DEFAULT_USER: &str = "default";
+
+/// Connects and opens the session.
+///
+/// # Errors
+/// [`NotSent::Connect`], which another attempt may mend, or [`NotSent::Handshake`].
+pub(crate) fn open(settings: &Settings, deadline: Instant) -> Result<Connection, NotSent> {
+    let mut connection = Connection::open(settings, deadline).map_err(NotSent::Connect)?;
+    let (request, count) = request(settings);
+    if count == 0 {
+        return Ok(connection);
+    }
+    let mut refusal = None;
+    let mut on_reply = |_: usize, reply: View<'_>| {
+        if let (View::Error(text), None) = (reply, &refusal) {
+            refusal = Some(ServerError::of(text));
+        }
+    };
+    let outcome = connection
+        .begin(Instant::now(), settings.timeout, true)
+        .and_then(|()| connection.pipeline(&request, count, deadline, &mut on_reply));
+    match (refusal, outcome) {
+        (Some(refusal), _) => Err(NotSent::Handshake(refusal)),
+        (None, outcome) => outcome.map(|()| connection).map_err(|error| NotSent::Connect(as_io(error))),
+    }
+}
+
+/// The commands of the session, and how many replies they have.
+fn request(settings: &Settings) -> (Vec<u8>, usize) {
+    let (mut output, mut count) = (Vec::new(), 0);
+    let user = settings.user.as_deref();
+    let password = settings.password.as_deref();
+    match (settings.version, password) {
+        (Version::Resp3, password) => {
+            let credentials = password.map(|password| ("AUTH", user.unwrap_or(DEFAULT_USER), password));
+            command::write(&mut output, &("HELLO", 3, credentials));
+            count += 1;
+        }
+        (Version::Resp2, Some(password)) => {
+            command::write(&mut output, &("AUTH", user, password));
+            count += 1;
+        }
+        (Version::Resp2, None) => {}
+    }
+    if settings.database != 0 {
+        command::write(&mut output, &("SELECT", settings.database));
+        count += 1;
+    }
+    (output, count)
+}
+
+/// A session that was not opened counts as a connection that was not made.
+fn as_io(error: Error) -> io::Error {
+    match error {
+        Error::OutcomeUnknown(super::error::Lost::TimedOut) => io::ErrorKind::TimedOut.into(),
+        error => io::Error::other(error.to_string()),
+    }
+}

@@ -1,0 +1,258 @@
+//! What a client needs to know: where the server is, how to open a session, how long to wait, how much to hold.
+//!
+//! | address | means |
+//! |---|---|
+//! | `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]` | TCP; port 6379, database 0 |
+//! | `unix:///PATH[?db=DATABASE]` | a Unix socket; user and password as `?user=` and `&password=` |
+//! | `rediss://…` | TLS, which this build refuses |
+//!
+//! `?protocol=resp3` opens the session with `HELLO 3`. User, password and path are percent-encoded.
+
+use super::error::NotSent;
+use crate::codec::Version;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Port of a Redis server.
+const PORT: u16 = 6379;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A host's name or address, without brackets, and a port.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// A Unix socket's file.
+    Unix(PathBuf),
+}
+
+/// All settings of a client. The fields may be changed before the client is made.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Where the server listens.
+    pub endpoint: Endpoint,
+    /// User of the server's access list; without one the password is that of the default user.
+    pub user: Option<String>,
+    /// Password, if the server wants one.
+    pub password: Option<String>,
+    /// Database that is selected on every new connection.
+    pub database: u32,
+    /// RESP2 works with every server; RESP3 is asked for by `HELLO 3`, and a server that refuses it refuses the session.
+    pub version: Version,
+    /// What a call may take in all: connecting, waiting for the next attempt, sending and the reply. At least a
+    /// millisecond. Longer than the time that a blocking command such as BLPOP may block.
+    pub timeout: Duration,
+    /// What one attempt to connect may take, the session included.
+    pub connect_timeout: Duration,
+    /// Pause after the first failed attempt to connect; it doubles with each further one, and a random part of up to a half
+    /// is taken off, so that the clients of a server that restarts do not come all at once.
+    pub backoff_min: Duration,
+    /// Longest pause between attempts.
+    pub backoff_max: Duration,
+    /// Bytes of commands without a reply that wait for a connection.
+    pub queue_bytes_max: usize,
+    /// Bytes of one command or pipeline.
+    pub request_bytes_max: usize,
+    /// Bytes of one reply.
+    pub reply_bytes_max: usize,
+}
+
+impl Settings {
+    /// Default settings for an address.
+    ///
+    /// # Errors
+    /// [`NotSent::Address`] says what is wrong with it.
+    pub fn of(address: &str) -> Result<Settings, NotSent> {
+        parse(address).map_err(|reason| NotSent::Address(format!("`{}`: {reason}", without_secret(address))))
+    }
+
+    /// Default settings for a server that wants no password.
+    pub fn for_endpoint(endpoint: Endpoint) -> Settings {
+        Settings {
+            endpoint,
+            user: None,
+            password: None,
+            database: 0,
+            version: Version::Resp2,
+            timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(2),
+            backoff_min: Duration::from_millis(10),
+            backoff_max: Duration::from_secs(1),
+            queue_bytes_max: 1 << 20,
+            request_bytes_max: 1 << 30,
+            reply_bytes_max: 1 << 30,
+        }
+    }
+}
+
+/// Passwords are not for logs.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Settings")
+            .field("endpoint", &self.endpoint)
+            .field("user", &self.user)
+            .field("database", &self.database)
+            .field("version", &self.version)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The address for messages.
+fn without_secret(address: &str) -> String {
+    match (address.find("://"), address.rfind('@')) {
+        (Some(scheme), Some(at)) if at > scheme => format!("{}://…{}", &address[..scheme], &address[at..]),
+        _ => address.split('?').next().unwrap_or_default().to_owned(),
+    }
+}
+
+fn parse(address: &str) -> Result<Settings, String> {
+    let (scheme, rest) = address.split_once("://").ok_or("an address begins with redis:// or unix://")?;
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut settings = match scheme {
+        "redis" => parse_tcp(rest)?,
+        "unix" => parse_unix(rest)?,
+        "rediss" => return Err("TLS (rediss://) is not part of this build; redis:// and unix:// are".to_owned()),
+        _ => return Err(format!("`{scheme}` is not known; allowed: redis, unix")),
+    };
+    for option in query.split('&').filter(|option| !option.is_empty()) {
+        set(&mut settings, option)?;
+    }
+    Ok(settings)
+}
+
+fn parse_unix(path: &str) -> Result<Settings, String> {
+    if !path.starts_with('/') {
+        return Err("the path of a Unix socket begins with `/`, as in unix:///run/redis.sock".to_owned());
+    }
+    Ok(Settings::for_endpoint(Endpoint::Unix(PathBuf::from(decode(path)?))))
+}
+
+fn parse_tcp(rest: &str) -> Result<Settings, String> {
+    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let (secret, host) = authority.rsplit_once('@').map_or((None, authority), |(secret, host)| (Some(secret), host));
+    let mut settings = Settings::for_endpoint(parse_host(host)?);
+    if let Some(secret) = secret {
+        // Redis's own tools take a lone word for the user; without a password it would mean nothing.
+        let (user, password) = secret.split_once(':').ok_or("`USER:PASSWORD@` or `:PASSWORD@` is expected")?;
+        settings.user = (!user.is_empty()).then(|| decode(user)).transpose()?;
+        settings.password = Some(decode(password)?);
+    }
+    if !database.is_empty() {
+        settings.database = number(database)?;
+    }
+    Ok(settings)
+}
+
+fn parse_host(text: &str) -> Result<Endpoint, String> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or("`]` is missing")?;
+            (host, port.strip_prefix(':').or(port.is_empty().then_some("")).ok_or("a port follows `:`")?)
+        }
+        None => text.split_once(':').unwrap_or((text, "")),
+    };
+    if host.is_empty() {
+        return Err("the host is missing".to_owned());
+    }
+    let port = if port.is_empty() { Some(PORT) } else { port.parse().ok().filter(|&port| port > 0) };
+    let port = port.ok_or("a port is a number from 1 to 65535")?;
+    Ok(Endpoint::Tcp { host: host.to_owned(), port })
+}
+
+fn set(settings: &mut Settings, option: &str) -> Result<(), String> {
+    let (name, value) = option.split_once('=').unwrap_or((option, ""));
+    match (name, value) {
+        ("db", database) => settings.database = number(database)?,
+        ("user", user) => settings.user = Some(decode(user)?),
+        ("password", password) => settings.password = Some(decode(password)?),
+        ("protocol", "resp2" | "2") => settings.version = Version::Resp2,
+        ("protocol", "resp3" | "3") => settings.version = Version::Resp3,
+        ("protocol", other) => return Err(format!("protocol `{other}` is not known; allowed: resp2, resp3")),
+        _ => return Err(format!("option `{name}` is not known; allowed: db, user, password, protocol")),
+    }
+    Ok(())
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("database `{text}` is no number"))
+}
+
+/// Percent-decoding (RFC 3986, 2.1).
+fn decode(text: &str) -> Result<String, String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let decoded = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(decoded.ok_or("two hexadecimal digits follow `%`")?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| "percent-encoded text is not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Endpoint {
+        Endpoint::Tcp { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        let settings = Settings::of("redis://localhost").unwrap();
+        assert_eq!((settings.endpoint, settings.database), (tcp("localhost", 6379), 0));
+        let settings = Settings::of("redis://me:p%40ss@[::1]:7000/3?protocol=resp3").unwrap();
+        assert_eq!((settings.endpoint, settings.database), (tcp("::1", 7000), 3));
+        assert_eq!((settings.user.as_deref(), settings.password.as_deref()), (Some("me"), Some("p@ss")));
+        assert_eq!(settings.version, Version::Resp3);
+        let settings = Settings::of("redis://:secret@h:1/").unwrap();
+        assert_eq!((settings.user, settings.password.as_deref()), (None, Some("secret")));
+        let settings = Settings::of("unix:///run/my%20redis.sock?db=2&password=x").unwrap();
+        assert_eq!(settings.endpoint, Endpoint::Unix(PathBuf::from("/run/my redis.sock")));
+        assert_eq!((settings.database, settings.password.as_deref()), (2, Some("x")));
+    }
+
+    #[test]
+    fn wrong_addresses_are_refused_with_what_is_wrong() {
+        for (address, words) in [
+            ("localhost:6379", "begins with"),
+            ("http://h", "`http` is not known"),
+            ("rediss://h", "TLS"),
+            ("redis://", "host"),
+            ("redis://h:0", "port"),
+            ("redis://h:99999", "port"),
+            ("redis://[::1", "`]`"),
+            ("redis://h/x", "database `x`"),
+            ("redis://word@h", "PASSWORD"),
+            ("redis://:%zz@h", "hexadecimal"),
+            ("redis://h?protocol=4", "protocol `4`"),
+            ("redis://h?x=1", "option `x`"),
+            ("unix://relative", "begins with `/`"),
+        ] {
+            let error = Settings::of(address).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_in_no_message() {
+        let error = Settings::of("redis://me:secret@h:x").unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+        let error = Settings::of("unix:///s?password=secret&x=1").unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+        let text = format!("{:?}", Settings::of("redis://me:secret@h").unwrap());
+        assert!(!text.contains("secret"), "{text}");
+    }
+}

@@ -1,0 +1,214 @@
+//! Messages of channels: SUBSCRIBE and PSUBSCRIBE on a connection of their own.
+//!
+//! A subscriber keeps the list of what it is subscribed to and subscribes again after a reconnect. Messages that were
+//! published meanwhile are lost, which is reported as [`Event::Reconnected`]: the application then reads anew what it keeps.
+//! No message is queued here: the next one is read from the socket when it is asked for, and a subscriber that does not ask
+//! is cut off by the server's own limit (`client-output-buffer-limit`).
+
+use super::backoff::Backoff;
+use super::command;
+use super::connection::Connection;
+use super::error::{Error, Lost, NotSent, ServerError};
+use super::session;
+use super::settings::Settings;
+use crate::codec::{Elements, View};
+use std::collections::BTreeSet;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// What a subscriber hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'s> {
+    /// A message.
+    Message {
+        /// The pattern that the channel's name matched, for subscriptions to patterns.
+        pattern: Option<&'s [u8]>,
+        /// Name of the channel.
+        channel: &'s [u8],
+        /// What was published.
+        payload: &'s [u8],
+    },
+    /// A subscription is in force: messages published from now on come.
+    Subscribed {
+        /// Name or pattern.
+        channel: &'s [u8],
+    },
+    /// A subscription has ended.
+    Unsubscribed {
+        /// Name or pattern.
+        channel: &'s [u8],
+    },
+    /// The connection was lost and made anew. Messages may be missing.
+    Reconnected,
+}
+
+/// A connection for messages.
+#[derive(Debug)]
+pub struct Subscriber {
+    settings: Settings,
+    connection: Option<Connection>,
+    backoff: Backoff,
+    channels: BTreeSet<Vec<u8>>,
+    patterns: BTreeSet<Vec<u8>>,
+}
+
+impl Subscriber {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The server is not reached in time, or refuses the session.
+    pub fn connect(settings: Settings) -> Result<Subscriber, Error> {
+        let backoff = Backoff::new(settings.backoff_min, settings.backoff_max);
+        let (channels, patterns) = (BTreeSet::new(), BTreeSet::new());
+        let mut subscriber = Subscriber { settings, connection: None, backoff, channels, patterns };
+        let deadline = Instant::now() + subscriber.settings.timeout.min(subscriber.settings.connect_timeout);
+        subscriber.reconnect(deadline)?;
+        Ok(subscriber)
+    }
+
+    /// Subscribes to channels; [`Event::Subscribed`] comes for each.
+    ///
+    /// # Errors
+    /// The connection is lost; the next [`Subscriber::next`] reconnects and subscribes.
+    pub fn subscribe<C: AsRef<[u8]>>(&mut self, channels: &[C]) -> Result<(), Error> {
+        self.channels.extend(channels.iter().map(|channel| channel.as_ref().to_vec()));
+        self.send("SUBSCRIBE", channels)
+    }
+
+    /// Subscribes to all channels whose names match a pattern, as `news.*`.
+    ///
+    /// # Errors
+    /// As [`Subscriber::subscribe`].
+    pub fn psubscribe<C: AsRef<[u8]>>(&mut self, patterns: &[C]) -> Result<(), Error> {
+        self.patterns.extend(patterns.iter().map(|pattern| pattern.as_ref().to_vec()));
+        self.send("PSUBSCRIBE", patterns)
+    }
+
+    /// Ends subscriptions to channels; [`Event::Unsubscribed`] comes for each.
+    ///
+    /// # Errors
+    /// As [`Subscriber::subscribe`].
+    pub fn unsubscribe<C: AsRef<[u8]>>(&mut self, channels: &[C]) -> Result<(), Error> {
+        self.channels.retain(|known| channels.iter().all(|channel| channel.as_ref() != known));
+        self.send("UNSUBSCRIBE", channels)
+    }
+
+    /// Ends subscriptions to patterns.
+    ///
+    /// # Errors
+    /// As [`Subscriber::subscribe`].
+    pub fn punsubscribe<C: AsRef<[u8]>>(&mut self, patterns: &[C]) -> Result<(), Error> {
+        self.patterns.retain(|known| patterns.iter().all(|pattern| pattern.as_ref() != known));
+        self.send("PUNSUBSCRIBE", patterns)
+    }
+
+    /// The next event; none if `timeout` ends before it. A lost connection is made anew meanwhile.
+    ///
+    /// # Errors
+    /// The server refused a subscription ([`Error::Server`]) or the session, or sent bytes that are no message.
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<Event<'_>>, Error> {
+        let deadline = Instant::now() + timeout;
+        if let Some(connection) = &mut self.connection {
+            match connection.wait_for_push(deadline) {
+                Ok(None) => return Ok(None),
+                Ok(Some(message)) => {
+                    let connection = self.connection.as_ref().expect("the connection that gave a message");
+                    return event(connection.view(message)).map(Some);
+                }
+                Err(Error::OutcomeUnknown(Lost::Closed)) => self.connection = None,
+                Err(error) => {
+                    self.connection = None;
+                    return Err(error);
+                }
+            }
+        }
+        match self.wait_and_reconnect(deadline) {
+            Ok(()) => Ok(Some(Event::Reconnected)),
+            Err(Error::NotSent(NotSent::Connect(_))) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn send<C: AsRef<[u8]>>(&mut self, name: &str, channels: &[C]) -> Result<(), Error> {
+        let mut output = Vec::new();
+        write(&mut output, name, channels.iter().map(AsRef::as_ref));
+        let Some(connection) = self.connection.as_mut().filter(|_| !channels.is_empty()) else { return Ok(()) };
+        let sent = connection.send(&output, Instant::now() + self.settings.timeout);
+        if sent.is_err() {
+            self.connection = None;
+        }
+        sent
+    }
+
+    fn wait_and_reconnect(&mut self, deadline: Instant) -> Result<(), Error> {
+        loop {
+            let now = Instant::now();
+            let due = self.backoff.due().unwrap_or(now);
+            if due >= deadline {
+                std::thread::sleep(deadline.saturating_duration_since(now));
+                return Err(NotSent::Connect(io::ErrorKind::TimedOut.into()).into());
+            }
+            std::thread::sleep(due.saturating_duration_since(now));
+            match self.reconnect(deadline) {
+                Err(Error::NotSent(NotSent::Connect(_))) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// One attempt, with all subscriptions.
+    fn reconnect(&mut self, deadline: Instant) -> Result<(), Error> {
+        let deadline = deadline.min(Instant::now() + self.settings.connect_timeout);
+        let mut connection = match session::open(&self.settings, deadline) {
+            Ok(connection) => connection,
+            Err(error) => {
+                self.backoff.failed(Instant::now());
+                return Err(error.into());
+            }
+        };
+        let mut output = Vec::new();
+        write(&mut output, "SUBSCRIBE", self.channels.iter().map(Vec::as_slice));
+        write(&mut output, "PSUBSCRIBE", self.patterns.iter().map(Vec::as_slice));
+        connection.send(&output, deadline)?;
+        self.backoff.succeeded();
+        self.connection = Some(connection);
+        Ok(())
+    }
+}
+
+/// Writes a command with these arguments; none at all where there are no arguments, which would mean "all".
+fn write<'c>(output: &mut Vec<u8>, name: &str, channels: impl Iterator<Item = &'c [u8]>) {
+    let channels: Vec<&[u8]> = channels.collect();
+    if !channels.is_empty() {
+        command::write(output, &(name, channels));
+    }
+}
+
+/// RESP2 sends events as arrays, RESP3 as pushes.
+fn event(view: View<'_>) -> Result<Event<'_>, Error> {
+    if let View::Error(text) = view {
+        return Err(Error::Server(ServerError::of(text)));
+    }
+    let unknown = || Error::Conversion(super::error::Mismatch { expected: "a message", got: format!("{view:?}") });
+    let mut elements = view.elements().ok_or_else(unknown)?;
+    let kind = text(&mut elements).ok_or_else(unknown)?;
+    let first = text(&mut elements).ok_or_else(unknown)?;
+    match kind {
+        b"message" => {
+            let payload = text(&mut elements).ok_or_else(unknown)?;
+            Ok(Event::Message { pattern: None, channel: first, payload })
+        }
+        b"pmessage" => {
+            let (channel, payload) = (text(&mut elements), text(&mut elements));
+            let (channel, payload) = channel.zip(payload).ok_or_else(unknown)?;
+            Ok(Event::Message { pattern: Some(first), channel, payload })
+        }
+        b"subscribe" | b"psubscribe" => Ok(Event::Subscribed { channel: first }),
+        b"unsubscribe" | b"punsubscribe" => Ok(Event::Unsubscribed { channel: first }),
+        _ => Err(unknown()),
+    }
+}
+
+fn text<'s>(elements: &mut Elements<'s>) -> Option<&'s [u8]> {
+    elements.next()?.text()
+}

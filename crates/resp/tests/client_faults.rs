@@ -1,0 +1,281 @@
+//! Servers that misbehave: half a reply, garbage, silence, a reply that comes late, no more reading.
+
+use crate::fake_server::{FakeServer, Peer, script};
+use resp::{Client, Error, Lost, NotSent, Pipeline};
+use std::time::{Duration, Instant};
+
+/// Short enough to wait for, long enough for a machine that is busy elsewhere.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// One connection that fails in this way, and one that answers PONG: the caller of PING gets the PONG and nothing else.
+fn check_fault(run: impl FnOnce(&mut Peer) + Send + 'static, timeout: Duration, expected: impl FnOnce(&Error) -> bool) {
+    let server = FakeServer::start(vec![
+        script(run),
+        script(|peer| {
+            peer.expect("PING");
+            peer.send(b"+PONG\r\n");
+            peer.expect_end();
+        }),
+    ]);
+    let mut settings = server.settings.clone();
+    settings.timeout = timeout;
+    let mut client = Client::new(settings);
+    let error = client.command::<String>(("GET", "k")).unwrap_err();
+    assert!(expected(&error), "{error:?}");
+    client.set_timeout(Duration::from_secs(20));
+    assert_eq!(client.command::<String>("PING").unwrap(), "PONG");
+    drop(client);
+    server.finish();
+}
+
+#[test]
+fn a_connection_that_closes_before_the_reply_leaves_the_outcome_unknown() {
+    check_fault(
+        |peer| peer.expect("GET"),
+        Duration::from_secs(20),
+        |error| matches!(error, Error::OutcomeUnknown(Lost::Closed)),
+    );
+}
+
+#[test]
+fn a_connection_that_closes_in_the_middle_of_a_reply_leaves_the_outcome_unknown() {
+    let run = |peer: &mut Peer| {
+        peer.expect("GET");
+        peer.send(b"$10\r\nhal");
+    };
+    check_fault(run, Duration::from_secs(20), |error| matches!(error, Error::OutcomeUnknown(Lost::Closed)));
+}
+
+#[test]
+fn garbage_is_a_protocol_error_and_the_connection_is_not_used_again() {
+    let run = |peer: &mut Peer| {
+        peer.expect("GET");
+        peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n+PONG\r\n");
+        peer.expect_end();
+    };
+    check_fault(run, Duration::from_secs(20), |error| {
+        matches!(error, Error::Protocol(resp::codec::ProtocolError::ReplyType(b'H')))
+    });
+}
+
+#[test]
+fn a_server_that_does_not_answer_ends_the_call_at_its_deadline_and_a_late_reply_reaches_nobody() {
+    let run = |peer: &mut Peer| {
+        peer.expect("GET");
+        // The client closes at its deadline: only then the reply of GET is sent, which PING must not get.
+        peer.expect_end();
+        peer.send_some(b"$4\r\nlate\r\n");
+    };
+    check_fault(run, SHORT, |error| matches!(error, Error::OutcomeUnknown(Lost::TimedOut)));
+}
+
+#[test]
+fn a_server_that_sends_a_reply_byte_by_byte_does_not_stretch_the_deadline() {
+    let run = |peer: &mut Peer| {
+        peer.expect("GET");
+        let started = Instant::now();
+        // Longer than the client waits, with a byte long before each possible timeout of the socket.
+        while started.elapsed() < SHORT * 20 && peer.send_some(b"+") == 1 {
+            std::thread::sleep(SHORT / 20);
+        }
+    };
+    check_fault(run, SHORT, |error| matches!(error, Error::OutcomeUnknown(Lost::TimedOut)));
+}
+
+#[test]
+fn a_reply_that_nobody_asked_for_is_not_taken_for_the_next_one() {
+    let server = FakeServer::start(vec![
+        script(|peer| {
+            peer.expect("GET");
+            peer.send(b":1\r\n:2\r\n");
+            peer.expect_end();
+        }),
+        script(|peer| {
+            peer.expect("GET");
+            peer.send(b":3\r\n");
+            peer.expect_end();
+        }),
+    ]);
+    let mut client = Client::new(server.settings.clone());
+    assert_eq!(client.command::<i64>(("GET", "k")).unwrap(), 1);
+    // Until the second reply has come too, it may still be on its way.
+    std::thread::sleep(SHORT);
+    assert_eq!(client.command::<i64>(("GET", "k")).unwrap(), 3);
+    drop(client);
+    server.finish();
+}
+
+#[test]
+fn replies_that_came_before_the_connection_was_lost_are_results_of_their_commands() {
+    let server = FakeServer::start(vec![script(|peer| {
+        peer.expect("a");
+        peer.expect("b");
+        peer.expect("c");
+        peer.send(b":1\r\n-ERR no\r\n$5\r\nhal");
+    })]);
+    let mut client = Client::new(server.settings.clone());
+    let mut pipeline = Pipeline::new();
+    pipeline.add(("GET", "a")).add(("GET", "b")).add(("GET", "c")).add(("GET", "d"));
+    let results = client.pipeline::<i64>(&pipeline).unwrap();
+    assert!(matches!(results[0], Ok(1)));
+    assert!(matches!(&results[1], Err(Error::Server(error)) if error.code() == "ERR"));
+    assert!(matches!(results[2], Err(Error::OutcomeUnknown(Lost::Closed))));
+    assert!(matches!(results[3], Err(Error::OutcomeUnknown(Lost::Closed))));
+    assert_eq!(results.len(), 4);
+    drop(client);
+    server.finish();
+}
+
+#[test]
+fn a_server_that_reads_no_more_until_its_replies_are_read_gets_its_replies_read() {
+    // Far more than both sockets hold in either direction.
+    const COMMANDS: usize = 64;
+    let text = vec![b'x'; 256 << 10];
+    let reply = [format!("${}\r\n", text.len()).into_bytes(), text.clone(), b"\r\n".to_vec()].concat();
+    let server = FakeServer::start(vec![script(move |peer| {
+        for _ in 0..COMMANDS {
+            peer.request().expect("a request");
+            peer.send(&reply);
+        }
+        peer.expect_end();
+    })]);
+    let mut client = Client::new(server.settings.clone());
+    let mut pipeline = Pipeline::new();
+    for _ in 0..COMMANDS {
+        pipeline.add(("ECHO", &text));
+    }
+    let mut replies = 0;
+    client
+        .pipeline_with(&pipeline, |_, reply| {
+            assert_eq!(reply.text().map(<[u8]>::len), Some(text.len()));
+            replies += 1;
+        })
+        .unwrap();
+    assert_eq!(replies, COMMANDS);
+    drop(client);
+    server.finish();
+}
+
+#[test]
+fn a_server_that_reads_nothing_ends_the_call_at_its_deadline() {
+    let server = FakeServer::start(vec![script(|peer| {
+        peer.expect("first");
+        peer.send(b"+OK\r\n");
+        std::thread::sleep(SHORT * 4);
+    })]);
+    let mut client = Client::new(server.settings.clone());
+    client.command::<()>(("SET", "first", 1)).unwrap();
+    client.set_timeout(SHORT);
+    let error = client.command::<()>(("SET", "k", vec![0u8; 64 << 20])).unwrap_err();
+    assert!(matches!(error, Error::OutcomeUnknown(Lost::TimedOut)), "{error:?}");
+    server.finish();
+}
+
+#[test]
+fn what_is_too_large_is_refused_before_and_after() {
+    let server = FakeServer::start(vec![script(|peer| {
+        peer.expect("GET");
+        peer.send(format!("${}\r\n", 1 << 20).as_bytes());
+        peer.send_some(&vec![0; 1 << 20]);
+        peer.expect_end();
+    })]);
+    let mut settings = server.settings.clone();
+    (settings.request_bytes_max, settings.reply_bytes_max) = (1000, 100_000);
+    let mut client = Client::new(settings);
+    let error = client.command::<()>(("SET", "k", vec![0u8; 1000])).unwrap_err();
+    assert!(matches!(error, Error::NotSent(NotSent::TooLarge { bytes: 1029 })), "{error:?}");
+    let error = client.command::<()>(("GET", "k")).unwrap_err();
+    assert!(matches!(error, Error::OutcomeUnknown(Lost::TooLarge)), "{error:?}");
+    server.finish();
+}
+
+#[test]
+fn a_server_that_nobody_listens_at_is_reported_within_the_time_of_the_call() {
+    let server = FakeServer::start(vec![]);
+    let mut settings = server.settings.clone();
+    server.finish();
+    settings.timeout = SHORT;
+    let mut client = Client::new(settings);
+    let error = client.command::<()>("PING").unwrap_err();
+    assert!(matches!(error, Error::NotSent(NotSent::Connect(_))), "{error:?}");
+}
+
+#[test]
+fn a_server_that_closes_at_an_unknown_command_is_served_without_it() {
+    let server = FakeServer::start(vec![
+        script(|peer| peer.expect("CLIENT")),
+        script(|peer| {
+            for _ in 0..200 {
+                peer.expect("INCR");
+                peer.send(b":1\r\n");
+            }
+            peer.expect("GET");
+            peer.send(b":200\r\n");
+            peer.expect_end();
+        }),
+    ]);
+    let mut client = Client::new(server.settings.clone());
+    (0..200).for_each(|_| client.noreply(("INCR", "n")).unwrap());
+    assert_eq!(client.command::<i64>(("GET", "n")).unwrap(), 200);
+    drop(client);
+    server.finish();
+}
+
+#[test]
+fn a_server_that_takes_client_reply_off_and_goes_on_replying_is_found_out() {
+    let server = FakeServer::start(vec![script(|peer| {
+        peer.expect("OFF");
+        peer.expect("ON");
+        peer.expect("PING");
+        peer.send(b"+OK\r\n+OK\r\n+PONG\r\n");
+        peer.expect("INCR");
+        peer.send(b":1\r\n");
+        peer.expect("GET");
+        peer.send(b":7\r\n");
+        peer.expect_end();
+    })]);
+    let mut client = Client::new(server.settings.clone());
+    client.noreply(("INCR", "n")).unwrap();
+    assert_eq!(client.command::<i64>(("GET", "n")).unwrap(), 7);
+    drop(client);
+    server.finish();
+}
+
+#[test]
+fn pushes_are_no_replies() {
+    let server = FakeServer::start(vec![script(|peer| {
+        peer.expect("GET");
+        peer.send(b">2\r\n+invalidate\r\n*1\r\n+k\r\n:1\r\n>1\r\n+x\r\n");
+        peer.expect("GET");
+        peer.send(b":2\r\n");
+        peer.expect_end();
+    })]);
+    let mut client = Client::new(server.settings.clone());
+    assert_eq!(client.command::<i64>(("GET", "k")).unwrap(), 1);
+    assert_eq!(client.command::<i64>(("GET", "k")).unwrap(), 2);
+    drop(client);
+    server.finish();
+}
+
+#[test]
+fn a_panic_of_the_caller_between_replies_costs_the_connection_and_no_more() {
+    let reply = |peer: &mut Peer| {
+        peer.expect("GET");
+        peer.send(b":1\r\n");
+    };
+    let server = FakeServer::start(vec![
+        script(move |peer| {
+            reply(peer);
+            reply(peer);
+            peer.expect_end();
+        }),
+        script(move |peer| reply(peer)),
+    ]);
+    let mut client = Client::new(server.settings.clone());
+    let mut pipeline = Pipeline::new();
+    pipeline.add(("GET", "a")).add(("GET", "b"));
+    let panicking = std::panic::AssertUnwindSafe(|| client.pipeline_with(&pipeline, |_, _| panic!("on purpose")));
+    assert!(std::panic::catch_unwind(panicking).is_err());
+    assert_eq!(client.command::<i64>(("GET", "c")).unwrap(), 1);
+    server.finish();
+}

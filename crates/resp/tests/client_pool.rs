@@ -1,0 +1,46 @@
+//! A pool: bounded, shared among threads, its clients reused.
+
+use crate::fake_server::{FakeServer, script};
+use resp::{Error, NotSent, Pool};
+use std::time::Duration;
+
+#[test]
+fn a_pool_gives_out_no_more_clients_than_it_may_and_those_that_come_back_first() {
+    let server = FakeServer::start(vec![script(|peer| {
+        for _ in 0..2 {
+            peer.expect("PING");
+            peer.send(b"+PONG\r\n");
+        }
+        peer.expect_end();
+    })]);
+    let mut settings = server.settings.clone();
+    settings.timeout = Duration::from_millis(200);
+    let pool = Pool::new(settings, 2);
+    let mut first = pool.get().unwrap();
+    first.set_timeout(Duration::from_secs(20));
+    let second = pool.get().unwrap();
+    assert!(matches!(pool.get(), Err(Error::NotSent(NotSent::PoolExhausted))));
+    assert_eq!(first.command::<String>("PING").unwrap(), "PONG");
+    drop(second);
+    drop(first);
+    // The client that was used last, and its connection: there is no script for a second one.
+    let mut again = pool.get().unwrap();
+    assert_eq!(again.command::<String>("PING").unwrap(), "PONG");
+    drop(again);
+    drop(pool);
+    server.finish();
+}
+
+#[test]
+fn a_thread_that_waits_for_a_client_gets_the_one_that_comes_back() {
+    let server = FakeServer::start(vec![]);
+    let pool = Pool::new(server.settings.clone(), 1);
+    let held = pool.get().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| pool.get().is_ok());
+        std::thread::sleep(Duration::from_millis(50));
+        drop(held);
+        assert!(waiting.join().unwrap());
+    });
+    server.finish();
+}
