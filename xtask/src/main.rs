@@ -11,6 +11,7 @@ mod charts;
 mod openapi;
 mod programs;
 mod promtool;
+mod redis;
 mod tests;
 mod tools;
 
@@ -84,6 +85,12 @@ const TASKS: &[Task] = &[
         usage: "",
         about: "unpack Prometheus's checker of metrics and expressions for the tests (Debian)",
         run: promtool::install,
+    },
+    Task {
+        name: "redis",
+        usage: "",
+        about: "a redis-server for the tests of the client, without starting one on the machine (Debian)",
+        run: redis::install,
     },
     Task {
         name: "sanitize",

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change lands. Its last line counts the tests.
 
-use crate::{browser, openapi, programs, promtool, tools};
+use crate::{browser, openapi, programs, promtool, redis, tools};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -80,8 +80,12 @@ type Installed = (&'static str, Result<(), String>, Duration);
 
 /// Installs what some tests need, one after the other. Without it they are skipped, and say so.
 fn install_checkers() -> Vec<Installed> {
-    let checkers: [(_, fn(&[String]) -> Result<(), String>); 3] =
-        [("checkers of OpenAPI", openapi::install), ("promtool", promtool::install), ("browser", browser::install)];
+    let checkers: [(_, fn(&[String]) -> Result<(), String>); 4] = [
+        ("checkers of OpenAPI", openapi::install),
+        ("promtool", promtool::install),
+        ("browser", browser::install),
+        ("redis-server", redis::install),
+    ];
     let install = |(name, install): (&'static str, fn(&[String]) -> Result<(), String>)| {
         let started = Instant::now();
         let outcome = install(&[]);
