@@ -7,10 +7,15 @@ use std::time::{Duration, Instant};
 /// Short enough to wait for, long enough for a machine that is busy elsewhere.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// One connection that fails in this way, and one that answers PONG: the caller of PING gets the PONG and nothing else.
+/// One connection that answers once and then fails in this way, and one that answers PONG: the caller of PING gets the PONG
+/// and nothing else.
 fn check_fault(run: impl FnOnce(&mut Peer) + Send + 'static, timeout: Duration, expected: impl FnOnce(&Error) -> bool) {
     let server = FakeServer::start(vec![
-        script(run),
+        script(|peer| {
+            peer.expect("first");
+            peer.send(b":1\r\n");
+            run(peer);
+        }),
         script(|peer| {
             peer.expect("PING");
             peer.send(b"+PONG\r\n");
@@ -20,6 +25,7 @@ fn check_fault(run: impl FnOnce(&mut Peer) + Send + 'static, timeout: Duration, 
     let mut settings = server.settings.clone();
     settings.timeout = timeout;
     let mut client = Client::new(settings);
+    client.command::<()>(("GET", "first")).unwrap();
     let error = client.command::<String>(("GET", "k")).unwrap_err();
     assert!(expected(&error), "{error:?}");
     client.set_timeout(Duration::from_secs(20));
@@ -80,6 +86,20 @@ fn a_server_that_sends_a_reply_byte_by_byte_does_not_stretch_the_deadline() {
         }
     };
     check_fault(run, SHORT, |error| matches!(error, Error::OutcomeUnknown(Lost::TimedOut)));
+}
+
+#[test]
+fn a_connection_that_the_server_closed_while_it_was_idle_costs_no_command() {
+    let answer = |peer: &mut Peer| {
+        peer.expect("GET");
+        peer.send(b":1\r\n");
+    };
+    let server = FakeServer::start(vec![script(answer), script(answer)]);
+    let mut client = Client::new(server.settings.clone());
+    client.command::<()>(("GET", "k")).unwrap();
+    std::thread::sleep(SHORT);
+    client.command::<()>(("GET", "k")).unwrap();
+    server.finish();
 }
 
 #[test]
@@ -259,17 +279,17 @@ fn pushes_are_no_replies() {
 
 #[test]
 fn a_panic_of_the_caller_between_replies_costs_the_connection_and_no_more() {
-    let reply = |peer: &mut Peer| {
-        peer.expect("GET");
-        peer.send(b":1\r\n");
-    };
     let server = FakeServer::start(vec![
-        script(move |peer| {
-            reply(peer);
-            reply(peer);
+        script(|peer| {
+            peer.expect("a");
+            peer.expect("b");
+            peer.send(b":7\r\n");
             peer.expect_end();
         }),
-        script(move |peer| reply(peer)),
+        script(|peer| {
+            peer.expect("c");
+            peer.send(b":1\r\n");
+        }),
     ]);
     let mut client = Client::new(server.settings.clone());
     let mut pipeline = Pipeline::new();

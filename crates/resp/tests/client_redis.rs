@@ -3,6 +3,7 @@
 use crate::redis_server::RedisServer;
 use resp::{Client, Error, Pipeline, ServerError, Settings, Value};
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 #[test]
 fn commands_give_typed_results_over_tcp_and_unix_sockets_in_both_protocols() {
@@ -150,6 +151,17 @@ fn commands_without_replies_are_executed_in_order_and_leave_the_connection_in_st
             assert_eq!(client.command::<String>("PING").unwrap(), "PONG");
         }
         assert_eq!(client.command::<String>(("CLIENT", "ID")).unwrap(), before, "one connection all along");
+    }
+}
+
+#[test]
+fn the_last_commands_of_a_burst_without_replies_reach_the_server_without_a_further_one() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let (mut client, mut reader) = (server.client(), server.client());
+    (0..100).for_each(|_| client.noreply(("INCR", "n")).unwrap());
+    let started = Instant::now();
+    while reader.command::<Option<i64>>(("GET", "n")).unwrap() != Some(100) {
+        assert!(started.elapsed() < Duration::from_secs(20), "the last commands did not come");
     }
 }
 

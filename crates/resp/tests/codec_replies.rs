@@ -31,6 +31,7 @@ const SAMPLES: &[(&[u8], ReplyKind)] = &[
     (b"|1\r\n+ttl\r\n:3600\r\n$3\r\nabc\r\n", ReplyKind::Bulk),
     (b"|0\r\n:1\r\n", ReplyKind::Integer),
     (b"*2\r\n|1\r\n+a\r\n*1\r\n+b\r\n:1\r\n:2\r\n", ReplyKind::Array),
+    (b"*2\r\n*2\r\n|1\r\n+a\r\n+b\r\n:1\r\n:2\r\n:3\r\n", ReplyKind::Array),
 ];
 
 #[test]

@@ -155,7 +155,9 @@ impl Client {
     ///
     /// Where the server can be told to keep silent (`CLIENT REPLY OFF`) it is; else replies are read and dropped without
     /// waiting for them. While there is no connection the command is queued, and sent before any later command. It may be
-    /// lost: with the connection, or when the client is dropped. The first call asks the server what it can.
+    /// lost: with the connection, or when the client is dropped. The first call asks the server what it can. Of commands
+    /// that follow one another within a millisecond the kernel makes full packets: the last of them may wait 200 ms, unless
+    /// a command with a reply pushes them.
     ///
     /// # Errors
     /// [`NotSent::QueueFull`], or the server read nothing for the time of the call.

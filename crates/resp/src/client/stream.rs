@@ -41,10 +41,12 @@ impl Stream {
         }
     }
 
-    /// Sends what fits into the socket at once.
+    /// Sends what fits into the socket at once. With `more_follows` the kernel may gather bytes until a packet is full; it
+    /// sends them at the latest when the peer has acknowledged all before, or after 200 ms (tcp(7), TCP_CORK).
     #[inline]
-    pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(send(self, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+    pub(crate) fn send_now(&self, bytes: &[u8], more_follows: bool) -> io::Result<usize> {
+        let more = if more_follows { SendFlags::MORE } else { SendFlags::empty() };
+        Ok(send(self, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL | more)?)
     }
 
     /// Receives, and waits no longer than the timeout that was set; 0 is the end of the connection.

@@ -15,6 +15,7 @@ use super::limits::Limits;
 use super::number::Number;
 use super::payload::LINE_END_BYTES;
 use super::protocol_error::ProtocolError;
+use super::short_length::short_length;
 
 /// Bytes of a double, a boolean or a null. Redis prints doubles with 17 digits.
 const SHORT_TEXT_BYTES_MAX: usize = 64;
@@ -67,6 +68,21 @@ impl Header {
     }
 }
 
+/// The header of a bulk string or an array whose length line lies whole in the input, as nearly all do; and the bytes behind
+/// its type. None leaves the line to [`HeaderReader`].
+#[inline]
+fn usual(kind: u8, rest: &[u8], limits: &Limits) -> Option<(Header, usize)> {
+    if kind != b'$' && kind != b'*' {
+        return None;
+    }
+    let (length, length_bytes) = short_length(rest)?;
+    match kind {
+        b'$' if length <= limits.bulk_bytes_max => Some((Header::Bulk(length), length_bytes)),
+        b'*' if length <= limits.elements_max => Some((Header::Array(length), length_bytes)),
+        _ => None,
+    }
+}
+
 /// Reads one first line; to be made anew for the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeaderReader {
@@ -103,7 +119,10 @@ impl HeaderReader {
     pub(crate) fn advance(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, Option<Header>), ProtocolError> {
         let mut at = 0;
         if self.kind == 0 {
-            let Some(&kind) = input.first() else { return Ok((0, None)) };
+            let Some((&kind, rest)) = input.split_first() else { return Ok((0, None)) };
+            if let Some((header, length_bytes)) = usual(kind, rest, limits) {
+                return Ok((1 + length_bytes, Some(header)));
+            }
             self.begin(kind)?;
             at = 1;
         }

@@ -3,7 +3,7 @@
 //! | subject | file |
 //! |---|---|
 //! | where a request or a reply ends, in bytes that come in pieces | `request_framer`, `reply_framer`, `advance` |
-//! | what they are made of | `number`, `payload` (bulk strings passed over), `header` (first lines of replies) |
+//! | what they are made of | `number`, `short_length`, `payload` (bulk strings passed over), `header` (first lines of replies) |
 //! | a message that lies in a buffer, read in place | `arguments`, `view`, `inline` |
 //! | writing | `encoder` |
 //! | what is refused | `limits`, `protocol_error` |
@@ -19,6 +19,7 @@ mod payload;
 mod protocol_error;
 mod reply_framer;
 mod request_framer;
+mod short_length;
 mod view;
 
 pub use advance::Advance;

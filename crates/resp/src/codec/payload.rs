@@ -28,6 +28,16 @@ impl Payload {
     /// Passes over what is there of the bulk string and gives the number of bytes that belong to it.
     #[inline]
     pub(crate) fn advance(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
+        if let Some([b'\r', b'\n', ..]) = input.get(self.left.saturating_sub(LINE_END_BYTES) as usize..)
+            && self.left >= LINE_END_BYTES
+        {
+            return Ok(std::mem::take(&mut self.left) as usize);
+        }
+        self.part(input)
+    }
+
+    /// The same where the line end is not there yet, or is none.
+    fn part(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
         let data = (self.left.saturating_sub(LINE_END_BYTES)).min(input.len() as u64);
         self.left -= data;
         let mut at = data as usize;

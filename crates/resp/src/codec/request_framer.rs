@@ -18,6 +18,7 @@ use super::limits::Limits;
 use super::number::Number;
 use super::payload::{LINE_END_BYTES, Payload};
 use super::protocol_error::ProtocolError;
+use super::short_length::short_length;
 
 /// Form of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,24 +115,30 @@ impl RequestFramer {
     #[inline]
     fn part(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
         match self.state {
-            State::Start => Ok(self.start(input[0])),
+            State::Start => self.start(input),
             State::Count => self.digits(input, State::CountLineFeed, ProtocolError::MultibulkLineTooLong),
             State::Length => self.digits(input, State::LengthLineFeed, ProtocolError::BulkLineTooLong),
             State::CountLineFeed => self.count(input[0]),
             State::LengthLineFeed => self.length(input[0]),
-            State::Bulk => self.bulk(input[0]),
+            State::Bulk => self.bulk(input),
             State::Payload => self.payload(input),
             State::Inline => self.inline(input),
         }
     }
 
-    fn start(&mut self, byte: u8) -> usize {
-        if byte == b'*' {
-            (self.state, self.kind, self.number) = (State::Count, RequestKind::Multibulk, Number::EMPTY);
-            return 1;
+    #[inline]
+    fn start(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
+        let Some(rest) = input.strip_prefix(b"*") else {
+            (self.state, self.kind) = (State::Inline, RequestKind::Inline);
+            return Ok(0);
+        };
+        self.kind = RequestKind::Multibulk;
+        if let Some((count, line_bytes)) = short_length(rest) {
+            self.begin_arguments(count)?;
+            return Ok(1 + line_bytes);
         }
-        (self.state, self.kind) = (State::Inline, RequestKind::Inline);
-        0
+        (self.state, self.number) = (State::Count, Number::EMPTY);
+        Ok(1)
     }
 
     #[inline]
@@ -151,31 +158,45 @@ impl RequestFramer {
 
     fn count(&mut self, byte: u8) -> Result<usize, ProtocolError> {
         let count = self.number.value().ok_or(ProtocolError::MultibulkLength)?;
-        let count = u64::try_from(count).unwrap_or(0);
+        self.begin_arguments(u64::try_from(count).unwrap_or(0))?;
+        line_feed(byte)
+    }
+
+    #[inline]
+    fn begin_arguments(&mut self, count: u64) -> Result<(), ProtocolError> {
         if count > self.limits.arguments_max {
             return Err(ProtocolError::MultibulkLength);
         }
         (self.arguments, self.arguments_left) = (count, count);
         self.state = if count == 0 { State::Start } else { State::Bulk };
-        line_feed(byte)
+        Ok(())
     }
 
     #[inline]
-    fn bulk(&mut self, byte: u8) -> Result<usize, ProtocolError> {
-        if byte != b'$' {
-            return Err(ProtocolError::ExpectedBulk(byte));
+    fn bulk(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
+        let Some(rest) = input.strip_prefix(b"$") else { return Err(ProtocolError::ExpectedBulk(input[0])) };
+        if let Some((bytes, line_bytes)) = short_length(rest) {
+            self.begin_payload(bytes)?;
+            return Ok(1 + line_bytes);
         }
         (self.state, self.number) = (State::Length, Number::EMPTY);
         Ok(1)
     }
 
-    #[inline]
     fn length(&mut self, byte: u8) -> Result<usize, ProtocolError> {
         let bytes = self.number.value().and_then(|bytes| u64::try_from(bytes).ok());
-        let bytes = bytes.filter(|&bytes| bytes <= self.limits.bulk_bytes_max).ok_or(ProtocolError::BulkLength)?;
+        self.begin_payload(bytes.ok_or(ProtocolError::BulkLength)?)?;
+        line_feed(byte)
+    }
+
+    #[inline]
+    fn begin_payload(&mut self, bytes: u64) -> Result<(), ProtocolError> {
+        if bytes > self.limits.bulk_bytes_max {
+            return Err(ProtocolError::BulkLength);
+        }
         self.payload = Payload::of(bytes + LINE_END_BYTES);
         self.state = State::Payload;
-        line_feed(byte)
+        Ok(())
     }
 
     #[inline]
