@@ -34,7 +34,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        usage: "http|latency|writes|feed|import|memory|json|store|large|query|adhoc|change",
+        usage: "http|latency|writes|feed|import|memory|json|client|store|large|query|adhoc|change",
         about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick; `change --before REVISION` beside an earlier revision",
         run: bench::run,
     },

@@ -6,6 +6,7 @@
 use crate::tools;
 use std::path::PathBuf;
 
+const SERVER: &str = "redis-server";
 /// The program of all names, and its package.
 const CHECKER: &str = "redis-check-rdb";
 const PACKAGE: &str = "redis-tools";
@@ -15,16 +16,23 @@ pub(crate) fn install(arguments: &[String]) -> Result<(), String> {
     if let Some(unknown) = arguments.first() {
         return Err(format!("takes no argument, got `{unknown}`"));
     }
-    let folder = tools::target().join("redis");
-    let server = folder.join("redis-server");
-    if tools::is_on_path("redis-server") || server.is_file() {
+    if program().is_ok() {
         return Ok(());
     }
     tools::require(CHECKER, PACKAGE)?;
     let program = on_path(CHECKER).ok_or_else(|| format!("`{CHECKER}` is missing"))?;
+    let folder = tools::target().join("redis");
+    let server = folder.join(SERVER);
     std::fs::create_dir_all(&folder)
         .and_then(|()| std::os::unix::fs::symlink(&program, &server))
         .map_err(|error| format!("{}: {error}", server.display()))
+}
+
+/// The server's program, after [`install`].
+pub(crate) fn program() -> Result<PathBuf, String> {
+    let linked = tools::target().join("redis").join(SERVER);
+    let program = on_path(SERVER).or_else(|| linked.is_file().then_some(linked));
+    program.ok_or_else(|| format!("`{SERVER}` is missing (cargo xtask redis installs it)"))
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {

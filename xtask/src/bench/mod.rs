@@ -2,6 +2,7 @@
 
 mod adhoc;
 mod change;
+mod client;
 mod feed;
 mod http;
 mod import;
@@ -75,8 +76,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("import"), Some("full")) => import::run_full(effort),
         (Some("memory"), None) => memory::run(effort),
         (Some("json"), None) => json::run(effort),
+        (Some("client"), None) => client::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, store, large, query, adhoc, change --before REVISION",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, client, store, large, query, adhoc, change --before REVISION",
             other.unwrap_or("")
         )),
     }
