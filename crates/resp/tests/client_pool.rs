@@ -2,6 +2,7 @@
 
 use crate::fake_server::{FakeServer, script};
 use resp::{Error, NotSent, Pool};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
@@ -34,13 +35,16 @@ fn a_pool_gives_out_no_more_clients_than_it_may_and_those_that_come_back_first()
 #[test]
 fn a_thread_that_waits_for_a_client_gets_the_one_that_comes_back() {
     let server = FakeServer::start(vec![]);
-    let pool = Pool::new(server.settings.clone(), 1);
+    let mut settings = server.settings.clone();
+    // Longer than the test waits for the thread.
+    settings.timeout = Duration::from_secs(3600);
+    let pool = Arc::new(Pool::new(settings, 1));
     let held = pool.get().unwrap();
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| pool.get().is_ok());
-        std::thread::sleep(Duration::from_millis(50));
-        drop(held);
-        assert!(waiting.join().unwrap());
-    });
+    let (got, has_got) = std::sync::mpsc::channel();
+    let waiting = Arc::clone(&pool);
+    std::thread::spawn(move || got.send(waiting.get().is_ok()));
+    std::thread::sleep(Duration::from_millis(50));
+    drop(held);
+    assert_eq!(has_got.recv_timeout(Duration::from_secs(20)), Ok(true));
     server.finish();
 }

@@ -10,8 +10,9 @@
 use super::advance::Advance;
 use super::header::{Header, HeaderReader};
 use super::limits::Limits;
-use super::payload::Payload;
+use super::payload::{LINE_END_BYTES, Payload};
 use super::protocol_error::ProtocolError;
+use super::short_length::short_length;
 use super::view::{Elements, View};
 
 /// Type of a reply, of RESP2 or RESP3. Both forms of null are [`ReplyKind::Null`], both forms of error [`ReplyKind::Error`].
@@ -118,6 +119,9 @@ impl ReplyFramer {
             return Err(failure);
         }
         if self.is_between_replies() && !input.is_empty() {
+            if let Some(advance) = self.whole_bulk(input) {
+                return Ok(advance);
+            }
             (self.left, self.bytes, self.top) = (1, 0, None);
         }
         let advanced = self.values(input);
@@ -125,6 +129,23 @@ impl ReplyFramer {
             self.failure = Some(failure);
         }
         advanced
+    }
+
+    /// Takes a bulk string that lies whole at the beginning of the input: the usual reply, in three fifths of the instructions.
+    /// None leaves the input to the usual way, which also finds what is wrong with it.
+    #[inline]
+    fn whole_bulk(&mut self, input: &[u8]) -> Option<Advance> {
+        let (length, length_bytes) = short_length(input.strip_prefix(b"$")?)?;
+        let line_bytes = 1 + length_bytes;
+        let end = line_bytes + usize::try_from(length).ok()?;
+        let [b'\r', b'\n', ..] = input.get(end..)? else { return None };
+        if length > self.limits.bulk_bytes_max {
+            return None;
+        }
+        let consumed = end + LINE_END_BYTES as usize;
+        self.bytes = consumed as u64;
+        self.top = Some(Top { header: Header::Bulk(length), start: 0, end: line_bytes as u64 });
+        Some(Advance { consumed, is_complete: true })
     }
 
     #[inline]
