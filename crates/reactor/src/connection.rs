@@ -7,6 +7,7 @@ use crate::input::InputBuffer;
 use crate::output::OutputQueue;
 use crate::pace::Pace;
 use crate::protocol::{Closed, ConnectionId, Part, Protocol};
+use crate::timers::TimerKey;
 use crate::transport::Transport;
 
 /// Where a connection stands.
@@ -93,8 +94,8 @@ pub(crate) struct Link {
     pub(crate) deadline_tick: u64,
     /// Tick at which the wheel looks at this connection; 0: never. At most `deadline_tick` while that is set.
     pub(crate) armed_tick: u64,
-    /// The precise timer's moment; 0: none.
-    pub(crate) precise_ns: u64,
+    /// The precise timer, while it is set.
+    pub(crate) precise_timer: Option<TimerKey>,
     pub(crate) peer: SocketAddr,
 }
 
@@ -132,7 +133,7 @@ impl Link {
             pace_watched: false,
             deadline_tick: 0,
             armed_tick: 0,
-            precise_ns: 0,
+            precise_timer: None,
             peer,
         }
     }

@@ -108,6 +108,9 @@ impl EventLoop {
         self.core.end_turn(&mut connection); // gives lent buffers back
         self.core.forget_held(&mut connection.link);
         self.core.wheel.cancel(slot);
+        if let Some(key) = connection.link.precise_timer.take() {
+            self.core.timers.cancel(key);
+        }
         self.core.ids.give_back(connection.link.id);
         let told = catch_unwind(AssertUnwindSafe(|| {
             connection.protocol.closed(reason);

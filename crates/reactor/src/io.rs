@@ -127,13 +127,19 @@ impl Io<'_> {
     }
 
     /// Sets (or replaces) the connection's precise timer: [`Protocol::precise_timer`] is called at that moment of
-    /// [`Loop::now_ns`]'s clock, to the microsecond; `None` clears it. Dearer than `set_timer`: an entry in a heap.
+    /// [`Loop::now_ns`]'s clock, to the microsecond; `None` clears it. Dearer than `set_timer`: an entry in a heap, which is moved
+    /// or taken out where it stands, so that a timer for each request in flight leaves nothing behind.
     pub fn set_precise_timer(&mut self, at_ns: Option<u64>) {
-        let at_ns = at_ns.map_or(0, |at| at.max(1));
-        if at_ns != 0 && at_ns != self.link.precise_ns {
-            self.core.timers.push(at_ns, Due::Connection(self.link.id));
+        let (timers, timer) = (&mut self.core.timers, &mut self.link.precise_timer);
+        match (at_ns, *timer) {
+            (Some(at_ns), Some(key)) if timers.set_moment(key, at_ns) => {}
+            (Some(at_ns), _) => *timer = Some(timers.push(at_ns, Due::Connection(self.link.id))),
+            (None, Some(key)) => {
+                timers.cancel(key);
+                *timer = None;
+            }
+            (None, None) => {}
         }
-        self.link.precise_ns = at_ns;
     }
 
     /// Shuts the write side once all that is queued was sent; input goes on. The connection ends with

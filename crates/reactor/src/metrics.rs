@@ -49,6 +49,7 @@ pub(crate) struct Counters {
     pub(crate) mailbox_messages: Counter,
     pub(crate) stale_messages: Counter,
     pub(crate) panics: Counter,
+    pub(crate) timers: Counter,
     closed: [Counter; CLOSED_REASONS],
 }
 
@@ -80,6 +81,7 @@ impl Counters {
             stale_messages: self.stale_messages.get(),
             wakes: wakes.get(),
             panics: self.panics.get(),
+            timers: self.timers.get(),
             closed_finished: closed(Closed::Finished),
             closed_peer: closed(Closed::Peer),
             closed_transport: closed(Closed::Transport),
@@ -92,7 +94,7 @@ impl Counters {
     }
 }
 
-/// One loop's counters at a moment; each grows for ever except `open`, `held_bytes` and `arriving_bytes`.
+/// One loop's counters at a moment; each grows for ever except `open`, `held_bytes`, `arriving_bytes` and `timers`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoopMetrics {
@@ -132,6 +134,8 @@ pub struct LoopMetrics {
     pub wakes: u64,
     /// Panics caught.
     pub panics: u64,
+    /// Precise timers of connections, and closures for a later moment, that wait now.
+    pub timers: u64,
     /// Connections closed by [`Closed::Finished`].
     pub closed_finished: u64,
     /// Connections closed by [`Closed::Peer`].

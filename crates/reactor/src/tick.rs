@@ -120,6 +120,7 @@ impl EventLoop {
         let counters = &self.core.lp.member().counters;
         counters.ticks.add(1);
         counters.events.add(events_count);
+        counters.timers.set(self.core.timers.len() as u64);
     }
 
     /// Lets listed connections go on: one at least, and until the tick is over. The others stand first in their list. Gives
@@ -198,7 +199,9 @@ impl EventLoop {
             match one {
                 Mail::Message { to, message } => self.deliver(to, message),
                 Mail::Task(task) => self.run_task(task),
-                Mail::At { at_ns, task } => self.core.timers.push(at_ns, Due::Task(task)),
+                Mail::At { at_ns, task } => {
+                    self.core.timers.push(at_ns, Due::Task(task));
+                }
                 Mail::Connect { to, open } => self.connect(to, open),
                 Mail::Accepted { listener, stream, peer } => self.adopt(listener, stream, peer),
                 Mail::Drain { deadline_ns } => self.begin_drain(deadline_ns),

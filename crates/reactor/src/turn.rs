@@ -218,14 +218,10 @@ impl Core {
         }
     }
 
-    /// A precise moment of this connection has come; stale when it was moved since.
+    /// The precise moment of this connection has come.
     pub(crate) fn precise_due(&mut self, connection: &mut Connection) {
-        let link = &mut connection.link;
-        if link.precise_ns == 0 || link.precise_ns > self.now_ns {
-            return;
-        }
-        link.precise_ns = 0;
-        if link.phase == Phase::Open {
+        connection.link.precise_timer = None;
+        if connection.link.phase == Phase::Open {
             self.call(connection, |protocol, io| protocol.precise_timer(io));
             self.end_turn(connection);
         }

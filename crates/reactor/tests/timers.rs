@@ -27,6 +27,7 @@ impl Protocol for Alarmed {
                 b'P' => io.set_precise_timer(Some(io.lp().now_ns() + 20_000_000)),
                 b'Q' => io.set_precise_timer(Some(io.lp().now_ns() + 3_600_000_000_000)),
                 b'_' => io.set_precise_timer(None),
+                b'*' => arm_and_cancel(io),
                 name => self.name = name,
             }
         }
@@ -37,6 +38,18 @@ impl Protocol for Alarmed {
     fn precise_timer(&mut self, _io: &mut Io<'_>) {
         self.fired.send((self.name, 'p')).unwrap();
     }
+}
+
+/// Pairs of arm and cancel, and of arm and arm again, in one call.
+const PAIRS: u64 = 10_000_000;
+
+fn arm_and_cancel(io: &mut Io<'_>) {
+    let later_ns = io.lp().now_ns() + 3_600_000_000_000;
+    for pair in 0..PAIRS {
+        io.set_precise_timer(Some(later_ns + pair));
+        io.set_precise_timer(if pair % 2 == 0 { None } else { Some(later_ns - pair) });
+    }
+    io.output().extend_from_slice(b"!");
 }
 
 fn alarmed() -> (Server, Receiver<(u8, char)>) {
@@ -95,6 +108,20 @@ fn precise_timers_replace_one_another_too() {
     check_firings(&["aPQ"], &[]);
     check_firings(&["aQP"], &[('a', 'p')]);
     check_firings(&["aPs"], &[('a', 'p'), ('a', 't')]);
+}
+
+#[test]
+fn a_precise_timer_that_is_cancelled_or_armed_again_leaves_no_entry() {
+    let (server, _firings) = alarmed();
+    let mut stream = server.connect();
+    crate::harness::exchange(&mut stream, b"*", b"!");
+    crate::harness::eventually("one is counted", || server.metrics().sum(|l| l.timers) == 1);
+    stream.write_all(b"_").unwrap();
+    crate::harness::eventually("none is left", || server.metrics().sum(|l| l.timers) == 0);
+    stream.write_all(b"Q").unwrap();
+    crate::harness::eventually("it is set", || server.metrics().sum(|l| l.timers) == 1);
+    drop(stream);
+    server.stop();
 }
 
 #[test]
