@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use reactor::{Accept, ConnectionId, Factory, Loop, Message, Protocol};
+use reactor::{Accept, ConnectionId, Factory, Loop, LoopContext, LoopState, Message, Protocol, Setup};
 
 use crate::addresses::Addresses;
 use crate::connection::Connection;
@@ -67,13 +67,32 @@ impl<S: Service> Server<S> {
 }
 
 impl<S: Service> Factory for Server<S> {
-    fn acceptor(&self, lp: &Loop) -> Box<dyn Accept> {
+    fn acceptor(&self, setup: &mut Setup<'_>) -> Box<dyn Accept> {
+        let lp = setup.lp();
         let metrics = Arc::new(Metrics::default());
         self.metrics.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
         let worker = Worker::new(lp.clone(), Arc::clone(&self.settings), metrics);
         let local = RefCell::new(self.service.local(lp));
         let shared = Rc::new(Shared { worker, service: Arc::clone(&self.service), local });
+        setup.add_state(Box::new(Hooks(Rc::clone(&shared))));
         Box::new(Acceptor { shared, addresses: Arc::clone(&self.addresses) })
+    }
+}
+
+/// The service's part of what a loop does beside its connections.
+struct Hooks<S: Service>(Rc<Shared<S>>);
+
+impl<S: Service> LoopState for Hooks<S> {
+    fn completions(&self) -> Option<RawFd> {
+        self.0.service.completions(&self.0.local.borrow())
+    }
+
+    fn completed(&mut self, _at: &mut LoopContext<'_>) {
+        self.0.service.completed(&mut self.0.local.borrow_mut());
+    }
+
+    fn before_wait(&mut self, _at: &mut LoopContext<'_>) {
+        self.0.service.tick_ended(&mut self.0.local.borrow_mut());
     }
 }
 
@@ -99,17 +118,5 @@ impl<S: Service> Accept for Acceptor<S> {
         for id in worker.crowd.borrow_mut().next() {
             worker.lp.send(id, Message { tag: 0, payload: Box::new(Leave) });
         }
-    }
-
-    fn completions(&self) -> Option<RawFd> {
-        self.shared.service.completions(&self.shared.local.borrow())
-    }
-
-    fn completed(&mut self) {
-        self.shared.service.completed(&mut self.shared.local.borrow_mut());
-    }
-
-    fn tick_ended(&mut self) {
-        self.shared.service.tick_ended(&mut self.shared.local.borrow_mut());
     }
 }

@@ -38,7 +38,7 @@ pub trait Service: Send + Sync + 'static {
         false
     }
     /// A descriptor that becomes readable when something has ended that calls on this loop began, and whose late replies
-    /// wait for it; see [`reactor::Accept::completions`].
+    /// wait for it; see [`reactor::LoopState::completions`].
     fn completions(&self, _local: &Self::Local) -> Option<RawFd> {
         None
     }

@@ -90,7 +90,8 @@ fn a_connection_that_waits_for_a_late_reply_is_not_idle() {
 #[test]
 fn a_client_that_takes_its_reply_slowly_is_not_idle() {
     // The write queue takes the whole reply, so that for all but the client the request is over.
-    let loops = reactor::Settings { loops: 1, output_high_water: 64 << 20, ..reactor::Settings::default() };
+    let traffic = reactor::Traffic { output_high_water: 64 << 20, ..reactor::Traffic::default() };
+    let loops = reactor::Settings { loops: 1, traffic, ..reactor::Settings::default() };
     let deadlines = Deadlines { idle: SHORT, ..Deadlines::default() };
     let server = TestServer::start_on(loops, Settings { deadlines, ..Settings::default() });
     let mut client = server.connect();
@@ -102,7 +103,8 @@ fn a_client_that_takes_its_reply_slowly_is_not_idle() {
 
 #[test]
 fn a_client_that_takes_nothing_is_cut() {
-    let loops = reactor::Settings { loops: 1, send_behind_max: SHORT, ..reactor::Settings::default() };
+    let traffic = reactor::Traffic { send_behind_max: SHORT, ..reactor::Traffic::default() };
+    let loops = reactor::Settings { loops: 1, traffic, ..reactor::Settings::default() };
     let server = TestServer::start_on(loops, Settings::default());
     let mut client = server.connect();
     client.send(b"GET /stream/50000000 HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -135,8 +137,8 @@ fn read_slowly(server: &TestServer, reply_bytes: usize, piece: usize, pause: Dur
 #[test]
 fn a_client_that_takes_a_little_now_and_then_is_cut_and_one_that_takes_enough_is_not() {
     let start = |send_rate_min, send_behind_max| {
-        let settings = reactor::Settings { loops: 1, ..reactor::Settings::default() };
-        let settings = reactor::Settings { send_rate_min, send_behind_max, ..settings };
+        let traffic = reactor::Traffic { send_rate_min, send_behind_max, ..reactor::Traffic::default() };
+        let settings = reactor::Settings { loops: 1, traffic, ..reactor::Settings::default() };
         TestServer::start_on(settings, Settings::default())
     };
     // It takes three megabytes a second of the ten that it has to.

@@ -10,7 +10,8 @@ const ARRIVING_BYTES: usize = 300_000;
 const PAUSE: Duration = Duration::from_millis(30);
 
 fn server() -> TestServer {
-    let settings = reactor::Settings { loops: 1, output_high_water: 32 << 10, ..reactor::Settings::default() };
+    let traffic = reactor::Traffic { output_high_water: 32 << 10, ..reactor::Traffic::default() };
+    let settings = reactor::Settings { loops: 1, traffic, ..reactor::Settings::default() };
     let bounds = reactor::Settings { held_bytes_max: HELD_BYTES, arriving_bytes_max: ARRIVING_BYTES, ..settings };
     TestServer::start_on(bounds, Settings::default())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reactor::signals::Termination;
-use reactor::{Accept, ConnectionId, Factory, Io, Loop, Protocol, Reactor, Settings};
+use reactor::{Accept, ConnectionId, Factory, Io, Loop, Protocol, Reactor, Settings, Setup};
 
 struct Echo;
 
@@ -30,7 +30,7 @@ impl Accept for Echoes {
 }
 
 impl Factory for Echoes {
-    fn acceptor(&self, _lp: &Loop) -> Box<dyn Accept> {
+    fn acceptor(&self, _setup: &mut Setup<'_>) -> Box<dyn Accept> {
         Box::new(Echoes)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reactor::signals::Termination;
-use reactor::{Accept, ConnectionId, Factory, Io, Loop, Protocol, Reactor, Settings};
+use reactor::{Accept, ConnectionId, Factory, Io, Loop, Protocol, Reactor, Settings, Setup};
 
 struct Hello {
     reply: Arc<[u8]>,
@@ -56,7 +56,7 @@ impl Accept for Hellos {
 }
 
 impl Factory for Hellos {
-    fn acceptor(&self, _lp: &Loop) -> Box<dyn Accept> {
+    fn acceptor(&self, _setup: &mut Setup<'_>) -> Box<dyn Accept> {
         Box::new(self.clone())
     }
 }

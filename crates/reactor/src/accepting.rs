@@ -7,16 +7,15 @@
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use crate::connection::{Connection, Link, Phase};
+use crate::connection::{Connection, Link, Origin, Phase};
 use crate::event_loop::{Draining, EventLoop};
 use crate::fleet::nanoseconds;
 use crate::kernel::{AcceptFailure, accept_failure, has_waiting};
-use crate::listeners::Listeners;
 use crate::mailbox::Mail;
-use crate::protocol::Accept;
+use crate::socket::Socket;
 use crate::timers::Due;
-use crate::transport::Transport;
 
 enum Accepted {
     One,
@@ -25,18 +24,11 @@ enum Accepted {
 }
 
 impl EventLoop {
-    /// Calls those acceptors that are meant.
-    pub(crate) fn call_acceptors(
-        &mut self,
-        is_meant: impl Fn(&mut Listeners, usize) -> bool,
-        call: impl Fn(&mut dyn Accept),
-    ) {
-        for index in 0..self.listeners.list.len() {
-            if is_meant(&mut self.listeners, index) {
-                let acceptor = self.listeners.list[index].acceptor.as_mut();
-                let panicked = catch_unwind(AssertUnwindSafe(|| call(acceptor))).is_err();
-                self.core.lp.member().counters.panics.add(u64::from(panicked));
-            }
+    /// Tells the acceptors that connections have to wait.
+    fn tell_crowded(&mut self) {
+        for listener in &mut self.listeners.list {
+            let panicked = catch_unwind(AssertUnwindSafe(|| listener.acceptor.crowded())).is_err();
+            self.core.lp.member().counters.panics.add(u64::from(panicked));
         }
     }
 
@@ -52,7 +44,7 @@ impl EventLoop {
                     Accepted::One => budget -= 1,
                     Accepted::NoMore => self.listeners.list[index].ready = false,
                     Accepted::Pause => {
-                        self.call_acceptors(|_, _| true, |acceptor| acceptor.crowded());
+                        self.tell_crowded();
                         self.pause_accepting();
                         return false;
                     }
@@ -65,7 +57,7 @@ impl EventLoop {
     fn accept_one(&mut self, index: usize) -> Accepted {
         let Some(socket) = &self.listeners.list[index].socket else { return Accepted::NoMore };
         let fleet = self.core.lp.fleet();
-        if !fleet.reserve() {
+        if !fleet.reserve(Origin::Accepted) {
             if !has_waiting(socket) {
                 return Accepted::NoMore;
             }
@@ -75,7 +67,7 @@ impl EventLoop {
         let (stream, peer) = match socket.accept() {
             Ok(accepted) => accepted,
             Err(error) => {
-                fleet.give_back();
+                fleet.give_back(Origin::Accepted);
                 return match accept_failure(&error) {
                     AcceptFailure::Empty => {
                         self.listeners.reported = false; // all who waited are in: the shortage is over
@@ -94,7 +86,7 @@ impl EventLoop {
         Accepted::One
     }
 
-    fn place(&mut self, index: usize, stream: Transport, peer: SocketAddr) {
+    fn place(&mut self, index: usize, stream: Socket, peer: SocketAddr) {
         let (here, fleet) = (self.core.lp.index(), self.core.lp.fleet());
         let there = fleet.place(here);
         fleet.book(there);
@@ -114,7 +106,7 @@ impl EventLoop {
     }
 
     /// Makes an accepted and booked connection this loop's own.
-    pub(crate) fn adopt(&mut self, listener: u16, stream: Transport, peer: SocketAddr) {
+    pub(crate) fn adopt(&mut self, listener: u16, stream: Socket, peer: SocketAddr) {
         let id = self.core.ids.take(self.core.lp.index() as u16);
         let acceptor = &mut self.listeners.list[usize::from(listener)].acceptor;
         let made = catch_unwind(AssertUnwindSafe(|| acceptor.accept(peer, id, &self.core.lp)));
@@ -124,14 +116,15 @@ impl EventLoop {
             refused => {
                 self.core.ids.give_back(id);
                 drop(stream);
-                self.core.lp.fleet().release(self.core.lp.index());
+                self.core.lp.fleet().release(self.core.lp.index(), Origin::Accepted);
                 // Counted last: who sees the count sees the connection gone.
                 counters.refused.add(1);
                 counters.panics.add(u64::from(refused.is_err()));
                 return;
             }
         };
-        let link = Link::new(stream, id, peer, Phase::Open);
+        let traffic = Arc::clone(&self.listeners.list[usize::from(listener)].traffic);
+        let link = Link::new(stream, id, peer, (Phase::Open, Origin::Accepted), traffic);
         let mut connection = Box::new(Connection { protocol, link });
         if self.core.time.tick_is_over() {
             self.core.open_later(&mut connection);
@@ -142,7 +135,7 @@ impl EventLoop {
             self.core.drain(&mut connection);
         }
         let closed = connection.link.is_closed();
-        self.connections.insert(connection);
+        self.core.connections.insert(connection);
         self.settle(id.slot, closed);
     }
 

@@ -7,9 +7,14 @@
 //!
 //! The batch is short: more would push one another's bytes out of the first cache, and each holds a lent buffer.
 
-use crate::core::BATCH_MAX;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::buffers::BATCH_MAX;
+use crate::connection::Connection;
 use crate::event_loop::EventLoop;
 use crate::kernel::Token;
+use crate::metrics::Counters;
+use crate::protocol::{Closed, Protocol};
 use crate::turn::Turn;
 
 /// Input of one connection that is alone is looked at ahead from this length on: it may be several requests.
@@ -46,14 +51,14 @@ impl EventLoop {
     pub(crate) fn take_turns(&mut self, batch: &mut Batch) {
         self.look_ahead(batch);
         for (token, turn) in batch.members() {
-            let Some(connection) = self.connections.get(token.slot, token.generation) else { continue };
-            if self.core.time.tick_is_over() {
-                self.core.put_off(connection, turn);
-            } else {
-                self.core.take_turn(connection, turn);
-            }
-            let closed = connection.link.is_closed();
-            self.settle(token.slot, closed);
+            let id = self.core.id_of(token);
+            self.turn(id, |core, connection| {
+                if core.time.tick_is_over() {
+                    core.put_off(connection, turn);
+                } else {
+                    core.take_turn(connection, turn);
+                }
+            });
         }
         if batch.len > 0 {
             self.core.time.look();
@@ -65,17 +70,29 @@ impl EventLoop {
         let least = if batch.len > 1 { 0 } else { FORESEEN_ALONE_BYTES };
         let mut some = false;
         for token in batch.due() {
-            if let Some(connection) = self.connections.get(token.slot, token.generation)
+            if let Some(connection) = self.core.connections.get(token.slot, token.generation)
                 && connection.link.input.len() >= least
             {
-                self.core.foresee(connection);
+                look(connection, &self.core.lp.member().counters, |protocol, input| protocol.foresee(input));
                 some = true;
             }
         }
         for token in batch.due().take_while(|_| some) {
-            if let Some(connection) = self.connections.get(token.slot, token.generation) {
-                self.core.prepare(connection);
+            if let Some(connection) = self.core.connections.get(token.slot, token.generation) {
+                look(connection, &self.core.lp.member().counters, |protocol, _| protocol.prepare());
             }
         }
+    }
+}
+
+/// Lets a protocol look at its input; a panic closes its connection and goes no further.
+fn look(connection: &mut Connection, counters: &Counters, look: impl FnOnce(&mut dyn Protocol, &[u8])) {
+    let Connection { protocol, link } = connection;
+    if link.is_closed() {
+        return;
+    }
+    if catch_unwind(AssertUnwindSafe(|| look(protocol.as_mut(), link.input.filled()))).is_err() {
+        counters.panics.add(1);
+        link.close(Closed::Panicked);
     }
 }

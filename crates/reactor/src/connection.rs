@@ -1,14 +1,15 @@
 //! One connection: its protocol, and the link through which [`crate::Io`] lets the protocol act.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use crate::Settings;
 use crate::input::InputBuffer;
 use crate::output::OutputQueue;
 use crate::pace::Pace;
 use crate::protocol::{Closed, ConnectionId, Part, Protocol};
+use crate::settings::Traffic;
+use crate::socket::Socket;
 use crate::timers::TimerKey;
-use crate::transport::Transport;
 
 /// Where a connection stands.
 ///
@@ -32,6 +33,13 @@ pub(crate) enum Phase {
     Closed(Closed),
 }
 
+/// Which side began a connection. Each has its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Accepted,
+    Outgoing,
+}
+
 /// A connection in its slot.
 pub(crate) struct Connection {
     pub(crate) protocol: Box<dyn Protocol>,
@@ -40,17 +48,13 @@ pub(crate) struct Connection {
 
 /// All of a connection but its protocol.
 pub(crate) struct Link {
-    pub(crate) transport: Transport,
+    pub(crate) transport: Socket,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) origin: Origin,
     pub(crate) id: ConnectionId,
     pub(crate) phase: Phase,
     /// Known to the poller.
     pub(crate) registered: bool,
-    /// The kernel may have more to read: no read came back short since the last event.
-    pub(crate) readable: bool,
-    /// The kernel may take more: no write came back short since the last event.
-    pub(crate) writable: bool,
-    /// The peer's FIN is known to be in the kernel, so a short read is not the last one.
-    pub(crate) fin_waits: bool,
     pub(crate) input_ended: bool,
     /// The protocol wants the write side shut once the queue is empty.
     pub(crate) end_output: bool,
@@ -68,8 +72,8 @@ pub(crate) struct Link {
     pub(crate) listed: bool,
     /// Its last turn was ended by the clock.
     pub(crate) is_heavy: bool,
-    /// In the loop's list of connections whose queue is flushed after a batch of mail.
-    pub(crate) flush_listed: bool,
+    /// In the loop's list of connections whose turn ends with the tick.
+    pub(crate) touched: bool,
     /// `drain` was called.
     pub(crate) drain_told: bool,
     pub(crate) requests_left: u32,
@@ -100,15 +104,20 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(transport: Transport, id: ConnectionId, peer: SocketAddr, phase: Phase) -> Self {
+    pub(crate) fn new(
+        transport: Socket,
+        id: ConnectionId,
+        peer: SocketAddr,
+        (phase, origin): (Phase, Origin),
+        traffic: Arc<Traffic>,
+    ) -> Self {
         Self {
             transport,
+            traffic,
+            origin,
             id,
             phase,
             registered: false,
-            readable: false,
-            writable: phase != Phase::Connecting,
-            fin_waits: false,
             input_ended: false,
             end_output: false,
             output_ended: false,
@@ -118,7 +127,7 @@ impl Link {
             wants_input: false,
             listed: false,
             is_heavy: false,
-            flush_listed: false,
+            touched: false,
             drain_told: false,
             requests_left: 0,
             input: InputBuffer::default(),
@@ -145,6 +154,32 @@ impl Link {
         }
     }
 
+    /// Sends what is queued, then closes: see [`crate::Io::finish`].
+    pub(crate) fn finish(&mut self) {
+        match self.phase {
+            Phase::Open => {
+                self.phase = Phase::Finishing;
+                // From here on the pace of its peer is all that is waited for.
+                self.deadline_tick = 0;
+            }
+            Phase::Connecting => self.close(Closed::Finished),
+            Phase::Finishing | Phase::Lingering { .. } | Phase::Closed(_) => {}
+        }
+    }
+
+    /// Ends a pause; `true`: there was one, and `input` is to be called.
+    pub(crate) fn resume_input(&mut self) -> bool {
+        let was_paused = std::mem::take(&mut self.paused);
+        self.wants_input |= was_paused;
+        was_paused
+    }
+
+    /// Whether the protocol is to produce no more.
+    #[inline]
+    pub(crate) fn is_congested(&self) -> bool {
+        self.congested || self.output.unsent() > self.traffic.output_high_water
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed(_))
     }
@@ -164,20 +199,20 @@ impl Link {
     }
 
     /// Whether the protocol is owed its `writable` call.
-    pub(crate) fn owes_writable(&self, settings: &Settings) -> bool {
-        self.wants_writable && !self.congested && self.output.unsent() <= settings.output_low_water
+    pub(crate) fn owes_writable(&self) -> bool {
+        self.wants_writable && !self.congested && self.output.unsent() <= self.traffic.output_low_water
+    }
+
+    /// Whether a read may bring something, and there is room for it.
+    fn may_read(&self) -> bool {
+        self.transport.is_readable() && !self.input_ended && self.input.len() < self.traffic.input_bytes_max
     }
 
     /// Whether this connection has work for the next tick that no event will announce.
-    pub(crate) fn has_more(&self, settings: &Settings) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         match self.phase {
-            Phase::Open => {
-                self.owes_writable(settings)
-                    || self.takes_input()
-                        && (self.wants_input
-                            || self.readable && !self.input_ended && self.input.len() < settings.input_bytes_max)
-            }
-            Phase::Lingering { .. } => self.readable || !self.registered,
+            Phase::Open => self.owes_writable() || self.takes_input() && (self.wants_input || self.may_read()),
+            Phase::Lingering { .. } => self.transport.is_readable() || !self.registered,
             _ => false,
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Ids and connections are kept apart, so that an id can be given out ([`Ids::take`]) while a connection is borrowed:
 //! that is how a protocol opens an outgoing connection from inside its call. Each connection is boxed: the slab stays
-//! small enough for the cache and grows without moving connections.
+//! small enough for the cache and grows without moving connections. For its turn a connection is taken out of its slot and put
+//! back afterwards, so that its protocol can reach all others.
 
 use crate::connection::Connection;
 use crate::protocol::ConnectionId;
@@ -63,6 +64,21 @@ impl Connections {
 
     pub(crate) fn at(&mut self, slot: u32) -> Option<&mut Connection> {
         self.slots.get_mut(slot as usize)?.as_deref_mut()
+    }
+
+    /// Takes a connection out of its slot for a turn; it still counts.
+    #[inline]
+    pub(crate) fn lend(&mut self, slot: u32, generation: u32) -> Option<Box<Connection>> {
+        let place = self.slots.get_mut(slot as usize)?;
+        place.take_if(|connection| connection.link.id.generation == generation)
+    }
+
+    /// The turn of a lent connection is over.
+    #[inline]
+    pub(crate) fn take_back(&mut self, connection: Box<Connection>) {
+        let place = &mut self.slots[connection.link.id.slot as usize];
+        debug_assert!(place.is_none(), "nobody gets the slot of a connection that is in its turn");
+        *place = Some(connection);
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Box<Connection>> {

@@ -1,43 +1,39 @@
-//! What a loop's connections share: buffers lent for a turn, timers, the list of those that go on next tick.
+//! What a loop's connections share: one another, buffers lent for a turn, timers, the lists of those that go on.
 
-use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::connection::{Connection, Link, Phase};
-use crate::connections::Ids;
-use crate::input::InputBuffer;
-use crate::kernel::{Poller, Token};
-use crate::pool::Pool;
+use crate::address::{Address, ConnectFailure};
+use crate::buffers::Buffers;
+use crate::connection::{Connection, Link, Origin, Phase};
+use crate::connections::{Connections, Ids};
+use crate::fleet::nanoseconds;
+use crate::kernel::{self, Poller, Token};
+use crate::lists::Lists;
+use crate::neighbour::Neighbour;
 use crate::protocol::{Closed, ConnectionId, Part, Protocol};
+use crate::settings::{Outgoing, Traffic};
+use crate::socket::{Socket, Stream};
 use crate::timers::Timers;
-use crate::transport::Transport;
 use crate::wheel::{Wheel, tick_after};
 use crate::work_time::WorkTime;
-use crate::{Loop, Settings, kernel};
+use crate::{Loop, Settings};
 
-/// Connections that read before the first of them is answered, each with a lent buffer (`batch`).
-pub(crate) const BATCH_MAX: usize = 8;
-
-/// An outgoing connection begun inside a protocol's call, to be put into its slot after it.
-pub(crate) struct Opening {
-    pub(crate) link: Link,
-    pub(crate) protocol: Box<dyn Protocol>,
-}
-
-/// The part of a loop that a connection's turn works with.
+/// The part of a loop that a connection's turn works with. The connection itself is out of its slot meanwhile
+/// ([`Connections::lend`]), so that it can reach the others.
 pub(crate) struct Core {
     pub(crate) settings: Settings,
+    /// That of connections without one of their own.
+    pub(crate) traffic: Arc<Traffic>,
     pub(crate) lp: Loop,
     pub(crate) poller: Poller,
     pub(crate) now_ns: u64,
     pub(crate) wheel: Wheel,
     pub(crate) timers: Timers,
     pub(crate) ids: Ids,
-    /// Lent to connections for their turns, [`BATCH_MAX`] at most at a time; the last used goes out first (the warmest).
-    pub(crate) inputs_lent: Vec<InputBuffer>,
-    /// Without storage while lent.
-    pub(crate) output_lent: Vec<u8>,
-    pub(crate) input_pool: Pool,
-    pub(crate) output_pool: Pool,
+    pub(crate) connections: Connections,
+    pub(crate) buffers: Buffers,
+    pub(crate) lists: Lists,
     /// What connections hold between their turns.
     pub(crate) held_bytes: [usize; Part::COUNT],
     /// Some part of it is beyond its bound.
@@ -45,14 +41,9 @@ pub(crate) struct Core {
     /// Connections with unsent output, whose pace is looked at.
     pub(crate) owing: Vec<ConnectionId>,
     pub(crate) looks_at_paces: bool,
-    /// Connections that go on next tick.
-    pub(crate) ready: Vec<ConnectionId>,
     /// The tick before did not serve all: those with events wait their turn on the list (`fairness`).
     pub(crate) is_pressed: bool,
-    /// Those of them whose last turn was ended by the clock: they go on behind all others.
-    pub(crate) heavy: Vec<ConnectionId>,
     pub(crate) time: WorkTime,
-    pub(crate) opening: Vec<Opening>,
 }
 
 impl Core {
@@ -63,19 +54,16 @@ impl Core {
             wheel: Wheel::new(now_ns),
             timers: Timers::default(),
             ids: Ids::default(),
-            inputs_lent: (0..BATCH_MAX).map(|_| InputBuffer::with_storage(settings.read_bytes_per_turn)).collect(),
-            output_lent: Vec::new(),
-            input_pool: Pool::new(settings.pool_buffers_max, settings.pool_bytes_max),
-            output_pool: Pool::new(settings.pool_buffers_max, settings.pool_bytes_max),
+            connections: Connections::default(),
+            buffers: Buffers::new(&settings),
+            lists: Lists::default(),
             held_bytes: [0; Part::COUNT],
             is_short: false,
             owing: Vec::new(),
             looks_at_paces: false,
-            heavy: Vec::new(),
             time: WorkTime::default(),
-            ready: Vec::new(),
             is_pressed: false,
-            opening: Vec::new(),
+            traffic: Arc::new(settings.traffic.clone()),
             settings,
             lp,
             poller,
@@ -130,15 +118,6 @@ impl Core {
         }
     }
 
-    /// Puts a connection on the ready list, once.
-    pub(crate) fn list(&mut self, link: &mut Link) {
-        if !link.listed {
-            link.listed = true;
-            let list = if link.is_heavy { &mut self.heavy } else { &mut self.ready };
-            list.push(link.id);
-        }
-    }
-
     /// Sets a connection's coarse timer. Where the wheel would look at it earlier anyway, the wheel is not touched: a
     /// deadline pushed out on every request costs two stores.
     pub(crate) fn set_timer(&mut self, link: &mut Link, after_ns: Option<u64>) {
@@ -149,36 +128,58 @@ impl Core {
         }
     }
 
-    /// Begins an outgoing connection and gives its id; `opening` holds it until the current turn is over.
+    /// The id of a connection of this loop.
+    pub(crate) fn id_of(&self, token: Token) -> ConnectionId {
+        ConnectionId { loop_index: self.lp.index() as u16, slot: token.slot, generation: token.generation }
+    }
+
+    /// Another connection than the one whose turn it is.
+    pub(crate) fn neighbour(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
+        if usize::from(id.loop_index) != self.lp.index() {
+            return None;
+        }
+        let connection = self.connections.get(id.slot, id.generation)?;
+        Neighbour::of(&mut connection.link, &mut self.buffers, &mut self.lists)
+    }
+
+    /// Begins an outgoing connection and gives its id.
     pub(crate) fn begin_connect(
         &mut self,
-        to: SocketAddr,
+        outgoing: &Outgoing,
         protocol: impl FnOnce(ConnectionId, &Loop) -> Box<dyn Protocol>,
-    ) -> std::io::Result<ConnectionId> {
-        if !self.lp.fleet().reserve() {
-            return Err(std::io::Error::other("connections_max is reached"));
+    ) -> Result<ConnectionId, ConnectFailure> {
+        if !self.lp.fleet().reserve(Origin::Outgoing) {
+            return Err(ConnectFailure::LimitReached);
         }
         let id = self.ids.take(self.lp.index() as u16);
-        let begun = kernel::connect(to).and_then(|stream| {
-            let mut transport = Transport::Plain(stream);
-            transport.register(&self.poller, Token { slot: id.slot, generation: id.generation })?;
-            Ok(transport)
+        let begun = begin(&outgoing.to).and_then(|mut socket| {
+            socket.register(&self.poller, Token { slot: id.slot, generation: id.generation })?;
+            Ok(socket)
         });
-        match begun {
-            Ok(transport) => {
-                self.lp.fleet().book(self.lp.index());
-                let mut link = Link::new(transport, id, to, Phase::Connecting);
-                link.registered = true;
-                self.set_timer(&mut link, Some(crate::fleet::nanoseconds(self.settings.connect_max)));
-                let protocol = protocol(id, &self.lp);
-                self.opening.push(Opening { link, protocol });
-                Ok(id)
-            }
-            Err(error) => {
-                self.ids.give_back(id);
-                self.lp.fleet().give_back();
-                Err(error)
-            }
-        }
+        let socket = begun.map_err(|error| {
+            self.ids.give_back(id);
+            self.lp.fleet().give_back(Origin::Outgoing);
+            ConnectFailure::of(&error)
+        })?;
+        self.lp.fleet().book(self.lp.index());
+        let traffic = outgoing.traffic.as_ref().unwrap_or(&self.traffic);
+        let (peer, within) = (outgoing.to.peer(), outgoing.connect_max.unwrap_or(self.settings.connect_max));
+        let mut link = Link::new(socket, id, peer, (Phase::Connecting, Origin::Outgoing), Arc::clone(traffic));
+        link.registered = true;
+        self.set_timer(&mut link, Some(nanoseconds(within.max(CONNECT_MIN))));
+        let protocol = protocol(id, &self.lp);
+        self.connections.insert(Box::new(Connection { protocol, link }));
+        Ok(id)
     }
+}
+
+/// The wheel's resolution: no connection is made in no time.
+const CONNECT_MIN: Duration = Duration::from_millis(10);
+
+fn begin(to: &Address) -> std::io::Result<Socket> {
+    let stream = match to {
+        Address::Tcp(address) => Stream::Tcp(kernel::connect(*address)?),
+        Address::Unix(path) => Stream::Unix(kernel::connect_unix(path)?),
+    };
+    Ok(Socket::connecting(stream))
 }

@@ -25,18 +25,19 @@ impl EventLoop {
         if !first {
             return;
         }
-        tracing::info!(loop_index = self.core.lp.index(), open = self.connections.len(), "draining");
+        tracing::info!(loop_index = self.core.lp.index(), open = self.core.connections.len(), "draining");
         self.listeners.end_pause();
         self.listeners.look_again();
         while self.accept() {}
         self.listeners.close();
-        for slot in 0..self.connections.slots() {
+        for slot in 0..self.core.connections.slots() {
             self.drain_slot(slot);
         }
+        self.call_states(|state, at| state.draining(at));
     }
 
     fn drain_slot(&mut self, slot: u32) {
-        if let Some(connection) = self.connections.at(slot) {
+        if let Some(connection) = self.core.connections.at(slot) {
             let id = connection.link.id;
             self.turn(id, |core, connection| core.drain(connection));
         }
@@ -44,8 +45,8 @@ impl EventLoop {
 
     /// The deadline has passed.
     pub(crate) fn cut_all(&mut self) {
-        for slot in 0..self.connections.slots() {
-            if let Some(connection) = self.connections.at(slot) {
+        for slot in 0..self.core.connections.slots() {
+            if let Some(connection) = self.core.connections.at(slot) {
                 let sent_all = matches!(connection.link.phase, Phase::Lingering { .. });
                 connection.link.close(if sent_all { Closed::Finished } else { Closed::Drained });
                 self.settle(slot, true);
@@ -54,6 +55,6 @@ impl EventLoop {
     }
 
     pub(crate) fn is_drained(&self) -> bool {
-        self.draining != Draining::No && self.connections.len() == 0
+        self.draining != Draining::No && self.core.connections.len() == 0
     }
 }

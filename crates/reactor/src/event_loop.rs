@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::connection::{Connection, Phase};
-use crate::connections::Connections;
 use crate::core::Core;
 use crate::fairness::Fairness;
 use crate::hoarders::NextToGo;
@@ -14,6 +13,8 @@ use crate::kernel::{Alarm, Token};
 use crate::listeners::Listeners;
 use crate::mailbox::{Mail, Task};
 use crate::protocol::{Closed, ConnectionId, Part};
+use crate::state::{LoopContext, LoopState};
+use crate::states::States;
 
 /// Tokens of generation 0, by slot.
 pub(crate) const WAKER: Token = Token { slot: 0, generation: 0 };
@@ -29,8 +30,8 @@ pub(crate) enum Draining {
 /// One loop, on its thread.
 pub(crate) struct EventLoop {
     pub(crate) core: Core,
-    pub(crate) connections: Connections,
     pub(crate) listeners: Listeners,
+    pub(crate) states: States,
     pub(crate) draining: Draining,
     pub(crate) alarm: Alarm,
     /// Emptied every tick; kept for their storage.
@@ -40,7 +41,8 @@ pub(crate) struct EventLoop {
     pub(crate) due: Vec<u32>,
     pub(crate) going_on: Vec<ConnectionId>,
     pub(crate) heavy_going_on: Vec<ConnectionId>,
-    pub(crate) to_flush: Vec<ConnectionId>,
+    /// There was no time for all that the tick before had touched.
+    pub(crate) is_behind: bool,
     pub(crate) fairness: Fairness,
     pub(crate) next_to_go: [NextToGo; Part::COUNT],
 }
@@ -49,8 +51,8 @@ impl EventLoop {
     pub(crate) fn new(core: Core, alarm: Alarm) -> Self {
         Self {
             core,
-            connections: Connections::default(),
             listeners: Listeners::default(),
+            states: States::default(),
             draining: Draining::No,
             alarm,
             mail: Vec::new(),
@@ -58,7 +60,7 @@ impl EventLoop {
             due: Vec::new(),
             going_on: Vec::new(),
             heavy_going_on: Vec::new(),
-            to_flush: Vec::new(),
+            is_behind: false,
             fairness: Fairness::new(),
             next_to_go: Default::default(),
         }
@@ -72,18 +74,17 @@ impl EventLoop {
 
     /// Lets a connection do a turn, if it is still there.
     pub(crate) fn turn(&mut self, id: ConnectionId, turn: impl FnOnce(&mut Core, &mut Connection)) {
-        if let Some(connection) = self.connections.get(id.slot, id.generation) {
-            turn(&mut self.core, connection);
+        if let Some(mut connection) = self.core.connections.lend(id.slot, id.generation) {
+            turn(&mut self.core, &mut connection);
             let closed = connection.link.is_closed();
+            self.core.connections.take_back(connection);
             self.settle(id.slot, closed);
         }
     }
 
-    /// After a turn: puts connections that it opened into their slots, and removes its own if it has ended.
+    /// After a turn: removes the connection if it has ended.
+    #[inline]
     pub(crate) fn settle(&mut self, slot: u32, closed: bool) {
-        if !self.core.opening.is_empty() {
-            self.insert_openings();
-        }
         if closed {
             self.remove(slot);
         }
@@ -92,15 +93,15 @@ impl EventLoop {
         }
     }
 
-    pub(crate) fn insert_openings(&mut self) {
-        for opening in self.core.opening.drain(..) {
-            self.connections.insert(Box::new(Connection { protocol: opening.protocol, link: opening.link }));
-        }
+    /// Calls a hook of all states.
+    #[inline]
+    pub(crate) fn call_states(&mut self, hook: fn(&mut dyn LoopState, &mut LoopContext<'_>)) {
+        self.states.call(&mut self.core, hook);
     }
 
     #[cold]
     pub(crate) fn remove(&mut self, slot: u32) {
-        let Some(mut connection) = self.connections.remove(slot) else { return };
+        let Some(mut connection) = self.core.connections.remove(slot) else { return };
         let Phase::Closed(reason) = connection.link.phase else { return };
         if matches!(reason, Closed::Stalled | Closed::Hoarded) {
             connection.link.transport.reset_at_close();
@@ -112,12 +113,13 @@ impl EventLoop {
             self.core.timers.cancel(key);
         }
         self.core.ids.give_back(connection.link.id);
+        let origin = connection.link.origin;
         let told = catch_unwind(AssertUnwindSafe(|| {
             connection.protocol.closed(reason);
             drop(connection);
         }));
         // Only now, when the descriptor is closed, another one fits.
-        self.core.lp.fleet().release(self.core.lp.index());
+        self.core.lp.fleet().release(self.core.lp.index(), origin);
         let counters = &self.core.lp.member().counters;
         counters.count_closed(reason);
         counters.panics.add(u64::from(told.is_err()));

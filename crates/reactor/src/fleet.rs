@@ -1,16 +1,17 @@
 //! The loops of one reactor as seen from any thread: mailboxes, counters, the count of open connections.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::broken::Broken;
+use crate::connection::Origin;
 use crate::kernel;
 use crate::lag::Lag;
 use crate::mailbox::{Mail, Mailbox, Open, Task};
 use crate::metrics::{Counters, LoopMetrics};
 use crate::protocol::{ConnectionId, Message};
+use crate::settings::Outgoing;
 use crate::wheel::TICK_NS;
 
 /// The shared side of one loop. The parts that different threads write lie on different cache lines.
@@ -60,26 +61,47 @@ impl Member {
 pub(crate) struct Fleet {
     pub(crate) members: Vec<Member>,
     pub(crate) broken: Broken,
-    connections_max: usize,
-    open_total: AtomicUsize,
+    accepted: Bounded,
+    outgoing: Bounded,
+}
+
+/// Connections of one origin that are open on all loops, and how many may be.
+struct Bounded {
+    open: AtomicUsize,
+    max: usize,
+}
+
+impl Bounded {
+    fn new(max: usize) -> Self {
+        Self { open: AtomicUsize::new(0), max }
+    }
 }
 
 impl Fleet {
-    pub(crate) fn new(members: Vec<Member>, connections_max: usize) -> Arc<Self> {
-        Arc::new(Self { members, broken: Broken::default(), connections_max, open_total: AtomicUsize::new(0) })
+    pub(crate) fn new(members: Vec<Member>, connections_max: usize, outgoing_max: usize) -> Arc<Self> {
+        let (accepted, outgoing) = (Bounded::new(connections_max), Bounded::new(outgoing_max));
+        Arc::new(Self { members, broken: Broken::default(), accepted, outgoing })
     }
 
-    /// Reserves one of `connections_max`, before the descriptor exists.
-    pub(crate) fn reserve(&self) -> bool {
-        if self.open_total.fetch_add(1, Ordering::Relaxed) < self.connections_max {
+    fn bounded(&self, origin: Origin) -> &Bounded {
+        match origin {
+            Origin::Accepted => &self.accepted,
+            Origin::Outgoing => &self.outgoing,
+        }
+    }
+
+    /// Reserves one of `connections_max` or `outgoing_max`, before the descriptor exists.
+    pub(crate) fn reserve(&self, origin: Origin) -> bool {
+        let bounded = self.bounded(origin);
+        if bounded.open.fetch_add(1, Ordering::Relaxed) < bounded.max {
             return true;
         }
-        self.open_total.fetch_sub(1, Ordering::Relaxed);
+        self.give_back(origin);
         false
     }
 
-    pub(crate) fn give_back(&self) {
-        self.open_total.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn give_back(&self, origin: Origin) {
+        self.bounded(origin).open.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Books a reserved connection on the loop that will have it.
@@ -109,9 +131,9 @@ impl Fleet {
     }
 
     /// A booked connection is gone.
-    pub(crate) fn release(&self, index: usize) {
+    pub(crate) fn release(&self, index: usize, origin: Origin) {
         self.members[index].open.0.fetch_sub(1, Ordering::Relaxed);
-        self.give_back();
+        self.give_back(origin);
     }
 
     /// Which loop a connection accepted by loop `here` goes to: `here`, unless it stands two or more above the least
@@ -190,9 +212,9 @@ impl Loop {
     }
 
     /// Opens an outgoing connection on this loop. `open` makes its protocol on the loop's thread; the protocol's first
-    /// call is `writable` once connected, or `closed(Transport)`.
-    pub fn connect(&self, to: SocketAddr, open: Open) {
-        let _ = self.member().mailbox.push(Mail::Connect { to, open });
+    /// call is `writable` once connected, or `closed(Unconnected)`.
+    pub fn connect(&self, to: impl Into<Outgoing>, open: Open) {
+        let _ = self.member().mailbox.push(Mail::Connect { to: Box::new(to.into()), open });
     }
 
     /// The loop's coarse clock: nanoseconds of CLOCK_MONOTONIC, read once a tick.

@@ -1,7 +1,7 @@
 //! Connections that others pay for: those that do not take what waits for them, and those that hold most of a part of the
 //! memory when it is short.
 //!
-//! - While a connection has unsent output its [`Pace`] is looked at a few times in [`Settings::send_behind_max`]; one that is
+//! - While a connection has unsent output its [`Pace`] is looked at a few times in [`Traffic::send_behind_max`]; one that is
 //!   behind by more than that is closed.
 //! - Each part of what connections hold between their turns ([`Part`]) has a bound. A turn that passes it is followed, before
 //!   any other turn, by the closing of those that hold most: so whoever asks for little always finds room. No more are closed than
@@ -24,7 +24,7 @@ use crate::protocol::{Closed, ConnectionId, Part};
 use crate::timers::Due;
 
 #[cfg(doc)]
-use crate::{Settings, pace::Pace};
+use crate::{Traffic, pace::Pace};
 
 /// How often the paces are looked at while a peer may be behind, and between which bounds.
 const LOOKS: u64 = 8;
@@ -62,15 +62,16 @@ impl Core {
         if !link.pace_watched {
             link.pace_watched = true;
             self.owing.push(link.id);
-            self.look_later();
+            self.look_later(nanoseconds(link.traffic.send_behind_max));
         }
     }
 
-    fn look_later(&mut self) {
+    /// Looks again soon enough for a peer that may be behind for so long.
+    fn look_later(&mut self, behind_max_ns: u64) {
         if std::mem::replace(&mut self.looks_at_paces, true) {
             return;
         }
-        let every_ns = (nanoseconds(self.settings.send_behind_max) / LOOKS).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
+        let every_ns = (behind_max_ns / LOOKS).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
         self.timers.push(self.now_ns.saturating_add(every_ns), Due::LookAtPaces);
     }
 }
@@ -78,20 +79,21 @@ impl Core {
 impl EventLoop {
     /// Looks at all peers that have something to take.
     pub(crate) fn look_at_paces(&mut self) {
-        let behind_max = nanoseconds(self.core.settings.send_behind_max);
-        let (rate, now_ns) = (self.core.settings.send_rate_min, self.core.now_ns);
+        let (now_ns, mut shortest_ns) = (self.core.now_ns, u64::MAX);
         self.core.looks_at_paces = false;
         let mut owing = std::mem::take(&mut self.core.owing);
         owing.retain(|id| {
-            let Some(connection) = self.connections.get(id.slot, id.generation) else { return false };
+            let Some(connection) = self.core.connections.get(id.slot, id.generation) else { return false };
             let link = &mut connection.link;
             if link.output.is_empty() || !matches!(link.phase, Phase::Open | Phase::Finishing) {
                 link.pace_watched = false;
                 return false;
             }
             let in_kernel = link.transport.unacknowledged();
-            link.pace.look(link.sent.saturating_sub(in_kernel), now_ns, rate);
-            if link.pace.behind_ns(now_ns) <= behind_max {
+            link.pace.look(link.sent.saturating_sub(in_kernel), now_ns, link.traffic.send_rate_min);
+            let behind_max_ns = nanoseconds(link.traffic.send_behind_max);
+            if link.pace.behind_ns(now_ns) <= behind_max_ns {
+                shortest_ns = shortest_ns.min(behind_max_ns);
                 return true;
             }
             link.close(Closed::Stalled);
@@ -102,7 +104,7 @@ impl EventLoop {
         owing.append(&mut self.core.owing);
         self.core.owing = owing;
         if !self.core.owing.is_empty() {
-            self.core.look_later();
+            self.core.look_later(shortest_ns);
         }
     }
 
@@ -131,12 +133,13 @@ impl EventLoop {
                 self.find_next_to_go(part, bound);
                 continue;
             };
-            let Some(connection) = self.connections.get(id.slot, id.generation) else { continue };
-            if connection.link.held_for_ns(part, now_ns) < found_before_ns {
-                continue; // it has taken or sent something since
+            let Some(mut connection) = self.core.connections.lend(id.slot, id.generation) else { continue };
+            // Another one where it has taken or sent something since.
+            if connection.link.held_for_ns(part, now_ns) >= found_before_ns {
+                self.core.let_go(&mut connection, part);
             }
-            self.core.let_go(connection, part);
             let closed = connection.link.is_closed();
+            self.core.connections.take_back(connection);
             if closed {
                 self.remove(id.slot);
             }
@@ -162,8 +165,8 @@ impl EventLoop {
         let now_ns = self.core.now_ns;
         let mut hoarders = Vec::new();
         let mut by_address: HashMap<IpAddr, u128> = HashMap::new();
-        for slot in 0..self.connections.slots() {
-            let Some(connection) = self.connections.at(slot) else { continue };
+        for slot in 0..self.core.connections.slots() {
+            let Some(connection) = self.core.connections.at(slot) else { continue };
             let link = &connection.link;
             let bytes = link.held_bytes[part as usize];
             if bytes > 0 {

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Loop;
+use crate::address::ConnectFailure;
 use crate::connection::{Link, Phase};
 use crate::core::Core;
 use crate::fleet::nanoseconds;
+use crate::neighbour::Neighbour;
 use crate::protocol::{Closed, ConnectionId, Protocol};
+use crate::settings::Outgoing;
 use crate::timers::Due;
 
 /// One connection's buffers and switches, handed to each [`Protocol`] call.
@@ -36,14 +39,14 @@ impl Io<'_> {
 
     /// Input and output at once, so that a reply can be written from slices of the request.
     pub fn split(&mut self) -> (&[u8], &mut Vec<u8>) {
-        lend_output(self.link, self.core);
+        self.core.buffers.lend_output(self.link);
         (self.link.input.filled(), self.link.output.tail())
     }
 
     /// The write queue's tail: appended bytes leave in one write at the end of this connection's turn. Append only:
     /// what stands before belongs to earlier replies.
     pub fn output(&mut self) -> &mut Vec<u8> {
-        lend_output(self.link, self.core);
+        self.core.buffers.lend_output(self.link);
         self.link.output.tail()
     }
 
@@ -78,7 +81,7 @@ impl Io<'_> {
 
     /// True while the write queue is above its high-water mark: produce no more until [`Protocol::writable`].
     pub fn congested(&self) -> bool {
-        self.link.congested || self.link.output.unsent() > self.core.settings.output_high_water
+        self.link.is_congested()
     }
 
     /// Asks for one [`Protocol::writable`] call once the queue is below its low-water mark, in a later tick.
@@ -93,10 +96,7 @@ impl Io<'_> {
 
     /// Reads again, and calls [`Protocol::input`] for what is buffered (in the next tick).
     pub fn resume_input(&mut self) {
-        if self.link.paused {
-            self.link.paused = false;
-            self.link.wants_input = true;
-        }
+        self.link.resume_input();
     }
 
     /// Counts requests against the tick's budget of this connection, and looks at the time now and then. `false`: the counted
@@ -151,13 +151,7 @@ impl Io<'_> {
     /// Closes in the way that loses no reply: sends all that is queued, shuts down writing, reads and drops at most
     /// a bounded number of bytes for a bounded time, closes. The protocol is called no more except `closed`.
     pub fn finish(&mut self) {
-        if self.link.phase == Phase::Open {
-            self.link.phase = Phase::Finishing;
-            // From here on the pace of its peer is all that is waited for.
-            self.core.set_timer(self.link, None);
-        } else if self.link.phase == Phase::Connecting {
-            self.link.close(Closed::Finished);
-        }
+        self.link.finish();
     }
 
     /// Closes at once; queued bytes may be lost.
@@ -185,20 +179,24 @@ impl Io<'_> {
         &self.core.lp
     }
 
-    /// Opens an outgoing connection on this loop, on the same footing as accepted ones. Its protocol's first call is
-    /// `writable` once connected, or `closed(Transport)`.
-    pub fn connect(&mut self, to: SocketAddr, protocol: Box<dyn Protocol>) -> std::io::Result<ConnectionId> {
-        self.core.begin_connect(to, |_, _| protocol)
+    /// Opens an outgoing connection on this loop, on the same footing as accepted ones: to an address, or with settings of
+    /// its own. Its protocol's first call is `writable` once connected, or `closed(Unconnected)`. What is queued for it before
+    /// ([`Io::neighbour`]) leaves then.
+    pub fn connect(
+        &mut self,
+        to: impl Into<Outgoing>,
+        protocol: Box<dyn Protocol>,
+    ) -> Result<ConnectionId, ConnectFailure> {
+        self.core.begin_connect(&to.into(), |_, _| protocol)
     }
-}
 
-/// Gives the write queue storage: the loop's own warm buffer if it is at hand, else a spare one.
-fn lend_output(link: &mut Link, core: &mut Core) {
-    if !link.output.has_storage() {
-        let mut storage = std::mem::take(&mut core.output_lent);
-        if storage.capacity() == 0 {
-            storage = core.output_pool.take();
-        }
-        link.output.give_storage(storage);
+    /// Another connection of this loop. `None`: it is gone, ends, belongs to another loop, or is this one.
+    pub fn neighbour(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
+        self.core.neighbour(id)
+    }
+
+    /// This connection's input and another one at once, so that what is read here is written there in one copy.
+    pub fn input_and_neighbour(&mut self, id: ConnectionId) -> Option<(&[u8], Neighbour<'_>)> {
+        Some((self.link.input.filled(), self.core.neighbour(id)?))
     }
 }

@@ -9,16 +9,19 @@
 //!   `recv` and one `send` for all requests that arrived together, and a share of one `epoll_wait`.
 //! - Every buffer and queue has a bound with a name, in [`Settings`]; past it a connection is not read any more.
 //! - An idle connection holds no buffer: read and write buffers belong to the loop and are lent for a turn.
+//! - Connections of one loop reach one another's queues directly ([`Neighbour`]); other loops are reached by mail.
 //! - A panic in a protocol costs its connection and nothing else.
 //!
-//! Code map: `reactor` (start-up, threads), `event_loop` (the tick), `turn` (what one connection does in a tick), `work_time` (for how long),
-//! `accepting`, `draining`, `mailbox`, `wheel` and `timers`, `input`/`output`/`pool` (buffers), `pace` and `hoarders` (peers
-//! that do not take what waits for them, connections that hold most when memory is short), `transport` (the seam where TLS
-//! will go), `kernel` (every system call that is not a plain socket operation).
+//! Code map: `reactor` (start-up, threads), `state` (what a loop has beside connections), `tick` and `event_loop`, `turn` (what one
+//! connection does in a tick), `work_time` (for how long), `neighbour`, `accepting`, `draining`, `mailbox`, `wheel` and `timers`,
+//! `input`/`output`/`pool`/`buffers`, `pace` and `hoarders` (peers that do not take what waits for them, connections that hold most
+//! when memory is short), `socket` (readiness), `kernel` (every system call that is not a plain socket operation).
 
 mod accepting;
+mod address;
 mod batch;
 mod broken;
+mod buffers;
 mod connection;
 mod connections;
 mod core;
@@ -32,8 +35,10 @@ mod io;
 mod kernel;
 mod lag;
 mod listeners;
+mod lists;
 mod mailbox;
 mod metrics;
+mod neighbour;
 mod output;
 mod pace;
 mod pool;
@@ -41,19 +46,24 @@ mod protocol;
 mod reactor;
 mod settings;
 pub mod signals;
+mod socket;
+mod state;
+mod states;
 mod tick;
 mod timers;
-mod transport;
 mod turn;
 mod wheel;
 mod work_time;
 
+pub use address::{Address, ConnectFailure};
 pub use fleet::Loop;
 pub use hoarders::host;
 pub use io::Io;
 pub use kernel::try_unix;
 pub use mailbox::{Open, Task};
 pub use metrics::{LoopMetrics, Metrics};
+pub use neighbour::Neighbour;
 pub use protocol::{Accept, Closed, ConnectionId, Factory, Message, Part, Protocol};
 pub use reactor::{Reactor, Running};
-pub use settings::Settings;
+pub use settings::{ListenerSettings, Outgoing, Settings, Traffic};
+pub use state::{ListenerId, LoopContext, LoopState, Setup};

@@ -1,22 +1,20 @@
 //! A loop's listening sockets, and what it knows of each: whether the kernel may have more, and whether accepting pauses.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 
 use mio::net::{TcpListener, UnixListener};
 
+use crate::address::LOCAL;
 use crate::kernel::{Poller, Token};
 use crate::protocol::Accept;
-use crate::transport::Transport;
+use crate::settings::Traffic;
+use crate::socket::{Socket, Stream};
 
 /// Their tokens, of generation 0, by slot.
 const LISTENERS_FROM: u32 = 16;
-/// What acceptors wait for beside connections; listeners are fewer.
-const COMPLETIONS_FROM: u32 = 1 << 16;
-
-/// What a Unix socket's peers have as address: they are on this machine.
-const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A socket that is listened on.
 pub(crate) enum ListeningSocket {
@@ -33,11 +31,12 @@ impl ListeningSocket {
     }
 
     /// The next that waits, and its address.
-    pub(crate) fn accept(&self) -> io::Result<(Transport, SocketAddr)> {
-        match self {
-            Self::Tcp(listener) => listener.accept().map(|(stream, peer)| (Transport::Plain(stream), peer)),
-            Self::Unix(listener) => listener.accept().map(|(stream, _)| (Transport::Unix(stream), LOCAL)),
-        }
+    pub(crate) fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
+        let (stream, peer) = match self {
+            Self::Tcp(listener) => listener.accept().map(|(stream, peer)| (Stream::Tcp(stream), peer))?,
+            Self::Unix(listener) => listener.accept().map(|(stream, _)| (Stream::Unix(stream), LOCAL))?,
+        };
+        Ok((Socket::accepted(stream), peer))
     }
 }
 
@@ -55,10 +54,9 @@ pub(crate) struct Listener {
     /// `None` once the loop drains, and where another loop has the only one.
     pub(crate) socket: Option<ListeningSocket>,
     pub(crate) acceptor: Box<dyn Accept>,
+    pub(crate) traffic: Arc<Traffic>,
     /// The kernel may have more.
     pub(crate) ready: bool,
-    /// What [`Accept::completions`] names became readable.
-    has_completed: bool,
 }
 
 /// A loop's listening sockets.
@@ -77,34 +75,24 @@ impl Listeners {
         &mut self,
         mut socket: Option<ListeningSocket>,
         acceptor: Box<dyn Accept>,
+        traffic: Arc<Traffic>,
         poller: &Poller,
     ) -> io::Result<()> {
         let slot = LISTENERS_FROM + self.list.len() as u32;
         if let Some(socket) = &mut socket {
             socket.register(poller, Token { slot, generation: 0 })?;
         }
-        if let Some(fd) = acceptor.completions() {
-            poller.register_fd(fd, Token { slot: COMPLETIONS_FROM + self.list.len() as u32, generation: 0 })?;
-        }
         let ready = socket.is_some();
-        self.list.push(Listener { socket, acceptor, ready, has_completed: false });
+        self.list.push(Listener { socket, acceptor, traffic, ready });
         Ok(())
     }
 
     /// An event of one of the loop's own descriptors; the waker's and the alarm's have done their work by waking.
     pub(crate) fn event(&mut self, token: Token) {
-        let (first, is_completion) =
-            if token.slot < COMPLETIONS_FROM { (LISTENERS_FROM, false) } else { (COMPLETIONS_FROM, true) };
-        let index = token.slot.checked_sub(first);
+        let index = token.slot.checked_sub(LISTENERS_FROM);
         if let Some(listener) = index.and_then(|index| self.list.get_mut(index as usize)) {
-            listener.has_completed |= is_completion;
-            listener.ready |= !is_completion;
+            listener.ready = true;
         }
-    }
-
-    /// Whether something has ended that this listener's protocols began; told once.
-    pub(crate) fn take_completed(&mut self, index: usize) -> bool {
-        std::mem::take(&mut self.list[index].has_completed)
     }
 
     pub(crate) fn have_more(&self) -> bool {

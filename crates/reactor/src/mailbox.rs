@@ -28,7 +28,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::protocol::{ConnectionId, Message, Protocol};
-use crate::transport::Transport;
+use crate::settings::Outgoing;
+use crate::socket::Socket;
 use crate::{Loop, metrics::Counter};
 
 /// Work for a loop's thread.
@@ -49,13 +50,13 @@ pub(crate) enum Mail {
         task: Task,
     },
     Connect {
-        to: SocketAddr,
+        to: Box<Outgoing>,
         open: Open,
     },
     /// A connection accepted by another loop for this one; already counted as this loop's.
     Accepted {
         listener: u16,
-        stream: Transport,
+        stream: Socket,
         peer: SocketAddr,
     },
     Drain {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::address::ConnectFailure;
 use crate::protocol::Closed;
 
 /// A number that other threads may read.
@@ -53,15 +54,15 @@ pub(crate) struct Counters {
     closed: [Counter; CLOSED_REASONS],
 }
 
-const CLOSED_REASONS: usize = 8;
+const CLOSED_REASONS: usize = 9;
 
 impl Counters {
     pub(crate) fn count_closed(&self, reason: Closed) {
-        self.closed[reason as usize].add(1);
+        self.closed[index_of(reason)].add(1);
     }
 
     pub(crate) fn read(&self, open: usize, wakes: &Counter) -> LoopMetrics {
-        let closed = |reason: Closed| self.closed[reason as usize].get();
+        let closed = |reason: Closed| self.closed[index_of(reason)].get();
         LoopMetrics {
             open: open as u64,
             ticks: self.ticks.get(),
@@ -90,7 +91,23 @@ impl Counters {
             closed_panicked: closed(Closed::Panicked),
             closed_stalled: closed(Closed::Stalled),
             closed_hoarded: closed(Closed::Hoarded),
+            closed_unconnected: closed(Closed::Unconnected(ConnectFailure::Refused)),
         }
+    }
+}
+
+/// The counter of a reason; those for which a connection could not be made share one.
+fn index_of(reason: Closed) -> usize {
+    match reason {
+        Closed::Finished => 0,
+        Closed::Peer => 1,
+        Closed::Transport => 2,
+        Closed::Drained => 3,
+        Closed::Aborted => 4,
+        Closed::Panicked => 5,
+        Closed::Stalled => 6,
+        Closed::Hoarded => 7,
+        Closed::Unconnected(_) => CLOSED_REASONS - 1,
     }
 }
 
@@ -152,6 +169,8 @@ pub struct LoopMetrics {
     pub closed_stalled: u64,
     /// Connections closed by [`Closed::Hoarded`].
     pub closed_hoarded: u64,
+    /// Outgoing connections that could not be made: [`Closed::Unconnected`].
+    pub closed_unconnected: u64,
 }
 
 /// The counters of all loops.

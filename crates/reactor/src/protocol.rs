@@ -2,8 +2,9 @@
 
 use std::any::Any;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 
+use crate::address::ConnectFailure;
+use crate::state::Setup;
 use crate::{Io, Loop};
 
 /// Why a connection ended, told to [`Protocol::closed`].
@@ -14,7 +15,7 @@ pub enum Closed {
     Finished,
     /// The peer closed or reset the connection.
     Peer,
-    /// A transport error, or an outgoing connection that could not be made.
+    /// An error of the connection's transport.
     Transport,
     /// The loop's drain deadline passed.
     Drained,
@@ -22,10 +23,12 @@ pub enum Closed {
     Aborted,
     /// A call of the protocol panicked.
     Panicked,
-    /// The peer was behind the least rate of taking for [`crate::Settings::send_behind_max`].
+    /// The peer was behind the least rate of taking for [`crate::Traffic::send_behind_max`].
     Stalled,
     /// A part of the memory was short, and this connection held most of it.
     Hoarded,
+    /// An outgoing connection that could not be made.
+    Unconnected(ConnectFailure),
 }
 
 /// Parts of what connections hold between their turns. Each has its bound, over all connections of a loop; the connections
@@ -83,7 +86,7 @@ pub trait Protocol {
     /// The write queue fell below its low-water mark after having been above the high-water mark, or
     /// `io.notify_writable()` had been asked for: the protocol may produce more.
     fn writable(&mut self, _io: &mut Io<'_>) {}
-    /// A message from the mailbox. Messages of one batch share one write, which follows the batch.
+    /// A message from the mailbox. What the messages of one tick write leaves at its end, in one write.
     fn message(&mut self, _message: Message, _io: &mut Io<'_>) {}
     /// The connection's timer (one per connection, see [`Io::set_timer`]) ran out.
     fn timer(&mut self, _io: &mut Io<'_>) {}
@@ -110,20 +113,11 @@ pub trait Accept {
     /// Somebody waits to be accepted, and no connection more may be open: the time to end those that one can do without. What is
     /// said to connections here goes through the mailbox, which is read in the same tick. A panic is counted, and ends nothing.
     fn crowded(&mut self) {}
-    /// A descriptor that the kernel makes readable when something that these protocols began has ended: reads of a file,
-    /// say. Asked for once, before the first event; it stays open as long as this lives.
-    fn completions(&self) -> Option<RawFd> {
-        None
-    }
-    /// That descriptor became readable, or was so again (edge-triggered: nobody need read it). What is said to connections
-    /// here goes through the mailbox, which is read in the same tick. A panic is counted, and ends nothing.
-    fn completed(&mut self) {}
-    /// A tick is over, and the loop may sleep next: the time to hand over what the tick has gathered. A panic as above.
-    fn tick_ended(&mut self) {}
 }
 
 /// Makes the per-loop acceptor of one listener; shared by all loops.
 pub trait Factory: Send + Sync {
-    /// Called once on each loop's own thread, before its first event.
-    fn acceptor(&self, lp: &Loop) -> Box<dyn Accept>;
+    /// Called once on each loop's own thread, before its first event. What these protocols share with the loop's hooks is a
+    /// state of the loop ([`Setup::add_state`]).
+    fn acceptor(&self, setup: &mut Setup<'_>) -> Box<dyn Accept>;
 }

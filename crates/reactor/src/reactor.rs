@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,9 +17,20 @@ use crate::kernel::{self, Alarm, Listening, Poller, SocketFile};
 use crate::listeners::ListeningSocket;
 use crate::metrics::Metrics;
 use crate::protocol::Factory;
-use crate::settings::Settings;
+use crate::settings::{ListenerSettings, Settings};
+use crate::state::{ListenerId, Setup};
 
 type StartTask = Arc<dyn Fn(&Loop) + Send + Sync>;
+type SetUp = Arc<dyn Fn(&mut Setup<'_>) + Send + Sync>;
+
+/// A listener that has no acceptors yet: its sockets, one for each loop as long as there is one.
+struct Bound {
+    sockets: Vec<ListeningSocket>,
+    settings: ListenerSettings,
+}
+
+/// Listeners of one reactor: their tokens stand before those of states.
+const LISTENERS_MAX: u16 = 1024;
 
 /// A set of loops that do not run yet.
 ///
@@ -35,8 +47,9 @@ pub struct Reactor {
     settings: Settings,
     fleet: Arc<Fleet>,
     pollers: Vec<Poller>,
-    listeners: Vec<(Vec<ListeningSocket>, Arc<dyn Factory>)>,
+    listeners: Vec<Bound>,
     files: Vec<SocketFile>,
+    setups: Vec<SetUp>,
     start_tasks: Vec<StartTask>,
 }
 
@@ -47,30 +60,72 @@ impl Reactor {
         let pollers = (0..settings.loops).map(|_| Poller::new()).collect::<io::Result<Vec<_>>>()?;
         let member = |poller: &Poller| Ok(Member::new(poller.waker(WAKER)?, poller.watched()?));
         let members = pollers.iter().map(member).collect::<io::Result<Vec<_>>>()?;
-        let fleet = Fleet::new(members, settings.connections_max);
-        Ok(Self { settings, fleet, pollers, listeners: Vec::new(), files: Vec::new(), start_tasks: Vec::new() })
+        let fleet = Fleet::new(members, settings.connections_max, settings.outgoing_max);
+        Ok(Self {
+            settings,
+            fleet,
+            pollers,
+            listeners: Vec::new(),
+            files: Vec::new(),
+            setups: Vec::new(),
+            start_tasks: Vec::new(),
+        })
     }
 
     /// Listens on `address` (port 0: any free one) with one socket for each loop, and gives the bound address. Fails
     /// with `AddrInUse` where another server has the port. Connections wait in the backlog until [`Reactor::start`].
     pub fn listen(&mut self, address: SocketAddr, factory: Arc<dyn Factory>) -> io::Result<SocketAddr> {
-        let listening = Listening::bind(address, self.settings.loops, self.settings.backlog)?;
+        let (listener, bound) = self.bind(address, ListenerSettings::default())?;
+        self.accept_by(listener, factory);
+        Ok(bound)
+    }
+
+    /// The same with settings of the listener's own, and its acceptors made where the loops are set up ([`Setup::accept`]), or by
+    /// a factory ([`Reactor::accept_by`]).
+    pub fn bind(&mut self, address: SocketAddr, settings: ListenerSettings) -> io::Result<(ListenerId, SocketAddr)> {
+        let listening = Listening::bind(address, self.settings.loops, settings.backlog)?;
         let bound = listening.address;
         let sockets = listening.sockets.into_iter().map(ListeningSocket::Tcp).collect();
-        self.listeners.push((sockets, factory));
-        Ok(bound)
+        Ok((self.add_listener(sockets, settings)?, bound))
     }
 
     /// Listens on a Unix socket: a file of this path, which its owner alone may connect to, and which is removed at the end. One that
     /// a dead server left is replaced; that of a living one is `AddrInUse`. One loop accepts for all; a peer's address is 127.0.0.1.
     pub fn listen_unix(&mut self, path: &Path, factory: Arc<dyn Factory>) -> io::Result<()> {
-        let (socket, file) = kernel::bind_unix(path, self.settings.backlog)?;
-        self.files.push(file);
-        self.listeners.push((vec![ListeningSocket::Unix(socket)], factory));
+        let listener = self.bind_unix(path, ListenerSettings::default())?;
+        self.accept_by(listener, factory);
         Ok(())
     }
 
-    /// Adds a closure that each loop runs on its own thread before its first event.
+    /// The same with settings of the listener's own: see [`Reactor::bind`].
+    pub fn bind_unix(&mut self, path: &Path, settings: ListenerSettings) -> io::Result<ListenerId> {
+        let (socket, file) = kernel::bind_unix(path, settings.backlog)?;
+        self.files.push(file);
+        self.add_listener(vec![ListeningSocket::Unix(socket)], settings)
+    }
+
+    fn add_listener(&mut self, sockets: Vec<ListeningSocket>, settings: ListenerSettings) -> io::Result<ListenerId> {
+        let number = u16::try_from(self.listeners.len()).ok().filter(|number| *number < LISTENERS_MAX);
+        let number = number.ok_or_else(|| io::Error::other("too many listeners"))?;
+        self.listeners.push(Bound { sockets, settings });
+        Ok(ListenerId(number))
+    }
+
+    /// Has a factory make a listener's acceptors, one on each loop.
+    pub fn accept_by(&mut self, listener: ListenerId, factory: Arc<dyn Factory>) {
+        self.set_up(move |setup| {
+            let acceptor = factory.acceptor(setup);
+            setup.accept(listener, acceptor);
+        });
+    }
+
+    /// Adds a closure that each loop runs on its own thread before its first event, to give the loop states and acceptors. A panic
+    /// in it is a failed start.
+    pub fn set_up(&mut self, set_up: impl Fn(&mut Setup<'_>) + Send + Sync + 'static) {
+        self.setups.push(Arc::new(set_up));
+    }
+
+    /// Adds a closure that each loop runs on its own thread once it is set up, before its first event. A panic in it is counted.
     pub fn on_start(&mut self, task: impl Fn(&Loop) + Send + Sync + 'static) {
         self.start_tasks.push(Arc::new(task));
     }
@@ -80,35 +135,43 @@ impl Reactor {
         all_loops(&self.fleet)
     }
 
-    /// Starts one thread for each loop.
-    pub fn start(self) -> io::Result<Running> {
+    /// Starts one thread for each loop, and waits until all are set up. Where one fails to, all end, and its error is returned
+    /// once their threads are gone.
+    pub fn start(mut self) -> io::Result<Running> {
+        let loops = all_loops(&self.fleet);
+        let pollers = std::mem::take(&mut self.pollers);
+        let alarms = pollers.iter().map(|poller| Alarm::new(poller, ALARM)).collect::<io::Result<Vec<_>>>()?;
+        let (ready, are_ready) = mpsc::sync_channel(loops.len());
         let mut running = Running {
             fleet: Arc::clone(&self.fleet),
-            loops: all_loops(&self.fleet),
+            loops: loops.clone(),
             threads: Vec::new(),
-            _files: self.files,
+            _files: std::mem::take(&mut self.files),
         };
-        let mut listeners = self.listeners;
-        for (lp, poller) in all_loops(&self.fleet).into_iter().zip(self.pollers) {
-            let starting = Starting {
-                settings: self.settings.clone(),
-                // Each loop takes one socket of each address, as long as there is one.
-                listeners: listeners
-                    .iter_mut()
-                    .map(|(sockets, factory)| (sockets.pop(), Arc::clone(factory)))
-                    .collect(),
-                start_tasks: self.start_tasks.clone(),
-                alarm: Alarm::new(&poller, ALARM)?,
-                poller,
-                lp,
-            };
-            let thread = std::thread::Builder::new()
-                .name(format!("loop-{}", starting.lp.index()))
-                .spawn(move || starting.run())
-                .inspect_err(|_| running.drain(Duration::ZERO))?;
-            running.threads.push(thread);
+        for (lp, (poller, alarm)) in loops.into_iter().zip(pollers.into_iter().zip(alarms)) {
+            let starting = self.starting(lp, poller, alarm);
+            let (name, ready) = (format!("loop-{}", starting.lp.index()), ready.clone());
+            match std::thread::Builder::new().name(name).spawn(move || starting.run(ready)) {
+                Ok(thread) => running.threads.push(thread),
+                Err(error) => return Err(running.give_up().err().unwrap_or(error)),
+            }
         }
-        Ok(running)
+        drop(ready);
+        running.once_ready(&are_ready)
+    }
+
+    /// What one loop begins with: each takes one socket of each listener, as long as there is one.
+    fn starting(&mut self, lp: Loop, poller: Poller, alarm: Alarm) -> Starting {
+        let take_one = |bound: &mut Bound| (bound.sockets.pop(), bound.settings.clone());
+        Starting {
+            settings: self.settings.clone(),
+            listeners: self.listeners.iter_mut().map(take_one).collect(),
+            setups: self.setups.clone(),
+            start_tasks: self.start_tasks.clone(),
+            poller,
+            alarm,
+            lp,
+        }
     }
 }
 
@@ -119,7 +182,8 @@ fn all_loops(fleet: &Arc<Fleet>) -> Vec<Loop> {
 /// What a loop's thread begins with.
 struct Starting {
     settings: Settings,
-    listeners: Vec<(Option<ListeningSocket>, Arc<dyn Factory>)>,
+    listeners: Vec<(Option<ListeningSocket>, ListenerSettings)>,
+    setups: Vec<SetUp>,
     start_tasks: Vec<StartTask>,
     poller: Poller,
     alarm: Alarm,
@@ -128,10 +192,10 @@ struct Starting {
 
 impl Starting {
     /// The life of a loop's thread. Ends with an error where the loop ended by itself.
-    fn run(self) -> io::Result<()> {
+    fn run(self, ready: SyncSender<()>) -> io::Result<()> {
         let lp = self.lp.clone();
         // All that the loop owns is dropped with it; what it shares with others (mailboxes, counters) is never left half-done.
-        let ended = catch_unwind(AssertUnwindSafe(|| self.run_loop())).unwrap_or_else(|panic| {
+        let ended = catch_unwind(AssertUnwindSafe(|| self.run_loop(ready))).unwrap_or_else(|panic| {
             let text = broken::text_of(&*panic);
             Err(io::Error::other(format!("it panicked: {text}")))
         });
@@ -143,22 +207,46 @@ impl Starting {
         })
     }
 
-    fn run_loop(self) -> io::Result<()> {
+    fn run_loop(mut self, ready: SyncSender<()>) -> io::Result<()> {
+        self.pin();
+        let (setups, start_tasks) = (std::mem::take(&mut self.setups), std::mem::take(&mut self.start_tasks));
+        let lp = self.lp.clone();
+        let mut setup = Setup::new(&lp, self.listeners.len());
+        setups.iter().for_each(|set_up| set_up(&mut setup));
+        let mut event_loop = self.event_loop(setup)?;
+        event_loop.call_states(|state, at| state.started(at));
+        for task in start_tasks {
+            event_loop.run_task(Box::new(move |lp| task(lp)));
+        }
+        // Nobody listens where another loop has failed meanwhile: its drain is in the mailbox.
+        let _ = ready.send(());
+        drop(ready);
+        event_loop.run()
+    }
+
+    fn pin(&self) {
         if !self.settings.pin.is_empty() {
             let cpu = self.settings.pin[self.lp.index() % self.settings.pin.len()];
             if let Err(error) = kernel::pin_to(cpu) {
                 tracing::warn!(cpu, %error, "loop is not pinned");
             }
         }
-        let mut event_loop = EventLoop::new(Core::new(self.settings, self.lp.clone(), self.poller), self.alarm);
-        for (socket, factory) in self.listeners {
-            let acceptor = factory.acceptor(&self.lp);
-            event_loop.listeners.add(socket, acceptor, &event_loop.core.poller)?;
+    }
+
+    /// The loop with the states and acceptors that it was given.
+    fn event_loop(self, setup: Setup<'_>) -> io::Result<EventLoop> {
+        let (states, acceptors) = (setup.states, setup.acceptors);
+        let mut event_loop = EventLoop::new(Core::new(self.settings, self.lp, self.poller), self.alarm);
+        let core = &event_loop.core;
+        for state in states {
+            event_loop.states.add(state, &core.poller)?;
         }
-        for task in self.start_tasks {
-            event_loop.run_task(Box::new(move |lp| task(lp)));
+        for (number, ((socket, settings), acceptor)) in self.listeners.into_iter().zip(acceptors).enumerate() {
+            let acceptor = acceptor.ok_or_else(|| io::Error::other(format!("listener {number} has no acceptor")))?;
+            let traffic = settings.traffic.map_or_else(|| Arc::clone(&core.traffic), |own| Arc::new(own.checked()));
+            event_loop.listeners.add(socket, acceptor, traffic, &core.poller)?;
         }
-        event_loop.run()
+        Ok(event_loop)
     }
 }
 
@@ -172,6 +260,21 @@ pub struct Running {
 }
 
 impl Running {
+    /// Waits until each loop is set up.
+    fn once_ready(self, are_ready: &Receiver<()>) -> io::Result<Running> {
+        if self.threads.iter().all(|_| are_ready.recv().is_ok()) {
+            return Ok(self);
+        }
+        self.give_up()?;
+        Err(io::Error::other("an event loop ended while it started"))
+    }
+
+    /// Ends a start that failed: no thread is left.
+    fn give_up(self) -> io::Result<()> {
+        self.drain(Duration::ZERO);
+        self.join()
+    }
+
     /// One handle for each loop.
     pub fn loops(&self) -> &[Loop] {
         &self.loops
@@ -191,10 +294,13 @@ impl Running {
 
     /// Waits until every loop has ended (after [`Running::drain`]).
     pub fn join(self) -> io::Result<()> {
+        let mut ended = Ok(());
         for thread in self.threads {
-            thread.join().map_err(|_| io::Error::other("a loop's thread panicked while it ended"))??;
+            let this =
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("a loop's thread panicked while it ended")));
+            ended = ended.and(this);
         }
-        Ok(())
+        ended
     }
 
     /// The counters of all loops.

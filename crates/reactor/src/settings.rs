@@ -1,26 +1,85 @@
-//! The reactor's bounds, each with its default and its reason.
+//! The reactor's bounds, each with its default and its reason: of all loops, of a listener, of one connection's traffic.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// How a [`crate::Reactor`] is sized. Every queue and buffer of the crate is bounded by one of these.
+use crate::address::Address;
+
+/// How a [`crate::Reactor`] is sized. Every queue and buffer of the crate is bounded by one of these or by [`Traffic`].
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Event loops, one thread each. Default: the cores this process may use.
     pub loops: usize,
     /// Pins loop `i` to CPU `pin[i % pin.len()]`; empty: the kernel decides. Default: empty.
     pub pin: Vec<usize>,
-    /// Connections open at once, accepted and outgoing, over all loops. At the bound accepted ones wait in the kernel's
-    /// backlog and outgoing ones are refused.
+    /// Accepted connections open at once, over all loops. At the bound others wait in the kernel's backlog.
     pub connections_max: usize,
-    /// Length of each listening socket's backlog (the kernel caps it at net.core.somaxconn).
-    pub backlog: u32,
+    /// Outgoing connections open at once, over all loops. At the bound more are refused
+    /// ([`crate::ConnectFailure::LimitReached`]).
+    pub outgoing_max: usize,
     /// Connections accepted by one loop in one tick, so that a storm of them does not hold up those that are open.
     pub accepts_per_tick: usize,
     /// Events taken from the kernel by one `epoll_wait`.
     pub events_per_tick: usize,
+    /// Bounds of each connection whose listener, or whose [`Outgoing`], names none of its own. Its `read_bytes_per_turn` is
+    /// the size of the buffers that a loop lends.
+    pub traffic: Traffic,
+    /// Bytes that all connections of a loop hold between their turns: unread input, unsent output, what protocols keep beside
+    /// ([`crate::Io::keep`]). Past it those are closed that hold most.
+    pub held_bytes_max: usize,
+    /// The same of messages that arrive ([`crate::Io::gather`]).
+    pub arriving_bytes_max: usize,
+    /// Time an outgoing connection may take to be made, where its [`Outgoing`] names no other.
+    pub connect_max: Duration,
+    /// Buffers kept by a loop for reuse, for input and for output each. Those above it go back to the allocator.
+    pub pool_buffers_max: usize,
+    /// Bytes of the same, for input and for output each.
+    pub pool_bytes_max: usize,
+    /// Pause after the process ran out of file descriptors, or of `connections_max`, before accepting is tried again
+    /// (a connection closed by the same loop ends the pause).
+    pub accept_pause: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            loops: std::thread::available_parallelism().map_or(1, usize::from),
+            pin: Vec::new(),
+            connections_max: 60_000,
+            outgoing_max: 60_000,
+            accepts_per_tick: 64,
+            events_per_tick: 256,
+            traffic: Traffic::default(),
+            held_bytes_max: 256 << 20,
+            arriving_bytes_max: 64 << 20,
+            connect_max: Duration::from_secs(10),
+            pool_buffers_max: 128,
+            pool_bytes_max: 8 * 1024 * 1024,
+            accept_pause: Duration::from_millis(100),
+        }
+    }
+}
+
+impl Settings {
+    /// Lifts values that would make the loop stand still to the least that works.
+    pub(crate) fn checked(mut self) -> Self {
+        self.loops = self.loops.clamp(1, usize::from(u16::MAX));
+        self.connections_max = self.connections_max.clamp(1, u32::MAX as usize / 4);
+        self.outgoing_max = self.outgoing_max.min(u32::MAX as usize / 4);
+        self.accepts_per_tick = self.accepts_per_tick.max(1);
+        self.events_per_tick = self.events_per_tick.max(1);
+        self.traffic = self.traffic.checked();
+        self
+    }
+}
+
+/// Bounds of one connection's input and output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traffic {
     /// What [`crate::Io::spend`] grants a connection in one tick; at least 2, so that every turn makes progress.
     pub requests_per_turn: u32,
-    /// Bytes read from a connection in one tick.
+    /// Bytes read from a connection in one tick; at most as many as [`Settings::traffic`] has.
     pub read_bytes_per_turn: usize,
     /// Bytes a connection may hold unconsumed; at this bound it is not read any more until its protocol consumes.
     /// A protocol that wants messages whole must keep their size below this.
@@ -38,31 +97,11 @@ pub struct Settings {
     /// How long a peer may be behind that rate before its connection is cut. A byte that it takes gives back the time that a
     /// byte may take at the rate, and no more.
     pub send_behind_max: Duration,
-    /// Bytes that all connections of a loop hold between their turns: unread input, unsent output, what protocols keep beside
-    /// ([`crate::Io::keep`]). Past it those are closed that hold most.
-    pub held_bytes_max: usize,
-    /// The same of messages that arrive ([`crate::Io::gather`]).
-    pub arriving_bytes_max: usize,
-    /// Time an outgoing connection may take to be made.
-    pub connect_max: Duration,
-    /// Buffers kept by a loop for reuse, for input and for output each. Those above it go back to the allocator.
-    pub pool_buffers_max: usize,
-    /// Bytes of the same, for input and for output each.
-    pub pool_bytes_max: usize,
-    /// Pause after the process ran out of file descriptors, or of `connections_max`, before accepting is tried again
-    /// (a connection closed by the same loop ends the pause).
-    pub accept_pause: Duration,
 }
 
-impl Default for Settings {
+impl Default for Traffic {
     fn default() -> Self {
         Self {
-            loops: std::thread::available_parallelism().map_or(1, usize::from),
-            pin: Vec::new(),
-            connections_max: 60_000,
-            backlog: 4096,
-            accepts_per_tick: 64,
-            events_per_tick: 256,
             requests_per_turn: 64,
             read_bytes_per_turn: 64 * 1024,
             input_bytes_max: 2 * 1024 * 1024,
@@ -72,27 +111,68 @@ impl Default for Settings {
             linger_max: Duration::from_secs(2),
             send_rate_min: 1024,
             send_behind_max: Duration::from_secs(30),
-            held_bytes_max: 256 << 20,
-            arriving_bytes_max: 64 << 20,
-            connect_max: Duration::from_secs(10),
-            pool_buffers_max: 128,
-            pool_bytes_max: 8 * 1024 * 1024,
-            accept_pause: Duration::from_millis(100),
         }
     }
 }
 
-impl Settings {
-    /// Lifts values that would make the loop stand still to the least that works.
+impl Traffic {
+    /// Lifts values that would make a connection stand still to the least that works.
     pub(crate) fn checked(mut self) -> Self {
-        self.loops = self.loops.clamp(1, usize::from(u16::MAX));
-        self.connections_max = self.connections_max.clamp(1, u32::MAX as usize / 2);
-        self.accepts_per_tick = self.accepts_per_tick.max(1);
-        self.events_per_tick = self.events_per_tick.max(1);
         self.requests_per_turn = self.requests_per_turn.max(2);
         self.read_bytes_per_turn = self.read_bytes_per_turn.max(512);
         self.input_bytes_max = self.input_bytes_max.max(self.read_bytes_per_turn);
         self.output_low_water = self.output_low_water.min(self.output_high_water);
         self
+    }
+}
+
+/// What one listener's connections have of their own.
+#[derive(Clone, Debug)]
+pub struct ListenerSettings {
+    /// Length of each listening socket's backlog (the kernel caps it at net.core.somaxconn).
+    pub backlog: u32,
+    /// Bounds of its connections; `None`: [`Settings::traffic`].
+    pub traffic: Option<Traffic>,
+}
+
+impl Default for ListenerSettings {
+    fn default() -> Self {
+        Self { backlog: 4096, traffic: None }
+    }
+}
+
+/// An outgoing connection to be made: where to, and what it has of its own.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The peer.
+    pub to: Address,
+    /// Time for it to be made; `None`: [`Settings::connect_max`].
+    pub connect_max: Option<Duration>,
+    /// Its bounds; `None`: [`Settings::traffic`]. Shared by the connections to one peer, say.
+    pub traffic: Option<Arc<Traffic>>,
+}
+
+impl Outgoing {
+    /// With all that is set for the reactor.
+    pub fn to(address: impl Into<Address>) -> Self {
+        Self { to: address.into(), connect_max: None, traffic: None }
+    }
+}
+
+impl From<Address> for Outgoing {
+    fn from(address: Address) -> Self {
+        Self::to(address)
+    }
+}
+
+impl From<std::net::SocketAddr> for Outgoing {
+    fn from(address: std::net::SocketAddr) -> Self {
+        Self::to(address)
+    }
+}
+
+impl From<PathBuf> for Outgoing {
+    fn from(path: PathBuf) -> Self {
+        Self::to(path)
     }
 }

@@ -2,19 +2,20 @@
 //!
 //! A tick is: wait for events (not at all while connections are on the ready list); read the clock; let the connections
 //! with events do their turns, a few of them reading before the first is answered (`batch`); then those on the ready list;
-//! timers; mail, whose writes follow as a batch; listeners that have more to accept; and the acceptors, for what goes on
-//! beside connections. Each part is bounded, so that none keeps the others waiting. The turns are bounded in time too
-//! (`work_time`): the loop then asks the kernel first, and so hears of new events and of peers that are gone.
+//! timers; mail; listeners that have more to accept; the loop's states, for what goes on beside connections; and at last the
+//! writes of all connections that mail, neighbours and states have touched. Each part is bounded, so that none keeps the others
+//! waiting. The turns are bounded in time too (`work_time`): the loop then asks the kernel first, and so hears of new events and
+//! of peers that are gone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::batch::Batch;
 use crate::core::Core;
 use crate::event_loop::EventLoop;
-use crate::kernel::{self, Events};
-use crate::listeners::Listeners;
+use crate::kernel::{self, Events, Token};
 use crate::mailbox::{Mail, Open};
 use crate::protocol::{Closed, ConnectionId, Message};
+use crate::settings::Outgoing;
 use crate::timers::Due;
 
 /// Reading mail takes no longer in a tick, nor writing what it brought; and how many pieces are read between two looks at the clock,
@@ -65,8 +66,7 @@ impl EventLoop {
     fn wait(&mut self, events: &mut Events) -> std::io::Result<()> {
         let next_ns = self.core.wheel.next_ns().min(self.core.timers.next_ns());
         self.alarm.wake_by(next_ns, self.core.now_ns)?;
-        let has_mail = !(self.unread.is_empty() && self.to_flush.is_empty());
-        let has_work = has_mail || !(self.core.ready.is_empty() && self.core.heavy.is_empty());
+        let has_work = !self.unread.is_empty() || self.core.lists.have_some();
         let idle = !has_work && !self.listeners.have_more();
         let sleep = idle && self.core.lp.member().mailbox.may_sleep();
         let waited = self.core.poller.wait(events, sleep);
@@ -81,16 +81,17 @@ impl EventLoop {
     fn tick(&mut self, events: &Events) {
         self.core.time.begin_tick(self.core.now_ns);
         // What is listed from here on waits for the next tick: a connection has one turn in a tick.
-        let mut going_on = std::mem::replace(&mut self.core.ready, std::mem::take(&mut self.going_on));
-        let heavy = std::mem::replace(&mut self.core.heavy, std::mem::take(&mut self.heavy_going_on));
+        let mut going_on = std::mem::replace(&mut self.core.lists.ready, std::mem::take(&mut self.going_on));
+        let heavy = std::mem::replace(&mut self.core.lists.heavy, std::mem::take(&mut self.heavy_going_on));
         let mut batch = Batch::default();
         let mut events_count = 0;
         for (token, readiness) in events.iter() {
             events_count += 1;
             if token.generation == 0 {
-                self.listeners.event(token);
-            } else if let Some(connection) = self.connections.get(token.slot, token.generation) {
-                let turn = self.core.event(connection, readiness);
+                self.own_event(token);
+            } else if let Some(mut connection) = self.core.connections.lend(token.slot, token.generation) {
+                let turn = self.core.event(&mut connection, readiness);
+                self.core.connections.take_back(connection);
                 if batch.push(token, turn) {
                     self.take_turns(&mut batch);
                 }
@@ -101,26 +102,37 @@ impl EventLoop {
         if is_pressed {
             // Those with events have had no turn: they are on the list.
             let waited = going_on.len();
-            going_on.append(&mut self.core.ready);
-            self.fairness.order(&mut going_on, waited, &mut self.connections, self.core.now_ns);
+            going_on.append(&mut self.core.lists.ready);
+            self.fairness.order(&mut going_on, waited, &mut self.core.connections, self.core.now_ns);
         }
-        self.going_on = self.go_on(going_on, is_pressed, |core| &mut core.ready);
-        self.core.is_pressed = self.core.time.tick_is_over() && !self.core.ready.is_empty();
-        self.heavy_going_on = self.go_on(heavy, is_pressed, |core| &mut core.heavy);
+        self.going_on = self.go_on(going_on, is_pressed, |core| &mut core.lists.ready);
+        self.core.is_pressed = self.core.time.tick_is_over() && !self.core.lists.ready.is_empty();
+        self.heavy_going_on = self.go_on(heavy, is_pressed, |core| &mut core.lists.heavy);
+        self.call_states(|state, at| state.turns_ended(at));
         self.fire_timers();
-        // Before the mail: what has ended is answered by mail.
-        self.call_acceptors(Listeners::take_completed, |acceptor| acceptor.completed());
-        if self.core.lp.member().mailbox.has_mail() || !(self.unread.is_empty() && self.to_flush.is_empty()) {
+        // Before the mail: what has ended may be answered by mail.
+        self.states.call_completed(&mut self.core);
+        if !self.is_behind && (self.core.lp.member().mailbox.has_mail() || !self.unread.is_empty()) {
             self.read_mail();
         }
         if self.listeners.have_more() {
             self.accept();
         }
-        self.call_acceptors(|_, _| true, |acceptor| acceptor.tick_ended());
+        self.call_states(|state, at| state.before_wait(at));
+        if !self.core.lists.touched.is_empty() {
+            self.end_touched_turns();
+        }
         let counters = &self.core.lp.member().counters;
         counters.ticks.add(1);
         counters.events.add(events_count);
         counters.timers.set(self.core.timers.len() as u64);
+    }
+
+    /// An event of one of the loop's own descriptors; the waker's and the alarm's have done their work by waking.
+    fn own_event(&mut self, token: Token) {
+        if !self.states.event(token) {
+            self.listeners.event(token);
+        }
     }
 
     /// Lets listed connections go on: one at least, and until the tick is over. The others stand first in their list. Gives
@@ -158,10 +170,9 @@ impl EventLoop {
             let mut due = std::mem::take(&mut self.due);
             self.core.wheel.advance(self.core.now_ns, &mut due);
             for slot in due.drain(..) {
-                if let Some(connection) = self.connections.at(slot) {
-                    self.core.wheel_due(connection);
-                    let closed = connection.link.is_closed();
-                    self.settle(slot, closed);
+                if let Some(connection) = self.core.connections.at(slot) {
+                    let id = connection.link.id;
+                    self.turn(id, |core, connection| core.wheel_due(connection));
                 }
             }
             self.due = due;
@@ -177,8 +188,7 @@ impl EventLoop {
         }
     }
 
-    /// Reads mail, each piece in its turn, and lets the connections that it was for write. What there was no time for waits for
-    /// the next tick, before what comes meanwhile.
+    /// Reads mail, each piece in its turn. What there was no time for waits for the next tick, before what comes meanwhile.
     fn read_mail(&mut self) {
         if self.unread.is_empty() {
             let mut mail = std::mem::take(&mut self.mail);
@@ -187,10 +197,7 @@ impl EventLoop {
             self.unread.extend(mail.drain(..));
             self.mail = mail;
         }
-        if self.to_flush.is_empty() {
-            self.read_unread();
-        }
-        self.flush_listed();
+        self.read_unread();
     }
 
     fn read_unread(&mut self) {
@@ -202,7 +209,7 @@ impl EventLoop {
                 Mail::At { at_ns, task } => {
                     self.core.timers.push(at_ns, Due::Task(task));
                 }
-                Mail::Connect { to, open } => self.connect(to, open),
+                Mail::Connect { to, open } => self.connect(&to, open),
                 Mail::Accepted { listener, stream, peer } => self.adopt(listener, stream, peer),
                 Mail::Drain { deadline_ns } => self.begin_drain(deadline_ns),
             }
@@ -212,13 +219,15 @@ impl EventLoop {
         }
     }
 
-    fn flush_listed(&mut self) {
+    /// Ends the turns of the connections that were touched: each writes once. Where there is no time for all, the rest comes
+    /// next tick, before more mail is read.
+    fn end_touched_turns(&mut self) {
         let mut time = MailTime::begin();
-        let mut to_flush = std::mem::take(&mut self.to_flush);
+        let mut touched = std::mem::take(&mut self.core.lists.touched);
         let mut done = 0;
-        while let Some(id) = to_flush.get(done).copied() {
+        while let Some(id) = touched.get(done).copied() {
             self.turn(id, |core, connection| {
-                connection.link.flush_listed = false;
+                connection.link.touched = false;
                 core.end_turn(connection);
             });
             done += 1;
@@ -226,38 +235,38 @@ impl EventLoop {
                 break;
             }
         }
-        to_flush.drain(..done);
-        to_flush.append(&mut self.to_flush);
-        self.to_flush = to_flush;
+        touched.drain(..done);
+        self.is_behind = !touched.is_empty();
+        touched.append(&mut self.core.lists.touched);
+        self.core.lists.touched = touched;
     }
 
     fn deliver(&mut self, to: ConnectionId, message: Message) {
-        let Some(connection) = self.connections.get(to.slot, to.generation) else {
+        let Some(mut connection) = self.core.connections.lend(to.slot, to.generation) else {
             self.core.lp.member().counters.stale_messages.add(1);
             return;
         };
-        self.core.deliver(connection, message);
-        if !connection.link.flush_listed {
-            connection.link.flush_listed = true;
-            self.to_flush.push(to);
-        }
+        self.core.deliver(&mut connection, message);
+        self.core.lists.touch(&mut connection.link);
         let closed = connection.link.is_closed();
+        self.core.connections.take_back(connection);
         self.settle(to.slot, closed);
     }
 
-    fn connect(&mut self, to: std::net::SocketAddr, open: Open) {
+    fn connect(&mut self, to: &Outgoing, open: Open) {
         let mut open = Some(open);
         let begun = self.core.begin_connect(to, |id, lp| match open.take() {
             Some(open) => open(id, lp),
             None => unreachable!("begin_connect calls it once"),
         });
-        if let (Err(error), Some(open)) = (begun, open) {
-            tracing::debug!(%to, %error, "outgoing connection not begun");
+        if let (Err(failure), Some(open)) = (begun, open) {
+            tracing::debug!(to = %to.to, %failure, "outgoing connection not begun");
+            let reason = Closed::Unconnected(failure);
             // Its protocol learns of it as of any other failure; the id was never anybody's.
             let nobody = ConnectionId { loop_index: self.core.lp.index() as u16, slot: u32::MAX, generation: 0 };
-            let failed = catch_unwind(AssertUnwindSafe(|| open(nobody, &self.core.lp).closed(Closed::Transport)));
+            let failed = catch_unwind(AssertUnwindSafe(|| open(nobody, &self.core.lp).closed(reason)));
+            self.core.lp.member().counters.count_closed(reason);
             self.core.lp.member().counters.panics.add(u64::from(failed.is_err()));
         }
-        self.insert_openings();
     }
 }

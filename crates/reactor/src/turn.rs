@@ -3,31 +3,28 @@
 //! After an event the read comes first, and what is left is told as a [`Turn`]: the loop lets a few connections read
 //! before the first of them is answered, so that their protocols can look ahead (see `batch`).
 //!
-//! The registration is edge-triggered, so the link remembers what the kernel last said: `readable` and `writable` stay
-//! set until a read or write comes back short. A short read ends the turn without a second one that would only say
-//! EAGAIN: bytes or a FIN that arrive after it make a new edge. The one exception is a FIN that was announced together
-//! with the bytes (`fin_waits`); for it there will be no other edge.
+//! A read that comes back short ends the turn: the transport remembers what the kernel may still have (`socket`).
 //!
-//! A turn ends with [`Core::end_turn`] (or, for mail, a batch of turns does): the queue is written, the phase moves on,
-//! lent buffers go back, and a connection that has more to do goes on the ready list.
+//! A turn ends with [`Core::end_turn`]: the queue is written, the phase moves on, lent buffers go back, and a connection
+//! that has more to do goes on the ready list. What mail, neighbours and states do to connections ends with the tick.
 
 use std::io::{Error, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::address::ConnectFailure;
 use crate::connection::{Connection, Link, Phase};
 use crate::core::Core;
 use crate::fleet::nanoseconds;
-use crate::input::InputBuffer;
 use crate::io::Io;
 use crate::kernel::{Readiness, Token};
 use crate::protocol::{Closed, Message, Protocol};
-use crate::transport::Then;
+use crate::socket::Then;
 use crate::wheel::TICK_NS;
 
 /// How long a connection that was idle when the drain began is read after its end was announced. Its last reply left
 /// before, so all that a reset could still cost is bytes on their way; a peer that keeps such a connection and never
-/// looks at it must not hold the process for the whole of [`Settings::linger_max`](crate::Settings::linger_max).
+/// looks at it must not hold the process for the whole of [`Traffic::linger_max`](crate::Traffic::linger_max).
 const IDLE_LINGER_MAX: Duration = Duration::from_millis(200);
 
 /// What an event leaves to be done for a connection in this tick.
@@ -56,17 +53,15 @@ impl Core {
             link.close(if lingering { Closed::Finished } else { Closed::Peer });
             return Turn::Over;
         }
-        link.writable |= readiness.writable;
-        link.readable |= readiness.readable;
-        link.fin_waits |= readiness.ended;
+        link.transport.note(readiness);
         if link.listed {
             return Turn::Over; // its turn comes later in this tick, and there is one in a tick
         }
         match link.phase {
-            Phase::Open if link.readable && link.takes_input() && !link.input_ended => {
+            Phase::Open if link.transport.is_readable() && link.takes_input() && !link.input_ended => {
                 if self.is_pressed || self.time.tick_is_over() {
                     // Others wait, or have used up the tick. Before the next one the kernel is asked whether this peer is still there.
-                    self.list(link);
+                    self.lists.list(link);
                     return Turn::Over;
                 }
                 self.begin_input(link)
@@ -74,7 +69,7 @@ impl Core {
             // An edge of EPOLLOUT comes along with every other event; it matters only to a queue that waits for it.
             Phase::Open | Phase::Finishing if !link.output.is_empty() => Turn::Output,
             // Our own FIN being acknowledged is an edge too, with nothing to read.
-            Phase::Lingering { .. } if link.readable => Turn::Linger,
+            Phase::Lingering { .. } if link.transport.is_readable() => Turn::Linger,
             _ => Turn::Over,
         }
     }
@@ -100,28 +95,18 @@ impl Core {
         }
     }
 
-    /// Lets the protocol look at the input that it will be given.
-    pub(crate) fn foresee(&mut self, connection: &mut Connection) {
-        self.call(connection, |protocol, io| protocol.foresee(io.input()));
-    }
-
-    /// The protocols of the batch have all looked ahead.
-    pub(crate) fn prepare(&mut self, connection: &mut Connection) {
-        self.call(connection, |protocol, _| protocol.prepare());
-    }
-
     /// The connection was on the ready list.
     pub(crate) fn go_on(&mut self, connection: &mut Connection) {
         connection.link.listed = false;
         connection.link.is_heavy = false;
         match connection.link.phase {
             Phase::Open => {
-                if connection.link.owes_writable(&self.settings) {
+                if connection.link.owes_writable() {
                     connection.link.wants_writable = false;
                     self.call(connection, |protocol, io| protocol.writable(io));
                 }
                 let link = &connection.link;
-                if link.takes_input() && (link.wants_input || link.readable && !link.input_ended) {
+                if link.takes_input() && (link.wants_input || link.transport.is_readable() && !link.input_ended) {
                     self.input_turn(connection);
                 } else {
                     self.end_turn(connection);
@@ -141,7 +126,7 @@ impl Core {
     pub(crate) fn open(&mut self, connection: &mut Connection) {
         self.call(connection, |protocol, io| protocol.opened(io));
         if connection.link.takes_input() {
-            connection.link.readable = true;
+            connection.link.transport.expect_input();
             self.input_turn(connection);
         } else {
             self.end_turn(connection);
@@ -154,7 +139,7 @@ impl Core {
     /// The same where others have used up the tick: the first read waits for the next one.
     pub(crate) fn open_later(&mut self, connection: &mut Connection) {
         self.call(connection, |protocol, io| protocol.opened(io));
-        connection.link.readable = true;
+        connection.link.transport.expect_input();
         self.end_turn(connection);
         self.register(&mut connection.link);
     }
@@ -178,7 +163,7 @@ impl Core {
     /// Tells the protocol that the loop drains, after what had arrived.
     pub(crate) fn drain(&mut self, connection: &mut Connection) {
         if connection.link.takes_input() && !connection.link.input_ended {
-            connection.link.readable = true;
+            connection.link.transport.expect_input();
             self.input_turn(connection);
         }
         if matches!(connection.link.phase, Phase::Open | Phase::Connecting) && !connection.link.drain_told {
@@ -186,7 +171,7 @@ impl Core {
             self.call(connection, |protocol, io| protocol.drain(io));
             self.end_turn(connection);
             if matches!(connection.link.phase, Phase::Lingering { .. }) {
-                let linger = self.settings.linger_max.min(IDLE_LINGER_MAX);
+                let linger = connection.link.traffic.linger_max.min(IDLE_LINGER_MAX);
                 self.set_timer(&mut connection.link, Some(nanoseconds(linger)));
             }
         }
@@ -211,7 +196,7 @@ impl Core {
                 self.call(connection, |protocol, io| protocol.timer(io));
                 self.end_turn(connection);
             }
-            Phase::Connecting => link.close(Closed::Transport),
+            Phase::Connecting => link.close(Closed::Unconnected(ConnectFailure::TimedOut)),
             Phase::Finishing => {}
             Phase::Lingering { .. } => link.close(Closed::Finished),
             Phase::Closed(_) => {}
@@ -232,18 +217,16 @@ impl Core {
         match link.transport.connected() {
             Ok(true) => {}
             Ok(false) => return,
-            Err(_) => return link.close(Closed::Transport),
+            Err(error) => return link.close(Closed::Unconnected(ConnectFailure::of(&error))),
         }
         link.phase = Phase::Open;
-        link.writable = true;
-        link.readable = readiness.readable;
-        link.fin_waits = readiness.ended;
+        link.transport.note(readiness);
         self.set_timer(link, None);
         // What waited for the connection to be made was not the peer's fault.
         link.pace.end();
         self.lp.member().counters.connected.add(1);
         self.call(connection, |protocol, io| protocol.writable(io));
-        if connection.link.readable && connection.link.takes_input() {
+        if connection.link.transport.is_readable() && connection.link.takes_input() {
             self.input_turn(connection);
         } else {
             self.end_turn(connection);
@@ -258,18 +241,21 @@ impl Core {
 
     /// The read. Where it brought something, the protocol is due.
     fn begin_input(&mut self, link: &mut Link) -> Turn {
-        link.requests_left = self.settings.requests_per_turn;
+        link.requests_left = link.traffic.requests_per_turn;
         self.time.begin_turn();
         let owed = std::mem::take(&mut link.wants_input);
         let left_behind = owed && !link.input.is_empty();
-        let news = !left_behind && link.readable && !link.input_ended && self.read(link);
+        let news = !left_behind && link.transport.is_readable() && !link.input_ended && self.read(link);
         Turn::Input { is_due: news || owed }
     }
 
     fn end_input(&mut self, connection: &mut Connection, is_due: bool) {
         connection.link.is_heavy = false;
-        if is_due {
+        if is_due && connection.link.takes_input() {
             self.call(connection, |protocol, io| protocol.input(io));
+        } else {
+            // A neighbour has paused it since it read, or filled its queue.
+            connection.link.wants_input |= is_due;
         }
         self.end_turn(connection);
     }
@@ -277,12 +263,12 @@ impl Core {
     /// One read. `true`: the protocol has something to see.
     fn read(&mut self, link: &mut Link) -> bool {
         if link.input.has_storage() {
-            link.input.make_room(self.settings.input_bytes_max);
+            link.input.make_room(link.traffic.input_bytes_max);
         } else {
-            self.lend_input(link);
+            self.buffers.lend_input(link);
         }
         let room = link.input.room();
-        let asked = room.len().min(self.settings.read_bytes_per_turn);
+        let asked = room.len().min(link.traffic.read_bytes_per_turn);
         if asked == 0 {
             return false; // at input_bytes_max: the protocol must consume first
         }
@@ -290,31 +276,19 @@ impl Core {
         match link.transport.read(&mut room[..asked]) {
             Ok(0) => {
                 link.input_ended = true;
-                link.readable = false;
                 true
             }
             Ok(taken) => {
                 link.input.fill(taken);
-                link.readable = taken == asked || link.fin_waits;
                 self.lp.member().counters.bytes_in.add(taken as u64);
                 true
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                link.readable = false;
-                false
-            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
                 link.close(reason_of(&error));
                 false
             }
         }
-    }
-
-    fn lend_input(&mut self, link: &mut Link) {
-        // No more than a batch reads before it gives back, so there is one; and a fresh one would do as well.
-        let lent = self.inputs_lent.pop();
-        link.input = lent.unwrap_or_else(|| InputBuffer::with_storage(self.settings.read_bytes_per_turn));
-        link.input_is_lent = true;
     }
 
     /// Calls the protocol; a panic closes this connection and goes no further.
@@ -344,29 +318,28 @@ impl Core {
                 self.watch_pace(link);
             }
         }
-        self.take_buffers_back(link);
+        self.buffers.take_back(link);
         self.count_held(link);
-        if link.has_more(&self.settings) {
-            self.list(link);
+        if link.has_more() {
+            self.lists.list(link);
         }
     }
 
     fn flush(&mut self, link: &mut Link) {
         let queued = link.output.unsent();
-        link.congested |= queued > self.settings.output_high_water;
-        if queued > 0 && link.writable && !link.output_ended {
+        link.congested |= queued > link.traffic.output_high_water;
+        if queued > 0 && link.transport.is_writable() && !link.output_ended {
             let last = link.phase == Phase::Finishing || link.end_output;
             let (then, writes) = (if last { Then::End } else { Then::Send }, &self.lp.member().counters.writes);
             match link.output.write_to(&mut link.transport, then, writes) {
                 Ok(taken) => {
-                    link.writable = link.output.is_empty();
                     self.lp.member().counters.bytes_out.add(taken as u64);
                     link.sent += taken as u64;
                 }
                 Err(error) => return link.close(reason_of(&error)),
             }
         }
-        if link.congested && link.output.unsent() <= self.settings.output_low_water {
+        if link.congested && link.output.unsent() <= link.traffic.output_low_water {
             link.congested = false;
             link.wants_writable = true;
         }
@@ -398,9 +371,9 @@ impl Core {
         }
         link.output_ended = true;
         link.input.consume(link.input.len());
-        link.phase = Phase::Lingering { left: self.settings.linger_bytes_max };
-        self.set_timer(link, Some(nanoseconds(self.settings.linger_max)));
-        if link.fin_waits {
+        link.phase = Phase::Lingering { left: link.traffic.linger_bytes_max };
+        self.set_timer(link, Some(nanoseconds(link.traffic.linger_max)));
+        if link.transport.fin_waits() {
             self.linger(link);
         }
     }
@@ -409,50 +382,22 @@ impl Core {
     fn linger(&mut self, link: &mut Link) {
         let Phase::Lingering { left } = link.phase else { return };
         if !link.input.has_storage() {
-            self.lend_input(link);
+            self.buffers.lend_input(link);
         }
         let room = link.input.room();
         let asked = room.len().min(left);
         match link.transport.read(&mut room[..asked]) {
             Ok(taken) if taken > 0 && taken < left => {
                 link.phase = Phase::Lingering { left: left - taken };
-                link.readable = taken == asked || link.fin_waits;
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                link.readable = false;
-                self.register(link);
-            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.register(link),
             // The peer ended, or reset, or sends more than is worth reading.
             Ok(_) | Err(_) => link.close(Closed::Finished),
         }
-        self.take_buffers_back(link);
+        self.buffers.take_back(link);
         self.count_held(link);
-        if link.has_more(&self.settings) {
-            self.list(link);
-        }
-    }
-
-    /// An idle connection holds no storage: the lent buffers return to the loop, own ones to the pools; bytes that
-    /// wait for more are copied out of the lent buffer.
-    fn take_buffers_back(&mut self, link: &mut Link) {
-        if link.input_is_lent {
-            let own = if link.input.is_empty() {
-                InputBuffer::default()
-            } else {
-                link.input.move_into(self.input_pool.take())
-            };
-            self.inputs_lent.push(std::mem::replace(&mut link.input, own));
-            link.input_is_lent = false;
-        } else if link.input.has_storage() && link.input.is_empty() {
-            self.input_pool.give(link.input.take_storage());
-        }
-        if link.output.has_storage() && (link.output.is_empty() || link.is_closed()) {
-            let storage = link.output.take_storage();
-            if self.output_lent.capacity() == 0 && storage.capacity() <= self.settings.output_high_water {
-                self.output_lent = storage;
-            } else {
-                self.output_pool.give(storage);
-            }
+        if link.has_more() {
+            self.lists.list(link);
         }
     }
 }

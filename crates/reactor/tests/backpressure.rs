@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::harness::{Making, eventually, exchange, loops, serve};
-use reactor::{Io, Message, Protocol, Settings};
+use crate::harness::{Making, eventually, exchange, loops, serve, with};
+use reactor::{Io, Message, Protocol, Traffic};
 
 const REPLY_BYTES: usize = 1000;
 
@@ -51,7 +51,7 @@ fn write_until_blocked(stream: &mut TcpStream, bytes_max: usize) -> usize {
 fn a_peer_that_does_not_read_is_not_read() {
     let longest = Arc::new(AtomicUsize::new(0));
     let of_server = Arc::clone(&longest);
-    let settings = Settings { output_high_water: 100_000, output_low_water: 10_000, ..loops(1) };
+    let settings = with(1, Traffic { output_high_water: 100_000, output_low_water: 10_000, ..Traffic::default() });
     let server = serve(settings, Making::each(move |_, _| Box::new(Amplify(Arc::clone(&of_server)))));
     let mut stream = server.connect();
     let sent = write_until_blocked(&mut stream, 64_000_000);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use crate::harness::{Echo, Making, PATIENCE, exchange, loops, serve};
-use reactor::{Accept, Factory, Loop, Reactor};
+use reactor::Reactor;
 
 #[test]
 fn a_loop_that_panics_ends_all_loops_and_has_its_program_told() {
@@ -27,24 +27,14 @@ fn a_loop_that_panics_ends_all_loops_and_has_its_program_told() {
     assert_eq!(error, "event loop 1 ended by itself: it panicked: a fault of the loop");
 }
 
-/// Breaks each loop before its first event.
-struct Breaking;
-
-impl Factory for Breaking {
-    fn acceptor(&self, lp: &Loop) -> Box<dyn Accept> {
-        panic!("no acceptor for loop {}", lp.index());
-    }
-}
-
 #[test]
 fn a_loop_that_broke_before_anybody_asked_is_told_all_the_same() {
-    let mut reactor = Reactor::new(loops(1)).unwrap();
-    let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    reactor.listen(address, std::sync::Arc::new(Breaking)).unwrap();
-    let running = reactor.start().unwrap();
+    let running = Reactor::new(loops(1)).unwrap().start().unwrap();
+    let nowhere: SocketAddr = "127.0.0.1:1".parse().unwrap();
+    running.loops()[0].connect(nowhere, Box::new(|_, _| panic!("a fault of the loop")));
     let (told, is_told) = mpsc::channel();
     running.on_broken(move || told.send(()).unwrap());
     is_told.recv_timeout(PATIENCE).unwrap();
     let error = running.join().unwrap_err().to_string();
-    assert_eq!(error, "event loop 0 ended by itself: it panicked: no acceptor for loop 0");
+    assert_eq!(error, "event loop 0 ended by itself: it panicked: a fault of the loop");
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use crate::harness::{Making, Server, eventually, exchange, loops, rest, serve};
-use reactor::{Closed, Io, LoopMetrics, Message, Protocol, Settings};
+use crate::harness::{Making, Server, eventually, exchange, loops, rest, serve, with};
+use reactor::{Closed, Io, LoopMetrics, Message, Protocol, Settings, Traffic};
 
 /// Answers the first line with `reply` and finishes, whatever follows; tells how it was closed.
 struct Once {
@@ -72,7 +72,7 @@ fn check_closed(server: Server, reasons: &mpsc::Receiver<Closed>, expected: Clos
 
 #[test]
 fn a_peer_that_never_closes_is_left_after_the_linger_time() {
-    let (server, reasons) = once(Settings { linger_max: Duration::from_millis(50), ..loops(1) }, 10);
+    let (server, reasons) = once(with(1, Traffic { linger_max: Duration::from_millis(50), ..Traffic::default() }), 10);
     let mut stream = server.connect();
     stream.write_all(b"line\n").unwrap();
     assert_eq!(rest(&mut stream).len(), 10);
@@ -81,7 +81,8 @@ fn a_peer_that_never_closes_is_left_after_the_linger_time() {
 
 #[test]
 fn a_peer_that_sends_without_end_is_left_after_the_linger_bytes() {
-    let settings = Settings { linger_bytes_max: 10_000, linger_max: Duration::from_secs(600), ..loops(1) };
+    let settings =
+        with(1, Traffic { linger_bytes_max: 10_000, linger_max: Duration::from_secs(600), ..Traffic::default() });
     let (server, reasons) = once(settings, 10);
     let mut stream = server.connect();
     stream.write_all(b"line\n").unwrap();
@@ -97,7 +98,8 @@ fn a_peer_that_sends_without_end_is_left_after_the_linger_bytes() {
 
 #[test]
 fn a_peer_that_takes_nothing_is_cut_after_the_stall_time() {
-    let (server, reasons) = once(Settings { send_behind_max: Duration::from_millis(50), ..loops(1) }, 64_000_000);
+    let (server, reasons) =
+        once(with(1, Traffic { send_behind_max: Duration::from_millis(50), ..Traffic::default() }), 64_000_000);
     let mut stream = server.connect();
     stream.write_all(b"line\n").unwrap();
     check_closed(server, &reasons, Closed::Stalled, |l| l.closed_stalled);

@@ -1,4 +1,4 @@
-//! What goes on beside connections: an acceptor hears of its end, and of the end of each tick.
+//! What goes on beside connections: a loop's state hears of its end, and of the end of each tick.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
 use crate::harness::{eventually, exchange, loops, serve};
-use reactor::{Accept, ConnectionId, Factory, Io, Loop, Message, Protocol};
+use reactor::{Accept, ConnectionId, Factory, Io, Loop, LoopContext, LoopState, Message, Protocol, Setup};
 
 /// A line that has to be answered, handed over at the end of a tick to a thread that is slow.
 type Asked = (ConnectionId, Vec<u8>);
@@ -21,9 +21,12 @@ struct Shared {
     asked: RefCell<Vec<Asked>>,
 }
 
-struct Slow {
+/// Makes connections that share the loop's lines.
+struct Slow(Rc<Shared>);
+
+/// Hands the lines of a tick over at its end, and answers those that have ended.
+struct Answering {
     shared: Rc<Shared>,
-    lp: Loop,
     to: Sender<Vec<Asked>>,
     ended: Arc<Mutex<VecDeque<Asked>>>,
     reader: PipeReader,
@@ -48,22 +51,23 @@ impl Protocol for SlowLines {
 
 impl Accept for Slow {
     fn accept(&mut self, _peer: SocketAddr, _id: ConnectionId, _lp: &Loop) -> Option<Box<dyn Protocol>> {
-        Some(Box::new(SlowLines(Rc::clone(&self.shared))))
+        Some(Box::new(SlowLines(Rc::clone(&self.0))))
     }
+}
+
+impl LoopState for Answering {
     fn completions(&self) -> Option<RawFd> {
         Some(self.reader.as_raw_fd())
     }
-    fn completed(&mut self) {
+    fn completed(&mut self, at: &mut LoopContext<'_>) {
         let ended = std::mem::take(&mut *self.ended.lock().unwrap());
         for (id, line) in ended {
-            if line == b"panic\n" {
-                self.lp.send(id, Message { tag: 0, payload: Box::new(b"then\n".to_vec()) });
-                panic!("as the line says");
-            }
-            self.lp.send(id, Message { tag: 0, payload: Box::new(line) });
+            let (panics, line) = if line == b"panic\n" { (true, b"then\n".to_vec()) } else { (false, line) };
+            at.lp().send(id, Message { tag: 0, payload: Box::new(line) });
+            assert!(!panics, "as the line says");
         }
     }
-    fn tick_ended(&mut self) {
+    fn before_wait(&mut self, _at: &mut LoopContext<'_>) {
         let asked = std::mem::take(&mut *self.shared.asked.borrow_mut());
         if !asked.is_empty() {
             self.batches.fetch_add(1, Ordering::SeqCst);
@@ -86,14 +90,16 @@ fn work(from: &Receiver<Vec<Asked>>, ended: &Mutex<VecDeque<Asked>>, mut writer:
 }
 
 impl Factory for Making {
-    fn acceptor(&self, lp: &Loop) -> Box<dyn Accept> {
+    fn acceptor(&self, setup: &mut Setup<'_>) -> Box<dyn Accept> {
         let (reader, writer) = std::io::pipe().unwrap();
         let (to, from) = mpsc::channel();
         let ended = Arc::new(Mutex::new(VecDeque::new()));
         let of_thread = Arc::clone(&ended);
         std::thread::spawn(move || work(&from, &of_thread, writer));
         let batches = Arc::clone(&self.batches);
-        Box::new(Slow { shared: Rc::default(), lp: lp.clone(), to, ended, reader, batches })
+        let shared: Rc<Shared> = Rc::default();
+        setup.add_state(Box::new(Answering { shared: Rc::clone(&shared), to, ended, reader, batches }));
+        Box::new(Slow(shared))
     }
 }
 

@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use crate::harness::{Making, PATIENCE, Server, eventually, exchange, loops, rest, serve};
-use reactor::{Closed, Io, Protocol, Settings};
+use crate::harness::{Making, PATIENCE, Server, eventually, exchange, loops, rest, serve, with};
+use reactor::{Closed, Io, Protocol, Traffic};
 
 /// `Lines`, but it waits for the other end when the loop drains if it is stubborn.
 struct Drained {
@@ -67,7 +67,7 @@ fn an_idle_peer_that_does_not_close_does_not_hold_the_loop() {
     let make = move |_, _: &_| {
         Box::new(Drained { stubborn: false, told: told.clone(), lines: crate::harness::Lines }) as Box<dyn Protocol>
     };
-    let settings = Settings { linger_max: Duration::from_secs(600), ..loops(1) };
+    let settings = with(1, Traffic { linger_max: Duration::from_secs(600), ..Traffic::default() });
     let server = serve(settings, Making::each(make));
     let mut stream = server.connect();
     exchange(&mut stream, b"one\n", b">one\n");

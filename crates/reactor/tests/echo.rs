@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use crate::harness::{Echo, Lines, Making, connect, eventually, exchange, loops, rest, rest_after_half_close, serve};
-use reactor::{Io, Protocol, Settings};
+use reactor::{Io, Protocol, Settings, Traffic};
 
 #[track_caller]
 fn check_echo(settings: Settings, bytes: usize) {
@@ -32,15 +32,14 @@ fn what_is_sent_comes_back() {
 
 #[test]
 fn small_buffers_change_nothing_but_speed() {
-    let tight = Settings {
+    let tight = Traffic {
         read_bytes_per_turn: 512,
         input_bytes_max: 512,
         output_high_water: 1000,
         output_low_water: 100,
-        pool_buffers_max: 0,
-        ..loops(1)
+        ..Traffic::default()
     };
-    check_echo(tight, 300_000);
+    check_echo(Settings { pool_buffers_max: 0, traffic: tight, ..loops(1) }, 300_000);
 }
 
 #[test]
@@ -58,7 +57,7 @@ fn requests_in_pieces_are_joined() {
 #[test]
 fn a_request_as_long_as_the_limit_is_joined() {
     let server = serve(loops(1), Making::each(|_, _| Box::new(Lines)));
-    let mut request = vec![b'x'; Settings::default().input_bytes_max - 1];
+    let mut request = vec![b'x'; Traffic::default().input_bytes_max - 1];
     request.push(b'\n');
     let mut stream = server.connect();
     let mut writing = stream.try_clone().unwrap();

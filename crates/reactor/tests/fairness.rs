@@ -4,8 +4,8 @@ use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-use crate::harness::{Making, eventually, loops, serve};
-use reactor::{Io, Loop, Protocol, Settings};
+use crate::harness::{Making, eventually, loops, serve, with};
+use reactor::{Io, Loop, Protocol, Settings, Traffic};
 
 /// Counts its lines, and notes what the greedy one had done by the time a line of the modest one was seen.
 struct Counting {
@@ -66,12 +66,12 @@ fn check_wait(settings: Settings, greedy_lines_before: usize) {
 
 #[test]
 fn requests_of_one_connection_and_tick_are_bounded() {
-    check_wait(Settings { requests_per_turn: 16, ..loops(1) }, 32);
+    check_wait(with(1, Traffic { requests_per_turn: 16, ..Traffic::default() }), 32);
 }
 
 #[test]
 fn bytes_of_one_connection_and_tick_are_bounded() {
-    let settings = Settings { requests_per_turn: u32::MAX, read_bytes_per_turn: 1024, ..loops(1) };
+    let settings = with(1, Traffic { requests_per_turn: u32::MAX, read_bytes_per_turn: 1024, ..Traffic::default() });
     check_wait(settings, 1024);
 }
 

@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use harness::{Lines, Making, connect, eventually, loops, serve};
-use reactor::Settings;
 
 const CONNECTIONS: usize = 10_000;
 const BYTES_EACH_MAX: usize = 2048;
@@ -57,7 +56,7 @@ fn client() {
 #[test]
 fn ten_thousand_idle_connections_cost_under_two_kilobytes_each() {
     let count = CONNECTIONS.min(descriptors_max() - 200);
-    let server = serve(Settings { backlog: 1024, ..loops(2) }, Making::each(|_, _| Box::new(Lines)));
+    let server = serve(loops(2), Making::each(|_, _| Box::new(Lines)));
     harness::exchange(&mut server.connect(), b"warm\n", b">warm\n");
     let before = resident_bytes();
     let mut client = Command::new(std::env::current_exe().unwrap())

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 use crate::harness::{Making, Server, connect, eventually, loops, serve};
-use reactor::{Closed, ConnectionId, Io, Message, Protocol, Settings};
+use reactor::{Closed, ConnectionId, Io, Message, Protocol, Settings, Traffic};
 
 // ---- the relay ----
 
@@ -149,7 +149,7 @@ fn check_slow_reader_stops_sender(mut sender: TcpStream, mut reader: TcpStream, 
     let metrics = relay.metrics();
     let held = metrics.sum(|l| l.bytes_in) - metrics.sum(|l| l.bytes_out);
     // High water, and the read that crossed it, and one more that was on its way.
-    let bound = Settings::default().output_high_water + 3 * Settings::default().read_bytes_per_turn;
+    let bound = Traffic::default().output_high_water + 3 * Traffic::default().read_bytes_per_turn;
     assert!(held <= bound as u64, "the relay holds {held} bytes");
     sender.set_nonblocking(false).unwrap();
     sender.shutdown(Shutdown::Write).unwrap();
@@ -177,7 +177,7 @@ fn a_target_that_refuses_ends_the_near_end() {
     let relay = relay_to(address, loops(1));
     assert_eq!(crate::harness::rest(&mut relay.connect()), b"");
     eventually("both are gone", || relay.metrics().sum(|l| l.open) == 0);
-    assert_eq!(relay.metrics().sum(|l| l.closed_transport), 1);
+    assert_eq!(relay.metrics().sum(|l| l.closed_unconnected), 1);
     relay.stop();
 }
 
@@ -212,7 +212,7 @@ fn connections_can_be_opened_from_other_threads() {
         crate::harness::exchange(&mut accepted, b"to the client", b"to the client");
     }
     eventually("two are made", || client.metrics().sum(|l| l.connected) == 2);
-    eventually("two failed", || client.metrics().sum(|l| l.closed_transport) == 2);
+    eventually("two failed", || client.metrics().sum(|l| l.closed_unconnected) == 2);
     assert!(connect(address).peer_addr().is_ok());
     client.drain(std::time::Duration::ZERO);
     client.join().unwrap();

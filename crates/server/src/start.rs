@@ -164,21 +164,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let started = Instant::now();
     let settings = &config.server;
     let division = Division::of(settings);
-    let mut reactor = Reactor::new(reactor::Settings {
-        loops: settings.threads,
-        connections_max: division.connections,
-        read_bytes_per_turn: INPUT_BYTES_MAX.min(16 * 1024),
-        input_bytes_max: INPUT_BYTES_MAX.max(settings.head_bytes_max),
-        output_high_water: OUTPUT_HIGH_WATER,
-        output_low_water: OUTPUT_HIGH_WATER / 2,
-        pool_bytes_max: division.spare_bytes_max(),
-        held_bytes_max: division.held_bytes_max(),
-        arriving_bytes_max: division.gathered_bytes,
-        send_rate_min: settings.send_rate_min,
-        send_behind_max: settings.send,
-        ..reactor::Settings::default()
-    })
-    .map_err(StartError::System)?;
+    let mut reactor = Reactor::new(reactor_settings(settings, &division)).map_err(StartError::System)?;
     let mut documents = complete(config)?;
     documents.builds_indexes_later = true;
     try_address(settings.http, HTTP_SETTING)?;
@@ -246,6 +232,26 @@ pub(crate) fn log_dropped(database: &Database) {
     let dropped = database.dropped();
     if !dropped.is_empty() {
         tracing::warn!(%dropped, "dropped from the data folder, as permitted");
+    }
+}
+
+fn reactor_settings(settings: &ServerConfig, division: &Division) -> reactor::Settings {
+    reactor::Settings {
+        loops: settings.threads,
+        connections_max: division.connections,
+        pool_bytes_max: division.spare_bytes_max(),
+        held_bytes_max: division.held_bytes_max(),
+        arriving_bytes_max: division.gathered_bytes,
+        traffic: reactor::Traffic {
+            read_bytes_per_turn: INPUT_BYTES_MAX.min(16 * 1024),
+            input_bytes_max: INPUT_BYTES_MAX.max(settings.head_bytes_max),
+            output_high_water: OUTPUT_HIGH_WATER,
+            output_low_water: OUTPUT_HIGH_WATER / 2,
+            send_rate_min: settings.send_rate_min,
+            send_behind_max: settings.send,
+            ..reactor::Traffic::default()
+        },
+        ..reactor::Settings::default()
     }
 }
 

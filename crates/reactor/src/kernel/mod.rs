@@ -20,4 +20,4 @@ pub(crate) use listening::{AcceptFailure, Listening, accept_failure, connect};
 pub(crate) use poller::{Events, Poller, Readiness, Token};
 pub(crate) use traffic::{receive, send, unacknowledged};
 pub use unix::try_unix;
-pub(crate) use unix::{SocketFile, bind_unix};
+pub(crate) use unix::{SocketFile, bind_unix, connect_unix};

@@ -1,4 +1,4 @@
-//! Listening Unix sockets: a file in a folder, with its permissions, for peers of this machine.
+//! Unix sockets, listening and connecting: a file in a folder, with its permissions, for peers of this machine.
 //!
 //! - Who may connect is said by the file's mode before anybody can: it is set between bind and listen.
 //! - A file that a dead server left is replaced; behind that of a living one somebody answers, and it is refused. Anything but a
@@ -77,6 +77,11 @@ pub(crate) fn bind_unix(path: &Path, backlog: u32) -> io::Result<(UnixListener, 
     socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
     let listener: std::os::unix::net::UnixListener = socket.into();
     Ok((UnixListener::from_std(listener), file))
+}
+
+/// Connects to the server behind this path: at once or not at all.
+pub(crate) fn connect_unix(path: &Path) -> io::Result<mio::net::UnixStream> {
+    mio::net::UnixStream::connect(path)
 }
 
 #[cfg(test)]

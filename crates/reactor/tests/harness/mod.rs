@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reactor::{Accept, ConnectionId, Factory, Io, Loop, Metrics, Protocol, Reactor, Running, Settings};
+use reactor::{Accept, ConnectionId, Factory, Io, Loop, Metrics, Protocol, Reactor, Running, Settings, Setup, Traffic};
 
 /// Longest wait of any test for something that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ impl Making {
 }
 
 impl Factory for Making {
-    fn acceptor(&self, _lp: &Loop) -> Box<dyn Accept> {
+    fn acceptor(&self, _setup: &mut Setup<'_>) -> Box<dyn Accept> {
         Box::new(Making(Arc::clone(&self.0)))
     }
 }
@@ -83,6 +83,11 @@ pub(crate) struct Server {
 
 pub(crate) fn loops(loops: usize) -> Settings {
     Settings { loops, ..Settings::default() }
+}
+
+/// The same with bounds of the connections' own.
+pub(crate) fn with(loops_count: usize, traffic: Traffic) -> Settings {
+    Settings { traffic, ..loops(loops_count) }
 }
 
 pub(crate) fn any_port() -> SocketAddr {

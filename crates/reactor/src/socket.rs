@@ -1,0 +1,201 @@
+//! A connected socket, TCP or Unix, with what the kernel last said of it.
+//!
+//! The registration is edge-triggered, so the socket remembers readiness: `readable` and `writable` stay set until a read
+//! or write comes back short. A short read ends without a second one that would only say EAGAIN: bytes or a FIN that
+//! arrive after it make a new edge. The one exception is a FIN that was announced together with the bytes (`fin_waits`);
+//! for it there will be no other edge. Whoever reads and writes through a socket therefore never loses an edge, however
+//! many layers stand between it and the protocol.
+
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
+
+use mio::net::{TcpStream, UnixStream};
+use socket2::SockRef;
+
+use crate::kernel::{self, Poller, Readiness, Token};
+
+/// What follows a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Perhaps more, perhaps nothing: the bytes leave now.
+    Send,
+    /// The end of the output, at once: the kernel keeps the last bytes back for it, and they leave with the FIN in one
+    /// segment instead of two.
+    End,
+}
+
+const LAST: libc::c_int = libc::MSG_MORE | libc::MSG_NOSIGNAL;
+
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    /// To or from a peer on this machine.
+    Unix(UnixStream),
+}
+
+/// A connection's socket.
+pub(crate) struct Socket {
+    stream: Stream,
+    /// The kernel may have more to read: no read came back short since the last event.
+    readable: bool,
+    /// The kernel may take more: no write came back short since the last event.
+    writable: bool,
+    /// The peer's FIN is known to be in the kernel, so a short read is not the last one.
+    fin_waits: bool,
+}
+
+impl Socket {
+    /// An accepted one: writable, and not known to be readable.
+    pub(crate) fn accepted(stream: Stream) -> Self {
+        Self { stream, readable: false, writable: true, fin_waits: false }
+    }
+
+    /// One whose connection was begun.
+    pub(crate) fn connecting(stream: Stream) -> Self {
+        Self { stream, readable: false, writable: false, fin_waits: false }
+    }
+
+    pub(crate) fn register(&mut self, poller: &Poller, token: Token) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => poller.register(stream, token),
+            Stream::Unix(stream) => poller.register(stream, token),
+        }
+    }
+
+    /// The kernel said something.
+    #[inline]
+    pub(crate) fn note(&mut self, readiness: Readiness) {
+        self.writable |= readiness.writable;
+        self.readable |= readiness.readable;
+        self.fin_waits |= readiness.ended;
+    }
+
+    /// The kernel is to be asked for input although it announced none.
+    pub(crate) fn expect_input(&mut self) {
+        self.readable = true;
+    }
+
+    #[inline]
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readable
+    }
+
+    #[inline]
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The peer's FIN is in the kernel.
+    pub(crate) fn fin_waits(&self) -> bool {
+        self.fin_waits
+    }
+
+    /// Reads once; `Ok(0)` is the end of the peer's half.
+    #[inline]
+    pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let taken = uninterrupted(|| match &self.stream {
+            Stream::Tcp(stream) => kernel::receive(stream, room),
+            Stream::Unix(stream) => kernel::receive(stream, room),
+        });
+        match &taken {
+            Ok(taken) => self.readable = *taken > 0 && (*taken == room.len() || self.fin_waits),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
+            Err(_) => {}
+        }
+        taken
+    }
+
+    #[inline]
+    pub(crate) fn write(&mut self, bytes: &[u8], then: Then) -> io::Result<usize> {
+        let taken = match &self.stream {
+            Stream::Tcp(stream) => uninterrupted(|| match then {
+                Then::Send => kernel::send(stream, bytes),
+                Then::End => SockRef::from(stream).send_with_flags(bytes, LAST),
+            }),
+            // There are no segments to save.
+            Stream::Unix(stream) => uninterrupted(|| kernel::send(stream, bytes)),
+        };
+        self.after_write(taken, bytes.len())
+    }
+
+    pub(crate) fn write_vectored(&mut self, pieces: &[IoSlice<'_>], then: Then) -> io::Result<usize> {
+        let taken = match &mut self.stream {
+            Stream::Tcp(stream) => uninterrupted(|| match then {
+                Then::Send => stream.write_vectored(pieces),
+                Then::End => SockRef::from(&*stream).send_vectored_with_flags(pieces, LAST),
+            }),
+            // One by one it would be a signal where the peer has gone.
+            Stream::Unix(stream) => {
+                uninterrupted(|| SockRef::from(&*stream).send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL))
+            }
+        };
+        self.after_write(taken, pieces.iter().map(|piece| piece.len()).sum())
+    }
+
+    /// A short write means a full socket buffer: the next attempt would only say EAGAIN.
+    fn after_write(&mut self, taken: io::Result<usize>, asked: usize) -> io::Result<usize> {
+        match &taken {
+            Ok(taken) => self.writable = *taken == asked,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
+            Err(_) => {}
+        }
+        taken
+    }
+
+    /// Bytes that were written and that the peer has not acknowledged; 0 where that cannot be told.
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        match &self.stream {
+            Stream::Tcp(stream) => kernel::unacknowledged(stream),
+            Stream::Unix(stream) => kernel::unacknowledged(stream),
+        }
+    }
+
+    /// Has the connection end by a reset: what the kernel still holds for the peer goes at once.
+    pub(crate) fn reset_at_close(&self) {
+        match &self.stream {
+            // Where it fails the kernel keeps it for some minutes.
+            Stream::Tcp(stream) => drop(SockRef::from(stream).set_linger(Some(Duration::ZERO))),
+            // What waits for the peer goes with the socket.
+            Stream::Unix(_) => {}
+        }
+    }
+
+    /// Tells the peer that nothing more will come.
+    pub(crate) fn end_output(&mut self) -> io::Result<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+
+    /// Whether an outgoing connection is made: `Ok(false)` not yet.
+    pub(crate) fn connected(&mut self) -> io::Result<bool> {
+        let is_made = match &self.stream {
+            Stream::Tcp(stream) => is_made(stream)?,
+            // A Unix socket is connected at once or not at all.
+            Stream::Unix(stream) => stream.take_error()?.map_or(Ok(true), Err)?,
+        };
+        self.writable |= is_made;
+        Ok(is_made)
+    }
+}
+
+fn is_made(stream: &TcpStream) -> io::Result<bool> {
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    match stream.peer_addr() {
+        Ok(SocketAddr::V4(_) | SocketAddr::V6(_)) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! State of a loop beside its connections: made on the loop's thread, it lives and dies there, and may hold `Rc`.
+//!
+//! Each loop is set up by the closures given to [`crate::Reactor::set_up`] (and by the factories of its listeners) before
+//! its first event. A [`Setup`] takes states, whose hooks the loop calls, and an acceptor for each listener; both may share
+//! what they like. A program without a listener has states all the same.
+
+use std::os::fd::RawFd;
+
+use crate::Loop;
+use crate::address::ConnectFailure;
+use crate::core::Core;
+use crate::neighbour::Neighbour;
+use crate::protocol::{Accept, ConnectionId, Protocol};
+use crate::settings::Outgoing;
+
+/// What goes on in a loop beside its connections. Every hook is called on the loop's thread; a panic in one is counted, and ends
+/// nothing.
+pub trait LoopState {
+    /// The loop is set up, and its first wait is next: the place to open outgoing connections.
+    fn started(&mut self, _at: &mut LoopContext<'_>) {}
+    /// The connections with events have had their turns; timers and mail are next.
+    fn turns_ended(&mut self, _at: &mut LoopContext<'_>) {}
+    /// A tick is over but for its writes, and the loop may sleep next: the time to hand over what the tick has gathered. What is
+    /// queued for connections here leaves before the wait.
+    fn before_wait(&mut self, _at: &mut LoopContext<'_>) {}
+    /// A descriptor that the kernel makes readable when something that was begun elsewhere has ended: reads of a file, say.
+    /// Asked for once, before the first event; it stays open as long as this lives.
+    fn completions(&self) -> Option<RawFd> {
+        None
+    }
+    /// That descriptor became readable, or was so again (edge-triggered: nobody need read it). Messages sent here are read in
+    /// the same tick.
+    fn completed(&mut self, _at: &mut LoopContext<'_>) {}
+    /// The loop drains: called once, after its connections were told.
+    fn draining(&mut self, _at: &mut LoopContext<'_>) {}
+}
+
+/// A loop in the hands of one of its states.
+pub struct LoopContext<'a> {
+    pub(crate) core: &'a mut Core,
+}
+
+impl LoopContext<'_> {
+    /// The loop, for timers and for messages to other loops.
+    pub fn lp(&self) -> &Loop {
+        &self.core.lp
+    }
+
+    /// A connection of this loop. `None`: it is gone, ends, or belongs to another loop.
+    pub fn connection(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
+        self.core.neighbour(id)
+    }
+
+    /// Opens an outgoing connection on this loop, as [`crate::Io::connect`].
+    pub fn connect(
+        &mut self,
+        to: impl Into<Outgoing>,
+        protocol: Box<dyn Protocol>,
+    ) -> Result<ConnectionId, ConnectFailure> {
+        self.core.begin_connect(&to.into(), |_, _| protocol)
+    }
+}
+
+/// Which of a reactor's listeners: the `n`-th that was bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub(crate) u16);
+
+/// A loop before its first event, on its own thread.
+pub struct Setup<'a> {
+    lp: &'a Loop,
+    pub(crate) states: Vec<Box<dyn LoopState>>,
+    pub(crate) acceptors: Vec<Option<Box<dyn Accept>>>,
+}
+
+impl<'a> Setup<'a> {
+    pub(crate) fn new(lp: &'a Loop, listeners: usize) -> Self {
+        Self { lp, states: Vec::new(), acceptors: (0..listeners).map(|_| None).collect() }
+    }
+
+    /// The loop that is set up.
+    pub fn lp(&self) -> &Loop {
+        self.lp
+    }
+
+    /// Adds a state, whose hooks are called in the order in which states were added.
+    pub fn add_state(&mut self, state: Box<dyn LoopState>) {
+        self.states.push(state);
+    }
+
+    /// Has `acceptor` make the protocols of a listener's connections on this loop.
+    pub fn accept(&mut self, listener: ListenerId, acceptor: Box<dyn Accept>) {
+        self.acceptors[usize::from(listener.0)] = Some(acceptor);
+    }
+}

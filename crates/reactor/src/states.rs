@@ -1,0 +1,68 @@
+//! A loop's states, and the calls of their hooks.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::core::Core;
+use crate::kernel::{Poller, Token};
+use crate::state::{LoopContext, LoopState};
+
+/// Tokens of what states wait for beside connections, of generation 0, from this slot on.
+pub(crate) const COMPLETIONS_FROM: u32 = 1 << 16;
+
+struct State {
+    hooks: Box<dyn LoopState>,
+    /// What [`LoopState::completions`] names became readable.
+    has_completed: bool,
+}
+
+/// The states of one loop.
+#[derive(Default)]
+pub(crate) struct States(Vec<State>);
+
+impl States {
+    /// Adds a state and registers its descriptor.
+    pub(crate) fn add(&mut self, hooks: Box<dyn LoopState>, poller: &Poller) -> io::Result<()> {
+        if let Some(fd) = hooks.completions() {
+            poller.register_fd(fd, Token { slot: COMPLETIONS_FROM + self.0.len() as u32, generation: 0 })?;
+        }
+        self.0.push(State { hooks, has_completed: false });
+        Ok(())
+    }
+
+    /// An event of a state's descriptor; `false`: the token is not one of theirs.
+    pub(crate) fn event(&mut self, token: Token) -> bool {
+        let index = token.slot.checked_sub(COMPLETIONS_FROM);
+        let state = index.and_then(|index| self.0.get_mut(index as usize));
+        state.is_some_and(|state| {
+            state.has_completed = true;
+            true
+        })
+    }
+
+    /// Calls a hook of all states.
+    #[inline]
+    pub(crate) fn call(&mut self, core: &mut Core, hook: fn(&mut dyn LoopState, &mut LoopContext<'_>)) {
+        for state in &mut self.0 {
+            state.call(core, hook);
+        }
+    }
+
+    /// Tells those states for which something has ended.
+    #[inline]
+    pub(crate) fn call_completed(&mut self, core: &mut Core) {
+        for state in &mut self.0 {
+            if std::mem::take(&mut state.has_completed) {
+                state.call(core, |hooks, at| hooks.completed(at));
+            }
+        }
+    }
+}
+
+impl State {
+    fn call(&mut self, core: &mut Core, hook: fn(&mut dyn LoopState, &mut LoopContext<'_>)) {
+        let hooks = self.hooks.as_mut();
+        let panicked = catch_unwind(AssertUnwindSafe(|| hook(hooks, &mut LoopContext { core }))).is_err();
+        core.lp.member().counters.panics.add(u64::from(panicked));
+    }
+}
