@@ -11,7 +11,17 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use harness::{Echo, Making, eventually, loops, serve};
-use reactor::Settings;
+use reactor::{Closed, ConnectFailure, Io, Protocol, Settings};
+
+/// Tells how it ended.
+struct Telling(mpsc::Sender<Closed>);
+
+impl Protocol for Telling {
+    fn input(&mut self, _io: &mut Io<'_>) {}
+    fn closed(&mut self, reason: Closed) {
+        self.0.send(reason).unwrap();
+    }
+}
 
 fn limit_descriptors(soft: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -56,6 +66,11 @@ fn without_descriptors_connections_wait_and_the_loop_sleeps() {
     std::thread::sleep(Duration::from_millis(500));
     let ticks = server.metrics().sum(|l| l.ticks) - before;
     assert!(ticks < 60, "{ticks} ticks in half a second without descriptors: it spins");
+
+    // An outgoing connection does not wait: it is told why it cannot be.
+    let (told, reason) = mpsc::channel();
+    server.running.loops()[0].connect(server.address, Box::new(|_, _| Box::new(Telling(told))));
+    assert_eq!(reason.recv_timeout(harness::PATIENCE), Ok(Closed::Unconnected(ConnectFailure::TooManyDescriptors)));
 
     // Each one that ends makes room for the next, without waiting for the pause to end. The backlog is in order.
     for (number, mut client) in clients.into_iter().enumerate() {
