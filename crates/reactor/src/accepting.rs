@@ -16,6 +16,7 @@ use crate::kernel::{AcceptFailure, accept_failure, has_waiting};
 use crate::mailbox::Mail;
 use crate::socket::Socket;
 use crate::timers::Due;
+use crate::transport::Transport;
 
 enum Accepted {
     One,
@@ -108,14 +109,18 @@ impl EventLoop {
     /// Makes an accepted and booked connection this loop's own.
     pub(crate) fn adopt(&mut self, listener: u16, stream: Socket, peer: SocketAddr) {
         let id = self.core.ids.take(self.core.lp.index() as u16);
-        let acceptor = &mut self.listeners.list[usize::from(listener)].acceptor;
-        let made = catch_unwind(AssertUnwindSafe(|| acceptor.accept(peer, id, &self.core.lp)));
+        let listener = &mut self.listeners.list[usize::from(listener)];
+        let acceptor = &mut listener.acceptor;
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            // A session that cannot be made (out of random numbers, say) refuses its connection.
+            let transport = Transport::accepted(stream, listener.tls.as_ref()).ok();
+            transport.and_then(|transport| Some((acceptor.accept(peer, id, &self.core.lp)?, transport)))
+        }));
         let counters = &self.core.lp.member().counters;
-        let protocol = match made {
-            Ok(Some(protocol)) => protocol,
+        let (protocol, transport) = match made {
+            Ok(Some(made)) => made,
             refused => {
                 self.core.ids.give_back(id);
-                drop(stream);
                 self.core.lp.fleet().release(self.core.lp.index(), Origin::Accepted);
                 // Counted last: who sees the count sees the connection gone.
                 counters.refused.add(1);
@@ -123,10 +128,12 @@ impl EventLoop {
                 return;
             }
         };
-        let traffic = Arc::clone(&self.listeners.list[usize::from(listener)].traffic);
-        let link = Link::new(stream, id, peer, (Phase::Open, Origin::Accepted), traffic);
+        let (traffic, handshake_max) = (Arc::clone(&listener.traffic), transport.handshake_max());
+        let link = Link::new(transport, id, peer, (Phase::Open, Origin::Accepted), traffic);
         let mut connection = Box::new(Connection { protocol, link });
-        if self.core.time.tick_is_over() {
+        if let Some(within) = handshake_max {
+            self.core.begin_handshake(&mut connection, within);
+        } else if self.core.time.tick_is_over() {
             self.core.open_later(&mut connection);
         } else {
             self.core.open(&mut connection);

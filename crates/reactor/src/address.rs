@@ -64,6 +64,9 @@ pub enum ConnectFailure {
     TooManyDescriptors,
     /// [`crate::Settings::outgoing_max`] connections are open.
     LimitReached,
+    /// The TLS handshake failed: the peer is not trusted, has another name, or offers nothing in common. [`crate::Protocol::failed`] is
+    /// given the text.
+    Handshake,
     /// Anything else; `NotFound` for a Unix socket whose file is missing, `WouldBlock` for one whose backlog is full.
     Other(ErrorKind),
 }
@@ -90,6 +93,7 @@ impl fmt::Display for ConnectFailure {
             Self::Unreachable => "host or network unreachable",
             Self::AddressNotAvailable => "no local address or port available",
             Self::TooManyDescriptors => "too many open files",
+            Self::Handshake => "the TLS handshake failed",
             Self::LimitReached => "the limit of outgoing connections is reached",
             Self::Other(kind) => return kind.fmt(f),
         })

@@ -51,8 +51,7 @@ impl EventLoop {
     pub(crate) fn take_turns(&mut self, batch: &mut Batch) {
         self.look_ahead(batch);
         for (token, turn) in batch.members() {
-            let id = self.core.id_of(token);
-            self.turn(id, |core, connection| {
+            self.turn_at(token, |core, connection| {
                 if core.time.tick_is_over() {
                     core.put_off(connection, turn);
                 } else {

@@ -1,5 +1,6 @@
 //! One connection: its protocol, and the link through which [`crate::Io`] lets the protocol act.
 
+use std::io::{Error, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,20 +9,22 @@ use crate::output::OutputQueue;
 use crate::pace::Pace;
 use crate::protocol::{Closed, ConnectionId, Part, Protocol};
 use crate::settings::Traffic;
-use crate::socket::Socket;
 use crate::timers::TimerKey;
+use crate::transport::Transport;
 
 /// Where a connection stands.
 ///
 /// ```text
-///  Connecting --> Open --> Finishing --> Lingering --> Closed
-///      |            |          |                         ^
-///      +------------+----------+-------------------------+
+///  Connecting --> Handshaking --> Open --> Finishing --> Lingering --> Closed
+///      |               |           |          |                         ^
+///      +---------------+-----------+----------+-------------------------+
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Outgoing, not made yet.
     Connecting,
+    /// Accepted or made, and its TLS handshake is not done.
+    Handshaking,
     Open,
     /// `finish` was called: the queue is being sent, nothing is read.
     Finishing,
@@ -48,7 +51,7 @@ pub(crate) struct Connection {
 
 /// All of a connection but its protocol.
 pub(crate) struct Link {
-    pub(crate) transport: Socket,
+    pub(crate) transport: Transport,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) origin: Origin,
     pub(crate) id: ConnectionId,
@@ -101,11 +104,13 @@ pub(crate) struct Link {
     /// The precise timer, while it is set.
     pub(crate) precise_timer: Option<TimerKey>,
     pub(crate) peer: SocketAddr,
+    /// The transport's error that ended the connection.
+    pub(crate) failure: Option<Error>,
 }
 
 impl Link {
     pub(crate) fn new(
-        transport: Socket,
+        transport: Transport,
         id: ConnectionId,
         peer: SocketAddr,
         (phase, origin): (Phase, Origin),
@@ -144,6 +149,7 @@ impl Link {
             armed_tick: 0,
             precise_timer: None,
             peer,
+            failure: None,
         }
     }
 
@@ -154,6 +160,19 @@ impl Link {
         }
     }
 
+    /// Ends the connection for an error of its transport, whose text its protocol is given when it is removed.
+    #[cold]
+    pub(crate) fn fail(&mut self, error: Error) {
+        let reason = match error.kind() {
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => Closed::Peer,
+            // The peer's TCP ended without its TLS.
+            ErrorKind::UnexpectedEof => Closed::Peer,
+            _ => Closed::Transport,
+        };
+        self.close(reason);
+        self.failure = Some(error);
+    }
+
     /// Sends what is queued, then closes: see [`crate::Io::finish`].
     pub(crate) fn finish(&mut self) {
         match self.phase {
@@ -162,7 +181,7 @@ impl Link {
                 // From here on the pace of its peer is all that is waited for.
                 self.deadline_tick = 0;
             }
-            Phase::Connecting => self.close(Closed::Finished),
+            Phase::Connecting | Phase::Handshaking => self.close(Closed::Finished),
             Phase::Finishing | Phase::Lingering { .. } | Phase::Closed(_) => {}
         }
     }
@@ -180,6 +199,7 @@ impl Link {
         self.congested || self.output.unsent() > self.traffic.output_high_water
     }
 
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed(_))
     }
@@ -187,32 +207,43 @@ impl Link {
     /// How long what it holds of a part has been held for nothing.
     pub(crate) fn held_for_ns(&self, part: Part, now_ns: u64) -> u64 {
         match part {
-            Part::Buffers if !self.output.is_empty() => self.pace.behind_ns(now_ns),
+            Part::Buffers if self.has_unsent() => self.pace.behind_ns(now_ns),
             Part::Buffers => now_ns.saturating_sub(self.held_since_ns),
             Part::Arriving => now_ns.saturating_sub(self.arriving_since_ns),
         }
     }
 
+    /// Whether something waits for the peer: in the write queue, or in the transport.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.output.is_empty() || self.transport.has_pending()
+    }
+
     /// Whether the protocol may be given input now.
+    #[inline]
     pub(crate) fn takes_input(&self) -> bool {
         self.phase == Phase::Open && !self.paused && !self.congested
     }
 
     /// Whether the protocol is owed its `writable` call.
+    #[inline]
     pub(crate) fn owes_writable(&self) -> bool {
         self.wants_writable && !self.congested && self.output.unsent() <= self.traffic.output_low_water
     }
 
     /// Whether a read may bring something, and there is room for it.
+    #[inline]
     fn may_read(&self) -> bool {
         self.transport.is_readable() && !self.input_ended && self.input.len() < self.traffic.input_bytes_max
     }
 
     /// Whether this connection has work for the next tick that no event will announce.
+    #[inline]
     pub(crate) fn has_more(&self) -> bool {
         match self.phase {
             Phase::Open => self.owes_writable() || self.takes_input() && (self.wants_input || self.may_read()),
             Phase::Lingering { .. } => self.transport.is_readable() || !self.registered,
+            Phase::Handshaking => self.transport.is_readable(),
             _ => false,
         }
     }

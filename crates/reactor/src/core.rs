@@ -15,6 +15,7 @@ use crate::protocol::{Closed, ConnectionId, Part, Protocol};
 use crate::settings::{Outgoing, Traffic};
 use crate::socket::{Socket, Stream};
 use crate::timers::Timers;
+use crate::transport::Transport;
 use crate::wheel::{Wheel, tick_after};
 use crate::work_time::WorkTime;
 use crate::{Loop, Settings};
@@ -73,7 +74,8 @@ impl Core {
     /// Counts what a connection goes on holding after its turn. An idle one holds nothing, and is not counted anew.
     #[inline]
     pub(crate) fn count_held(&mut self, link: &mut Link) {
-        let holds = link.input.storage_bytes() + link.output.storage_bytes() + link.kept_bytes;
+        let in_queues = link.input.storage_bytes() + link.output.storage_bytes();
+        let holds = in_queues + link.kept_bytes + link.transport.held_bytes();
         if holds != link.held_bytes[Part::Buffers as usize] {
             self.recount(link, Part::Buffers, holds);
         }
@@ -128,11 +130,6 @@ impl Core {
         }
     }
 
-    /// The id of a connection of this loop.
-    pub(crate) fn id_of(&self, token: Token) -> ConnectionId {
-        ConnectionId { loop_index: self.lp.index() as u16, slot: token.slot, generation: token.generation }
-    }
-
     /// Another connection than the one whose turn it is.
     pub(crate) fn neighbour(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
         if usize::from(id.loop_index) != self.lp.index() {
@@ -152,11 +149,11 @@ impl Core {
             return Err(ConnectFailure::LimitReached);
         }
         let id = self.ids.take(self.lp.index() as u16);
-        let begun = begin(&outgoing.to).and_then(|mut socket| {
-            socket.register(&self.poller, Token { slot: id.slot, generation: id.generation })?;
-            Ok(socket)
+        let begun = begin(outgoing).and_then(|mut transport| {
+            transport.register(&self.poller, Token { slot: id.slot, generation: id.generation })?;
+            Ok(transport)
         });
-        let socket = begun.map_err(|error| {
+        let transport = begun.map_err(|error| {
             self.ids.give_back(id);
             self.lp.fleet().give_back(Origin::Outgoing);
             ConnectFailure::of(&error)
@@ -164,7 +161,7 @@ impl Core {
         self.lp.fleet().book(self.lp.index());
         let traffic = outgoing.traffic.as_ref().unwrap_or(&self.traffic);
         let (peer, within) = (outgoing.to.peer(), outgoing.connect_max.unwrap_or(self.settings.connect_max));
-        let mut link = Link::new(socket, id, peer, (Phase::Connecting, Origin::Outgoing), Arc::clone(traffic));
+        let mut link = Link::new(transport, id, peer, (Phase::Connecting, Origin::Outgoing), Arc::clone(traffic));
         link.registered = true;
         self.set_timer(&mut link, Some(nanoseconds(within.max(CONNECT_MIN))));
         let protocol = protocol(id, &self.lp);
@@ -176,10 +173,10 @@ impl Core {
 /// The wheel's resolution: no connection is made in no time.
 const CONNECT_MIN: Duration = Duration::from_millis(10);
 
-fn begin(to: &Address) -> std::io::Result<Socket> {
-    let stream = match to {
+fn begin(outgoing: &Outgoing) -> std::io::Result<Transport> {
+    let stream = match &outgoing.to {
         Address::Tcp(address) => Stream::Tcp(kernel::connect(*address)?),
         Address::Unix(path) => Stream::Unix(kernel::connect_unix(path)?),
     };
-    Ok(Socket::connecting(stream))
+    Transport::outgoing(Socket::connecting(stream), outgoing.tls.as_ref())
 }

@@ -9,12 +9,12 @@ use crate::connection::{Connection, Phase};
 use crate::core::Core;
 use crate::fairness::Fairness;
 use crate::hoarders::NextToGo;
+use crate::hooks::Hooks;
 use crate::kernel::{Alarm, Token};
 use crate::listeners::Listeners;
 use crate::mailbox::{Mail, Task};
 use crate::protocol::{Closed, ConnectionId, Part};
 use crate::state::{LoopContext, LoopState};
-use crate::states::States;
 
 /// Tokens of generation 0, by slot.
 pub(crate) const WAKER: Token = Token { slot: 0, generation: 0 };
@@ -31,7 +31,7 @@ pub(crate) enum Draining {
 pub(crate) struct EventLoop {
     pub(crate) core: Core,
     pub(crate) listeners: Listeners,
-    pub(crate) states: States,
+    pub(crate) hooks: Hooks,
     pub(crate) draining: Draining,
     pub(crate) alarm: Alarm,
     /// Emptied every tick; kept for their storage.
@@ -52,7 +52,7 @@ impl EventLoop {
         Self {
             core,
             listeners: Listeners::default(),
-            states: States::default(),
+            hooks: Hooks::default(),
             draining: Draining::No,
             alarm,
             mail: Vec::new(),
@@ -73,12 +73,19 @@ impl EventLoop {
     }
 
     /// Lets a connection do a turn, if it is still there.
+    #[inline]
     pub(crate) fn turn(&mut self, id: ConnectionId, turn: impl FnOnce(&mut Core, &mut Connection)) {
-        if let Some(mut connection) = self.core.connections.lend(id.slot, id.generation) {
+        self.turn_at(Token { slot: id.slot, generation: id.generation }, turn);
+    }
+
+    /// The same by the connection's token.
+    #[inline]
+    pub(crate) fn turn_at(&mut self, token: Token, turn: impl FnOnce(&mut Core, &mut Connection)) {
+        if let Some(mut connection) = self.core.connections.lend(token.slot, token.generation) {
             turn(&mut self.core, &mut connection);
             let closed = connection.link.is_closed();
             self.core.connections.take_back(connection);
-            self.settle(id.slot, closed);
+            self.settle(token.slot, closed);
         }
     }
 
@@ -96,7 +103,7 @@ impl EventLoop {
     /// Calls a hook of all states.
     #[inline]
     pub(crate) fn call_states(&mut self, hook: fn(&mut dyn LoopState, &mut LoopContext<'_>)) {
-        self.states.call(&mut self.core, hook);
+        self.hooks.call(&mut self.core, hook);
     }
 
     #[cold]
@@ -115,6 +122,9 @@ impl EventLoop {
         self.core.ids.give_back(connection.link.id);
         let origin = connection.link.origin;
         let told = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(error) = &connection.link.failure {
+                connection.protocol.failed(error);
+            }
             connection.protocol.closed(reason);
             drop(connection);
         }));

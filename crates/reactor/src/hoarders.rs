@@ -85,7 +85,7 @@ impl EventLoop {
         owing.retain(|id| {
             let Some(connection) = self.core.connections.get(id.slot, id.generation) else { return false };
             let link = &mut connection.link;
-            if link.output.is_empty() || !matches!(link.phase, Phase::Open | Phase::Finishing) {
+            if !link.has_unsent() || !matches!(link.phase, Phase::Open | Phase::Finishing) {
                 link.pace_watched = false;
                 return false;
             }

@@ -15,7 +15,7 @@
 //! Code map: `reactor` (start-up, threads), `state` (what a loop has beside connections), `tick` and `event_loop`, `turn` (what one
 //! connection does in a tick), `work_time` (for how long), `neighbour`, `accepting`, `draining`, `mailbox`, `wheel` and `timers`,
 //! `input`/`output`/`pool`/`buffers`, `pace` and `hoarders` (peers that do not take what waits for them, connections that hold most
-//! when memory is short), `socket` (readiness), `kernel` (every system call that is not a plain socket operation).
+//! when memory is short), `socket` (readiness), `transport` and `tls`, `kernel` (every system call that is not a plain socket operation).
 
 mod accepting;
 mod address;
@@ -29,7 +29,9 @@ mod draining;
 mod event_loop;
 mod fairness;
 mod fleet;
+mod handshake;
 mod hoarders;
+mod hooks;
 mod input;
 mod io;
 mod kernel;
@@ -48,9 +50,10 @@ mod settings;
 pub mod signals;
 mod socket;
 mod state;
-mod states;
 mod tick;
 mod timers;
+mod tls;
+mod transport;
 mod turn;
 mod wheel;
 mod work_time;
@@ -67,3 +70,4 @@ pub use protocol::{Accept, Closed, ConnectionId, Factory, Message, Part, Protoco
 pub use reactor::{Reactor, Running};
 pub use settings::{ListenerSettings, Outgoing, Settings, Traffic};
 pub use state::{ListenerId, LoopContext, LoopState, Setup};
+pub use tls::{TlsClient, TlsError, TlsServer};

@@ -12,6 +12,7 @@ use crate::kernel::{Poller, Token};
 use crate::protocol::Accept;
 use crate::settings::Traffic;
 use crate::socket::{Socket, Stream};
+use crate::tls::TlsServer;
 
 /// Their tokens, of generation 0, by slot.
 const LISTENERS_FROM: u32 = 16;
@@ -55,6 +56,7 @@ pub(crate) struct Listener {
     pub(crate) socket: Option<ListeningSocket>,
     pub(crate) acceptor: Box<dyn Accept>,
     pub(crate) traffic: Arc<Traffic>,
+    pub(crate) tls: Option<TlsServer>,
     /// The kernel may have more.
     pub(crate) ready: bool,
 }
@@ -75,7 +77,7 @@ impl Listeners {
         &mut self,
         mut socket: Option<ListeningSocket>,
         acceptor: Box<dyn Accept>,
-        traffic: Arc<Traffic>,
+        (traffic, tls): (Arc<Traffic>, Option<TlsServer>),
         poller: &Poller,
     ) -> io::Result<()> {
         let slot = LISTENERS_FROM + self.list.len() as u32;
@@ -83,7 +85,7 @@ impl Listeners {
             socket.register(poller, Token { slot, generation: 0 })?;
         }
         let ready = socket.is_some();
-        self.list.push(Listener { socket, acceptor, traffic, ready });
+        self.list.push(Listener { socket, acceptor, traffic, tls, ready });
         Ok(())
     }
 

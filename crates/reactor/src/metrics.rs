@@ -51,6 +51,8 @@ pub(crate) struct Counters {
     pub(crate) stale_messages: Counter,
     pub(crate) panics: Counter,
     pub(crate) timers: Counter,
+    pub(crate) handshakes: Counter,
+    pub(crate) handshakes_failed: Counter,
     closed: [Counter; CLOSED_REASONS],
 }
 
@@ -83,6 +85,8 @@ impl Counters {
             wakes: wakes.get(),
             panics: self.panics.get(),
             timers: self.timers.get(),
+            handshakes: self.handshakes.get(),
+            handshakes_failed: self.handshakes_failed.get(),
             closed_finished: closed(Closed::Finished),
             closed_peer: closed(Closed::Peer),
             closed_transport: closed(Closed::Transport),
@@ -153,6 +157,10 @@ pub struct LoopMetrics {
     pub panics: u64,
     /// Precise timers of connections, and closures for a later moment, that wait now.
     pub timers: u64,
+    /// TLS handshakes done, of accepted and of outgoing connections.
+    pub handshakes: u64,
+    /// TLS handshakes that failed, or took too long.
+    pub handshakes_failed: u64,
     /// Connections closed by [`Closed::Finished`].
     pub closed_finished: u64,
     /// Connections closed by [`Closed::Peer`].

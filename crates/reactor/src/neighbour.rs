@@ -24,7 +24,11 @@ pub struct Neighbour<'a> {
 impl<'a> Neighbour<'a> {
     /// `None` once nothing more can be queued.
     pub(crate) fn of(link: &'a mut Link, buffers: &'a mut Buffers, lists: &'a mut Lists) -> Option<Self> {
-        matches!(link.phase, Phase::Open | Phase::Connecting).then_some(Self { link, buffers, lists })
+        matches!(link.phase, Phase::Open | Phase::Connecting | Phase::Handshaking).then_some(Self {
+            link,
+            buffers,
+            lists,
+        })
     }
 }
 

@@ -16,7 +16,8 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use crate::metrics::Counter;
-use crate::socket::{Socket, Then};
+use crate::socket::Then;
+use crate::transport::Transport;
 
 /// Pieces given to one `writev`; the kernel takes 1024 at most, and 64 already fill a socket's buffer.
 const PIECES_PER_WRITE: usize = 64;
@@ -83,7 +84,7 @@ impl OutputQueue {
 
     /// Writes until the queue is empty or the kernel takes no more. Gives the number of bytes taken; the queue is
     /// not empty afterwards exactly when the kernel is full.
-    pub(crate) fn write_to(&mut self, transport: &mut Socket, then: Then, writes: &Counter) -> io::Result<usize> {
+    pub(crate) fn write_to(&mut self, transport: &mut Transport, then: Then, writes: &Counter) -> io::Result<usize> {
         let mut total = 0;
         while !self.is_empty() {
             writes.add(1);

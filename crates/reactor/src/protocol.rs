@@ -15,7 +15,7 @@ pub enum Closed {
     Finished,
     /// The peer closed or reset the connection.
     Peer,
-    /// An error of the connection's transport.
+    /// An error of the connection's transport; of an accepted connection also a TLS handshake that failed or took too long.
     Transport,
     /// The loop's drain deadline passed.
     Drained,
@@ -102,6 +102,8 @@ pub trait Protocol {
     fn hoards(&mut self, _part: Part, io: &mut Io<'_>) {
         io.abort();
     }
+    /// What the transport says of the error that ends this connection: of TLS, why a handshake or a record was refused. `closed` follows.
+    fn failed(&mut self, _error: &std::io::Error) {}
     /// The last call; the connection is gone.
     fn closed(&mut self, _reason: Closed) {}
 }

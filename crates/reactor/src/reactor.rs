@@ -239,12 +239,12 @@ impl Starting {
         let mut event_loop = EventLoop::new(Core::new(self.settings, self.lp, self.poller), self.alarm);
         let core = &event_loop.core;
         for state in states {
-            event_loop.states.add(state, &core.poller)?;
+            event_loop.hooks.add(state, &core.poller)?;
         }
         for (number, ((socket, settings), acceptor)) in self.listeners.into_iter().zip(acceptors).enumerate() {
             let acceptor = acceptor.ok_or_else(|| io::Error::other(format!("listener {number} has no acceptor")))?;
             let traffic = settings.traffic.map_or_else(|| Arc::clone(&core.traffic), |own| Arc::new(own.checked()));
-            event_loop.listeners.add(socket, acceptor, traffic, &core.poller)?;
+            event_loop.listeners.add(socket, acceptor, (traffic, settings.tls), &core.poller)?;
         }
         Ok(event_loop)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::Address;
+use crate::tls::{TlsClient, TlsServer};
 
 /// How a [`crate::Reactor`] is sized. Every queue and buffer of the crate is bounded by one of these or by [`Traffic`].
 #[derive(Clone, Debug)]
@@ -133,11 +134,13 @@ pub struct ListenerSettings {
     pub backlog: u32,
     /// Bounds of its connections; `None`: [`Settings::traffic`].
     pub traffic: Option<Traffic>,
+    /// Its certificate; `None`: bytes travel in the clear.
+    pub tls: Option<TlsServer>,
 }
 
 impl Default for ListenerSettings {
     fn default() -> Self {
-        Self { backlog: 4096, traffic: None }
+        Self { backlog: 4096, traffic: None, tls: None }
     }
 }
 
@@ -150,12 +153,14 @@ pub struct Outgoing {
     pub connect_max: Option<Duration>,
     /// Its bounds; `None`: [`Settings::traffic`]. Shared by the connections to one peer, say.
     pub traffic: Option<Arc<Traffic>>,
+    /// Whom it trusts; `None`: bytes travel in the clear. With it the connection is made once the handshake is done.
+    pub tls: Option<TlsClient>,
 }
 
 impl Outgoing {
     /// With all that is set for the reactor.
     pub fn to(address: impl Into<Address>) -> Self {
-        Self { to: address.into(), connect_max: None, traffic: None }
+        Self { to: address.into(), connect_max: None, traffic: None, tls: None }
     }
 }
 

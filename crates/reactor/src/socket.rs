@@ -133,6 +133,7 @@ impl Socket {
     }
 
     /// A short write means a full socket buffer: the next attempt would only say EAGAIN.
+    #[inline]
     fn after_write(&mut self, taken: io::Result<usize>, asked: usize) -> io::Result<usize> {
         match &taken {
             Ok(taken) => self.writable = *taken == asked,
@@ -191,6 +192,7 @@ fn is_made(stream: &TcpStream) -> io::Result<bool> {
     }
 }
 
+#[inline]
 fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {

@@ -111,7 +111,7 @@ impl EventLoop {
         self.call_states(|state, at| state.turns_ended(at));
         self.fire_timers();
         // Before the mail: what has ended may be answered by mail.
-        self.states.call_completed(&mut self.core);
+        self.hooks.call_completed(&mut self.core);
         if !self.is_behind && (self.core.lp.member().mailbox.has_mail() || !self.unread.is_empty()) {
             self.read_mail();
         }
@@ -130,7 +130,7 @@ impl EventLoop {
 
     /// An event of one of the loop's own descriptors; the waker's and the alarm's have done their work by waking.
     fn own_event(&mut self, token: Token) {
-        if !self.states.event(token) {
+        if !self.hooks.event(token) {
             self.listeners.event(token);
         }
     }

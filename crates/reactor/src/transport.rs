@@ -1,125 +1,188 @@
-//! The seam between a connection and its socket: plain TCP and Unix sockets now, TLS later.
+//! How a connection's bytes travel: in the clear, or inside TLS.
 //!
-//! A transport owns the socket and its readiness; everything above sees bytes. A TLS variant will answer `read` with
-//! clear bytes and keep half a record for itself.
+//! Everything above sees bytes. A transport owns the socket and its readiness, so that a read or a write that brings less
+//! than was asked for loses no edge, whichever layer cut it short. The choice is an enum: a call costs one comparison, and
+//! nothing is looked up for each byte.
 
-use std::io::{self, IoSlice, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use mio::net::{TcpStream, UnixStream};
-use socket2::SockRef;
+use crate::kernel::{Poller, Readiness, Token};
+use crate::socket::{Socket, Then};
+use crate::tls::{Session, TlsClient, TlsServer};
 
-use crate::kernel::{self, Poller, Token};
-
-/// What follows a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
-    /// Perhaps more, perhaps nothing: the bytes leave now.
-    Send,
-    /// The end of the output, at once: the kernel keeps the last bytes back for it, and they leave with the FIN in one
-    /// segment instead of two.
-    End,
-}
-
-const LAST: libc::c_int = libc::MSG_MORE | libc::MSG_NOSIGNAL;
-
-/// How a connection's bytes travel.
 pub(crate) enum Transport {
-    Plain(TcpStream),
-    /// From a peer on this machine.
-    Unix(UnixStream),
+    Plain(Socket),
+    Tls(Box<Session>),
 }
 
 impl Transport {
-    pub(crate) fn register(&mut self, poller: &Poller, token: Token) -> io::Result<()> {
+    /// That of an accepted socket.
+    pub(crate) fn accepted(socket: Socket, tls: Option<&TlsServer>) -> io::Result<Self> {
+        match tls {
+            None => Ok(Self::Plain(socket)),
+            Some(server) => Session::accepted(socket, server).map(|session| Self::Tls(Box::new(session))),
+        }
+    }
+
+    /// That of a socket whose connection was begun.
+    pub(crate) fn outgoing(socket: Socket, tls: Option<&TlsClient>) -> io::Result<Self> {
+        match tls {
+            None => Ok(Self::Plain(socket)),
+            Some(client) => Session::outgoing(socket, client).map(|session| Self::Tls(Box::new(session))),
+        }
+    }
+
+    #[inline]
+    fn socket(&self) -> &Socket {
         match self {
-            Self::Plain(stream) => poller.register(stream, token),
-            Self::Unix(stream) => poller.register(stream, token),
+            Self::Plain(socket) => socket,
+            Self::Tls(session) => session.socket(),
+        }
+    }
+
+    #[inline]
+    fn socket_mut(&mut self) -> &mut Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(session) => session.socket_mut(),
+        }
+    }
+
+    pub(crate) fn register(&mut self, poller: &Poller, token: Token) -> io::Result<()> {
+        self.socket_mut().register(poller, token)
+    }
+
+    /// The kernel said something.
+    #[inline]
+    pub(crate) fn note(&mut self, readiness: Readiness) {
+        self.socket_mut().note(readiness);
+    }
+
+    /// The kernel is to be asked for input although it announced none.
+    pub(crate) fn expect_input(&mut self) {
+        self.socket_mut().expect_input();
+    }
+
+    /// Whether a read may bring something.
+    #[inline]
+    pub(crate) fn is_readable(&self) -> bool {
+        match self {
+            Self::Plain(socket) => socket.is_readable(),
+            Self::Tls(session) => session.is_readable(),
+        }
+    }
+
+    /// Whether a write may take something.
+    #[inline]
+    pub(crate) fn is_writable(&self) -> bool {
+        match self {
+            Self::Plain(socket) => socket.is_writable(),
+            Self::Tls(session) => session.is_writable(),
+        }
+    }
+
+    /// The peer's FIN is in the kernel.
+    pub(crate) fn fin_waits(&self) -> bool {
+        self.socket().fin_waits()
+    }
+
+    /// Bytes were taken by a write that the socket has not taken yet.
+    #[inline]
+    pub(crate) fn has_pending(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(session) => session.has_pending(),
+        }
+    }
+
+    /// Bytes that the transport holds between turns, at most.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Tls(session) => session.held_bytes(),
+        }
+    }
+
+    /// Time for the handshake; `None`: there is none.
+    pub(crate) fn handshake_max(&self) -> Option<Duration> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(session) => Some(session.handshake_max()),
+        }
+    }
+
+    /// Goes on with a handshake. `true`: it is done, or there is none.
+    pub(crate) fn shake_hands(&mut self) -> io::Result<bool> {
+        match self {
+            Self::Plain(_) => Ok(true),
+            Self::Tls(session) => session.shake_hands(),
         }
     }
 
     /// Reads once; `Ok(0)` is the end of the peer's half.
+    #[inline]
     pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(stream) => uninterrupted(|| kernel::receive(stream, room)),
-            Self::Unix(stream) => uninterrupted(|| kernel::receive(stream, room)),
+            Self::Plain(socket) => socket.read(room),
+            Self::Tls(session) => session.read(room),
         }
     }
 
+    #[inline]
     pub(crate) fn write(&mut self, bytes: &[u8], then: Then) -> io::Result<usize> {
         match self {
-            Self::Plain(stream) => uninterrupted(|| match then {
-                Then::Send => kernel::send(stream, bytes),
-                Then::End => SockRef::from(&*stream).send_with_flags(bytes, LAST),
-            }),
-            // There are no segments to save.
-            Self::Unix(stream) => uninterrupted(|| kernel::send(stream, bytes)),
+            Self::Plain(socket) => socket.write(bytes, then),
+            // A close_notify follows whatever is last.
+            Self::Tls(session) => session.write(bytes),
         }
     }
 
     pub(crate) fn write_vectored(&mut self, pieces: &[IoSlice<'_>], then: Then) -> io::Result<usize> {
         match self {
-            Self::Plain(stream) => uninterrupted(|| match then {
-                Then::Send => stream.write_vectored(pieces),
-                Then::End => SockRef::from(&*stream).send_vectored_with_flags(pieces, LAST),
-            }),
-            // One by one it would be a signal where the peer has gone.
-            Self::Unix(stream) => {
-                uninterrupted(|| SockRef::from(&*stream).send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL))
-            }
+            Self::Plain(socket) => socket.write_vectored(pieces, then),
+            Self::Tls(session) => session.write_vectored(pieces),
+        }
+    }
+
+    /// Sends what is pending, as far as the socket takes it.
+    #[cold]
+    pub(crate) fn send_pending(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Tls(session) => session.send_pending().map(drop),
         }
     }
 
     /// Bytes that were written and that the peer has not acknowledged; 0 where that cannot be told.
     pub(crate) fn unacknowledged(&self) -> u64 {
-        match self {
-            Self::Plain(stream) => kernel::unacknowledged(stream),
-            Self::Unix(stream) => kernel::unacknowledged(stream),
-        }
+        self.socket().unacknowledged()
     }
 
     /// Has the connection end by a reset: what the kernel still holds for the peer goes at once.
     pub(crate) fn reset_at_close(&self) {
+        self.socket().reset_at_close();
+    }
+
+    /// Tells the peer that nothing more will come, behind what is pending.
+    pub(crate) fn end_output(&mut self) -> io::Result<()> {
         match self {
-            // Where it fails the kernel keeps it for some minutes.
-            Self::Plain(stream) => drop(SockRef::from(stream).set_linger(Some(Duration::ZERO))),
-            // What waits for the peer goes with the socket.
-            Self::Unix(_) => {}
+            Self::Plain(socket) => socket.end_output(),
+            Self::Tls(session) => session.end_output(),
         }
     }
 
-    /// Tells the peer that nothing more will come.
-    pub(crate) fn end_output(&mut self) -> io::Result<()> {
+    /// The same for a peer that has ended, just before the socket is closed: a socket's close says it by itself.
+    pub(crate) fn announce_end(&mut self) {
         match self {
-            Self::Plain(stream) => stream.shutdown(Shutdown::Write),
-            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Self::Plain(_) => {}
+            Self::Tls(session) => drop(session.end_output()),
         }
     }
 
     /// Whether an outgoing connection is made: `Ok(false)` not yet.
     pub(crate) fn connected(&mut self) -> io::Result<bool> {
-        let stream = match self {
-            Self::Plain(stream) => stream,
-            // A Unix socket is connected at once or not at all.
-            Self::Unix(stream) => return stream.take_error().and_then(|error| error.map_or(Ok(true), Err)),
-        };
-        if let Some(error) = stream.take_error()? {
-            return Err(error);
-        }
-        match stream.peer_addr() {
-            Ok(SocketAddr::V4(_) | SocketAddr::V6(_)) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            done => return done,
-        }
+        self.socket_mut().connected()
     }
 }

@@ -8,7 +8,7 @@
 //! A turn ends with [`Core::end_turn`]: the queue is written, the phase moves on, lent buffers go back, and a connection
 //! that has more to do goes on the ready list. What mail, neighbours and states do to connections ends with the tick.
 
-use std::io::{Error, ErrorKind};
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use crate::address::ConnectFailure;
 use crate::connection::{Connection, Link, Phase};
 use crate::core::Core;
 use crate::fleet::nanoseconds;
+use crate::handshake::unshaken;
 use crate::io::Io;
 use crate::kernel::{Readiness, Token};
 use crate::protocol::{Closed, Message, Protocol};
@@ -48,6 +49,14 @@ impl Core {
             self.finish_connect(connection, readiness);
             return Turn::Over;
         }
+        if link.phase == Phase::Handshaking {
+            link.transport.note(readiness);
+            if readiness.failed {
+                link.transport.expect_input(); // the read says why
+            }
+            self.shake_hands_soon(connection);
+            return Turn::Over;
+        }
         if readiness.failed {
             let lingering = matches!(link.phase, Phase::Lingering { .. });
             link.close(if lingering { Closed::Finished } else { Closed::Peer });
@@ -67,9 +76,9 @@ impl Core {
                 self.begin_input(link)
             }
             // An edge of EPOLLOUT comes along with every other event; it matters only to a queue that waits for it.
-            Phase::Open | Phase::Finishing if !link.output.is_empty() => Turn::Output,
+            Phase::Open | Phase::Finishing if link.has_unsent() => Turn::Output,
             // Our own FIN being acknowledged is an edge too, with nothing to read.
-            Phase::Lingering { .. } if link.transport.is_readable() => Turn::Linger,
+            Phase::Lingering { .. } if link.transport.is_readable() || link.transport.has_pending() => Turn::Linger,
             _ => Turn::Over,
         }
     }
@@ -114,6 +123,7 @@ impl Core {
             }
             Phase::Finishing => self.end_turn(connection),
             Phase::Lingering { .. } => self.linger(&mut connection.link),
+            Phase::Handshaking => self.shake_hands(connection),
             Phase::Connecting | Phase::Closed(_) => {}
         }
     }
@@ -144,7 +154,7 @@ impl Core {
         self.register(&mut connection.link);
     }
 
-    fn register(&mut self, link: &mut Link) {
+    pub(crate) fn register(&mut self, link: &mut Link) {
         if link.registered || link.is_closed() {
             return;
         }
@@ -160,8 +170,11 @@ impl Core {
         self.call(connection, |protocol, io| protocol.message(message, io));
     }
 
-    /// Tells the protocol that the loop drains, after what had arrived.
+    /// Tells the protocol that the loop drains, after what had arrived. A peer that shakes hands has asked for nothing yet.
     pub(crate) fn drain(&mut self, connection: &mut Connection) {
+        if connection.link.phase == Phase::Handshaking {
+            return connection.link.close(Closed::Drained);
+        }
         if connection.link.takes_input() && !connection.link.input_ended {
             connection.link.transport.expect_input();
             self.input_turn(connection);
@@ -197,6 +210,10 @@ impl Core {
                 self.end_turn(connection);
             }
             Phase::Connecting => link.close(Closed::Unconnected(ConnectFailure::TimedOut)),
+            Phase::Handshaking => {
+                self.lp.member().counters.handshakes_failed.add(1);
+                link.close(unshaken(link.origin, ConnectFailure::TimedOut));
+            }
             Phase::Finishing => {}
             Phase::Lingering { .. } => link.close(Closed::Finished),
             Phase::Closed(_) => {}
@@ -219,8 +236,17 @@ impl Core {
             Ok(false) => return,
             Err(error) => return link.close(Closed::Unconnected(ConnectFailure::of(&error))),
         }
-        link.phase = Phase::Open;
         link.transport.note(readiness);
+        if let Some(within) = link.transport.handshake_max() {
+            return self.begin_handshake(connection, within);
+        }
+        self.be_connected(connection);
+    }
+
+    /// An outgoing connection is made, with its handshake if it has one.
+    pub(crate) fn be_connected(&mut self, connection: &mut Connection) {
+        let link = &mut connection.link;
+        link.phase = Phase::Open;
         self.set_timer(link, None);
         // What waited for the connection to be made was not the peer's fault.
         link.pace.end();
@@ -285,7 +311,7 @@ impl Core {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
-                link.close(reason_of(&error));
+                link.fail(error);
                 false
             }
         }
@@ -311,7 +337,7 @@ impl Core {
         let link = &mut connection.link;
         if !link.is_closed() {
             self.flush(link);
-            if link.output.is_empty() {
+            if !link.has_unsent() {
                 link.pace.end();
                 self.output_drained(link);
             } else {
@@ -326,6 +352,11 @@ impl Core {
     }
 
     fn flush(&mut self, link: &mut Link) {
+        if link.transport.has_pending()
+            && let Err(error) = link.transport.send_pending()
+        {
+            return link.fail(error);
+        }
         let queued = link.output.unsent();
         link.congested |= queued > link.traffic.output_high_water;
         if queued > 0 && link.transport.is_writable() && !link.output_ended {
@@ -336,7 +367,7 @@ impl Core {
                     self.lp.member().counters.bytes_out.add(taken as u64);
                     link.sent += taken as u64;
                 }
-                Err(error) => return link.close(reason_of(&error)),
+                Err(error) => return link.fail(error),
             }
         }
         if link.congested && link.output.unsent() <= link.traffic.output_low_water {
@@ -353,10 +384,10 @@ impl Core {
             if !link.output_ended {
                 link.output_ended = true;
                 if let Err(error) = link.transport.end_output() {
-                    return link.close(reason_of(&error));
+                    return link.fail(error);
                 }
             }
-            if link.input_ended {
+            if link.input_ended && !link.transport.has_pending() {
                 link.close(Closed::Finished);
             }
         }
@@ -366,7 +397,11 @@ impl Core {
         // Closing a socket that holds unread bytes, or that gets some later, sends a reset, which makes the peer's kernel
         // throw away a reply it has not read yet (RFC 9112, 9.6). Hence the shutdown, and reading until the peer ends.
         // Where it has ended already, nothing can come.
-        if link.input_ended || !link.output_ended && link.transport.end_output().is_err() {
+        if link.input_ended {
+            link.transport.announce_end();
+            return link.close(Closed::Finished);
+        }
+        if !link.output_ended && link.transport.end_output().is_err() {
             return link.close(Closed::Finished);
         }
         link.output_ended = true;
@@ -381,6 +416,8 @@ impl Core {
     /// Reads once and drops what it read.
     fn linger(&mut self, link: &mut Link) {
         let Phase::Lingering { left } = link.phase else { return };
+        // What could not be sent by now is a close_notify at most.
+        let _ = link.transport.send_pending();
         if !link.input.has_storage() {
             self.buffers.lend_input(link);
         }
@@ -399,12 +436,5 @@ impl Core {
         if link.has_more() {
             self.lists.list(link);
         }
-    }
-}
-
-fn reason_of(error: &Error) -> Closed {
-    match error.kind() {
-        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => Closed::Peer,
-        _ => Closed::Transport,
     }
 }

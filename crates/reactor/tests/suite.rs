@@ -21,3 +21,4 @@ mod relay;
 mod signals;
 mod states;
 mod timers;
+mod tls;

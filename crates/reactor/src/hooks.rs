@@ -1,4 +1,4 @@
-//! A loop's states, and the calls of their hooks.
+//! The states of one loop, and the calls of their hooks.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,32 +10,32 @@ use crate::state::{LoopContext, LoopState};
 /// Tokens of what states wait for beside connections, of generation 0, from this slot on.
 pub(crate) const COMPLETIONS_FROM: u32 = 1 << 16;
 
-struct State {
-    hooks: Box<dyn LoopState>,
+struct Hooked {
+    state: Box<dyn LoopState>,
     /// What [`LoopState::completions`] names became readable.
     has_completed: bool,
 }
 
-/// The states of one loop.
+/// The hooks of one loop's states.
 #[derive(Default)]
-pub(crate) struct States(Vec<State>);
+pub(crate) struct Hooks(Vec<Hooked>);
 
-impl States {
+impl Hooks {
     /// Adds a state and registers its descriptor.
-    pub(crate) fn add(&mut self, hooks: Box<dyn LoopState>, poller: &Poller) -> io::Result<()> {
-        if let Some(fd) = hooks.completions() {
+    pub(crate) fn add(&mut self, state: Box<dyn LoopState>, poller: &Poller) -> io::Result<()> {
+        if let Some(fd) = state.completions() {
             poller.register_fd(fd, Token { slot: COMPLETIONS_FROM + self.0.len() as u32, generation: 0 })?;
         }
-        self.0.push(State { hooks, has_completed: false });
+        self.0.push(Hooked { state, has_completed: false });
         Ok(())
     }
 
     /// An event of a state's descriptor; `false`: the token is not one of theirs.
     pub(crate) fn event(&mut self, token: Token) -> bool {
         let index = token.slot.checked_sub(COMPLETIONS_FROM);
-        let state = index.and_then(|index| self.0.get_mut(index as usize));
-        state.is_some_and(|state| {
-            state.has_completed = true;
+        let hooked = index.and_then(|index| self.0.get_mut(index as usize));
+        hooked.is_some_and(|hooked| {
+            hooked.has_completed = true;
             true
         })
     }
@@ -43,26 +43,26 @@ impl States {
     /// Calls a hook of all states.
     #[inline]
     pub(crate) fn call(&mut self, core: &mut Core, hook: fn(&mut dyn LoopState, &mut LoopContext<'_>)) {
-        for state in &mut self.0 {
-            state.call(core, hook);
+        for hooked in &mut self.0 {
+            hooked.call(core, hook);
         }
     }
 
     /// Tells those states for which something has ended.
     #[inline]
     pub(crate) fn call_completed(&mut self, core: &mut Core) {
-        for state in &mut self.0 {
-            if std::mem::take(&mut state.has_completed) {
-                state.call(core, |hooks, at| hooks.completed(at));
+        for hooked in &mut self.0 {
+            if std::mem::take(&mut hooked.has_completed) {
+                hooked.call(core, |state, at| state.completed(at));
             }
         }
     }
 }
 
-impl State {
+impl Hooked {
     fn call(&mut self, core: &mut Core, hook: fn(&mut dyn LoopState, &mut LoopContext<'_>)) {
-        let hooks = self.hooks.as_mut();
-        let panicked = catch_unwind(AssertUnwindSafe(|| hook(hooks, &mut LoopContext { core }))).is_err();
+        let state = self.state.as_mut();
+        let panicked = catch_unwind(AssertUnwindSafe(|| hook(state, &mut LoopContext { core }))).is_err();
         core.lp.member().counters.panics.add(u64::from(panicked));
     }
 }
