@@ -100,6 +100,15 @@ pub(crate) struct Access {
     /// Names of this machine beside `localhost`, in lower case.
     hosts: Box<[String]>,
     admin: AdminListener,
+    /// Of the server's own addresses.
+    scheme: Scheme,
+}
+
+/// How a page's origin begins, and the port that it need not name.
+#[derive(Clone, Copy, Debug)]
+enum Scheme {
+    Http,
+    Https,
 }
 
 /// Whether a path belongs to the general API, whether or not there is such a route.
@@ -109,7 +118,8 @@ pub(crate) fn is_general(path: &str) -> bool {
 
 impl Access {
     pub(crate) fn new(config: &ServerConfig) -> Access {
-        Access { hosts: config.hosts.clone().into(), admin: config.admin.clone() }
+        let scheme = if config.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        Access { hosts: config.hosts.clone().into(), admin: config.admin.clone(), scheme }
     }
 
     /// Whether the general API answers this request without a token.
@@ -117,7 +127,7 @@ impl Access {
         check_peer(request)?;
         check_proxies(request)?;
         self.check_hosts(request)?;
-        check_site(request)
+        self.check_site(request)
     }
 
     fn check_listener(&self, listener: Listener) -> Result<(), Failure> {
@@ -146,6 +156,23 @@ impl Access {
             }
         }
         if is_told { Ok(()) } else { Err(refused("the request names no host: send `Host: localhost`")) }
+    }
+
+    /// What a browser says about the page that asks. A page below `/_/` itself is of the host's own origin.
+    fn check_site(&self, request: &Request<'_>) -> Result<(), Failure> {
+        const REMEDY: &str = "pages of other origins may use declared endpoints alone";
+        let host = request.header("Host").unwrap_or_default();
+        for (name, value) in request.headers() {
+            if name.eq_ignore_ascii_case("Origin") && !self.scheme.is_origin_of(value, host) {
+                let (origin, host) = (shown(value), shown(host));
+                return Err(refused(format!("`Origin` is \"{origin}\", not that of the host \"{host}\": {REMEDY}")));
+            }
+            // `none`: the user typed the address, or opened a bookmark.
+            if name.eq_ignore_ascii_case("Sec-Fetch-Site") && !matches!(value, b"same-origin" | b"none") {
+                return Err(refused(format!("`Sec-Fetch-Site` is \"{}\": {REMEDY}", shown(value))));
+            }
+        }
+        Ok(())
     }
 
     /// Whether an authority is a name of this machine, whatever its port.
@@ -185,29 +212,17 @@ fn check_proxies(request: &Request<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a browser says about the page that asks. A page below `/_/` itself is of the host's own origin.
-fn check_site(request: &Request<'_>) -> Result<(), Failure> {
-    const REMEDY: &str = "pages of other origins may use declared endpoints alone";
-    let host = request.header("Host").unwrap_or_default();
-    for (name, value) in request.headers() {
-        if name.eq_ignore_ascii_case("Origin") && !is_origin_of(value, host) {
-            let (origin, host) = (shown(value), shown(host));
-            return Err(refused(format!("`Origin` is \"{origin}\", not that of the host \"{host}\": {REMEDY}")));
-        }
-        // `none`: the user typed the address, or opened a bookmark.
-        if name.eq_ignore_ascii_case("Sec-Fetch-Site") && !matches!(value, b"same-origin" | b"none") {
-            return Err(refused(format!("`Sec-Fetch-Site` is \"{}\": {REMEDY}", shown(value))));
-        }
+impl Scheme {
+    /// Whether an Origin is this scheme and this authority.
+    fn is_origin_of(self, origin: &[u8], host: &[u8]) -> bool {
+        let (start, port): (&[u8], &[u8]) = match self {
+            Scheme::Http => (b"http://", b":80"),
+            Scheme::Https => (b"https://", b":443"),
+        };
+        let without_port = |authority: &[u8]| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
+        let authority = origin.strip_prefix(start).filter(|authority| !authority.is_empty());
+        authority.is_some_and(|authority| without_port(authority) == without_port(host))
     }
-    Ok(())
-}
-
-/// Whether an Origin is `http://` and this authority.
-fn is_origin_of(origin: &[u8], host: &[u8]) -> bool {
-    const SCHEME: &[u8] = b"http://";
-    let without_port = |authority: &'_ [u8]| authority.strip_suffix(b":80").unwrap_or(authority).to_ascii_lowercase();
-    let authority = origin.strip_prefix(SCHEME).filter(|authority| !authority.is_empty());
-    authority.is_some_and(|authority| without_port(authority) == without_port(host))
 }
 
 /// The host of `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, without brackets.
@@ -298,7 +313,7 @@ mod tests {
             ("http://LOCALHOST", "localhost:80"),
             ("http://[::1]:1", "[::1]:1"),
         ] {
-            assert!(is_origin_of(origin.as_bytes(), host.as_bytes()), "{origin}");
+            assert!(Scheme::Http.is_origin_of(origin.as_bytes(), host.as_bytes()), "{origin}");
         }
         for origin in [
             "",
@@ -313,9 +328,15 @@ mod tests {
             "http://evil.example http://localhost:8080",
             "localhost:8080",
         ] {
-            assert!(!is_origin_of(origin.as_bytes(), b"localhost:8080"), "{origin}");
+            assert!(!Scheme::Http.is_origin_of(origin.as_bytes(), b"localhost:8080"), "{origin}");
         }
-        assert!(!is_origin_of(b"http://", b""));
+        assert!(!Scheme::Http.is_origin_of(b"http://", b""));
+        for (origin, host) in [("https://localhost:8080", "LOCALHOST:8080"), ("https://localhost", "localhost:443")] {
+            assert!(Scheme::Https.is_origin_of(origin.as_bytes(), host.as_bytes()), "{origin}");
+        }
+        for origin in ["http://localhost:8080", "https://localhost", "https://", ""] {
+            assert!(!Scheme::Https.is_origin_of(origin.as_bytes(), b"localhost:8080"), "{origin}");
+        }
     }
 
     #[test]

@@ -107,6 +107,8 @@ const PER_QUERY_BYTE: usize = GROWING + 2;
 const PREPARED_PER_MILLE: usize = 2_200;
 /// An idle connection (`reactor`'s test of ten thousand).
 const CONNECTION_BYTES: usize = 2 * 1024;
+/// What one has beside where it speaks TLS (`reactor`'s test of idle TLS connections).
+const TLS_BYTES: usize = 8 * 1024;
 /// Replies of one connection that wait behind an unanswered request.
 pub(crate) const BEHIND_BYTES_MAX: usize = 128 * 1024;
 /// What one turn of a connection may take beyond the bound of its loop's buffers, before those who hold most are closed: what
@@ -183,6 +185,8 @@ pub(crate) struct Division {
     pub(crate) buffers_bytes: usize,
     /// Connections, idle ones counted.
     pub(crate) connections: usize,
+    /// What an idle one of them holds.
+    connection_bytes: usize,
     /// What views gather while they are built, and a view that is verified.
     pub(crate) building_bytes: usize,
     /// Plans of prepared queries.
@@ -214,6 +218,7 @@ impl Division {
         let first = Division {
             memtable_bytes,
             transaction_bytes,
+            connection_bytes: CONNECTION_BYTES + if config.tls.is_some() { TLS_BYTES } else { 0 },
             threads,
             query_helpers: config.query_threads.saturating_sub(1),
             helpers: config.query_threads.saturating_sub(1) + threads + INDEX_BUILDERS,
@@ -256,7 +261,7 @@ impl Division {
             query_bytes: helped.max(alone.min(POOL_QUERY_BYTES_LEAST)),
             replies_bytes,
             buffers_bytes: part * 4 / threads,
-            connections: (part / CONNECTION_BYTES).min(config.connections_max.unwrap_or(CONNECTIONS_DEFAULT)),
+            connections: (part / first.connection_bytes).min(config.connections_max.unwrap_or(CONNECTIONS_DEFAULT)),
             ..second
         }
     }
@@ -402,13 +407,13 @@ impl Division {
             ("large_replies", self.replies_bytes),
             ("buffers", self.buffers_bytes * threads),
             ("places", self.places_bytes * (threads + POOL_THREADS)),
-            ("connections", self.connections * CONNECTION_BYTES),
+            ("connections", self.connections * self.connection_bytes),
         ]
     }
 
     /// Bytes of idle connections.
-    pub(crate) fn of_connections(open: u64) -> u64 {
-        open * CONNECTION_BYTES as u64
+    pub(crate) fn of_connections(&self, open: u64) -> u64 {
+        open * self.connection_bytes as u64
     }
 }
 

@@ -1,6 +1,5 @@
 //! `/_/metrics` in Prometheus's text format, version 0.0.4. One table gives each metric its name, type and help.
 
-use crate::memory::Division;
 use crate::service::Service;
 use crate::sources::Sources;
 use http::MetricsTotal;
@@ -79,7 +78,7 @@ fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 9] {
         ("waiting_writes", service.writes.bytes() as u64 + store.queue_bytes),
         ("large_replies", service.replies.bytes() as u64),
         ("buffers", sum(|metrics| metrics.held_bytes)),
-        ("connections", Division::of_connections(sum(|metrics| metrics.open))),
+        ("connections", sources.division.of_connections(sum(|metrics| metrics.open))),
     ]
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The file is read and checked whole; with a mistake nothing changes. Else the collections are brought in line with it beside
 //! writes ([`docs::Database::reopen`]) and the endpoints are prepared anew, and requests that begin then go by them ([`crate::switch`]).
-//! `[server]` stays as it was: what it has differently is told by name, and needs a restart.
+//! `[server]` stays as it was: what it has differently is told by name, and needs a restart. The certificate alone is read again, so that
+//! it can be renewed.
 //!
 //! A file that would drop collections with documents, indexes, rules or views is refused with their list, unless the request permits
 //! it (`?allow-drop=true`). A signal permits nothing.
@@ -11,7 +12,7 @@
 //! come into force: then queries know of them.
 
 use crate::changes::Feed;
-use crate::config::{ConfigError, ServiceConfig};
+use crate::config::{ConfigError, ServiceConfig, TlsConfig};
 use crate::failure::{Failure, Kind};
 use crate::general::schema;
 use crate::media::JSON;
@@ -28,6 +29,7 @@ use crate::token::Tokens;
 use docs::catalog::CollectionInfo;
 use docs::{Database, Differences, OpenError};
 use http::{LateReply, Status};
+use reactor::TlsServer;
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,9 +53,13 @@ pub(crate) struct ReloadThread {
 }
 
 impl ReloadThread {
-    pub(crate) fn start(switch: &Arc<Switch>, config: ServiceConfig) -> std::io::Result<ReloadThread> {
+    pub(crate) fn start(
+        switch: &Arc<Switch>,
+        config: ServiceConfig,
+        tls: Option<TlsServer>,
+    ) -> std::io::Result<ReloadThread> {
         let (asks, asked) = sync_channel(WAITING_MAX);
-        let mut reloader = Reloader { switch: Arc::clone(switch), config, gives_up: false, retired: Vec::new() };
+        let mut reloader = Reloader { switch: Arc::clone(switch), config, tls, gives_up: false, retired: Vec::new() };
         // What the start may drop is dropped.
         reloader.config.docs.may_drop = false;
         let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
@@ -83,6 +89,8 @@ enum Refused {
         bytes: usize,
         most: usize,
     },
+    /// The certificate or its key cannot be used any more, since the file was checked a moment ago.
+    Tls(String),
     /// Taking it panicked.
     Panicked(String),
 }
@@ -110,6 +118,7 @@ impl Refused {
                     format!("the endpoints take {bytes} bytes of memory; allowed beside those that are served: {most}");
                 Failure::new(Kind::Conflict, format!("{told}. Restart: then the memory is divided anew"))
             }
+            Refused::Tls(problem) => Failure::new(Kind::Invalid, format!("`[server] tls`: {problem}")),
             Refused::Start(error) => Failure::new(Kind::Unavailable, error.to_string()),
             Refused::Panicked(text) => {
                 Failure::new(Kind::Internal, format!("a panic, which is a bug of Sapsan: {text}"))
@@ -138,6 +147,8 @@ struct Reloader {
     switch: Arc<Switch>,
     /// What is served.
     config: ServiceConfig,
+    /// What its addresses speak TLS by.
+    tls: Option<TlsServer>,
     /// Taking it once more was refused.
     gives_up: bool,
     /// Configurations before, until nothing else holds them. Ending a database waits for its threads: an event loop, or the
@@ -214,6 +225,7 @@ impl Reloader {
         }
         // What needs a restart is told until there was one.
         config.file_server = self.config.file_server.clone();
+        let certificate = config.server.tls.take();
         config.server = self.config.server.clone();
         config.docs.may_drop = may_drop;
         let taken = self.take(config);
@@ -222,6 +234,7 @@ impl Reloader {
         }
         let waited = taken.map_err(Refused::Start)?;
         self.gives_up = false;
+        self.renew_certificate(certificate)?;
         let refused = self.wait_for_rules();
         let building = !self.switch.current().service.database.is_settled();
         let mut told = json!({
@@ -241,6 +254,15 @@ impl Reloader {
         told["refused"] = refused.into();
         told["detail"] = "stored documents stand against this; all else of the file is in force".into();
         Ok((Status(409), told))
+    }
+
+    /// Handshakes from now on use what the file names, and what its files hold now. Where TLS was added or taken away, that needs a
+    /// restart.
+    fn renew_certificate(&mut self, given: Option<TlsConfig>) -> Result<(), Refused> {
+        let (Some(server), Some(given)) = (&self.tls, given) else { return Ok(()) };
+        given.replace(server).map_err(Refused::Tls)?;
+        self.config.server.tls = Some(given);
+        Ok(())
     }
 
     /// Waits for a while until all is looked at that the file has new for stored documents; gives what was refused.

@@ -2,7 +2,7 @@
 
 use crate::changes::Feed;
 use crate::cold::ColdReads;
-use crate::config::{AdminListener, Durability, ServerConfig, ServiceConfig, unreachable_scopes};
+use crate::config::{AdminListener, Durability, ServerConfig, ServiceConfig, TlsConfig, unreachable_scopes};
 use crate::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, MEMTABLES, OUTPUT_HIGH_WATER};
 use crate::preparing::{StartError, complete, open_folder, routes};
 use crate::query_pool::QueryPool;
@@ -15,7 +15,7 @@ use crate::token::Tokens;
 use docs::Database;
 use executor::Pool;
 use http::{AccessLog, Deadlines, Limits, QueuedWriter, QueuedWriterThread, Server};
-use reactor::Reactor;
+use reactor::{ListenerSettings, Reactor};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -139,6 +139,11 @@ fn unix_not_listening(path: &Path, source: std::io::Error) -> StartError {
     not_listening(format_args!("unix:{}", path.display()), ADMIN_SETTING, source)
 }
 
+/// The files were checked with the configuration, and have changed since.
+fn tls_not_read(problem: String) -> StartError {
+    StartError::System(std::io::Error::other(format!("`[server] tls`: {problem}")))
+}
+
 /// The access log on standard output, where the file asks for one.
 fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<QueuedWriterThread>), StartError> {
     if !config.server.access_log {
@@ -192,9 +197,14 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
         Switch::new(Routing::new(service, endpoints)),
         http::Settings { access_log, slow_log, ..http_settings(config, &division) },
     ));
+    let tls = settings.tls.as_ref().map(TlsConfig::server).transpose().map_err(tls_not_read)?;
+    let tls = tls.map(|tls| tls.with_handshake_max(settings.head));
     let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
     let mut listen = |address, factory, setting| {
-        reactor.listen(address, factory).map_err(|source| not_listening(address, setting, source))
+        let own = ListenerSettings { tls: tls.clone(), ..ListenerSettings::default() };
+        let (listener, bound) = reactor.bind(address, own).map_err(|source| not_listening(address, setting, source))?;
+        reactor.accept_by(listener, factory);
+        Ok::<SocketAddr, StartError>(bound)
     };
     let address = listen(settings.http, factory, HTTP_SETTING)?;
     let entrance = || Arc::new(server.beside(AdminEntrance(Arc::clone(server.service()))));
@@ -223,7 +233,7 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     // Set once, here: nobody else has the server yet.
     let _ = server.service().current().service.sources.set(sources);
     let _ = server.service().current().service.switch.set(Arc::downgrade(server.service()));
-    let reloads = ReloadThread::start(server.service(), config.clone()).map_err(StartError::System)?;
+    let reloads = ReloadThread::start(server.service(), config.clone(), tls).map_err(StartError::System)?;
     Ok(Running { reactor, reloads, server, address, admin, drain: settings.drain, log })
 }
 

@@ -21,7 +21,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// A heading of the reference, and a file in which its table has the one key `zz`.
-const TABLES: [(&str, &str); 13] = [
+const TABLES: [(&str, &str); 14] = [
     ("## `[collections.NAME]`", "[collections.c]\nzz = 1\n"),
     ("### `key`", "[collections.c]\nkey = { zz = 1 }\n"),
     ("### `expire`", "[collections.c]\nkey = { field = \"id\", type = \"u32\" }\nexpire = { zz = 1 }\n"),
@@ -33,6 +33,7 @@ const TABLES: [(&str, &str); 13] = [
     ("## `[errors]`", "[errors]\nzz = 1\n"),
     ("## `[server]`", "[server]\nzz = 1\n"),
     ("### `cors`", "[server]\ncors = { zz = 1 }\n"),
+    ("### `tls`", "[server]\ntls = { zz = 1 }\n"),
     ("### `durability`", "[server]\ndurability = { zz = 1 }\n"),
     ("## `[tokens.NAME]`", "[tokens.t]\nzz = 1\n"),
 ];

@@ -37,5 +37,6 @@ mod settings;
 mod shop;
 mod sql_writes;
 mod system_calls;
+mod tls;
 mod tokens;
 mod views;

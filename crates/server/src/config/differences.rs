@@ -10,6 +10,7 @@ impl ServerConfig {
             admin,
             hosts,
             cors,
+            tls,
             threads,
             memory_bytes,
             connections_max,
@@ -44,6 +45,8 @@ impl ServerConfig {
             ("admin", *admin == other.admin),
             ("hosts", *hosts == other.hosts),
             ("cors", *cors == other.cors),
+            // Which files they are is a reload's to change.
+            ("tls", tls.is_some() == other.tls.is_some()),
             ("threads", *threads == other.threads),
             ("memory", *memory_bytes == other.memory_bytes),
             ("connections_max", *connections_max == other.connections_max),

@@ -3,17 +3,18 @@
 
 use super::cors;
 use super::server::{AdminListener, Durability, ServerConfig};
-use super::size;
+use super::{size, tls};
 use crate::memory::{BODY_BYTES_DEFAULT, Division};
 use docs::config::{Item, Table};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-const KEYS: [&str; 29] = [
+const KEYS: [&str; 30] = [
     "http",
     "admin",
     "hosts",
     "cors",
+    "tls",
     "threads",
     "memory",
     "connections_max",
@@ -64,6 +65,7 @@ impl Default for ServerConfig {
             admin: AdminListener::Http,
             hosts: Vec::new(),
             cors: None,
+            tls: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: 1_000_000_000,
             connections_max: None,
@@ -106,7 +108,7 @@ impl ServerConfig {
 
     /// Reads the section; what is not given keeps its default.
     pub(crate) fn read(table: &Table<'_>) -> ServerConfig {
-        table.check_keys(&KEYS, &["redis", "tls"]);
+        table.check_keys(&KEYS, &["redis"]);
         let mut config = ServerConfig::default();
         let set = |name: &str, range: std::ops::RangeInclusive<i64>, to: &mut usize| {
             let given = table.get(name).and_then(|item| item.integer(range));
@@ -171,6 +173,7 @@ impl ServerConfig {
             config.hosts = hosts;
         }
         config.cors = table.get("cors").and_then(|item| cors::read(&item));
+        config.tls = table.get("tls").and_then(|item| tls::read(&item));
         if let Some(durability) = table.get("durability").and_then(|item| durability(&item)) {
             config.durability = durability;
         }

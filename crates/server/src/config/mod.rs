@@ -11,6 +11,7 @@ mod listen;
 mod server;
 pub(crate) mod size;
 mod steps;
+mod tls;
 mod token;
 mod unreachable;
 
@@ -20,6 +21,7 @@ pub(crate) use endpoint::{GET_ALLOWED, GET_WRITES, SORT, path_parameters};
 pub use listen::listen_address;
 pub use server::{AdminListener, Durability, ServerConfig};
 pub use steps::StepConfig;
+pub use tls::TlsConfig;
 pub(crate) use token::read_all as read_tokens;
 pub use token::{TokenConfig, is_scope, parse_moment};
 pub use unreachable::unreachable_scopes;

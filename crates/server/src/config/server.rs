@@ -1,6 +1,7 @@
 //! `[server]`: where the service listens, and its bounds.
 
 use super::cors::CorsConfig;
+use super::tls::TlsConfig;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub struct ServerConfig {
     pub hosts: Vec<String>,
     /// Which pages of other origins may use declared endpoints; without it none.
     pub cors: Option<CorsConfig>,
+    /// The certificate of its addresses; without it they speak in the clear.
+    pub tls: Option<TlsConfig>,
     /// Event loops.
     pub threads: usize,
     /// Ceiling of anonymous memory in bytes: the sum of all named bounds must stay under it.

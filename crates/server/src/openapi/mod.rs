@@ -79,7 +79,8 @@ fn servers(config: &ServerConfig) -> (Json, Option<Json>) {
     let here = |description: &str| json!([{ "url": "/", "description": description }]);
     match &config.admin {
         AdminListener::Address(_) | AdminListener::Unix(_) => {
-            let url = format!("http://{{host}}:{}", config.http.port());
+            let scheme = if config.tls.is_some() { "https" } else { "http" };
+            let url = format!("{scheme}://{{host}}:{}", config.http.port());
             let host = if config.http.ip().is_unspecified() { "localhost".to_owned() } else { host_of(config) };
             let variables = json!({ "host": { "default": host, "description": "The server's machine" } });
             let declared = json!([{ "url": url, "description": "The declared endpoints", "variables": variables }]);
