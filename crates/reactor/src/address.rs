@@ -52,13 +52,13 @@ impl fmt::Display for Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectFailure {
-    /// Nobody listens there (ECONNREFUSED).
+    /// No server listens there (ECONNREFUSED).
     Refused,
     /// Neither made nor refused within its time ([`crate::Settings::connect_max`], or the kernel's ETIMEDOUT).
     TimedOut,
     /// No route to the peer's host or network (EHOSTUNREACH, ENETUNREACH, ENETDOWN).
     Unreachable,
-    /// This machine has no address or no free local port for it (EADDRNOTAVAIL).
+    /// This machine has no local address or no free port for the connection (EADDRNOTAVAIL).
     AddressNotAvailable,
     /// The process or the system is out of file descriptors (EMFILE, ENFILE).
     TooManyDescriptors,

@@ -6,14 +6,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::core::Core;
 use crate::kernel::{Poller, Token};
 use crate::state::{LoopContext, LoopState};
+use crate::timers::TimerKey;
 
 /// Tokens of what states wait for beside connections, of generation 0, from this slot on.
 pub(crate) const COMPLETIONS_FROM: u32 = 1 << 16;
 
 struct Hooked {
     state: Box<dyn LoopState>,
+    index: u32,
     /// What [`LoopState::completions`] names became readable.
     has_completed: bool,
+    /// The state's timer, while it is set.
+    timer: Option<TimerKey>,
 }
 
 /// The hooks of one loop's states.
@@ -23,10 +27,11 @@ pub(crate) struct Hooks(Vec<Hooked>);
 impl Hooks {
     /// Adds a state and registers its descriptor.
     pub(crate) fn add(&mut self, state: Box<dyn LoopState>, poller: &Poller) -> io::Result<()> {
+        let index = self.0.len() as u32;
         if let Some(fd) = state.completions() {
-            poller.register_fd(fd, Token { slot: COMPLETIONS_FROM + self.0.len() as u32, generation: 0 })?;
+            poller.register_fd(fd, Token { slot: COMPLETIONS_FROM + index, generation: 0 })?;
         }
-        self.0.push(Hooked { state, has_completed: false });
+        self.0.push(Hooked { state, index, has_completed: false, timer: None });
         Ok(())
     }
 
@@ -57,12 +62,22 @@ impl Hooks {
             }
         }
     }
+
+    /// A state's timer ran out.
+    pub(crate) fn call_timer(&mut self, index: u32, core: &mut Core) {
+        if let Some(hooked) = self.0.get_mut(index as usize) {
+            hooked.timer = None;
+            hooked.call(core, |state, at| state.timer(at));
+        }
+    }
 }
 
 impl Hooked {
     fn call(&mut self, core: &mut Core, hook: fn(&mut dyn LoopState, &mut LoopContext<'_>)) {
-        let state = self.state.as_mut();
-        let panicked = catch_unwind(AssertUnwindSafe(|| hook(state, &mut LoopContext { core }))).is_err();
-        core.lp.member().counters.panics.add(u64::from(panicked));
+        let Hooked { state, index, timer, .. } = self;
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            hook(state.as_mut(), &mut LoopContext { core, index: *index, timer });
+        }));
+        core.lp.member().counters.panics.add(u64::from(panicked.is_err()));
     }
 }

@@ -130,16 +130,8 @@ impl Io<'_> {
     /// [`Loop::now_ns`]'s clock, to the microsecond; `None` clears it. Dearer than `set_timer`: an entry in a heap, which is moved
     /// or taken out where it stands, so that a timer for each request in flight leaves nothing behind.
     pub fn set_precise_timer(&mut self, at_ns: Option<u64>) {
-        let (timers, timer) = (&mut self.core.timers, &mut self.link.precise_timer);
-        match (at_ns, *timer) {
-            (Some(at_ns), Some(key)) if timers.set_moment(key, at_ns) => {}
-            (Some(at_ns), _) => *timer = Some(timers.push(at_ns, Due::Connection(self.link.id))),
-            (None, Some(key)) => {
-                timers.cancel(key);
-                *timer = None;
-            }
-            (None, None) => {}
-        }
+        let due = Due::Connection(self.link.id);
+        self.core.timers.set(&mut self.link.precise_timer, at_ns, due);
     }
 
     /// Shuts the write side once all that is queued was sent; input goes on. The connection ends with

@@ -218,6 +218,7 @@ impl Starting {
         for task in start_tasks {
             event_loop.run_task(Box::new(move |lp| task(lp)));
         }
+        event_loop.call_states(|state, at| state.before_wait(at));
         // Nobody listens where another loop has failed meanwhile: its drain is in the mailbox.
         let _ = ready.send(());
         drop(ready);

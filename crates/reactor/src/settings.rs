@@ -153,7 +153,8 @@ pub struct Outgoing {
     pub connect_max: Option<Duration>,
     /// Its bounds; `None`: [`Settings::traffic`]. Shared by the connections to one peer, say.
     pub traffic: Option<Arc<Traffic>>,
-    /// Whom it trusts; `None`: bytes travel in the clear. With it the connection is made once the handshake is done.
+    /// The certificates that it trusts; `None`: bytes travel in the clear. With it the connection counts as made once the handshake
+    /// is done.
     pub tls: Option<TlsClient>,
 }
 

@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::neighbour::Neighbour;
 use crate::protocol::{Accept, ConnectionId, Protocol};
 use crate::settings::Outgoing;
+use crate::timers::{Due, TimerKey};
 
 /// What goes on in a loop beside its connections. Every hook is called on the loop's thread; a panic in one is counted, and ends
 /// nothing.
@@ -23,13 +24,15 @@ pub trait LoopState {
     /// A tick is over but for its writes, and the loop may sleep next: the time to hand over what the tick has gathered. What is
     /// queued for connections here leaves before the wait.
     fn before_wait(&mut self, _at: &mut LoopContext<'_>) {}
+    /// The state's timer ([`LoopContext::set_timer`]) ran out.
+    fn timer(&mut self, _at: &mut LoopContext<'_>) {}
     /// A descriptor that the kernel makes readable when something that was begun elsewhere has ended: reads of a file, say.
     /// Asked for once, before the first event; it stays open as long as this lives.
     fn completions(&self) -> Option<RawFd> {
         None
     }
-    /// That descriptor became readable, or was so again (edge-triggered: nobody need read it). Messages sent here are read in
-    /// the same tick.
+    /// That descriptor became readable, or did so again. It is edge-triggered, so it need not be read. Messages sent here are read
+    /// in the same tick.
     fn completed(&mut self, _at: &mut LoopContext<'_>) {}
     /// The loop drains: called once, after its connections were told.
     fn draining(&mut self, _at: &mut LoopContext<'_>) {}
@@ -38,12 +41,21 @@ pub trait LoopState {
 /// A loop in the hands of one of its states.
 pub struct LoopContext<'a> {
     pub(crate) core: &'a mut Core,
+    /// Which state, and its timer.
+    pub(crate) index: u32,
+    pub(crate) timer: &'a mut Option<TimerKey>,
 }
 
 impl LoopContext<'_> {
     /// The loop, for timers and for messages to other loops.
     pub fn lp(&self) -> &Loop {
         &self.core.lp
+    }
+
+    /// Sets (or replaces) the state's one timer: [`LoopState::timer`] is called at that moment of [`Loop::now_ns`]'s clock, to the
+    /// microsecond; `None` clears it. For what has no connection, such as the next try to connect to a peer that is down.
+    pub fn set_timer(&mut self, at_ns: Option<u64>) {
+        self.core.timers.set(self.timer, at_ns, Due::State(self.index));
     }
 
     /// A connection of this loop. `None`: it is gone, ends, or belongs to another loop.

@@ -181,6 +181,7 @@ impl EventLoop {
             match due {
                 Due::Task(task) => self.run_task(task),
                 Due::Connection(id) => self.turn(id, |core, connection| core.precise_due(connection)),
+                Due::State(index) => self.hooks.call_timer(index, &mut self.core),
                 Due::AcceptAgain => self.listeners.pause_is_over(),
                 Due::LookAtPaces => self.look_at_paces(),
                 Due::DrainEnd => self.cut_all(),

@@ -18,6 +18,8 @@ pub(crate) enum Due {
     Task(Task),
     /// The precise timer of a connection.
     Connection(ConnectionId),
+    /// The timer of a loop's state: the `n`-th that was added.
+    State(u32),
     /// The pause after a failed accept is over.
     AcceptAgain,
     /// It is time to look at how fast peers take what waits for them.
@@ -73,6 +75,19 @@ impl Timers {
         self.put(place, entry);
         self.rise(place);
         TimerKey { slot, sequence: entry.sequence }
+    }
+
+    /// Sets, moves or clears the one timer of an owner, which keeps its key.
+    pub(crate) fn set(&mut self, timer: &mut Option<TimerKey>, at_ns: Option<u64>, due: Due) {
+        match (at_ns, *timer) {
+            (Some(at_ns), Some(key)) if self.set_moment(key, at_ns) => {}
+            (Some(at_ns), _) => *timer = Some(self.push(at_ns, due)),
+            (None, Some(key)) => {
+                self.cancel(key);
+                *timer = None;
+            }
+            (None, None) => {}
+        }
     }
 
     /// Moves a timer to another moment. `false`: it has fired or was cancelled.

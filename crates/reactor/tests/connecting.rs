@@ -55,7 +55,7 @@ fn refusing() -> SocketAddr {
 }
 
 #[test]
-fn a_port_on_which_nobody_listens_refuses() {
+fn a_port_without_a_server_refuses() {
     check_failure(loops(1), refusing(), ConnectFailure::Refused);
 }
 

@@ -224,7 +224,7 @@ fn meddlers() -> Server {
 }
 
 #[test]
-fn a_neighbour_is_finished_with_what_was_queued_or_aborted_and_then_is_nobody() {
+fn a_neighbour_is_finished_with_what_was_queued_or_aborted_and_then_is_gone() {
     for (order, last) in [(b"f", b"last words".as_slice()), (b"a", b"")] {
         let server = meddlers();
         let mut first = server.connect();

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::io::{PipeReader, PipeWriter, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -11,8 +13,8 @@ use std::time::Duration;
 
 use crate::harness::{Echo, Making, PATIENCE, any_port, connect, eventually, exchange, loops};
 use reactor::{
-    Accept, ConnectionId, Io, ListenerSettings, Loop, LoopContext, LoopState, Protocol, Reactor, Running, Setup,
-    Traffic,
+    Accept, Closed, ConnectionId, Io, ListenerSettings, Loop, LoopContext, LoopState, Protocol, Reactor, Running,
+    Setup, Traffic,
 };
 
 /// What the connections of one loop gather in a tick; not `Send`.
@@ -147,7 +149,7 @@ fn acceptors_of_two_listeners_and_a_state_share_what_they_like() {
 fn a_listener_without_an_acceptor_is_a_failed_start() {
     let mut reactor = Reactor::new(loops(2)).unwrap();
     reactor.bind(any_port(), ListenerSettings::default()).unwrap();
-    let error = reactor.start().err().expect("nobody accepts").to_string();
+    let error = reactor.start().err().expect("a failed start").to_string();
     assert!(error.ends_with("ended by itself: listener 0 has no acceptor"), "{error}");
 }
 
@@ -182,4 +184,71 @@ impl Protocol for Sizes {
     fn input(&mut self, io: &mut Io<'_>) {
         self.0.send(io.input().len()).unwrap();
     }
+}
+
+/// Tries to connect every few milliseconds until it succeeds; what ends is seen at the end of the tick.
+struct Retrying {
+    to: PathBuf,
+    failed: Rc<RefCell<bool>>,
+    tries: Sender<u32>,
+    count: u32,
+}
+
+/// Notes that its connection could not be made.
+struct Trying(Rc<RefCell<bool>>);
+
+impl Protocol for Trying {
+    fn input(&mut self, _io: &mut Io<'_>) {}
+    fn closed(&mut self, reason: Closed) {
+        *self.0.borrow_mut() = matches!(reason, Closed::Unconnected(_));
+    }
+}
+
+impl Retrying {
+    fn connect(&mut self, at: &mut LoopContext<'_>) {
+        self.count += 1;
+        self.tries.send(self.count).unwrap();
+        if at.connect(self.to.clone(), Box::new(Trying(Rc::clone(&self.failed)))).is_err() {
+            *self.failed.borrow_mut() = true;
+        }
+    }
+}
+
+impl LoopState for Retrying {
+    fn started(&mut self, at: &mut LoopContext<'_>) {
+        // The last setting counts, and what was cleared is silent.
+        at.set_timer(Some(at.lp().now_ns()));
+        at.set_timer(None);
+        self.connect(at);
+    }
+    fn before_wait(&mut self, at: &mut LoopContext<'_>) {
+        if std::mem::take(&mut *self.failed.borrow_mut()) {
+            at.set_timer(Some(at.lp().now_ns() + 5_000_000));
+        }
+    }
+    fn timer(&mut self, at: &mut LoopContext<'_>) {
+        self.connect(at);
+    }
+}
+
+#[test]
+fn a_state_tries_again_by_its_timer_without_a_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("s");
+    let path = to.clone();
+    let mut reactor = Reactor::new(loops(1)).unwrap();
+    let (tries, tried) = mpsc::channel();
+    reactor.set_up(move |setup| {
+        setup.add_state(Box::new(Retrying { to: path.clone(), failed: Rc::default(), tries: tries.clone(), count: 0 }));
+    });
+    let running = reactor.start().unwrap();
+    for count in 1..=3 {
+        assert_eq!(tried.recv_timeout(PATIENCE), Ok(count));
+    }
+    let listener = UnixListener::bind(to).unwrap();
+    listener.accept().unwrap();
+    eventually("it is connected", || running.metrics().sum(|l| l.connected) == 1);
+    eventually("it waits for no more", || running.metrics().sum(|l| l.timers) == 0);
+    running.drain(Duration::ZERO);
+    running.join().unwrap();
 }

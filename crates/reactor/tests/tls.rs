@@ -218,7 +218,7 @@ fn a_slow_reader_stops_a_fast_sender_and_memory_stays_bounded() {
 }
 
 #[test]
-fn who_does_not_shake_hands_is_closed_after_the_time_for_it() {
+fn a_peer_that_does_not_shake_hands_is_closed_after_the_time_for_it() {
     let pair = pair(NAME);
     let tls = pair.server().with_handshake_max(Duration::from_millis(50));
     let server = serve(loops(1), tls, Making::each(|_, _| Box::new(Echo)));
@@ -343,7 +343,7 @@ fn client_and_server_of_two_reactors_exchange_bytes() {
     let pair = pair(NAME);
     let server = serve(loops(1), pair.server(), Making::each(|_, _| Box::new(Echo)));
     let client = Reactor::new(loops(1)).unwrap().start().unwrap();
-    // What it writes at once stays below the high-water mark: above it nobody would read.
+    // What it writes at once stays below the high-water mark: above it neither side would read.
     for bytes in [1, 20_000, 200_000] {
         let tellings = ask(&client, server.address, pair.client(NAME), bytes);
         assert_eq!(tellings.recv_timeout(PATIENCE).unwrap(), format!("{bytes} bytes"));

@@ -1,4 +1,4 @@
-//! What a side of a TLS connection is and trusts: a server's certificate and key, a client's roots and the name it expects.
+//! The settings of either side of TLS: a server's certificate and key, a client's roots and the name that it expects.
 //!
 //! Both are made from PEM text. A [`TlsServer`] is shared by its listeners' loops, and gets another certificate while they run:
 //! handshakes from then on use it, and open connections go on as they are.
@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// Time for a handshake where none is named.
+/// Time for a handshake, unless another is set.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Why a certificate, a key or a name cannot be used.
@@ -119,7 +119,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     if all.is_empty() { Err("no PEM block of a certificate".to_owned()) } else { Ok(all) }
 }
 
-/// The client's side of TLS: whom it trusts, and who its peer has to be. Cheap to clone.
+/// The client's side of TLS: the certificates that it trusts, and the name that its peer must have. Cheap to clone.
 #[derive(Clone)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,

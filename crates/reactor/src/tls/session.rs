@@ -9,8 +9,8 @@
 //! clear bytes of one record; of outgoing ones [`PENDING_BYTES_MAX`]. Nothing is written before the handshake is done, so
 //! the write queue above keeps its bounds and its order.
 //!
-//! A peer that ends without a close_notify may have been cut off by somebody else (RFC 8446, 6.1): that is an error
-//! (`UnexpectedEof`), not the end of its input.
+//! A connection that ends without a close_notify may have been cut off by an attacker (RFC 8446, 6.1): that is an error
+//! (`UnexpectedEof`), not the end of the peer's input.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::time::Duration;
