@@ -238,7 +238,7 @@ impl Link {
     }
 
     /// Whether this connection has work for the next tick that no event will announce.
-    #[inline]
+    #[inline(always)] // once a turn
     pub(crate) fn has_more(&self) -> bool {
         match self.phase {
             Phase::Open => self.owes_writable() || self.takes_input() && (self.wants_input || self.may_read()),

@@ -45,16 +45,8 @@ impl Core {
     /// The kernel said something of this connection: does what comes before its turn, and tells which turn that is.
     pub(crate) fn event(&mut self, connection: &mut Connection, readiness: Readiness) -> Turn {
         let link = &mut connection.link;
-        if link.phase == Phase::Connecting {
-            self.finish_connect(connection, readiness);
-            return Turn::Over;
-        }
-        if link.phase == Phase::Handshaking {
-            link.transport.note(readiness);
-            if readiness.failed {
-                link.transport.expect_input(); // the read says why
-            }
-            self.shake_hands_soon(connection);
+        if matches!(link.phase, Phase::Connecting | Phase::Handshaking) {
+            self.event_before_open(connection, readiness);
             return Turn::Over;
         }
         if readiness.failed {
@@ -81,6 +73,20 @@ impl Core {
             Phase::Lingering { .. } if link.transport.is_readable() || link.transport.has_pending() => Turn::Linger,
             _ => Turn::Over,
         }
+    }
+
+    /// The same of one that is not open yet.
+    #[cold]
+    fn event_before_open(&mut self, connection: &mut Connection, readiness: Readiness) {
+        let link = &mut connection.link;
+        if link.phase == Phase::Connecting {
+            return self.finish_connect(connection, readiness);
+        }
+        link.transport.note(readiness);
+        if readiness.failed {
+            link.transport.expect_input(); // the read says why
+        }
+        self.shake_hands_soon(connection);
     }
 
     /// The turn itself.
