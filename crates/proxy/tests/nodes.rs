@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether a program is on the PATH; where not, the closing line counts the test as skipped.
-pub fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     if !there {
@@ -20,14 +20,14 @@ pub fn is_there(program: &str) -> bool {
 }
 
 /// A port of loopback that nothing listens on at the moment.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A program that listens.
-pub struct Program {
+pub(crate) struct Program {
     process: Child,
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Drop for Program {
@@ -40,7 +40,7 @@ impl Drop for Program {
 
 impl Program {
     /// Starts a program and waits until it listens on a port of loopback.
-    pub fn start(command: &mut Command, port: u16) -> Program {
+    pub(crate) fn start(command: &mut Command, port: u16) -> Program {
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let program = Program { process, address: SocketAddr::from(([127, 0, 0, 1], port)) };
         let started = Instant::now();
@@ -52,7 +52,7 @@ impl Program {
     }
 
     /// A Redis that keeps nothing on disk.
-    pub fn redis() -> Program {
+    pub(crate) fn redis() -> Program {
         let port = free_port();
         let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp", "--port"];
         Program::start(Command::new("redis-server").args(arguments).arg(port.to_string()), port)
@@ -60,17 +60,17 @@ impl Program {
 }
 
 /// A plain connection: requests as arrays of bulk strings.
-pub struct Plain(BufReader<TcpStream>);
+pub(crate) struct Plain(BufReader<TcpStream>);
 
 impl Plain {
-    pub fn connect(address: SocketAddr) -> Plain {
+    pub(crate) fn connect(address: SocketAddr) -> Plain {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Plain(BufReader::new(stream))
     }
 
     /// Sends commands without waiting for replies.
-    pub fn send<'a>(&mut self, commands: impl IntoIterator<Item = &'a [&'a [u8]]>) {
+    pub(crate) fn send<'a>(&mut self, commands: impl IntoIterator<Item = &'a [&'a [u8]]>) {
         let mut bytes = Vec::new();
         for arguments in commands {
             bytes.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
@@ -84,7 +84,7 @@ impl Plain {
     }
 
     /// A line of a reply, without its end.
-    pub fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         assert!(line.ends_with("\r\n"), "the connection ended: {line:?}");
@@ -93,7 +93,7 @@ impl Plain {
     }
 
     /// A reply that is an array of bulk strings.
-    pub fn texts(&mut self) -> Vec<Vec<u8>> {
+    pub(crate) fn texts(&mut self) -> Vec<Vec<u8>> {
         let count = self.line();
         let count: usize = count.strip_prefix('*').unwrap_or_else(|| panic!("{count}")).parse().unwrap();
         let mut texts = Vec::with_capacity(count);

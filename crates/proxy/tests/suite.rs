@@ -3,3 +3,4 @@
 
 mod nodes;
 mod placement;
+mod reshard;

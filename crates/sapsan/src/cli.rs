@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Token(Token),
     /// Check every page, tree and index of a data folder, or the views of a running server
     Verify(Verify),
+    /// Copy every key of one Redis, with its time to live, to the nodes that a placement gives them
+    Reshard(Reshard),
     /// Show what a data folder holds, or what a running server (http://ADDRESS:PORT, unix:PATH) tells of its store
     Stat(Stat),
     /// Tells those who look for it how data comes out
@@ -246,6 +248,49 @@ pub(crate) struct Token {
     /// When it ends: YYYY-MM-DD, the day's beginning in UTC, or YYYY-MM-DDTHH:MM:SSZ
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reshard {
+    /// Where the keys are: HOST:PORT, redis://USER:PASSWORD@HOST:PORT or unix:///PATH
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) from: String,
+    /// Where they go, in the order of the proxy's nodes: addresses of the same form, by commas
+    #[arg(long, value_name = "ADDRS", value_delimiter = ',', required = true)]
+    pub(crate) nodes: Vec<String>,
+    /// Number of the database, of the source and of the nodes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) db: u32,
+    /// Which key goes to which node
+    #[arg(long, value_enum, default_value_t = KeyHash::Crc32)]
+    pub(crate) hash: KeyHash,
+    /// Remove all keys of the database from the nodes first
+    #[arg(long)]
+    pub(crate) flushdb: bool,
+    /// Compare every key, its value and its time to live, when all is copied; alone with --no-copy
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Copy nothing: with --verify, only compare
+    #[arg(long, requires = "verify", conflicts_with_all = ["flushdb", "live"])]
+    pub(crate) no_copy: bool,
+    /// Follow changes until Ctrl-C, for which the clients' writes to the source are ended first. Then the nodes have every change that
+    /// the source executed before Ctrl-C; until then they are behind it, and a change of one key may be there before an earlier change of
+    /// another one. FLUSHDB, FLUSHALL and SWAPDB are not followed. The source is told to publish its changes (notify-keyspace-events) and
+    /// told its old setting at the end. If its messages are lost, everything is copied again
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Copy by the commands of each type, not by DUMP and RESTORE
+    #[arg(long)]
+    pub(crate) by_type: bool,
+}
+
+/// How a key finds its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyHash {
+    /// CRC-32 of the key, or of the tag at its end, modulo the nodes: RedisSharding's
+    Crc32,
+    /// twemproxy's default: ketama over servers HOST:PORT by fnv1a_64
+    Ketama,
 }
 
 #[derive(Debug, Args)]

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Compact(arguments) => commands::compact::run(&arguments),
         Command::Token(arguments) => commands::token::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
+        Command::Reshard(arguments) => commands::reshard::run(&arguments),
         Command::Stat(arguments) => commands::stat::run(&arguments),
         Command::Export(_) => Err(NO_EXPORT.to_owned()),
     };

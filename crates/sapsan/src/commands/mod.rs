@@ -12,6 +12,7 @@ pub(crate) mod output;
 mod progress;
 pub(crate) mod query;
 mod remote;
+pub(crate) mod reshard;
 pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod stat;

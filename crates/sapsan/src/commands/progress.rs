@@ -12,6 +12,11 @@ pub(super) fn entries(total: u64) -> ProgressBar {
     styled(ProgressBar::new(total), "{bar:30} {human_pos}/{human_len} entries, {msg}, {elapsed}")
 }
 
+/// Counts keys of a Redis.
+pub(super) fn keys(total: u64) -> ProgressBar {
+    styled(ProgressBar::new(total), "{bar:30} {human_pos}/{human_len} keys, {per_sec}, {eta} left {msg}")
+}
+
 /// Counts bytes of input; the message tells the documents.
 pub(super) fn bytes(total: u64) -> ProgressBar {
     styled(ProgressBar::new(total), "{bar:30} {bytes}/{total_bytes}, {msg}, {eta} left")

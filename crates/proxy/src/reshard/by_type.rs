@@ -1,0 +1,137 @@
+//! Copying a key by the commands of its type, piece by piece: between versions that do not read each other's dumps.
+//!
+//! The key is removed from the node first, and has all its parts only at the end. Of a stream the entries and the groups' positions are
+//! copied, not the entries that consumers have not acknowledged yet.
+
+use resp::{Client, Error, FromReply, Pipeline, Settings, ToArguments};
+
+use super::ReshardError;
+use super::source::Expiry;
+
+/// Elements that are read and written at once.
+const PIECE: usize = 500;
+
+/// Source, node, and the node's settings for messages.
+type Pair<'c> = (&'c mut Client, &'c mut Client, &'c Settings);
+
+/// Elements as the source gives them, and as the node takes them.
+type Texts = Vec<Vec<u8>>;
+
+/// Copies one key; one that is not there is removed from the node.
+pub(super) fn copy((source, target, node): Pair<'_>, key: &[u8]) -> Result<(), ReshardError> {
+    let mut copy = Copy { source, target, node, key };
+    let kind: String = copy.read(("TYPE", key))?;
+    copy.write(("DEL", key))?;
+    match kind.as_str() {
+        "none" => return Ok(()),
+        "string" => {
+            if let Some(value) = copy.read::<Option<Vec<u8>>>(("GET", key))? {
+                copy.write(("SET", key, value))?;
+            }
+        }
+        "list" => copy.list()?,
+        "hash" => copy.scanned("HSCAN", "HSET", |texts| texts)?,
+        "set" => copy.scanned("SSCAN", "SADD", |texts| texts)?,
+        // A member and its score come in the other order than they go.
+        "zset" => copy.scanned("ZSCAN", "ZADD", |texts| {
+            let (pairs, _) = texts.as_chunks::<2>();
+            pairs.iter().flat_map(|[member, score]| [score.clone(), member.clone()]).collect()
+        })?,
+        "stream" => copy.stream()?,
+        _ => return Err(ReshardError::Type { key: key.to_vec(), kind }),
+    }
+    let left: i64 = copy.read(("PTTL", key))?;
+    match Expiry::of(left) {
+        Some(expiry) => copy.write(("PEXPIRE", key, expiry.milliseconds())),
+        None => Ok(()),
+    }
+}
+
+struct Copy<'c> {
+    source: &'c mut Client,
+    target: &'c mut Client,
+    node: &'c Settings,
+    key: &'c [u8],
+}
+
+impl Copy<'_> {
+    fn read<T: FromReply>(&mut self, command: impl ToArguments) -> Result<T, ReshardError> {
+        self.source.command(command).map_err(ReshardError::Source)
+    }
+
+    fn write(&mut self, command: impl ToArguments) -> Result<(), ReshardError> {
+        self.target.command::<()>(command).map_err(|error| ReshardError::of_node(self.node, error))
+    }
+
+    fn list(&mut self) -> Result<(), ReshardError> {
+        for from in (0..).step_by(PIECE) {
+            let texts: Texts = self.read(("LRANGE", self.key, from, from + PIECE - 1))?;
+            if texts.is_empty() {
+                break;
+            }
+            self.write(("RPUSH", self.key, texts))?;
+        }
+        Ok(())
+    }
+
+    /// A type whose elements come by a cursor.
+    fn scanned(&mut self, scan: &str, add: &str, ordered: impl Fn(Texts) -> Texts) -> Result<(), ReshardError> {
+        let mut cursor = 0;
+        loop {
+            let (next, texts): (u64, Texts) = self.read((scan, self.key, cursor, "COUNT", PIECE))?;
+            // Of a small value all come at once, however many were asked for.
+            for piece in texts.chunks(2 * PIECE) {
+                self.write((add, self.key, ordered(piece.to_vec())))?;
+            }
+            if next == 0 {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
+    fn stream(&mut self) -> Result<(), ReshardError> {
+        let mut from = "-".to_owned();
+        loop {
+            let entries: Vec<(String, Texts)> = self.read(("XRANGE", self.key, from.as_str(), "+", "COUNT", PIECE))?;
+            let Some((last, _)) = entries.last() else { break };
+            from = behind(last);
+            let mut pipeline = Pipeline::new();
+            for (id, fields) in &entries {
+                pipeline.add(("XADD", self.key, id, fields));
+            }
+            self.write_all(&pipeline)?;
+        }
+        let groups: Vec<std::collections::HashMap<String, resp::Value>> = self.read(("XINFO", "GROUPS", self.key))?;
+        let mut pipeline = Pipeline::new();
+        for group in groups {
+            if let (Some(name), Some(delivered)) = (text(group.get("name")), text(group.get("last-delivered-id"))) {
+                pipeline.add(("XGROUP", "CREATE", self.key, name, delivered, "MKSTREAM"));
+            }
+        }
+        self.write_all(&pipeline)
+    }
+
+    fn write_all(&mut self, pipeline: &Pipeline) -> Result<(), ReshardError> {
+        let results = self.target.pipeline::<()>(pipeline);
+        let outcome: Result<Vec<()>, Error> = results.and_then(|results| results.into_iter().collect());
+        outcome.map(drop).map_err(|error| ReshardError::of_node(self.node, error))
+    }
+}
+
+/// The first id behind this one, of the form MILLISECONDS-NUMBER.
+fn behind(id: &str) -> String {
+    let (milliseconds, number) = id.split_once('-').unwrap_or((id, "0"));
+    match number.parse::<u64>().ok().and_then(|number| number.checked_add(1)) {
+        Some(next) => format!("{milliseconds}-{next}"),
+        None => format!("{}-0", milliseconds.parse::<u64>().map_or(u64::MAX, |milliseconds| milliseconds + 1)),
+    }
+}
+
+fn text(value: Option<&resp::Value>) -> Option<Vec<u8>> {
+    match value? {
+        resp::Value::Bulk(bytes) => Some(bytes.clone()),
+        resp::Value::Simple(text) => Some(text.clone().into_bytes()),
+        _ => None,
+    }
+}

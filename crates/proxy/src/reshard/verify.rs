@@ -1,0 +1,216 @@
+//! Comparing the source with the nodes, key by key.
+//!
+//! Equal dumps are equal values. Dumps of equal values may differ (sets and hashes have no order, versions have formats), so where they
+//! do, the values themselves are compared. A key that changes while it is compared is compared once more.
+
+use std::sync::atomic::Ordering;
+
+use resp::{Client, Pipeline, Settings, Value};
+
+use super::source::{Change, Content, Source};
+use super::{Reshard, ReshardError};
+
+/// Most keys that are told by name.
+const TOLD_MAX: usize = 20;
+/// Times to live that differ by less are equal: they are read one after the other, and go on between.
+const EXPIRY_DIFFERENCE_MS: u64 = 2_000;
+/// Keys that are asked about in one pipeline.
+const ASKED_AT_ONCE: usize = 500;
+
+/// What a comparison found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Keys of the source that were compared.
+    pub keys: u64,
+    /// Those that differ, the first [`TOLD_MAX`] of them.
+    pub differing: Vec<Differing>,
+    /// How many differ.
+    pub differing_keys: u64,
+    /// How many keys the nodes have that the source does not.
+    pub extra_keys: u64,
+}
+
+/// A key that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differing {
+    /// The key.
+    pub key: Vec<u8>,
+    /// How it differs, in words.
+    pub how: &'static str,
+}
+
+impl Verified {
+    /// Whether the nodes have what the source has, and nothing else.
+    pub fn is_equal(&self) -> bool {
+        self.differing_keys == 0 && self.extra_keys == 0
+    }
+
+    fn add(&mut self, key: &[u8], how: &'static str) {
+        self.differing_keys += 1;
+        if self.differing.len() < TOLD_MAX {
+            self.differing.push(Differing { key: key.to_vec(), how });
+        }
+    }
+}
+
+impl Reshard<'_> {
+    /// Compares every key, its value and its time to live.
+    ///
+    /// # Errors
+    /// The source or a node is not reached, or refuses; [`ReshardError::Stopped`].
+    pub fn verify(&self, told: &mut dyn FnMut(u64)) -> Result<Verified, ReshardError> {
+        let mut source = Source::new(&self.plan.source);
+        let mut nodes: Vec<Source> = self.plan.nodes.iter().map(Source::new).collect();
+        let (mut found, mut cursor) = (Verified::default(), Some(0));
+        while let Some(at) = cursor {
+            let (next, keys) = source.scan(at)?;
+            cursor = (next != 0).then_some(next);
+            for chunk in keys.chunks(source.chunk_keys().max(1)) {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Err(ReshardError::Stopped);
+                }
+                self.compare(&mut source, &mut nodes, chunk, &mut found)?;
+                told(chunk.len() as u64);
+            }
+        }
+        found.extra_keys = self.each_extra_key(|_, _| Ok(()))?;
+        Ok(found)
+    }
+
+    fn compare(
+        &self,
+        source: &mut Source,
+        nodes: &mut [Source],
+        keys: &[Vec<u8>],
+        found: &mut Verified,
+    ) -> Result<(), ReshardError> {
+        found.keys += keys.len() as u64;
+        let mut by_node: Vec<Vec<Change>> = nodes.iter().map(|_| Vec::new()).collect();
+        for change in source.dump(keys.to_vec())? {
+            by_node[self.plan.placement.node(&change.key, 0)].push(change);
+        }
+        for ((settings, node), changes) in self.plan.nodes.iter().zip(nodes).zip(by_node) {
+            let keys = changes.iter().map(|change| change.key.clone()).collect();
+            let there = node.dump(keys).map_err(|error| error.at(settings))?;
+            for (here, there) in changes.iter().zip(&there) {
+                if difference(&here.content, &there.content).is_some()
+                    && let Some(how) = self.difference_of_values(settings, &here.key)?
+                {
+                    found.add(&here.key, how);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a key on both sides by the commands of its type.
+    fn difference_of_values(&self, node: &Settings, key: &[u8]) -> Result<Option<&'static str>, ReshardError> {
+        let here = read(&mut Client::new(self.plan.source.clone()), key).map_err(ReshardError::Source)?;
+        let there = read(&mut Client::new(node.clone()), key).map_err(|error| ReshardError::of_node(node, error))?;
+        Ok(match (here, there) {
+            (None, None) => None,
+            // It expires between one look and the other.
+            (Some((_, Some(left))), None) | (None, Some((_, Some(left)))) if left <= EXPIRY_DIFFERENCE_MS => None,
+            (Some(_), None) => Some("is not on its node"),
+            (None, Some(_)) => Some("is not in the source"),
+            (Some((here, _)), Some((there, _))) if here != there => Some("has another value on its node"),
+            (Some((_, here)), Some((_, there))) if !is_near(here, there) => {
+                Some("has another time to live on its node")
+            }
+            _ => None,
+        })
+    }
+
+    /// Looks for keys on the nodes that the source does not have, or that belong to another node; calls `each` with a node's client
+    /// and the keys of one of its chunks; gives their number.
+    pub(super) fn each_extra_key(
+        &self,
+        mut each: impl FnMut(&mut Client, &[Vec<u8>]) -> Result<(), resp::Error>,
+    ) -> Result<u64, ReshardError> {
+        let (mut client, mut count) = (Client::new(self.plan.source.clone()), 0);
+        for (place, settings) in self.plan.nodes.iter().enumerate() {
+            let (mut node, mut writer) = (Source::new(settings), Client::new(settings.clone()));
+            let mut cursor = Some(0);
+            while let Some(at) = cursor {
+                let (next, keys) = node.scan(at).map_err(|error| error.at(settings))?;
+                cursor = (next != 0).then_some(next);
+                for keys in keys.chunks(ASKED_AT_ONCE) {
+                    let mut pipeline = Pipeline::new();
+                    for key in keys {
+                        pipeline.add(("EXISTS", key));
+                    }
+                    let known = client.pipeline::<bool>(&pipeline).map_err(ReshardError::Source)?;
+                    let mut extra = Vec::new();
+                    for (key, known) in keys.iter().zip(known) {
+                        if !known.map_err(ReshardError::Source)? || self.plan.placement.node(key, 0) != place {
+                            extra.push(key.clone());
+                        }
+                    }
+                    count += extra.len() as u64;
+                    if !extra.is_empty() {
+                        each(&mut writer, &extra).map_err(|error| ReshardError::of_node(settings, error))?;
+                    }
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
+impl ReshardError {
+    /// An error of reading, where it was a node that was read.
+    fn at(self, node: &Settings) -> ReshardError {
+        match self {
+            ReshardError::Source(error) => ReshardError::of_node(node, error),
+            other => other,
+        }
+    }
+}
+
+fn difference(here: &Content, there: &Content) -> Option<()> {
+    match (here, there) {
+        (Content::Dumped { dump: a, expiry: x }, Content::Dumped { dump: b, expiry: y })
+            if a == b && is_near(x.map(|x| x.milliseconds()), y.map(|y| y.milliseconds())) =>
+        {
+            None
+        }
+        (Content::Gone, Content::Gone) => None,
+        _ => Some(()),
+    }
+}
+
+fn is_near(a: Option<u64>, b: Option<u64>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.abs_diff(b) <= EXPIRY_DIFFERENCE_MS,
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
+/// A value in a form in which equal values are equal, and the milliseconds it lives; none where there is no such key.
+fn read(client: &mut Client, key: &[u8]) -> Result<Option<(Value, Option<u64>)>, resp::Error> {
+    let kind: String = client.command(("TYPE", key))?;
+    let mut value: Value = match kind.as_str() {
+        "none" => return Ok(None),
+        "string" => client.command(("GET", key))?,
+        "list" => client.command(("LRANGE", key, 0, -1))?,
+        "hash" => client.command(("HGETALL", key))?,
+        "set" => client.command(("SMEMBERS", key))?,
+        "zset" => client.command(("ZRANGE", key, 0, -1, "WITHSCORES"))?,
+        "stream" => client.command(("XRANGE", key, "-", "+"))?,
+        _ => client.command(("DUMP", key))?,
+    };
+    let by_bytes = |value: &Value| format!("{value:?}");
+    match (&mut value, kind.as_str()) {
+        (Value::Array(members) | Value::Set(members), "set") => members.sort_by_cached_key(by_bytes),
+        (Value::Array(flat), "hash") => {
+            let (pairs, _) = flat.as_chunks::<2>();
+            let mut pairs: Vec<Value> = pairs.iter().map(|pair| Value::Array(pair.to_vec())).collect();
+            pairs.sort_by_cached_key(by_bytes);
+            *flat = pairs;
+        }
+        (Value::Map(pairs), "hash") => pairs.sort_by_cached_key(|(field, _)| by_bytes(field)),
+        _ => {}
+    }
+    let left: i64 = client.command(("PTTL", key))?;
+    Ok(Some((Value::Array(vec![Value::Simple(kind), value]), u64::try_from(left).ok())))
+}

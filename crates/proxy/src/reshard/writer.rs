@@ -1,0 +1,72 @@
+//! Writing keys to one node, on a thread of its own: while it waits for the node, the source is read on.
+
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use resp::{Client, Error, Pipeline, Settings};
+
+use super::source::{Change, Content};
+use super::{ReshardError, by_type};
+
+/// The writers' ends that changes are handed to.
+pub(super) struct Writers(Vec<SyncSender<Vec<Change>>>);
+
+impl Writers {
+    pub(super) fn new(senders: Vec<SyncSender<Vec<Change>>>) -> Writers {
+        Writers(senders)
+    }
+
+    /// Hands each change to its node; waits where a node is two chunks behind.
+    pub(super) fn hand_over(&self, changes: Vec<Change>, node: impl Fn(&[u8]) -> usize) -> Result<(), ReshardError> {
+        let mut chunks: Vec<Vec<Change>> = self.0.iter().map(|_| Vec::new()).collect();
+        for change in changes {
+            chunks[node(&change.key)].push(change);
+        }
+        for (sender, chunk) in self.0.iter().zip(chunks).filter(|(_, chunk)| !chunk.is_empty()) {
+            // The writer has ended, with an error that is told in place of this one.
+            sender.send(chunk).map_err(|_| ReshardError::Stopped)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes what comes to a node, until the last sender is gone.
+pub(super) fn write(node: &Settings, source: &Settings, chunks: Receiver<Vec<Change>>) -> Result<(), ReshardError> {
+    let (mut target, mut reader) = (Client::new(node.clone()), Client::new(source.clone()));
+    for chunk in chunks {
+        let again = write_chunk(&mut target, &chunk).map_err(|error| ReshardError::of_node(node, error))?;
+        for key in again {
+            by_type::copy((&mut reader, &mut target, node), key)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a chunk in one pipeline; gives the keys that are to be copied by their types.
+fn write_chunk<'c>(target: &mut Client, chunk: &'c [Change]) -> Result<Vec<&'c [u8]>, Error> {
+    let (mut pipeline, mut sent, mut again) = (Pipeline::new(), Vec::new(), Vec::new());
+    for Change { key, content } in chunk {
+        match content {
+            Content::Dumped { dump, expiry } => {
+                let expiry = expiry.map_or(0, |expiry| expiry.milliseconds());
+                pipeline.add(("RESTORE", key, expiry, dump, "REPLACE"));
+            }
+            Content::Gone => {
+                pipeline.add(("DEL", key));
+            }
+            Content::ByType => {
+                again.push(key.as_slice());
+                continue;
+            }
+        }
+        sent.push(key.as_slice());
+    }
+    for (key, result) in sent.into_iter().zip(target.pipeline::<()>(&pipeline)?) {
+        match result {
+            Ok(()) => {}
+            // Whatever it refuses of a dump, the commands of the type are tried: they tell a better reason.
+            Err(Error::Server(_)) => again.push(key),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(again)
+}

@@ -1,0 +1,208 @@
+//! Resharding between real servers.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use proxy::placement::Placement;
+use proxy::reshard::{Following, Plan, Reshard, ReshardError};
+use resp::{Client, Pipeline, Settings};
+
+use crate::nodes::{Program, is_there};
+
+/// A source and four nodes.
+struct Servers {
+    source: Program,
+    nodes: Vec<Program>,
+}
+
+impl Servers {
+    fn start() -> Option<Servers> {
+        is_there("redis-server")
+            .then(|| Servers { source: Program::redis(), nodes: (0..4).map(|_| Program::redis()).collect() })
+    }
+
+    fn plan(&self, database: u32, by_type: bool) -> Plan {
+        let settings =
+            |program: &Program| Settings { database, ..Settings::of(&format!("redis://{}", program.address)).unwrap() };
+        Plan {
+            source: settings(&self.source),
+            nodes: self.nodes.iter().map(settings).collect(),
+            placement: Placement::Crc32 { nodes: self.nodes.len() },
+            by_type,
+        }
+    }
+}
+
+/// Keys of all types, small and large, some with a time to live.
+fn fill(client: &mut Client, keys: usize) {
+    let mut pipeline = Pipeline::new();
+    for number in 0..keys {
+        let key = format!("key:{number}{{tag{}}}", number % 50);
+        let many: Vec<String> = (0..1_700).map(|part| format!("part{part}")).collect();
+        match number % 9 {
+            0 => pipeline.add(("SADD", &key, "b", "a", number)),
+            1 => pipeline.add(("HSET", &key, "field", number, "other", "\0\r\n\u{ff}")),
+            2 => pipeline.add(("RPUSH", &key, number, "x", "", "y")),
+            3 => pipeline.add(("ZADD", &key, 1.5, "a", "-inf", "b", number, "c")),
+            4 => pipeline.add(("XADD", &key, "1-1", "f", number)).add(("XADD", &key, "1-2", "g", "h")),
+            5 if number % 90 == 5 => pipeline.add(("SADD", &key, many)),
+            6 if number % 90 == 6 => pipeline.add(("RPUSH", &key, many)),
+            7 => pipeline.add(("SET", &key, number, "PX", 600_000 + number)),
+            _ => pipeline.add(("SET", &key, "v".repeat(number % 3_000))),
+        };
+    }
+    pipeline.add(("XGROUP", "CREATE", "key:4{tag4}", "readers", "1-1"));
+    client.pipeline::<()>(&pipeline).unwrap().into_iter().for_each(Result::unwrap);
+}
+
+#[track_caller]
+fn check_equal(reshard: &Reshard<'_>, keys: u64) {
+    let found = reshard.verify(&mut |_| {}).unwrap();
+    assert!(found.is_equal(), "{found:?}");
+    assert_eq!(found.keys, keys);
+}
+
+#[test]
+fn every_key_of_every_type_comes_with_its_time_to_live_and_may_come_again() {
+    let Some(servers) = Servers::start() else { return };
+    for (database, by_type) in [(0, false), (3, true)] {
+        let (plan, stop) = (servers.plan(database, by_type), AtomicBool::new(false));
+        let mut source = Client::new(plan.source.clone());
+        fill(&mut source, 3_000);
+        // What stood there before goes with --flushdb.
+        let mut node = Client::new(plan.nodes[1].clone());
+        node.command::<()>(("SET", "stranger", 1)).unwrap();
+        let reshard = Reshard::new(plan.clone(), &stop);
+        reshard.flush().unwrap();
+        let mut last = None;
+        assert_eq!(reshard.copy(&mut |progress| last = Some(progress)).unwrap(), 3_000);
+        assert_eq!(last.map(|progress| (progress.keys, progress.read)), Some((3_000, 3_000)));
+        check_equal(&reshard, 3_000);
+        // Run again, it copies the same.
+        assert_eq!(reshard.copy(&mut |_| {}).unwrap(), 3_000);
+        check_equal(&reshard, 3_000);
+        let group = |mut client: Client| {
+            let groups: Vec<resp::Value> = client.command(("XINFO", "GROUPS", "key:4{tag4}")).unwrap();
+            groups.len()
+        };
+        let place = plan.placement.node(b"key:4{tag4}", 0);
+        assert_eq!(group(Client::new(plan.nodes[place].clone())), 1);
+    }
+}
+
+#[test]
+fn what_differs_is_found_by_its_key() {
+    let Some(servers) = Servers::start() else { return };
+    let (plan, stop) = (servers.plan(0, false), AtomicBool::new(false));
+    let mut source = Client::new(plan.source.clone());
+    fill(&mut source, 500);
+    let reshard = Reshard::new(plan.clone(), &stop);
+    reshard.copy(&mut |_| {}).unwrap();
+    let change = |key: &str, command: &[&str]| {
+        let mut node = Client::new(plan.nodes[plan.placement.node(key.as_bytes(), 0)].clone());
+        node.command::<()>(command).unwrap();
+    };
+    change("key:0{tag0}", &["SREM", "key:0{tag0}", "a"]);
+    change("key:7{tag7}", &["PERSIST", "key:7{tag7}"]);
+    change("key:10{tag10}", &["DEL", "key:10{tag10}"]);
+    change("more", &["SET", "more", "1"]);
+    let found = reshard.verify(&mut |_| {}).unwrap();
+    let mut told: Vec<String> =
+        found.differing.iter().map(|d| format!("{} {}", String::from_utf8_lossy(&d.key), d.how)).collect();
+    told.sort_unstable();
+    assert_eq!(
+        told,
+        [
+            "key:0{tag0} has another value on its node",
+            "key:10{tag10} is not on its node",
+            "key:7{tag7} has another time to live on its node"
+        ]
+    );
+    assert_eq!((found.differing_keys, found.extra_keys), (3, 1));
+    // A set in another order is the same set.
+    change("key:0{tag0}", &["SADD", "key:0{tag0}", "a"]);
+    assert_eq!(reshard.verify(&mut |_| {}).unwrap().differing_keys, 2);
+}
+
+#[test]
+fn a_node_that_is_not_there_and_a_stop_are_told() {
+    let Some(mut servers) = Servers::start() else { return };
+    let (stop, stopped) = (AtomicBool::new(false), AtomicBool::new(true));
+    let mut plan = servers.plan(0, false);
+    plan.nodes.iter_mut().for_each(|node| node.timeout = Duration::from_millis(500));
+    fill(&mut Client::new(plan.source.clone()), 500);
+    assert!(matches!(Reshard::new(plan.clone(), &stopped).copy(&mut |_| {}), Err(ReshardError::Stopped)));
+    let gone = servers.nodes.remove(2);
+    let address = gone.address.to_string();
+    drop(gone);
+    let error = Reshard::new(plan, &stop).copy(&mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains(&format!("the node {address}: not sent: no connection")), "{error}");
+}
+
+/// Changes keys of all kinds until it is told to end; gives how often.
+fn change_all(client: &mut Client, seed: u64, is_over: &AtomicBool) -> u64 {
+    let (mut number, mut changes) = (seed, 0);
+    while !is_over.load(Ordering::Relaxed) {
+        // A linear congruential generator (Knuth, MMIX).
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (key, part) = (format!("key:{}", (number >> 33) % 2_000), (number >> 20) % 100);
+        let mut pipeline = Pipeline::new();
+        match (number >> 50) % 8 {
+            0 => pipeline.add(("DEL", &key)),
+            1 => pipeline.add(("SET", &key, number)),
+            2 => pipeline.add(("SET", &key, number, "PX", 1 + part)),
+            3 => pipeline.add(("DEL", &key)).add(("HSET", &key, part, number)),
+            4 => pipeline.add(("RENAME", &key, format!("key:{part}"))),
+            5 => pipeline.add(("DEL", &key)).add(("RPUSH", &key, part, number)),
+            6 => pipeline.add(("EXPIRE", &key, 1_000 + part)),
+            _ => pipeline.add(("APPEND", &key, part)),
+        };
+        // Some are refused, for the key is of another type by then.
+        changes += client.pipeline::<resp::Value>(&pipeline).unwrap().len() as u64;
+    }
+    changes
+}
+
+#[test]
+fn changes_are_followed_until_the_stop_and_none_before_it_is_missing() {
+    let Some(servers) = Servers::start() else { return };
+    let (plan, stop, is_over) = (servers.plan(0, false), AtomicBool::new(false), AtomicBool::new(false));
+    fill(&mut Client::new(plan.source.clone()), 1_000);
+    // What the source does not have goes.
+    Client::new(plan.nodes[0].clone()).command::<()>(("SET", "stranger", 1)).unwrap();
+    let reshard = Reshard::new(plan.clone(), &stop);
+    let told_behind = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (1..=2)
+            .map(|seed| {
+                let (settings, is_over) = (plan.source.clone(), &is_over);
+                scope.spawn(move || change_all(&mut Client::new(settings), seed, is_over))
+            })
+            .collect();
+        let following = scope.spawn(|| {
+            reshard.follow(&mut |how| {
+                if let Following::Behind(_) = how {
+                    told_behind.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        while told_behind.load(Ordering::Relaxed) < 20 {
+            assert!(!following.is_finished());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // A lost connection costs a second copy and loses nothing.
+        Client::new(plan.source.clone()).command::<()>(("CLIENT", "KILL", "TYPE", "pubsub")).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        is_over.store(true, Ordering::Relaxed);
+        let changes: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+        stop.store(true, Ordering::Relaxed);
+        let again = following.join().unwrap().unwrap();
+        assert!(changes > 1_000 && again > 0, "{changes} changes, {again} keys copied again");
+    });
+    let never = AtomicBool::new(false);
+    let found = Reshard::new(plan.clone(), &never).verify(&mut |_| {}).unwrap();
+    assert!(found.is_equal(), "{found:?}");
+    let setting: (String, String) =
+        Client::new(plan.source).command(("CONFIG", "GET", "notify-keyspace-events")).unwrap();
+    assert_eq!(setting.1, "", "the setting is put back");
+}
