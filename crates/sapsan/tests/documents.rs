@@ -52,11 +52,12 @@ const PAGES: [(&str, &str, Against, usize); 18] = [
 ];
 
 /// The beginnings of commands that are not run, and why.
-const NOT_RUN: [(&str, &str); 4] = [
+const NOT_RUN: [(&str, &str); 5] = [
     ("cargo run --release -- demo", "makes a release build; `sapsan demo` is run"),
     ("cargo xtask", "runs this test, or measures for minutes"),
     ("cargo build", "this test has its binary"),
     ("sapsan generate stackoverflow-users --docs 5900000", "makes 5 GB"),
+    ("sapsan reshard", "wants Redis servers: tests/reshard.rs runs it"),
 ];
 
 /// Languages of fenced blocks that are not checked, and why.

@@ -45,7 +45,9 @@ impl Remote {
     /// The server that a text names, if it is an address of one and no folder.
     pub(super) fn of(text: &str, secret: &Secret) -> Option<Result<Remote, String>> {
         if text.starts_with("https://") {
-            return Some(Err(format!("{text}: commands do not speak TLS; ask on the server's own machine, by http:// or by unix:PATH (`[server] admin`)")));
+            return Some(Err(format!(
+                "{text}: commands do not speak TLS; ask on the server's own machine, by http:// or by unix:PATH (`[server] admin`)"
+            )));
         }
         let place = match text.strip_prefix(UNIX_SCHEME) {
             Some("") => return Some(Err(format!("{text}: unix:PATH is expected"))),
