@@ -21,9 +21,18 @@ pub(crate) fn write_integer(output: &mut Vec<u8>, kind: u8, integer: i64) {
     output.extend_from_slice(b"\r\n");
 }
 
-/// The same of a count, which is never negative.
+/// The same of a count, which is never negative. Nearly all have one or two digits: those are written without a call.
 #[inline]
 pub(crate) fn write_count(output: &mut Vec<u8>, kind: u8, count: u64) {
+    let digit = |digit: u64| b'0' + digit as u8;
+    match count {
+        0..=9 => output.extend_from_slice(&[kind, digit(count), b'\r', b'\n']),
+        10..=99 => output.extend_from_slice(&[kind, digit(count / 10), digit(count % 10), b'\r', b'\n']),
+        _ => write_long_count(output, kind, count),
+    }
+}
+
+fn write_long_count(output: &mut Vec<u8>, kind: u8, count: u64) {
     let mut digits = itoa::Buffer::new();
     output.push(kind);
     output.extend_from_slice(digits.format(count).as_bytes());
@@ -182,5 +191,19 @@ impl<'o> ReplyWriter<'o> {
         write_count(self.output, b'!', text.len() as u64);
         self.output.extend_from_slice(text);
         self.output.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_count;
+
+    #[test]
+    fn counts_of_every_length_are_written_in_decimal_digits() {
+        for count in [0, 7, 9, 10, 42, 99, 100, 12_345, u64::MAX] {
+            let mut output = Vec::new();
+            write_count(&mut output, b'$', count);
+            assert_eq!(output, format!("${count}\r\n").into_bytes());
+        }
     }
 }
