@@ -192,6 +192,20 @@ fn a_server_that_reads_nothing_ends_the_call_at_its_deadline() {
 }
 
 #[test]
+fn the_longest_of_all_times_is_a_time_to_wait() {
+    let server = FakeServer::start(vec![script(|peer| {
+        peer.expect("GET");
+        peer.send(b"$4\r\n");
+        std::thread::sleep(Duration::from_millis(20));
+        peer.send(b"late\r\n");
+    })]);
+    let mut settings = server.settings.clone();
+    (settings.timeout, settings.connect_timeout) = (Duration::MAX, Duration::MAX);
+    assert_eq!(Client::new(settings).command::<String>(("GET", "k")).unwrap(), "late");
+    server.finish();
+}
+
+#[test]
 fn what_is_too_large_is_refused_before_and_after() {
     let server = FakeServer::start(vec![script(|peer| {
         peer.expect("GET");

@@ -171,3 +171,14 @@ fn lines_are_bounded() {
     let double = [b",".to_vec(), b"1".repeat(65)].concat();
     assert_eq!(View::parse(&double, Limits::default()), Err(ProtocolError::LineTooLong));
 }
+
+#[test]
+fn bulk_strings_are_bounded_also_where_they_are_whole() {
+    let limits = Limits { bulk_bytes_max: 3, elements_max: 1, ..Limits::default() };
+    assert!(View::parse(b"$3\r\nabc\r\n", limits).unwrap().is_some());
+    assert!(View::parse(b"*1\r\n:1\r\n", limits).unwrap().is_some());
+    for bulk in [&b"$4\r\nabcd\r\n"[..], b"$4\r\n", b"!4\r\n", b"=4\r\n", b"*1\r\n$4\r\nabcd\r\n"] {
+        assert_eq!(View::parse(bulk, limits), Err(ProtocolError::BulkLength), "{}", bulk.escape_ascii());
+    }
+    assert_eq!(View::parse(b"*2\r\n:1\r\n:2\r\n", limits), Err(ProtocolError::AggregateLength));
+}

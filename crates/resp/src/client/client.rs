@@ -21,7 +21,7 @@ use super::from_reply::FromReply;
 use super::pipeline::Pipeline;
 use super::queue::Queue;
 use super::session;
-use super::settings::Settings;
+use super::settings::{Settings, deadline};
 use super::silence::{self, Silence};
 use crate::codec::View;
 use std::io;
@@ -296,7 +296,7 @@ impl Client {
     /// One attempt to connect; sends what is queued.
     fn try_connect(&mut self, call: Call) -> Result<(), Error> {
         let now = Instant::now();
-        let deadline = call.deadline.min(now + self.settings.connect_timeout);
+        let deadline = call.deadline.min(deadline(now, self.settings.connect_timeout));
         let opened = session::open(&self.settings, deadline);
         match opened {
             Ok(connection) => self.connection = Some(connection),
@@ -314,12 +314,17 @@ impl Client {
             return Ok(());
         }
         let waiting = self.queue.take();
-        if !self.try_unanswered(&waiting.bytes, waiting.commands, call, true)? {
-            self.queue.put_back(waiting);
-            self.backoff.failed(Instant::now());
-            return Err(NotSent::Connect(io::ErrorKind::ConnectionReset.into()).into());
-        }
-        Ok(())
+        let cause = match self.try_unanswered(&waiting.bytes, waiting.commands, call, true) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                self.queue.put_back(waiting);
+                io::ErrorKind::ConnectionReset.into()
+            }
+            // Some may have been executed: to send them again could execute them twice.
+            Err(error) => io::Error::other(error.to_string()),
+        };
+        self.backoff.failed(Instant::now());
+        Err(NotSent::Connect(cause).into())
     }
 
     /// Sends commands whose replies nobody wants, or queues them.
@@ -342,7 +347,7 @@ impl Client {
 
     /// Sends them on the connection; false if that broke before a byte was sent.
     fn try_unanswered(&mut self, bytes: &[u8], commands: u64, call: Call, is_new: bool) -> Result<bool, Error> {
-        self.ask_for_silence(call)?;
+        self.ask_for_silence(call);
         let Some(connection) = &mut self.connection else { return Ok(false) };
         let wants_silence = self.silence == Silence::Kept && !connection.is_silent();
         let outcome = connection.begin(call.start, call.timeout, is_new).and_then(|()| {
@@ -357,11 +362,9 @@ impl Client {
         if has_sent { Err(error) } else { Ok(false) }
     }
 
-    /// Finds out, once for each client, whether the server can keep silent.
-    fn ask_for_silence(&mut self, call: Call) -> Result<(), Error> {
-        let Some(connection) = self.connection.as_mut().filter(|_| self.silence == Silence::Unknown) else {
-            return Ok(());
-        };
+    /// Finds out, once for each client, whether the server can keep silent. There may be no connection afterwards.
+    fn ask_for_silence(&mut self, call: Call) {
+        let Some(connection) = self.connection.as_mut().filter(|_| self.silence == Silence::Unknown) else { return };
         let answer =
             connection.begin(call.start, call.timeout, true).and_then(|()| silence::ask(connection, call.deadline));
         match answer {
@@ -369,19 +372,13 @@ impl Client {
             // Some proxies close the connection at an unknown command; a user may be allowed no PING.
             Err(Error::OutcomeUnknown(Lost::Closed | Lost::TimedOut)) if connection.has_sent() => {
                 self.silence = Silence::Refused;
-                self.connection = None;
-                match session::open(&self.settings, call.deadline) {
-                    Ok(connection) => self.connection = Some(connection),
-                    Err(NotSent::Connect(_)) => self.backoff.failed(Instant::now()),
-                    Err(error) => return Err(error.into()),
-                }
+                self.connection = session::open(&self.settings, call.deadline).ok();
             }
-            Err(error) => {
-                self.connection = None;
-                return Err(error);
-            }
+            Err(_) => self.connection = None,
         }
-        Ok(())
+        if self.connection.is_none() {
+            self.backoff.failed(Instant::now());
+        }
     }
 }
 
@@ -397,7 +394,7 @@ impl Call {
     #[inline]
     fn of(settings: &Settings) -> Call {
         let start = Instant::now();
-        Call { start, timeout: settings.timeout, deadline: start + settings.timeout }
+        Call { start, timeout: settings.timeout, deadline: deadline(start, settings.timeout) }
     }
 }
 

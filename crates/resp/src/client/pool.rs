@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::error::{Error, NotSent};
-use super::settings::Settings;
+use super::settings::{Settings, deadline};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -35,7 +35,7 @@ impl Pool {
     /// # Errors
     /// [`NotSent::PoolExhausted`].
     pub fn get(&self) -> Result<PooledClient<'_>, Error> {
-        let deadline = Instant::now() + self.settings.timeout;
+        let deadline = deadline(Instant::now(), self.settings.timeout);
         let mut state = self.lock();
         loop {
             if let Some(client) = state.idle.pop() {

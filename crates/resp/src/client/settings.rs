@@ -11,10 +11,19 @@
 use super::error::NotSent;
 use crate::codec::Version;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Port of a Redis server.
 const PORT: u16 = 6379;
+
+/// No call waits longer, whatever it was given: moments further off need not exist.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// When a time that begins now ends.
+#[inline]
+pub(crate) fn deadline(now: Instant, timeout: Duration) -> Instant {
+    now + timeout.min(TIMEOUT_MAX)
+}
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]

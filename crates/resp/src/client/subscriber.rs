@@ -10,7 +10,7 @@ use super::command;
 use super::connection::Connection;
 use super::error::{Error, Lost, NotSent, ServerError};
 use super::session;
-use super::settings::Settings;
+use super::settings::{Settings, deadline};
 use crate::codec::{Elements, View};
 use std::collections::BTreeSet;
 use std::io;
@@ -61,7 +61,7 @@ impl Subscriber {
         let backoff = Backoff::new(settings.backoff_min, settings.backoff_max);
         let (channels, patterns) = (BTreeSet::new(), BTreeSet::new());
         let mut subscriber = Subscriber { settings, connection: None, backoff, channels, patterns };
-        let deadline = Instant::now() + subscriber.settings.timeout.min(subscriber.settings.connect_timeout);
+        let deadline = deadline(Instant::now(), subscriber.settings.timeout);
         subscriber.reconnect(deadline)?;
         Ok(subscriber)
     }
@@ -107,7 +107,7 @@ impl Subscriber {
     /// # Errors
     /// The server refused a subscription ([`Error::Server`]) or the session, or sent bytes that are no message.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Event<'_>>, Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline(Instant::now(), timeout);
         if let Some(connection) = &mut self.connection {
             match connection.wait_for_push(deadline) {
                 Ok(None) => return Ok(None),
@@ -133,7 +133,7 @@ impl Subscriber {
         let mut output = Vec::new();
         write(&mut output, name, channels.iter().map(AsRef::as_ref));
         let Some(connection) = self.connection.as_mut().filter(|_| !channels.is_empty()) else { return Ok(()) };
-        let sent = connection.send(&output, Instant::now() + self.settings.timeout);
+        let sent = connection.send(&output, deadline(Instant::now(), self.settings.timeout));
         if sent.is_err() {
             self.connection = None;
         }
@@ -157,21 +157,23 @@ impl Subscriber {
     }
 
     /// One attempt, with all subscriptions.
-    fn reconnect(&mut self, deadline: Instant) -> Result<(), Error> {
-        let deadline = deadline.min(Instant::now() + self.settings.connect_timeout);
-        let mut connection = match session::open(&self.settings, deadline) {
-            Ok(connection) => connection,
+    fn reconnect(&mut self, until: Instant) -> Result<(), Error> {
+        let until = until.min(deadline(Instant::now(), self.settings.connect_timeout));
+        let opened = session::open(&self.settings, until).and_then(|mut connection| {
+            let mut output = Vec::new();
+            write(&mut output, "SUBSCRIBE", self.channels.iter().map(Vec::as_slice));
+            write(&mut output, "PSUBSCRIBE", self.patterns.iter().map(Vec::as_slice));
+            let sent = connection.send(&output, until);
+            sent.map(|()| connection).map_err(|error| NotSent::Connect(io::Error::other(error.to_string())))
+        });
+        match opened {
+            Ok(connection) => self.connection = Some(connection),
             Err(error) => {
                 self.backoff.failed(Instant::now());
                 return Err(error.into());
             }
-        };
-        let mut output = Vec::new();
-        write(&mut output, "SUBSCRIBE", self.channels.iter().map(Vec::as_slice));
-        write(&mut output, "PSUBSCRIBE", self.patterns.iter().map(Vec::as_slice));
-        connection.send(&output, deadline)?;
+        }
         self.backoff.succeeded();
-        self.connection = Some(connection);
         Ok(())
     }
 }
