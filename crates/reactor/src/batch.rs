@@ -9,11 +9,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::Loop;
 use crate::buffers::BATCH_MAX;
 use crate::connection::Connection;
 use crate::event_loop::EventLoop;
 use crate::kernel::Token;
-use crate::metrics::Counters;
 use crate::protocol::{Closed, Protocol};
 use crate::turn::Turn;
 
@@ -72,26 +72,26 @@ impl EventLoop {
             if let Some(connection) = self.core.connections.get(token.slot, token.generation)
                 && connection.link.input.len() >= least
             {
-                look(connection, &self.core.lp.member().counters, |protocol, input| protocol.foresee(input));
+                look(connection, &self.core.lp, |protocol, input| protocol.foresee(input));
                 some = true;
             }
         }
         for token in batch.due().take_while(|_| some) {
             if let Some(connection) = self.core.connections.get(token.slot, token.generation) {
-                look(connection, &self.core.lp.member().counters, |protocol, _| protocol.prepare());
+                look(connection, &self.core.lp, |protocol, _| protocol.prepare());
             }
         }
     }
 }
 
 /// Lets a protocol look at its input; a panic closes its connection and goes no further.
-fn look(connection: &mut Connection, counters: &Counters, look: impl FnOnce(&mut dyn Protocol, &[u8])) {
+fn look(connection: &mut Connection, lp: &Loop, look: impl FnOnce(&mut dyn Protocol, &[u8])) {
     let Connection { protocol, link } = connection;
     if link.is_closed() {
         return;
     }
     if catch_unwind(AssertUnwindSafe(|| look(protocol.as_mut(), link.input.filled()))).is_err() {
-        counters.panics.add(1);
+        lp.member().counters.panics.add(1);
         link.close(Closed::Panicked);
     }
 }
