@@ -75,18 +75,21 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     outcome
 }
 
+/// What installs a checker unless it is there.
+type Install = fn(&[String]) -> Result<(), String>;
+
 /// One checker: its name, what came of installing it, and how long that took.
 type Installed = (&'static str, Result<(), String>, Duration);
 
 /// Installs what some tests need, one after the other. Without it they are skipped, and say so.
 fn install_checkers() -> Vec<Installed> {
-    let checkers: [(_, fn(&[String]) -> Result<(), String>); 4] = [
+    let checkers: [(_, Install); 4] = [
         ("checkers of OpenAPI", openapi::install),
         ("promtool", promtool::install),
         ("browser", browser::install),
         ("redis-server", redis::install),
     ];
-    let install = |(name, install): (&'static str, fn(&[String]) -> Result<(), String>)| {
+    let install = |(name, install): (&'static str, Install)| {
         let started = Instant::now();
         let outcome = install(&[]);
         (name, outcome, started.elapsed())
