@@ -55,6 +55,8 @@ pub(crate) fn reply(bytes: &[u8], depth: usize) -> Result<(Tree, &[u8]), Nothing
     match kind {
         b'+' | b'-' | b'(' => Ok((Tree::Text(kind, text.to_vec()), rest)),
         b':' => Ok((Tree::Integer(integer(text)?), rest)),
+        // A limit of the codec.
+        b',' if text.len() > 64 => Err(Wrong),
         b',' => {
             let text = std::str::from_utf8(text).map_err(|_| Wrong)?;
             Ok((Tree::Double(text.parse::<f64>().map_err(|_| Wrong)?.to_bits()), rest))
