@@ -5,6 +5,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use proxy::config::{Config, NodeConfig};
+use proxy::placement::Placement;
+use resp::codec::{Limits, ReplyFramer};
+
 /// Nothing is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -27,6 +31,7 @@ pub(crate) fn free_port() -> u16 {
 /// A program that listens.
 pub(crate) struct Program {
     process: Child,
+    port: u16,
     pub(crate) address: SocketAddr,
 }
 
@@ -42,7 +47,7 @@ impl Program {
     /// Starts a program and waits until it listens on a port of loopback.
     pub(crate) fn start(command: &mut Command, port: u16) -> Program {
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let program = Program { process, address: SocketAddr::from(([127, 0, 0, 1], port)) };
+        let program = Program { process, port, address: SocketAddr::from(([127, 0, 0, 1], port)) };
         let started = Instant::now();
         while TcpStream::connect(program.address).is_err() {
             assert!(started.elapsed() < PATIENCE, "{command:?} does not listen");
@@ -53,9 +58,99 @@ impl Program {
 
     /// A Redis that keeps nothing on disk.
     pub(crate) fn redis() -> Program {
-        let port = free_port();
+        Program::redis_at(free_port())
+    }
+
+    /// Ends it at once, as a crash would; gives its port.
+    pub(crate) fn kill(self) -> u16 {
+        self.port
+    }
+
+    /// Stops and continues it.
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.process.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
+    /// The same on this port.
+    pub(crate) fn redis_at(port: u16) -> Program {
         let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp", "--port"];
         Program::start(Command::new("redis-server").args(arguments).arg(port.to_string()), port)
+    }
+}
+
+/// Four nodes and a proxy before them, in this process.
+pub(crate) struct Sharded {
+    pub(crate) nodes: Vec<Program>,
+    pub(crate) proxy: Option<proxy::Running>,
+}
+
+impl Sharded {
+    /// Starts the nodes, and a proxy whose configuration `change` may have changed.
+    pub(crate) fn start(change: impl FnOnce(&mut Config)) -> Sharded {
+        let nodes: Vec<Program> = (0..4).map(|_| Program::redis()).collect();
+        let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
+        Sharded { nodes, proxy: Some(start_proxy(&addresses, change)) }
+    }
+
+    pub(crate) fn proxy(&self) -> &proxy::Running {
+        self.proxy.as_ref().unwrap()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.proxy().addresses()[0]
+    }
+
+    pub(crate) fn connect(&self) -> Plain {
+        Plain::connect(self.address())
+    }
+
+    /// A key of the node with this number.
+    pub(crate) fn key_of(&self, node: usize) -> String {
+        key_of(node, self.nodes.len(), 0)
+    }
+}
+
+impl Drop for Sharded {
+    fn drop(&mut self) {
+        if let Some(proxy) = self.proxy.take() {
+            proxy.drain(Duration::ZERO);
+            let _ = proxy.join();
+        }
+    }
+}
+
+/// Starts a proxy before these nodes.
+pub(crate) fn start_proxy(nodes: &[SocketAddr], change: impl FnOnce(&mut Config)) -> proxy::Running {
+    let mut config = Config::new(nodes.iter().map(|address| node(*address)).collect());
+    config.threads = 1;
+    change(&mut config);
+    proxy::start(config, &["127.0.0.1:0".parse().unwrap()]).unwrap()
+}
+
+/// A node as the command line would have it.
+pub(crate) fn node(address: SocketAddr) -> NodeConfig {
+    let name = address.to_string();
+    NodeConfig { ring_name: name.clone(), name, address: address.into(), weight: 1 }
+}
+
+/// The `nth` of some keys that CRC-32 puts on this one of so many nodes.
+pub(crate) fn key_of(node: usize, nodes: usize, nth: usize) -> String {
+    let placement = Placement::Crc32 { nodes };
+    (0..)
+        .map(|number| format!("key:{number}"))
+        .filter(|key| placement.node(key.as_bytes(), 0) == node)
+        .nth(nth)
+        .unwrap()
+}
+
+/// Waits until something holds.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -105,5 +200,47 @@ impl Plain {
             texts.push(text);
         }
         texts
+    }
+
+    /// Sends a command and gives its reply, as it came.
+    pub(crate) fn reply(&mut self, arguments: &[&str]) -> Vec<u8> {
+        self.send([&*arguments.iter().map(|argument| argument.as_bytes()).collect::<Vec<_>>()]);
+        self.next_reply()
+    }
+
+    /// The same as text.
+    pub(crate) fn text(&mut self, arguments: &[&str]) -> String {
+        String::from_utf8_lossy(&self.reply(arguments)).into_owned()
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.0.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// The connection itself.
+    pub(crate) fn stream(&self) -> &TcpStream {
+        self.0.get_ref()
+    }
+
+    /// Whether the connection has ended, for whatever reason; unread replies are dropped.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        std::io::copy(&mut self.0, &mut std::io::sink()).is_ok() || self.0.get_ref().take_error().is_ok()
+    }
+
+    /// The next reply, as it came.
+    pub(crate) fn next_reply(&mut self) -> Vec<u8> {
+        let mut framer = ReplyFramer::new(Limits::default());
+        let mut reply = Vec::new();
+        loop {
+            let input = self.0.fill_buf().unwrap();
+            assert!(!input.is_empty(), "the connection ended: {:?}", String::from_utf8_lossy(&reply));
+            let advance = framer.advance(input).unwrap();
+            reply.extend_from_slice(&input[..advance.consumed]);
+            self.0.consume(advance.consumed);
+            if advance.is_complete {
+                return reply;
+            }
+        }
     }
 }

@@ -32,6 +32,15 @@ impl<'a> Neighbour<'a> {
     }
 }
 
+impl<'a> Neighbour<'a> {
+    /// As [`Neighbour::output`], for as long as the loop is borrowed.
+    pub fn into_output(self) -> &'a mut Vec<u8> {
+        self.lists.touch(self.link);
+        self.buffers.lend_output(self.link);
+        self.link.output.tail()
+    }
+}
+
 impl Neighbour<'_> {
     /// Its id.
     pub fn id(&self) -> ConnectionId {

@@ -1,6 +1,7 @@
 //! The command line: every command with its arguments, one table from which help is made.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use crate::cli_proxy::Proxy;
 use server::config::listen_address;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Reshard(Reshard),
     /// Show what a data folder holds, or what a running server (http://ADDRESS:PORT, unix:PATH) tells of its store
     Stat(Stat),
+    /// Serve several Redis nodes as one: keys are spread over them, commands of many keys are split
+    Proxy(Box<Proxy>),
     /// Tells those who look for it how data comes out
     #[command(hide = true)]
     Export(Export),

@@ -3,6 +3,7 @@
 
 mod allocator;
 mod cli;
+mod cli_proxy;
 mod commands;
 mod generate;
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Reshard(arguments) => commands::reshard::run(&arguments),
         Command::Stat(arguments) => commands::stat::run(&arguments),
+        Command::Proxy(arguments) => commands::proxy::run(&arguments),
         Command::Export(_) => Err(NO_EXPORT.to_owned()),
     };
     match outcome {

@@ -10,6 +10,7 @@ pub(crate) mod import;
 mod logging;
 pub(crate) mod output;
 mod progress;
+pub(crate) mod proxy;
 pub(crate) mod query;
 mod remote;
 pub(crate) mod reshard;

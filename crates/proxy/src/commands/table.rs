@@ -1,0 +1,266 @@
+//! The table of commands: what Redis 7.0 has, then what a node's `COMMAND` adds or says otherwise.
+//!
+//! A command keeps its number for the life of the table, so that counters can be kept by it.
+
+use hashbrown::HashMap;
+use resp::codec::{Elements, View};
+
+use super::handling::{Handling, handling};
+use super::key_rule::{Begin, Find, KeyRule, KeySpec, Keys, MalformedKeys, RANGES_MAX};
+use super::movable;
+use super::request::Request;
+
+/// Commands and subcommands of a table; further ones of a node are left out.
+pub const COMMANDS_MAX: usize = 1024;
+/// Bytes of a command's name, with its subcommand.
+const NAME_BYTES_MAX: usize = 64;
+/// Redis 7.0's commands: NAME ARITY FIRST LAST STEP [FLAG,…] on each line.
+const BUILTIN: &str = include_str!("builtin.txt");
+
+/// Which command of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CommandId(pub u16);
+
+/// A command, or a subcommand as `script|load`.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// In small letters.
+    pub name: Box<str>,
+    /// Arguments with the name: so many, or at least so many where it is negative.
+    pub arity: i64,
+    /// Where its keys stand.
+    pub key_rule: KeyRule,
+    /// What the proxy does with it.
+    pub handling: Handling,
+    /// The argument that is its one key, where the node of that key is all that matters.
+    pub only_key: Option<usize>,
+    has_subcommands: bool,
+}
+
+impl Command {
+    fn new(name: &str, arity: i64, key_rule: KeyRule, may_block: bool) -> Command {
+        let handling = handling(name, may_block, key_rule != KeyRule::None);
+        let only_key = key_rule.only_key().filter(|_| handling == Handling::Keyed);
+        Command { name: name.into(), arity, key_rule, handling, only_key, has_subcommands: false }
+    }
+
+    /// Whether a request of so many arguments, the name included, is one.
+    #[inline]
+    pub fn takes(&self, arguments: u64) -> bool {
+        match usize::try_from(self.arity) {
+            Ok(arity) => arguments == arity as u64,
+            Err(_) => arguments >= self.arity.unsigned_abs(),
+        }
+    }
+
+    /// The places of a request's keys.
+    ///
+    /// # Errors
+    /// The arguments do not fit the command.
+    pub fn keys(&self, request: &Request<'_>) -> Result<Keys, MalformedKeys> {
+        self.key_rule.keys(request)
+    }
+}
+
+/// The commands by their names.
+#[derive(Clone, Debug)]
+pub struct CommandTable {
+    commands: Vec<Command>,
+    by_name: HashMap<Box<[u8]>, CommandId>,
+}
+
+impl Default for CommandTable {
+    fn default() -> CommandTable {
+        CommandTable::new()
+    }
+}
+
+impl CommandTable {
+    /// Redis 7.0's commands.
+    pub fn new() -> CommandTable {
+        let mut table = CommandTable { commands: Vec::new(), by_name: HashMap::new() };
+        let lines = BUILTIN.lines().filter(|line| !line.starts_with('#'));
+        lines.filter_map(builtin).for_each(|command| table.add(command));
+        table
+    }
+
+    /// Takes a node's reply to `COMMAND`. What it does not tell stays as it was.
+    pub fn learn(&mut self, reply: &View<'_>) {
+        for entry in reply.elements().into_iter().flatten() {
+            let Some(entry) = Entry::read(&entry) else { continue };
+            entry
+                .subcommands
+                .into_iter()
+                .flatten()
+                .filter_map(|sub| Entry::read(&sub))
+                .for_each(|sub| self.add_entry(sub));
+            self.add_entry(entry);
+        }
+    }
+
+    fn add_entry(&mut self, entry: Entry<'_>) {
+        if let Some(command) = entry.command() {
+            self.add(command);
+        }
+    }
+
+    fn add(&mut self, command: Command) {
+        let name = command.name.as_bytes();
+        if let Some((parent, _)) = command.name.split_once('|')
+            && let Some(parent) = self.by_name.get(parent.as_bytes())
+        {
+            self.commands[usize::from(parent.0)].has_subcommands = true;
+        }
+        if let Some(known) = self.by_name.get(name) {
+            let place = &mut self.commands[usize::from(known.0)];
+            let has_subcommands = place.has_subcommands;
+            *place = Command { has_subcommands, ..command };
+        } else if self.commands.len() < COMMANDS_MAX && name.len() <= NAME_BYTES_MAX {
+            self.by_name.insert(name.into(), CommandId(self.commands.len() as u16));
+            self.commands.push(command);
+        }
+    }
+
+    /// The command of this name, in letters of any size; of commands with subcommands only the name.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<CommandId> {
+        let mut small = [0; NAME_BYTES_MAX];
+        let small = small.get_mut(..name.len())?;
+        small.iter_mut().zip(name).for_each(|(to, from)| *to = from.to_ascii_lowercase());
+        self.by_name.get(&*small).copied()
+    }
+
+    /// The command of a request: of `SCRIPT LOAD …` the subcommand, where the table has it.
+    pub fn find_request(&self, request: &Request<'_>) -> Option<CommandId> {
+        let id = self.find(request.get(0)?)?;
+        if !self.get(id).has_subcommands {
+            return Some(id);
+        }
+        let (name, sub) = (request.get(0)?, request.get(1).unwrap_or_default());
+        let mut both = [0; NAME_BYTES_MAX];
+        let Some(both) = both.get_mut(..name.len() + 1 + sub.len()) else { return Some(id) };
+        both[..name.len()].copy_from_slice(name);
+        both[name.len()] = b'|';
+        both[name.len() + 1..].copy_from_slice(sub);
+        Some(self.find(both).unwrap_or(id))
+    }
+
+    /// A command by its number.
+    ///
+    /// # Panics
+    /// The number is of another table.
+    #[inline]
+    pub fn get(&self, id: CommandId) -> &Command {
+        &self.commands[usize::from(id.0)]
+    }
+
+    /// All commands, by their numbers.
+    pub fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+}
+
+fn builtin(line: &str) -> Option<Command> {
+    let mut words = line.split(' ');
+    let name = words.next()?;
+    let mut number = || words.next()?.parse().ok();
+    let (arity, first, last, step) = (number()?, number()?, number()?, number()?);
+    let flags = words.next().unwrap_or_default();
+    let rule = movable::rule(name).unwrap_or_else(|| KeyRule::classic(first, last, step));
+    Some(Command::new(name, arity, rule, flags.contains("blocking")))
+}
+
+/// An element of the reply to `COMMAND`: name, arity, flags, first key, last key, step; from Redis 7 on categories, hints, key
+/// specifications and subcommands.
+struct Entry<'v> {
+    name: &'v str,
+    arity: i64,
+    flags: Elements<'v>,
+    classic: [i64; 3],
+    specs: Option<Elements<'v>>,
+    subcommands: Option<Elements<'v>>,
+}
+
+impl<'v> Entry<'v> {
+    fn read(entry: &View<'v>) -> Option<Entry<'v>> {
+        let mut fields = entry.elements()?;
+        let name = std::str::from_utf8(fields.next()?.text()?).ok()?;
+        let arity = integer(fields.next()?)?;
+        let flags = fields.next()?.elements()?;
+        let classic = [integer(fields.next()?)?, integer(fields.next()?)?, integer(fields.next()?)?];
+        let mut behind = fields.skip(2);
+        let (specs, subcommands) = (behind.next(), behind.next());
+        let elements = |view: Option<View<'v>>| view.and_then(|view| view.elements());
+        Some(Entry { name, arity, flags, classic, specs: elements(specs), subcommands: elements(subcommands) })
+    }
+
+    fn has_flag(&self, flag: &[u8]) -> bool {
+        self.flags.into_iter().any(|one| one.text() == Some(flag))
+    }
+
+    fn command(&self) -> Option<Command> {
+        let name = self.name.to_ascii_lowercase();
+        let rule = self.key_rule(&name);
+        Some(Command::new(&name, self.arity, rule, self.has_flag(b"blocking")))
+    }
+
+    fn key_rule(&self, name: &str) -> KeyRule {
+        let known = movable::rule(name);
+        let specs = self.specs.filter(|specs| !specs.is_empty()).filter(|_| !movable::is_always_used(name));
+        let specs = specs.and_then(|specs| specs.map(|spec| key_spec(&spec)).collect::<Option<Vec<_>>>());
+        match (specs, known) {
+            (Some(specs), _) if specs.len() <= RANGES_MAX => KeyRule::Specs(specs.into()),
+            (_, Some(known)) if self.has_flag(b"movablekeys") => known,
+            _ => KeyRule::classic(self.classic[0], self.classic[1], self.classic[2]),
+        }
+    }
+}
+
+fn integer(view: View<'_>) -> Option<i64> {
+    if let View::Integer(integer) = view { Some(integer) } else { None }
+}
+
+/// The value of a name in a map, which under RESP2 is a list of names and values.
+fn value<'v>(map: &View<'v>, name: &[u8]) -> Option<View<'v>> {
+    let mut elements = map.elements()?;
+    while let Some(key) = elements.next() {
+        let value = elements.next()?;
+        if key.text() == Some(name) {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// One key specification; none where it is incomplete or unknown.
+fn key_spec(spec: &View<'_>) -> Option<KeySpec> {
+    let is_incomplete =
+        |flags: View<'_>| flags.elements().into_iter().flatten().any(|flag| flag.text() == Some(b"incomplete"));
+    if value(spec, b"flags").is_some_and(is_incomplete) {
+        return None;
+    }
+    let (begin, find) = (value(spec, b"begin_search")?, value(spec, b"find_keys")?);
+    let number = |of: &View<'_>, name: &[u8]| value(of, name).and_then(integer);
+    let size = |of: &View<'_>, name: &[u8]| number(of, name).and_then(|number| usize::try_from(number).ok());
+    let begin = match (value(&begin, b"type")?.text()?, value(&begin, b"spec")?) {
+        (b"index", spec) => Begin::Index(size(&spec, b"index")?),
+        (b"keyword", spec) => {
+            Begin::Keyword { word: value(&spec, b"keyword")?.text()?.into(), from: number(&spec, b"startfrom")? }
+        }
+        _ => return None,
+    };
+    let find = match (value(&find, b"type")?.text()?, value(&find, b"spec")?) {
+        (b"range", spec) => Find::Range {
+            last: number(&spec, b"lastkey")?,
+            step: size(&spec, b"keystep")?.max(1),
+            limit: size(&spec, b"limit")?,
+        },
+        (b"keynum", spec) => Find::Number {
+            at: size(&spec, b"keynumidx")?,
+            first: size(&spec, b"firstkey")?,
+            step: size(&spec, b"keystep")?.max(1),
+        },
+        _ => return None,
+    };
+    Some(KeySpec { begin, find })
+}

@@ -1,0 +1,249 @@
+//! twemproxy's configuration file (nutcracker.yml): each pool becomes a proxy.
+//!
+//! Every key is obeyed, or named by a notice that says what is done instead. What a proxy for Redis cannot be (a pool of memcached) is an error.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use saphyr::{LoadableYamlNode, Yaml};
+
+use crate::address::resolve;
+use crate::config::{Config, DistributionKind, NodeConfig, Password, Spread};
+use crate::placement::Hash;
+
+/// A pool of the file.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// What the file calls it.
+    pub name: String,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The proxy that it becomes.
+    pub config: Config,
+    /// Keys that are not obeyed, each with what is done instead.
+    pub notices: Vec<String>,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// What is wrong, and in which pool.
+pub fn parse(text: &str) -> Result<Vec<Pool>, String> {
+    let documents = Yaml::load_from_str(text).map_err(|error| format!("it is no YAML: {error}"))?;
+    let pools = documents.first().and_then(|document| document.as_mapping()).ok_or("it holds no pools")?;
+    pools
+        .iter()
+        .map(|(name, keys)| {
+            let name = scalar(name).ok_or("the name of a pool is no text")?;
+            pool(&name, keys).map_err(|problem| format!("pool {name}: {problem}"))
+        })
+        .collect()
+}
+
+/// A text, number or boolean as it was written, more or less.
+fn scalar(value: &Yaml<'_>) -> Option<String> {
+    let number = || value.as_integer().map(|number| number.to_string());
+    let boolean = || value.as_bool().map(|boolean| boolean.to_string());
+    value.as_str().map(str::to_owned).or_else(number).or_else(boolean)
+}
+
+/// A pool while its keys are read: they come in any order.
+struct Reading {
+    hash: Hash,
+    distribution: DistributionKind,
+    hash_tag: Option<[u8; 2]>,
+    is_redis: bool,
+    listen: Option<SocketAddr>,
+    config: Config,
+    notices: Vec<String>,
+}
+
+fn pool(name: &str, keys: &Yaml<'_>) -> Result<Pool, String> {
+    let mut reading = Reading {
+        hash: Hash::Fnv1a64,
+        distribution: DistributionKind::Ketama,
+        hash_tag: None,
+        is_redis: false,
+        listen: None,
+        config: Config::new(Vec::new()),
+        notices: Vec::new(),
+    };
+    for (key, value) in keys.as_mapping().ok_or("it is no list of keys")? {
+        let key = scalar(key).ok_or("a key is no text")?;
+        if key == "servers" {
+            let servers = value.as_sequence().ok_or("servers: is no list")?;
+            reading.config.nodes = servers
+                .iter()
+                .map(|one| server(&scalar(one).unwrap_or_default()).map_err(|problem| format!("servers: {problem}")))
+                .collect::<Result<_, _>>()?;
+        } else {
+            let value = scalar(value).ok_or_else(|| format!("{key}: is no text, number or boolean"))?;
+            reading.key(&key, &value).map_err(|problem| format!("{key}: {problem}"))?;
+        }
+    }
+    reading.pool(name)
+}
+
+impl Reading {
+    fn key(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let is_true = matches!(value, "true" | "yes" | "on");
+        let number = || value.parse::<u64>().map_err(|_| format!("{value:?} is no number"));
+        match key {
+            "listen" => self.listen = Some(listen(value)?),
+            "hash" => {
+                let known = Hash::ALL.iter().find(|(name, _)| *name == value);
+                self.hash = known.map(|(_, hash)| *hash).ok_or_else(|| format!("{value:?} is no hash function"))?;
+            }
+            "hash_tag" => {
+                let marks: Result<[u8; 2], _> = value.as_bytes().try_into();
+                self.hash_tag = Some(marks.map_err(|_| format!("{value:?} is not two characters"))?);
+            }
+            "distribution" => {
+                self.distribution = match value {
+                    "ketama" => DistributionKind::Ketama,
+                    "modula" => DistributionKind::Modula,
+                    "random" => DistributionKind::Random,
+                    _ => return Err(format!("{value:?} is none of ketama, modula, random")),
+                }
+            }
+            "timeout" => {
+                let timeout = Duration::from_millis(number()?);
+                (self.config.node_timeout, self.config.connect_max) = (Some(timeout), timeout);
+            }
+            "redis" => self.is_redis = is_true,
+            "redis_auth" => {
+                let password = Some(Password(value.to_owned()));
+                (self.config.password, self.config.node_password) = (password.clone(), password);
+            }
+            "redis_db" => self.config.database = u32::try_from(number()?).map_err(|_| "is too large".to_owned())?,
+            "client_connections" if number()? > 0 => self.config.limits.clients_max = number()? as usize,
+            "client_connections" => {}
+            "backlog" => self.config.backlog = u32::try_from(number()?).map_err(|_| "is too large".to_owned())?,
+            "auto_eject_hosts" if !is_true => {}
+            "preconnect" if !is_true => {}
+            "server_connections" if number()? == 1 => {}
+            "tcpkeepalive" if !is_true => {}
+            _ => self.notices.push(self.not_obeyed(key)?),
+        }
+        Ok(())
+    }
+
+    /// What is done instead of what a key says.
+    fn not_obeyed(&self, key: &str) -> Result<String, String> {
+        let instead = match key {
+            "auto_eject_hosts" => "a node that is down keeps its keys, and requests for them get an error",
+            "server_retry_timeout" | "server_failure_limit" => {
+                "a node that is down is tried again when it is needed, at most every 0.6 seconds"
+            }
+            "preconnect" => "a node is connected to by the first request for it",
+            "server_connections" => "each thread has one shared connection to each node",
+            "tcpkeepalive" => "clients are ended by --idle-timeout alone",
+            "reuseport" => "each thread has a listening socket of its own in any case",
+            _ => return Err("is no key of a pool".to_owned()),
+        };
+        Ok(format!("{key} is not supported: {instead}"))
+    }
+
+    fn pool(mut self, name: &str) -> Result<Pool, String> {
+        if !self.is_redis {
+            return Err("it is a pool of memcached: only those with redis: true are served".to_owned());
+        }
+        if self.config.nodes.is_empty() {
+            return Err("servers: there are none".to_owned());
+        }
+        let (hash, distribution, hash_tag) = (self.hash, self.distribution, self.hash_tag);
+        self.config.spread = Spread::Twemproxy { hash, distribution, hash_tag };
+        let listen = self.listen.ok_or("listen: is missing")?;
+        Ok(Pool { name: name.to_owned(), listen, config: self.config, notices: self.notices })
+    }
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    if text.starts_with('/') {
+        return Err("Unix sockets are not listened on yet".to_owned());
+    }
+    match resolve(text)? {
+        reactor::Address::Tcp(address) => Ok(address),
+        reactor::Address::Unix(_) => Err("it is no HOST:PORT".to_owned()),
+    }
+}
+
+/// `HOST:PORT:WEIGHT [NAME]`, or `/PATH:WEIGHT [NAME]`.
+fn server(text: &str) -> Result<NodeConfig, String> {
+    let (address, name) = text.split_once(' ').map_or((text, None), |(address, name)| (address, Some(name.trim())));
+    let (address, weight) = address.rsplit_once(':').ok_or_else(|| format!("{text:?} has no weight"))?;
+    let weight: u32 =
+        weight.parse().ok().filter(|weight| *weight > 0).ok_or_else(|| format!("{text:?} has no weight"))?;
+    let plain = if address.starts_with('/') { format!("unix:{address}") } else { address.to_owned() };
+    let node = crate::address::parse_node(&plain)?;
+    let ring_name = match name {
+        Some(name) => name.to_owned(),
+        // Of a socket's file twemproxy takes the path.
+        None => node.ring_name.strip_prefix("unix:").unwrap_or(&node.ring_name).to_owned(),
+    };
+    Ok(NodeConfig { name: name.map_or(plain, str::to_owned), weight, ring_name, ..node })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "
+alpha:
+  listen: 127.0.0.1:22121
+  hash: fnv1_32
+  hash_tag: \"{}\"
+  distribution: modula
+  timeout: 400
+  redis: true
+  redis_auth: secret
+  redis_db: 2
+  auto_eject_hosts: true
+  server_connections: 1
+  servers:
+   - 127.0.0.1:6381:1 server1
+   - 127.0.0.1:11211:2
+   - /run/redis.sock:1
+beta: { listen: 127.0.0.1:22122, redis: true, servers: [ 127.0.0.1:6381:1 ] }
+";
+
+    #[test]
+    fn a_pool_becomes_a_proxy() {
+        let pools = parse(FILE).unwrap();
+        let [alpha, beta] = &pools[..] else { panic!("two pools") };
+        assert_eq!((alpha.name.as_str(), alpha.listen.port()), ("alpha", 22121));
+        let spread =
+            Spread::Twemproxy { hash: Hash::Fnv1_32, distribution: DistributionKind::Modula, hash_tag: Some(*b"{}") };
+        assert_eq!(alpha.config.spread, spread);
+        assert_eq!(alpha.config.node_timeout, Some(Duration::from_millis(400)));
+        assert_eq!(alpha.config.password, Some(Password("secret".into())));
+        assert_eq!(alpha.config.database, 2);
+        let names: Vec<_> = alpha.config.nodes.iter().map(|node| (node.ring_name.as_str(), node.weight)).collect();
+        assert_eq!(names, [("server1", 1), ("127.0.0.1", 2), ("/run/redis.sock", 1)]);
+        assert_eq!(alpha.notices.len(), 1);
+        assert!(alpha.notices[0].starts_with("auto_eject_hosts is not supported"));
+        assert!(beta.notices.is_empty());
+        let defaults =
+            Spread::Twemproxy { hash: Hash::Fnv1a64, distribution: DistributionKind::Ketama, hash_tag: None };
+        assert_eq!(beta.config.spread, defaults);
+    }
+
+    #[test]
+    fn mistakes_say_where_they_are() {
+        for (file, mistake) in [
+            ("a: {listen: '127.0.0.1:1', servers: ['h:1:1']}", "pool a: servers: "),
+            ("a: {listen: '127.0.0.1:1', servers: ['127.0.0.1:1:1']}", "pool a: it is a pool of memcached"),
+            ("a: {listen: '127.0.0.1:1', redis: true}", "pool a: servers: there are none"),
+            ("a: {redis: true, servers: ['127.0.0.1:1:1']}", "pool a: listen: is missing"),
+            ("a: {hash: nothing}", "pool a: hash: \"nothing\" is no hash function"),
+            ("a: {nothing: 1}", "pool a: nothing: is no key of a pool"),
+            ("a: {servers: ['127.0.0.1:1:0']}", "pool a: servers: \"127.0.0.1:1:0\" has no weight"),
+            ("a: 5", "pool a: it is no list of keys"),
+            ("[", "it is no YAML"),
+            ("", "it holds no pools"),
+        ] {
+            let found = parse(file).unwrap_err();
+            assert!(found.starts_with(mistake), "{file}: {found}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Which of a client's commands are taken, and when it has to wait.
+//!
+//! A client is read as long as its unanswered commands, their bytes, and the replies that wait for others keep their bounds
+//! ([`Client::has_room`]), and its output keeps the reactor's high-water mark. Where all clients of a loop together hold too much, those that hold
+//! anything are not read ([`Shard::is_pressed`]); a client that holds nothing always has one command in flight.
+
+use reactor::Io;
+
+use super::Shard;
+use super::client::{Client, Mode, Waits};
+use crate::commands::Request;
+use resp::codec::{ProtocolError, RequestKind};
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// It is answered, or on its way.
+    Done,
+    /// It waits until all before it are answered.
+    Waits,
+}
+
+/// The bytes at the front of a client's input.
+enum Front {
+    Complete(usize),
+    Partial,
+    Malformed(ProtocolError),
+}
+
+impl Shard {
+    /// Serves what has come from a client, as far as it may be served now.
+    pub(super) fn serve(&mut self, client: &mut Client, io: &mut Io<'_>) {
+        if io.input().is_empty() && !io.input_ended() {
+            return;
+        }
+        client.active_ns = self.lp.now_ns();
+        let mut at = 0;
+        while self.may_serve(client, io) {
+            if client.stream.is_some() {
+                let passed = self.pass_on(client, io, at);
+                at += passed;
+                if passed == 0 || client.stream.is_some() {
+                    break;
+                }
+                continue;
+            }
+            match front(client, &io.input()[at..]) {
+                Front::Complete(bytes) => match self.request(client, io, at..at + bytes) {
+                    Served::Done => at += bytes,
+                    Served::Waits => {
+                        client.framed = Some(bytes);
+                        self.wait(client, Waits::Empty, io);
+                        break;
+                    }
+                },
+                Front::Partial => {
+                    if client.scanned > self.config.limits.request_bytes_max {
+                        at += self.begin_stream(client, io, at);
+                        if client.stream.is_some() {
+                            continue;
+                        }
+                    }
+                    break;
+                }
+                Front::Malformed(error) => {
+                    self.answer(client, io, |writer| writer.protocol_error(error));
+                    client.ends = true;
+                }
+            }
+            if !io.spend(1) {
+                break;
+            }
+        }
+        io.consume(at);
+        self.note_end(client, io);
+    }
+
+    /// Whether the next command may be taken.
+    #[inline]
+    fn may_serve(&mut self, client: &mut Client, io: &mut Io<'_>) -> bool {
+        if client.ends || client.waits != Waits::No {
+            return false;
+        }
+        if !client.has_room(&self.config.limits) {
+            self.wait(client, Waits::Room, io);
+            return false;
+        }
+        if self.is_pressed && (!client.queue.is_empty() || io.unsent() > 0) {
+            self.wait(client, Waits::Total, io);
+            return false;
+        }
+        if let Mode::Own(link) = client.mode
+            && client.stream.is_none()
+        {
+            return self.leave_own(client, link, io);
+        }
+        if client.queue.is_empty() && client.subscriptions.as_ref().is_some_and(|all| all.is_empty()) {
+            self.end_subscriptions(client, io);
+        }
+        true
+    }
+
+    /// Leaves a client's input alone until there is a reason to go on.
+    pub(super) fn wait(&mut self, client: &mut Client, waits: Waits, io: &mut Io<'_>) {
+        client.waits = waits;
+        if waits == Waits::Total {
+            self.starved.push(client.key);
+        }
+        // A client with a blocking command is read on, so that its end is seen; its input is bounded all the same.
+        if !client.is_blocked {
+            client.is_paused = true;
+            io.pause_input();
+        }
+    }
+
+    /// What the end of a client's input means.
+    fn note_end(&mut self, client: &mut Client, io: &mut Io<'_>) {
+        if io.input_ended() {
+            if client.is_blocked {
+                // Nobody is left for what the command would take out of a list.
+                return io.abort();
+            }
+            client.ends |= client.waits == Waits::No && !client.is_paused;
+        }
+        if client.ends {
+            io.pause_input();
+            if client.queue.is_empty() {
+                io.finish();
+            }
+        }
+    }
+
+    /// Takes a complete request at the front of the input.
+    fn request(&mut self, client: &mut Client, io: &mut Io<'_>, range: std::ops::Range<usize>) -> Served {
+        if client.framer.kind() == RequestKind::Multibulk {
+            if let Some(served) = self.dispatch_plain(client, io, &range) {
+                return served;
+            }
+            return self.dispatch_from_input(client, io, range);
+        }
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let served = match resp::codec::rewrite_inline(&io.input()[range], &mut text) {
+            Ok(0) => Served::Done,
+            Ok(_) => self.dispatch_text(client, io, &text),
+            Err(error) => {
+                self.answer(client, io, |writer| writer.protocol_error(error));
+                client.ends = true;
+                Served::Done
+            }
+        };
+        self.text = text;
+        served
+    }
+
+    /// Notes where the arguments of a request stand, in storage that is used again.
+    pub(super) fn spans_of(&mut self, bytes: &[u8]) -> Vec<crate::commands::Span> {
+        let mut spans = std::mem::take(&mut self.spans);
+        Request::of(bytes, &mut spans);
+        spans
+    }
+}
+
+/// Finds the end of the request at the front of the input.
+#[inline]
+fn front(client: &mut Client, input: &[u8]) -> Front {
+    if let Some(bytes) = client.framed.take() {
+        return Front::Complete(bytes);
+    }
+    match client.framer.advance(&input[client.scanned..]) {
+        Ok(advance) if advance.is_complete => {
+            let bytes = client.scanned + advance.consumed;
+            client.scanned = 0;
+            Front::Complete(bytes)
+        }
+        Ok(advance) => {
+            client.scanned += advance.consumed;
+            Front::Partial
+        }
+        Err(error) => Front::Malformed(error),
+    }
+}

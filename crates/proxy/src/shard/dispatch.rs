@@ -1,0 +1,309 @@
+//! A request's way: which command it is, which nodes it goes to.
+
+use std::ops::Range;
+
+use reactor::{ConnectionId, Io, Neighbour};
+use resp::codec::{Arguments, ReplyWriter};
+
+use super::Shard;
+use super::admission::Served;
+use super::client::{Client, Mode, Replies, written};
+use super::expected::{Expected, Role};
+use super::reply_queue::WHOLE;
+use super::slab::Key;
+use crate::commands::{Command, CommandId, Handling, Local, Request, Span, Subscription};
+
+/// Where the bytes of a request stand: in its client's input, or apart.
+#[derive(Clone, Debug)]
+pub(super) enum Source<'t> {
+    Input(Range<usize>),
+    Text(&'t [u8]),
+}
+
+impl Source<'_> {
+    /// The bytes.
+    pub(super) fn bytes<'a>(&'a self, io: &'a Io<'_>) -> &'a [u8] {
+        match self {
+            Source::Input(range) => &io.input()[range.clone()],
+            Source::Text(text) => text,
+        }
+    }
+
+    /// The bytes, and a node connection beside them.
+    #[inline]
+    pub(super) fn bytes_and<'a>(&'a self, io: &'a mut Io<'_>, id: ConnectionId) -> Option<(&'a [u8], Neighbour<'a>)> {
+        match self {
+            Source::Input(range) => {
+                io.input_and_neighbour(id).map(|(input, neighbour)| (&input[range.clone()], neighbour))
+            }
+            Source::Text(text) => io.neighbour(id).map(|neighbour| (*text, neighbour)),
+        }
+    }
+}
+
+/// A request on its way: its command, and where its bytes and arguments stand.
+#[derive(Clone, Debug)]
+pub(super) struct Order<'t> {
+    pub(super) id: CommandId,
+    pub(super) source: Source<'t>,
+    pub(super) spans: &'t [Span],
+}
+
+impl<'t> Order<'t> {
+    /// The request.
+    pub(super) fn request<'a>(&'a self, io: &'a Io<'_>) -> Request<'a> {
+        Request::with_spans(self.source.bytes(io), self.spans)
+    }
+}
+
+/// The keys of a request by their nodes.
+pub(super) enum KeyNodes {
+    None,
+    One(u16),
+    Several,
+    Malformed,
+}
+
+impl Shard {
+    /// The short way of most requests: one key, a client in no special state. None: the request needs the long way.
+    #[inline]
+    pub(super) fn dispatch_plain(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        range: &Range<usize>,
+    ) -> Option<Served> {
+        if !client.is_plain() {
+            return None;
+        }
+        let mut arguments = Arguments::of(&io.input()[range.clone()]);
+        let id = self.table.find(arguments.next()?)?;
+        let command = self.table.get(id);
+        let at = command.only_key.filter(|_| command.takes(client.framer.arguments()))?;
+        let key = arguments.nth(at - 1)?;
+        self.turn = self.turn.wrapping_add(1);
+        let node = self.node_numbers[self.list.placement.node(key, self.turn)];
+        match self.shared_link(client.lane, node, io) {
+            Some(link) => self.forward(client, io, &Source::Input(range.clone()), (link, node), id),
+            None => self.answer_down(client, io, node),
+        }
+        Some(Served::Done)
+    }
+
+    pub(super) fn dispatch_from_input(&mut self, client: &mut Client, io: &mut Io<'_>, range: Range<usize>) -> Served {
+        let spans = self.spans_of(&io.input()[range.clone()]);
+        let served = self.dispatch(client, io, Source::Input(range), &spans);
+        self.spans = spans;
+        served
+    }
+
+    pub(super) fn dispatch_text(&mut self, client: &mut Client, io: &mut Io<'_>, text: &[u8]) -> Served {
+        let spans = self.spans_of(text);
+        let served = self.dispatch(client, io, Source::Text(text), &spans);
+        self.spans = spans;
+        served
+    }
+
+    /// The long way.
+    fn dispatch(&mut self, client: &mut Client, io: &mut Io<'_>, source: Source<'_>, spans: &[Span]) -> Served {
+        let request = Request::with_spans(source.bytes(io), spans);
+        if request.is_empty() {
+            return Served::Done;
+        }
+        let Some(id) = self.table.find_request(&request) else {
+            let text = unknown_command(&request);
+            return self.refuse(client, io, &text);
+        };
+        let command = self.table.get(id);
+        if !command.takes(request.len() as u64) {
+            let text = format!("ERR wrong number of arguments for '{}' command", command.name);
+            return self.refuse(client, io, text.as_bytes());
+        }
+        let handling = command.handling;
+        if let Some(text) = not_now(client, command) {
+            return self.refuse(client, io, text.as_bytes());
+        }
+        let order = Order { id, source, spans };
+        if let Mode::Transaction(_) = client.mode {
+            return self.in_transaction(client, io, &order, handling);
+        }
+        self.handle(client, io, &order, handling)
+    }
+
+    /// What each command's handling says, outside transactions.
+    pub(super) fn handle(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        order: &Order<'_>,
+        handling: Handling,
+    ) -> Served {
+        match handling {
+            Handling::Keyed => self.to_node_of_keys(client, io, order),
+            Handling::Blocking => self.block(client, io, order),
+            Handling::Split(split) => self.split(client, io, order, split),
+            Handling::Everywhere(join) => self.to_all(client, io, order, join),
+            Handling::Scan => self.scan(client, io, order),
+            Handling::Publish => {
+                let channel = order.request(io).get(1).unwrap_or_default().to_vec();
+                let node = self.node_of(&channel);
+                self.to_node(client, io, order, node)
+            }
+            Handling::Local(local) => self.local(client, io, order, local),
+            Handling::Transaction(transaction) => self.transaction(client, io, order, transaction),
+            Handling::Subscription(subscription) => self.subscription(client, io, order, subscription),
+            Handling::Refused => {
+                let name = &self.table.get(order.id).name;
+                let text =
+                    format!("ERR '{name}' has no key, and is not a command that the proxy can send to all nodes");
+                self.refuse(client, io, text.as_bytes())
+            }
+        }
+    }
+
+    /// The node of a request's keys.
+    pub(super) fn nodes_of_keys(&mut self, order: &Order<'_>, io: &Io<'_>) -> KeyNodes {
+        let request = order.request(io);
+        let Ok(keys) = self.table.get(order.id).keys(&request) else { return KeyNodes::Malformed };
+        let mut found = KeyNodes::None;
+        for key in keys.iter().filter_map(|at| request.get(at)) {
+            let node = self.node_of(key);
+            match found {
+                KeyNodes::None => found = KeyNodes::One(node),
+                KeyNodes::One(first) if first == node => {}
+                _ => return KeyNodes::Several,
+            }
+        }
+        found
+    }
+
+    /// The one node of a request's keys, or the error that there is none.
+    pub(super) fn one_node(&mut self, order: &Order<'_>, io: &Io<'_>) -> Result<u16, String> {
+        let nodes = self.nodes_of_keys(order, io);
+        let name = &self.table.get(order.id).name;
+        match nodes {
+            KeyNodes::One(node) => Ok(node),
+            KeyNodes::None => Err(format!("ERR '{name}' without a key: the proxy cannot tell which node is meant")),
+            KeyNodes::Malformed => Err(format!("ERR the arguments of '{name}' do not tell which of them are keys")),
+            KeyNodes::Several => Err(format!(
+                "ERR the keys of '{name}' are on different nodes: keys with the same tag, as in name{{tag}}, share one"
+            )),
+        }
+    }
+
+    fn to_node_of_keys(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        match self.one_node(order, io) {
+            Ok(node) => self.to_node(client, io, order, node),
+            Err(text) => self.refuse(client, io, text.as_bytes()),
+        }
+    }
+
+    /// Sends a request to a node, on the connection that clients share.
+    pub(super) fn to_node(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, node: u16) -> Served {
+        match self.shared_link(client.lane, node, io) {
+            Some(link) => self.forward(client, io, &order.source, (link, node), order.id),
+            None => self.answer_down(client, io, node),
+        }
+        Served::Done
+    }
+
+    /// Appends a request to a node connection's output, and notes whose the reply is.
+    #[inline]
+    pub(super) fn forward(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        source: &Source<'_>,
+        (link, node): (Key, u16),
+        command: CommandId,
+    ) {
+        let sent = self.links.get_mut(link).and_then(|link| {
+            let (bytes, mut neighbour) = source.bytes_and(io, link.id)?;
+            neighbour.output().extend_from_slice(bytes);
+            Some((bytes.len() as u32, link))
+        });
+        let Some((bytes, link)) = sent else { return self.answer_down(client, io, node) };
+        let role = match client.replies {
+            Replies::On => Role::Reply(client.queue.push(node)),
+            _ => Role::Dropped,
+        };
+        client.request_bytes += bytes as usize;
+        link.expected.push_back(Expected { client: client.key, role, command, bytes, sent_ns: self.lp.now_ns() });
+        self.counters.sent(node);
+        client.replies = after_one(client.replies);
+    }
+
+    /// Answers with an error of the proxy's own.
+    #[cold]
+    pub(super) fn refuse(&mut self, client: &mut Client, io: &mut Io<'_>, text: &[u8]) -> Served {
+        self.counters.refused.add(1);
+        self.answer(client, io, |writer| writer.error(text));
+        Served::Done
+    }
+
+    #[cold]
+    pub(super) fn answer_down(&mut self, client: &mut Client, io: &mut Io<'_>, node: u16) {
+        let reply = self.nodes[usize::from(node)].down();
+        self.counters.refused.add(1);
+        self.answer_bytes(client, io, &reply);
+    }
+
+    /// Answers a request that no node is asked for.
+    pub(super) fn answer(&mut self, client: &mut Client, io: &mut Io<'_>, write: impl FnOnce(&mut ReplyWriter<'_>)) {
+        let reply = written(client.version, write);
+        self.answer_bytes(client, io, &reply);
+    }
+
+    pub(super) fn answer_bytes(&mut self, client: &mut Client, io: &mut Io<'_>, reply: &[u8]) {
+        let replies = client.replies;
+        client.replies = after_one(replies);
+        if replies != Replies::On {
+            return;
+        }
+        let (number, kept) = (client.queue.push(WHOLE), client.queue.kept_bytes());
+        client.queue.answer(number, reply, io.output(), &mut self.pool);
+        self.kept_bytes = self.kept_bytes + client.queue.kept_bytes() - kept;
+    }
+}
+
+/// CLIENT REPLY SKIP counts for one command.
+fn after_one(replies: Replies) -> Replies {
+    match replies {
+        Replies::Off => Replies::Off,
+        Replies::On | Replies::SkipNext => Replies::On,
+    }
+}
+
+/// Why a client may not give this command in its state.
+fn not_now(client: &Client, command: &Command) -> Option<String> {
+    use Local::{Auth, Hello, Ping, Quit, Reset};
+    let handling = command.handling;
+    if !client.is_authenticated && !matches!(handling, Handling::Local(Auth | Hello | Quit | Reset)) {
+        return Some("NOAUTH Authentication required.".to_owned());
+    }
+    let is_listening = matches!(handling, Handling::Subscription(_) | Handling::Local(Ping | Quit | Reset));
+    if client.is_subscriber() && !is_listening {
+        return Some(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            command.name
+        ));
+    }
+    let is_leaving = matches!(handling, Handling::Subscription(Subscription::Unsubscribe | Subscription::Punsubscribe));
+    (client.replies != Replies::On && matches!(handling, Handling::Subscription(_)) && !is_leaving)
+        .then(|| "ERR replies are switched off: a subscriber would get nothing".to_owned())
+}
+
+/// Redis's own text.
+fn unknown_command(request: &Request<'_>) -> Vec<u8> {
+    const NAME_BYTES_MAX: usize = 128;
+    let cut = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(NAME_BYTES_MAX)]).into_owned();
+    let mut text =
+        format!("ERR unknown command '{}', with args beginning with: ", cut(request.get(0).unwrap_or_default()));
+    for argument in request.iter().skip(1) {
+        if text.len() >= NAME_BYTES_MAX {
+            break;
+        }
+        text.push_str(&format!("'{}' ", cut(argument)));
+    }
+    text.into_bytes()
+}

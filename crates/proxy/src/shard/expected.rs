@@ -1,0 +1,39 @@
+//! What a node connection expects: for each request that was sent, which client waits for the reply.
+
+use super::slab::Key;
+use crate::commands::CommandId;
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    /// The client; [`Key::NONE`] of what the proxy itself asked for.
+    pub(crate) client: Key,
+    pub(crate) role: Role,
+    pub(crate) command: CommandId,
+    /// Bytes of the request.
+    pub(crate) bytes: u32,
+    /// When it was sent, by the loop's clock.
+    pub(crate) sent_ns: u64,
+}
+
+/// What the reply is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The client's reply of this number.
+    Reply(u32),
+    /// A part of a joined reply.
+    Part { gather: u16, part: u16 },
+    /// A reply that the client does not want (CLIENT REPLY OFF), or that belongs to a request of the proxy's on its behalf.
+    Dropped,
+    /// A step of the connection's own beginning.
+    Handshake(Step),
+}
+
+/// What a node connection begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Auth,
+    Hello,
+    Select,
+    Command,
+}

@@ -1,0 +1,332 @@
+//! Joined replies: the parts of several nodes become one.
+
+use resp::codec::{Limits, ReplyFramer, ReplyWriter, Version, View};
+
+use crate::commands::Join;
+
+/// How the parts become one reply.
+#[derive(Clone, Debug)]
+pub(crate) enum Joining {
+    /// Of replies to the same request.
+    All(Join),
+    /// Values in the order of keys: for each key the part that has its value.
+    Values(Vec<u16>),
+    /// What a subscriber is told.
+    Confirmed(super::subscription::Confirmation),
+    /// SCAN's one part, of the node at this place among so many: see [`scan_cursor`].
+    Scan { place: u64, places: u64 },
+}
+
+/// A node's part.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    pub(crate) node: u16,
+    pub(crate) reply: Vec<u8>,
+    pub(crate) is_complete: bool,
+}
+
+/// A reply that is joined once all parts have come.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    /// The client's reply.
+    pub(crate) number: u32,
+    pub(crate) joining: Joining,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) parts_left: usize,
+    /// Of all parts.
+    pub(crate) bytes: usize,
+    /// There were more bytes than may be joined; they are dropped.
+    pub(crate) is_too_large: bool,
+    /// Nobody wants the reply.
+    pub(crate) is_dropped: bool,
+}
+
+impl Gather {
+    pub(crate) fn new(number: u32, joining: Joining) -> Gather {
+        Gather { number, joining, parts: Vec::new(), parts_left: 0, bytes: 0, is_too_large: false, is_dropped: false }
+    }
+
+    /// Adds the part of a node, and gives its number.
+    pub(crate) fn add_part(&mut self, node: u16) -> u16 {
+        self.parts.push(Part { node, ..Part::default() });
+        self.parts_left += 1;
+        (self.parts.len() - 1) as u16
+    }
+
+    /// Takes bytes of a part. `bytes_max`: see [`crate::config::Limits::joined_bytes_max`].
+    pub(crate) fn receive(&mut self, part: u16, bytes: &[u8], is_complete: bool, bytes_max: usize) {
+        self.bytes += bytes.len();
+        self.is_too_large |= self.bytes > bytes_max;
+        let part = &mut self.parts[usize::from(part)];
+        if self.is_too_large {
+            part.reply = Vec::new();
+        } else {
+            part.reply.extend_from_slice(bytes);
+        }
+        if is_complete && !part.is_complete {
+            part.is_complete = true;
+            self.parts_left -= 1;
+        }
+    }
+
+    /// Gives a part an error in place of what came of it.
+    pub(crate) fn fail(&mut self, part: u16, error: &[u8]) {
+        self.parts[usize::from(part)].reply.clear();
+        self.receive(part, error, true, usize::MAX);
+    }
+
+    /// The joined reply. `name_of` gives a node's name.
+    pub(crate) fn joined<'n>(&self, version: Version, name_of: &dyn Fn(u16) -> &'n str) -> Vec<u8> {
+        if self.is_too_large {
+            return b"-ERR the joined reply is larger than the proxy may hold (see --joined-bytes-max)\r\n".to_vec();
+        }
+        let joined = Joined { gather: self, version, name_of };
+        match &self.joining {
+            Joining::Values(parts) => joined.values(parts),
+            Joining::Scan { place, places } => joined.scan(*place, *places),
+            // Made by `Shard::confirmation`.
+            Joining::Confirmed(_) => Vec::new(),
+            Joining::All(join) => joined.all(*join),
+        }
+    }
+}
+
+/// SCAN's cursor for clients: the node's own cursor times the number of nodes, plus the node's place. 0 begins with the first node, and ends
+/// behind the last.
+pub(crate) fn scan_cursor(cursor: u64, places: u64) -> (u64, u64) {
+    (cursor / places, cursor % places)
+}
+
+struct Joined<'g, 'n> {
+    gather: &'g Gather,
+    version: Version,
+    name_of: &'g dyn Fn(u16) -> &'n str,
+}
+
+fn view(reply: &[u8]) -> View<'_> {
+    match View::parse(reply, Limits::default()) {
+        Ok(Some((view, _))) => view,
+        // A framer found each part complete.
+        _ => View::Null,
+    }
+}
+
+impl Joined<'_, '_> {
+    fn views(&self) -> impl Iterator<Item = View<'_>> {
+        self.gather.parts.iter().map(|part| view(&part.reply))
+    }
+
+    fn write(&self, write: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
+        let mut reply = Vec::new();
+        write(&mut ReplyWriter::new(&mut reply, self.version));
+        reply
+    }
+
+    /// The first part that is an error.
+    fn error(&self) -> Option<Vec<u8>> {
+        self.gather.parts.iter().find(|part| matches!(view(&part.reply), View::Error(_))).map(|part| part.reply.clone())
+    }
+
+    fn all(&self, join: Join) -> Vec<u8> {
+        if join == Join::Same {
+            return self.same();
+        }
+        if let Some(error) = self.error() {
+            return error;
+        }
+        match join {
+            Join::Sum => self.integer(|all| all.fold(0, i64::saturating_add)),
+            Join::Least => self.integer(|all| all.min().unwrap_or(0)),
+            Join::Lists => self.lists(),
+            Join::Texts => self.texts(),
+            Join::LeastOfEach => self.least_of_each(),
+            Join::Any | Join::Same => self.any(),
+        }
+    }
+
+    fn integer(&self, join: impl FnOnce(&mut dyn Iterator<Item = i64>) -> i64) -> Vec<u8> {
+        let mut integers = self.views().filter_map(|view| if let View::Integer(one) = view { Some(one) } else { None });
+        let joined = join(&mut integers);
+        self.write(|writer| writer.integer(joined))
+    }
+
+    fn same(&self) -> Vec<u8> {
+        let parts = &self.gather.parts;
+        let first = parts.first().map(|part| part.reply.as_slice()).unwrap_or_default();
+        if parts.iter().all(|part| part.reply == first) {
+            return first.to_vec();
+        }
+        let mut text = b"ERR the nodes differ".to_vec();
+        for part in parts {
+            text.extend_from_slice(format!("; {}: ", (self.name_of)(part.node)).as_bytes());
+            match view(&part.reply) {
+                View::Error(said) | View::Simple(said) | View::Bulk(said) => text.extend_from_slice(said),
+                _ => text.extend_from_slice(part.reply.trim_ascii()),
+            }
+        }
+        self.write(|writer| writer.error(&text))
+    }
+
+    fn lists(&self) -> Vec<u8> {
+        let lists = || self.gather.parts.iter().filter_map(|part| Some((part, view(&part.reply).elements()?.len())));
+        let is_set = self.views().all(|view| matches!(view, View::Set(_)));
+        let count = lists().map(|(_, count)| count as u64).sum();
+        let mut reply = self.write(|writer| if is_set { writer.set(count) } else { writer.array(count) });
+        for (part, _) in lists() {
+            reply.extend_from_slice(behind_line(&part.reply));
+        }
+        reply
+    }
+
+    fn texts(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        let mut is_verbatim = false;
+        for part in &self.gather.parts {
+            text.extend_from_slice(format!("# Node {}\r\n", (self.name_of)(part.node)).as_bytes());
+            let view = view(&part.reply);
+            is_verbatim |= matches!(view, View::Verbatim { .. });
+            text.extend_from_slice(view.text().unwrap_or_default());
+            text.extend_from_slice(b"\r\n");
+        }
+        self.write(|writer| if is_verbatim { writer.verbatim(*b"txt", &text) } else { writer.bulk(&text) })
+    }
+
+    fn least_of_each(&self) -> Vec<u8> {
+        let lists: Vec<Vec<i64>> = self
+            .views()
+            .filter_map(|view| view.elements())
+            .map(|all| all.map(|one| if let View::Integer(one) = one { one } else { 0 }).collect())
+            .collect();
+        let count = lists.iter().map(Vec::len).min().unwrap_or(0);
+        self.write(|writer| {
+            writer.array(count as u64);
+            (0..count).for_each(|at| writer.integer(lists.iter().map(|list| list[at]).min().unwrap_or(0)));
+        })
+    }
+
+    /// One of the parts that are not null; which one, changes from request to request.
+    fn any(&self) -> Vec<u8> {
+        let present: Vec<_> = self.gather.parts.iter().filter(|part| view(&part.reply) != View::Null).collect();
+        match present.len() {
+            0 => self.write(|writer| writer.null()),
+            count => present[self.gather.number as usize % count].reply.clone(),
+        }
+    }
+
+    /// Values in the order of keys; the values of a part that is an error are that error.
+    fn values(&self, parts: &[u16]) -> Vec<u8> {
+        let mut reply = Vec::with_capacity(self.gather.bytes + 16);
+        ReplyWriter::new(&mut reply, self.version).array(parts.len() as u64);
+        let mut rests: Vec<(&[u8], bool)> = self.gather.parts.iter().map(|part| split_list(&part.reply)).collect();
+        let mut framer = ReplyFramer::new(Limits::default());
+        for part in parts {
+            let (rest, is_error) = &mut rests[usize::from(*part)];
+            let bytes = if *is_error { rest.len() } else { framer.advance(rest).map_or(0, |advance| advance.consumed) };
+            reply.extend_from_slice(&rest[..bytes]);
+            if !*is_error {
+                *rest = &rest[bytes..];
+            }
+        }
+        reply
+    }
+
+    fn scan(&self, place: u64, places: u64) -> Vec<u8> {
+        let Some(part) = self.gather.parts.first() else { return Vec::new() };
+        let found = view(&part.reply).elements().and_then(|mut elements| {
+            let cursor: u64 = std::str::from_utf8(elements.next()?.text()?).ok()?.parse().ok()?;
+            Some((cursor, elements.next()?))
+        });
+        let Some((cursor, View::Array(keys))) = found else { return part.reply.clone() };
+        let next = match cursor {
+            0 if place + 1 == places => Some(0),
+            0 => Some(place + 1),
+            cursor => cursor.checked_mul(places).and_then(|cursor| cursor.checked_add(place)),
+        };
+        let Some(next) = next else {
+            return b"-ERR the node's cursor is too large to carry the node\r\n".to_vec();
+        };
+        self.write(|writer| {
+            writer.array(2);
+            writer.bulk(next.to_string().as_bytes());
+            writer.array(keys.len() as u64);
+            keys.for_each(|key| writer.bulk(key.text().unwrap_or_default()));
+        })
+    }
+}
+
+/// What stands behind the first line.
+fn behind_line(reply: &[u8]) -> &[u8] {
+    memchr::memchr(b'\n', reply).map_or(reply, |line_feed| &reply[line_feed + 1..])
+}
+
+/// The elements of a list; or the whole, and that it is no list but an error.
+fn split_list(reply: &[u8]) -> (&[u8], bool) {
+    if reply.first() == Some(&b'*') { (behind_line(reply), false) } else { (reply, true) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(joining: Joining, replies: &[&str], joined: &str) {
+        let mut gather = Gather::new(0, joining);
+        for (node, reply) in replies.iter().enumerate() {
+            let part = gather.add_part(node as u16);
+            let (front, back) = reply.as_bytes().split_at(reply.len() / 2);
+            gather.receive(part, front, false, 1000);
+            gather.receive(part, back, true, 1000);
+        }
+        assert_eq!(gather.parts_left, 0);
+        let reply = gather.joined(Version::Resp2, &|node| ["a", "b", "c"][usize::from(node)]);
+        assert_eq!(String::from_utf8_lossy(&reply), joined);
+    }
+
+    #[test]
+    fn replies_of_nodes_become_one() {
+        check(Joining::All(Join::Sum), &[":1\r\n", ":2\r\n"], ":3\r\n");
+        check(Joining::All(Join::Sum), &[":1\r\n", "-ERR x\r\n"], "-ERR x\r\n");
+        check(Joining::All(Join::Same), &["+OK\r\n", "+OK\r\n"], "+OK\r\n");
+        check(
+            Joining::All(Join::Same),
+            &["+OK\r\n", "-ERR x\r\n", ":7\r\n"],
+            "-ERR the nodes differ; a: OK; b: ERR x; c: :7\r\n",
+        );
+        check(Joining::All(Join::Lists), &["*1\r\n$1\r\nx\r\n", "*0\r\n"], "*1\r\n$1\r\nx\r\n");
+        check(Joining::All(Join::Any), &["$-1\r\n", "$1\r\nk\r\n"], "$1\r\nk\r\n");
+        check(Joining::All(Join::Any), &["$-1\r\n", "$-1\r\n"], "$-1\r\n");
+        check(Joining::All(Join::LeastOfEach), &["*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"], "*2\r\n:1\r\n:0\r\n");
+        check(
+            Joining::All(Join::Texts),
+            &["$1\r\nx\r\n", "$0\r\n\r\n"],
+            "$25\r\n# Node a\r\nx\r\n# Node b\r\n\r\n\r\n",
+        );
+    }
+
+    #[test]
+    fn values_stand_in_the_order_of_keys_and_an_error_is_that_of_its_keys() {
+        let joining = || Joining::Values(vec![1, 0, 1]);
+        check(joining(), &["*1\r\n$1\r\na\r\n", "*2\r\n$-1\r\n$1\r\nb\r\n"], "*3\r\n$-1\r\n$1\r\na\r\n$1\r\nb\r\n");
+        check(joining(), &["*1\r\n$1\r\na\r\n", "-ERR x\r\n"], "*3\r\n-ERR x\r\n$1\r\na\r\n-ERR x\r\n");
+    }
+
+    #[test]
+    fn a_cursor_leads_through_all_nodes() {
+        let scan = |place| Joining::Scan { place, places: 3 };
+        check(scan(1), &["*2\r\n$2\r\n10\r\n*0\r\n"], "*2\r\n$2\r\n31\r\n*0\r\n");
+        check(scan(1), &["*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n"], "*2\r\n$1\r\n2\r\n*1\r\n$1\r\nk\r\n");
+        check(scan(2), &["*2\r\n$1\r\n0\r\n*0\r\n"], "*2\r\n$1\r\n0\r\n*0\r\n");
+        assert_eq!(scan_cursor(31, 3), (10, 1));
+        check(scan(0), &["-ERR x\r\n"], "-ERR x\r\n");
+    }
+
+    #[test]
+    fn more_than_may_be_joined_is_an_error() {
+        let mut gather = Gather::new(0, Joining::All(Join::Lists));
+        let part = gather.add_part(0);
+        gather.receive(part, &[b'x'; 100], false, 150);
+        gather.receive(part, &[b'x'; 100], true, 150);
+        assert!(gather.joined(Version::Resp2, &|_| "a").starts_with(b"-ERR"));
+        assert!(gather.parts[0].reply.is_empty());
+    }
+}

@@ -1,0 +1,270 @@
+//! Commands that the proxy answers itself: what they set is the client's state here, for node connections are shared.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use reactor::Io;
+use resp::codec::Version;
+use subtle::ConstantTimeEq;
+
+use super::Shard;
+use super::admission::Served;
+use super::client::{Client, Mode, Replies};
+use super::dispatch::Order;
+use crate::commands::{Join, Local, Request};
+
+/// What HELLO calls the server's version: the one whose commands the proxy knows.
+const REDIS_VERSION: &str = "7.0.15";
+const NO_PASSWORD: &[u8] = b"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration \
+is correct?";
+const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
+const DEFAULT_USER: &[u8] = b"default";
+
+/// What HELLO asks for beside the protocol.
+#[derive(Default)]
+struct HelloOptions<'r> {
+    login: Option<(&'r [u8], &'r [u8])>,
+    name: Option<&'r [u8]>,
+}
+
+impl Shard {
+    pub(super) fn local(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, command: Local) -> Served {
+        match command {
+            Local::Auth => self.auth(client, io, order),
+            Local::Client => self.client(client, io, order),
+            Local::Command => self.to_any(client, io, order),
+            Local::Echo => {
+                let text = order.request(io).get(1).unwrap_or_default().to_vec();
+                self.answer(client, io, |writer| writer.bulk(&text));
+                Served::Done
+            }
+            Local::Hello => self.hello(client, io, order),
+            Local::Ping => self.ping(client, io, order),
+            Local::Quit => {
+                self.answer_bytes(client, io, b"+OK\r\n");
+                client.ends = true;
+                Served::Done
+            }
+            Local::Reset => self.reset(client, io),
+            Local::Select => self.select(client, io, order),
+            Local::Time => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                self.answer(client, io, |writer| {
+                    writer.array(2);
+                    writer.bulk(now.as_secs().to_string().as_bytes());
+                    writer.bulk(now.subsec_micros().to_string().as_bytes());
+                });
+                Served::Done
+            }
+        }
+    }
+
+    /// A request that any node answers alike.
+    fn to_any(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        let now_ns = self.lp.now_ns();
+        let up = self.node_numbers.iter().find(|node| self.nodes[usize::from(**node)].may_try(now_ns));
+        let node = up.or(self.node_numbers.first()).copied().unwrap_or_default();
+        self.to_node(client, io, order, node)
+    }
+
+    fn ping(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        let request = order.request(io);
+        if request.len() > 2 {
+            return self.refuse(client, io, b"ERR wrong number of arguments for 'ping' command");
+        }
+        if !client.is_subscriber() {
+            return self.to_all(client, io, order, Join::Same);
+        }
+        let text = request.get(1).unwrap_or_default().to_vec();
+        self.answer(client, io, |writer| {
+            writer.array(2);
+            writer.bulk(b"pong");
+            writer.bulk(&text);
+        });
+        Served::Done
+    }
+
+    /// Whether a name and a password open the proxy.
+    fn opens(&self, user: &[u8], password: &[u8]) -> bool {
+        let expected = self.config.password.as_ref().map(|password| password.0.as_bytes());
+        user == DEFAULT_USER && expected.is_none_or(|expected| bool::from(expected.ct_eq(password)))
+    }
+
+    fn auth(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        let request = order.request(io);
+        let (user, password) = match (request.get(1), request.get(2), request.len()) {
+            (Some(password), None, _) if self.config.password.is_some() => (DEFAULT_USER, password),
+            (Some(_), None, _) => return self.refuse(client, io, NO_PASSWORD),
+            (Some(user), Some(password), 3) => (user, password),
+            _ => return self.refuse(client, io, b"ERR syntax error"),
+        };
+        if !self.opens(user, password) {
+            return self.refuse(client, io, WRONG_PASSWORD);
+        }
+        client.is_authenticated = true;
+        self.answer_bytes(client, io, b"+OK\r\n");
+        Served::Done
+    }
+
+    fn hello(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        if !client.queue.is_empty() {
+            return Served::Waits;
+        }
+        let request = order.request(io);
+        let version = match request.get(1).map(|_| request.number(1)) {
+            None => client.version,
+            Some(Some(2)) => Version::Resp2,
+            Some(Some(3)) => Version::Resp3,
+            Some(Some(_)) => return self.refuse(client, io, b"NOPROTO unsupported protocol version"),
+            Some(None) => return self.refuse(client, io, b"ERR Protocol version is not an integer or out of range"),
+        };
+        let Some(options) = hello_options(&request) else {
+            return self.refuse(client, io, b"ERR Syntax error in HELLO option");
+        };
+        if let Some((user, password)) = options.login {
+            if !self.opens(user, password) {
+                return self.refuse(client, io, WRONG_PASSWORD);
+            }
+            client.is_authenticated = true;
+        }
+        if !client.is_authenticated {
+            let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+                        option can be used to authenticate the client and select the RESP protocol version at the same time";
+            return self.refuse(client, io, text.as_bytes());
+        }
+        if let Some(name) = options.name {
+            client.name = name.to_vec();
+        }
+        let database = self.lanes[usize::from(client.lane)].database;
+        if !self.move_to_lane(client, version, database) {
+            return self.refuse(client, io, b"ERR too many databases are in use");
+        }
+        self.answer_hello(client, io);
+        Served::Done
+    }
+
+    fn answer_hello(&mut self, client: &mut Client, io: &mut Io<'_>) {
+        let (id, version) = (client.key.number() as i64, client.version);
+        self.answer(client, io, |writer| {
+            writer.map(7);
+            writer.bulk(b"server");
+            writer.bulk(b"redis");
+            writer.bulk(b"version");
+            writer.bulk(REDIS_VERSION.as_bytes());
+            writer.bulk(b"proto");
+            writer.integer(if version == Version::Resp3 { 3 } else { 2 });
+            writer.bulk(b"id");
+            writer.integer(id);
+            writer.bulk(b"mode");
+            writer.bulk(b"standalone");
+            writer.bulk(b"role");
+            writer.bulk(b"master");
+            writer.bulk(b"modules");
+            writer.array(0);
+        });
+    }
+
+    /// Gives a client, whose commands are all answered, the connections of another protocol or database.
+    fn move_to_lane(&mut self, client: &mut Client, version: Version, database: u32) -> bool {
+        let Some(lane) = self.lane(version, database) else { return false };
+        (client.lane, client.version) = (lane, version);
+        true
+    }
+
+    fn select(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        if !client.queue.is_empty() {
+            return Served::Waits;
+        }
+        let Some(database) = order.request(io).number(1) else {
+            return self.refuse(client, io, b"ERR invalid DB index");
+        };
+        let database = u32::try_from(database).ok().filter(|database| *database < self.config.databases);
+        match database {
+            Some(database) if self.move_to_lane(client, client.version, database) => {
+                self.answer_bytes(client, io, b"+OK\r\n");
+                Served::Done
+            }
+            Some(_) => self.refuse(client, io, b"ERR too many databases are in use"),
+            None => self.refuse(client, io, b"ERR DB index is out of range"),
+        }
+    }
+
+    /// RESET: as a new connection.
+    fn reset(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
+        if !client.queue.is_empty() {
+            return Served::Waits;
+        }
+        self.end_subscriptions(client, io);
+        client.replies = Replies::On;
+        client.is_authenticated = self.config.password.is_none();
+        client.name.clear();
+        if let Mode::Transaction(_) = client.mode {
+            self.abandon_silently(client, io);
+        }
+        self.move_to_lane(client, Version::Resp2, self.config.database);
+        self.answer_bytes(client, io, b"+RESET\r\n");
+        Served::Done
+    }
+
+    fn client(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        let request = order.request(io);
+        let word = |word: &[u8]| request.is_word(1, word);
+        let switch = |word: &[u8]| request.is_word(2, word) && request.len() == 3;
+        match () {
+            () if word(b"SETNAME") => {
+                let name = request.get(2).unwrap_or_default();
+                if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+                    let text = b"ERR Client names cannot contain spaces, newlines or special characters.";
+                    return self.refuse(client, io, text);
+                }
+                client.name = name.to_vec();
+                self.answer_bytes(client, io, b"+OK\r\n");
+            }
+            () if word(b"GETNAME") => {
+                let name = client.name.clone();
+                self.answer(client, io, |writer| if name.is_empty() { writer.null() } else { writer.bulk(&name) });
+            }
+            () if word(b"ID") => {
+                let id = client.key.number() as i64;
+                self.answer(client, io, |writer| writer.integer(id));
+            }
+            () if word(b"SETINFO") || word(b"NO-EVICT") || word(b"NO-TOUCH") => {
+                self.answer_bytes(client, io, b"+OK\r\n");
+            }
+            () if word(b"REPLY") && switch(b"ON") => {
+                client.replies = Replies::On;
+                self.answer_bytes(client, io, b"+OK\r\n");
+            }
+            () if word(b"REPLY") && switch(b"OFF") => client.replies = Replies::Off,
+            () if word(b"REPLY") && switch(b"SKIP") => {
+                if client.replies == Replies::On {
+                    client.replies = Replies::SkipNext;
+                }
+            }
+            () => {
+                let text =
+                    "ERR the proxy knows of CLIENT only SETNAME, GETNAME, ID, SETINFO, REPLY, NO-EVICT and NO-TOUCH";
+                return self.refuse(client, io, text.as_bytes());
+            }
+        }
+        Served::Done
+    }
+}
+
+/// The options behind HELLO's version; none where they are malformed.
+fn hello_options<'r>(request: &Request<'r>) -> Option<HelloOptions<'r>> {
+    let (mut options, mut at) = (HelloOptions::default(), 2);
+    while at < request.len() {
+        match () {
+            () if request.is_word(at, b"AUTH") => {
+                options.login = Some((request.get(at + 1)?, request.get(at + 2)?));
+                at += 3;
+            }
+            () if request.is_word(at, b"SETNAME") => {
+                options.name = Some(request.get(at + 1)?);
+                at += 2;
+            }
+            () => return None,
+        }
+    }
+    Some(options)
+}

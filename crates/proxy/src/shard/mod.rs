@@ -1,0 +1,299 @@
+//! One loop's part of the proxy: its clients, its node connections, and the way of a request and its reply between them.
+//!
+//! ```text
+//!  client's input ── framer ── command table ── placement ──┐ one copy
+//!                                                           v
+//!                       expected replies <── node connection's output
+//!                              │
+//!  node's input ── framer ─────┤ one copy
+//!                              ├─ the client's next reply ──> client's output
+//!                              ├─ a later one ──────────────> kept until its turn (`reply_queue`)
+//!                              └─ a part of a joined one ───> joined when all have come (`gather`)
+//! ```
+//!
+//! | subject | file |
+//! |---|---|
+//! | a client, and when it is read | `client`, `window`, `admission` |
+//! | the replies that it waits for | `reply_queue`, `gather` |
+//! | a request's way to nodes | `dispatch`, `scatter`, `stream` (large ones) |
+//! | commands that the proxy answers | `local` |
+//! | transactions, blocking commands, subscribers | `own`, `transaction`, `subscription` |
+//! | a node, its connections and their replies | `node`, `link`, `expected`, `receive` |
+//! | what is left for the end of a tick | `upkeep` |
+//!
+//! Nothing here is shared between loops but counters. A loop's connections reach one another through [`wires`]; a client or a node connection
+//! is taken out of its slab for its own turn, so that the others can be reached beside it.
+
+mod admission;
+mod client;
+mod dispatch;
+mod expected;
+mod gather;
+mod link;
+mod local;
+mod node;
+mod own;
+mod receive;
+mod reply_queue;
+mod scatter;
+mod slab;
+mod stream;
+mod subscription;
+mod transaction;
+mod upkeep;
+mod window;
+mod wires;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use reactor::{Closed, Io, Loop, Outgoing, Traffic};
+use resp::codec::Version;
+
+use crate::commands::{CommandTable, Span};
+use crate::config::Config;
+use crate::metrics::LoopCounters;
+use crate::node_list::{NodeList, SharedNodes};
+use client::Client;
+pub(crate) use client::Clients;
+use expected::Expected;
+use link::{Lane, Link};
+use node::Node;
+use receive::LinkProtocol;
+use reply_queue::BufferPool;
+use slab::{Key, Slab};
+pub(crate) use upkeep::Upkeep;
+
+/// Lanes of a loop: two protocols for each database that clients select.
+const LANES_MAX: usize = 2048;
+/// What a node connection may have unsent before the reactor would stop reading it: never. Nodes read on while their replies wait, but
+/// what takes a node's place may not, and each would wait for the other.
+const NODE_OUTPUT_BYTES: usize = usize::MAX / 4;
+
+/// What a connection to a node left when it ended.
+struct Broken {
+    node: u16,
+    owner: Key,
+    expected: std::collections::VecDeque<Expected>,
+    reason: String,
+    is_subscribed: bool,
+}
+
+/// See the module.
+pub(crate) struct Shard {
+    config: Arc<Config>,
+    counters: Arc<LoopCounters>,
+    lp: Loop,
+    table: CommandTable,
+    /// A node has told its commands, or is asked for them.
+    has_asked_commands: bool,
+    nodes: Vec<Node>,
+    shared_nodes: Arc<SharedNodes>,
+    list: Arc<NodeList>,
+    /// By the place in `list`: the node's number.
+    node_numbers: Vec<u16>,
+    clients: Slab<Client>,
+    links: Slab<Link>,
+    lanes: Vec<Lane>,
+    /// Connections of one client that wait for the next that needs one.
+    idle_links: Vec<Key>,
+    own_links: usize,
+    pool: BufferPool,
+    /// Storage of one request's arguments, and of an inline one's bytes.
+    spans: Vec<Span>,
+    text: Vec<u8>,
+    node_traffic: Arc<Traffic>,
+    /// A number that differs from call to call.
+    turn: u64,
+    kept_bytes: usize,
+    /// All clients together hold more than they may.
+    is_pressed: bool,
+    /// Clients that are not read until they hold less.
+    starved: Vec<Key>,
+    broken: Vec<Broken>,
+    /// Node connections of clients that are gone, and those that were held for their sake.
+    orphans: Vec<Key>,
+    released: Vec<reactor::ConnectionId>,
+    /// For protocols of connections that are opened here.
+    this: std::rc::Weak<RefCell<Shard>>,
+}
+
+impl Shard {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        counters: Arc<LoopCounters>,
+        shared_nodes: Arc<SharedNodes>,
+        lp: Loop,
+    ) -> Rc<RefCell<Shard>> {
+        let traffic = Traffic { output_high_water: NODE_OUTPUT_BYTES, ..node_traffic(&config) };
+        let list = shared_nodes.get();
+        let shard = Rc::new_cyclic(|this| {
+            RefCell::new(Shard {
+                counters,
+                table: CommandTable::new(),
+                has_asked_commands: false,
+                nodes: Vec::new(),
+                list: Arc::clone(&list),
+                shared_nodes,
+                node_numbers: Vec::new(),
+                clients: Slab::new(),
+                links: Slab::new(),
+                lanes: vec![Lane { version: Version::Resp2, database: config.database, links: Vec::new() }],
+                idle_links: Vec::new(),
+                own_links: 0,
+                pool: BufferPool::default(),
+                spans: Vec::new(),
+                text: Vec::new(),
+                node_traffic: Arc::new(traffic),
+                turn: lp.precise_now_ns() ^ (lp.index() as u64) << 32,
+                kept_bytes: 0,
+                is_pressed: false,
+                starved: Vec::new(),
+                broken: Vec::new(),
+                orphans: Vec::new(),
+                released: Vec::new(),
+                this: this.clone(),
+                config,
+                lp,
+            })
+        });
+        shard.borrow_mut().take_list(list);
+        shard
+    }
+
+    /// Takes another list of nodes. Nodes that both have keep their numbers and connections.
+    fn take_list(&mut self, list: Arc<NodeList>) {
+        self.nodes.iter_mut().for_each(|node| node.is_listed = false);
+        self.node_numbers.clear();
+        for config in &list.nodes {
+            let known = self
+                .nodes
+                .iter()
+                .position(|node| node.config.name == config.name && node.config.address == config.address);
+            let number = known.or_else(|| {
+                let free = self.nodes.iter().position(|node| !node.is_listed && !list.nodes.contains(&node.config));
+                let free = free.filter(|free| self.lanes.iter().all(|lane| lane.link(*free as u16) == Key::NONE));
+                match free {
+                    Some(free) => self.nodes[free] = Node::new(config.clone()),
+                    None => self.nodes.push(Node::new(config.clone())),
+                }
+                Some(free.unwrap_or(self.nodes.len() - 1))
+            });
+            // `SharedNodes` has checked the number of nodes.
+            let number = number.unwrap_or_default();
+            self.nodes[number].is_listed = true;
+            self.node_numbers.push(number as u16);
+        }
+        self.list = list;
+        self.counters.set_node_names(self.nodes.iter().map(|node| node.config.name.clone()).collect());
+    }
+
+    /// The number of the node of a key.
+    #[inline]
+    fn node_of(&mut self, key: &[u8]) -> u16 {
+        self.turn = self.turn.wrapping_add(1);
+        self.node_numbers[self.list.placement.node(key, self.turn)]
+    }
+
+    /// The lane of a protocol and a database; none where there are too many.
+    fn lane(&mut self, version: Version, database: u32) -> Option<u16> {
+        let known = self.lanes.iter().position(|lane| lane.version == version && lane.database == database);
+        known.map(|lane| lane as u16).or_else(|| {
+            let lane = self.lanes.len();
+            (lane < LANES_MAX).then(|| {
+                self.lanes.push(Lane { version, database, links: Vec::new() });
+                lane as u16
+            })
+        })
+    }
+
+    /// The connection to a node that clients of a lane share; it is opened where there is none. None: the node is down.
+    #[inline]
+    fn shared_link(&mut self, lane: u16, node: u16, io: &mut Io<'_>) -> Option<Key> {
+        match self.lanes[usize::from(lane)].link(node) {
+            Key::NONE => self.open_shared(lane, node, io),
+            link => Some(link),
+        }
+    }
+
+    #[cold]
+    fn open_shared(&mut self, lane: u16, node: u16, io: &mut Io<'_>) -> Option<Key> {
+        let link = self.open_link(lane, node, Key::NONE, io)?;
+        self.lanes[usize::from(lane)].set_link(node, link);
+        Some(link)
+    }
+
+    /// Opens a connection to a node. None: the node is down, and is not tried now.
+    fn open_link(&mut self, lane: u16, node: u16, owner: Key, io: &mut Io<'_>) -> Option<Key> {
+        let now_ns = self.lp.now_ns();
+        let at = &self.nodes[usize::from(node)];
+        if !at.may_try(now_ns) {
+            return None;
+        }
+        let outgoing = Outgoing {
+            to: at.config.address.clone(),
+            connect_max: Some(self.config.connect_max),
+            traffic: Some(Arc::clone(&self.node_traffic)),
+        };
+        let key = self.links.insert(|key| Link::new(key, io.id(), (node, lane), owner));
+        let protocol = LinkProtocol { key, shard: self.this.upgrade()?, lp: self.lp.clone() };
+        match io.connect(outgoing, Box::new(protocol)) {
+            Ok(id) => {
+                let link = self.links.get_mut(key)?;
+                link.id = id;
+                let wants_commands = !std::mem::replace(&mut self.has_asked_commands, true);
+                if let Some(mut neighbour) = io.neighbour(id) {
+                    link.begin(
+                        &self.config,
+                        &self.lanes[usize::from(lane)],
+                        wants_commands,
+                        now_ns,
+                        neighbour.output(),
+                    );
+                }
+                Some(key)
+            }
+            Err(failure) => {
+                self.links.remove(key);
+                self.node_failed(node, failure.to_string());
+                None
+            }
+        }
+    }
+
+    fn node_failed(&mut self, node: u16, failure: String) {
+        let at = &mut self.nodes[usize::from(node)];
+        tracing::warn!(node = %at.config.name, failure, "node connection failed");
+        self.turn = self.turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        at.failed(self.lp.now_ns(), failure, self.turn >> 16);
+        let counters = &self.counters.nodes[usize::from(node)];
+        counters.failed.add(1);
+        counters.is_down.set(1);
+    }
+
+    /// A client's connection has ended. What is left of it is done at the end of the tick.
+    fn client_closed(&mut self, key: Key, reason: Closed) {
+        let Some(mut client) = self.clients.remove(key) else { return };
+        self.kept_bytes -= client.queue.kept_bytes();
+        self.counters.clients.subtract(1);
+        if matches!(reason, Closed::Stalled | Closed::Hoarded) {
+            self.counters.stalled.add(1);
+            tracing::info!(?reason, "a client was cut");
+        }
+        self.released.append(&mut client.holds);
+        self.orphan_links(&mut client);
+        self.wake_loop();
+    }
+
+    /// Has the loop's hooks called although no event comes.
+    fn wake_loop(&self) {
+        self.lp.run(Box::new(|_| {}));
+    }
+}
+
+fn node_traffic(config: &Config) -> Traffic {
+    // A node that takes nothing is found by its silence.
+    let send_behind_max = config.node_timeout.unwrap_or(std::time::Duration::from_secs(3600));
+    Traffic { send_behind_max, requests_per_turn: u32::MAX, ..Traffic::default() }
+}

@@ -1,0 +1,90 @@
+//! A node as a loop sees it: whether it can be reached, and when it is tried again.
+//!
+//! A node is tried when a request needs it. After a failed attempt it is left alone for a time that doubles up to
+//! [`BACK_OFF_MAX`], with jitter so that loops and proxies do not return at the same moment; requests for its keys are answered with an error
+//! at once meanwhile. So a node that returns is used again within that time.
+
+use std::time::Duration;
+
+use crate::config::NodeConfig;
+
+const BACK_OFF_MIN: Duration = Duration::from_millis(20);
+const BACK_OFF_MAX: Duration = Duration::from_millis(640);
+
+/// See the module.
+pub(crate) struct Node {
+    pub(crate) config: NodeConfig,
+    /// Still in the list of nodes.
+    pub(crate) is_listed: bool,
+    failures: u32,
+    retry_at_ns: u64,
+    /// What the last attempt failed with.
+    failure: String,
+}
+
+impl Node {
+    pub(crate) fn new(config: NodeConfig) -> Node {
+        Node { config, is_listed: true, failures: 0, retry_at_ns: 0, failure: String::new() }
+    }
+
+    /// Whether it may be tried now.
+    pub(crate) fn may_try(&self, now_ns: u64) -> bool {
+        now_ns >= self.retry_at_ns
+    }
+
+    /// It answered.
+    pub(crate) fn succeeded(&mut self) {
+        (self.failures, self.retry_at_ns) = (0, 0);
+    }
+
+    /// An attempt failed. `random` is any number.
+    pub(crate) fn failed(&mut self, now_ns: u64, failure: String, random: u64) {
+        let back_off = BACK_OFF_MIN.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF_MAX);
+        let half = back_off.as_nanos() as u64 / 2;
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at_ns = now_ns + half + random % half;
+        self.failure = failure;
+    }
+
+    /// The reply to a request for it while it cannot be reached.
+    pub(crate) fn down(&self) -> Vec<u8> {
+        format!("-ERR node {} is down: {}\r\n", self.config.name, one_line(&self.failure)).into_bytes()
+    }
+
+    /// The reply to a request that was lost with its connection.
+    pub(crate) fn lost(&self, reason: &str) -> Vec<u8> {
+        format!("-ERR node {} did not answer: {}\r\n", self.config.name, one_line(reason)).into_bytes()
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn back_off_doubles_to_its_bound_and_ends_with_a_success() {
+        let config = NodeConfig {
+            name: "n".into(),
+            address: std::path::PathBuf::from("/n").into(),
+            weight: 1,
+            ring_name: "n".into(),
+        };
+        let mut node = Node::new(config);
+        let mut longest = 0;
+        for attempt in 0..10 {
+            node.failed(1000, "refused\r\n".into(), attempt * 7_777_777);
+            assert!(!node.may_try(1000));
+            longest = node.retry_at_ns - 1000;
+            let most = BACK_OFF_MAX.as_nanos() as u64;
+            assert!((BACK_OFF_MIN.as_nanos() as u64 / 2..most).contains(&longest), "{longest}");
+        }
+        assert!(longest >= BACK_OFF_MAX.as_nanos() as u64 / 2);
+        assert_eq!(node.down(), b"-ERR node n is down: refused  \r\n");
+        node.succeeded();
+        assert!(node.may_try(0));
+    }
+}

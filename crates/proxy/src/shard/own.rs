@@ -1,0 +1,119 @@
+//! Node connections that belong to one client for a time.
+//!
+//! Transactions, commands that may wait on the node, subscriptions and large requests would hold up the others of a shared connection. A
+//! client turns to a connection of its own, and back, only when all before is answered: so its commands never overtake one another.
+//! Connections that were given back clean wait for the next client; their number is bounded for a loop.
+
+use reactor::{Io, LoopContext};
+
+use super::Shard;
+use super::admission::Served;
+use super::client::{Client, Mode, Waits};
+use super::dispatch::Order;
+use super::slab::Key;
+use super::wires::Wires;
+
+/// Connections that wait for a client.
+const IDLE_LINKS_MAX: usize = 16;
+
+impl Shard {
+    /// A connection to a node for this client alone.
+    ///
+    /// # Errors
+    /// The reply that tells why there is none.
+    pub(super) fn take_own(&mut self, client: &Client, node: u16, io: &mut Io<'_>) -> Result<Key, Vec<u8>> {
+        let lane = client.lane;
+        let (links, idle) = (&mut self.links, &mut self.idle_links);
+        let fits = |key: &Key| links.get_mut(*key).is_some_and(|link| (link.node, link.lane) == (node, lane));
+        if let Some(at) = idle.iter().position(fits) {
+            let key = idle.swap_remove(at);
+            if let Some(link) = self.links.get_mut(key) {
+                link.owner = client.key;
+                return Ok(key);
+            }
+        }
+        let most = self.config.limits.own_connections_max / self.config.threads.max(1);
+        if self.own_links >= most.max(1) {
+            return Err(
+                b"-ERR too many clients have a node connection of their own (see --own-connections-max)\r\n".to_vec()
+            );
+        }
+        let Some(key) = self.open_link(lane, node, client.key, io) else {
+            return Err(self.nodes[usize::from(node)].down());
+        };
+        self.own_links += 1;
+        self.counters.own_connections.set(self.own_links as u64);
+        Ok(key)
+    }
+
+    /// Gives back a connection on which nothing is left to come and nothing is watched.
+    pub(super) fn give_back_own(&mut self, key: Key, wires: &mut impl Wires) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        link.owner = Key::NONE;
+        if self.idle_links.len() < IDLE_LINKS_MAX && link.expected.is_empty() && !link.is_subscribed {
+            self.idle_links.push(key);
+        } else {
+            wires.abort(link.id);
+        }
+    }
+
+    /// A client goes back to shared connections, if all was answered on its own.
+    pub(super) fn leave_own(&mut self, client: &mut Client, link: Key, io: &mut Io<'_>) -> bool {
+        if !client.queue.is_empty() {
+            self.wait(client, Waits::Empty, io);
+            return false;
+        }
+        (client.mode, client.is_blocked) = (Mode::Plain, false);
+        self.give_back_own(link, io);
+        true
+    }
+
+    /// A command that may wait on its node.
+    pub(super) fn block(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        let node = match self.one_node(order, io) {
+            Ok(node) => node,
+            Err(text) => return self.refuse(client, io, text.as_bytes()),
+        };
+        if self.is_read_without_wait(order, io) {
+            return self.to_node(client, io, order, node);
+        }
+        if !client.queue.is_empty() {
+            return Served::Waits;
+        }
+        match self.take_own(client, node, io) {
+            Ok(link) => {
+                (client.mode, client.is_blocked) = (Mode::Own(link), true);
+                self.forward(client, io, &order.source, (link, node), order.id);
+            }
+            Err(reply) => self.answer_bytes(client, io, &reply),
+        }
+        Served::Done
+    }
+
+    /// XREAD and XREADGROUP wait only with BLOCK.
+    fn is_read_without_wait(&self, order: &Order<'_>, io: &Io<'_>) -> bool {
+        let request = order.request(io);
+        let is_read = matches!(&*self.table.get(order.id).name, "xread" | "xreadgroup");
+        is_read && !(1..request.len()).any(|at| request.is_word(at, b"BLOCK"))
+    }
+
+    /// What a client that is gone leaves behind.
+    pub(super) fn orphan_links(&mut self, client: &mut Client) {
+        match &client.mode {
+            Mode::Plain => {}
+            Mode::Own(link) => self.orphans.push(*link),
+            Mode::Transaction(state) => self.orphans.extend(state.link()),
+        }
+        self.orphans.extend(client.stream);
+        if let Some(subscriptions) = &client.subscriptions {
+            self.orphans.extend(subscriptions.links());
+        }
+    }
+
+    /// Ends the connection of a client that is gone: what it began (a transaction, a blocking command) ends with it.
+    pub(super) fn end_orphan(&mut self, key: Key, at: &mut LoopContext<'_>) {
+        if let Some(link) = self.links.get_mut(key) {
+            at.abort(link.id);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The replies that a client waits for, in the order of its commands.
+//!
+//! The reply at the head goes into the client's output while it arrives. Replies that come before their turn are kept. Those of one node
+//! come in the order of their commands, so that each node has one run of kept bytes, and a place in the queue says how many of them are its
+//! own:
+//!
+//! ```text
+//!  places    | 1: awaited | 2: node B, 5 bytes | 3: node B, 7 bytes | 4: whole | …
+//!  node B    | 5 bytes of 2 | 7 bytes of 3 |
+//! ```
+//!
+//! What becomes of several nodes' replies, or of none, is a whole one. Kept runs take their storage from the loop's pool and give it back when
+//! they are empty: a client that waits for nothing holds nothing.
+
+use std::collections::VecDeque;
+
+/// The proxy itself, or several nodes: a reply that comes whole.
+pub(crate) const WHOLE: u16 = u16::MAX;
+/// Spare buffers of a loop.
+const POOL_BUFFERS_MAX: usize = 256;
+/// A larger buffer is given back to the allocator.
+const POOL_BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Storage of kept replies, used again and again.
+#[derive(Default)]
+pub(crate) struct BufferPool(Vec<Vec<u8>>);
+
+impl BufferPool {
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    fn give(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < POOL_BUFFERS_MAX && buffer.capacity() <= POOL_BUFFER_BYTES_MAX {
+            buffer.clear();
+            self.0.push(buffer);
+        }
+    }
+}
+
+/// One reply to come.
+struct Place {
+    /// The node whose run has its kept bytes, or [`WHOLE`].
+    source: u16,
+    is_complete: bool,
+    /// Kept bytes in the node's run.
+    kept_bytes: usize,
+    whole: Option<Box<[u8]>>,
+}
+
+/// Kept bytes of one node.
+#[derive(Default)]
+struct Run {
+    bytes: Vec<u8>,
+    /// Bytes in front that were passed on.
+    passed: usize,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct ReplyQueue {
+    places: VecDeque<Place>,
+    /// Number of the place at the head; numbers go round.
+    head: u32,
+    /// Some of the head's bytes have been passed on.
+    head_has_begun: bool,
+    /// By node.
+    runs: Vec<Run>,
+    kept_bytes: usize,
+}
+
+impl ReplyQueue {
+    /// Replies to come.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Bytes that wait for their turn.
+    #[inline]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    /// Adds a reply that `source` will give, and gives its number.
+    #[inline]
+    pub(crate) fn push(&mut self, source: u16) -> u32 {
+        let number = self.head.wrapping_add(self.places.len() as u32);
+        self.places.push_back(Place { source, is_complete: false, kept_bytes: 0, whole: None });
+        number
+    }
+
+    /// Whether it is this reply's turn.
+    #[inline]
+    pub(crate) fn is_head(&self, number: u32) -> bool {
+        number == self.head
+    }
+
+    /// Whether a part of the reply at the head has been passed on: nothing may come between.
+    pub(crate) fn head_has_begun(&self) -> bool {
+        self.head_has_begun
+    }
+
+    /// Passes on bytes of the reply at the head, and after its last ones the kept replies behind it.
+    #[inline]
+    pub(crate) fn forward(&mut self, bytes: &[u8], is_complete: bool, output: &mut Vec<u8>, pool: &mut BufferPool) {
+        output.extend_from_slice(bytes);
+        self.head_has_begun = true;
+        if is_complete {
+            self.pop();
+            self.release(output, pool);
+        }
+    }
+
+    /// Keeps bytes of a reply whose turn has not come.
+    pub(crate) fn keep(&mut self, number: u32, bytes: &[u8], is_complete: bool, pool: &mut BufferPool) {
+        let place = &mut self.places[number.wrapping_sub(self.head) as usize];
+        place.kept_bytes += bytes.len();
+        place.is_complete = is_complete;
+        self.kept_bytes += bytes.len();
+        let source = usize::from(place.source);
+        if self.runs.len() <= source {
+            self.runs.resize_with(source + 1, Run::default);
+        }
+        let run = &mut self.runs[source];
+        if run.bytes.capacity() == 0 {
+            run.bytes = pool.take();
+        } else if run.passed > run.bytes.len() / 2 {
+            run.bytes.drain(..run.passed);
+            run.passed = 0;
+        }
+        run.bytes.extend_from_slice(bytes);
+    }
+
+    /// Answers a command with a reply that is there as a whole, in place of what was kept of another.
+    pub(crate) fn answer(&mut self, number: u32, reply: &[u8], output: &mut Vec<u8>, pool: &mut BufferPool) {
+        if self.is_head(number) {
+            return self.forward(reply, true, output, pool);
+        }
+        self.keep_whole(number, reply);
+    }
+
+    /// The same of a reply whose turn has not come.
+    pub(crate) fn keep_whole(&mut self, number: u32, reply: &[u8]) {
+        let place = &mut self.places[number.wrapping_sub(self.head) as usize];
+        if place.kept_bytes > 0 {
+            // They came last.
+            let run = &mut self.runs[usize::from(place.source)];
+            run.bytes.truncate(run.bytes.len() - place.kept_bytes);
+            self.kept_bytes -= place.kept_bytes;
+        }
+        *place = Place { source: WHOLE, is_complete: true, kept_bytes: 0, whole: Some(reply.into()) };
+        self.kept_bytes += reply.len();
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        self.places.pop_front();
+        self.head = self.head.wrapping_add(1);
+        self.head_has_begun = false;
+    }
+
+    /// Passes on what was kept for the head, and goes on as long as heads are complete.
+    #[inline]
+    fn release(&mut self, output: &mut Vec<u8>, pool: &mut BufferPool) {
+        while let Some(place) = self.places.front_mut() {
+            if let Some(whole) = place.whole.take() {
+                output.extend_from_slice(&whole);
+                self.kept_bytes -= whole.len();
+            } else if place.kept_bytes > 0 {
+                let bytes = std::mem::take(&mut place.kept_bytes);
+                self.runs[usize::from(place.source)].pass_on(bytes, output, pool);
+                self.kept_bytes -= bytes;
+                self.head_has_begun = true;
+            }
+            if !place.is_complete {
+                return;
+            }
+            self.pop();
+        }
+    }
+}
+
+impl Run {
+    fn pass_on(&mut self, bytes: usize, output: &mut Vec<u8>, pool: &mut BufferPool) {
+        let end = self.passed + bytes;
+        output.extend_from_slice(&self.bytes[self.passed..end]);
+        self.passed = end;
+        if end == self.bytes.len() {
+            pool.give(std::mem::take(&mut self.bytes));
+            self.passed = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_error_takes_the_place_of_half_a_reply() {
+        let (mut queue, mut output, mut pool) = (ReplyQueue::default(), Vec::new(), BufferPool::default());
+        let numbers = [queue.push(0), queue.push(1), queue.push(1)];
+        queue.keep(numbers[1], b"+one\r\n", true, &mut pool);
+        queue.keep(numbers[2], b"+tw", false, &mut pool);
+        queue.answer(numbers[2], b"-ERR\r\n", &mut output, &mut pool);
+        assert_eq!((output.len(), queue.kept_bytes()), (0, 12));
+        queue.forward(b"+zero\r\n", true, &mut output, &mut pool);
+        assert_eq!(output, b"+zero\r\n+one\r\n-ERR\r\n");
+        assert!(queue.is_empty() && queue.kept_bytes() == 0);
+    }
+
+    proptest! {
+        /// Commands of several nodes, whose replies come in pieces: each node's in order, the nodes in any.
+        #[test]
+        fn replies_leave_in_the_order_of_their_commands(
+            sources in prop::collection::vec((0..4_u16, 1..20_usize), 1..60),
+            turns in prop::collection::vec((0..4_usize, 1..30_usize), 0..400),
+        ) {
+            let (mut queue, mut output, mut pool) = (ReplyQueue::default(), Vec::new(), BufferPool::default());
+            let mut to_come: Vec<VecDeque<(u32, Vec<u8>)>> = vec![VecDeque::new(); 4];
+            let mut expected = Vec::new();
+            for (at, (source, bytes)) in sources.iter().enumerate() {
+                let reply = vec![at as u8; *bytes];
+                expected.extend_from_slice(&reply);
+                let number = queue.push(*source);
+                to_come[usize::from(*source)].push_back((number, reply));
+            }
+            let rest = (0..4).cycle().map(|node| (node, 7)).take(4 * 60 * 3);
+            for (node, bytes) in turns.into_iter().chain(rest) {
+                let Some((number, reply)) = to_come[node].front_mut() else { continue };
+                let bytes = bytes.min(reply.len());
+                let piece: Vec<u8> = reply.drain(..bytes).collect();
+                let is_complete = reply.is_empty();
+                if queue.is_head(*number) {
+                    queue.forward(&piece, is_complete, &mut output, &mut pool);
+                } else {
+                    queue.keep(*number, &piece, is_complete, &mut pool);
+                }
+                if is_complete {
+                    to_come[node].pop_front();
+                }
+            }
+            prop_assert_eq!(output, expected);
+            prop_assert!(queue.is_empty() && queue.kept_bytes() == 0);
+        }
+    }
+}

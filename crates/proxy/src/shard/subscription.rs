@@ -1,0 +1,296 @@
+//! SUBSCRIBE and its family.
+//!
+//! A channel is a node's, as a key is; PUBLISH goes to that node. A pattern may match channels of any node, and is subscribed on all. Each
+//! message so comes once. A subscriber has a connection of its own to each node that it needs. Confirmations are made anew, for a node counts
+//! only its own channels; messages pass as they are. If one of the connections breaks, the client is disconnected: no reply could tell it that some
+//! of its channels are silent.
+
+use hashbrown::HashSet;
+use reactor::Io;
+use resp::codec::{View, write_command};
+
+use super::Shard;
+use super::admission::Served;
+use super::client::{Client, written};
+use super::dispatch::Order;
+use super::expected::{Expected, Role};
+use super::gather::{Gather, Joining};
+use super::link::Link;
+use super::reply_queue::WHOLE;
+use super::slab::Key;
+use super::wires::Wires;
+use crate::commands::{CommandId, Subscription};
+
+/// What a client listens to.
+#[derive(Default)]
+pub(crate) struct Subscriptions {
+    channels: HashSet<Box<[u8]>>,
+    patterns: HashSet<Box<[u8]>>,
+    /// Connections of its own, by node.
+    own: Vec<(u16, Key)>,
+}
+
+impl Subscriptions {
+    fn count(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+
+    /// Whether nothing is listened to.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// Its node connections.
+    pub(crate) fn links(&self) -> impl Iterator<Item = Key> {
+        self.own.iter().map(|(_, link)| *link)
+    }
+
+    fn names(&mut self, command: Subscription) -> &mut HashSet<Box<[u8]>> {
+        match command {
+            Subscription::Subscribe | Subscription::Unsubscribe => &mut self.channels,
+            Subscription::Psubscribe | Subscription::Punsubscribe => &mut self.patterns,
+        }
+    }
+}
+
+/// What a confirmation says.
+#[derive(Clone, Debug)]
+pub(crate) struct Confirmation {
+    command: Subscription,
+    /// The channel or pattern; none where there is none to leave.
+    name: Option<Box<[u8]>>,
+    /// Channels and patterns of the client after it.
+    count: usize,
+}
+
+impl Subscription {
+    fn word(self) -> &'static str {
+        match self {
+            Subscription::Subscribe => "subscribe",
+            Subscription::Psubscribe => "psubscribe",
+            Subscription::Unsubscribe => "unsubscribe",
+            Subscription::Punsubscribe => "punsubscribe",
+        }
+    }
+
+    fn is_joining(self) -> bool {
+        matches!(self, Subscription::Subscribe | Subscription::Psubscribe)
+    }
+}
+
+impl Shard {
+    pub(super) fn subscription(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        order: &Order<'_>,
+        command: Subscription,
+    ) -> Served {
+        // A message must not come where the client waits for a reply.
+        if client.subscriptions.is_none() && !client.queue.is_empty() {
+            return Served::Waits;
+        }
+        let names: Vec<Box<[u8]>> = match order.spans.len() {
+            1 => client.subscriptions.as_mut().map_or(Vec::new(), |all| all.names(command).iter().cloned().collect()),
+            _ => order.request(io).iter().skip(1).map(Box::from).collect(),
+        };
+        if names.is_empty() {
+            self.confirm(client, io, order.id, command, None);
+        }
+        for name in names {
+            let count = client.subscriptions.as_ref().map_or(0, |all| all.count());
+            if command.is_joining() && count >= self.config.limits.subscriptions_max {
+                self.refuse(client, io, b"ERR too many channels and patterns (see --subscriptions-max)");
+            } else {
+                self.confirm(client, io, order.id, command, Some(name));
+            }
+        }
+        Served::Done
+    }
+
+    /// Asks the nodes of a channel or pattern, and has the client told once they have confirmed.
+    fn confirm(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        id: CommandId,
+        command: Subscription,
+        name: Option<Box<[u8]>>,
+    ) {
+        let subscriptions = client.subscriptions.get_or_insert_default();
+        let is_new = match &name {
+            Some(name) if command.is_joining() => subscriptions.names(command).insert(name.clone()),
+            Some(name) => subscriptions.names(command).remove(name),
+            None => false,
+        };
+        let count = subscriptions.count();
+        let confirmation = Confirmation { command, name: name.clone(), count };
+        let mut gather = Gather::new(client.queue.push(WHOLE), Joining::Confirmed(confirmation));
+        gather.is_dropped = false;
+        let at = client.add_gather(gather);
+        if let Some(name) = name.filter(|_| is_new) {
+            for node in self.nodes_of_name(command, &name) {
+                self.ask(client, io, (node, at), id, &[command.word().as_bytes(), &name]);
+            }
+        }
+        self.finish_gather(client, at, io);
+    }
+
+    fn nodes_of_name(&mut self, command: Subscription, name: &[u8]) -> Vec<u16> {
+        match command {
+            Subscription::Subscribe | Subscription::Unsubscribe => vec![self.node_of(name)],
+            Subscription::Psubscribe | Subscription::Punsubscribe => self.node_numbers.clone(),
+        }
+    }
+
+    /// Sends a request to a node, on the subscriber's own connection, as a part of a joined reply.
+    fn ask(&mut self, client: &mut Client, io: &mut Io<'_>, (node, at): (u16, u16), id: CommandId, words: &[&[u8]]) {
+        let Some(gather) = client.gathers[usize::from(at)].as_mut() else { return };
+        let part = gather.add_part(node);
+        match self.subscriber_link(client, io, node) {
+            Ok(key) => {
+                let Some(link) = self.links.get_mut(key) else { return };
+                if let Some(mut neighbour) = io.neighbour(link.id) {
+                    write_command(neighbour.output(), words);
+                }
+                let (role, sent_ns) = (Role::Part { gather: at, part }, self.lp.now_ns());
+                link.expected.push_back(Expected { client: client.key, role, command: id, bytes: 0, sent_ns });
+                self.counters.sent(node);
+            }
+            Err(reply) => {
+                if let Some(gather) = client.gathers[usize::from(at)].as_mut() {
+                    gather.fail(part, &reply);
+                }
+            }
+        }
+    }
+
+    fn subscriber_link(&mut self, client: &mut Client, io: &mut Io<'_>, node: u16) -> Result<Key, Vec<u8>> {
+        let own = client.subscriptions.as_ref().and_then(|all| all.own.iter().find(|(own, _)| *own == node));
+        if let Some((_, link)) = own {
+            return Ok(*link);
+        }
+        let key = self.take_own(client, node, io)?;
+        if let Some(link) = self.links.get_mut(key) {
+            link.is_subscribed = true;
+        }
+        client.subscriptions.get_or_insert_default().own.push((node, key));
+        Ok(key)
+    }
+
+    /// The reply of a confirmation whose parts have all come; none of other joined replies.
+    pub(super) fn confirmation(&mut self, client: &mut Client, gather: &Gather) -> Option<Vec<u8>> {
+        let Joining::Confirmed(Confirmation { command, name, count }) = &gather.joining else { return None };
+        if let Some(failed) = gather.parts.iter().find(|part| part.reply.first() == Some(&b'-')) {
+            // It listens to nothing of this name.
+            let subscriptions = client.subscriptions.get_or_insert_default();
+            if let Some(name) = name.as_ref().filter(|_| command.is_joining()) {
+                subscriptions.names(*command).remove(name);
+            }
+            return Some(failed.reply.clone());
+        }
+        Some(written(client.version, |writer| {
+            writer.push(3);
+            writer.bulk(command.word().as_bytes());
+            match name {
+                Some(name) => writer.bulk(name),
+                None => writer.null(),
+            }
+            writer.integer(*count as i64);
+        }))
+    }
+
+    /// Ends the connections of a client that listens to nothing any more.
+    pub(super) fn end_subscriptions(&mut self, client: &mut Client, io: &mut Io<'_>) {
+        let Some(subscriptions) = client.subscriptions.take() else { return };
+        for key in subscriptions.links() {
+            if let Some(link) = self.links.get_mut(key) {
+                link.owner = Key::NONE;
+                Wires::abort(io, link.id);
+            }
+        }
+    }
+
+    /// Takes what a node has sent to a subscriber: messages, and confirmations.
+    pub(super) fn receive_messages(&mut self, link: &mut Link, io: &mut Io<'_>) {
+        link.held = None;
+        let mut at = 0;
+        loop {
+            if self.holds_messages(link, io) {
+                break;
+            }
+            if std::mem::take(&mut link.has_message) {
+                let message = std::mem::take(&mut link.handshake);
+                self.take_message(link, io, &message);
+                continue;
+            }
+            let advanced = link.framer.advance(&io.input()[at..]);
+            let Ok(advance) = advanced.inspect_err(|error| link.failure = Some(error.to_string())) else {
+                io.abort();
+                break;
+            };
+            link.handshake.extend_from_slice(&io.input()[at..at + advance.consumed]);
+            at += advance.consumed;
+            link.has_message = advance.is_complete;
+            if link.handshake.len() > self.config.limits.joined_bytes_max {
+                link.failure = Some("a message is larger than the proxy may hold".to_owned());
+                io.abort();
+                break;
+            }
+            if !advance.is_complete {
+                break;
+            }
+        }
+        io.consume(at);
+        if io.input_ended() {
+            io.abort();
+        }
+    }
+
+    /// Whether the subscriber has no room for a message, or is in the middle of a reply.
+    fn holds_messages(&mut self, link: &mut Link, io: &mut Io<'_>) -> bool {
+        let Some(client) = self.clients.get_mut(link.owner) else { return false };
+        let is_full = client.is_full(Wires::unsent(io, client.id), &self.config.limits);
+        if !is_full && !client.queue.head_has_begun() {
+            return false;
+        }
+        io.pause_input();
+        client.is_over = true;
+        client.holds.push(link.id);
+        link.held = Some((client.key, self.lp.now_ns()));
+        if is_full {
+            Wires::notify_writable(io, client.id);
+        }
+        true
+    }
+
+    fn take_message(&mut self, link: &mut Link, io: &mut Io<'_>, message: &[u8]) {
+        let kind = link.framer.view(message).elements().and_then(|mut elements| elements.next());
+        let is_message = kind.is_some_and(|kind| matches!(kind, View::Bulk(b"message" | b"pmessage")));
+        if is_message {
+            if let Some(client) = self.clients.get_mut(link.owner)
+                && let Some(output) = Wires::output(io, client.id)
+            {
+                output.extend_from_slice(message);
+            }
+            return;
+        }
+        let Some(expected) = link.expected.pop_front() else { return };
+        if let Role::Handshake(step) = expected.role {
+            return self.take_whole_step(link, io, step, message);
+        }
+        let is_error = message.first() == Some(&b'-');
+        let took_ns = self.lp.now_ns().saturating_sub(expected.sent_ns);
+        self.counters.answered(link.node, expected.command, took_ns, is_error);
+        let Some(mut client) = self.clients.lend(expected.client) else { return };
+        if let Role::Part { gather: at, part } = expected.role {
+            if let Some(gather) = client.gathers.get_mut(usize::from(at)).and_then(Option::as_mut) {
+                gather.receive(part, message, true, self.config.limits.joined_bytes_max);
+                self.kept_bytes += message.len();
+            }
+            self.finish_gather(&mut client, at, io);
+        }
+        client.progressed(&self.config.limits, self.is_pressed, io);
+        self.clients.take_back(expected.client, client);
+    }
+}

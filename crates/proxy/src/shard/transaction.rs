@@ -1,0 +1,267 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: on one node, over a connection of the client's own.
+//!
+//! Which node it is, the first key says: that of WATCH, or that of the first command behind MULTI. MULTI itself is answered by the proxy and sent
+//! when the node is known. A command whose keys are elsewhere is refused, and EXEC then fails as Redis has it after a bad command.
+//! Between WATCH and MULTI, commands of the watched node go over the same connection, others over shared ones.
+
+use reactor::Io;
+use resp::codec::write_command;
+
+use super::Shard;
+use super::admission::Served;
+use super::client::{Client, Mode};
+use super::dispatch::{KeyNodes, Order};
+use super::expected::{Expected, Role};
+use super::slab::Key;
+use crate::commands::{Handling, Local, Transaction};
+
+const ABORTED: &[u8] = b"EXECABORT Transaction discarded because of previous errors.";
+
+/// A transaction, or a watch that may become one.
+#[derive(Default)]
+pub(crate) struct TransactionState {
+    /// The node and the connection to it, once known.
+    own: Option<(u16, Key)>,
+    /// MULTI was given.
+    is_open: bool,
+    /// A command was refused, or the connection broke: EXEC will fail.
+    is_dirty: bool,
+}
+
+impl TransactionState {
+    /// Its node connection.
+    pub(crate) fn link(&self) -> Option<Key> {
+        self.own.map(|(_, link)| link)
+    }
+
+    /// The connection to this node broke.
+    pub(crate) fn lose_link(&mut self, node: u16) {
+        if self.own.is_some_and(|(own, _)| own == node) {
+            (self.own, self.is_dirty) = (None, true);
+        }
+    }
+}
+
+impl Shard {
+    fn state<'c>(&self, client: &'c mut Client) -> &'c mut TransactionState {
+        if !matches!(client.mode, Mode::Transaction(_)) {
+            client.mode = Mode::Transaction(Box::default());
+        }
+        match &mut client.mode {
+            Mode::Transaction(state) => state,
+            Mode::Plain | Mode::Own(_) => unreachable!("it was set above"),
+        }
+    }
+
+    /// A command of the family, from a client that has neither watched nor begun anything.
+    pub(super) fn transaction(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        order: &Order<'_>,
+        command: Transaction,
+    ) -> Served {
+        match command {
+            Transaction::Exec => self.refuse(client, io, b"ERR EXEC without MULTI"),
+            Transaction::Discard => self.refuse(client, io, b"ERR DISCARD without MULTI"),
+            Transaction::Unwatch => self.answer_ok(client, io),
+            Transaction::Multi | Transaction::Watch if !client.queue.is_empty() => Served::Waits,
+            Transaction::Multi => {
+                self.state(client).is_open = true;
+                self.answer_ok(client, io)
+            }
+            Transaction::Watch => self.watch(client, io, order),
+        }
+    }
+
+    fn answer_ok(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
+        self.answer_bytes(client, io, b"+OK\r\n");
+        Served::Done
+    }
+
+    fn watch(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        let node = match self.one_node(order, io) {
+            Ok(node) => node,
+            Err(text) => return self.refuse(client, io, text.as_bytes()),
+        };
+        let was_plain = matches!(client.mode, Mode::Plain);
+        match self.link_in_transaction(client, io, node) {
+            Ok(link) => self.forward(client, io, &order.source, (link, node), order.id),
+            Err(reply) => {
+                if was_plain {
+                    client.mode = Mode::Plain;
+                }
+                self.answer_bytes(client, io, &reply);
+            }
+        }
+        Served::Done
+    }
+
+    /// The connection of a transaction to this node; it is taken where there is none.
+    fn link_in_transaction(&mut self, client: &mut Client, io: &mut Io<'_>, node: u16) -> Result<Key, Vec<u8>> {
+        match self.state(client).own {
+            Some((own, link)) if own == node => Ok(link),
+            Some(_) => {
+                let text = b"-ERR the keys of WATCH and of a transaction must all be on one node: give them the same tag, as in name{tag}\r\n";
+                Err(text.to_vec())
+            }
+            None => {
+                let link = self.take_own(client, node, io)?;
+                let state = self.state(client);
+                state.own = Some((node, link));
+                if state.is_open {
+                    self.send_unasked(client, io, (link, node), &["MULTI"]);
+                }
+                Ok(link)
+            }
+        }
+    }
+
+    /// Sends a command of the proxy's own on a client's connection; its reply is dropped.
+    fn send_unasked(&mut self, client: &Client, io: &mut Io<'_>, (link, node): (Key, u16), arguments: &[&str]) {
+        let Some(command) = self.table.find(arguments[0].as_bytes()) else { return };
+        let Some(link) = self.links.get_mut(link) else { return };
+        if let Some(mut neighbour) = io.neighbour(link.id) {
+            write_command(neighbour.output(), arguments);
+            let sent_ns = self.lp.now_ns();
+            link.expected.push_back(Expected { client: client.key, role: Role::Dropped, command, bytes: 0, sent_ns });
+            self.counters.sent(node);
+        }
+    }
+
+    /// Any command of a client that has watched, or given MULTI.
+    pub(super) fn in_transaction(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        order: &Order<'_>,
+        handling: Handling,
+    ) -> Served {
+        let (is_open, own) = {
+            let state = self.state(client);
+            (state.is_open, state.own)
+        };
+        match handling {
+            Handling::Transaction(command) => self.in_state(client, io, order, command),
+            Handling::Local(Local::Quit | Local::Reset) => self.handle(client, io, order, handling),
+            _ if is_open => self.queue_command(client, io, order),
+            Handling::Keyed | Handling::Split(_) => match (self.nodes_of_keys(order, io), own) {
+                (KeyNodes::One(node), Some((own, link))) if own == node => {
+                    self.forward(client, io, &order.source, (link, node), order.id);
+                    Served::Done
+                }
+                _ => self.handle(client, io, order, handling),
+            },
+            // It would leave the connection on which is watched.
+            Handling::Blocking | Handling::Subscription(_) | Handling::Local(Local::Select | Local::Hello) => {
+                self.refuse(client, io, b"ERR not between WATCH and EXEC: UNWATCH first")
+            }
+            _ => self.handle(client, io, order, handling),
+        }
+    }
+
+    /// A command behind MULTI: the node queues it.
+    fn queue_command(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        if self.state(client).is_dirty {
+            return self.refuse(client, io, b"ERR the transaction has failed already: EXEC will say so");
+        }
+        let link = match self.one_node(order, io) {
+            Ok(node) => self.link_in_transaction(client, io, node).map(|link| (link, node)),
+            Err(text) => Err(format!("-{text}\r\n").into_bytes()),
+        };
+        match link {
+            Ok(link) => self.forward(client, io, &order.source, link, order.id),
+            Err(reply) => {
+                self.state(client).is_dirty = true;
+                self.answer_bytes(client, io, &reply);
+            }
+        }
+        Served::Done
+    }
+
+    /// A command of the family, from a client that has watched, or given MULTI.
+    fn in_state(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, command: Transaction) -> Served {
+        let state = self.state(client);
+        match (command, state.is_open) {
+            (Transaction::Multi, true) => self.refuse(client, io, b"ERR MULTI calls can not be nested"),
+            (Transaction::Watch, true) => self.refuse(client, io, b"ERR WATCH inside MULTI is not allowed"),
+            (Transaction::Watch, false) => self.watch(client, io, order),
+            (Transaction::Multi, false) => {
+                state.is_open = true;
+                match state.own {
+                    Some((node, link)) => self.forward(client, io, &order.source, (link, node), order.id),
+                    None => self.answer_bytes(client, io, b"+OK\r\n"),
+                }
+                Served::Done
+            }
+            (Transaction::Exec, false) => self.refuse(client, io, b"ERR EXEC without MULTI"),
+            (Transaction::Discard, false) => self.refuse(client, io, b"ERR DISCARD without MULTI"),
+            (Transaction::Unwatch, true) => self.queue_unwatch(client, io, order),
+            (Transaction::Exec, true) if state.is_dirty => self.abandon(client, io, Err(ABORTED)),
+            (Transaction::Exec, true) => self.end(client, io, order, b"*0\r\n"),
+            (Transaction::Discard, true) | (Transaction::Unwatch, false) => self.end(client, io, order, b"+OK\r\n"),
+        }
+    }
+
+    /// UNWATCH behind MULTI has no effect; the node queues it as any other command.
+    fn queue_unwatch(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+        match self.state(client).own {
+            Some((node, link)) => self.forward(client, io, &order.source, (link, node), order.id),
+            None => return self.refuse(client, io, b"ERR the first command of a transaction needs a key"),
+        }
+        Served::Done
+    }
+
+    /// The command that ends it goes to the node; without one, `reply` is the answer.
+    fn end(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, reply: &[u8]) -> Served {
+        match self.state(client).own {
+            Some((node, link)) => {
+                client.mode = Mode::Own(link);
+                self.forward(client, io, &order.source, (link, node), order.id);
+            }
+            None => {
+                client.mode = Mode::Plain;
+                self.answer_bytes(client, io, reply);
+            }
+        }
+        Served::Done
+    }
+
+    /// Ends it without a word to the client, whose commands are all answered.
+    pub(super) fn abandon_silently(&mut self, client: &mut Client, io: &mut Io<'_>) {
+        if let Some((_, link)) = self.state(client).own
+            && let Some(link) = self.links.get_mut(link)
+        {
+            link.owner = Key::NONE;
+            super::wires::Wires::abort(io, link.id);
+        }
+        client.mode = Mode::Plain;
+    }
+
+    /// Ends it without the node's answer.
+    pub(super) fn abandon(&mut self, client: &mut Client, io: &mut Io<'_>, answer: Result<&[u8], &[u8]>) -> Served {
+        match self.state(client).own {
+            Some((node, link)) => {
+                self.send_unasked(client, io, (link, node), &["DISCARD"]);
+                client.mode = Mode::Own(link);
+            }
+            None => client.mode = Mode::Plain,
+        }
+        match answer {
+            Ok(reply) => self.answer_bytes(client, io, reply),
+            Err(text) => return self.refuse(client, io, text),
+        }
+        Served::Done
+    }
+}
+
+/// Large requests of a transaction are passed on over its connection.
+impl Client {
+    /// The connection of a transaction, if it is that node's.
+    pub(super) fn transaction_link(&self, node: u16) -> Option<Option<Key>> {
+        match &self.mode {
+            Mode::Transaction(state) => Some(state.own.filter(|(own, _)| *own == node).map(|(_, link)| link)),
+            Mode::Plain | Mode::Own(_) => None,
+        }
+    }
+}

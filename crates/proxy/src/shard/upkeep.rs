@@ -1,0 +1,160 @@
+//! What is left for the end of a tick: replies that will not come, clients that are gone, memory that is short, another list of nodes.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use reactor::{LoopContext, LoopState};
+
+use super::client::{Mode, Waits};
+use super::expected::{Expected, Role};
+use super::slab::Key;
+use super::wires::Wires;
+use super::{Broken, Shard};
+
+/// Clients that held too much are read again once all together hold less than so many parts of eight.
+const CALM_PARTS_OF_8: usize = 7;
+
+/// The proxy's hooks of a loop.
+pub(crate) struct Upkeep {
+    shard: Rc<RefCell<Shard>>,
+    version: u64,
+    drains: bool,
+}
+
+impl Upkeep {
+    pub(crate) fn new(shard: Rc<RefCell<Shard>>) -> Upkeep {
+        Upkeep { shard, version: 0, drains: false }
+    }
+}
+
+impl LoopState for Upkeep {
+    fn before_wait(&mut self, at: &mut LoopContext<'_>) {
+        let shard = &mut *self.shard.borrow_mut();
+        let version = shard.shared_nodes.version();
+        if std::mem::replace(&mut self.version, version) != version {
+            let list = shard.shared_nodes.get();
+            shard.take_list(list);
+            shard.end_unlisted(at);
+        }
+        while let Some(broken) = shard.broken.pop() {
+            shard.answer_broken(broken, at);
+        }
+        for key in std::mem::take(&mut shard.orphans) {
+            shard.end_orphan(key, at);
+        }
+        std::mem::take(&mut shard.released).into_iter().for_each(|id| at.resume(id));
+        shard.look_at_memory(at);
+        if self.drains && shard.clients.len() == 0 {
+            shard.links.iter_mut().for_each(|link| at.abort(link.id));
+        }
+    }
+
+    fn draining(&mut self, _at: &mut LoopContext<'_>) {
+        self.drains = true;
+    }
+}
+
+impl Shard {
+    /// Answers what a node connection that is gone was asked.
+    fn answer_broken(&mut self, broken: Broken, at: &mut LoopContext<'_>) {
+        let error = self.nodes[usize::from(broken.node)].lost(&broken.reason);
+        for expected in &broken.expected {
+            self.answer_lost(broken.node, expected, &error, at);
+        }
+        let Some(mut client) = self.clients.lend(broken.owner) else { return };
+        self.own_link_broke(&mut client, broken.node, broken.is_subscribed, at);
+        self.clients.take_back(broken.owner, client);
+    }
+
+    fn answer_lost(&mut self, node: u16, expected: &Expected, error: &[u8], at: &mut LoopContext<'_>) {
+        if let Role::Handshake(_) = expected.role {
+            return;
+        }
+        let took_ns = self.lp.now_ns().saturating_sub(expected.sent_ns);
+        self.counters.answered(node, expected.command, took_ns, true);
+        let Some(mut client) = self.clients.lend(expected.client) else { return };
+        client.request_bytes -= expected.bytes as usize;
+        let kept = client.queue.kept_bytes();
+        match expected.role {
+            // The client has the first half of a reply, and no error can follow.
+            Role::Reply(number) if client.queue.is_head(number) && client.queue.head_has_begun() => at.abort(client.id),
+            Role::Reply(number) => match client.queue.is_head(number) {
+                true => {
+                    if let Some(output) = at.output(client.id) {
+                        client.queue.forward(error, true, output, &mut self.pool);
+                    }
+                }
+                false => client.queue.keep_whole(number, error),
+            },
+            Role::Part { gather, part } => {
+                if let Some(gather) = client.gathers.get_mut(usize::from(gather)).and_then(Option::as_mut) {
+                    gather.fail(part, error);
+                }
+                self.finish_gather(&mut client, gather, at);
+            }
+            Role::Dropped | Role::Handshake(_) => {}
+        }
+        if !matches!(expected.role, Role::Part { .. }) {
+            self.kept_bytes = self.kept_bytes + client.queue.kept_bytes() - kept;
+        }
+        client.progressed(&self.config.limits, self.is_pressed, at);
+        self.clients.take_back(expected.client, client);
+    }
+
+    /// Sees whether all clients together hold too much, and lets those go on that waited for it.
+    fn look_at_memory(&mut self, at: &mut LoopContext<'_>) {
+        self.counters.kept_bytes.set(self.kept_bytes as u64);
+        let held = self.lp.metrics().held_bytes as usize + self.kept_bytes;
+        let most = self.config.limits.total_bytes_max / self.config.threads.max(1);
+        self.is_pressed = match self.is_pressed {
+            true => held > most / 8 * CALM_PARTS_OF_8,
+            false => held > most,
+        };
+        if self.is_pressed || self.starved.is_empty() {
+            return;
+        }
+        for key in std::mem::take(&mut self.starved) {
+            let Some(client) = self.clients.get_mut(key).filter(|client| client.waits == Waits::Total) else {
+                continue;
+            };
+            client.waits = Waits::No;
+            client.wake(at);
+        }
+    }
+
+    /// Ends connections to nodes that are not in the list any more, once nobody waits for their replies.
+    fn end_unlisted(&mut self, at: &mut LoopContext<'_>) {
+        let (nodes, lanes) = (&self.nodes, &mut self.lanes);
+        for link in self.links.iter_mut().filter(|link| !nodes[usize::from(link.node)].is_listed) {
+            let lane = &mut lanes[usize::from(link.lane)];
+            if lane.link(link.node) == link.key {
+                lane.set_link(link.node, Key::NONE);
+            }
+            // Redis answers what it has read before it sees the end, and closes then.
+            if let Some(mut neighbour) = at.connection(link.id).filter(|_| !link.is_subscribed) {
+                neighbour.end_output();
+            }
+        }
+        tracing::info!(nodes = self.node_numbers.len(), "another list of nodes is in force");
+    }
+
+    /// Has a client's mode follow the loss of its own node connection.
+    fn own_link_broke(
+        &mut self,
+        client: &mut super::Client,
+        node: u16,
+        was_subscribed: bool,
+        at: &mut LoopContext<'_>,
+    ) {
+        if was_subscribed || client.stream.is_some() {
+            // A subscriber cannot be told that its channels are silent; half a request cannot be taken back.
+            return at.abort(client.id);
+        }
+        match &mut client.mode {
+            Mode::Own(_) => (client.mode, client.is_blocked) = (Mode::Plain, false),
+            Mode::Transaction(state) => state.lose_link(node),
+            Mode::Plain => {}
+        }
+        client.progressed(&self.config.limits, self.is_pressed, at);
+    }
+}

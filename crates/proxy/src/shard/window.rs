@@ -1,0 +1,61 @@
+//! How many commands of a client may be unanswered.
+//!
+//! The proxy learns a reply's size when it arrives, and then has to put it somewhere. So a client begins with few commands in flight, gets
+//! one more with each reply, and no more than what by the average size of its replies fits its bytes. A pipeline of any depth and of any
+//! replies then holds about as much.
+
+/// Commands in flight of a client of which no reply is known.
+const COMMANDS_AT_FIRST: u32 = 64;
+/// A reply counts for one part in so many of the average.
+const AVERAGE_OVER: u64 = 8;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Window {
+    commands: u32,
+    reply_bytes: u64,
+}
+
+impl Window {
+    pub(crate) fn new(commands_max: u32) -> Window {
+        Window { commands: COMMANDS_AT_FIRST.min(commands_max).max(1), reply_bytes: 0 }
+    }
+
+    /// Commands that may be unanswered.
+    #[inline]
+    pub(crate) fn commands(&self) -> usize {
+        self.commands as usize
+    }
+
+    /// A reply of so many bytes has come.
+    #[inline]
+    pub(crate) fn replied(&mut self, bytes: u64, commands_max: u32, bytes_max: usize) {
+        // A large one counts at once: it is the large ones that need room.
+        self.reply_bytes = if bytes > self.reply_bytes * AVERAGE_OVER {
+            bytes / 2
+        } else {
+            self.reply_bytes - self.reply_bytes / AVERAGE_OVER + bytes / AVERAGE_OVER
+        };
+        let most = bytes_max as u64 / self.reply_bytes.max(1);
+        self.commands = (self.commands + 1).min(commands_max).min(u32::try_from(most).unwrap_or(u32::MAX)).max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Window;
+
+    #[test]
+    fn small_replies_open_it_and_large_ones_close_it() {
+        let mut window = Window::new(1000);
+        assert_eq!(window.commands(), 64);
+        (0..2000).for_each(|_| window.replied(5, 1000, 1 << 20));
+        assert_eq!(window.commands(), 1000);
+        window.replied(1 << 20, 1000, 1 << 20);
+        assert_eq!(window.commands(), 2);
+        (0..50).for_each(|_| window.replied(10 << 20, 1000, 1 << 20));
+        assert_eq!(window.commands(), 1);
+        (0..2000).for_each(|_| window.replied(1000, 1000, 1 << 20));
+        assert!((900..=1000).contains(&window.commands()), "{window:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! The connections of a loop, as they are reached from a turn of one of them or from a hook of the loop.
+
+use reactor::{ConnectionId, Io, LoopContext, Neighbour};
+
+/// See the module. What is done to a connection that is gone is done to nothing.
+pub(crate) trait Wires {
+    /// Where bytes for it are appended.
+    fn output(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>>;
+    /// Bytes that the kernel has not taken.
+    fn unsent(&mut self, id: ConnectionId) -> usize;
+    /// Has it read again.
+    fn resume(&mut self, id: ConnectionId);
+    /// Has its `writable` called once it has room.
+    fn notify_writable(&mut self, id: ConnectionId);
+    /// Closes it once all was sent.
+    fn finish(&mut self, id: ConnectionId);
+    /// Closes it at once.
+    fn abort(&mut self, id: ConnectionId);
+}
+
+impl Wires for Io<'_> {
+    fn output(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
+        if self.id() == id {
+            return Some(Io::output(self));
+        }
+        self.neighbour(id).map(Neighbour::into_output)
+    }
+
+    fn unsent(&mut self, id: ConnectionId) -> usize {
+        if self.id() == id { Io::unsent(self) } else { self.neighbour(id).map_or(0, |at| at.unsent()) }
+    }
+
+    fn resume(&mut self, id: ConnectionId) {
+        match self.id() == id {
+            true => self.resume_input(),
+            false => self.neighbour(id).into_iter().for_each(|mut at| at.resume_input()),
+        }
+    }
+
+    fn notify_writable(&mut self, id: ConnectionId) {
+        match self.id() == id {
+            true => Io::notify_writable(self),
+            false => self.neighbour(id).into_iter().for_each(|mut at| at.notify_writable()),
+        }
+    }
+
+    fn finish(&mut self, id: ConnectionId) {
+        match self.id() == id {
+            true => Io::finish(self),
+            false => self.neighbour(id).into_iter().for_each(|mut at| at.finish()),
+        }
+    }
+
+    fn abort(&mut self, id: ConnectionId) {
+        match self.id() == id {
+            true => Io::abort(self),
+            false => self.neighbour(id).into_iter().for_each(|mut at| at.abort()),
+        }
+    }
+}
+
+impl Wires for LoopContext<'_> {
+    fn output(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
+        self.connection(id).map(Neighbour::into_output)
+    }
+
+    fn unsent(&mut self, id: ConnectionId) -> usize {
+        self.connection(id).map_or(0, |at| at.unsent())
+    }
+
+    fn resume(&mut self, id: ConnectionId) {
+        self.connection(id).into_iter().for_each(|mut at| at.resume_input());
+    }
+
+    fn notify_writable(&mut self, id: ConnectionId) {
+        self.connection(id).into_iter().for_each(|mut at| at.notify_writable());
+    }
+
+    fn finish(&mut self, id: ConnectionId) {
+        self.connection(id).into_iter().for_each(|mut at| at.finish());
+    }
+
+    fn abort(&mut self, id: ConnectionId) {
+        self.connection(id).into_iter().for_each(|mut at| at.abort());
+    }
+}

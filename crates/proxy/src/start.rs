@@ -1,0 +1,160 @@
+//! A proxy at work: its start, its end, and what can be asked of it meanwhile.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reactor::{ListenerSettings, Reactor, Settings, Traffic};
+
+use crate::config::{Config, NodeConfig};
+use crate::metrics::LoopCounters;
+use crate::node_list::{NodeListError, SharedNodes};
+use crate::shard::{Clients, Shard, Upkeep};
+
+/// A client's output above this is not added to by its own commands.
+const OUTPUT_HIGH_WATER: usize = 256 << 10;
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+/// Bytes a second below which a client counts as one that takes nothing.
+const SEND_RATE_MIN: u64 = 1024;
+/// Requests of a client in one turn; the clock bounds it too.
+const REQUESTS_PER_TURN: u32 = 2048;
+/// What all connections of a loop may hold before some are cut, in parts of eight of what makes their clients wait.
+const CUT_PARTS_OF_8: usize = 9;
+
+/// Why a proxy does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    Listen(SocketAddr, io::Error),
+    /// The list of nodes is none.
+    Nodes(NodeListError),
+    /// The loops do not start.
+    Loops(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            StartError::Nodes(error) => error.fmt(f),
+            StartError::Loops(error) => write!(f, "the event loops do not start: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A proxy at work.
+pub struct Running {
+    loops: reactor::Running,
+    addresses: Vec<SocketAddr>,
+    nodes: Arc<SharedNodes>,
+    counters: Vec<Arc<LoopCounters>>,
+    config: Arc<Config>,
+}
+
+/// Starts a proxy that listens on these addresses; port 0 is any free one.
+///
+/// # Errors
+/// It cannot listen, or its loops do not start. Nodes that cannot be reached are no reason: they may come.
+pub fn start(config: Config, listen: &[SocketAddr]) -> Result<Running, StartError> {
+    let nodes = SharedNodes::new(config.spread, config.nodes.clone()).map_err(StartError::Nodes)?;
+    let (nodes, config) = (Arc::new(nodes), Arc::new(config));
+    let mut reactor = Reactor::new(settings(&config)).map_err(StartError::Loops)?;
+    let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
+    for address in listen {
+        let bound = reactor.bind(*address, ListenerSettings { backlog: config.backlog, ..Default::default() });
+        let (listener, bound) = bound.map_err(|error| StartError::Listen(*address, error))?;
+        listeners.push(listener);
+        addresses.push(bound);
+    }
+    let counters: Vec<Arc<LoopCounters>> = (0..config.threads.max(1)).map(|_| Arc::default()).collect();
+    let (of_loops, of_all, with) = (counters.clone(), Arc::clone(&nodes), Arc::clone(&config));
+    reactor.set_up(move |setup| {
+        let lp = setup.lp().clone();
+        let counters = Arc::clone(&of_loops[lp.index()]);
+        let shard = Shard::new(Arc::clone(&with), counters, Arc::clone(&of_all), lp);
+        setup.add_state(Box::new(Upkeep::new(shard.clone())));
+        for listener in &listeners {
+            setup.accept(*listener, Box::new(Clients { shard: shard.clone() }));
+        }
+    });
+    let loops = reactor.start().map_err(StartError::Loops)?;
+    Ok(Running { loops, addresses, nodes, counters, config })
+}
+
+fn settings(config: &Config) -> Settings {
+    let limits = &config.limits;
+    let threads = config.threads.max(1);
+    let held = limits.total_bytes_max / threads / 8 * CUT_PARTS_OF_8;
+    Settings {
+        loops: threads,
+        connections_max: limits.clients_max,
+        traffic: Traffic {
+            requests_per_turn: REQUESTS_PER_TURN,
+            read_bytes_per_turn: READ_BYTES,
+            input_bytes_max: limits.request_bytes_max + 2 * READ_BYTES,
+            output_high_water: OUTPUT_HIGH_WATER,
+            send_rate_min: SEND_RATE_MIN,
+            send_behind_max: limits.stall_max,
+            ..Traffic::default()
+        },
+        held_bytes_max: held,
+        connect_max: config.connect_max,
+        ..Settings::default()
+    }
+}
+
+impl Running {
+    /// Where it listens, in the order in which that was asked for.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What it was started with; the list of nodes may be another one by now.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Puts another list of nodes in force. Clients stay; what was sent to nodes that are gone from the list is still answered.
+    ///
+    /// # Errors
+    /// The list is empty or too long; the one in force stays.
+    pub fn set_nodes(&self, nodes: Vec<NodeConfig>) -> Result<(), NodeListError> {
+        self.nodes.set(nodes)?;
+        // Each loop sees it at the end of its next tick.
+        self.loops.loops().iter().for_each(|lp| lp.run(Box::new(|_| {})));
+        Ok(())
+    }
+
+    /// The names of the nodes in force.
+    pub fn node_names(&self) -> Vec<String> {
+        self.nodes.get().nodes.iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// The counters of each loop.
+    pub fn counters(&self) -> &[Arc<LoopCounters>] {
+        &self.counters
+    }
+
+    /// Has `call` called where a loop ends by itself: see [`reactor::Running::on_broken`].
+    pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
+        self.loops.on_broken(call);
+    }
+
+    /// Ends: clients are answered what they have sent, at most for this time.
+    pub fn drain(&self, limit: Duration) {
+        self.loops.drain(limit);
+    }
+
+    /// Waits for the end, after [`Running::drain`].
+    ///
+    /// # Errors
+    /// A loop has ended by itself.
+    pub fn join(self) -> io::Result<()> {
+        self.loops.join()
+    }
+}

@@ -1,0 +1,159 @@
+//! Nodes that are killed, stopped, or send garbage; another list of nodes.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::nodes::{Plain, Program, Sharded, eventually, is_there, key_of, node, start_proxy};
+
+#[test]
+fn a_node_that_is_killed_fails_its_own_keys_until_it_is_back() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let mut sharded = Sharded::start(|_| {});
+    let keys: Vec<String> = (0..4).map(|node| sharded.key_of(node)).collect();
+    let mut plain = sharded.connect();
+    for key in &keys {
+        assert_eq!(plain.text(&["SET", key, "1"]), "+OK\r\n");
+    }
+    let port = sharded.nodes.remove(2).kill();
+    eventually("the node's keys fail", || plain.text(&["GET", &keys[2]]).starts_with("-ERR node"));
+    for node in [0, 1, 3] {
+        assert_eq!(plain.text(&["GET", &keys[node]]), "$1\r\n1\r\n");
+    }
+    // An error of a node is that of its keys.
+    let all = plain.text(&["MGET", &keys[0], &keys[2], &keys[1]]);
+    assert!(all.starts_with("*3\r\n$1\r\n1\r\n-ERR node") && all.ends_with("\r\n$1\r\n1\r\n"), "{all}");
+    assert!(plain.text(&["DEL", &keys[0], &keys[2]]).starts_with("-ERR node"));
+    assert!(plain.text(&["PING"]).starts_with("-ERR the nodes differ"));
+    let back = Program::redis_at(port);
+    let since = Instant::now();
+    eventually("the node is used again", || plain.text(&["GET", &keys[2]]) == "$-1\r\n");
+    // Ten times what back-off permits: the machine may be busy.
+    assert!(since.elapsed() < Duration::from_secs(10));
+    drop(back);
+}
+
+#[test]
+fn requests_in_flight_get_an_error_each_when_a_node_dies() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let mut sharded = Sharded::start(|_| {});
+    let (dying, living) = (sharded.key_of(1), sharded.key_of(0));
+    let mut plain = sharded.connect();
+    plain.text(&["SET", &dying, "1"]);
+    sharded.nodes[1].signal("STOP");
+    let get = |key: &str| [b"GET".to_vec(), key.as_bytes().to_vec()];
+    let requests: Vec<_> = (0..50).map(|number| get(if number % 2 == 0 { &dying } else { &living })).collect();
+    let slices: Vec<Vec<&[u8]>> = requests.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
+    plain.send(slices.iter().map(Vec::as_slice));
+    // Another client is not held up by the stopped node.
+    let mut other = sharded.connect();
+    assert_eq!(other.text(&["GET", &living]), "$-1\r\n");
+    sharded.nodes.remove(1).kill();
+    for number in 0..50 {
+        let reply = plain.next_reply();
+        let expected: &[u8] = if number % 2 == 0 { b"-ERR node" } else { b"$-1\r\n" };
+        assert!(reply.starts_with(expected), "{number}: {}", String::from_utf8_lossy(&reply));
+    }
+}
+
+#[test]
+fn a_silent_node_is_given_up_after_the_timeout() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| config.node_timeout = Some(Duration::from_millis(300)));
+    let key = sharded.key_of(1);
+    let mut plain = sharded.connect();
+    plain.text(&["SET", &key, "1"]);
+    sharded.nodes[1].signal("STOP");
+    let reply = plain.text(&["GET", &key]);
+    assert!(reply.starts_with("-ERR node") && reply.contains("no reply within"), "{reply}");
+    sharded.nodes[1].signal("CONT");
+    eventually("it answers again", || plain.text(&["GET", &key]) == "$1\r\n1\r\n");
+    // A command that waits on the node is not a silent node.
+    assert_eq!(plain.text(&["BLPOP", &format!("list{{{key}}}"), "1"]), "*-1\r\n");
+}
+
+/// A node that answers each connection with these bytes once it was asked something, and then does nothing, or ends.
+fn fake_node(answer: &'static [u8], then_ends: bool) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut kept: Vec<TcpStream> = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut bytes = [0; 4096];
+            let taken = stream.read(&mut bytes).unwrap_or(0);
+            if bytes[..taken].windows(4).any(|word| word == b"stop") {
+                return;
+            }
+            let _ = stream.write_all(answer);
+            if !then_ends {
+                kept.push(stream);
+            }
+        }
+    });
+    (address, thread)
+}
+
+fn stop(address: std::net::SocketAddr, thread: std::thread::JoinHandle<()>) {
+    let _ = TcpStream::connect(address).unwrap().write_all(b"stop");
+    thread.join().unwrap();
+}
+
+#[track_caller]
+fn check_fake_node(answer: &'static [u8], then_ends: bool, reply: Option<&str>) {
+    let (address, thread) = fake_node(answer, then_ends);
+    let proxy = start_proxy(&[address], |config| config.node_timeout = Some(Duration::from_millis(300)));
+    let mut plain = Plain::connect(proxy.addresses()[0]);
+    plain.send([&[b"GET".as_slice(), b"a"][..]]);
+    match reply {
+        Some(reply) => {
+            let text = String::from_utf8_lossy(&plain.next_reply()).into_owned();
+            assert!(text.starts_with("-ERR node") && text.contains(reply), "{text}");
+        }
+        None => assert!(plain.has_ended()),
+    }
+    proxy.drain(Duration::ZERO);
+    proxy.join().unwrap();
+    stop(address, thread);
+}
+
+#[test]
+fn a_node_that_is_none_costs_errors_and_no_more() {
+    // The first request on a connection is COMMAND: its reply comes first.
+    check_fake_node(b"*0\r\nHTTP/1.1 400 Bad Request\r\n", false, Some("its bytes are no reply"));
+    check_fake_node(b"", true, Some("it closed the connection"));
+    check_fake_node(b"", false, Some("no reply within"));
+}
+
+/// A client that has half a reply cannot be told that the rest will not come.
+#[test]
+fn half_a_reply_ends_its_client() {
+    check_fake_node(b"*0\r\n$10\r\nhalf", true, None);
+    check_fake_node(b"*0\r\n$10\r\nhalf", false, None);
+}
+
+#[test]
+fn another_list_of_nodes_is_taken_without_dropping_clients() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let mut plain = sharded.connect();
+    let key = key_of(3, 4, 0);
+    assert_eq!(plain.text(&["SET", &key, "old"]), "+OK\r\n");
+    let added = Program::redis();
+    let mut nodes: Vec<_> = sharded.nodes.iter().map(|program| node(program.address)).collect();
+    nodes[3] = node(added.address);
+    sharded.proxy().set_nodes(nodes).unwrap();
+    eventually("the key is on the new node", || plain.text(&["GET", &key]) == "$-1\r\n");
+    assert_eq!(plain.text(&["SET", &key, "new"]), "+OK\r\n");
+    assert_eq!(Plain::connect(added.address).text(&["GET", &key]), "$3\r\nnew\r\n");
+    assert_eq!(Plain::connect(sharded.nodes[3].address).text(&["GET", &key]), "$3\r\nold\r\n");
+    assert!(sharded.proxy().set_nodes(Vec::new()).is_err());
+    assert_eq!(plain.text(&["GET", &key]), "$3\r\nnew\r\n");
+}

@@ -1,0 +1,246 @@
+//! Transactions, blocking commands, subscribers, large requests: clients with node connections of their own.
+
+use std::io::Write;
+use std::time::Duration;
+
+use crate::nodes::{Plain, Sharded, eventually, is_there};
+
+#[track_caller]
+fn check(plain: &mut Plain, command: &str, reply: &str) {
+    let words: Vec<&str> = command.split(' ').collect();
+    assert_eq!(plain.text(&words), reply, "{command}");
+}
+
+#[test]
+fn a_transaction_runs_on_one_node() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let (mut plain, mut other) = (sharded.connect(), sharded.connect());
+    check(&mut plain, "MULTI", "+OK\r\n");
+    check(&mut plain, "SET a{t} 1", "+QUEUED\r\n");
+    check(&mut plain, "MSET b{t} 2 c{t} 3", "+QUEUED\r\n");
+    check(&mut plain, "MULTI", "-ERR MULTI calls can not be nested\r\n");
+    check(&mut other, "GET a{t}", "$-1\r\n");
+    check(&mut plain, "EXEC", "*2\r\n+OK\r\n+OK\r\n");
+    check(&mut other, "GET a{t}", "$1\r\n1\r\n");
+    // Nothing queued; discarded; without a beginning.
+    check(&mut plain, "MULTI", "+OK\r\n");
+    check(&mut plain, "EXEC", "*0\r\n");
+    check(&mut plain, "MULTI", "+OK\r\n");
+    check(&mut plain, "SET a{t} 9", "+QUEUED\r\n");
+    check(&mut plain, "DISCARD", "+OK\r\n");
+    check(&mut plain, "GET a{t}", "$1\r\n1\r\n");
+    check(&mut plain, "EXEC", "-ERR EXEC without MULTI\r\n");
+    check(&mut plain, "DISCARD", "-ERR DISCARD without MULTI\r\n");
+    check(&mut plain, "UNWATCH", "+OK\r\n");
+    // Keys of two nodes.
+    check(&mut plain, "MULTI", "+OK\r\n");
+    check(&mut plain, &format!("SET {} 1", sharded.key_of(0)), "+QUEUED\r\n");
+    assert!(plain.text(&["SET", &sharded.key_of(1), "1"]).starts_with("-ERR the keys of WATCH"));
+    check(&mut plain, "EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    check(&mut plain, &format!("EXISTS {}", sharded.key_of(0)), ":0\r\n");
+}
+
+#[test]
+fn a_watched_key_that_changes_ends_the_transaction() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let (mut plain, mut other) = (sharded.connect(), sharded.connect());
+    for (meddles, reply) in [(true, "*-1\r\n"), (false, "*1\r\n+OK\r\n")] {
+        check(&mut plain, "WATCH a{t}", "+OK\r\n");
+        check(&mut plain, &format!("SET {} 5", sharded.key_of(2)), "+OK\r\n");
+        assert_eq!(plain.text(&["EXISTS", "b{t}"]), ":0\r\n");
+        if meddles {
+            check(&mut other, "SET a{t} 7", "+OK\r\n");
+        }
+        check(&mut plain, "MULTI", "+OK\r\n");
+        check(&mut plain, "SET a{t} 8", "+QUEUED\r\n");
+        check(&mut plain, "EXEC", reply);
+    }
+    check(&mut plain, "WATCH a{t}", "+OK\r\n");
+    check(&mut plain, "UNWATCH", "+OK\r\n");
+    check(&mut plain, "GET a{t}", "$1\r\n8\r\n");
+    // Its connection was given back and is used by the next.
+    assert!(sharded.proxy().counters()[0].own_connections.get() <= 2);
+}
+
+#[test]
+fn a_transaction_in_one_pipeline_keeps_the_order_of_replies() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let mut plain = sharded.connect();
+    plain.write(
+        b"set n{t} 1\r\nincr n{t}\r\nmulti\r\nincr n{t}\r\nincr n{t}\r\nexec\r\nincr n{t}\r\nmget n{t} x y z\r\nblpop l{t} 0.05\r\nincr n{t}\r\n",
+    );
+    let expected = "+OK\r\n:2\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:3\r\n:4\r\n:5\r\n*4\r\n$1\r\n5\r\n$-1\r\n$-1\r\n$-1\r\n*-1\r\n:6\r\n";
+    let mut replies = Vec::new();
+    (0..10).for_each(|_| replies.extend(plain.next_reply()));
+    assert_eq!(String::from_utf8_lossy(&replies), expected);
+}
+
+#[test]
+fn a_transaction_whose_node_dies_is_aborted() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let mut sharded = Sharded::start(|_| {});
+    let key = sharded.key_of(1);
+    let mut plain = sharded.connect();
+    check(&mut plain, "MULTI", "+OK\r\n");
+    check(&mut plain, &format!("SET {key} 1"), "+QUEUED\r\n");
+    sharded.nodes.remove(1).kill();
+    eventually("the transaction has failed", || plain.text(&["SET", &key, "1"]).starts_with("-ERR"));
+    check(&mut plain, "EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    check(&mut plain, &format!("GET {}", key_on(0)), "$-1\r\n");
+}
+
+fn key_on(node: usize) -> String {
+    crate::nodes::key_of(node, 4, 0)
+}
+
+#[test]
+fn a_blocking_command_holds_up_nobody_else() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let (mut waiting, mut other) = (sharded.connect(), sharded.connect());
+    waiting.send([&[b"BLPOP".as_slice(), b"l{t}", b"0"][..], &[b"GET", b"l{t}"]]);
+    eventually("it waits", || sharded.proxy().counters()[0].own_connections.get() == 1);
+    check(&mut other, "GET x{t}", "$-1\r\n");
+    check(&mut other, "RPUSH l{t} a", ":1\r\n");
+    assert_eq!(waiting.next_reply(), b"*2\r\n$4\r\nl{t}\r\n$1\r\na\r\n");
+    assert_eq!(waiting.next_reply(), b"$-1\r\n");
+    check(&mut other, "XREAD COUNT 1 STREAMS s{t} 0", "*-1\r\n");
+    assert!(other.text(&["BLPOP", &sharded.key_of(0), &sharded.key_of(1), "0"]).contains("tag"));
+}
+
+#[test]
+fn a_client_that_leaves_takes_nothing_out_of_a_list() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let mut other = sharded.connect();
+    {
+        let mut waiting = sharded.connect();
+        waiting.send([&[b"BLPOP".as_slice(), b"l{t}", b"0"][..]]);
+        eventually("it waits", || sharded.proxy().counters()[0].own_connections.get() == 1);
+    }
+    eventually("its node connection is gone", || sharded.proxy().counters()[0].own_connections.get() == 0);
+    // The node sees the end of the connection before it sees the element, which comes later and by another one.
+    std::thread::sleep(Duration::from_millis(100));
+    check(&mut other, "RPUSH l{t} a", ":1\r\n");
+    check(&mut other, "LLEN l{t}", ":1\r\n");
+}
+
+#[test]
+fn own_connections_are_bounded() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| config.limits.own_connections_max = 1);
+    let (mut waiting, mut other) = (sharded.connect(), sharded.connect());
+    waiting.send([&[b"BLPOP".as_slice(), b"l{t}", b"0"][..]]);
+    eventually("it waits", || sharded.proxy().counters()[0].own_connections.get() == 1);
+    assert!(other.text(&["BLPOP", "l{t}", "0"]).contains("--own-connections-max"));
+    check(&mut other, "RPUSH l{t} a", ":1\r\n");
+    waiting.next_reply();
+    check(&mut other, "BLPOP l{t} 0.01", "*-1\r\n");
+}
+
+#[test]
+fn messages_reach_the_subscribers_of_channels_and_patterns_once() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let (mut listening, mut other) = (sharded.connect(), sharded.connect());
+    check(&mut listening, "SUBSCRIBE c1", "*3\r\n$9\r\nsubscribe\r\n$2\r\nc1\r\n:1\r\n");
+    listening.write(b"subscribe c2 c3\r\npsubscribe c*\r\nping\r\n");
+    for (kind, name, count) in [("subscribe", "c2", 2), ("subscribe", "c3", 3), ("psubscribe", "c*", 4)] {
+        let expected = format!("*3\r\n${}\r\n{kind}\r\n$2\r\n{name}\r\n:{count}\r\n", kind.len());
+        assert_eq!(String::from_utf8_lossy(&listening.next_reply()), expected);
+    }
+    assert_eq!(listening.next_reply(), b"*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+    assert!(listening.text(&["GET", "a"]).starts_with("-ERR Can't execute 'get'"));
+    for channel in ["c1", "c2", "c3", "c4"] {
+        let receivers = if channel == "c4" { ":1\r\n" } else { ":2\r\n" };
+        check(&mut other, &format!("PUBLISH {channel} m"), receivers);
+        if channel != "c4" {
+            let expected = format!("*3\r\n$7\r\nmessage\r\n$2\r\n{channel}\r\n$1\r\nm\r\n");
+            assert_eq!(String::from_utf8_lossy(&listening.next_reply()), expected);
+        }
+        let expected = format!("*4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$2\r\n{channel}\r\n$1\r\nm\r\n");
+        assert_eq!(String::from_utf8_lossy(&listening.next_reply()), expected);
+    }
+    check(&mut listening, "UNSUBSCRIBE c1", "*3\r\n$11\r\nunsubscribe\r\n$2\r\nc1\r\n:3\r\n");
+    listening.write(b"punsubscribe\r\nunsubscribe\r\n");
+    let counts: Vec<u8> = (0..3).map(|_| *listening.next_reply().iter().rev().nth(2).unwrap()).collect();
+    assert_eq!(counts, b"210");
+    check(&mut listening, "UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n");
+    check(&mut listening, "GET a", "$-1\r\n");
+    check(&mut other, "PUBLISH c1 m", ":0\r\n");
+    eventually("its connections are gone", || sharded.proxy().counters()[0].own_connections.get() == 0);
+}
+
+#[test]
+fn a_subscriber_of_resp3_may_give_other_commands() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    let (mut listening, mut other) = (sharded.connect(), sharded.connect());
+    listening.text(&["HELLO", "3"]);
+    check(&mut listening, "SUBSCRIBE c1", ">3\r\n$9\r\nsubscribe\r\n$2\r\nc1\r\n:1\r\n");
+    check(&mut listening, "SET a 1", "+OK\r\n");
+    check(&mut other, "PUBLISH c1 m", ":1\r\n");
+    assert_eq!(listening.next_reply(), b">3\r\n$7\r\nmessage\r\n$2\r\nc1\r\n$1\r\nm\r\n");
+    check(&mut listening, "MGET a b", "*2\r\n$1\r\n1\r\n_\r\n");
+}
+
+#[test]
+fn a_subscriber_is_disconnected_when_its_node_dies() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let mut sharded = Sharded::start(|_| {});
+    let mut listening = sharded.connect();
+    listening.text(&["PSUBSCRIBE", "*"]);
+    sharded.nodes.remove(0).kill();
+    assert!(listening.has_ended());
+}
+
+#[test]
+fn a_request_larger_than_is_held_is_passed_on_while_it_arrives() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| config.limits.request_bytes_max = 100_000);
+    let (mut plain, mut other) = (sharded.connect(), sharded.connect());
+    let value = vec![b'v'; 5_000_000];
+    plain.send([&[b"SET".as_slice(), b"a{t}", b"small"][..], &[b"SET", b"a{t}", &value], &[b"STRLEN", b"a{t}"]]);
+    assert_eq!(plain.next_reply(), b"+OK\r\n");
+    assert_eq!(plain.next_reply(), b"+OK\r\n");
+    assert_eq!(plain.next_reply(), b":5000000\r\n");
+    // A slow one holds up nobody.
+    let mut slow = sharded.connect();
+    slow.write(b"*3\r\n$3\r\nSET\r\n$4\r\nb{t}\r\n$1000000\r\n");
+    slow.write(&value[..500_000]);
+    check(&mut other, "GET x{t}", "$-1\r\n");
+    slow.write(&value[..500_000]);
+    slow.write(b"\r\n");
+    assert_eq!(slow.next_reply(), b"+OK\r\n");
+    check(&mut slow, "STRLEN b{t}", ":1000000\r\n");
+    // Keys that come late are not known in time.
+    let mut late = sharded.connect();
+    late.stream().try_clone().unwrap().write_all(b"*3\r\n$4\r\nMSET\r\n$200000\r\n").unwrap();
+    late.write(&value[..150_000]);
+    assert!(late.next_reply().starts_with(b"-ERR the request is larger"));
+}

@@ -1,0 +1,153 @@
+//! `sapsan proxy`: several Redis nodes served as one, until SIGTERM or Ctrl-C. SIGHUP has the list of nodes read again.
+
+use super::serve::BROKEN_STATUS;
+use super::{Outcome, output};
+use crate::cli_proxy::{HashKind, Proxy, ProxyLimits};
+use proxy::config::{Config, DistributionKind, Limits, NodeConfig, Password, Spread};
+use proxy::{Running, nutcracker};
+use server::{Signal, Termination};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long clients may take for what they were answered, after the first signal.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Exit status of a process that a second signal ended, as shells count it (128 + SIGINT).
+const CUT_STATUS: i32 = 130;
+
+/// A proxy to start: its name where the file has several.
+struct Pool {
+    name: Option<String>,
+    listen: Vec<SocketAddr>,
+    config: Config,
+}
+
+pub(crate) fn run(arguments: &Proxy) -> Outcome {
+    crate::allocator::give_back_at_once();
+    // First of all: threads started before it would not have the signals blocked.
+    let termination =
+        Termination::claim_with_hangup().map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let log = super::logging::start(arguments.log);
+    let mut running = Vec::new();
+    for pool in pools(arguments)? {
+        let started = proxy::start(pool.config, &pool.listen).map_err(|error| error.to_string())?;
+        started.on_broken(log.exit(BROKEN_STATUS));
+        for address in started.addresses() {
+            output::announce(format_args!("listening on {address}"));
+        }
+        running.push((pool.name, started));
+    }
+    let _metrics = arguments.metrics.map(|address| serve_metrics(address, &running)).transpose()?;
+    while termination.wait() == Signal::Hangup {
+        reload(arguments, &running);
+    }
+    end(termination, running)
+}
+
+fn serve_metrics(address: SocketAddr, running: &[(Option<String>, Running)]) -> Result<proxy::MetricsServer, String> {
+    let pools = running.iter().map(|(name, running)| (name.clone(), running.counters().to_vec())).collect();
+    let served = proxy::serve_metrics(address, pools);
+    let (bound, server) = served.map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
+    output::announce(format_args!("metrics are at http://{bound}/metrics"));
+    Ok(server)
+}
+
+/// The proxies that the arguments describe.
+fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
+    let mut pools = match &arguments.nutcracker {
+        Some(file) => nutcracker_pools(file)?,
+        None => {
+            let mut config = Config::new(nodes(arguments)?);
+            config.spread = spread(arguments);
+            vec![Pool { name: None, listen: arguments.listen.clone(), config }]
+        }
+    };
+    pools.iter_mut().for_each(|pool| settle(&mut pool.config, arguments));
+    Ok(pools)
+}
+
+fn nutcracker_pools(file: &Path) -> Result<Vec<Pool>, String> {
+    let pools = nutcracker::parse(&read(file)?).map_err(|problem| format!("{}: {problem}", file.display()))?;
+    let pool = |pool: nutcracker::Pool| {
+        for notice in &pool.notices {
+            output::notice(format_args!("sapsan: {}: pool {}: {notice}", file.display(), pool.name));
+        }
+        Pool { name: Some(pool.name), listen: vec![pool.listen], config: pool.config }
+    };
+    Ok(pools.into_iter().map(pool).collect())
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
+}
+
+fn nodes(arguments: &Proxy) -> Result<Vec<NodeConfig>, String> {
+    match &arguments.nodes_file {
+        Some(file) => proxy::parse_nodes(&read(file)?).map_err(|problem| format!("{}: {problem}", file.display())),
+        None => arguments.nodes.iter().map(|node| proxy::parse_node(node)).collect::<Result<_, _>>(),
+    }
+}
+
+fn spread(arguments: &Proxy) -> Spread {
+    let distribution = match arguments.hash {
+        HashKind::Crc32 => return Spread::Crc32,
+        HashKind::Ketama => DistributionKind::Ketama,
+        HashKind::Modula => DistributionKind::Modula,
+        HashKind::Random => DistributionKind::Random,
+    };
+    Spread::Twemproxy { hash: arguments.hash_function, distribution, hash_tag: arguments.hash_tag }
+}
+
+/// Puts the arguments that were given in place of defaults, and of what twemproxy's file says.
+fn settle(config: &mut Config, arguments: &Proxy) {
+    let password = |text: &Option<String>| text.clone().map(Password);
+    config.password = password(&arguments.password).or(config.password.take());
+    config.node_password = password(&arguments.node_password).or(config.node_password.take());
+    config.threads = arguments.threads.map_or(config.threads, usize::from);
+    config.may_split_msetnx = arguments.split;
+    config.node_timeout = arguments.timeout.or(config.node_timeout);
+    config.idle_timeout = arguments.idle_timeout.or(config.idle_timeout);
+    config.slow = arguments.slow;
+    settle_limits(&mut config.limits, &arguments.limits);
+}
+
+fn settle_limits(limits: &mut Limits, given: &ProxyLimits) {
+    fn take<T: Copy>(place: &mut T, given: Option<T>) {
+        *place = given.unwrap_or(*place);
+    }
+    take(&mut limits.clients_max, given.clients_max);
+    take(&mut limits.commands_max, given.commands_max);
+    take(&mut limits.client_bytes_max, given.client_bytes_max);
+    take(&mut limits.request_bytes_max, given.request_bytes_max);
+    take(&mut limits.joined_bytes_max, given.joined_bytes_max);
+    take(&mut limits.total_bytes_max, given.total_bytes_max);
+    take(&mut limits.own_connections_max, given.own_connections_max);
+    take(&mut limits.subscriptions_max, given.subscriptions_max);
+    take(&mut limits.stall_max, given.stall_max);
+}
+
+/// SIGHUP: reads the nodes again. What is wrong is logged, and the nodes in force stay.
+fn reload(arguments: &Proxy, running: &[(Option<String>, Running)]) {
+    let taken = pools(arguments).and_then(|pools| {
+        for (name, running) in running {
+            let pool = pools.iter().find(|pool| pool.name == *name);
+            let pool = pool.ok_or_else(|| format!("pool {} is gone", name.as_deref().unwrap_or_default()))?;
+            running.set_nodes(pool.config.nodes.clone()).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    });
+    if let Err(problem) = taken {
+        output::notice(format_args!("sapsan: the nodes stay as they are: {problem}"));
+    }
+}
+
+/// Has the clients answered, then ends. A second signal ends the process at once.
+fn end(termination: Termination, running: Vec<(Option<String>, Running)>) -> Outcome {
+    running.iter().for_each(|(_, running)| running.drain(DRAIN));
+    std::thread::spawn(move || {
+        while termination.wait() == Signal::Hangup {}
+        std::process::exit(CUT_STATUS);
+    });
+    let ended = running.into_iter().map(|(_, running)| running.join());
+    ended.collect::<Result<(), _>>().map_err(|error| format!("while ending: {error}"))
+}
