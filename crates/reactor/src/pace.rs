@@ -34,6 +34,10 @@ impl Pace {
         let taken = acknowledged.saturating_sub(self.acknowledged.unwrap_or(acknowledged));
         let earned = taken.saturating_mul(1_000_000_000) / bytes_per_second.max(1);
         self.acknowledged = Some(acknowledged);
+        // What a neighbour has queued in this tick has no time yet: it begins with the end of the connection's turn.
+        if self.since_ns == 0 {
+            return;
+        }
         self.since_ns = self.since_ns.saturating_add(earned).min(now_ns).max(1);
     }
 
@@ -59,6 +63,15 @@ mod tests {
             pace.look(acknowledged, now, 1_000);
         }
         pace.behind_ns(now) / (SECOND / 1_000)
+    }
+
+    #[test]
+    fn what_was_queued_since_the_last_turn_is_not_late() {
+        let mut pace = Pace::default();
+        pace.begin(SECOND);
+        pace.end();
+        pace.look(0, 9_000 * SECOND, 1_000);
+        assert_eq!(pace.behind_ns(9_000 * SECOND), 0);
     }
 
     #[test]
