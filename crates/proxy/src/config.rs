@@ -98,8 +98,8 @@ pub struct Limits {
     pub request_bytes_max: usize,
     /// Bytes of replies that are joined to one; where they are more, the reply is an error.
     pub joined_bytes_max: usize,
-    /// Bytes of all clients and nodes together. Past it those that hold any are not read; an eighth above it, those that hold most for
-    /// longest are cut.
+    /// Bytes of all clients and nodes together. From half of it on those clients that hold any are not read; past it, those that hold
+    /// most for longest are cut.
     pub total_bytes_max: usize,
     /// Node connections that belong to one client for a time: of transactions, blocking commands, subscribers, large requests.
     pub own_connections_max: usize,
@@ -117,7 +117,7 @@ impl Default for Limits {
             client_bytes_max: 1 << 20,
             request_bytes_max: 2 << 20,
             joined_bytes_max: 64 << 20,
-            total_bytes_max: 160 << 20,
+            total_bytes_max: 192 << 20,
             own_connections_max: 1000,
             subscriptions_max: 10_000,
             stall_max: Duration::from_secs(30),

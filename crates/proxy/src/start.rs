@@ -21,8 +21,6 @@ const READ_BYTES: usize = 64 << 10;
 const SEND_RATE_MIN: u64 = 1024;
 /// Requests of a client in one turn; the clock bounds it too.
 const REQUESTS_PER_TURN: u32 = 2048;
-/// What all connections of a loop may hold before some are cut, in parts of eight of what makes their clients wait.
-const CUT_PARTS_OF_8: usize = 9;
 
 /// Why a proxy does not start.
 #[derive(Debug)]
@@ -89,7 +87,6 @@ pub fn start(config: Config, listen: &[SocketAddr]) -> Result<Running, StartErro
 fn settings(config: &Config) -> Settings {
     let limits = &config.limits;
     let threads = config.threads.max(1);
-    let held = limits.total_bytes_max / threads / 8 * CUT_PARTS_OF_8;
     Settings {
         loops: threads,
         connections_max: limits.clients_max,
@@ -102,7 +99,7 @@ fn settings(config: &Config) -> Settings {
             send_behind_max: limits.stall_max,
             ..Traffic::default()
         },
-        held_bytes_max: held,
+        held_bytes_max: limits.total_bytes_max / threads,
         connect_max: config.connect_max,
         ..Settings::default()
     }

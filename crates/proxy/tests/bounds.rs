@@ -127,15 +127,15 @@ fn clients_wait_where_all_together_hold_too_much_and_go_on_afterwards() {
         return;
     }
     let sharded = Sharded::start(|config| {
-        config.limits.total_bytes_max = 4 << 20;
+        config.limits.total_bytes_max = 16 << 20;
         config.limits.stall_max = Duration::from_secs(20);
     });
     let mut plain = sharded.connect();
     for number in 0..40 {
         assert_eq!(plain.text(&["SET", &format!("k{number}"), &"x".repeat(10_000)]), "+OK\r\n");
     }
-    // Each asks for 4 MB: they may have as much altogether.
-    let clients: Vec<_> = (0..8)
+    // Each asks for 4 MB, 80 MB altogether.
+    let clients: Vec<_> = (0..20)
         .map(|_| {
             let mut plain = sharded.connect();
             std::thread::spawn(move || {

@@ -62,7 +62,8 @@ fn keys_are_those_of_command_getkeys() {
     }
     for words in requests(WITHOUT_KEYS) {
         let asked: Vec<&str> = ["COMMAND", "GETKEYS"].iter().chain(&words).copied().collect();
-        assert_eq!(plain.reply(&asked)[0], b'-', "{words:?}");
+        let reply = plain.reply(&asked);
+        assert!(reply[0] == b'-' || reply == b"*0\r\n", "{words:?}");
         assert_eq!(keys_of(&learned, &words), None, "{words:?}");
     }
 }

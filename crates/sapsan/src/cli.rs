@@ -1,7 +1,7 @@
 //! The command line: every command with its arguments, one table from which help is made.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use crate::cli_proxy::Proxy;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use server::config::listen_address;
 use std::net::SocketAddr;
 use std::path::PathBuf;

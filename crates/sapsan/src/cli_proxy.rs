@@ -77,7 +77,7 @@ pub(crate) struct ProxyLimits {
     /// Bytes of a reply that is joined from several nodes'
     #[arg(long, value_name = "BYTES")]
     pub(crate) joined_bytes_max: Option<usize>,
-    /// Bytes of all clients together; past it those that hold any wait, and an eighth above it those that hold most are cut
+    /// Bytes of all clients together; from half of it on those that hold any wait, and past it those that hold most are cut
     #[arg(long, value_name = "BYTES")]
     pub(crate) total_bytes_max: Option<usize>,
     /// Node connections of transactions, blocking commands, subscribers and large requests

@@ -13,6 +13,7 @@ mod latency;
 mod memory;
 mod memory_limit;
 mod process;
+mod proxy;
 mod query;
 mod results;
 mod stage;
@@ -76,9 +77,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("import"), Some("full")) => import::run_full(effort),
         (Some("memory"), None) => memory::run(effort),
         (Some("json"), None) => json::run(effort),
+        (Some("proxy"), None) => proxy::run(effort),
         (Some("client"), None) => client::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, client, store, large, query, adhoc, change --before REVISION",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, store, large, query, adhoc, change --before REVISION",
             other.unwrap_or("")
         )),
     }

@@ -85,7 +85,8 @@ impl Shard {
             self.wait(client, Waits::Room, io);
             return false;
         }
-        if self.is_pressed && (!client.queue.is_empty() || io.unsent() > 0) {
+        let is_pressed = self.is_pressed || self.held_bytes + self.reserved_bytes > self.pressure_bytes;
+        if is_pressed && (!client.queue.is_empty() || io.unsent() > 0) {
             self.wait(client, Waits::Total, io);
             return false;
         }
@@ -104,6 +105,7 @@ impl Shard {
     pub(super) fn wait(&mut self, client: &mut Client, waits: Waits, io: &mut Io<'_>) {
         client.waits = waits;
         if waits == Waits::Total {
+            self.is_pressed = true;
             self.starved.push(client.key);
         }
         // A client with a blocking command is read on, so that its end is seen; its input is bounded all the same.

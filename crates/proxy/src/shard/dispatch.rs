@@ -228,7 +228,16 @@ impl Shard {
             _ => Role::Dropped,
         };
         client.request_bytes += bytes as usize;
-        link.expected.push_back(Expected { client: client.key, role, command, bytes, sent_ns: self.lp.now_ns() });
+        let reserved = client.window.reply_bytes();
+        self.reserved_bytes += reserved as usize;
+        link.expected.push_back(Expected {
+            client: client.key,
+            role,
+            command,
+            bytes,
+            reserved,
+            sent_ns: self.lp.now_ns(),
+        });
         self.counters.sent(node);
         client.replies = after_one(client.replies);
     }

@@ -12,6 +12,8 @@ pub(crate) struct Expected {
     pub(crate) command: CommandId,
     /// Bytes of the request.
     pub(crate) bytes: u32,
+    /// Bytes that its reply will have, as far as the client's replies so far tell.
+    pub(crate) reserved: u32,
     /// When it was sent, by the loop's clock.
     pub(crate) sent_ns: u64,
 }

@@ -97,7 +97,8 @@ impl Link {
         let mut ask = |step, arguments: &[&str]| {
             write_command(output, arguments);
             let role = Role::Handshake(step);
-            let expected = Expected { client: Key::NONE, role, command: CommandId(0), bytes: 0, sent_ns: now_ns };
+            let expected =
+                Expected { client: Key::NONE, role, command: CommandId(0), bytes: 0, reserved: 0, sent_ns: now_ns };
             self.expected.push_back(expected);
         };
         if let Some(password) = password {

@@ -65,6 +65,8 @@ use reply_queue::BufferPool;
 use slab::{Key, Slab};
 pub(crate) use upkeep::Upkeep;
 
+/// Clients begin to wait when all together hold one in so many parts of what they may: replies on their way come beside.
+const PRESSURE_PART: usize = 2;
 /// Lanes of a loop: two protocols for each database that clients select.
 const LANES_MAX: usize = 2048;
 /// What a node connection may have unsent before the reactor would stop reading it: never. Nodes read on while their replies wait, but
@@ -107,6 +109,12 @@ pub(crate) struct Shard {
     /// A number that differs from call to call.
     turn: u64,
     kept_bytes: usize,
+    /// Of all connections of the loop, at the end of the last tick.
+    held_bytes: usize,
+    /// Of replies to come, as far as their clients' earlier ones tell.
+    reserved_bytes: usize,
+    /// What both together may be before clients wait.
+    pressure_bytes: usize,
     /// All clients together hold more than they may.
     is_pressed: bool,
     /// Clients that are not read until they hold less.
@@ -148,6 +156,9 @@ impl Shard {
                 node_traffic: Arc::new(traffic),
                 turn: lp.precise_now_ns() ^ (lp.index() as u64) << 32,
                 kept_bytes: 0,
+                held_bytes: 0,
+                reserved_bytes: 0,
+                pressure_bytes: config.limits.total_bytes_max / config.threads.max(1) / PRESSURE_PART,
                 is_pressed: false,
                 starved: Vec::new(),
                 broken: Vec::new(),

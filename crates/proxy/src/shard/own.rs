@@ -10,6 +10,7 @@ use super::Shard;
 use super::admission::Served;
 use super::client::{Client, Mode, Waits};
 use super::dispatch::Order;
+use super::link::Link;
 use super::slab::Key;
 use super::wires::Wires;
 
@@ -33,7 +34,7 @@ impl Shard {
             }
         }
         let most = self.config.limits.own_connections_max / self.config.threads.max(1);
-        if self.own_links >= most.max(1) {
+        if self.own_links >= most.max(1) && !self.end_idle(io) {
             return Err(
                 b"-ERR too many clients have a node connection of their own (see --own-connections-max)\r\n".to_vec()
             );
@@ -44,6 +45,13 @@ impl Shard {
         self.own_links += 1;
         self.counters.own_connections.set(self.own_links as u64);
         Ok(key)
+    }
+
+    /// Ends a connection that waits for a client, so that another node's may be opened. `false`: there is none.
+    fn end_idle(&mut self, io: &mut Io<'_>) -> bool {
+        let Some(link) = self.idle_links.pop().and_then(|key| self.links.get_mut(key)) else { return false };
+        Wires::abort(io, link.id);
+        true
     }
 
     /// Gives back a connection on which nothing is left to come and nothing is watched.
@@ -66,6 +74,22 @@ impl Shard {
         (client.mode, client.is_blocked) = (Mode::Plain, false);
         self.give_back_own(link, io);
         true
+    }
+
+    /// A node connection has given the last reply that its client waited for: the client goes back to shared connections.
+    pub(super) fn free_own(&mut self, link: &mut Link, io: &mut Io<'_>) {
+        let Some(client) = self.clients.get_mut(link.owner) else { return };
+        let is_over = client.queue.is_empty() && client.stream.is_none() && link.expected.is_empty();
+        if !is_over || !matches!(client.mode, Mode::Own(own) if own == link.key) {
+            return;
+        }
+        (client.mode, client.is_blocked) = (Mode::Plain, false);
+        link.owner = Key::NONE;
+        if self.idle_links.len() < IDLE_LINKS_MAX {
+            self.idle_links.push(link.key);
+        } else {
+            Wires::abort(io, link.id);
+        }
     }
 
     /// A command that may wait on its node.

@@ -137,7 +137,9 @@ impl Shard {
             }
         }
         io.consume(at);
+        self.free_own(link, io);
         if io.input_ended() {
+            link.failure.get_or_insert_with(|| "it closed the connection".to_owned());
             io.abort();
         }
     }
@@ -183,6 +185,7 @@ impl Shard {
             return;
         }
         link.expected.pop_front();
+        self.reserved_bytes -= expected.reserved as usize;
         if let Role::Handshake(_) = expected.role {
             return;
         }

@@ -168,7 +168,7 @@ impl Shard {
         let bytes = (output.len() - before) as u32;
         client.request_bytes += bytes as usize;
         let (command, sent_ns) = (order.id, self.lp.now_ns());
-        link.expected.push_back(Expected { client: client.key, role, command, bytes, sent_ns });
+        link.expected.push_back(Expected { client: client.key, role, command, bytes, reserved: 0, sent_ns });
         self.counters.sent(link.node);
         true
     }

@@ -154,7 +154,14 @@ impl Shard {
                     write_command(neighbour.output(), words);
                 }
                 let (role, sent_ns) = (Role::Part { gather: at, part }, self.lp.now_ns());
-                link.expected.push_back(Expected { client: client.key, role, command: id, bytes: 0, sent_ns });
+                link.expected.push_back(Expected {
+                    client: client.key,
+                    role,
+                    command: id,
+                    bytes: 0,
+                    reserved: 0,
+                    sent_ns,
+                });
                 self.counters.sent(node);
             }
             Err(reply) => {
@@ -243,6 +250,7 @@ impl Shard {
         }
         io.consume(at);
         if io.input_ended() {
+            link.failure.get_or_insert_with(|| "it closed the connection".to_owned());
             io.abort();
         }
     }

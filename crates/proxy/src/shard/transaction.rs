@@ -124,7 +124,14 @@ impl Shard {
         if let Some(mut neighbour) = io.neighbour(link.id) {
             write_command(neighbour.output(), arguments);
             let sent_ns = self.lp.now_ns();
-            link.expected.push_back(Expected { client: client.key, role: Role::Dropped, command, bytes: 0, sent_ns });
+            link.expected.push_back(Expected {
+                client: client.key,
+                role: Role::Dropped,
+                command,
+                bytes: 0,
+                reserved: 0,
+                sent_ns,
+            });
             self.counters.sent(node);
         }
     }

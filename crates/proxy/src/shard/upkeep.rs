@@ -71,6 +71,7 @@ impl Shard {
             return;
         }
         let took_ns = self.lp.now_ns().saturating_sub(expected.sent_ns);
+        self.reserved_bytes -= expected.reserved as usize;
         self.counters.answered(node, expected.command, took_ns, true);
         let Some(mut client) = self.clients.lend(expected.client) else { return };
         client.request_bytes -= expected.bytes as usize;
@@ -104,11 +105,11 @@ impl Shard {
     /// Sees whether all clients together hold too much, and lets those go on that waited for it.
     fn look_at_memory(&mut self, at: &mut LoopContext<'_>) {
         self.counters.kept_bytes.set(self.kept_bytes as u64);
-        let held = self.lp.metrics().held_bytes as usize + self.kept_bytes;
-        let most = self.config.limits.total_bytes_max / self.config.threads.max(1);
+        self.held_bytes = self.lp.metrics().held_bytes as usize + self.kept_bytes;
+        let held = self.held_bytes + self.reserved_bytes;
         self.is_pressed = match self.is_pressed {
-            true => held > most / 8 * CALM_PARTS_OF_8,
-            false => held > most,
+            true => held > self.pressure_bytes / 8 * CALM_PARTS_OF_8,
+            false => held > self.pressure_bytes,
         };
         if self.is_pressed || self.starved.is_empty() {
             return;

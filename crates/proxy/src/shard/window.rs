@@ -5,7 +5,7 @@
 //! replies then holds about as much.
 
 /// Commands in flight of a client of which no reply is known.
-const COMMANDS_AT_FIRST: u32 = 64;
+const COMMANDS_AT_FIRST: u32 = 16;
 /// A reply counts for one part in so many of the average.
 const AVERAGE_OVER: u64 = 8;
 
@@ -25,6 +25,12 @@ impl Window {
     #[inline]
     pub(crate) fn commands(&self) -> usize {
         self.commands as usize
+    }
+
+    /// Bytes of a reply, by the average.
+    #[inline]
+    pub(crate) fn reply_bytes(&self) -> u32 {
+        u32::try_from(self.reply_bytes).unwrap_or(u32::MAX)
     }
 
     /// A reply of so many bytes has come.
@@ -48,7 +54,7 @@ mod tests {
     #[test]
     fn small_replies_open_it_and_large_ones_close_it() {
         let mut window = Window::new(1000);
-        assert_eq!(window.commands(), 64);
+        assert_eq!(window.commands(), 16);
         (0..2000).for_each(|_| window.replied(5, 1000, 1 << 20));
         assert_eq!(window.commands(), 1000);
         window.replied(1 << 20, 1000, 1 << 20);

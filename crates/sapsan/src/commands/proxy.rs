@@ -25,8 +25,7 @@ struct Pool {
 pub(crate) fn run(arguments: &Proxy) -> Outcome {
     crate::allocator::give_back_at_once();
     // First of all: threads started before it would not have the signals blocked.
-    let termination =
-        Termination::claim_with_hangup().map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let termination = Termination::claim_with_hangup().map_err(|error| format!("cannot wait for signals: {error}"))?;
     let log = super::logging::start(arguments.log);
     let mut running = Vec::new();
     for pool in pools(arguments)? {
