@@ -1,6 +1,7 @@
 //! The command line: every command with its arguments, one table from which help is made.
 
 pub(crate) use crate::cli_proxy::Proxy;
+use crate::cli_proxy::SpreadArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use server::config::listen_address;
 use std::net::SocketAddr;
@@ -264,9 +265,8 @@ pub(crate) struct Reshard {
     /// Number of the database, of the source and of the nodes
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) db: u32,
-    /// Which key goes to which node
-    #[arg(long, value_enum, default_value_t = KeyHash::Crc32)]
-    pub(crate) hash: KeyHash,
+    #[command(flatten)]
+    pub(crate) spread: SpreadArguments,
     /// Remove all keys of the database from the nodes first
     #[arg(long)]
     pub(crate) flushdb: bool,
@@ -285,15 +285,6 @@ pub(crate) struct Reshard {
     /// Copy by the commands of each type, not by DUMP and RESTORE
     #[arg(long)]
     pub(crate) by_type: bool,
-}
-
-/// How a key finds its node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum KeyHash {
-    /// CRC-32 of the key, or of the tag at its end, modulo the nodes: RedisSharding's
-    Crc32,
-    /// twemproxy's default: ketama over servers HOST:PORT by fnv1a_64
-    Ketama,
 }
 
 #[derive(Debug, Args)]

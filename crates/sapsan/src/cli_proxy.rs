@@ -1,9 +1,36 @@
 //! The arguments of `sapsan proxy`: where it listens, its nodes, its bounds.
 
 use clap::{Args, ValueEnum};
+use proxy::config::{DistributionKind, Spread};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// How keys are spread over nodes, for the commands that know nodes.
+#[derive(Debug, Args)]
+pub(crate) struct SpreadArguments {
+    /// How keys are spread over the nodes
+    #[arg(long, value_enum, default_value_t = HashKind::Crc32)]
+    pub(crate) hash: HashKind,
+    /// The hash function of ketama, modula and random, by twemproxy's names
+    #[arg(long, value_name = "NAME", default_value = "fnv1a_64", value_parser = hash_function)]
+    pub(crate) hash_function: proxy::placement::Hash,
+    /// The two characters around the part of a key that counts, for ketama, modula and random: {}
+    #[arg(long, value_name = "XX", value_parser = hash_tag)]
+    pub(crate) hash_tag: Option<[u8; 2]>,
+}
+
+impl SpreadArguments {
+    pub(crate) fn spread(&self) -> Spread {
+        let distribution = match self.hash {
+            HashKind::Crc32 => return Spread::Crc32,
+            HashKind::Ketama => DistributionKind::Ketama,
+            HashKind::Modula => DistributionKind::Modula,
+            HashKind::Random => DistributionKind::Random,
+        };
+        Spread::Twemproxy { hash: self.hash_function, distribution, hash_tag: self.hash_tag }
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Proxy {
@@ -19,15 +46,8 @@ pub(crate) struct Proxy {
     /// twemproxy's configuration file: its pools are served; SIGHUP has their servers read again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "nodes_file", "listen", "hash", "hash_function", "hash_tag"])]
     pub(crate) nutcracker: Option<PathBuf>,
-    /// How keys are spread over the nodes
-    #[arg(long, value_enum, default_value_t = HashKind::Crc32)]
-    pub(crate) hash: HashKind,
-    /// The hash function of ketama, modula and random, by twemproxy's names
-    #[arg(long, value_name = "NAME", default_value = "fnv1a_64", value_parser = hash_function)]
-    pub(crate) hash_function: proxy::placement::Hash,
-    /// The two characters around the part of a key that counts, for ketama, modula and random: {}
-    #[arg(long, value_name = "XX", value_parser = hash_tag)]
-    pub(crate) hash_tag: Option<[u8; 2]>,
+    #[command(flatten)]
+    pub(crate) spread: SpreadArguments,
     /// What clients must send with AUTH; other users see the command line, but not the variable
     #[arg(long, value_name = "PASSWORD", env = "SAPSAN_PROXY_PASSWORD", hide_env_values = true)]
     pub(crate) password: Option<String>,

@@ -2,8 +2,8 @@
 
 use super::serve::BROKEN_STATUS;
 use super::{Outcome, output};
-use crate::cli_proxy::{HashKind, Proxy, ProxyLimits};
-use proxy::config::{Config, DistributionKind, Limits, NodeConfig, Password, Spread};
+use crate::cli_proxy::{Proxy, ProxyLimits};
+use proxy::config::{Config, Limits, NodeConfig, Password};
 use proxy::{Running, nutcracker};
 use server::{Signal, Termination};
 use std::net::SocketAddr;
@@ -57,7 +57,7 @@ fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
         Some(file) => nutcracker_pools(file)?,
         None => {
             let mut config = Config::new(nodes(arguments)?);
-            config.spread = spread(arguments);
+            config.spread = arguments.spread.spread();
             vec![Pool { name: None, listen: arguments.listen.clone(), config }]
         }
     };
@@ -85,16 +85,6 @@ fn nodes(arguments: &Proxy) -> Result<Vec<NodeConfig>, String> {
         Some(file) => proxy::parse_nodes(&read(file)?).map_err(|problem| format!("{}: {problem}", file.display())),
         None => arguments.nodes.iter().map(|node| proxy::parse_node(node)).collect::<Result<_, _>>(),
     }
-}
-
-fn spread(arguments: &Proxy) -> Spread {
-    let distribution = match arguments.hash {
-        HashKind::Crc32 => return Spread::Crc32,
-        HashKind::Ketama => DistributionKind::Ketama,
-        HashKind::Modula => DistributionKind::Modula,
-        HashKind::Random => DistributionKind::Random,
-    };
-    Spread::Twemproxy { hash: arguments.hash_function, distribution, hash_tag: arguments.hash_tag }
 }
 
 /// Puts the arguments that were given in place of defaults, and of what twemproxy's file says.

@@ -1,8 +1,8 @@
 //! `sapsan reshard --from A --nodes B1,B2,…`: every key of one Redis to the nodes that a placement gives them.
 
 use super::{Outcome, output, progress, serve};
-use crate::cli::{KeyHash, Reshard as Arguments};
-use proxy::placement::{Distribution, Hash, Ketama, Placement, Server};
+use crate::cli::Reshard as Arguments;
+use proxy::config::NodeConfig;
 use proxy::reshard::{Following, Plan, Reshard, Verified};
 use resp::{Endpoint, Settings};
 use std::sync::Arc;
@@ -32,19 +32,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let settings = |address: &String| settings(address, arguments.db);
     let nodes = arguments.nodes.iter().map(settings).collect::<Result<Vec<Settings>, String>>()?;
-    let placement = match arguments.hash {
-        KeyHash::Crc32 => Placement::Crc32 { nodes: nodes.len() },
-        KeyHash::Ketama => {
-            let server = |node: &Settings| match &node.endpoint {
-                Endpoint::Tcp { host, port } => Server { name: format!("{host}:{port}"), weight: 1 },
-                Endpoint::Unix(path) => Server { name: path.display().to_string(), weight: 1 },
-            };
-            let servers: Vec<Server> = nodes.iter().map(server).collect();
-            let distribution = Distribution::Ketama(Ketama::new(&servers, |_| true));
-            Placement::Twemproxy { hash: Hash::default(), distribution, hash_tag: None }
-        }
-    };
+    let configs = nodes.iter().map(node_config).collect::<Result<Vec<NodeConfig>, String>>()?;
+    let placement = arguments.spread.spread().placement(&configs);
     Ok(Plan { source: settings(&arguments.from)?, nodes, placement, by_type: arguments.by_type })
+}
+
+/// The node as the proxy's list would name it.
+fn node_config(node: &Settings) -> Result<NodeConfig, String> {
+    match &node.endpoint {
+        Endpoint::Tcp { host, port } => proxy::parse_node(&format!("{host}:{port}")),
+        Endpoint::Unix(path) => proxy::parse_node(&format!("unix:{}", path.display())),
+    }
 }
 
 fn settings(address: &str, database: u32) -> Result<Settings, String> {
