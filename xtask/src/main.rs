@@ -89,7 +89,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "redis",
         usage: "",
-        about: "a redis-server for the tests of the client, without starting one on the machine (Debian)",
+        about: "a redis-server and nutcracker for the tests of client and proxy, without starting one on the machine (Debian)",
         run: redis::install,
     },
     Task {

@@ -1,17 +1,24 @@
-//! `cargo xtask redis`: a redis-server for the tests of the client, in `target/redis`.
+//! `cargo xtask redis`: a redis-server for the tests of client and proxy, and the nutcracker that the proxy is compared with, in
+//! `target/redis`.
 //!
-//! Debian's package `redis-server` would start a server on the machine. Its program lies in `redis-tools`, under the name of
-//! the checker of dumps: the name by which it is called decides what it does.
+//! Debian's packages of both would start a service on the machine. The program of `redis-server` lies in `redis-tools` too, under the name
+//! of the checker of dumps: the name by which it is called decides what it does. nutcracker is taken out of its package.
 
 use crate::tools;
 use std::path::PathBuf;
+use std::process::Command;
 
 const SERVER: &str = "redis-server";
 /// The program of all names, and its package.
 const CHECKER: &str = "redis-check-rdb";
 const PACKAGE: &str = "redis-tools";
 
-/// Makes sure of a redis-server, unless there is one.
+/// The proxy of twitter/twemproxy, where its package has it, and the library that it needs.
+const NUTCRACKER: &str = "nutcracker";
+const NUTCRACKER_PLACE: &str = "usr/sbin/nutcracker";
+const NUTCRACKER_LIBRARY: &str = "libyaml-0-2";
+
+/// Makes sure of a redis-server and of nutcracker, unless they are there.
 pub(crate) fn install(arguments: &[String]) -> Result<(), String> {
     if let Some(unknown) = arguments.first() {
         return Err(format!("takes no argument, got `{unknown}`"));

@@ -39,6 +39,25 @@ pub(crate) fn require(program: &str, package: &str) -> Result<(), String> {
     Err(format!("`{program}` is missing: install it (Debian's package is `{package}`) and run this again"))
 }
 
+/// Unpacks Debian's `package` into a folder: to install one with a service would start it.
+pub(crate) fn unpack(package: &str, folder: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let download = || Command::new("apt-get").args(["download", "-qq", package]).current_dir(folder).status();
+    if !download().is_ok_and(|status| status.success()) {
+        // The package lists of a fresh machine may be empty or old.
+        let _ = Command::new("apt-get").args(["update", "-qq"]).status();
+        if !download().is_ok_and(|status| status.success()) {
+            return Err(format!("`apt-get download {package}` failed"));
+        }
+    }
+    let files = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut paths = files.filter_map(|entry| Some(entry.ok()?.path()));
+    let file = paths.find(|path| path.extension().is_some_and(|extension| extension == "deb"));
+    let file = file.ok_or_else(|| format!("no package came of `apt-get download {package}`"))?;
+    run_with(Command::new("dpkg-deb").arg("--extract").arg(&file).arg(folder))?;
+    std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
 /// Runs a command in the workspace's root, its output passed through.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     run_with(Command::new(program).args(arguments))

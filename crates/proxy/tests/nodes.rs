@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,15 +13,29 @@ use resp::codec::{Limits, ReplyFramer};
 /// Nothing is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether a program is on the PATH; where not, the closing line counts the test as skipped.
-pub(crate) fn is_there(program: &str) -> bool {
+/// Where a program is: on the PATH, or where `cargo xtask redis` puts it.
+fn found(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    // The tests' program lies in target/PROFILE/deps.
+    let target = std::env::current_exe().ok().and_then(|program| Some(program.ancestors().nth(3)?.join("redis")));
+    let unpacked = target.into_iter().flat_map(|folder| [folder.clone(), folder.join("usr/sbin")]);
+    let folders = std::env::split_paths(&path).chain(unpacked);
+    folders.map(|folder| folder.join(program)).find(|program| program.is_file())
+}
+
+/// Whether there is a program; where not, the closing line counts the test as skipped.
+pub(crate) fn is_there(program: &str) -> bool {
+    let there = found(program).is_some();
     if !there {
         // Past libtest, which keeps what a passing test prints by println!.
-        let _ = writeln!(std::io::stdout(), "SKIPPED: {program} is not installed");
+        let _ = writeln!(std::io::stdout(), "SKIPPED: {program} is not there (`cargo xtask redis` installs servers)");
     }
     there
+}
+
+/// A program that is there.
+pub(crate) fn command(program: &str) -> Command {
+    Command::new(found(program).unwrap_or_else(|| program.into()))
 }
 
 /// A port of loopback that nothing listens on at the moment.
@@ -75,7 +90,7 @@ impl Program {
     /// The same on this port.
     pub(crate) fn redis_at(port: u16) -> Program {
         let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp", "--port"];
-        Program::start(Command::new("redis-server").args(arguments).arg(port.to_string()), port)
+        Program::start(command("redis-server").args(arguments).arg(port.to_string()), port)
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use proxy::placement::{Distribution, Hash, Ketama, Placement, Server};
 
-use crate::nodes::{Plain, Program, free_port, is_there};
+use crate::nodes::{self, Plain, Program, free_port, is_there};
 
 /// Keys with what tags and hash functions could trip over: braces at all places, bytes above 0x7f, all short lengths.
 fn keys(prefix: &str, count: usize) -> Vec<Vec<u8>> {
@@ -144,7 +144,7 @@ fn keys_are_where_nutcracker_puts_them_by_every_hash_function_and_distribution()
     let file = folder.path().join("nutcracker.yml");
     std::fs::write(&file, pools.iter().map(|pool| pool.yaml(&nodes)).collect::<String>()).unwrap();
     let (log, stats) = (folder.path().join("log"), free_port().to_string());
-    let mut command = Command::new("nutcracker");
+    let mut command = nodes::command("nutcracker");
     command.arg("-c").arg(&file).arg("-o").arg(&log).args(["-s", &stats, "-a", "127.0.0.1"]);
     let _nutcracker = Program::start(&mut command, pools[0].port);
     for pool in &pools {

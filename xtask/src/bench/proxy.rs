@@ -63,9 +63,12 @@ struct Stage {
 }
 
 pub(super) fn run(effort: Effort) -> Result<(), String> {
-    for (program, package) in
-        [("redis-server", "redis-server"), ("redis-benchmark", "redis-tools"), ("nutcracker", "nutcracker"), ("taskset", "util-linux")]
-    {
+    for (program, package) in [
+        ("redis-server", "redis-server"),
+        ("redis-benchmark", "redis-tools"),
+        ("nutcracker", "nutcracker"),
+        ("taskset", "util-linux"),
+    ] {
         tools::require(program, package)?;
     }
     let mut stage = Stage::set()?;
@@ -91,7 +94,8 @@ impl Stage {
         for _ in 0..NODES {
             let address = free_address()?;
             let (port, dir) = (address.port().to_string(), folder.path().display().to_string());
-            let arguments = ["--port", &port, "--save", "", "--appendonly", "no", "--dir", &dir, "--logfile", "/dev/null"];
+            let arguments =
+                ["--port", &port, "--save", "", "--appendonly", "no", "--dir", &dir, "--logfile", "/dev/null"];
             nodes.push(Server::start(&cores.load, Path::new("redis-server"), &arguments.map(str::to_owned), address)?);
             addresses.push(address);
         }
@@ -101,7 +105,14 @@ impl Stage {
     }
 
     /// One run of redis-benchmark against a proxy.
-    fn load(&self, server: &Server, clients: u32, pipeline: u32, commands: u64, more: &[String]) -> Result<Run, String> {
+    fn load(
+        &self,
+        server: &Server,
+        clients: u32,
+        pipeline: u32,
+        commands: u64,
+        more: &[String],
+    ) -> Result<Run, String> {
         let before = server.cpu_seconds();
         let output = Command::new("taskset")
             .args(["-c", &self.cores.load, "redis-benchmark", "--csv", "-p", &server.address.port().to_string()])
@@ -243,7 +254,8 @@ fn slow_reader(address: SocketAddr) -> std::thread::JoinHandle<Result<(), String
         let talk = || -> std::io::Result<()> {
             let mut stream = TcpStream::connect(address)?;
             let mut writing = stream.try_clone()?;
-            let writer = std::thread::spawn(move || writing.write_all(&b"*2\r\n$3\r\nGET\r\n$4\r\nslow\r\n".repeat(SLOW_DEPTH)));
+            let writer =
+                std::thread::spawn(move || writing.write_all(&b"*2\r\n$3\r\nGET\r\n$4\r\nslow\r\n".repeat(SLOW_DEPTH)));
             let mut left = SLOW_DEPTH * "$1000\r\n\r\n".len() + SLOW_DEPTH * 1000;
             let mut bytes = vec![0; SLOW_READ_BYTES];
             while left > 0 {
