@@ -77,7 +77,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 
 /// What installs a checker unless it is there.
 type Install = fn(&[String]) -> Result<(), String>;
-
 /// One checker: its name, what came of installing it, and how long that took.
 type Installed = (&'static str, Result<(), String>, Duration);
 

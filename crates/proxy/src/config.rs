@@ -40,7 +40,7 @@ pub enum Spread {
         /// The bytes around the part of a key that counts.
         hash_tag: Option<[u8; 2]>,
     },
-    /// As Redis Cluster.
+    /// As Redis Cluster, whose table of slots is asked for: the nodes are those that are asked first.
     Slots,
 }
 

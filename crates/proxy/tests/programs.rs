@@ -54,13 +54,16 @@ fn redis_py_works_through_the_proxy() {
     if !is_there("redis-server") || !is_there("python3") {
         return;
     }
-    if !Command::new("python3").args(["-c", "import redis"]).output().unwrap().status.success() {
+    let has_redis = |python: &&&str| {
+        Command::new(python).args(["-c", "import redis"]).output().is_ok_and(|ran| ran.status.success())
+    };
+    let Some(python) = ["python3", "/usr/bin/python3"].iter().find(has_redis) else {
         let _ = writeln!(std::io::stdout(), "SKIPPED: Python's redis is not installed");
         return;
-    }
+    };
     let sharded = Sharded::start(|_| {});
     let port = sharded.address().port().to_string();
-    assert_eq!(run(Command::new("python3").args(["-c", REDIS_PY, &port])), "done\n");
+    assert_eq!(run(Command::new(python).args(["-c", REDIS_PY, &port])), "done\n");
 }
 
 #[test]
@@ -118,7 +121,8 @@ fn redis_benchmark_loses_nothing() {
         counters.iter().map(|of| of.commands[usize::from(id.0)].answered.get()).sum()
     };
     assert_eq!((served("set"), served("get"), served("lpush")), (80_000, 80_000, 80_000));
-    assert_eq!(sharded.proxy().counters().iter().map(|of| of.refused.get()).sum::<u64>(), 0);
+    // Each run asks for two settings before it begins.
+    assert_eq!(sharded.proxy().counters().iter().map(|of| of.refused.get()).sum::<u64>(), 8);
 }
 
 #[test]

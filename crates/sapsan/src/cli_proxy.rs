@@ -24,6 +24,7 @@ impl SpreadArguments {
     pub(crate) fn spread(&self) -> Spread {
         let distribution = match self.hash {
             HashKind::Crc32 => return Spread::Crc32,
+            HashKind::Slots => return Spread::Slots,
             HashKind::Ketama => DistributionKind::Ketama,
             HashKind::Modula => DistributionKind::Modula,
             HashKind::Random => DistributionKind::Random,
@@ -121,6 +122,8 @@ pub(crate) enum HashKind {
     Modula,
     /// Any node: for caches whose nodes hold the same
     Random,
+    /// Redis Cluster: the nodes are those that are asked for the others
+    Slots,
 }
 
 fn hash_function(name: &str) -> Result<proxy::placement::Hash, String> {

@@ -81,8 +81,7 @@ impl Shard {
         let command = self.table.get(id);
         let at = command.only_key.filter(|_| command.takes(client.framer.arguments()))?;
         let key = arguments.nth(at - 1)?;
-        self.turn = self.turn.wrapping_add(1);
-        let node = self.node_numbers[self.list.placement.node(key, self.turn)];
+        let node = self.node_of(key);
         match self.shared_link(client.lane, node, io) {
             Some(link) => self.forward(client, io, &Source::Input(range.clone()), (link, node), id),
             None => self.answer_down(client, io, node),
@@ -139,15 +138,15 @@ impl Shard {
         handling: Handling,
     ) -> Served {
         match handling {
-            Handling::Keyed => self.to_node_of_keys(client, io, order),
+            Handling::Keyed => self.send_by_keys(client, io, order),
             Handling::Blocking => self.block(client, io, order),
             Handling::Split(split) => self.split(client, io, order, split),
-            Handling::Everywhere(join) => self.to_all(client, io, order, join),
+            Handling::Everywhere(join) => self.send_to_all(client, io, order, join),
             Handling::Scan => self.scan(client, io, order),
             Handling::Publish => {
                 let channel = order.request(io).get(1).unwrap_or_default().to_vec();
                 let node = self.node_of(&channel);
-                self.to_node(client, io, order, node)
+                self.send_to_node(client, io, order, node)
             }
             Handling::Local(local) => self.local(client, io, order, local),
             Handling::Transaction(transaction) => self.transaction(client, io, order, transaction),
@@ -191,15 +190,21 @@ impl Shard {
         }
     }
 
-    fn to_node_of_keys(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+    fn send_by_keys(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
         match self.one_node(order, io) {
-            Ok(node) => self.to_node(client, io, order, node),
+            Ok(node) => self.send_to_node(client, io, order, node),
             Err(text) => self.refuse(client, io, text.as_bytes()),
         }
     }
 
     /// Sends a request to a node, on the connection that clients share.
-    pub(super) fn to_node(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, node: u16) -> Served {
+    pub(super) fn send_to_node(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        order: &Order<'_>,
+        node: u16,
+    ) -> Served {
         match self.shared_link(client.lane, node, io) {
             Some(link) => self.forward(client, io, &order.source, (link, node), order.id),
             None => self.answer_down(client, io, node),
@@ -217,9 +222,13 @@ impl Shard {
         (link, node): (Key, u16),
         command: CommandId,
     ) {
+        let is_cluster = self.cluster.is_some();
         let sent = self.links.get_mut(link).and_then(|link| {
             let (bytes, mut neighbour) = source.bytes_and(io, link.id)?;
             neighbour.output().extend_from_slice(bytes);
+            if is_cluster {
+                link.copies.push(bytes);
+            }
             Some((bytes.len() as u32, link))
         });
         let Some((bytes, link)) = sent else { return self.answer_down(client, io, node) };
@@ -230,13 +239,17 @@ impl Shard {
         client.request_bytes += bytes as usize;
         let reserved = client.window.reply_bytes();
         self.reserved_bytes += reserved as usize;
+        let copied = if is_cluster { bytes } else { 0 };
+        let sent_ns = self.lp.now_ns();
         link.expected.push_back(Expected {
             client: client.key,
             role,
             command,
             bytes,
             reserved,
-            sent_ns: self.lp.now_ns(),
+            copied,
+            redirects: 0,
+            sent_ns,
         });
         self.counters.sent(node);
         client.replies = after_one(client.replies);
@@ -255,6 +268,7 @@ impl Shard {
         let reply = self.nodes[usize::from(node)].down();
         self.counters.refused.add(1);
         self.answer_bytes(client, io, &reply);
+        self.refresh_slots(io);
     }
 
     /// Answers a request that no node is asked for.

@@ -14,8 +14,19 @@ pub(crate) struct Expected {
     pub(crate) bytes: u32,
     /// Bytes that its reply will have, as far as the client's replies so far tell.
     pub(crate) reserved: u32,
+    /// Bytes of it that its node connection keeps a copy of, to send it on: of a cluster's requests alone.
+    pub(crate) copied: u32,
+    /// How often it was sent on.
+    pub(crate) redirects: u8,
     /// When it was sent, by the loop's clock.
     pub(crate) sent_ns: u64,
+}
+
+impl Expected {
+    /// What the proxy itself asks a node for.
+    pub(crate) fn of_proxy(role: Role, command: CommandId, sent_ns: u64) -> Expected {
+        Expected { client: Key::NONE, role, command, bytes: 0, reserved: 0, copied: 0, redirects: 0, sent_ns }
+    }
 }
 
 /// What the reply is for.
@@ -38,4 +49,6 @@ pub(crate) enum Step {
     Hello,
     Select,
     Command,
+    /// CLUSTER SLOTS, also later.
+    Slots,
 }

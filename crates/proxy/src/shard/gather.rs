@@ -13,6 +13,8 @@ pub(crate) enum Joining {
     Values(Vec<u16>),
     /// What a subscriber is told.
     Confirmed(super::subscription::Confirmation),
+    /// One part, which is the reply: of a request that was sent on to another node.
+    Only,
     /// SCAN's one part, of the node at this place among so many: see [`scan_cursor`].
     Scan { place: u64, places: u64 },
 }
@@ -84,6 +86,7 @@ impl Gather {
         match &self.joining {
             Joining::Values(parts) => joined.values(parts),
             Joining::Scan { place, places } => joined.scan(*place, *places),
+            Joining::Only => self.parts.first().map_or(Vec::new(), |part| part.reply.clone()),
             // Made by `Shard::confirmation`.
             Joining::Confirmed(_) => Vec::new(),
             Joining::All(join) => joined.all(*join),

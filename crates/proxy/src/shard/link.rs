@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use reactor::ConnectionId;
 use resp::codec::{ReplyFramer, Version, write_command};
 
+use super::cluster::Copies;
 use super::expected::{Expected, Role, Step};
 use super::slab::Key;
 use crate::commands::CommandId;
@@ -59,6 +60,8 @@ pub(crate) struct Link {
     pub(crate) held: Option<(Key, u64)>,
     /// Its replies are messages of channels.
     pub(crate) is_subscribed: bool,
+    /// Of unanswered requests, in a cluster.
+    pub(crate) copies: Copies,
     /// A complete message waits for its client.
     pub(crate) has_message: bool,
 }
@@ -79,16 +82,17 @@ impl Link {
             failure: None,
             held: None,
             is_subscribed: false,
+            copies: Copies::default(),
             has_message: false,
         }
     }
 
-    /// Requests with which it begins. `wants_commands`: the loop knows only its own table of commands yet.
+    /// Requests with which it begins. `wants_commands`: the loop knows only its own table of commands yet; `wants_slots`: it is a cluster's.
     pub(crate) fn begin(
         &mut self,
         config: &Config,
         lane: &Lane,
-        wants_commands: bool,
+        (wants_commands, wants_slots): (bool, bool),
         now_ns: u64,
         output: &mut Vec<u8>,
     ) {
@@ -97,9 +101,7 @@ impl Link {
         let mut ask = |step, arguments: &[&str]| {
             write_command(output, arguments);
             let role = Role::Handshake(step);
-            let expected =
-                Expected { client: Key::NONE, role, command: CommandId(0), bytes: 0, reserved: 0, sent_ns: now_ns };
-            self.expected.push_back(expected);
+            self.expected.push_back(Expected::of_proxy(role, CommandId(0), now_ns));
         };
         if let Some(password) = password {
             ask(Step::Auth, &["AUTH", password]);
@@ -112,6 +114,9 @@ impl Link {
         }
         if wants_commands {
             ask(Step::Command, &["COMMAND"]);
+        }
+        if wants_slots {
+            ask(Step::Slots, &["CLUSTER", "SLOTS"]);
         }
     }
 }

@@ -31,7 +31,7 @@ impl Shard {
         match command {
             Local::Auth => self.auth(client, io, order),
             Local::Client => self.client(client, io, order),
-            Local::Command => self.to_any(client, io, order),
+            Local::Command => self.send_to_any(client, io, order),
             Local::Echo => {
                 let text = order.request(io).get(1).unwrap_or_default().to_vec();
                 self.answer(client, io, |writer| writer.bulk(&text));
@@ -59,11 +59,11 @@ impl Shard {
     }
 
     /// A request that any node answers alike.
-    fn to_any(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
+    fn send_to_any(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
         let now_ns = self.lp.now_ns();
         let up = self.node_numbers.iter().find(|node| self.nodes[usize::from(**node)].may_try(now_ns));
         let node = up.or(self.node_numbers.first()).copied().unwrap_or_default();
-        self.to_node(client, io, order, node)
+        self.send_to_node(client, io, order, node)
     }
 
     fn ping(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
@@ -72,7 +72,7 @@ impl Shard {
             return self.refuse(client, io, b"ERR wrong number of arguments for 'ping' command");
         }
         if !client.is_subscriber() {
-            return self.to_all(client, io, order, Join::Same);
+            return self.send_to_all(client, io, order, Join::Same);
         }
         let text = request.get(1).unwrap_or_default().to_vec();
         self.answer(client, io, |writer| {

@@ -19,6 +19,7 @@
 //! | commands that the proxy answers | `local` |
 //! | transactions, blocking commands, subscribers | `own`, `transaction`, `subscription` |
 //! | a node, its connections and their replies | `node`, `link`, `expected`, `receive` |
+//! | Redis Cluster | `cluster` |
 //! | what is left for the end of a tick | `upkeep` |
 //!
 //! Nothing here is shared between loops but counters. A loop's connections reach one another through [`wires`]; a client or a node connection
@@ -26,6 +27,7 @@
 
 mod admission;
 mod client;
+mod cluster;
 mod dispatch;
 mod expected;
 mod gather;
@@ -52,11 +54,13 @@ use reactor::{Closed, Io, Loop, Outgoing, Traffic};
 use resp::codec::Version;
 
 use crate::commands::{CommandTable, Span};
-use crate::config::Config;
+use crate::config::{Config, Spread};
 use crate::metrics::LoopCounters;
 use crate::node_list::{NodeList, SharedNodes};
+use crate::placement::slot_of;
 use client::Client;
 pub(crate) use client::Clients;
+use cluster::Cluster;
 use expected::Expected;
 use link::{Lane, Link};
 use node::Node;
@@ -95,6 +99,8 @@ pub(crate) struct Shard {
     list: Arc<NodeList>,
     /// By the place in `list`: the node's number.
     node_numbers: Vec<u16>,
+    /// Of Redis Cluster alone.
+    cluster: Option<Box<Cluster>>,
     clients: Slab<Client>,
     links: Slab<Link>,
     lanes: Vec<Lane>,
@@ -145,6 +151,7 @@ impl Shard {
                 list: Arc::clone(&list),
                 shared_nodes,
                 node_numbers: Vec::new(),
+                cluster: (config.spread == Spread::Slots).then(Box::default),
                 clients: Slab::new(),
                 links: Slab::new(),
                 lanes: vec![Lane { version: Version::Resp2, database: config.database, links: Vec::new() }],
@@ -184,7 +191,9 @@ impl Shard {
                 .position(|node| node.config.name == config.name && node.config.address == config.address);
             let number = known.or_else(|| {
                 let free = self.nodes.iter().position(|node| !node.is_listed && !list.nodes.contains(&node.config));
-                let free = free.filter(|free| self.lanes.iter().all(|lane| lane.link(*free as u16) == Key::NONE));
+                let free = free.filter(|free| {
+                    self.cluster.is_none() && self.lanes.iter().all(|lane| lane.link(*free as u16) == Key::NONE)
+                });
                 match free {
                     Some(free) => self.nodes[free] = Node::new(config.clone()),
                     None => self.nodes.push(Node::new(config.clone())),
@@ -197,12 +206,23 @@ impl Shard {
             self.node_numbers.push(number as u16);
         }
         self.list = list;
+        self.tell_node_names();
+        // The new list may lead to another cluster.
+        if let Some(cluster) = &mut self.cluster {
+            cluster.spoil();
+        }
+    }
+
+    fn tell_node_names(&self) {
         self.counters.set_node_names(self.nodes.iter().map(|node| node.config.name.clone()).collect());
     }
 
     /// The number of the node of a key.
     #[inline]
     fn node_of(&mut self, key: &[u8]) -> u16 {
+        if let Some(cluster) = &self.cluster {
+            return cluster.slots.node(slot_of(key)) as u16;
+        }
         self.turn = self.turn.wrapping_add(1);
         self.node_numbers[self.list.placement.node(key, self.turn)]
     }
@@ -255,13 +275,8 @@ impl Shard {
                 link.id = id;
                 let wants_commands = !std::mem::replace(&mut self.has_asked_commands, true);
                 if let Some(mut neighbour) = io.neighbour(id) {
-                    link.begin(
-                        &self.config,
-                        &self.lanes[usize::from(lane)],
-                        wants_commands,
-                        now_ns,
-                        neighbour.output(),
-                    );
+                    let wants = (wants_commands, self.cluster.is_some() && owner == Key::NONE);
+                    link.begin(&self.config, &self.lanes[usize::from(lane)], wants, now_ns, neighbour.output());
                 }
                 Some(key)
             }
@@ -281,6 +296,9 @@ impl Shard {
         let counters = &self.counters.nodes[usize::from(node)];
         counters.failed.add(1);
         counters.is_down.set(1);
+        if let Some(cluster) = &mut self.cluster {
+            cluster.spoil();
+        }
     }
 
     /// A client's connection has ended. What is left of it is done at the end of the tick.

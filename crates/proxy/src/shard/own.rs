@@ -99,7 +99,7 @@ impl Shard {
             Err(text) => return self.refuse(client, io, text.as_bytes()),
         };
         if self.is_read_without_wait(order, io) {
-            return self.to_node(client, io, order, node);
+            return self.send_to_node(client, io, order, node);
         }
         if !client.queue.is_empty() {
             return Served::Waits;

@@ -138,6 +138,7 @@ impl Shard {
         }
         io.consume(at);
         self.free_own(link, io);
+        self.refresh_slots(io);
         if io.input_ended() {
             link.failure.get_or_insert_with(|| "it closed the connection".to_owned());
             io.abort();
@@ -175,16 +176,25 @@ impl Shard {
         range: Range<usize>,
         advance: Advance,
     ) {
+        if self.cluster.is_some() && self.take_error(link, io, &expected, &range, advance) {
+            return;
+        }
         match expected.role {
             Role::Reply(number) => self.take_reply(link, io, &expected, number, range, advance.is_complete),
             Role::Part { gather, part } => self.take_part(io, &expected, (gather, part), range, advance.is_complete),
             Role::Dropped => {}
             Role::Handshake(step) => self.take_step(link, io, step, range, advance.is_complete),
         }
-        if !advance.is_complete {
-            return;
+        if advance.is_complete {
+            self.reply_is_complete(link, io, &expected);
         }
+    }
+
+    /// The end of a reply: counts it, and lets its client go on.
+    #[inline]
+    fn reply_is_complete(&mut self, link: &mut Link, io: &mut Io<'_>, expected: &Expected) {
         link.expected.pop_front();
+        link.copies.drop_front(expected.copied);
         self.reserved_bytes -= expected.reserved as usize;
         if let Role::Handshake(_) = expected.role {
             return;
@@ -193,7 +203,7 @@ impl Shard {
         let took_ns = self.lp.now_ns().saturating_sub(expected.sent_ns);
         self.counters.answered(link.node, expected.command, took_ns, is_error);
         if self.config.slow.is_some_and(|slow| Duration::from_nanos(took_ns) >= slow) {
-            self.log_slow(link.node, &expected, took_ns);
+            self.log_slow(link.node, expected, took_ns);
         }
         if let Some(client) = self.clients.get_mut(expected.client) {
             let limits = &self.config.limits;
@@ -201,6 +211,35 @@ impl Shard {
             client.window.replied(link.framer.bytes(), limits.commands_max, limits.client_bytes_max);
             client.progressed(limits, self.is_pressed, io);
         }
+    }
+
+    /// An error of a cluster's node may send the request on to another. `true`: this piece was one of an error, and is taken.
+    fn take_error(
+        &mut self,
+        link: &mut Link,
+        io: &mut Io<'_>,
+        expected: &Expected,
+        range: &Range<usize>,
+        advance: Advance,
+    ) -> bool {
+        let is_begin = link.framer.bytes() == advance.consumed as u64;
+        let is_error = match is_begin {
+            true => io.input()[range.start] == b'-',
+            false => !link.handshake.is_empty(),
+        };
+        if !is_error || matches!(expected.role, Role::Handshake(_)) {
+            return false;
+        }
+        link.handshake.extend_from_slice(&io.input()[range.clone()]);
+        if !advance.is_complete {
+            return true;
+        }
+        let reply = std::mem::take(&mut link.handshake);
+        if !self.follow(link, io, expected, &reply) {
+            self.answer_whole(expected, &reply, io);
+        }
+        self.reply_is_complete(link, io, expected);
+        true
     }
 
     #[inline]
@@ -259,6 +298,8 @@ impl Shard {
             // It works with the table that the proxy has.
             (Step::Command, View::Error(_)) => self.has_asked_commands = false,
             (Step::Command, view) => self.table.learn(&view),
+            (Step::Slots, View::Error(text)) => tracing::warn!("CLUSTER SLOTS: {}", String::from_utf8_lossy(text)),
+            (Step::Slots, view) => self.take_slots(link, &view),
             (_, View::Error(text)) => {
                 link.failure = Some(format!("it refused {step:?}: {}", String::from_utf8_lossy(text)));
                 io.abort();

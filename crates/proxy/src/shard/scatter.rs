@@ -12,6 +12,7 @@ use super::gather::{Gather, Joining, scan_cursor};
 use super::reply_queue::WHOLE;
 use super::slab::Key;
 use crate::commands::{Join, Split};
+use crate::placement::{SLOTS, slot_of};
 
 /// What a node gets of a request.
 enum Share<'s> {
@@ -31,14 +32,14 @@ impl Shard {
             Split::Values | Split::Count => 1,
         };
         let arguments = order.spans.len() - 1;
-        if arguments % width != 0 {
+        if !arguments.is_multiple_of(width) {
             let name = &self.table.get(order.id).name;
             let text = format!("ERR wrong number of arguments for '{name}' command");
             return self.refuse(client, io, text.as_bytes());
         }
         let (nodes, parts) = self.parts_of_keys(order, io, width);
         if let [node] = nodes[..] {
-            return self.to_node(client, io, order, node);
+            return self.send_to_node(client, io, order, node);
         }
         if split == Split::PairsIfNone && !self.config.may_split_msetnx {
             let text = "ERR the keys of 'msetnx' are on different nodes, where all or nothing cannot be promised: give them the same tag, \
@@ -58,16 +59,18 @@ impl Shard {
         self.scatter(client, io, order, joining, shares)
     }
 
-    /// The nodes of the keys, each once, and for each key the place of its node among them.
+    /// The nodes of the keys, each once (in a cluster once for each slot), and for each key the place of its node among them.
     fn parts_of_keys(&mut self, order: &Order<'_>, io: &Io<'_>, width: usize) -> (Vec<u16>, Vec<u16>) {
         let request = order.request(io);
         let mut nodes: Vec<u16> = Vec::new();
         let mut parts = Vec::with_capacity(request.len() / width);
-        // By the node's number, so that many nodes cost no search for each key.
-        let mut part_of = vec![u16::MAX; self.nodes.len()];
+        // By number, so that many nodes cost no search for each key. A cluster's nodes take keys of one slot at a time.
+        let groups = if self.cluster.is_some() { SLOTS } else { self.nodes.len() };
+        let mut part_of = vec![u16::MAX; groups];
         for key in request.iter().skip(1).step_by(width) {
             let node = self.node_of(key);
-            let part = &mut part_of[usize::from(node)];
+            let group = if self.cluster.is_some() { slot_of(key) } else { node };
+            let part = &mut part_of[usize::from(group)];
             if *part == u16::MAX {
                 *part = nodes.len() as u16;
                 nodes.push(node);
@@ -78,10 +81,16 @@ impl Shard {
     }
 
     /// The same request to all nodes.
-    pub(super) fn to_all(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, join: Join) -> Served {
+    pub(super) fn send_to_all(
+        &mut self,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        order: &Order<'_>,
+        join: Join,
+    ) -> Served {
         let nodes = self.node_numbers.clone();
         if let [node] = nodes[..] {
-            return self.to_node(client, io, order, node);
+            return self.send_to_node(client, io, order, node);
         }
         self.scatter(client, io, order, Joining::All(join), nodes.into_iter().map(|node| (node, Share::Whole)))
     }
@@ -166,9 +175,22 @@ impl Shard {
             }
         }
         let bytes = (output.len() - before) as u32;
+        let copied = if self.cluster.is_some() { bytes } else { 0 };
+        if copied > 0 {
+            link.copies.push(&output[before..]);
+        }
         client.request_bytes += bytes as usize;
         let (command, sent_ns) = (order.id, self.lp.now_ns());
-        link.expected.push_back(Expected { client: client.key, role, command, bytes, reserved: 0, sent_ns });
+        link.expected.push_back(Expected {
+            client: client.key,
+            role,
+            command,
+            bytes,
+            reserved: 0,
+            copied,
+            redirects: 0,
+            sent_ns,
+        });
         self.counters.sent(link.node);
         true
     }

@@ -73,7 +73,16 @@ impl Shard {
     fn expect_stream(&mut self, client: &mut Client, link: Key, command: CommandId) {
         let Some(link) = self.links.get_mut(link) else { return };
         let role = Role::Reply(client.queue.push(link.node));
-        let expected = Expected { client: client.key, role, command, bytes: 0, reserved: 0, sent_ns: self.lp.now_ns() };
+        let expected = Expected {
+            client: client.key,
+            role,
+            command,
+            bytes: 0,
+            reserved: 0,
+            copied: 0,
+            redirects: 0,
+            sent_ns: self.lp.now_ns(),
+        };
         link.expected.push_back(expected);
         self.counters.sent(link.node);
     }

@@ -139,6 +139,8 @@ impl Shard {
     fn nodes_of_name(&mut self, command: Subscription, name: &[u8]) -> Vec<u16> {
         match command {
             Subscription::Subscribe | Subscription::Unsubscribe => vec![self.node_of(name)],
+            // A cluster's nodes pass messages on to one another.
+            Subscription::Psubscribe | Subscription::Punsubscribe if self.cluster.is_some() => vec![self.node_of(b"")],
             Subscription::Psubscribe | Subscription::Punsubscribe => self.node_numbers.clone(),
         }
     }
@@ -160,6 +162,8 @@ impl Shard {
                     command: id,
                     bytes: 0,
                     reserved: 0,
+                    copied: 0,
+                    redirects: 0,
                     sent_ns,
                 });
                 self.counters.sent(node);

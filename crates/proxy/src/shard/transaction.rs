@@ -130,6 +130,8 @@ impl Shard {
                 command,
                 bytes: 0,
                 reserved: 0,
+                copied: 0,
+                redirects: 0,
                 sent_ns,
             });
             self.counters.sent(node);

@@ -73,32 +73,41 @@ impl Shard {
         let took_ns = self.lp.now_ns().saturating_sub(expected.sent_ns);
         self.reserved_bytes -= expected.reserved as usize;
         self.counters.answered(node, expected.command, took_ns, true);
+        self.answer_whole(expected, error, at);
+        if let Some(client) = self.clients.get_mut(expected.client) {
+            client.request_bytes -= expected.bytes as usize;
+            client.progressed(&self.config.limits, self.is_pressed, at);
+        }
+    }
+
+    /// Gives a client an error in place of the reply that it expects, or of a part of it.
+    pub(super) fn answer_whole(&mut self, expected: &Expected, error: &[u8], wires: &mut impl Wires) {
         let Some(mut client) = self.clients.lend(expected.client) else { return };
-        client.request_bytes -= expected.bytes as usize;
         let kept = client.queue.kept_bytes();
         match expected.role {
             // The client has the first half of a reply, and no error can follow.
-            Role::Reply(number) if client.queue.is_head(number) && client.queue.head_has_begun() => at.abort(client.id),
-            Role::Reply(number) => match client.queue.is_head(number) {
-                true => {
-                    if let Some(output) = at.output(client.id) {
-                        client.queue.forward(error, true, output, &mut self.pool);
+            Role::Reply(number) if client.queue.is_head(number) && client.queue.head_has_begun() => {
+                wires.abort(client.id)
+            }
+            Role::Reply(number) => {
+                match client.queue.is_head(number) {
+                    true => {
+                        if let Some(output) = wires.output(client.id) {
+                            client.queue.forward(error, true, output, &mut self.pool);
+                        }
                     }
+                    false => client.queue.keep_whole(number, error),
                 }
-                false => client.queue.keep_whole(number, error),
-            },
-            Role::Part { gather, part } => {
-                if let Some(gather) = client.gathers.get_mut(usize::from(gather)).and_then(Option::as_mut) {
+                self.kept_bytes = self.kept_bytes + client.queue.kept_bytes() - kept;
+            }
+            Role::Part { gather: at, part } => {
+                if let Some(gather) = client.gathers.get_mut(usize::from(at)).and_then(Option::as_mut) {
                     gather.fail(part, error);
                 }
-                self.finish_gather(&mut client, gather, at);
+                self.finish_gather(&mut client, at, wires);
             }
             Role::Dropped | Role::Handshake(_) => {}
         }
-        if !matches!(expected.role, Role::Part { .. }) {
-            self.kept_bytes = self.kept_bytes + client.queue.kept_bytes() - kept;
-        }
-        client.progressed(&self.config.limits, self.is_pressed, at);
         self.clients.take_back(expected.client, client);
     }
 

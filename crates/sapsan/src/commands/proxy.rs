@@ -58,6 +58,10 @@ fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
         None => {
             let mut config = Config::new(nodes(arguments)?);
             config.spread = arguments.spread.spread();
+            if config.spread == Spread::Slots {
+                // A cluster has one database.
+                config.databases = 1;
+            }
             vec![Pool { name: None, listen: arguments.listen.clone(), config }]
         }
     };

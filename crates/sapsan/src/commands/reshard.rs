@@ -2,7 +2,7 @@
 
 use super::{Outcome, output, progress, serve};
 use crate::cli::Reshard as Arguments;
-use proxy::config::NodeConfig;
+use proxy::config::{NodeConfig, Spread};
 use proxy::reshard::{Following, Plan, Reshard, Verified};
 use resp::{Endpoint, Settings};
 use std::sync::Arc;
@@ -32,6 +32,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let settings = |address: &String| settings(address, arguments.db);
     let nodes = arguments.nodes.iter().map(settings).collect::<Result<Vec<Settings>, String>>()?;
+    if arguments.spread.spread() == Spread::Slots {
+        return Err("--hash slots: a cluster moves its slots itself (redis-cli --cluster reshard)".to_owned());
+    }
     let configs = nodes.iter().map(node_config).collect::<Result<Vec<NodeConfig>, String>>()?;
     let placement = arguments.spread.spread().placement(&configs);
     Ok(Plan { source: settings(&arguments.from)?, nodes, placement, by_type: arguments.by_type })

@@ -1,0 +1,279 @@
+//! Redis Cluster: which node has which slot, and what is done where a node says that another has it.
+//!
+//! The table comes from `CLUSTER SLOTS`, which the first node that is connected to is asked for. A slot that moves is followed (Redis Cluster
+//! Specification, "MOVED Redirection", "ASK Redirection"): the request is sent again, of which its node connection keeps a copy until it is
+//! answered, and after MOVED, or the loss of a node, the table is read anew. Commands of one client that are in flight while a slot moves may
+//! reach their nodes in another order than they were sent.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use reactor::{Address, Io};
+use resp::codec::{View, write_command};
+
+use super::Shard;
+use super::expected::{Expected, Role, Step};
+use super::gather::{Gather, Joining};
+use super::link::Link;
+use super::node::Node;
+use super::slab::Key;
+use crate::commands::CommandId;
+use crate::config::{NODES_MAX, NodeConfig};
+use crate::placement::Slots;
+
+/// How often a request is sent on to another node.
+const REDIRECTS_MAX: u8 = 5;
+/// The table is read anew at most so often.
+const REFRESH_EVERY: Duration = Duration::from_millis(200);
+const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+/// A loop's table of a cluster.
+#[derive(Default)]
+pub(crate) struct Cluster {
+    /// By the nodes' numbers.
+    pub(crate) slots: Slots,
+    /// Something has changed since the table was asked for.
+    is_stale: bool,
+    asked_ns: u64,
+}
+
+impl Cluster {
+    /// The table may be wrong.
+    pub(crate) fn spoil(&mut self) {
+        self.is_stale = true;
+    }
+}
+
+/// Copies of the requests of a node connection that are not answered, one behind the other.
+#[derive(Default)]
+pub(crate) struct Copies {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Copies {
+    pub(crate) fn push(&mut self, request: &[u8]) {
+        if self.start > self.bytes.len() / 2 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(request);
+    }
+
+    fn front(&self, bytes: u32) -> &[u8] {
+        &self.bytes[self.start..self.start + bytes as usize]
+    }
+
+    /// The request in front was answered.
+    pub(crate) fn drop_front(&mut self, bytes: u32) {
+        self.start += bytes as usize;
+    }
+}
+
+/// Where a node sends a request on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Redirect {
+    /// The slot is the other node's for good; otherwise for this request alone.
+    is_moved: bool,
+    slot: u16,
+    to: SocketAddr,
+}
+
+impl Redirect {
+    /// Reads `MOVED 3999 127.0.0.1:6381` or `ASK …`. `asked`: the node that says so, whose host is meant where none is named.
+    fn read(error: &[u8], asked: &Address) -> Option<Redirect> {
+        let mut words = std::str::from_utf8(error).ok()?.split(' ');
+        let is_moved = match words.next()? {
+            "MOVED" => true,
+            "ASK" => false,
+            _ => return None,
+        };
+        let slot = words.next()?.parse().ok()?;
+        let (host, port) = words.next()?.rsplit_once(':')?;
+        Some(Redirect { is_moved, slot, to: address(host, port.parse().ok()?, asked)? })
+    }
+}
+
+/// A node's address as the cluster tells it.
+fn address(host: &str, port: u16, asked: &Address) -> Option<SocketAddr> {
+    let ip: IpAddr = match (host.trim_matches(['[', ']']), asked) {
+        ("" | "?", Address::Tcp(asked)) => asked.ip(),
+        (host, _) => host.parse().ok()?,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+/// Ranges of slots, each with the address of its master.
+fn ranges(reply: &View<'_>, asked: &Address) -> Vec<(u16, u16, SocketAddr)> {
+    let number = |view: Option<View<'_>>| match view? {
+        View::Integer(number) => u16::try_from(number).ok(),
+        _ => None,
+    };
+    let range = |range: View<'_>| {
+        let mut fields = range.elements()?;
+        let (from, to) = (number(fields.next())?, number(fields.next())?);
+        let mut master = fields.next()?.elements()?;
+        let host = master.next()?.text().unwrap_or_default();
+        Some((from, to, address(std::str::from_utf8(host).ok()?, number(master.next())?, asked)?))
+    };
+    reply.elements().into_iter().flatten().filter_map(range).collect()
+}
+
+impl Shard {
+    /// The number of the node at an address; it is added where it is new. None: there are too many.
+    fn node_at(&mut self, address: SocketAddr) -> Option<u16> {
+        let address = Address::from(address);
+        let known = self.nodes.iter().position(|node| node.config.address == address);
+        if let Some(known) = known {
+            return Some(known as u16);
+        }
+        if self.nodes.len() >= NODES_MAX {
+            return None;
+        }
+        let name = address.to_string();
+        self.nodes.push(Node::new(NodeConfig { ring_name: name.clone(), name, address, weight: 1 }));
+        self.tell_node_names();
+        Some((self.nodes.len() - 1) as u16)
+    }
+
+    /// Takes the reply to `CLUSTER SLOTS`.
+    pub(super) fn take_slots(&mut self, link: &Link, reply: &View<'_>) {
+        let asked = self.nodes[usize::from(link.node)].config.address.clone();
+        let ranges = ranges(reply, &asked);
+        if ranges.is_empty() {
+            tracing::warn!(node = %asked, "the node tells of no slots: is it one of a cluster?");
+            return;
+        }
+        let mut masters = Vec::new();
+        for (from, to, address) in ranges {
+            let Some(node) = self.node_at(address) else { continue };
+            if let Some(cluster) = &mut self.cluster {
+                cluster.slots.assign(from..=to, node);
+            }
+            if !masters.contains(&node) {
+                masters.push(node);
+            }
+        }
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            node.is_listed = masters.contains(&(number as u16));
+        }
+        // In an order that does not depend on who was asked, for SCAN's cursors.
+        masters.sort_by_key(|node| self.nodes[usize::from(*node)].config.name.clone());
+        self.node_numbers = masters;
+    }
+
+    /// Asks for the table again, if it may be wrong.
+    pub(super) fn refresh_slots(&mut self, io: &mut Io<'_>) {
+        let now_ns = self.lp.now_ns();
+        let is_due = |cluster: &Cluster| {
+            cluster.is_stale && Duration::from_nanos(now_ns.saturating_sub(cluster.asked_ns)) >= REFRESH_EVERY
+        };
+        if !self.cluster.as_deref().is_some_and(is_due) {
+            return;
+        }
+        for node in 0..self.nodes.len() as u16 {
+            let Some(key) = self.shared_link(0, node, io) else { continue };
+            let Some(link) = self.links.get_mut(key).filter(|link| link.is_connected) else { continue };
+            let Some(mut neighbour) = io.neighbour(link.id) else { continue };
+            write_command(neighbour.output(), &["CLUSTER", "SLOTS"]);
+            link.expected.push_back(Expected::of_proxy(Role::Handshake(Step::Slots), CommandId(0), now_ns));
+            if let Some(cluster) = &mut self.cluster {
+                (cluster.is_stale, cluster.asked_ns) = (false, now_ns);
+            }
+            return;
+        }
+    }
+
+    /// Follows a node's word that another has the slot. `false`: the error is the client's reply.
+    pub(super) fn follow(&mut self, link: &mut Link, io: &mut Io<'_>, expected: &Expected, reply: &[u8]) -> bool {
+        let asked = &self.nodes[usize::from(link.node)].config.address;
+        let text = reply.strip_prefix(b"-").unwrap_or(reply).trim_ascii_end();
+        let Some(redirect) = Redirect::read(text, asked) else { return false };
+        let Some(node) = self.node_at(redirect.to) else { return false };
+        if let Some(cluster) = self.cluster.as_mut().filter(|_| redirect.is_moved) {
+            cluster.slots.assign(redirect.slot..=redirect.slot, node);
+            cluster.spoil();
+        }
+        let may_follow = link.owner == Key::NONE && expected.copied > 0 && expected.redirects < REDIRECTS_MAX;
+        if !may_follow || node == link.node {
+            return false;
+        }
+        let Some(key) = self.shared_link(link.lane, node, io) else { return false };
+        let Some(to) = self.links.get_mut(key) else { return false };
+        let Some(mut neighbour) = io.neighbour(to.id) else { return false };
+        let role = match expected.role {
+            // What comes from another node is no part of this node's run of replies.
+            Role::Reply(number) => match self.clients.get_mut(expected.client) {
+                Some(client) => {
+                    let mut gather = Gather::new(number, Joining::Only);
+                    let part = gather.add_part(node);
+                    Role::Part { gather: client.add_gather(gather), part }
+                }
+                None => Role::Dropped,
+            },
+            other => other,
+        };
+        let output = neighbour.output();
+        if !redirect.is_moved {
+            output.extend_from_slice(ASKING);
+            to.expected.push_back(Expected::of_proxy(Role::Dropped, expected.command, expected.sent_ns));
+            self.counters.sent(node);
+        }
+        let request = link.copies.front(expected.copied);
+        output.extend_from_slice(request);
+        to.copies.push(request);
+        let redirects = expected.redirects + 1;
+        to.expected.push_back(Expected { role, redirects, bytes: 0, reserved: 0, ..*expected });
+        self.counters.sent(node);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resp::codec::Limits;
+
+    use super::*;
+
+    #[test]
+    fn redirects_are_read_as_the_specification_has_them() {
+        let asked = Address::from("10.0.0.9:7000".parse::<SocketAddr>().unwrap());
+        for (error, redirect) in [
+            ("MOVED 3999 127.0.0.1:6381", Some((true, 3999, "127.0.0.1:6381"))),
+            ("ASK 1 :6381", Some((false, 1, "10.0.0.9:6381"))),
+            ("MOVED 7 ::1:6381", Some((true, 7, "[::1]:6381"))),
+            ("MOVED x 127.0.0.1:6381", None),
+            ("MOVED 1 somewhere:6381", None),
+            ("ERR MOVED 1 127.0.0.1:1", None),
+        ] {
+            let read = Redirect::read(error.as_bytes(), &asked);
+            let read = read.map(|read| (read.is_moved, read.slot, read.to.to_string()));
+            assert_eq!(read, redirect.map(|(is_moved, slot, to)| (is_moved, slot, to.to_owned())), "{error}");
+        }
+    }
+
+    #[test]
+    fn ranges_of_slots_name_their_masters() {
+        let reply = b"*2\r\n*3\r\n:0\r\n:5460\r\n*3\r\n$9\r\n127.0.0.1\r\n:7001\r\n$1\r\na\r\n\
+                      *4\r\n:5461\r\n:16383\r\n*2\r\n$-1\r\n:7002\r\n*2\r\n$9\r\n127.0.0.1\r\n:7003\r\n";
+        let view = View::parse(reply, Limits::default()).unwrap().unwrap().0;
+        let asked = Address::from("10.0.0.9:7000".parse::<SocketAddr>().unwrap());
+        let found: Vec<_> =
+            ranges(&view, &asked).into_iter().map(|(from, to, at)| (from, to, at.to_string())).collect();
+        assert_eq!(found, [(0, 5460, "127.0.0.1:7001".to_owned()), (5461, 16383, "10.0.0.9:7002".to_owned())]);
+    }
+
+    #[test]
+    fn copies_are_given_back_in_their_order() {
+        let mut copies = Copies::default();
+        for round in 0..100_u8 {
+            copies.push(&[round; 10]);
+            copies.push(&[round; 5]);
+            assert_eq!(copies.front(10), [round; 10]);
+            copies.drop_front(10);
+            assert_eq!(copies.front(5), [round; 5]);
+            copies.drop_front(5);
+        }
+        assert!(copies.bytes.len() < 100);
+    }
+}
