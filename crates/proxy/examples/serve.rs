@@ -4,7 +4,8 @@ use proxy::config::Config;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let listen = arguments.next().ok_or("an address to listen on is missing")?.parse()?;
+    let listen = arguments.next().ok_or("an address to listen on is missing")?;
+    let listen = proxy::parse_address(&listen)?;
     let nodes = arguments.map(|node| proxy::parse_node(&node)).collect::<Result<_, _>>()?;
     let config = Config { threads: 1, ..Config::new(nodes) };
     let running = proxy::start(config, &[listen])?;

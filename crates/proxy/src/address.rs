@@ -14,7 +14,7 @@ const KETAMA_PORT: &str = ":11211";
 /// # Errors
 /// What is wrong, in one sentence.
 pub fn parse_node(text: &str) -> Result<NodeConfig, String> {
-    let address = resolve(text)?;
+    let address = parse_address(text)?;
     let ring_name = text.strip_suffix(KETAMA_PORT).unwrap_or(text).to_owned();
     Ok(NodeConfig { name: text.to_owned(), address, weight: 1, ring_name })
 }
@@ -29,7 +29,11 @@ pub fn parse_nodes(text: &str) -> Result<Vec<NodeConfig>, String> {
     lines.map(|(at, line)| parse_node(line).map_err(|problem| format!("line {at}: {problem}"))).collect()
 }
 
-pub(crate) fn resolve(text: &str) -> Result<Address, String> {
+/// An address: `HOST:PORT`, whose host is looked up now, or `unix:PATH`.
+///
+/// # Errors
+/// What is wrong, in one sentence.
+pub fn parse_address(text: &str) -> Result<Address, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(Address::Unix(PathBuf::from(path)));
     }

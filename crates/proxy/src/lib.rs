@@ -28,7 +28,8 @@ pub mod reshard;
 mod shard;
 mod start;
 
-pub use address::{parse_node, parse_nodes};
+pub use address::{parse_address, parse_node, parse_nodes};
 pub use exposition::{MetricsServer, exposition, serve_metrics};
 pub use node_list::NodeListError;
+pub use reactor::Address;
 pub use start::{Running, StartError, start};

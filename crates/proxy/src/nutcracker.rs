@@ -2,12 +2,12 @@
 //!
 //! Every key is obeyed, or named by a notice that says what is done instead. What a proxy for Redis cannot be (a pool of memcached) is an error.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use reactor::Address;
 use saphyr::{LoadableYamlNode, Yaml};
 
-use crate::address::resolve;
+use crate::address::{parse_address, parse_node};
 use crate::config::{Config, DistributionKind, NodeConfig, Password, Spread};
 use crate::placement::Hash;
 
@@ -17,7 +17,7 @@ pub struct Pool {
     /// What the file calls it.
     pub name: String,
     /// Where it listens.
-    pub listen: SocketAddr,
+    pub listen: Address,
     /// The proxy that it becomes.
     pub config: Config,
     /// Keys that are not obeyed, each with what is done instead.
@@ -53,7 +53,7 @@ struct Reading {
     distribution: DistributionKind,
     hash_tag: Option<[u8; 2]>,
     is_redis: bool,
-    listen: Option<SocketAddr>,
+    listen: Option<Address>,
     config: Config,
     notices: Vec<String>,
 }
@@ -158,13 +158,17 @@ impl Reading {
     }
 }
 
-fn listen(text: &str) -> Result<SocketAddr, String> {
-    if text.starts_with('/') {
-        return Err("Unix sockets are not listened on yet".to_owned());
+/// `HOST:PORT`, or `/PATH`, which may have its permissions behind it.
+fn listen(text: &str) -> Result<Address, String> {
+    if !text.starts_with('/') {
+        return parse_address(text);
     }
-    match resolve(text)? {
-        reactor::Address::Tcp(address) => Ok(address),
-        reactor::Address::Unix(_) => Err("it is no HOST:PORT".to_owned()),
+    match text.split_once(' ') {
+        None => Ok(Address::Unix(text.into())),
+        Some((path, "0600" | "600")) => Ok(Address::Unix(path.into())),
+        Some((_, mode)) => {
+            Err(format!("the permissions {mode:?} are not supported: a socket's file is for its owner alone"))
+        }
     }
 }
 
@@ -175,7 +179,7 @@ fn server(text: &str) -> Result<NodeConfig, String> {
     let weight: u32 =
         weight.parse().ok().filter(|weight| *weight > 0).ok_or_else(|| format!("{text:?} has no weight"))?;
     let plain = if address.starts_with('/') { format!("unix:{address}") } else { address.to_owned() };
-    let node = crate::address::parse_node(&plain)?;
+    let node = parse_node(&plain)?;
     let ring_name = match name {
         Some(name) => name.to_owned(),
         // Of a socket's file twemproxy takes the path.
@@ -204,14 +208,14 @@ alpha:
    - 127.0.0.1:6381:1 server1
    - 127.0.0.1:11211:2
    - /run/redis.sock:1
-beta: { listen: 127.0.0.1:22122, redis: true, servers: [ 127.0.0.1:6381:1 ] }
+beta: { listen: /run/proxy.sock 0600, redis: true, servers: [ 127.0.0.1:6381:1 ] }
 ";
 
     #[test]
     fn a_pool_becomes_a_proxy() {
         let pools = parse(FILE).unwrap();
         let [alpha, beta] = &pools[..] else { panic!("two pools") };
-        assert_eq!((alpha.name.as_str(), alpha.listen.port()), ("alpha", 22121));
+        assert_eq!((alpha.name.as_str(), alpha.listen.to_string().as_str()), ("alpha", "127.0.0.1:22121"));
         let spread =
             Spread::Twemproxy { hash: Hash::Fnv1_32, distribution: DistributionKind::Modula, hash_tag: Some(*b"{}") };
         assert_eq!(alpha.config.spread, spread);
@@ -223,6 +227,7 @@ beta: { listen: 127.0.0.1:22122, redis: true, servers: [ 127.0.0.1:6381:1 ] }
         assert_eq!(alpha.notices.len(), 1);
         assert!(alpha.notices[0].starts_with("auto_eject_hosts is not supported"));
         assert!(beta.notices.is_empty());
+        assert_eq!(beta.listen, Address::Unix("/run/proxy.sock".into()));
         let defaults =
             Spread::Twemproxy { hash: Hash::Fnv1a64, distribution: DistributionKind::Ketama, hash_tag: None };
         assert_eq!(beta.config.spread, defaults);
@@ -235,6 +240,7 @@ beta: { listen: 127.0.0.1:22122, redis: true, servers: [ 127.0.0.1:6381:1 ] }
             ("a: {listen: '127.0.0.1:1', servers: ['127.0.0.1:1:1']}", "pool a: it is a pool of memcached"),
             ("a: {listen: '127.0.0.1:1', redis: true}", "pool a: servers: there are none"),
             ("a: {redis: true, servers: ['127.0.0.1:1:1']}", "pool a: listen: is missing"),
+            ("a: {listen: '/p 0777'}", "pool a: listen: the permissions \"0777\" are not supported"),
             ("a: {hash: nothing}", "pool a: hash: \"nothing\" is no hash function"),
             ("a: {nothing: 1}", "pool a: nothing: is no key of a pool"),
             ("a: {servers: ['127.0.0.1:1:0']}", "pool a: servers: \"127.0.0.1:1:0\" has no weight"),

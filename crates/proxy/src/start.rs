@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reactor::{ListenerSettings, Reactor, Settings, Traffic};
+use reactor::{Address, ListenerSettings, Reactor, Settings, Traffic};
 
 use crate::config::{Config, NodeConfig};
 use crate::metrics::LoopCounters;
@@ -26,7 +25,7 @@ const REQUESTS_PER_TURN: u32 = 2048;
 #[derive(Debug)]
 pub enum StartError {
     /// An address cannot be listened on.
-    Listen(SocketAddr, io::Error),
+    Listen(Address, io::Error),
     /// The list of nodes is none.
     Nodes(NodeListError),
     /// The loops do not start.
@@ -48,24 +47,28 @@ impl std::error::Error for StartError {}
 /// A proxy at work.
 pub struct Running {
     loops: reactor::Running,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Address>,
     nodes: Arc<SharedNodes>,
     counters: Vec<Arc<LoopCounters>>,
     config: Arc<Config>,
 }
 
-/// Starts a proxy that listens on these addresses; port 0 is any free one.
+/// Starts a proxy that listens on these addresses; port 0 is any free one. A Unix socket's file is for its owner alone.
 ///
 /// # Errors
 /// It cannot listen, or its loops do not start. Nodes that cannot be reached are no reason: they may come.
-pub fn start(config: Config, listen: &[SocketAddr]) -> Result<Running, StartError> {
+pub fn start(config: Config, listen: &[Address]) -> Result<Running, StartError> {
     let nodes = SharedNodes::new(config.spread, config.nodes.clone()).map_err(StartError::Nodes)?;
     let (nodes, config) = (Arc::new(nodes), Arc::new(config));
     let mut reactor = Reactor::new(settings(&config)).map_err(StartError::Loops)?;
     let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
     for address in listen {
-        let bound = reactor.bind(*address, ListenerSettings { backlog: config.backlog, ..Default::default() });
-        let (listener, bound) = bound.map_err(|error| StartError::Listen(*address, error))?;
+        let settings = ListenerSettings { backlog: config.backlog, ..Default::default() };
+        let bound = match address {
+            Address::Tcp(address) => reactor.bind(*address, settings).map(|(id, bound)| (id, Address::Tcp(bound))),
+            Address::Unix(path) => reactor.bind_unix(path, settings).map(|id| (id, address.clone())),
+        };
+        let (listener, bound) = bound.map_err(|error| StartError::Listen(address.clone(), error))?;
         listeners.push(listener);
         addresses.push(bound);
     }
@@ -107,7 +110,7 @@ fn settings(config: &Config) -> Settings {
 
 impl Running {
     /// Where it listens, in the order in which that was asked for.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::nodes::{Plain, Program, eventually, free_port, is_there, start_proxy};
+use crate::nodes::{Plain, Program, address_of, eventually, free_port, is_there, start_proxy};
 use proxy::config::Spread;
 use proxy::placement::slot_of;
 
@@ -82,7 +82,7 @@ fn a_cluster_is_served_as_one_redis() {
     }
     let cluster = Cluster::start();
     let proxy = cluster.proxy();
-    let mut plain = Plain::connect(proxy.addresses()[0]);
+    let mut plain = Plain::connect(address_of(&proxy));
     let keys: Vec<String> = (0..300).map(|number| format!("k{number}")).collect();
     let mut set = vec!["MSET"];
     keys.iter().for_each(|key| set.extend([key.as_str(), key.as_str()]));
@@ -108,7 +108,7 @@ fn a_slot_that_moves_is_followed() {
     }
     let cluster = Cluster::start();
     let proxy = cluster.proxy();
-    let mut plain = Plain::connect(proxy.addresses()[0]);
+    let mut plain = Plain::connect(address_of(&proxy));
     let slot = slot_of(b"{t}");
     let from = usize::from(slot / 5462);
     assert_eq!(plain.text(&["MSET", "{t}1", "a", "{t}2", "b"]), "+OK\r\n");
@@ -145,7 +145,7 @@ fn the_first_node_is_not_needed_once_the_others_are_known() {
     }
     let mut cluster = Cluster::start();
     let proxy = cluster.proxy();
-    let mut plain = Plain::connect(proxy.addresses()[0]);
+    let mut plain = Plain::connect(address_of(&proxy));
     let keys: Vec<String> = (0..30).map(|number| format!("k{number}")).collect();
     for key in &keys {
         assert_eq!(plain.text(&["SET", key, "v"]), "+OK\r\n");

@@ -209,3 +209,29 @@ fn passwords_stand_between_clients_the_proxy_and_nodes() {
     assert!(plain.text(&["HELLO", "3", "AUTH", "default", "outer"]).starts_with("%7"));
     check(&mut plain, "GET a", "$1\r\n1\r\n");
 }
+
+#[test]
+fn a_unix_socket_is_listened_on_and_connected_to() {
+    use std::io::{Read, Write};
+    if !is_there("redis-server") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (node, socket) = (folder.path().join("redis.sock"), folder.path().join("proxy.sock"));
+    let port = crate::nodes::free_port();
+    let mut command = std::process::Command::new("redis-server");
+    command.args(["--save", "", "--bind", "127.0.0.1", "--port", &port.to_string(), "--unixsocket"]).arg(&node);
+    let _redis = crate::nodes::Program::start(&mut command, port);
+    let node = proxy::parse_node(&format!("unix:{}", node.display())).unwrap();
+    let listen = proxy::parse_address(&format!("unix:{}", socket.display())).unwrap();
+    let config = proxy::config::Config { threads: 2, ..proxy::config::Config::new(vec![node]) };
+    let proxy = proxy::start(config, &[listen]).unwrap();
+    let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    stream.write_all(b"set a 1\r\nincr a\r\n").unwrap();
+    let mut reply = [0; 9];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n:2\r\n");
+    proxy.drain(std::time::Duration::ZERO);
+    proxy.join().unwrap();
+    assert!(!socket.exists());
+}

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::nodes::{Plain, Program, Sharded, eventually, is_there, key_of, node, start_proxy};
+use crate::nodes::{Plain, Program, Sharded, address_of, eventually, is_there, key_of, node, start_proxy};
 
 #[test]
 fn a_node_that_is_killed_fails_its_own_keys_until_it_is_back() {
@@ -108,7 +108,7 @@ fn stop(address: std::net::SocketAddr, thread: std::thread::JoinHandle<()>) {
 fn check_fake_node(answer: &'static [u8], then_ends: bool, reply: Option<&str>) {
     let (address, thread) = fake_node(answer, then_ends);
     let proxy = start_proxy(&[address], |config| config.node_timeout = Some(Duration::from_millis(300)));
-    let mut plain = Plain::connect(proxy.addresses()[0]);
+    let mut plain = Plain::connect(address_of(&proxy));
     plain.send([&[b"GET".as_slice(), b"a"][..]]);
     match reply {
         Some(reply) => {

@@ -89,6 +89,15 @@ fn a_node_may_add_commands_and_change_none_of_the_numbers() {
 }
 
 #[test]
+fn a_node_may_add_commands_with_subcommands() {
+    let mut table = CommandTable::new();
+    // MOD is a container without keys; MOD|GET has one at its second argument.
+    let reply = b"*1\r\n*10\r\n$3\r\nmod\r\n:-2\r\n*0\r\n:0\r\n:0\r\n:0\r\n*0\r\n*0\r\n*0\r\n*1\r\n*6\r\n$7\r\nmod|get\r\n:3\r\n*0\r\n:2\r\n:2\r\n:1\r\n";
+    table.learn(&View::parse(reply, Limits::default()).unwrap().unwrap().0);
+    assert_eq!(keys_of(&table, &["MOD", "GET", "k"]), Some(vec!["k"]));
+}
+
+#[test]
 fn subcommands_are_found_by_their_second_word() {
     let table = CommandTable::new();
     for (words, name) in [

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use proxy::Address;
 use proxy::config::{Config, NodeConfig};
 use proxy::placement::Placement;
 use resp::codec::{Limits, ReplyFramer};
@@ -113,7 +114,7 @@ impl Sharded {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.proxy().addresses()[0]
+        address_of(self.proxy())
     }
 
     pub(crate) fn connect(&self) -> Plain {
@@ -140,7 +141,13 @@ pub(crate) fn start_proxy(nodes: &[SocketAddr], change: impl FnOnce(&mut Config)
     let mut config = Config::new(nodes.iter().map(|address| node(*address)).collect());
     config.threads = 1;
     change(&mut config);
-    proxy::start(config, &["127.0.0.1:0".parse().unwrap()]).unwrap()
+    proxy::start(config, &[proxy::parse_address("127.0.0.1:0").unwrap()]).unwrap()
+}
+
+/// Where a proxy listens.
+pub(crate) fn address_of(proxy: &proxy::Running) -> SocketAddr {
+    let Address::Tcp(address) = &proxy.addresses()[0] else { panic!("it listens on a Unix socket") };
+    *address
 }
 
 /// A node as the command line would have it.

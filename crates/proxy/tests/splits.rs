@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use crate::nodes::{Plain, Sharded, is_there, start_proxy};
+use crate::nodes::{Plain, Sharded, address_of, is_there, start_proxy};
 
 const SAMPLES: [(&[u8], &[u8]); 6] = [
     (b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$4\r\n\r\n\0\xff\r\n", b"+OK\r\n"),
@@ -50,7 +50,7 @@ fn a_reply_may_be_split_anywhere() {
     ];
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = start_proxy(&[listener.local_addr().unwrap()], |_| {});
-    let mut plain = Plain::connect(proxy.addresses()[0]);
+    let mut plain = Plain::connect(address_of(&proxy));
     plain.send([&[b"GET".as_slice(), b"a"][..]]);
     let (mut node, _) = listener.accept().unwrap();
     node.set_nodelay(true).unwrap();

@@ -35,9 +35,9 @@ impl SpreadArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct Proxy {
-    /// Where to listen; may be given several times
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = server::config::listen_address)]
-    pub(crate) listen: Vec<SocketAddr>,
+    /// Where to listen: HOST:PORT or unix:PATH; may be given several times
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = proxy::parse_address)]
+    pub(crate) listen: Vec<proxy::Address>,
     /// The nodes, in the order in which keys are spread over them: HOST:PORT or unix:PATH
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', required_unless_present_any = ["nodes_file", "nutcracker"])]
     pub(crate) nodes: Vec<String>,

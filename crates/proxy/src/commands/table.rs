@@ -88,17 +88,18 @@ impl CommandTable {
     pub fn learn(&mut self, reply: &View<'_>) {
         for entry in reply.elements().into_iter().flatten() {
             let Some(entry) = Entry::read(&entry) else { continue };
+            // Before its subcommands, which it then knows of.
+            self.add_entry(&entry);
             entry
                 .subcommands
                 .into_iter()
                 .flatten()
                 .filter_map(|sub| Entry::read(&sub))
-                .for_each(|sub| self.add_entry(sub));
-            self.add_entry(entry);
+                .for_each(|sub| self.add_entry(&sub));
         }
     }
 
-    fn add_entry(&mut self, entry: Entry<'_>) {
+    fn add_entry(&mut self, entry: &Entry<'_>) {
         if let Some(command) = entry.command() {
             self.add(command);
         }

@@ -35,7 +35,7 @@ pub(crate) struct Gather {
     pub(crate) joining: Joining,
     pub(crate) parts: Vec<Part>,
     pub(crate) parts_left: usize,
-    /// Of all parts.
+    /// Received of all parts.
     pub(crate) bytes: usize,
     /// There were more bytes than may be joined; they are dropped.
     pub(crate) is_too_large: bool,
@@ -59,22 +59,27 @@ impl Gather {
     pub(crate) fn receive(&mut self, part: u16, bytes: &[u8], is_complete: bool, bytes_max: usize) {
         self.bytes += bytes.len();
         self.is_too_large |= self.bytes > bytes_max;
-        let part = &mut self.parts[usize::from(part)];
+        let reply = &mut self.parts[usize::from(part)].reply;
         if self.is_too_large {
-            part.reply = Vec::new();
+            *reply = Vec::new();
         } else {
-            part.reply.extend_from_slice(bytes);
+            reply.extend_from_slice(bytes);
         }
-        if is_complete && !part.is_complete {
-            part.is_complete = true;
-            self.parts_left -= 1;
+        if is_complete {
+            self.complete(part);
         }
     }
 
     /// Gives a part an error in place of what came of it.
     pub(crate) fn fail(&mut self, part: u16, error: &[u8]) {
-        self.parts[usize::from(part)].reply.clear();
-        self.receive(part, error, true, usize::MAX);
+        self.parts[usize::from(part)].reply = error.to_vec();
+        self.complete(part);
+    }
+
+    fn complete(&mut self, part: u16) {
+        if !std::mem::replace(&mut self.parts[usize::from(part)].is_complete, true) {
+            self.parts_left -= 1;
+        }
     }
 
     /// The joined reply. `name_of` gives a node's name.

@@ -198,7 +198,7 @@ impl Shard {
         client.is_authenticated = self.config.password.is_none();
         client.name.clear();
         if let Mode::Transaction(_) = client.mode {
-            self.abandon_silently(client, io);
+            self.end_transaction(client, io);
         }
         self.move_to_lane(client, Version::Resp2, self.config.database);
         self.answer_bytes(client, io, b"+RESET\r\n");

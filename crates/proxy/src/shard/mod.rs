@@ -304,7 +304,8 @@ impl Shard {
     /// A client's connection has ended. What is left of it is done at the end of the tick.
     fn client_closed(&mut self, key: Key, reason: Closed) {
         let Some(mut client) = self.clients.remove(key) else { return };
-        self.kept_bytes -= client.queue.kept_bytes();
+        let gathered: usize = client.gathers.iter().flatten().map(|gather| gather.bytes).sum();
+        self.kept_bytes = self.kept_bytes.saturating_sub(client.queue.kept_bytes() + gathered);
         self.counters.clients.subtract(1);
         if matches!(reason, Closed::Stalled | Closed::Hoarded) {
             self.counters.stalled.add(1);

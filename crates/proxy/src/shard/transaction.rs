@@ -206,7 +206,7 @@ impl Shard {
             (Transaction::Exec, false) => self.refuse(client, io, b"ERR EXEC without MULTI"),
             (Transaction::Discard, false) => self.refuse(client, io, b"ERR DISCARD without MULTI"),
             (Transaction::Unwatch, true) => self.queue_unwatch(client, io, order),
-            (Transaction::Exec, true) if state.is_dirty => self.abandon(client, io, Err(ABORTED)),
+            (Transaction::Exec, true) if state.is_dirty => self.fail_transaction(client, io),
             (Transaction::Exec, true) => self.end(client, io, order, b"*0\r\n"),
             (Transaction::Discard, true) | (Transaction::Unwatch, false) => self.end(client, io, order, b"+OK\r\n"),
         }
@@ -237,7 +237,7 @@ impl Shard {
     }
 
     /// Ends it without a word to the client, whose commands are all answered.
-    pub(super) fn abandon_silently(&mut self, client: &mut Client, io: &mut Io<'_>) {
+    pub(super) fn end_transaction(&mut self, client: &mut Client, io: &mut Io<'_>) {
         if let Some((_, link)) = self.state(client).own
             && let Some(link) = self.links.get_mut(link)
         {
@@ -247,8 +247,8 @@ impl Shard {
         client.mode = Mode::Plain;
     }
 
-    /// Ends it without the node's answer.
-    pub(super) fn abandon(&mut self, client: &mut Client, io: &mut Io<'_>, answer: Result<&[u8], &[u8]>) -> Served {
+    /// Answers EXEC after a refused command: nothing of the transaction is executed.
+    fn fail_transaction(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
         match self.state(client).own {
             Some((node, link)) => {
                 self.send_unasked(client, io, (link, node), &["DISCARD"]);
@@ -256,11 +256,7 @@ impl Shard {
             }
             None => client.mode = Mode::Plain,
         }
-        match answer {
-            Ok(reply) => self.answer_bytes(client, io, reply),
-            Err(text) => return self.refuse(client, io, text),
-        }
-        Served::Done
+        self.refuse(client, io, ABORTED)
     }
 }
 

@@ -3,8 +3,8 @@
 use super::serve::BROKEN_STATUS;
 use super::{Outcome, output};
 use crate::cli_proxy::{Proxy, ProxyLimits};
-use proxy::config::{Config, Limits, NodeConfig, Password};
-use proxy::{Running, nutcracker};
+use proxy::config::{Config, Limits, NodeConfig, Password, Spread};
+use proxy::{Address, Running, nutcracker};
 use server::{Signal, Termination};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,7 +18,7 @@ const CUT_STATUS: i32 = 130;
 /// A proxy to start: its name where the file has several.
 struct Pool {
     name: Option<String>,
-    listen: Vec<SocketAddr>,
+    listen: Vec<Address>,
     config: Config,
 }
 
