@@ -83,8 +83,20 @@ fn states(database: &Database, query: &str) -> Vec<String> {
     states
 }
 
+/// Times that it is tried to meet a failure on both sides of the switch.
+const ROUNDS_MAX: u32 = 20;
+
 #[test]
 fn a_view_that_is_switched_in_answers_wherever_the_disk_fails_after_that() {
+    // How many operations a build takes differs with what else the machine does: now and then none is left behind its end.
+    let met =
+        (0..ROUNDS_MAX).map(|_| switch_in_on_failing_disks()).find(|(failed, answered)| *failed > 0 && *answered > 1);
+    assert!(met.is_some(), "no disk failed before and after the view was switched in");
+}
+
+/// Switches a view in, each time on a disk that fails one operation later; gives how often the build failed and how often the view was
+/// switched in, where it must answer.
+fn switch_in_on_failing_disks() -> (u32, u32) {
     let (old, new) = (QUERIES[0], QUERIES[1]);
     let (mut operations, mut failed, mut answered) = (0, 0, 0);
     loop {
@@ -104,10 +116,9 @@ fn a_view_that_is_switched_in_answers_wherever_the_disk_fails_after_that() {
         answered += 1;
         assert_eq!(database.views()[0].state, ViewState::Ready, "{:?}", database.views()[0].failure);
         if left.load(Ordering::Acquire) > 0 {
-            break;
+            return (failed, answered);
         }
     }
-    assert!(failed > 0 && answered > 1, "{failed}, {answered}");
 }
 
 /// A life of writes under these definitions that ends when the disk does.
