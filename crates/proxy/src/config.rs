@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use reactor::Address;
+use reactor::{Address, TlsClient, TlsServer};
 
 use crate::placement::{Distribution, Hash, Ketama, Placement, Server, Slots};
 
@@ -136,6 +136,11 @@ pub struct Config {
     pub password: Option<Password>,
     /// What is sent to nodes.
     pub node_password: Option<Password>,
+    /// With it clients speak TLS.
+    pub tls: Option<TlsServer>,
+    /// With it nodes speak TLS, but for those on Unix sockets: whom it trusts. Each node's certificate names the host by which the list
+    /// knows the node.
+    pub node_tls: Option<TlsClient>,
     /// Event loops.
     pub threads: usize,
     /// Whether MSETNX over several nodes is split, and so may set some of its keys and not others.
@@ -166,6 +171,8 @@ impl Config {
             spread: Spread::Crc32,
             password: None,
             node_password: None,
+            tls: None,
+            node_tls: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             may_split_msetnx: false,
             database: 0,

@@ -63,7 +63,7 @@ pub fn start(config: Config, listen: &[Address]) -> Result<Running, StartError> 
     let mut reactor = Reactor::new(settings(&config)).map_err(StartError::Loops)?;
     let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
     for address in listen {
-        let settings = ListenerSettings { backlog: config.backlog, ..Default::default() };
+        let settings = ListenerSettings { backlog: config.backlog, tls: config.tls.clone(), ..Default::default() };
         let bound = match address {
             Address::Tcp(address) => reactor.bind(*address, settings).map(|(id, bound)| (id, Address::Tcp(bound))),
             Address::Unix(path) => reactor.bind_unix(path, settings).map(|id| (id, address.clone())),

@@ -13,3 +13,4 @@ mod programs;
 mod random;
 mod reshard;
 mod splits;
+mod tls;

@@ -55,6 +55,16 @@ pub(crate) struct Proxy {
     /// What is sent to nodes with AUTH
     #[arg(long, value_name = "PASSWORD", env = "SAPSAN_PROXY_NODE_PASSWORD", hide_env_values = true)]
     pub(crate) node_password: Option<String>,
+    /// The certificate with which clients are spoken to in TLS, in PEM, its issuers' behind it; SIGHUP has it read again
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Speak TLS with the nodes, and trust what these certificates have issued, in PEM; a node's certificate names the host that the
+    /// list of nodes has for it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) node_tls_ca: Option<PathBuf>,
     /// Event loops, 1 to 256: as many as there are cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,

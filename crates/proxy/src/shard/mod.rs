@@ -50,11 +50,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use reactor::{Closed, Io, Loop, Outgoing, Traffic};
+use reactor::{Address, Closed, Io, Loop, Outgoing, TlsClient, TlsError, Traffic};
 use resp::codec::Version;
 
 use crate::commands::{CommandTable, Span};
-use crate::config::{Config, Spread};
+use crate::config::{Config, NodeConfig, Spread};
 use crate::metrics::LoopCounters;
 use crate::node_list::{NodeList, SharedNodes};
 use crate::placement::slot_of;
@@ -262,10 +262,18 @@ impl Shard {
         if !at.may_try(now_ns) {
             return None;
         }
+        let tls = match tls_of(&at.config, self.config.node_tls.as_ref()) {
+            Ok(tls) => tls,
+            Err(failure) => {
+                self.node_failed(node, failure.to_string());
+                return None;
+            }
+        };
         let outgoing = Outgoing {
             to: at.config.address.clone(),
             connect_max: Some(self.config.connect_max),
             traffic: Some(Arc::clone(&self.node_traffic)),
+            tls,
         };
         let key = self.links.insert(|key| Link::new(key, io.id(), (node, lane), owner));
         let protocol = LinkProtocol { key, shard: self.this.upgrade()?, lp: self.lp.clone() };
@@ -320,6 +328,13 @@ impl Shard {
     fn wake_loop(&self) {
         self.lp.run(Box::new(|_| {}));
     }
+}
+
+/// How a node is spoken to: one on a Unix socket in the clear, others by the name of their host.
+fn tls_of(node: &NodeConfig, tls: Option<&TlsClient>) -> Result<Option<TlsClient>, TlsError> {
+    let is_tcp = matches!(node.address, Address::Tcp(_));
+    let host = node.name.rsplit_once(':').map_or(node.name.as_str(), |(host, _)| host);
+    tls.filter(|_| is_tcp).map(|tls| tls.named(host.trim_matches(['[', ']']))).transpose()
 }
 
 fn node_traffic(config: &Config) -> Traffic {

@@ -140,8 +140,12 @@ impl TlsClient {
         let builder = builder.map_err(|error| TlsError::Roots(error.to_string()))?;
         let mut config = builder.with_root_certificates(trusted).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name(name.to_owned()))?;
-        Ok(Self { config: Arc::new(config), name, handshake_max: HANDSHAKE_MAX })
+        Ok(Self { config: Arc::new(config), name: server_name(name)?, handshake_max: HANDSHAKE_MAX })
+    }
+
+    /// The same for a peer of another name.
+    pub fn named(&self, name: &str) -> Result<Self, TlsError> {
+        Ok(Self { name: server_name(name)?, ..self.clone() })
     }
 
     /// The same with another time for a handshake, from the connection's making to the handshake's end.
@@ -160,6 +164,10 @@ impl TlsClient {
     pub(crate) fn handshake_max(&self) -> Duration {
         self.handshake_max
     }
+}
+
+fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
+    ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name(name.to_owned()))
 }
 
 impl fmt::Debug for TlsClient {

@@ -4,7 +4,7 @@ use super::serve::BROKEN_STATUS;
 use super::{Outcome, output};
 use crate::cli_proxy::{Proxy, ProxyLimits};
 use proxy::config::{Config, Limits, NodeConfig, Password, Spread};
-use proxy::{Address, Running, nutcracker};
+use proxy::{Address, Running, TlsClient, TlsServer, nutcracker};
 use server::{Signal, Termination};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -65,8 +65,30 @@ fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
             vec![Pool { name: None, listen: arguments.listen.clone(), config }]
         }
     };
-    pools.iter_mut().for_each(|pool| settle(&mut pool.config, arguments));
+    let (tls, node_tls) = (tls(arguments)?, node_tls(arguments)?);
+    for Pool { config, .. } in &mut pools {
+        settle(config, arguments);
+        (config.tls, config.node_tls) = (tls.clone(), node_tls.clone());
+    }
     Ok(pools)
+}
+
+/// Certificate and key of `--tls-cert` and `--tls-key`.
+fn certificate(arguments: &Proxy) -> Result<Option<(String, String)>, String> {
+    let files = arguments.tls_cert.as_deref().zip(arguments.tls_key.as_deref());
+    files.map(|(cert, key)| Ok((read(cert)?, read(key)?))).transpose()
+}
+
+fn tls(arguments: &Proxy) -> Result<Option<TlsServer>, String> {
+    let server = |(cert, key): (String, String)| TlsServer::from_pem(cert.as_bytes(), key.as_bytes(), &[]);
+    certificate(arguments)?.map(server).transpose().map_err(|error| format!("--tls-cert, --tls-key: {error}"))
+}
+
+fn node_tls(arguments: &Proxy) -> Result<Option<TlsClient>, String> {
+    let Some(file) = &arguments.node_tls_ca else { return Ok(None) };
+    // The name is that of each node, put in where it is connected to.
+    let client = TlsClient::from_pem(read(file)?.as_bytes(), "localhost", &[]);
+    client.map(Some).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 fn nutcracker_pools(file: &Path) -> Result<Vec<Pool>, String> {
@@ -119,13 +141,17 @@ fn settle_limits(limits: &mut Limits, given: &ProxyLimits) {
     take(&mut limits.stall_max, given.stall_max);
 }
 
-/// SIGHUP: reads the nodes again. What is wrong is logged, and the nodes in force stay.
+/// SIGHUP: reads the nodes and the certificate again. What is wrong is told, and what was in force stays.
 fn reload(arguments: &Proxy, running: &[(Option<String>, Running)]) {
     let taken = pools(arguments).and_then(|pools| {
+        let certificate = certificate(arguments)?;
         for (name, running) in running {
             let pool = pools.iter().find(|pool| pool.name == *name);
             let pool = pool.ok_or_else(|| format!("pool {} is gone", name.as_deref().unwrap_or_default()))?;
             running.set_nodes(pool.config.nodes.clone()).map_err(|error| error.to_string())?;
+            if let (Some(tls), Some((cert, key))) = (&running.config().tls, &certificate) {
+                tls.replace(cert.as_bytes(), key.as_bytes()).map_err(|error| format!("--tls-cert: {error}"))?;
+            }
         }
         Ok(())
     });
