@@ -13,5 +13,5 @@ pub mod codec;
 
 pub use client::{
     ArgumentWriter, Client, Endpoint, Error, Event, FromReply, Lost, Mismatch, NotSent, Pipeline, Pool, PooledClient,
-    ServerError, Settings, Subscriber, ToArguments, Value,
+    ServerError, Settings, Subscriber, Tls, TlsError, ToArguments, Value,
 };

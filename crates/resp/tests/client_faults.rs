@@ -8,30 +8,36 @@ use std::time::{Duration, Instant};
 const SHORT: Duration = Duration::from_millis(300);
 
 /// One connection that answers once and then fails in this way, and one that answers PONG: the caller of PING gets the PONG
-/// and nothing else.
-fn check_fault(run: impl FnOnce(&mut Peer) + Send + 'static, timeout: Duration, expected: impl FnOnce(&Error) -> bool) {
-    let server = FakeServer::start(vec![
-        script(|peer| {
-            peer.expect("first");
-            peer.send(b":1\r\n");
-            run(peer);
-        }),
-        script(|peer| {
-            peer.expect("PING");
-            peer.send(b"+PONG\r\n");
-            peer.expect_end();
-        }),
-    ]);
-    let mut settings = server.settings.clone();
-    settings.timeout = timeout;
-    let mut client = Client::new(settings);
-    client.command::<()>(("GET", "first")).unwrap();
-    let error = client.command::<String>(("GET", "k")).unwrap_err();
-    assert!(expected(&error), "{error:?}");
-    client.set_timeout(Duration::from_secs(20));
-    assert_eq!(client.command::<String>("PING").unwrap(), "PONG");
-    drop(client);
-    server.finish();
+/// and nothing else. Without TLS, and with it.
+fn check_fault(
+    run: impl FnOnce(&mut Peer) + Clone + Send + 'static,
+    timeout: Duration,
+    expected: impl Fn(&Error) -> bool,
+) {
+    for start in [FakeServer::start, FakeServer::start_tls] {
+        let run = run.clone();
+        let server = start(vec![
+            script(|peer| {
+                peer.expect("first");
+                peer.send(b":1\r\n");
+                run(peer);
+            }),
+            script(|peer| {
+                peer.expect("PING");
+                peer.send(b"+PONG\r\n");
+                peer.expect_end();
+            }),
+        ]);
+        let mut client = Client::new(server.settings.clone());
+        client.command::<()>(("GET", "first")).unwrap();
+        client.set_timeout(timeout);
+        let error = client.command::<String>(("GET", "k")).unwrap_err();
+        assert!(expected(&error), "{error:?}");
+        client.set_timeout(Duration::from_secs(20));
+        assert_eq!(client.command::<String>("PING").unwrap(), "PONG");
+        drop(client);
+        server.finish();
+    }
 }
 
 #[test]
@@ -152,43 +158,48 @@ fn a_server_that_reads_no_more_until_its_replies_are_read_gets_its_replies_read(
     const COMMANDS: usize = 64;
     let text = vec![b'x'; 256 << 10];
     let reply = [format!("${}\r\n", text.len()).into_bytes(), text.clone(), b"\r\n".to_vec()].concat();
-    let server = FakeServer::start(vec![script(move |peer| {
-        for _ in 0..COMMANDS {
-            peer.request().expect("a request");
-            peer.send(&reply);
-        }
-        peer.expect_end();
-    })]);
-    let mut client = Client::new(server.settings.clone());
     let mut pipeline = Pipeline::new();
     for _ in 0..COMMANDS {
         pipeline.add(("ECHO", &text));
     }
-    let mut replies = 0;
-    client
-        .pipeline_with(&pipeline, |_, reply| {
-            assert_eq!(reply.text().map(<[u8]>::len), Some(text.len()));
-            replies += 1;
-        })
-        .unwrap();
-    assert_eq!(replies, COMMANDS);
-    drop(client);
-    server.finish();
+    for start in [FakeServer::start, FakeServer::start_tls] {
+        let reply = reply.clone();
+        let server = start(vec![script(move |peer| {
+            for _ in 0..COMMANDS {
+                peer.request().expect("a request");
+                peer.send(&reply);
+            }
+            peer.expect_end();
+        })]);
+        let mut client = Client::new(server.settings.clone());
+        let mut replies = 0;
+        client
+            .pipeline_with(&pipeline, |_, reply| {
+                assert_eq!(reply.text().map(<[u8]>::len), Some(text.len()));
+                replies += 1;
+            })
+            .unwrap();
+        assert_eq!(replies, COMMANDS);
+        drop(client);
+        server.finish();
+    }
 }
 
 #[test]
 fn a_server_that_reads_nothing_ends_the_call_at_its_deadline() {
-    let server = FakeServer::start(vec![script(|peer| {
-        peer.expect("first");
-        peer.send(b"+OK\r\n");
-        std::thread::sleep(SHORT * 4);
-    })]);
-    let mut client = Client::new(server.settings.clone());
-    client.command::<()>(("SET", "first", 1)).unwrap();
-    client.set_timeout(SHORT);
-    let error = client.command::<()>(("SET", "k", vec![0u8; 64 << 20])).unwrap_err();
-    assert!(matches!(error, Error::OutcomeUnknown(Lost::TimedOut)), "{error:?}");
-    server.finish();
+    for start in [FakeServer::start, FakeServer::start_tls] {
+        let server = start(vec![script(|peer| {
+            peer.expect("first");
+            peer.send(b"+OK\r\n");
+            std::thread::sleep(SHORT * 4);
+        })]);
+        let mut client = Client::new(server.settings.clone());
+        client.command::<()>(("SET", "first", 1)).unwrap();
+        client.set_timeout(SHORT);
+        let error = client.command::<()>(("SET", "k", vec![0u8; 64 << 20])).unwrap_err();
+        assert!(matches!(error, Error::OutcomeUnknown(Lost::TimedOut)), "{error:?}");
+        server.finish();
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "parts that tests share fail like tests")]
 
+mod certificate;
 mod fake_server;
 mod fuzz_check;
 #[path = "../../../fuzz/mutation.rs"]
@@ -12,6 +13,7 @@ mod client_faults;
 mod client_pool;
 mod client_redis;
 mod client_subscriber;
+mod client_tls;
 mod codec_properties;
 mod codec_replies;
 mod codec_requests;

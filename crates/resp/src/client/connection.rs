@@ -45,8 +45,11 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects, without opening a session.
+    ///
+    /// # Errors
+    /// As [`Stream::connect`].
     pub(crate) fn open(settings: &Settings, deadline: Instant) -> io::Result<Connection> {
-        let stream = Stream::connect(&settings.endpoint, deadline)?;
+        let stream = Stream::connect(settings, deadline)?;
         stream.set_receive_timeout(settings.timeout)?;
         Ok(Connection {
             stream,
@@ -224,7 +227,13 @@ impl Connection {
     #[cold]
     fn wait_while_full(&mut self, deadline: Instant) -> Result<(), Error> {
         let readiness = self.stream.wait(true, deadline).map_err(Lost::from)?;
-        if readiness.is_readable && !readiness.is_writable { self.receive_now().map(drop) } else { Ok(()) }
+        if !readiness.is_readable || readiness.is_writable {
+            return Ok(());
+        }
+        match self.receive_now() {
+            Err(Error::OutcomeUnknown(Lost::TimedOut)) => Ok(()),
+            received => received.map(drop),
+        }
     }
 
     /// Receives something. The first time in an exchange one system call waits for it; later ones ask for the time left.
@@ -234,16 +243,21 @@ impl Connection {
             self.may_block = false;
             let room = self.input.room(self.reply_bytes_max)?;
             match self.stream.receive(room) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+                // The caller's next attempt asks for the time that is left.
+                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
+                    return Ok(());
+                }
                 received => return self.received(received).map(drop),
             }
         }
-        match self.receive_now() {
-            Err(Error::OutcomeUnknown(Lost::TimedOut)) => {}
-            received => return received.map(drop),
+        loop {
+            match self.receive_now() {
+                Err(Error::OutcomeUnknown(Lost::TimedOut)) => {}
+                received => return received.map(drop),
+            }
+            // What arrives may be a part of a record of TLS: then nothing is there to be read yet.
+            self.stream.wait(false, deadline).map_err(Lost::from)?;
         }
-        self.stream.wait(false, deadline).map_err(Lost::from)?;
-        self.receive_now().map(drop)
     }
 
     /// Receives what is there; `TimedOut` if that is nothing.

@@ -30,6 +30,9 @@ pub enum NotSent {
     Address(String),
     /// No connection could be made within the time of the call.
     Connect(io::Error),
+    /// One side refused the other's TLS: the server's certificate has an unknown issuer, another name or no more validity, the
+    /// server wants a certificate of the client, or speaks no TLS. The error says which.
+    Tls(io::Error),
     /// The server refused the password, the database or the protocol.
     Handshake(ServerError),
     /// A pool had no client free within the time of the call.
@@ -106,6 +109,7 @@ impl fmt::Display for NotSent {
         match self {
             NotSent::Address(reason) => formatter.write_str(reason),
             NotSent::Connect(error) => write!(formatter, "no connection: {error}"),
+            NotSent::Tls(error) => error.fmt(formatter),
             NotSent::Handshake(error) => write!(formatter, "the server refused the session: {error}"),
             NotSent::PoolExhausted => formatter.write_str("no client of the pool became free in time"),
             NotSent::QueueFull => formatter.write_str("no connection, and the queue is full"),
@@ -140,7 +144,7 @@ impl fmt::Display for Mismatch {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::NotSent(NotSent::Connect(error)) => Some(error),
+            Error::NotSent(NotSent::Connect(error) | NotSent::Tls(error)) => Some(error),
             Error::OutcomeUnknown(Lost::Io(error)) => Some(error.as_ref()),
             Error::NotSent(NotSent::Handshake(error)) | Error::Server(error) => Some(error),
             Error::Protocol(error) => Some(error),

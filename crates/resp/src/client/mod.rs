@@ -5,7 +5,7 @@
 //! | what an application sees | `client`, `pipeline`, `command` (arguments), `from_reply`, `value`, `error`, `settings` |
 //! | many threads | `pool` |
 //! | messages | `subscriber` |
-//! | a connection | `stream` (system calls), `input` (buffer), `connection` (exchanges), `session` (HELLO, AUTH, SELECT) |
+//! | a connection | `stream` (system calls), `tls` (encryption), `input` (buffer), `connection` (exchanges), `session` (HELLO, AUTH, SELECT) |
 //! | without replies | `silence`, `queue` |
 //! | when to connect again | `backoff` |
 
@@ -25,6 +25,7 @@ mod settings;
 mod silence;
 mod stream;
 mod subscriber;
+mod tls;
 mod value;
 
 pub use client::Client;
@@ -35,4 +36,5 @@ pub use pipeline::Pipeline;
 pub use pool::{Pool, PooledClient};
 pub use settings::{Endpoint, Settings};
 pub use subscriber::{Event, Subscriber};
+pub use tls::{Tls, TlsError};
 pub use value::Value;

@@ -5,7 +5,7 @@
 
 use super::command;
 use super::connection::Connection;
-use super::error::{Error, NotSent, ServerError};
+use super::error::{Error, Lost, NotSent, ServerError};
 use super::settings::Settings;
 use crate::codec::{Version, View};
 use std::io;
@@ -17,9 +17,9 @@ const DEFAULT_USER: &str = "default";
 /// Connects and opens the session.
 ///
 /// # Errors
-/// [`NotSent::Connect`], which another attempt may mend, or [`NotSent::Handshake`].
+/// [`NotSent::Connect`], which another attempt may mend, or [`NotSent::Tls`] or [`NotSent::Handshake`].
 pub(crate) fn open(settings: &Settings, deadline: Instant) -> Result<Connection, NotSent> {
-    let mut connection = Connection::open(settings, deadline).map_err(NotSent::Connect)?;
+    let mut connection = Connection::open(settings, deadline).map_err(of_connect)?;
     let (request, count) = request(settings);
     if count == 0 {
         return Ok(connection);
@@ -35,7 +35,7 @@ pub(crate) fn open(settings: &Settings, deadline: Instant) -> Result<Connection,
         .and_then(|()| connection.pipeline(&request, count, deadline, &mut on_reply));
     match (refusal, outcome) {
         (Some(refusal), _) => Err(NotSent::Handshake(refusal)),
-        (None, outcome) => outcome.map(|()| connection).map_err(|error| NotSent::Connect(as_io(error))),
+        (None, outcome) => outcome.map(|()| connection).map_err(|error| of_connect(as_io(error))),
     }
 }
 
@@ -66,7 +66,13 @@ fn request(settings: &Settings) -> (Vec<u8>, usize) {
 /// A session that was not opened counts as a connection that was not made.
 fn as_io(error: Error) -> io::Error {
     match error {
-        Error::OutcomeUnknown(super::error::Lost::TimedOut) => io::ErrorKind::TimedOut.into(),
+        Error::OutcomeUnknown(Lost::TimedOut) => io::ErrorKind::TimedOut.into(),
+        Error::OutcomeUnknown(Lost::Io(error)) => io::Error::new(error.kind(), error.to_string()),
         error => io::Error::other(error.to_string()),
     }
+}
+
+/// Tells the refusals of TLS (see `Stream::connect`) from what another attempt may mend.
+fn of_connect(error: io::Error) -> NotSent {
+    if error.kind() == io::ErrorKind::InvalidData { NotSent::Tls(error) } else { NotSent::Connect(error) }
 }

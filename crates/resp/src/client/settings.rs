@@ -4,17 +4,27 @@
 //! |---|---|
 //! | `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]` | TCP; port 6379, database 0 |
 //! | `unix:///PATH[?db=DATABASE]` | a Unix socket; user and password as `?user=` and `&password=` |
-//! | `rediss://…` | TLS, which this build refuses |
+//! | `rediss://…` | the same over TLS; the certificate must be for HOST |
+//!
+//! | of `rediss://` | means |
+//! |---|---|
+//! | `?ca=FILE` | only the certificates of this PEM file are trusted, instead of the system's |
+//! | `?cert=FILE&key=FILE` | certificate and private key of the client, for servers that want them |
+//! | `?name=NAME` | name or address that the certificate must be for, instead of HOST |
 //!
 //! `?protocol=resp3` opens the session with `HELLO 3`. User, password and path are percent-encoded.
 
 use super::error::NotSent;
+use super::tls::{Tls, TlsError};
 use crate::codec::Version;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Port of a Redis server.
 const PORT: u16 = 6379;
+
+/// Names of the options of an address.
+const OPTIONS: &str = "db, user, password, protocol, and for rediss:// ca, cert, key, name";
 
 /// No call waits longer, whatever it was given: moments further off need not exist.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -44,6 +54,8 @@ pub enum Endpoint {
 pub struct Settings {
     /// Where the server listens.
     pub endpoint: Endpoint,
+    /// TLS, if the server speaks it there.
+    pub tls: Option<Tls>,
     /// User of the server's access list; without one the password is that of the default user.
     pub user: Option<String>,
     /// Password, if the server wants one.
@@ -71,10 +83,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Default settings for an address.
+    /// Default settings for an address. For `rediss://` this reads the files of trusted certificates.
     ///
     /// # Errors
-    /// [`NotSent::Address`] says what is wrong with it.
+    /// [`NotSent::Address`] says what is wrong with it, or with a file.
     pub fn of(address: &str) -> Result<Settings, NotSent> {
         parse(address).map_err(|reason| NotSent::Address(format!("`{}`: {reason}", without_secret(address))))
     }
@@ -83,6 +95,7 @@ impl Settings {
     pub fn for_endpoint(endpoint: Endpoint) -> Settings {
         Settings {
             endpoint,
+            tls: None,
             user: None,
             password: None,
             database: 0,
@@ -104,6 +117,7 @@ impl std::fmt::Debug for Settings {
         formatter
             .debug_struct("Settings")
             .field("endpoint", &self.endpoint)
+            .field("tls", &self.tls)
             .field("user", &self.user)
             .field("database", &self.database)
             .field("version", &self.version)
@@ -121,18 +135,50 @@ fn without_secret(address: &str) -> String {
 }
 
 fn parse(address: &str) -> Result<Settings, String> {
-    let (scheme, rest) = address.split_once("://").ok_or("an address begins with redis:// or unix://")?;
+    let (scheme, rest) = address.split_once("://").ok_or("an address begins with redis://, rediss:// or unix://")?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let mut settings = match scheme {
-        "redis" => parse_tcp(rest)?,
+        "redis" | "rediss" => parse_tcp(rest)?,
         "unix" => parse_unix(rest)?,
-        "rediss" => return Err("TLS (rediss://) is not part of this build; redis:// and unix:// are".to_owned()),
-        _ => return Err(format!("`{scheme}` is not known; allowed: redis, unix")),
+        _ => return Err(format!("`{scheme}` is not known; allowed: redis, rediss, unix")),
     };
+    let mut tls = (scheme == "rediss").then(TlsOptions::default);
     for option in query.split('&').filter(|option| !option.is_empty()) {
-        set(&mut settings, option)?;
+        set(&mut settings, tls.as_mut(), option)?;
     }
+    settings.tls = tls.map(|tls| tls.load(&settings.endpoint)).transpose()?;
     Ok(settings)
+}
+
+/// Options of an address about TLS.
+#[derive(Default)]
+struct TlsOptions {
+    roots: Option<String>,
+    certificate: Option<String>,
+    key: Option<String>,
+    server_name: Option<String>,
+}
+
+impl TlsOptions {
+    fn load(self, endpoint: &Endpoint) -> Result<Tls, String> {
+        let host = match endpoint {
+            Endpoint::Tcp { host, .. } => host.as_str(),
+            Endpoint::Unix(_) => "",
+        };
+        let server_name = self.server_name.as_deref().unwrap_or(host);
+        let in_words = |error: TlsError| error.to_string();
+        let tls = match self.roots {
+            Some(path) => Tls::with_roots_file(Path::new(&path), server_name),
+            None => Tls::with_system_roots(server_name),
+        };
+        match (tls.map_err(in_words)?, self.certificate, self.key) {
+            (tls, None, None) => Ok(tls),
+            (tls, Some(certificate), Some(key)) => {
+                tls.with_identity_files(Path::new(&certificate), Path::new(&key)).map_err(in_words)
+            }
+            _ => Err("`cert` and `key` belong together".to_owned()),
+        }
+    }
 }
 
 fn parse_unix(path: &str) -> Result<Settings, String> {
@@ -174,8 +220,9 @@ fn parse_host(text: &str) -> Result<Endpoint, String> {
     Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }
 
-fn set(settings: &mut Settings, option: &str) -> Result<(), String> {
+fn set(settings: &mut Settings, tls: Option<&mut TlsOptions>, option: &str) -> Result<(), String> {
     let (name, value) = option.split_once('=').unwrap_or((option, ""));
+    let of_tls = || tls.ok_or_else(|| format!("option `{name}` is for rediss:// alone"));
     match (name, value) {
         ("db", database) => settings.database = number(database)?,
         ("user", user) => settings.user = Some(decode(user)?),
@@ -183,7 +230,11 @@ fn set(settings: &mut Settings, option: &str) -> Result<(), String> {
         ("protocol", "resp2" | "2") => settings.version = Version::Resp2,
         ("protocol", "resp3" | "3") => settings.version = Version::Resp3,
         ("protocol", other) => return Err(format!("protocol `{other}` is not known; allowed: resp2, resp3")),
-        _ => return Err(format!("option `{name}` is not known; allowed: db, user, password, protocol")),
+        ("ca", path) => of_tls()?.roots = Some(decode(path)?),
+        ("cert", path) => of_tls()?.certificate = Some(decode(path)?),
+        ("key", path) => of_tls()?.key = Some(decode(path)?),
+        ("name", server_name) => of_tls()?.server_name = Some(decode(server_name)?),
+        _ => return Err(format!("option `{name}` is not known; allowed: {OPTIONS}")),
     }
     Ok(())
 }
@@ -230,6 +281,7 @@ mod tests {
         assert_eq!((settings.user, settings.password.as_deref()), (None, Some("secret")));
         let settings = Settings::of("unix:///run/my%20redis.sock?db=2&password=x").unwrap();
         assert_eq!(settings.endpoint, Endpoint::Unix(PathBuf::from("/run/my redis.sock")));
+        assert_eq!(settings.tls, None);
         assert_eq!((settings.database, settings.password.as_deref()), (2, Some("x")));
     }
 
@@ -238,7 +290,11 @@ mod tests {
         for (address, words) in [
             ("localhost:6379", "begins with"),
             ("http://h", "`http` is not known"),
-            ("rediss://h", "TLS"),
+            ("rediss://h?ca=/none.pem", "/none.pem: "),
+            ("rediss://h?name=no%20name", "`no name` is neither"),
+            ("rediss://h?cert=/none.pem", "belong together"),
+            ("redis://h?ca=/none.pem", "`ca` is for rediss:// alone"),
+            ("unix:///s?name=h", "`name` is for rediss:// alone"),
             ("redis://", "host"),
             ("redis://h:0", "port"),
             ("redis://h:99999", "port"),

@@ -4,14 +4,15 @@
 //! reply or with the socket's timeout. Only where a request does not fit into the socket, or a reply comes in parts, `poll`
 //! joins them.
 //!
-//! TLS will be a third variant here: its bytes go through the same four operations.
+//! TLS is a variant of the stream, behind the same operations (`tls/channel.rs`).
 
-use super::settings::Endpoint;
+use super::settings::{Endpoint, Settings};
+use super::tls::{Channel, Tls};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,36 +31,63 @@ pub(crate) struct Readiness {
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<Channel>),
 }
 
 impl Stream {
-    /// Connects within this time. Looking up a host's name is the system's own affair and may take longer.
-    pub(crate) fn connect(endpoint: &Endpoint, deadline: Instant) -> io::Result<Stream> {
-        match endpoint {
-            Endpoint::Tcp { host, port } => connect_tcp(host, *port, deadline).map(Stream::Tcp),
-            Endpoint::Unix(path) => connect_unix(path).map(Stream::Unix),
+    /// Connects within this time, and shakes hands where TLS is set. Looking up a host's name is the system's own affair and
+    /// may take longer.
+    ///
+    /// # Errors
+    /// `InvalidData`: one side refused the other's TLS; a further attempt would end in the same way.
+    pub(crate) fn connect(settings: &Settings, deadline: Instant) -> io::Result<Stream> {
+        match (&settings.endpoint, &settings.tls) {
+            (Endpoint::Tcp { host, port }, None) => connect_tcp(host, *port, deadline).map(Stream::Tcp),
+            (Endpoint::Unix(path), None) => connect_unix(path).map(Stream::Unix),
+            (Endpoint::Tcp { host, port }, Some(tls)) => {
+                Stream::encrypted(connect_tcp(host, *port, deadline)?.into(), tls, deadline)
+            }
+            (Endpoint::Unix(path), Some(tls)) => Stream::encrypted(connect_unix(path)?.into(), tls, deadline),
         }
     }
 
-    /// Sends what fits into the socket at once. With `more_follows` the kernel may gather bytes until a packet is full; it
-    /// sends them at the latest when the peer has acknowledged all before, or after 200 ms (tcp(7), TCP_CORK).
+    fn encrypted(socket: OwnedFd, tls: &Tls, deadline: Instant) -> io::Result<Stream> {
+        Channel::open(socket, tls, deadline).map(|channel| Stream::Tls(Box::new(channel)))
+    }
+
+    /// Sends what fits into the socket at once. After `WouldBlock` the next call has to bring the same bytes again: TLS may have
+    /// sent a part of their record. With `more_follows` the kernel may gather bytes until a packet is full; it sends them at
+    /// the latest when the peer has acknowledged all before, or after 200 ms (tcp(7), TCP_CORK).
     #[inline]
-    pub(crate) fn send_now(&self, bytes: &[u8], more_follows: bool) -> io::Result<usize> {
+    pub(crate) fn send_now(&mut self, bytes: &[u8], more_follows: bool) -> io::Result<usize> {
+        if let Stream::Tls(channel) = self {
+            return channel.send_now(bytes, more_follows);
+        }
         let more = if more_follows { SendFlags::MORE } else { SendFlags::empty() };
         Ok(send(self, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL | more)?)
     }
 
     /// Receives, and waits no longer than the timeout that was set; 0 is the end of the connection.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the timeout ended, or what came is a part of a record of TLS.
     #[inline]
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => (&*stream).read(buffer),
-            Stream::Unix(stream) => (&*stream).read(buffer),
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tls(channel) => channel.receive(buffer),
         }
     }
 
     /// Receives what is there.
-    pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// `WouldBlock`: nothing is, or a part of a record of TLS.
+    pub(crate) fn receive_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Stream::Tls(channel) = self {
+            return channel.receive_now(buffer);
+        }
         let (received, _) = recv(self, buffer, RecvFlags::DONTWAIT)?;
         Ok(received)
     }
@@ -70,6 +98,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.set_read_timeout(timeout),
             Stream::Unix(stream) => stream.set_read_timeout(timeout),
+            Stream::Tls(channel) => Ok(sockopt::set_socket_timeout(channel, sockopt::Timeout::Recv, timeout)?),
         }
     }
 
@@ -77,29 +106,39 @@ impl Stream {
     ///
     /// # Errors
     /// `TimedOut` at the deadline.
-    pub(crate) fn wait(&self, wants_write: bool, deadline: Instant) -> io::Result<Readiness> {
-        let interest = if wants_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
+    pub(crate) fn wait(&mut self, wants_write: bool, deadline: Instant) -> io::Result<Readiness> {
+        if let Stream::Tls(channel) = self
+            && channel.has_clear_bytes()
+        {
+            return Ok(Readiness { is_readable: true, is_writable: false });
+        }
+        wait(self.as_fd(), wants_write, deadline)
+    }
+}
+
+/// [`Stream::wait`] of a bare socket.
+pub(super) fn wait(socket: BorrowedFd<'_>, wants_write: bool, deadline: Instant) -> io::Result<Readiness> {
+    let interest = if wants_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut sockets = [PollFd::new(&socket, interest)];
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut sockets, timeout.as_ref()) {
+            Ok(0) => {}
+            Ok(_) => {
+                let events = sockets[0].revents();
+                // A broken socket is ready for both: the operation then says what is wrong.
+                let is_broken = events.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
+                return Ok(Readiness {
+                    is_readable: is_broken || events.contains(PollFlags::IN),
+                    is_writable: is_broken || events.contains(PollFlags::OUT),
+                });
             }
-            let mut sockets = [PollFd::new(self, interest)];
-            let timeout = Timespec::try_from(left).ok();
-            match poll(&mut sockets, timeout.as_ref()) {
-                Ok(0) => {}
-                Ok(_) => {
-                    let events = sockets[0].revents();
-                    // A broken socket is ready for both: the operation then says what is wrong.
-                    let is_broken = events.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
-                    return Ok(Readiness {
-                        is_readable: is_broken || events.contains(PollFlags::IN),
-                        is_writable: is_broken || events.contains(PollFlags::OUT),
-                    });
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -110,6 +149,7 @@ impl AsFd for Stream {
         match self {
             Stream::Tcp(stream) => stream.as_fd(),
             Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tls(channel) => channel.as_fd(),
         }
     }
 }

@@ -1,9 +1,15 @@
-//! A server that does what a test says, one script for each connection, in order.
+//! A server that does what a test says, one script for each connection, in order; with TLS where a test wants it.
 
-use resp::Settings;
+use crate::certificate::{Authority, Pair};
 use resp::codec::{Limits, RequestFramer};
-use std::io::{Read, Write};
+use resp::{Settings, Tls};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,14 +25,40 @@ pub(crate) struct FakeServer {
 
 /// The server's end of a connection.
 pub(crate) struct Peer {
-    stream: TcpStream,
+    stream: Wire,
     /// Received, and not yet asked for.
     input: Vec<u8>,
+}
+
+enum Wire {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
 impl FakeServer {
     /// Accepts a connection for each script; then the port is closed.
     pub(crate) fn start(scripts: Vec<Script>) -> FakeServer {
+        FakeServer::run(scripts, Wire::Plain)
+    }
+
+    /// The same over TLS, which the settings are for.
+    pub(crate) fn start_tls(scripts: Vec<Script>) -> FakeServer {
+        let authority = Authority::new();
+        let mut server = FakeServer::start_tls_with(&authority.issue("127.0.0.1"), scripts);
+        server.settings.tls = Some(Tls::with_roots(authority.certificate.as_bytes(), "127.0.0.1").unwrap());
+        server
+    }
+
+    /// With this certificate; the settings are those without TLS.
+    pub(crate) fn start_tls_with(pair: &Pair, scripts: Vec<Script>) -> FakeServer {
+        let config = server_config(pair);
+        FakeServer::run(scripts, move |stream| {
+            let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            Wire::Tls(Box::new(StreamOwned::new(session, stream)))
+        })
+    }
+
+    fn run(scripts: Vec<Script>, wire: impl Fn(TcpStream) -> Wire + Send + 'static) -> FakeServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut settings = Settings::of(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
         settings.timeout = LIMIT;
@@ -34,7 +66,7 @@ impl FakeServer {
             for script in scripts {
                 let (stream, _) = listener.accept().unwrap();
                 stream.set_read_timeout(Some(LIMIT)).unwrap();
-                script(&mut Peer { stream, input: Vec::new() });
+                script(&mut Peer { stream: wire(stream), input: Vec::new() });
             }
         });
         FakeServer { settings, thread: Some(thread) }
@@ -49,13 +81,14 @@ impl FakeServer {
 impl Peer {
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
+        self.stream.flush().unwrap();
     }
 
     /// Sends what the socket takes at once, and gives the number of bytes.
     pub(crate) fn send_some(&mut self, bytes: &[u8]) -> usize {
-        self.stream.set_nonblocking(true).unwrap();
+        self.stream.socket().set_nonblocking(true).unwrap();
         let sent = self.stream.write(bytes).unwrap_or(0);
-        self.stream.set_nonblocking(false).unwrap();
+        self.stream.socket().set_nonblocking(false).unwrap();
         sent
     }
 
@@ -72,7 +105,9 @@ impl Peer {
             match self.stream.read(&mut buffer) {
                 Ok(0) => return None,
                 Ok(read) => self.input.extend_from_slice(&buffer[..read]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) => {
+                    return None;
+                }
                 Err(error) => panic!("the fake server read {error}"),
             }
         }
@@ -85,10 +120,67 @@ impl Peer {
         assert!(request.contains(text), "{request:?} has no {text:?}");
     }
 
+    /// Waits until the client gives up the handshake; drops what it sends for that.
+    pub(crate) fn expect_refusal(&mut self) {
+        loop {
+            match self.stream.read(&mut [0; 4096]) {
+                Ok(0) => return,
+                Ok(_) => assert!(matches!(self.stream, Wire::Plain(_)), "the client completed the handshake"),
+                Err(error) => {
+                    let expected = [ErrorKind::InvalidData, ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
+                    assert!(expected.contains(&error.kind()), "the fake server read {error}");
+                    return;
+                }
+            }
+        }
+    }
+
     /// Waits until the client closes.
     pub(crate) fn expect_end(&mut self) {
         assert_eq!(self.request(), None, "a request where none was to come");
     }
+}
+
+impl Wire {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Wire::Plain(stream) => stream,
+            Wire::Tls(stream) => &stream.sock,
+        }
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => stream.read(room),
+            Wire::Tls(stream) => stream.read(room),
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => stream.write(bytes),
+            Wire::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Wire::Plain(stream) => stream.flush(),
+            Wire::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+fn server_config(pair: &Pair) -> Arc<ServerConfig> {
+    let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes()).collect::<Result<_, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    Arc::new(builder.with_single_cert(chain, key).unwrap())
 }
 
 /// A script.

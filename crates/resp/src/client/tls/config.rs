@@ -1,0 +1,227 @@
+//! Settings of TLS: which certificates are trusted, which name the server must have, which certificate the client shows.
+//!
+//! Files are read when the settings are made, not when a connection is: a wrong file is reported at once, and the clients of
+//! a pool share one copy. To use changed files, make the settings anew.
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Variable of the environment that names another file of the system's roots, as for OpenSSL.
+const ROOTS_VARIABLE: &str = "SSL_CERT_FILE";
+/// Where systems keep the certificates that they trust, in one PEM file.
+const ROOTS_FILES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt", // Debian, Ubuntu, Arch, Gentoo
+    "/etc/pki/tls/certs/ca-bundle.crt",   // Fedora, Red Hat
+    "/etc/ssl/ca-bundle.pem",             // SUSE
+    "/etc/ssl/cert.pem",                  // Alpine, BSD, macOS
+];
+
+/// Why TLS cannot be used as it was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The system's reason.
+        reason: String,
+    },
+    /// The system has no file of trusted certificates at any of the usual places.
+    NoSystemRoots,
+    /// The text of trusted certificates has no PEM block of a certificate, or a damaged one.
+    Roots(String),
+    /// The server's name is neither a DNS name nor an IP address.
+    Name(String),
+    /// The client's certificate or its key cannot be used, or they are not of one pair.
+    Identity(String),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlsError::File { path, reason } => write!(formatter, "{}: {reason}", path.display()),
+            TlsError::NoSystemRoots => write!(
+                formatter,
+                "the system's trusted certificates are at none of the usual places; name a file with `ca` or {ROOTS_VARIABLE}"
+            ),
+            TlsError::Roots(reason) => write!(formatter, "trusted certificates: {reason}"),
+            TlsError::Name(name) => write!(formatter, "`{name}` is neither a DNS name nor an IP address"),
+            TlsError::Identity(reason) => write!(formatter, "the client's certificate: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// The client's side of TLS. Cheap to clone; clones resume one another's sessions.
+#[derive(Clone)]
+pub struct Tls {
+    config: Arc<ClientConfig>,
+    roots: Arc<RootCertStore>,
+    server_name: ServerName<'static>,
+}
+
+impl Tls {
+    /// Trusts the certificates that the system trusts, or those of the file that the environment's `SSL_CERT_FILE` names.
+    /// `server_name` is the DNS name or IP address that the server's certificate must be for.
+    ///
+    /// # Errors
+    /// There is no such file, or the name is none.
+    pub fn with_system_roots(server_name: &str) -> Result<Tls, TlsError> {
+        let pem = read_file(&system_roots_file()?)?;
+        let mut roots = RootCertStore::empty();
+        // One certificate that this library cannot read must not make all others useless.
+        let (added, _) = roots.add_parsable_certificates(certificates(&pem).map_err(TlsError::Roots)?);
+        if added == 0 {
+            return Err(TlsError::Roots("none of the system's can be used".to_owned()));
+        }
+        Tls::of(roots, server_name)
+    }
+
+    /// Trusts the certificates of this PEM text and what their owners have issued, and nothing else.
+    ///
+    /// # Errors
+    /// The text holds no certificate, or a damaged one, or the name is none.
+    pub fn with_roots(pem: &[u8], server_name: &str) -> Result<Tls, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for root in certificates(pem).map_err(TlsError::Roots)? {
+            roots.add(root).map_err(|error| TlsError::Roots(error.to_string()))?;
+        }
+        Tls::of(roots, server_name)
+    }
+
+    /// [`Tls::with_roots`] of a file.
+    ///
+    /// # Errors
+    /// As there, or the file cannot be read.
+    pub fn with_roots_file(path: &Path, server_name: &str) -> Result<Tls, TlsError> {
+        Tls::with_roots(&read_file(path)?, server_name)
+    }
+
+    /// Has the client show a certificate where the server asks for one, as Redis does by default (`tls-auth-clients`). Both
+    /// are PEM: a certificate with those of its issuers behind it, and its private key (PKCS #8, PKCS #1 or SEC 1).
+    ///
+    /// # Errors
+    /// One of them cannot be used, or they are not of one pair.
+    pub fn with_identity(self, certificate: &[u8], key: &[u8]) -> Result<Tls, TlsError> {
+        let chain = certificates(certificate).map_err(TlsError::Identity)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsError::Identity(error.to_string()))?;
+        let config = builder(&self.roots)?.with_client_auth_cert(chain, key);
+        let config = config.map_err(|error| TlsError::Identity(error.to_string()))?;
+        Ok(Tls { config: Arc::new(config), ..self })
+    }
+
+    /// [`Tls::with_identity`] of files.
+    ///
+    /// # Errors
+    /// As there, or a file cannot be read.
+    pub fn with_identity_files(self, certificate: &Path, key: &Path) -> Result<Tls, TlsError> {
+        self.with_identity(&read_file(certificate)?, &read_file(key)?)
+    }
+
+    fn of(roots: RootCertStore, server_name: &str) -> Result<Tls, TlsError> {
+        let name = ServerName::try_from(server_name.to_owned());
+        let server_name = name.map_err(|_| TlsError::Name(server_name.to_owned()))?;
+        let roots = Arc::new(roots);
+        let config = Arc::new(builder(&roots)?.with_no_client_auth());
+        Ok(Tls { config, roots, server_name })
+    }
+
+    /// The client's end of a session that is about to begin.
+    pub(crate) fn new_session(&self) -> Result<ClientConnection, rustls::Error> {
+        ClientConnection::new(Arc::clone(&self.config), self.server_name.clone())
+    }
+}
+
+/// Clones are equal. Settings that were made apart are not: what their files held may differ.
+impl PartialEq for Tls {
+    fn eq(&self, other: &Tls) -> bool {
+        Arc::ptr_eq(&self.config, &other.config) && self.server_name == other.server_name
+    }
+}
+
+impl Eq for Tls {}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Tls").field("server_name", &self.server_name.to_str()).finish_non_exhaustive()
+    }
+}
+
+type Builder = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
+
+fn builder(roots: &Arc<RootCertStore>) -> Result<Builder, TlsError> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| TlsError::Roots(error.to_string()))?;
+    Ok(builder.with_root_certificates(Arc::clone(roots)))
+}
+
+/// The certificates of a PEM text, one at least.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|error| error.to_string())?;
+    if all.is_empty() { Err("no PEM block of a certificate".to_owned()) } else { Ok(all) }
+}
+
+fn system_roots_file() -> Result<PathBuf, TlsError> {
+    let named = std::env::var_os(ROOTS_VARIABLE).map(PathBuf::from);
+    let usual = || ROOTS_FILES.iter().map(PathBuf::from).find(|path| path.is_file());
+    named.or_else(usual).ok_or(TlsError::NoSystemRoots)
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|error| TlsError::File { path: path.to_owned(), reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(name: &str) -> (String, String) {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    }
+
+    #[test]
+    fn a_client_needs_roots_and_a_name() {
+        let (root, key) = pair("a.test");
+        let of = |roots: &str, name: &str| Tls::with_roots(roots.as_bytes(), name).map(drop);
+        assert_eq!(of(&root, "a.test"), Ok(()));
+        assert_eq!(of(&root, "127.0.0.1"), Ok(()));
+        assert_eq!(of("", "a.test"), Err(TlsError::Roots("no PEM block of a certificate".to_owned())));
+        assert_eq!(of(&key, "a.test"), Err(TlsError::Roots("no PEM block of a certificate".to_owned())));
+        assert_eq!(of(&root, "no name"), Err(TlsError::Name("no name".to_owned())));
+    }
+
+    #[test]
+    fn a_certificate_of_the_client_needs_its_own_key() {
+        let ((certificate, key), (_, other_key)) = (pair("a.test"), pair("b.test"));
+        let tls = Tls::with_roots(certificate.as_bytes(), "a.test").unwrap();
+        let with = |key: &str| tls.clone().with_identity(certificate.as_bytes(), key.as_bytes()).map(drop);
+        assert_eq!(with(&key), Ok(()));
+        for key in [other_key.as_str(), "", &certificate] {
+            assert!(matches!(with(key), Err(TlsError::Identity(_))), "{:?}", with(key));
+        }
+    }
+
+    #[test]
+    fn clones_are_equal_and_others_are_not() {
+        let (root, _) = pair("a.test");
+        let of = |name| Tls::with_roots(root.as_bytes(), name).unwrap();
+        let tls = of("a.test");
+        assert_eq!(tls, tls.clone());
+        assert_ne!(tls, of("a.test"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let error = Tls::with_roots_file(Path::new("/none/roots.pem"), "a.test").unwrap_err().to_string();
+        assert!(error.starts_with("/none/roots.pem: "), "{error}");
+    }
+}
