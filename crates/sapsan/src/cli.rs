@@ -256,7 +256,7 @@ pub(crate) struct Token {
 
 #[derive(Debug, Args)]
 pub(crate) struct Reshard {
-    /// Where the keys are: HOST:PORT, redis://USER:PASSWORD@HOST:PORT or unix:///PATH
+    /// Where the keys are: HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://… (TLS) or unix:///PATH
     #[arg(long, value_name = "ADDR")]
     pub(crate) from: String,
     /// Where they go, in the order of the proxy's nodes: addresses of the same form, by commas
