@@ -2,7 +2,7 @@
 
 use crate::certificate::Authority;
 use crate::fake_server::{FakeServer, Peer, script};
-use crate::redis_server::RedisServer;
+use crate::redis_tls::TlsRedis;
 use resp::{Client, Endpoint, Error, Event, Lost, NotSent, Pipeline, Pool, Settings, Subscriber, Tls};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ fn commands_pipelines_and_large_values_pass_in_both_versions() {
     let authority = Authority::new();
     for version in ["TLSv1.2", "TLSv1.3"] {
         let arguments = [&ANY_CLIENT[..], &["--tls-protocols", version]].concat();
-        let Some(server) = RedisServer::start_tls(&authority, &arguments) else { return };
+        let Some(server) = TlsRedis::start(&authority, &arguments) else { return };
         let mut client = Client::connect(&format!("{}&protocol=resp3", server.tls_address())).unwrap();
         client.set_timeout(PATIENCE);
         client.command::<()>(("SET", "k", "v")).unwrap();
@@ -49,7 +49,7 @@ fn check_large_value(client: &mut Client) {
 #[test]
 fn commands_without_replies_are_executed_in_order() {
     let authority = Authority::new();
-    let Some(server) = RedisServer::start_tls(&authority, &ANY_CLIENT) else { return };
+    let Some(server) = TlsRedis::start(&authority, &ANY_CLIENT) else { return };
     let mut client = Client::connect(&server.tls_address()).unwrap();
     for number in 0..5_000 {
         client.noreply(("RPUSH", "list", number)).unwrap();
@@ -61,7 +61,7 @@ fn commands_without_replies_are_executed_in_order() {
 #[test]
 fn threads_share_a_pool() {
     let authority = Authority::new();
-    let Some(server) = RedisServer::start_tls(&authority, &ANY_CLIENT) else { return };
+    let Some(server) = TlsRedis::start(&authority, &ANY_CLIENT) else { return };
     let pool = Pool::new(Settings::of(&server.tls_address()).unwrap(), 3);
     std::thread::scope(|scope| {
         for _ in 0..6 {
@@ -74,7 +74,7 @@ fn threads_share_a_pool() {
 #[test]
 fn client_and_subscriber_connect_again_after_a_restart() {
     let authority = Authority::new();
-    let Some(mut server) = RedisServer::start_tls(&authority, &ANY_CLIENT) else { return };
+    let Some(mut server) = TlsRedis::start(&authority, &ANY_CLIENT) else { return };
     let mut client = Client::connect(&server.tls_address()).unwrap();
     client.select(3).unwrap();
     let mut subscriber = Subscriber::connect(Settings::of(&server.tls_address()).unwrap()).unwrap();
@@ -95,7 +95,7 @@ fn client_and_subscriber_connect_again_after_a_restart() {
 #[test]
 fn a_server_that_wants_a_certificate_of_the_client_gets_it() {
     let authority = Authority::new();
-    let Some(server) = RedisServer::start_tls(&authority, &[]) else { return };
+    let Some(server) = TlsRedis::start(&authority, &[]) else { return };
     let own = authority.issue("client.test");
     let mut settings = Settings::of(&server.tls_address()).unwrap();
     let tls = settings.tls.clone().unwrap();
@@ -147,7 +147,7 @@ fn the_system_does_not_trust_an_authority_that_a_test_made() {
         Ok(tls) => check_refused(&server, tls, "unknown issuer"),
         Err(error) => {
             assert_eq!(error, resp::TlsError::NoSystemRoots);
-            crate::redis_server::skip("the system has no trusted certificates");
+            crate::redis_tls::skip("the system has no trusted certificates");
             return;
         }
     }

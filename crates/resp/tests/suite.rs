@@ -8,6 +8,7 @@ mod fuzz_check;
 #[path = "../../../fuzz/mutation.rs"]
 mod mutation;
 mod redis_server;
+mod redis_tls;
 
 mod client_faults;
 mod client_pool;

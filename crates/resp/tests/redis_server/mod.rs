@@ -1,11 +1,9 @@
-//! A redis-server of the test's own, on a free port and a Unix socket, without files; with TLS on a further port where a test
-//! wants it. It is ended with the value.
+//! A redis-server of the test's own, on a free port and a Unix socket, without files; ended with the value.
 
-use crate::certificate::Authority;
 use resp::{Client, Settings};
 use std::io::Write;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,50 +15,23 @@ pub(crate) struct RedisServer {
     arguments: Vec<String>,
     child: Option<Child>,
     port: u16,
-    /// 0 without TLS.
-    tls_port: u16,
     folder: tempfile::TempDir,
-    /// Certificates and keys.
-    files: Option<tempfile::TempDir>,
 }
 
 impl RedisServer {
     /// Starts one with further arguments; none, and a line that says so, where redis-server is not installed.
     pub(crate) fn start(arguments: &[&str]) -> Option<RedisServer> {
         let Some(program) = program() else {
-            skip("redis-server is not there (cargo xtask redis installs it)");
+            // Not `println!`, which libtest keeps: the closing line of `cargo xtask test` counts this one.
+            let line = "\nSKIPPED: redis-server is not there (cargo xtask redis installs it)\n";
+            std::io::stdout().write_all(line.as_bytes()).expect("a standard output");
             return None;
         };
-        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = tempfile::tempdir().unwrap();
-        let mut server =
-            RedisServer { program, arguments, child: None, port: free_port(), tls_port: 0, folder, files: None };
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let mut server = RedisServer { program, arguments, child: None, port, folder };
         server.run();
-        Some(server)
-    }
-
-    /// Starts one that speaks TLS too, with a certificate for 127.0.0.1 of the authority; none, and a line that says so, where
-    /// redis-server is not there or was built without TLS.
-    pub(crate) fn start_tls(authority: &Authority, arguments: &[&str]) -> Option<RedisServer> {
-        if program().is_some_and(|program| !knows_tls(&program)) {
-            skip("redis-server was built without TLS");
-            return None;
-        }
-        let (files, port) = (tempfile::tempdir().unwrap(), free_port());
-        let write = |name: &str, text: &str| {
-            let path = files.path().join(name);
-            std::fs::write(&path, text).unwrap();
-            path.to_str().unwrap().to_owned()
-        };
-        let pair = authority.issue("127.0.0.1");
-        let [certificate, key] = [write("server.pem", &pair.certificate), write("server.key", &pair.key)];
-        let [root, port_text] = [write("root.pem", &authority.certificate), port.to_string()];
-        let tls = ["--tls-port", &port_text, "--tls-cert-file", &certificate, "--tls-key-file", &key];
-        let all = [&tls[..], &["--tls-ca-cert-file", &root], arguments].concat();
-        let mut server = RedisServer::start(&all)?;
-        server.tls_port = port;
-        // Read again after a restart.
-        server.files = Some(files);
         Some(server)
     }
 
@@ -98,12 +69,6 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Address for TLS, which trusts the authority of [`RedisServer::start_tls`].
-    pub(crate) fn tls_address(&self) -> String {
-        let root = self.files.as_ref().expect("a server with TLS").path().join("root.pem");
-        format!("rediss://127.0.0.1:{}?ca={}", self.tls_port, root.display())
-    }
-
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -127,23 +92,8 @@ impl Drop for RedisServer {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// Not `println!`, which libtest keeps: the closing line of `cargo xtask test` counts these.
-pub(crate) fn skip(reason: &str) {
-    std::io::stdout().write_all(format!("\nSKIPPED: {reason}\n").as_bytes()).expect("a standard output");
-}
-
-/// A server without any port ends at once; one without TLS does not know the name of the second.
-fn knows_tls(program: &Path) -> bool {
-    let output = Command::new(program).args(["--port", "0", "--tls-port", "0"]).output().expect("a redis-server");
-    ![output.stdout, output.stderr].concat().windows(13).any(|window| window == b"Bad directive")
-}
-
 /// On the PATH, or where `cargo xtask redis` puts it.
-fn program() -> Option<PathBuf> {
+pub(crate) fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // The tests' program lies in target/PROFILE/deps.
     let target = std::env::current_exe().ok().and_then(|program| Some(program.ancestors().nth(3)?.to_path_buf()));
