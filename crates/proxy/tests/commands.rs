@@ -211,6 +211,22 @@ fn passwords_stand_between_clients_the_proxy_and_nodes() {
 }
 
 #[test]
+fn a_wrong_password_for_a_node_is_told_to_its_clients() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|config| config.node_password = Some(proxy::config::Password("wrong".to_owned())));
+    for node in &sharded.nodes {
+        crate::nodes::Plain::connect(node.address).text(&["CONFIG", "SET", "requirepass", "right"]);
+    }
+    let mut plain = sharded.connect();
+    for _ in 0..3 {
+        let reply = plain.text(&["GET", "a"]);
+        assert!(reply.starts_with("-ERR node") && reply.contains("WRONGPASS"), "{reply}");
+    }
+}
+
+#[test]
 fn a_unix_socket_is_listened_on_and_connected_to() {
     use std::io::{Read, Write};
     if !is_there("redis-server") {

@@ -141,6 +141,21 @@ fn a_client_that_leaves_takes_nothing_out_of_a_list() {
 }
 
 #[test]
+fn clients_that_leave_at_once_are_no_fault_of_the_nodes() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let sharded = Sharded::start(|_| {});
+    for _ in 0..50 {
+        sharded.connect().send([&[b"PSUBSCRIBE".as_slice(), b"*"][..]]);
+        sharded.connect().send([&[b"BLPOP".as_slice(), b"l", b"0"][..]]);
+    }
+    let counters = &sharded.proxy().counters()[0];
+    eventually("all are gone", || counters.clients.get() == 0 && counters.own_connections.get() == 0);
+    assert_eq!((0..4).map(|node| counters.nodes[node].failed.get()).sum::<u64>(), 0);
+}
+
+#[test]
 fn own_connections_are_bounded() {
     if !is_there("redis-server") {
         return;

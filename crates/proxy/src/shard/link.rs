@@ -119,4 +119,10 @@ impl Link {
             ask(Step::Slots, &["CLUSTER", "SLOTS"]);
         }
     }
+
+    /// Whether the node has yet to let it in: a wrong password ends it there, each time.
+    pub(crate) fn is_beginning(&self) -> bool {
+        let lets_in = |role| matches!(role, Role::Handshake(Step::Auth | Step::Hello | Step::Select));
+        self.expected.iter().any(|expected| lets_in(expected.role))
+    }
 }

@@ -128,6 +128,10 @@ impl Shard {
                     let range = at..at + advance.consumed;
                     at = range.end;
                     self.take_piece(link, io, expected, range, advance);
+                    if link.failure.is_some() {
+                        // It has refused to let the proxy in: what follows is no answer to clients.
+                        break;
+                    }
                 }
                 Err(error) => {
                     link.failure = Some(format!("its bytes are no reply: {error}"));
@@ -330,23 +334,28 @@ impl Shard {
             self.own_links -= 1;
             self.counters.own_connections.set(self.own_links as u64);
         }
-        let reason = match (link.failure.take(), reason) {
-            (Some(failure), _) => failure,
-            (None, Closed::Unconnected(failure)) => failure.to_string(),
-            (None, Closed::Peer) => "it closed the connection".to_owned(),
-            (None, Closed::Aborted) => "the connection was ended".to_owned(),
-            (None, other) => format!("the connection ended ({other:?})"),
-        };
         // Those of clients that are gone, and of nodes that are taken off the list, end without anybody's fault.
-        let was_wanted = self.nodes[usize::from(link.node)].is_listed && !link.is_own;
-        if was_wanted || !link.is_connected {
+        let is_missed = self.nodes[usize::from(link.node)].is_listed && !link.is_own;
+        let is_failure = is_missed || matches!(reason, Closed::Unconnected(_));
+        let reason = link.failure.take().unwrap_or_else(|| end_of(reason));
+        if is_failure {
             self.node_failed(link.node, reason.clone());
-            if link.is_connected {
-                // It was there: it may be tried at once.
+            if link.is_connected && !link.is_beginning() {
+                // It was in use: it may be tried at once.
                 self.nodes[usize::from(link.node)].succeeded();
             }
         }
         let (node, owner, expected) = (link.node, link.owner, std::mem::take(&mut link.expected));
         self.broken.push(Broken { node, owner, expected, reason, is_subscribed: link.is_subscribed });
+    }
+}
+
+/// Why a node connection ended, where the proxy did not end it for a reason of its own.
+fn end_of(reason: Closed) -> String {
+    match reason {
+        Closed::Unconnected(failure) => failure.to_string(),
+        Closed::Peer => "it closed the connection".to_owned(),
+        Closed::Aborted => "the connection was ended".to_owned(),
+        other => format!("the connection ended ({other:?})"),
     }
 }

@@ -227,7 +227,7 @@ impl Shard {
         link.held = None;
         let mut at = 0;
         loop {
-            if self.holds_messages(link, io) {
+            if link.failure.is_some() || self.holds_messages(link, io) {
                 break;
             }
             if std::mem::take(&mut link.has_message) {
