@@ -23,6 +23,29 @@ pub(crate) fn install(arguments: &[String]) -> Result<(), String> {
     if let Some(unknown) = arguments.first() {
         return Err(format!("takes no argument, got `{unknown}`"));
     }
+    let outcomes = [install_server(), install_nutcracker()];
+    let failed: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+fn install_nutcracker() -> Result<(), String> {
+    let folder = tools::target().join("redis");
+    let program = folder.join(NUTCRACKER_PLACE);
+    if tools::is_on_path(NUTCRACKER) || program.is_file() {
+        return Ok(());
+    }
+    if !tools::is_on_path("apt-get") {
+        return Err(format!("`{NUTCRACKER}` is missing: install it (Debian's package has the same name)"));
+    }
+    tools::unpack(NUTCRACKER, &folder)?;
+    let runs = || Command::new(&program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !runs() {
+        tools::run("apt-get", &["install", "-y", "-qq", "--no-install-recommends", NUTCRACKER_LIBRARY])?;
+    }
+    if runs() { Ok(()) } else { Err(format!("`{}` does not run", program.display())) }
+}
+
+fn install_server() -> Result<(), String> {
     if program().is_ok() {
         return Ok(());
     }
