@@ -1,8 +1,5 @@
 //! `sapsan reshard` between real Redis servers, through the real binary.
 
-#[path = "../../resp/tests/certificate/mod.rs"]
-#[allow(dead_code, clippy::unwrap_used, reason = "what the tests of `resp` make their certificates with")]
-mod certificate;
 #[path = "../../resp/tests/redis_server/mod.rs"]
 #[allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "what the tests of `resp` start their servers with")]
 mod redis_server;
