@@ -2,35 +2,19 @@
 #![allow(clippy::unwrap_used, unsafe_code)] // setrlimit has no safe binding among our libraries
 
 mod harness;
+mod process_limits;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+
+use process_limits::{descriptors_max, resident_bytes};
 
 use harness::{Lines, Making, connect, eventually, loops, serve};
 
 const CONNECTIONS: usize = 10_000;
 const BYTES_EACH_MAX: usize = 2048;
 const ADDRESS: &str = "IDLE_MEMORY_ADDRESS";
-
-/// Lifts the soft limit of descriptors to the hard one and gives it.
-fn descriptors_max() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls get a live local.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
-        limit.rlim_cur = limit.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
-    }
-    limit.rlim_cur as usize
-}
-
-fn resident_bytes() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
-}
 
 /// The other side, in a process of its own: neither its memory nor its descriptors are the server's.
 #[test]

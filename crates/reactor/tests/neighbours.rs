@@ -2,10 +2,11 @@
 //! other, without a message, and each side stops while the other's queue is full.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::harness::{Making, PATIENCE, Server, eventually, exchange, loops, rest, serve};
+use crate::harness::{Making, Server, eventually, exchange, loops, rest, serve};
+use crate::relay::{check_one_way, pair, target};
 use reactor::{Closed, ConnectionId, Io, Protocol, Settings, Traffic};
 
 /// One end of a relayed connection.
@@ -55,37 +56,6 @@ impl Protocol for End {
 
 fn relay_to(target: SocketAddr, settings: Settings) -> Server {
     serve(settings, Making::each(move |_, _| Box::new(End { target: Some(target), other: None })))
-}
-
-fn target() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    (listener, address)
-}
-
-fn pair(relay: &Server, listener: &TcpListener) -> (TcpStream, TcpStream) {
-    let near = relay.connect();
-    let far = listener.accept().unwrap().0;
-    far.set_read_timeout(Some(PATIENCE)).unwrap();
-    (near, far)
-}
-
-#[track_caller]
-fn check_one_way(mut from: TcpStream, mut to: TcpStream, bytes: usize) {
-    let sent: Vec<u8> = (0..bytes).map(|i| (i % 253) as u8).collect();
-    let expected = sent.clone();
-    let writer = std::thread::spawn(move || {
-        from.write_all(&sent).unwrap();
-        from.shutdown(Shutdown::Write).unwrap();
-        from
-    });
-    let mut got = Vec::new();
-    to.read_to_end(&mut got).unwrap();
-    assert!(got == expected, "{bytes} bytes");
-    let mut from = writer.join().unwrap();
-    to.write_all(b"still there").unwrap();
-    drop(to);
-    assert_eq!(rest(&mut from), b"still there");
 }
 
 #[test]

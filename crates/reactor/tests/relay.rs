@@ -85,13 +85,13 @@ fn relay_to(target: SocketAddr, settings: Settings) -> Server {
 
 // ---- its tests ----
 
-fn target() -> (TcpListener, SocketAddr) {
+pub(crate) fn target() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
-fn pair(relay: &Server, listener: &TcpListener) -> (TcpStream, TcpStream) {
+pub(crate) fn pair(relay: &Server, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let near = relay.connect();
     let far = listener.accept().unwrap().0;
     far.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
@@ -99,7 +99,7 @@ fn pair(relay: &Server, listener: &TcpListener) -> (TcpStream, TcpStream) {
 }
 
 #[track_caller]
-fn check_one_way(mut from: TcpStream, mut to: TcpStream, bytes: usize) {
+pub(crate) fn check_one_way(mut from: TcpStream, mut to: TcpStream, bytes: usize) {
     let sent: Vec<u8> = (0..bytes).map(|i| (i % 253) as u8).collect();
     let expected = sent.clone();
     let writer = std::thread::spawn(move || {

@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, unsafe_code)] // setrlimit has no safe binding among our libraries
 
 mod harness;
+mod process_limits;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+
+use process_limits::{descriptors_max, resident_bytes};
 
 use harness::{Lines, Making, any_port, connect, eventually, loops};
 use reactor::{ListenerSettings, Reactor, TlsServer};
@@ -19,25 +22,6 @@ const CONNECTIONS: usize = 2_000;
 const BYTES_EACH_MAX: usize = 16 * 1024;
 const ADDRESS: &str = "TLS_MEMORY_ADDRESS";
 const CERTIFICATE: &str = "TLS_MEMORY_CERTIFICATE";
-
-/// Lifts the soft limit of descriptors to the hard one and gives it.
-fn descriptors_max() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls get a live local.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
-        limit.rlim_cur = limit.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
-    }
-    limit.rlim_cur as usize
-}
-
-fn resident_bytes() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
-}
 
 fn client_config(certificate: &str) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
