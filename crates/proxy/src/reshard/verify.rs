@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use resp::{Client, Pipeline, Settings, Value};
 
-use super::source::{Change, Content, Source};
+use super::source::{Change, Content, Expiry, Source};
 use super::{Reshard, ReshardError};
 
 /// Most keys that are told by name.
@@ -93,7 +93,7 @@ impl Reshard<'_> {
             let keys = changes.iter().map(|change| change.key.clone()).collect();
             let there = node.dump(keys).map_err(|error| error.at(settings))?;
             for (here, there) in changes.iter().zip(&there) {
-                if difference(&here.content, &there.content).is_some()
+                if differs(&here.content, &there.content)
                     && let Some(how) = self.difference_of_values(settings, &here.key)?
                 {
                     found.add(&here.key, how);
@@ -167,15 +167,14 @@ impl ReshardError {
     }
 }
 
-fn difference(here: &Content, there: &Content) -> Option<()> {
+/// Whether dumps or times to live differ.
+fn differs(here: &Content, there: &Content) -> bool {
     match (here, there) {
-        (Content::Dumped { dump: a, expiry: x }, Content::Dumped { dump: b, expiry: y })
-            if a == b && is_near(x.map(|x| x.milliseconds()), y.map(|y| y.milliseconds())) =>
-        {
-            None
+        (Content::Dumped { dump: a, expiry: x }, Content::Dumped { dump: b, expiry: y }) => {
+            a != b || !is_near(x.map(Expiry::milliseconds), y.map(Expiry::milliseconds))
         }
-        (Content::Gone, Content::Gone) => None,
-        _ => Some(()),
+        (Content::Gone, Content::Gone) => false,
+        _ => true,
     }
 }
 
