@@ -23,7 +23,7 @@ pub type Question = Arc<dyn Fn() -> bool + Send + Sync>;
 pub trait TakeLong: Send + Sync {
     /// On the loop, before [`Database::try_write`] returns: the write will be given to [`TakeLong::take`].
     fn note(&self);
-    /// Takes the write of this database, once all that were submitted before it are prepared. May run on a thread of the store, and must not block. For
+    /// Takes a write to this database, after all writes that were submitted before it are prepared. May run on a thread of the store; must not block. For
     /// [`Database::write_submission`], on a thread that may be busy for a while.
     fn take(&self, database: &Database, submission: Submission);
 }

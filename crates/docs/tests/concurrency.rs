@@ -220,7 +220,7 @@ fn body(id: u32, depth: usize) -> Vec<u8> {
     format!("{{\"id\":{id},\"tree\":{}}}", nested(depth)).into_bytes()
 }
 
-/// What an event loop has of long writes: whether one was noted, and all that were given.
+/// An event loop's record of long writes: whether one was noted, and the writes it was given.
 struct Long {
     is_noted: AtomicBool,
     given: Mutex<Sender<Submission>>,
@@ -299,7 +299,7 @@ fn a_short_document_whose_check_is_long_is_handed_from_an_event_loop_to_another_
         assert_eq!(outcome.recv().unwrap(), Ok(()));
     }
     assert_eq!(service.get("trees/900").unwrap().1, format!("{{\"id\":900,\"tree\":{},\"n\":1}}", nested(depth + 1)));
-    // What the loop can tell itself is not handed on.
+    // A refusal that the loop can decide by itself is not handed to another thread.
     let outcome = write(Op::Put { key, body: body(900, depth) }, Precondition::Absent);
     assert_eq!(outcome.recv().unwrap(), Err(WriteError::PreconditionFailed));
     assert_eq!(write(Op::Insert { body: body(901, 1) }, Precondition::None).recv().unwrap(), Ok(()));

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use work::Work;
 
-/// Errors of any library, for the one who started the program.
+/// An error of any library, printed for the user.
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 struct Arguments {

@@ -29,9 +29,8 @@ const WEIGHED_MAX: usize = 1_000;
 /// Of joins of more tables, tables that no condition joins with those placed wait until no others are left: small tables multiplied
 /// by one another look cheap until they are joined with a large one.
 const MULTIPLIED_MAX: usize = 8;
-/// Where the first table is read until enough rows have a value, so many times fewer than estimated are expected to have it. The
-/// estimate is that of an average value, and the one that is asked for may be rare or absent: then such a plan reads everything,
-/// while one that finds its rows by an index reads only those.
+/// Divisor of the estimated matches where a plan reads the first table until a LIMIT of rows equals a value. The estimate holds for an
+/// average value. If the requested value is rare or absent, such a plan reads the whole table, while an index finds its few rows.
 const FEWER_EQUAL: f64 = 8.0;
 
 /// One table's place among the loops.
