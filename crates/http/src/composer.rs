@@ -16,6 +16,10 @@ pub(crate) const JSON: &str = "application/json";
 const NS_PER_SECOND: u64 = 1_000_000_000;
 /// Most digits of a length for which a head is made beforehand; longer bodies cost more than their heads.
 const READY_DIGITS_MAX: usize = 6;
+/// Most bytes of the fields that a service adds to one reply.
+const FIELDS_BYTES_MAX: usize = 16 << 10;
+/// The longest line of an entity tag that is a number: the field's name, quotes and line end, and twenty digits.
+const NUMBERED_TAG_BYTES_MAX: usize = 30;
 /// The blank line after a ready head's digits, with the end of their own line.
 const AFTER_DIGITS: &[u8] = b"\r\n\r\n";
 const BLANK_LINE: &[u8] = b"\r\n";
@@ -236,7 +240,6 @@ pub(crate) fn reason(status: Status) -> &'static str {
 /// Appends a header field of the application's as a line, unless it would break the head or contradict what the
 /// server says itself; then `false`, and nothing is appended.
 pub(crate) fn append_field(fields: &mut Vec<u8>, name: &str, value: &str) -> bool {
-    const FIELDS_BYTES_MAX: usize = 16 << 10;
     const OURS: [&str; 5] = ["content-length", "transfer-encoding", "connection", "date", "content-type"];
     let fits = fields.len() + name.len() + value.len() + 4 <= FIELDS_BYTES_MAX;
     let name_is_token = !name.is_empty() && name.bytes().all(crate::chunked::is_token);
@@ -249,6 +252,14 @@ pub(crate) fn append_field(fields: &mut Vec<u8>, name: &str, value: &str) -> boo
     true
 }
 
+/// Appends the line of an entity tag that is a number in quotes. At the bound of all fields it is left out, as others are.
+#[inline]
+pub(crate) fn append_numbered_tag(fields: &mut Vec<u8>, number: u64) {
+    if fields.len() + NUMBERED_TAG_BYTES_MAX <= FIELDS_BYTES_MAX {
+        append_all(fields, &[b"ETag: \"", itoa::Buffer::new().format(number).as_bytes(), b"\"\r\n"]);
+    }
+}
+
 /// Appends the line of a content type, unless it is empty or would break the head.
 pub(crate) fn append_content_type(fields: &mut Vec<u8>, content_type: &str) {
     if !content_type.is_empty() && content_type.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
@@ -259,6 +270,19 @@ pub(crate) fn append_content_type(fields: &mut Vec<u8>, content_type: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_numbered_tag_is_in_quotes_and_bounded() {
+        for number in [0, 7, u64::MAX] {
+            let mut fields = Vec::new();
+            append_numbered_tag(&mut fields, number);
+            assert_eq!(fields, format!("ETag: \"{number}\"\r\n").into_bytes());
+            assert!(fields.len() <= NUMBERED_TAG_BYTES_MAX);
+        }
+        let mut full = vec![b'x'; FIELDS_BYTES_MAX - NUMBERED_TAG_BYTES_MAX + 1];
+        append_numbered_tag(&mut full, 7);
+        assert!(full.ends_with(b"x"));
+    }
 
     const PLAIN: Shape = Shape { http10: false, persistent: true, head_only: false };
 

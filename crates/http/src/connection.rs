@@ -135,8 +135,16 @@ impl<S: Service> Connection<S> {
                 return Stop::Full;
             }
             match self.step(io) {
-                Progress::Served if io.spend(1) => {}
-                Progress::Served => return Stop::Spent,
+                Progress::Served => {
+                    let clock_ns = io.clock_ns();
+                    let may_go_on = io.spend(1);
+                    if io.clock_ns() != clock_ns {
+                        self.worker().count_turn_at(io.clock_ns());
+                    }
+                    if !may_go_on {
+                        return Stop::Spent;
+                    }
+                }
                 Progress::Moved => {}
                 Progress::Stopped(stop) => return stop,
             }
@@ -318,7 +326,10 @@ impl<S: Service> Connection<S> {
             Held::Stream(status, ..) => (status, None),
         };
         let bytes = out.len() - before + shared.as_ref().map_or(0, |body| body.len());
-        worker.count(status, slot.measure, slot.watched.as_ref());
+        match &slot.watched {
+            Some(watched) => worker.count(status, slot.measure, Some(watched)),
+            None => worker.count_with_turn(status, slot.measure),
+        }
         worker.log(status, bytes, slot.log);
         self.count_appended(bytes);
         if let Some(body) = shared {
@@ -327,6 +338,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn end_turn(&mut self, io: &mut Io<'_>, stop: Stop) {
+        self.worker().count_turn();
         io.keep(self.ring.memory_bytes());
         if self.finished {
             return;

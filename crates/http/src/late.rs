@@ -4,7 +4,7 @@ use reactor::{ConnectionId, Loop, Message};
 use std::net::IpAddr;
 
 use crate::body::BodySource;
-use crate::composer::{JSON, append_content_type, append_field};
+use crate::composer::{JSON, append_content_type, append_field, append_numbered_tag};
 use crate::presence::Presence;
 use crate::status::Status;
 
@@ -110,6 +110,12 @@ impl LateReply {
         if !append_field(&mut self.fields, name, value) {
             tracing::debug!(name, "a malformed header field of a late reply is left out");
         }
+        self
+    }
+
+    /// Adds an `ETag` field whose tag is a number in quotes, as [`crate::Reply::numbered_tag`].
+    pub fn numbered_tag(&mut self, number: u64) -> &mut Self {
+        append_numbered_tag(&mut self.fields, number);
         self
     }
 

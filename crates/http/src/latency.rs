@@ -47,7 +47,7 @@ impl Series {
 }
 
 /// What is known of a request for its series, until its reply.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Measure {
     /// When the turn of the loop began in which the request was read.
     pub(crate) began_ns: u64,
@@ -97,13 +97,13 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts a reply. Called by the loop alone.
+    /// Counts replies that took so long each. Called by the loop alone.
     #[inline]
-    pub(crate) fn count(&self, series: Series, status: u16, took_ns: u64) {
+    pub(crate) fn count(&self, series: Series, status: u16, took_ns: u64, replies: u64) {
         let place = usize::from(series.0);
         let place = if place < self.0.len() { place } else { usize::from(Series::OTHER.0) };
         let Some(counters) = self.0.get(place) else { return };
-        counters.get_or_init(Box::default).count(status, took_ns);
+        counters.get_or_init(Box::default).count(status, took_ns, replies);
     }
 
     /// Sums the counters of several loops: of those series that have counted anything.
@@ -123,20 +123,20 @@ impl Latencies {
 
 impl SeriesCounters {
     #[inline]
-    fn count(&self, status: u16, took_ns: u64) {
+    fn count(&self, status: u16, took_ns: u64, replies: u64) {
         let bucket = BUCKETS.iter().position(|(bound_ns, _)| took_ns <= *bound_ns).unwrap_or(BUCKETS.len());
-        self.buckets[bucket].add(1);
-        self.nanoseconds.add(took_ns);
+        self.buckets[bucket].add(replies);
+        self.nanoseconds.add(took_ns.saturating_mul(replies));
         for counter in &self.statuses {
             let known = counter.status.load(Ordering::Relaxed);
             if known == 0 {
                 counter.status.store(status, Ordering::Relaxed);
             }
             if known == 0 || known == status {
-                return counter.count.add(1);
+                return counter.count.add(replies);
             }
         }
-        self.other_statuses.add(1);
+        self.other_statuses.add(replies);
     }
 
     fn add_to(&self, total: &mut SeriesTotal) {
@@ -160,10 +160,10 @@ mod tests {
     fn a_reply_is_in_one_bucket_and_under_its_status_and_loops_are_summed() {
         let (one, other) = (Latencies::default(), Latencies::default());
         for (took_ns, status) in [(0, 200), (50_000, 200), (50_001, 404), (10_000_000_001, 504)] {
-            one.count(Series(3), status, took_ns);
-            other.count(Series(3), status, took_ns);
+            one.count(Series(3), status, took_ns, 1);
+            other.count(Series(3), status, took_ns, 1);
         }
-        other.count(Series(u16::MAX), 200, 1);
+        other.count(Series(u16::MAX), 200, 1, 1);
         let totals = Latencies::total([&one, &other]);
         assert_eq!(totals.iter().map(|total| total.series).collect::<Vec<_>>(), [Series::OTHER, Series(3)]);
         let total = &totals[1];
@@ -177,8 +177,8 @@ mod tests {
     fn statuses_beyond_the_bound_are_counted_together() {
         let latencies = Latencies::default();
         let most = u16::try_from(STATUSES_MAX).unwrap();
-        (0..most + 3).for_each(|n| latencies.count(Series(1), 400 + n, 1));
-        latencies.count(Series(1), 400, 1);
+        (0..most + 3).for_each(|n| latencies.count(Series(1), 400 + n, 1, 1));
+        latencies.count(Series(1), 400, 1, 1);
         let total = &Latencies::total([&latencies])[0];
         assert_eq!((total.statuses.len(), total.statuses[&400], total.other_statuses), (STATUSES_MAX, 2, 3));
     }

@@ -54,6 +54,7 @@ mod shared;
 mod slow;
 mod status;
 mod stream;
+mod uncounted;
 mod visible;
 mod worker;
 

@@ -41,8 +41,8 @@ pub struct Metrics {
 
 impl Metrics {
     #[inline]
-    pub(crate) fn count_reply(&self, status: u16) {
-        self.replies[usize::from((status / 100).clamp(2, 5)) - 2].add(1);
+    pub(crate) fn count_replies(&self, status: u16, replies: u64) {
+        self.replies[usize::from((status / 100).clamp(2, 5)) - 2].add(replies);
     }
 }
 

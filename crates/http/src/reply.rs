@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::body::{BodySink, BodySource};
-use crate::composer::{Length, Shape, append_field, checked, has_body};
+use crate::composer::{Length, Shape, append_field, append_numbered_tag, checked, has_body};
 use crate::late::{Cutter, LateReply, Ticket};
 use crate::latency::Series;
 use crate::presence::{Presence, Watched};
@@ -45,6 +45,14 @@ impl Reply<'_> {
         if !append_field(&mut self.worker.fields.borrow_mut(), name, value) {
             self.worker.metrics.fields_left_out.add(1);
         }
+        self
+    }
+
+    /// Adds an `ETag` field whose tag is a number in quotes (RFC 9110, section 8.8.3). Every document that is sent has one, so nothing is
+    /// checked or formatted that needs neither.
+    #[inline]
+    pub fn numbered_tag(&mut self, number: u64) -> &mut Self {
+        append_numbered_tag(&mut self.worker.fields.borrow_mut(), number);
         self
     }
 

@@ -70,7 +70,7 @@ pub(crate) fn serve<S: Service>(
         outcome = Outcome::Sent(Status(500));
     }
     if direct && let Outcome::Sent(status) = outcome {
-        worker.count(status, measure, None);
+        worker.count_with_turn(status, measure);
         worker.log(status, target.len() - before, log);
         return Served::Done { persistent: shape.persistent, shared: None };
     }
@@ -123,7 +123,7 @@ fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buf
     let direct = ring.is_empty();
     slot.held = match outcome {
         Outcome::Shared(status, body) if direct => {
-            worker.count(status, slot.measure, None);
+            worker.count_with_turn(status, slot.measure);
             worker.log(status, body.len(), slot.log.take());
             return Served::Done { persistent, shared: Some(body) };
         }

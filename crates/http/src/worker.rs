@@ -21,6 +21,7 @@ use crate::reader::Gathering;
 use crate::settings::Settings;
 use crate::slow::SlowRequest;
 use crate::status::Status;
+use crate::uncounted::{Run, Uncounted};
 
 /// Spare buffers kept of each kind; more are given back to the allocator.
 const SPARES_MAX: usize = 64;
@@ -43,6 +44,8 @@ pub(crate) struct Worker {
     pub(crate) seen: RefCell<Seen>,
     /// The loop's connections.
     pub(crate) crowd: RefCell<Crowd>,
+    /// Replies of the turn in hand whose latency is not counted yet.
+    uncounted: RefCell<Uncounted>,
     buffers: RefCell<Vec<Vec<u8>>>,
     #[expect(clippy::vec_box, reason = "a connection holds a pointer; unboxing would move the whole at each change")]
     gatherings: RefCell<Vec<Box<Gathering>>>,
@@ -60,6 +63,7 @@ impl Worker {
             series: Cell::default(),
             seen: RefCell::default(),
             crowd: RefCell::default(),
+            uncounted: RefCell::default(),
             buffers: RefCell::default(),
             gatherings: RefCell::default(),
         }
@@ -101,13 +105,41 @@ impl Worker {
     }
 
     /// Counts a reply that was watched, if it was; and tells it, where it is slow.
-    #[inline]
     pub(crate) fn count(&self, status: Status, measure: Measure, watched: Option<&Watched>) {
-        let took_ns = self.lp.precise_now_ns().saturating_sub(measure.began_ns);
-        self.metrics.count_reply(status.0);
-        self.metrics.latencies.count(measure.series, status.0, took_ns);
+        self.count_run(Run { status, measure, replies: 1 }, self.lp.precise_now_ns(), watched);
+    }
+
+    /// Has a reply counted that leaves with this turn: at the next reading of the clock.
+    #[inline]
+    pub(crate) fn count_with_turn(&self, status: Status, measure: Measure) {
+        let has_room = self.uncounted.borrow_mut().add(status, measure);
+        if !has_room {
+            self.count_turn();
+            self.uncounted.borrow_mut().add(status, measure);
+        }
+    }
+
+    /// The turn ends, and its replies leave.
+    #[inline]
+    pub(crate) fn count_turn(&self) {
+        if !self.uncounted.borrow().is_empty() {
+            self.count_turn_at(self.lp.precise_now_ns());
+        }
+    }
+
+    /// The clock was read just now: the replies of the turn so far are counted by it.
+    pub(crate) fn count_turn_at(&self, clock_ns: u64) {
+        let runs = self.uncounted.borrow_mut().take();
+        runs.for_each(|run| self.count_run(run, clock_ns, None));
+    }
+
+    fn count_run(&self, run: Run, clock_ns: u64, watched: Option<&Watched>) {
+        let Run { status, measure, replies } = run;
+        let took_ns = clock_ns.saturating_sub(measure.began_ns);
+        self.metrics.count_replies(status.0, replies);
+        self.metrics.latencies.count(measure.series, status.0, took_ns, replies);
         if took_ns >= self.slow_ns {
-            self.tell_slow(status, measure, took_ns, watched);
+            (0..replies).for_each(|_| self.tell_slow(status, measure, took_ns, watched));
         }
     }
 

@@ -110,6 +110,13 @@ impl Io<'_> {
         may_go_on
     }
 
+    /// The clock as the loop read it last, on [`Loop::now_ns`]'s scale: when the tick began, or later, for [`Io::spend`] reads it at every
+    /// fourth request and behind each that took long.
+    #[inline]
+    pub fn clock_ns(&self) -> u64 {
+        self.core.time.clock_ns()
+    }
+
     /// For a call that is not [`Protocol::input`] and would go on with the input: whether the tick has lasted so long that this has to
     /// wait. [`Protocol::input`] is called in the next one then.
     pub fn has_to_wait(&mut self) -> bool {

@@ -14,7 +14,7 @@ use crate::late_query::LateQuery;
 use crate::media::JSON;
 use crate::named::{Named, Unread, missing};
 use crate::params;
-use crate::preconditions::{self, Tag, Verdict};
+use crate::preconditions::{self, Verdict};
 use crate::querying::{DeclaredQuery, Whole};
 use crate::reading;
 use crate::refusal;
@@ -380,7 +380,7 @@ impl Named {
         if let Err(error) = now.check() {
             return service.fail(&refusal::of_read(&error), reply);
         }
-        reply.header("ETag", Tag::new(number).as_str());
+        reply.numbered_tag(number);
         match preconditions::judge(&precondition, number) {
             Verdict::Holds if is_large => {
                 large::send_document(session, self.collection, self.kind, &key, (number, text.len()), reply);

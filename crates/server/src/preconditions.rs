@@ -7,37 +7,6 @@ use http::Request;
 /// Most tags in one header field.
 const TAGS_MAX: usize = 64;
 
-/// An entity tag: a change number in quotes.
-pub(crate) struct Tag {
-    text: [u8; TAG_BYTES_MAX],
-    /// Where it begins.
-    start: usize,
-}
-
-/// The longest number, and its quotes.
-const TAG_BYTES_MAX: usize = 22;
-
-impl Tag {
-    /// Without allocation and without formatting machinery: every GET of a document has one.
-    #[inline]
-    pub(crate) fn new(mut change_number: u64) -> Tag {
-        let mut text = [b'"'; TAG_BYTES_MAX];
-        let mut start = TAG_BYTES_MAX - 1;
-        loop {
-            start -= 1;
-            text[start] = b'0' + (change_number % 10) as u8;
-            change_number /= 10;
-            if change_number == 0 {
-                return Tag { text, start: start - 1 };
-            }
-        }
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.text[self.start..]).unwrap_or_default()
-    }
-}
-
 /// What the request's header fields ask of the stored document. Most requests have none of them.
 #[inline]
 pub(crate) fn of(request: &Request<'_>) -> Result<Precondition, Failure> {
@@ -109,14 +78,7 @@ fn tags(field: &str, list: &[u8], weak: bool) -> Result<Vec<u64>, Failure> {
 
 #[cfg(test)]
 mod tags {
-    use super::{Tag, tags};
-
-    #[test]
-    fn the_shortest_and_the_longest_number_have_their_quotes() {
-        for number in [0, 7, u64::MAX] {
-            assert_eq!(Tag::new(number).as_str(), format!("\"{number}\""));
-        }
-    }
+    use super::tags;
 
     #[test]
     fn a_list_gives_its_numbers_and_foreign_tags_none() {

@@ -11,7 +11,6 @@ use crate::failure::Failure;
 use crate::in_flight::Taken;
 use crate::keys::KeyTold;
 use crate::media::JSON;
-use crate::preconditions::Tag;
 use crate::refusal;
 use crate::service::{Local, Service, Shared};
 use docs::{Database, LARGE_BYTES, Op, Question, Required, Session, Submission, TakeLong, Write, WriteError, Written};
@@ -54,7 +53,7 @@ pub(crate) fn submit(
         if let Ok(written) = &outcome
             && answer.has_tag
         {
-            late.header("ETag", Tag::new(written.change_number).as_str());
+            late.numbered_tag(written.change_number);
         }
         match outcome {
             Ok(written) => match &answer.key {

@@ -25,8 +25,8 @@ pub const PLAN_BYTES_DEFAULT: usize = 16 << 20;
 const EVICTIONS_MAX: usize = 64;
 /// Places of plans that are gone already, among those that are looked at, before they are swept out.
 const GONE_MAX: usize = 64;
-/// Plans that a thread remembers.
-const NEAR_MAX: usize = 16;
+/// Plans that a thread remembers: of two queries with five optional parameters all.
+const NEAR_MAX: usize = 64;
 
 /// The space of all plans. Cheap to clone; the default has room for [`PLAN_BYTES_DEFAULT`].
 #[derive(Clone)]
@@ -108,9 +108,14 @@ impl Deref for Held {
 }
 
 /// The plans that a thread used last, by the numbers of their queries and their keys.
-#[derive(Default)]
 pub(crate) struct NearPlans {
     near: [Option<Near>; NEAR_MAX],
+}
+
+impl Default for NearPlans {
+    fn default() -> NearPlans {
+        NearPlans { near: [const { None }; NEAR_MAX] }
+    }
 }
 
 struct Near {

@@ -10,7 +10,7 @@ use crate::large;
 use crate::media::JSON;
 use crate::named::{Unread, missing};
 use crate::params::echo;
-use crate::preconditions::{self, Tag, Verdict};
+use crate::preconditions::{self, Verdict};
 use crate::reading;
 use crate::refusal;
 use crate::service::{Local, Service};
@@ -103,7 +103,7 @@ fn get_stored<'r>(
     if let Err(error) = now.check() {
         return refuse(&refusal::of_read(&error), reply);
     }
-    reply.header("ETag", Tag::new(number).as_str());
+    reply.numbered_tag(number);
     match preconditions::judge(precondition, number) {
         Verdict::NotModified => reply.send(Status(304), "", b""),
         Verdict::Failed => fail(&other_number(), reply),
@@ -137,7 +137,7 @@ pub(crate) fn answer_late(
         Ok(found) => found,
         Err(failure) => return refusal::refuse(errors, late, &failure),
     };
-    late.header("ETag", Tag::new(number).as_str());
+    late.numbered_tag(number);
     match preconditions::judge(precondition, number) {
         Verdict::NotModified => late.send(Status(304), "", Vec::new()),
         Verdict::Failed => refusal::refuse(errors, late, &other_number()),
@@ -233,6 +233,6 @@ fn submit(
 
 /// 201 for a new document, 200 for a changed one; its change number as the tag. The body is the key, where it was made here.
 fn accepted(mut late: LateReply, written: &Written, told: Option<Vec<u8>>) {
-    late.header("ETag", Tag::new(written.change_number).as_str());
+    late.numbered_tag(written.change_number);
     late.send(Status(if written.created { 201 } else { 200 }), JSON, told.unwrap_or_else(|| b"{}".to_vec()));
 }

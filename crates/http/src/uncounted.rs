@@ -1,0 +1,80 @@
+//! Replies that are composed while their latency is not counted yet: the clock is read once for several of them.
+//!
+//! Reading it for each costs a pipelined GET 3 % of its processor time. Replies of one turn leave together at the turn's end, so a
+//! reading behind them is true for all: the loop's own, which it makes at every fourth request and behind each dear one
+//! ([`reactor::Io::clock_ns`]), or one at the end of the turn.
+
+use crate::latency::Measure;
+use crate::status::Status;
+
+/// Kinds of replies between two readings of the clock; before a further kind the clock is read.
+const RUNS_MAX: usize = 4;
+
+/// Replies of one status, method and series, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) status: Status,
+    pub(crate) measure: Measure,
+    pub(crate) replies: u64,
+}
+
+/// The replies since the last reading, as runs.
+#[derive(Debug, Default)]
+pub(crate) struct Uncounted {
+    runs: [Option<Run>; RUNS_MAX],
+    len: usize,
+}
+
+impl Uncounted {
+    /// Adds a reply; `false` where there is no room for its kind.
+    #[inline]
+    pub(crate) fn add(&mut self, status: Status, measure: Measure) -> bool {
+        if let Some(Some(last)) = self.len.checked_sub(1).map(|last| &mut self.runs[last])
+            && last.status == status
+            && last.measure == measure
+        {
+            last.replies += 1;
+            return true;
+        }
+        let has_room = self.len < RUNS_MAX;
+        if has_room {
+            self.runs[self.len] = Some(Run { status, measure, replies: 1 });
+            self.len += 1;
+        }
+        has_room
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes all out.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Run> + use<> {
+        self.len = 0;
+        std::mem::take(&mut self.runs).into_iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod runs {
+    use super::{RUNS_MAX, Uncounted};
+    use crate::latency::{Measure, Series};
+    use crate::status::Status;
+
+    fn measure(series: u16) -> Measure {
+        Measure { began_ns: 1, method: None, series: Series(series) }
+    }
+
+    #[test]
+    fn equal_replies_are_one_run_and_a_kind_too_many_is_told() {
+        let mut uncounted = Uncounted::default();
+        assert!((0..3).all(|_| uncounted.add(Status(200), measure(1))));
+        assert!((2..=RUNS_MAX as u16).all(|series| uncounted.add(Status(200), measure(series))));
+        assert!(!uncounted.add(Status(404), measure(4)), "no room");
+        assert!(uncounted.add(Status(200), measure(4)), "a kind that is there");
+        let runs: Vec<_> = uncounted.take().map(|run| (run.measure.series.0, run.replies)).collect();
+        assert_eq!(runs, [(1, 3), (2, 1), (3, 1), (4, 2)]);
+        assert!(uncounted.is_empty());
+    }
+}
