@@ -121,6 +121,70 @@ fn joins_in_parentheses_are_sqlites() {
 }
 
 #[test]
+fn joins_in_parentheses_behind_left_join_are_sqlites() {
+    let both = both();
+    for from in [
+        "t x LEFT JOIN (u y JOIN t z ON z.id = y.id) ON y.a = x.a",
+        "t x LEFT JOIN (u y JOIN t z ON z.id = y.id + 6) ON y.a = x.a",
+        "t x LEFT JOIN (u y LEFT JOIN t z ON z.id = y.id + 6) ON z.a IS NULL AND y.a = x.a",
+        "t x LEFT JOIN (u y CROSS JOIN t z) ON y.id = x.id AND z.a = x.a",
+        "t x LEFT JOIN ((u y JOIN t z ON z.id = y.id)) ON y.a = x.a AND z.b = x.b",
+        "t x LEFT JOIN (u y LEFT JOIN (t z JOIN u w ON w.id = z.id) ON z.a = y.a) ON y.id = x.id",
+        "t x LEFT JOIN (u y LEFT JOIN (t z JOIN u w ON w.id = z.id) ON z.a = y.a) ON w.id = x.id",
+        "t x LEFT JOIN (u y JOIN t z ON z.id = y.id) ON y.a = x.a LEFT JOIN (t v JOIN u w ON w.a = v.a) ON v.id = z.id",
+        "t x LEFT JOIN (u y JOIN t z ON z.id = y.id) ON y.a = x.a CROSS JOIN u w",
+        "t x LEFT JOIN (u y JOIN t z ON EXISTS (SELECT 1 FROM u q WHERE q.a = y.a AND q.id > z.id)) ON y.a = x.a",
+        "t x LEFT JOIN ((SELECT a, MAX(id) AS id FROM u GROUP BY a) y JOIN t z ON z.id = y.id) ON y.a = x.a",
+        "t x LEFT JOIN (u y JOIN json_each('[1, 2]') z ON z.value = y.a) ON y.id = x.id",
+    ] {
+        let has = |alias: &str| from.contains(&format!(" {alias} ")) || from.contains(&format!(" {alias})"));
+        let columns: Vec<&str> = ["x", "y", "z", "v", "w"].into_iter().filter(|alias| has(alias)).collect();
+        let shown =
+            |column: &str| columns.iter().map(|alias| format!("{alias}.{column}")).collect::<Vec<_>>().join(", ");
+        let key = if from.contains("json_each") { "x.id, y.id, z.value".to_owned() } else { shown("id") };
+        both.check(&format!("SELECT {key} FROM {from}"), false);
+        both.check(&format!("SELECT COUNT(*) AS n FROM {from} WHERE x.a < 3"), false);
+        both.check(&format!("SELECT x.id, y.a || 'a' AS s FROM {from} WHERE y.id IS NULL OR y.a > 1"), false);
+        both.check(&format!("SELECT o.id, (SELECT COUNT(y.id) FROM {from} WHERE x.id = o.id) AS n FROM u o"), false);
+    }
+    let correlated = "SELECT o.id, (SELECT COUNT(z.id) FROM t x LEFT JOIN (u y JOIN t z ON z.id = y.id AND z.a = o.a) \
+                      ON y.a = x.a) AS n FROM t o";
+    both.check(correlated, false);
+    let sql = "SELECT * FROM t x LEFT JOIN (u y JOIN t z ON z.id = y.id) ON y.a = x.a";
+    both.check(sql, false);
+    let columns = ["id", "a", "b", "c", "d", "id:1", "a:1", "b:1", "c:1", "d:1", "id:2", "a:2", "b:2", "c:2", "d:2"];
+    assert_eq!(ours(&both, sql), columns);
+}
+
+#[test]
+fn using_and_natural_are_sqlites() {
+    let both = both();
+    for sql in [
+        "SELECT * FROM t JOIN u USING (id)",
+        "SELECT * FROM t JOIN u USING (id, a)",
+        "SELECT id, a, t.b, u.b FROM t LEFT JOIN u USING (id, a)",
+        "SELECT u.*, id FROM t LEFT JOIN u USING (id)",
+        "SELECT * FROM t NATURAL JOIN u",
+        "SELECT * FROM t NATURAL LEFT JOIN (SELECT id, a AS e FROM u) w",
+        "SELECT * FROM t x JOIN u y USING (id) JOIN t z USING (id)",
+        "SELECT id, y.a FROM t x JOIN u y USING (id) LEFT JOIN t z USING (id) WHERE id > 1 ORDER BY id",
+        "SELECT * FROM t x LEFT JOIN (u y JOIN t z USING (id)) USING (id)",
+        "SELECT * FROM t x LEFT JOIN (u y JOIN t z USING (id, a, b, c, d)) USING (a)",
+        "SELECT id, COUNT(*) AS n FROM t x LEFT JOIN (u y NATURAL JOIN t z) USING (id) GROUP BY id",
+        "SELECT * FROM (t x JOIN u y USING (id)) JOIN t z USING (id)",
+    ] {
+        both.check(sql, false);
+    }
+    for wrong in [
+        "SELECT a FROM t JOIN u USING (id)",
+        "SELECT y.id FROM t x LEFT JOIN (u y JOIN t z ON z.id = x.id) ON y.id = x.id",
+    ] {
+        assert!(both.ours(wrong).is_err_and(|error| error.starts_with("prepare")), "{wrong}");
+        assert!(both.theirs(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn a_table_behind_in_is_sqlites() {
     let both = both();
     for sql in [
@@ -149,10 +213,11 @@ fn what_is_refused_of_these_forms_has_its_place() {
         ("SELECT id FROM users WHERE id IN json_each('[1]')", 34, "Expected: ("),
         ("SELECT id FROM users JOIN (visits v JOIN locations l ON l.id = v.location) AS x", 79, "a name for a join"),
         (
-            "SELECT u.id FROM users u LEFT JOIN (visits v JOIN locations l ON l.id = v.location) ON v.user = u.id",
-            37,
-            "behind LEFT JOIN",
+            "SELECT u.id FROM users u LEFT JOIN (visits v JOIN locations l ON u.id = v.location) ON v.user = u.id",
+            66,
+            "no field \"u\"",
         ),
+        ("SELECT u.id FROM users u JOIN visits v USING (first_name)", 47, "is not in both sides"),
         ("SELECT x.id FROM ((SELECT id FROM users) LIMIT 1) AS x", 20, "a query in parentheses"),
         ("SELECT id FROM (nosuch)", 17, "no collection \"nosuch\""),
         ("SELECT id FROM ((users) AS u) AS v", 35, "duplicate alias AS u"),

@@ -303,6 +303,15 @@ impl Expr {
         }
     }
 
+    /// The same over columns that have other numbers: `number` gives the new one.
+    pub(crate) fn renumbered(self, number: &dyn Fn(usize) -> usize) -> Expr {
+        match self {
+            Expr::Column(column) => Expr::Column(number(column)),
+            Expr::Path(column, steps) => Expr::Path(number(column), steps),
+            other => other.map_children(&mut |child| child.renumbered(number)),
+        }
+    }
+
     /// Whether it asks an inner query.
     pub(crate) fn has_inner(&self) -> bool {
         let mut has = false;

@@ -407,7 +407,7 @@ impl Planner<'_> {
         let source = &self.logical.tables[table];
         let columns = &self.logical.columns;
         let number = |column: usize| columns[..column].iter().filter(|other| other.table == table).count();
-        let own = |expr: &Expr| renumber(expr.clone(), &number);
+        let own = |expr: &Expr| expr.clone().renumbered(&number);
         let mut logical = Logical::default();
         logical.tables.push(Table { origin: source.origin.clone(), alias: source.alias.clone(), left_on: None });
         // Kept for all rows of the query around, it takes nothing of one.
@@ -567,15 +567,6 @@ impl Planner<'_> {
         plan.outputs.iter_mut().chain(&mut plan.group).chain(&mut plan.having).for_each(&mut hoist_in);
         plan.aggregates.iter_mut().flat_map(AggregateCall::expressions_mut).for_each(&mut hoist_in);
         plan.order.iter_mut().for_each(|(expr, _)| hoist_in(expr));
-    }
-}
-
-/// The same expression over the columns of one table, numbered anew.
-fn renumber(expr: Expr, number: &dyn Fn(usize) -> usize) -> Expr {
-    match expr {
-        Expr::Column(column) => Expr::Column(number(column)),
-        Expr::Path(column, steps) => Expr::Path(number(column), steps),
-        other => other.map_children(&mut |child| renumber(child, number)),
     }
 }
 

@@ -352,7 +352,11 @@ fn plain(random: &mut Random, columns: Columns<'_>) -> String {
 fn from(random: &mut Random) -> (String, Vec<String>) {
     let (first, mut known) = table(random, "x");
     let mut text = first;
-    for alias in ["y", "z"].into_iter().take(random.below(3)) {
+    let more = random.below(3);
+    if more == 2 && random.chance(5) {
+        return nested_join(random, (text, known));
+    }
+    for alias in ["y", "z"].into_iter().take(more) {
         if random.chance(6) {
             let json =
                 if random.chance(2) { "'[1, \"x\", null, {\"k\": [2]}]'" } else { "'{\"a\": 1, \"b c\": [1, 2.50]}'" };
@@ -361,6 +365,13 @@ fn from(random: &mut Random) -> (String, Vec<String>) {
             continue;
         }
         let (next, own) = table(random, alias);
+        if random.chance(8)
+            && let Some(name) = shared(random, &known, &own)
+        {
+            text += &format!(" {}JOIN {next} USING ({name})", random.pick(&["", "LEFT ", "CROSS "]));
+            known.extend(own);
+            continue;
+        }
         let equal = |random: &mut Random, known: Columns<'_>| {
             let (mine, other) = (own[random.below(own.len())].clone(), known[random.below(known.len())].clone());
             if random.chance(2) { format!("{mine} = {other}") } else { format!("{other} = {mine}") }
@@ -385,6 +396,34 @@ fn from(random: &mut Random) -> (String, Vec<String>) {
         known = all;
     }
     (text, known)
+}
+
+/// Two tables in parentheses behind LEFT JOIN: what stands between these sees no table before them.
+fn nested_join(random: &mut Random, (before, mut known): (String, Vec<String>)) -> (String, Vec<String>) {
+    let (y, mut own) = table(random, "y");
+    let (z, of_z) = table(random, "z");
+    let equal = |random: &mut Random, a: Columns<'_>, b: Columns<'_>| {
+        format!("{} = {}", a[random.below(a.len())], b[random.below(b.len())])
+    };
+    let mut inside = equal(random, &own, &of_z);
+    own.extend(of_z);
+    if random.chance(2) {
+        inside = format!("{inside} {} {}", random.pick(&["AND", "OR"]), closed(random, &own, 1));
+    }
+    let mut on = equal(random, &known, &own);
+    known.extend(own.iter().cloned());
+    if random.chance(3) {
+        on = format!("{on} AND {}", closed(random, &known, 1));
+    }
+    let join = random.pick(&["", "LEFT ", "CROSS "]);
+    (format!("{before} LEFT JOIN ({y} {join}JOIN {z} ON {inside}) ON {on}"), known)
+}
+
+/// The name of a column that both sides have.
+fn shared(random: &mut Random, left: Columns<'_>, right: Columns<'_>) -> Option<&'static str> {
+    let name = random.pick_static(&["id", "a", "b", "b", "c"]);
+    let has = |columns: Columns<'_>| columns.iter().any(|column| column.ends_with(&format!(".{name}")));
+    (has(left) && has(right)).then_some(name)
 }
 
 fn table(random: &mut Random, alias: &str) -> (String, Vec<String>) {
@@ -487,6 +526,13 @@ fn list(random: &mut Random) -> Asked {
             continue;
         }
         let before = aliases[random.below(place)];
+        if place == 1 && aliases.len() == 3 && random.chance(4) {
+            let (inside, on) = (random.pick(&["y", "z"]), random.pick(&["", "LEFT "]));
+            let (other, mine, first) = (field(random, inside), field(random, "z"), field(random, "x"));
+            let tied = format!("{mine} = {}", field(random, "y"));
+            from += &format!(" LEFT JOIN ({table} y {on}JOIN u z ON {tied}) ON {other} = {first}");
+            break;
+        }
         let on = format!("{} = {}", field(random, alias), field(random, before));
         from += &format!(" {}JOIN {table} {alias} ON {on}", random.pick(&["", "", "LEFT ", "CROSS "]));
         if random.chance(6) {

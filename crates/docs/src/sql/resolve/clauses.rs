@@ -1,8 +1,8 @@
-//! The clauses of a query: FROM and its joins, the result columns, GROUP BY, ORDER BY, LIMIT.
+//! The clauses of a query: the tables of FROM, the result columns, GROUP BY, ORDER BY, LIMIT. Joins: `joins.rs`.
 
 use sqlparser::ast::{
-    self, Distinct, GroupByExpr, Ident, JoinConstraint, JoinOperator, LimitClause, OrderByKind, OrderBySort,
-    SelectItem, SelectItemQualifiedWildcardKind, Spanned, TableFactor,
+    self, Distinct, GroupByExpr, Ident, LimitClause, OrderByKind, OrderBySort, SelectItem,
+    SelectItemQualifiedWildcardKind, Spanned, TableFactor,
 };
 use sqlparser::tokenizer::Location;
 
@@ -18,65 +18,6 @@ use crate::sql::each;
 use crate::sql::expr::{Affinity, Expr, flatten};
 
 impl<'c> Resolver<'c> {
-    pub(super) fn from(&mut self, from: &'c [ast::TableWithJoins]) -> Resolved<()> {
-        for item in from {
-            self.table(&item.relation, None)?;
-            for join in &item.joins {
-                self.join(join)?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn join(&mut self, join: &'c ast::Join) -> Resolved<()> {
-        let at = join.span().start;
-        let (left, constraint) = match &join.join_operator {
-            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => {
-                (false, constraint)
-            }
-            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (true, constraint),
-            _ => return not_yet("this kind of join", at),
-        };
-        if join.global {
-            return not_yet("GLOBAL", at);
-        }
-        let before = self.logical.tables.len();
-        self.table(&join.relation, left.then(Vec::new))?;
-        if matches!(join.join_operator, JoinOperator::CrossJoin(_)) {
-            (before..self.logical.tables.len()).for_each(|table| self.logical.crossed |= 1 << table);
-        }
-        let condition = match constraint {
-            JoinConstraint::On(on) => self.expr(on, Clause::Where)?,
-            JoinConstraint::None => return Ok(()),
-            JoinConstraint::Using(_) => return not_yet("USING", at),
-            JoinConstraint::Natural => return not_yet("NATURAL JOIN", at),
-        };
-        // The last table of a join in parentheses may be a left join's by its own ON.
-        match self.logical.tables.last_mut().and_then(|table| table.left_on.as_mut()).filter(|_| left) {
-            Some(on) => flatten(condition, on),
-            None => self.add_conditions(condition),
-        }
-        Ok(())
-    }
-
-    /// A join in parentheses: joined to what stands before it, it is as if it had none.
-    fn join_inside(
-        &mut self,
-        inside: &'c ast::TableWithJoins,
-        alias: Option<&ast::TableAlias>,
-        left_on: Option<Vec<Expr>>,
-        at: Location,
-    ) -> Resolved<()> {
-        if let Some(alias) = alias {
-            return not_yet("a name for a join in parentheses", alias.name.span.start);
-        }
-        if left_on.is_some() && !inside.joins.is_empty() {
-            return not_yet("a join in parentheses behind LEFT JOIN (make it a query with a name)", at);
-        }
-        self.table(&inside.relation, left_on)?;
-        inside.joins.iter().try_for_each(|join| self.join(join))
-    }
-
     pub(super) fn table(&mut self, factor: &'c TableFactor, left_on: Option<Vec<Expr>>) -> Resolved<()> {
         let at = factor.span().start;
         if let TableFactor::NestedJoin { table_with_joins, alias } = factor {
@@ -222,7 +163,7 @@ impl<'c> Resolver<'c> {
                 }
                 SelectItem::Wildcard(_) => {
                     for table in 0..self.logical.tables.len() {
-                        self.wildcard(table, at)?;
+                        self.wildcard(table, true, at)?;
                     }
                     if self.logical.tables.is_empty() {
                         return invalid("* without FROM", at);
@@ -231,7 +172,7 @@ impl<'c> Resolver<'c> {
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
                     let table = single(name).and_then(|ident| self.table_named(&ident.value));
                     let Some(table) = table else { return unknown(&format!("no collection \"{name}\" in FROM"), at) };
-                    self.wildcard(table, at)?;
+                    self.wildcard(table, false, at)?;
                 }
                 _ => return not_yet("this form of result column", at),
             }
@@ -267,9 +208,11 @@ impl<'c> Resolver<'c> {
         name
     }
 
-    pub(super) fn wildcard(&mut self, table: usize, at: Location) -> Resolved<()> {
-        let names = self.info(table).fields.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+    /// The fields of a table as result columns. `of_all`: for the `*` of all tables, which has a field that USING shares once.
+    pub(super) fn wildcard(&mut self, table: usize, of_all: bool, at: Location) -> Resolved<()> {
         let info = self.info(table);
+        let names = info.fields.iter().map(|field| &field.name);
+        let names: Vec<String> = names.filter(|name| !of_all || !self.is_shared(table, name)).cloned().collect();
         if matches!(self.logical.tables[table].origin, Origin::Each { .. }) {
             return not_yet("* of json_each (name its columns)", at);
         }
@@ -295,7 +238,7 @@ impl<'c> Resolver<'c> {
     /// What a column brings to comparisons: of an inner query what its result does.
     pub(super) fn column_kind(&self, table: usize, name: &str) -> (Affinity, bool) {
         let Origin::Inner { number, .. } = &self.logical.tables[table].origin else { return (Affinity::None, false) };
-        let member = self.logical.inner[*number].members.first();
+        let member = self.queries_beside(table)[*number].members.first();
         let output = member.and_then(|member| member.outputs.iter().find(|output| output.name == name));
         member.zip(output).map_or((Affinity::None, false), |(member, output)| member.kind(&output.expr))
     }

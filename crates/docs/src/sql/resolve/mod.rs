@@ -8,7 +8,9 @@ pub(crate) mod changes;
 mod clauses;
 mod expired;
 mod expressions;
+mod joins;
 mod names;
+mod nested_join;
 mod outer;
 mod queries;
 mod rows;
@@ -18,6 +20,7 @@ use sqlparser::ast;
 use sqlparser::tokenizer::Location;
 
 pub(crate) use names::{AS_JSON, EXCLUDED};
+use nested_join::NestedJoin;
 use outer::{AroundTable, OuterField};
 
 use crate::catalog::{Catalog, CollectionInfo};
@@ -58,6 +61,16 @@ impl Origin {
             Origin::Each { json, path, .. } => (Some(json), path.as_ref(), &[][..]),
             Origin::Inner { outer, .. } => (None, None, &outer[..]),
             Origin::Collection(_) => (None, None, &[][..]),
+        };
+        json.into_iter().chain(path).chain(outer)
+    }
+
+    /// The same, to be changed.
+    fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let (json, path, outer) = match self {
+            Origin::Each { json, path, .. } => (Some(json), path.as_mut(), &mut [][..]),
+            Origin::Inner { outer, .. } => (None, None, &mut outer[..]),
+            Origin::Collection(_) => (None, None, &mut [][..]),
         };
         json.into_iter().chain(path).chain(outer)
     }
@@ -322,6 +335,12 @@ struct Resolver<'c> {
     inner_left: usize,
     /// Whether documents whose time has come are left out.
     hides_expired: bool,
+    /// The first table that names are looked for in: inside the parentheses of a nested join those before it are not seen.
+    first_seen: usize,
+    /// Fields of tables on the right of USING and NATURAL, which without their table's name are those on the left.
+    shared: Vec<(usize, String)>,
+    /// Joins in parentheses behind LEFT JOIN, the innermost first.
+    nested: Vec<NestedJoin>,
 }
 
 impl<'c> Resolver<'c> {
@@ -329,6 +348,7 @@ impl<'c> Resolver<'c> {
         let (logical, aliases, named, around) = (Logical::default(), Vec::new(), Vec::new(), Vec::new());
         let (positional, hides_expired, sealed, has_excluded) = (false, true, 0, false);
         let (places, depth, inner_left, unseen) = (Places::default(), 0, INNER_MAX, Vec::new());
+        let (first_seen, shared, nested) = (0, Vec::new(), Vec::new());
         Resolver {
             catalog,
             logical,
@@ -343,6 +363,9 @@ impl<'c> Resolver<'c> {
             positional,
             inner_left,
             hides_expired,
+            first_seen,
+            shared,
+            nested,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Names: of collections, of fields with or without their collection, and of what lies inside a field.
 
+use std::ops::Range;
+
 use sqlparser::ast::{self, Ident, Spanned};
 use sqlparser::tokenizer::Location;
 
@@ -14,8 +16,13 @@ pub(crate) const EXCLUDED: &str = "excluded";
 pub(crate) const AS_JSON: char = '\0';
 
 impl<'c> Resolver<'c> {
+    /// The tables that names are looked for in.
+    pub(super) fn seen(&self) -> Range<usize> {
+        self.first_seen..self.logical.tables.len()
+    }
+
     pub(super) fn table_named(&self, name: &str) -> Option<usize> {
-        self.logical.tables.iter().position(|table| table.alias.eq_ignore_ascii_case(name))
+        self.seen().find(|&table| self.logical.tables[table].alias.eq_ignore_ascii_case(name))
     }
 
     pub(super) fn info(&self, table: usize) -> &CollectionInfo {
@@ -61,21 +68,21 @@ impl<'c> Resolver<'c> {
             (None, Some(_)) if self.is_table_around(&first.value) && !self.declares(&first.value) => {
                 return match self.outer(idents, &more, at)? {
                     Some(told) => Ok(told),
-                    None => self.no_field(&first.value, &(0..self.logical.tables.len()).collect::<Vec<_>>(), at),
+                    None => self.no_field(&first.value, &self.seen().collect::<Vec<_>>(), at),
                 };
             }
             (None, Some(_)) if self.field_unknown(&first.value) => {
                 if let Some(told) = self.outer(idents, &more, at)? {
                     return Ok(told);
                 }
-                return self.no_field(&first.value, &(0..self.logical.tables.len()).collect::<Vec<_>>(), at);
+                return self.no_field(&first.value, &self.seen().collect::<Vec<_>>(), at);
             }
             _ => match self.unqualified(first, rest.is_empty() && more.is_empty(), clause)? {
                 Unqualified::Alias(expr) => return Ok(expr),
                 Unqualified::Unknown => {
                     return match self.outer(idents, &more, at)? {
                         Some(told) => Ok(told),
-                        None => self.no_field(&first.value, &(0..self.logical.tables.len()).collect::<Vec<_>>(), at),
+                        None => self.no_field(&first.value, &self.seen().collect::<Vec<_>>(), at),
                     };
                 }
                 Unqualified::Field(table, name) => (table, name, rest),
@@ -111,17 +118,17 @@ impl<'c> Resolver<'c> {
 
     /// Whether a table here declares a field of that name.
     fn declares(&self, name: &str) -> bool {
-        (0..self.logical.tables.len()).any(|table| self.field(table, name).is_some())
+        self.seen().any(|table| self.field(table, name).is_some())
     }
 
     /// Whether no table here can have a field of that name.
     fn field_unknown(&self, name: &str) -> bool {
-        (0..self.logical.tables.len()).all(|table| self.info(table).closed && self.field(table, name).is_none())
+        self.seen().all(|table| self.info(table).closed && self.field(table, name).is_none())
     }
 
     fn unqualified(&self, ident: &Ident, whole: bool, clause: Clause) -> Resolved<Unqualified> {
         let at = ident.span.start;
-        let tables: Vec<usize> = (0..self.logical.tables.len()).collect();
+        let tables: Vec<usize> = self.seen().filter(|&table| !self.is_shared(table, &ident.value)).collect();
         let known: Vec<(usize, String)> =
             tables.iter().filter_map(|&table| Some((table, self.field(table, &ident.value)?))).collect();
         if known.len() > 1 {

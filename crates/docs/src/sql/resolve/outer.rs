@@ -69,7 +69,7 @@ impl<'c> Resolver<'c> {
     pub(super) fn around(&self, stands: Stands) -> Vec<Vec<AroundTable>> {
         let mut around = self.around.clone();
         if stands != Stands::From {
-            around.push((0..self.logical.tables.len()).map(|table| self.seen_from_inside(table)).collect());
+            around.push(self.seen().map(|table| self.seen_from_inside(table)).collect());
         }
         around
     }

@@ -49,7 +49,7 @@ impl<'c> Resolver<'c> {
                 let number = self.add_inner(parts, query.span().start)?;
                 let outer = self.tell(number, Stands::From)?.outer;
                 self.add_derived((number, outer), String::new(), query.span().start)?;
-                self.wildcard(0, query.span().start)?;
+                self.wildcard(0, false, query.span().start)?;
             }
             SetExpr::Query(_) => return not_yet("a query in parentheses here", query.span().start),
             SetExpr::Values(_) => return not_yet("VALUES outside INSERT", query.span().start),
@@ -58,6 +58,7 @@ impl<'c> Resolver<'c> {
         self.order(query)?;
         self.limit(query)?;
         self.check_groups(query.body.span().start)?;
+        self.fold_nested_joins();
         Ok(self.logical)
     }
 
@@ -121,7 +122,9 @@ impl<'c> Resolver<'c> {
                 inner.add_conditions(condition);
             }
             inner.group(select)?;
-            inner.check_groups(at)
+            inner.check_groups(at)?;
+            inner.fold_nested_joins();
+            Ok(())
         })?;
         if parts.members.first().is_some_and(|first| first.outputs.len() != member.outputs.len()) {
             return invalid(&format!("the parts of {} have different numbers of result columns", combine.name()), at);

@@ -1,0 +1,115 @@
+//! The joins of FROM: what each is joined on, and which fields USING and NATURAL share.
+//!
+//! - Tables keep the order of the text. The condition of an inner join is one of the query; a left join keeps its own.
+//! - `USING (f)` is an equality of the first `f` on either side. Without its table's name `f` is then the left one, and `*` has it
+//!   once; `table.f` and `table.*` have what the table has. NATURAL is USING with all fields that both sides declare.
+//! - A join in parentheses is as if it had none, but behind LEFT JOIN (`nested_join.rs`).
+
+use std::ops::Range;
+
+use sqlparser::ast::{self, Ident, JoinConstraint, JoinOperator, Spanned};
+use sqlparser::tokenizer::Location;
+
+use super::syntax::single;
+use super::{Clause, Resolved, Resolver, invalid, not_yet, unknown};
+use crate::sql::expr::{Comparison, Expr, flatten};
+
+impl<'c> Resolver<'c> {
+    pub(super) fn from(&mut self, from: &'c [ast::TableWithJoins]) -> Resolved<()> {
+        for item in from {
+            self.table(&item.relation, None)?;
+            item.joins.iter().try_for_each(|join| self.join(join))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn join(&mut self, join: &'c ast::Join) -> Resolved<()> {
+        let at = join.span().start;
+        let (left, constraint) = match &join.join_operator {
+            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => {
+                (false, constraint)
+            }
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (true, constraint),
+            _ => return not_yet("this kind of join", at),
+        };
+        if join.global {
+            return not_yet("GLOBAL", at);
+        }
+        let right = self.logical.tables.len();
+        self.table(&join.relation, left.then(Vec::new))?;
+        if matches!(join.join_operator, JoinOperator::CrossJoin(_)) {
+            (right..self.logical.tables.len()).for_each(|table| self.logical.crossed |= 1 << table);
+        }
+        let conditions = match constraint {
+            JoinConstraint::On(on) => vec![self.expr(on, Clause::Where)?],
+            JoinConstraint::None => Vec::new(),
+            JoinConstraint::Using(names) => {
+                names.iter().map(|name| self.using(name, right)).collect::<Resolved<_>>()?
+            }
+            JoinConstraint::Natural => self.natural(right, at)?,
+        };
+        conditions.into_iter().for_each(|condition| self.add_join_condition(condition, left, right));
+        Ok(())
+    }
+
+    /// Adds a condition of the join whose right side begins with the table `right`.
+    fn add_join_condition(&mut self, condition: Expr, left: bool, right: usize) {
+        if !left {
+            return self.add_conditions(condition);
+        }
+        if let Some(nested) = self.nested_join_at(right) {
+            return nested.add_on(condition);
+        }
+        if let Some(on) = self.logical.tables[right].left_on.as_mut() {
+            flatten(condition, on);
+        }
+    }
+
+    fn using(&mut self, name: &ast::ObjectName, right: usize) -> Resolved<Expr> {
+        let at = name.span().start;
+        let Some(ident) = single(name) else { return invalid("USING takes names of fields alone", at) };
+        self.share(ident, right)
+    }
+
+    /// The equality that USING is for one field. From then on the right one is hidden behind the left one.
+    fn share(&mut self, ident: &Ident, right: usize) -> Resolved<Expr> {
+        let (before, behind) = (self.first_seen..right, right..self.logical.tables.len());
+        let (left, right) = (self.first_field(ident, before)?, self.first_field(ident, behind)?);
+        let a = Expr::Column(self.column(left.0, &left.1));
+        let b = Expr::Column(self.column(right.0, &right.1));
+        self.shared.push(right);
+        Ok(Expr::Compare(Comparison::Equal, self.affinity(&a, &b), Box::new(a), Box::new(b)))
+    }
+
+    /// The first table of these that declares the field, else the first that may have it; and the field's own spelling.
+    fn first_field(&self, ident: &Ident, tables: Range<usize>) -> Resolved<(usize, String)> {
+        let name = &ident.value;
+        let declared = tables.clone().find_map(|table| Some((table, self.field(table, name)?)));
+        let open = || tables.clone().find(|&table| !self.info(table).closed).map(|table| (table, name.clone()));
+        match declared.or_else(open) {
+            Some(found) => Ok(found),
+            None => unknown(&format!("USING: \"{name}\" is not in both sides of the join"), ident.span.start),
+        }
+    }
+
+    /// The equalities of all fields that both sides declare.
+    fn natural(&mut self, right: usize, at: Location) -> Resolved<Vec<Expr>> {
+        if let Some(table) = self.seen().find(|&table| self.info(table).fields.is_empty()) {
+            let message = format!("NATURAL JOIN needs a schema, and collection \"{}\" has none", self.info(table).name);
+            return invalid(&message, at);
+        }
+        let mut names: Vec<String> = Vec::new();
+        for field in (right..self.logical.tables.len()).flat_map(|table| &self.info(table).fields) {
+            let known = |table| self.info(table).fields.iter().any(|other| other.name == field.name);
+            if !names.contains(&field.name) && (self.first_seen..right).any(known) {
+                names.push(field.name.clone());
+            }
+        }
+        names.into_iter().map(|name| self.share(&Ident::new(name), right)).collect()
+    }
+
+    /// Whether the field of a table is hidden behind one on the left.
+    pub(super) fn is_shared(&self, table: usize, name: &str) -> bool {
+        self.shared.iter().any(|(other, field)| *other == table && field.eq_ignore_ascii_case(name))
+    }
+}
